@@ -1,0 +1,53 @@
+//! Samples of one member on their way out.
+
+use crate::ValueType;
+
+/// One member's samples over a stretch of time: sorted by timestamp, one per timestamp, nulls left out.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Column {
+    /// Floats; a stale marker is the value with [`crate::STALE_NAN_BITS`].
+    F64(Vec<i64>, Vec<f64>),
+    /// Signed integers.
+    I64(Vec<i64>, Vec<i64>),
+    /// Unsigned integers.
+    U64(Vec<i64>, Vec<u64>),
+    /// Booleans.
+    Bool(Vec<i64>, Vec<bool>),
+    /// Texts.
+    String(Vec<i64>, Vec<String>),
+}
+
+impl Column {
+    /// A column without samples.
+    pub fn empty(value_type: ValueType) -> Self {
+        match value_type {
+            ValueType::F64 => Self::F64(Vec::new(), Vec::new()),
+            ValueType::I64 => Self::I64(Vec::new(), Vec::new()),
+            ValueType::U64 => Self::U64(Vec::new(), Vec::new()),
+            ValueType::Bool => Self::Bool(Vec::new(), Vec::new()),
+            ValueType::String => Self::String(Vec::new(), Vec::new()),
+        }
+    }
+
+    /// The samples' timestamps in nanoseconds.
+    pub fn timestamps_ns(&self) -> &[i64] {
+        match self {
+            Self::F64(timestamps, _)
+            | Self::I64(timestamps, _)
+            | Self::U64(timestamps, _)
+            | Self::Bool(timestamps, _)
+            | Self::String(timestamps, _) => timestamps,
+        }
+    }
+
+    /// The type of the values.
+    pub const fn value_type(&self) -> ValueType {
+        match self {
+            Self::F64(..) => ValueType::F64,
+            Self::I64(..) => ValueType::I64,
+            Self::U64(..) => ValueType::U64,
+            Self::Bool(..) => ValueType::Bool,
+            Self::String(..) => ValueType::String,
+        }
+    }
+}

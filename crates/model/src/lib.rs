@@ -1,0 +1,36 @@
+//! Plain data that Thalweg's crates pass to one another. No I/O, no file formats, no helpers.
+//!
+//! * [`Labels`]: what names a series or a group.
+//! * [`Matcher`]: a condition on one label, as the query languages write it.
+//! * [`TimeRange`]: a stretch of time, both ends included.
+//! * [`Batch`]: rows on their way in; one request, one database.
+//! * [`Column`]: one member's samples on their way out.
+
+mod batch;
+mod column;
+mod labels;
+mod matcher;
+mod time_range;
+mod value;
+
+pub use batch::{Batch, Block, Field, GroupIdentity, GroupKey, KeyDecoder, MetricKind, MetricMetadata, Span};
+pub use column::Column;
+pub use labels::{DuplicateLabel, Labels};
+pub use matcher::{MatchOp, Matcher};
+pub use time_range::TimeRange;
+pub use value::{STALE_NAN_BITS, ValueType, is_stale_bits};
+
+/// The label that holds a metric's name, as Prometheus spells it.
+pub const METRIC_NAME: &str = "__name__";
+
+/// The field whose name does not show in a metric's name: `up` with field `value` is the metric `up`.
+pub const VALUE_FIELD: &str = "value";
+
+/// The database that requests without one read and write.
+pub const DEFAULT_DATABASE: &str = "default";
+
+/// The metric name under which PromQL sees a field of a measurement: joined by `_`, or the measurement alone
+/// for the field `value`.
+pub fn metric_name(measurement: &str, field: &str) -> String {
+    if field == VALUE_FIELD { measurement.to_owned() } else { format!("{measurement}_{field}") }
+}

@@ -1,0 +1,84 @@
+//! What one query may use.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use crate::QueryError;
+
+/// Why a running query was stopped from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Its time is up.
+    Timeout,
+    /// Its sender left, or an operator stopped it.
+    Cancelled,
+}
+
+/// What one query may use, shared by all who work on it. It has no clock: whoever runs the query watches the time
+/// and calls [`Budget::stop`].
+#[derive(Debug)]
+pub struct Budget {
+    samples_max: u64,
+    samples: AtomicU64,
+    stop: AtomicU8,
+}
+
+impl Budget {
+    /// A budget of so many samples held at once.
+    pub const fn new(samples_max: u64) -> Self {
+        Self { samples_max, samples: AtomicU64::new(0), stop: AtomicU8::new(0) }
+    }
+
+    /// Takes samples out of the budget, or says that there are too few left, or that the query was stopped.
+    pub fn take(&self, samples: usize) -> Result<(), QueryError> {
+        self.check()?;
+        let before = self.samples.fetch_add(samples as u64, Ordering::Relaxed);
+        if before.saturating_add(samples as u64) > self.samples_max {
+            return Err(QueryError::TooManySamples { limit: self.samples_max });
+        }
+        Ok(())
+    }
+
+    /// Gives back samples that are no longer held.
+    pub fn give_back(&self, samples: usize) {
+        self.samples.fetch_sub(samples as u64, Ordering::Relaxed);
+    }
+
+    /// Fails if the query was stopped. To be called at least once per series and per few thousand samples.
+    pub fn check(&self) -> Result<(), QueryError> {
+        match self.stop.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            1 => Err(QueryError::Stopped(Stop::Timeout)),
+            _ => Err(QueryError::Stopped(Stop::Cancelled)),
+        }
+    }
+
+    /// Stops the query at its next check.
+    pub fn stop(&self, reason: Stop) {
+        let number = match reason {
+            Stop::Timeout => 1,
+            Stop::Cancelled => 2,
+        };
+        self.stop.store(number, Ordering::Relaxed);
+    }
+
+    /// Samples held now.
+    pub fn samples(&self) -> u64 {
+        self.samples.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_used_up_given_back_and_stopped() {
+        let budget = Budget::new(10);
+        budget.take(8).unwrap();
+        assert_eq!(budget.take(3), Err(QueryError::TooManySamples { limit: 10 }));
+        budget.give_back(11);
+        budget.take(10).unwrap();
+        budget.stop(Stop::Timeout);
+        assert_eq!(budget.take(0), Err(QueryError::Stopped(Stop::Timeout)));
+    }
+}

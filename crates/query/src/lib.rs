@@ -1,0 +1,8 @@
+//! Between the query languages and the store: what a language asks ([`Selection`]), what it gets ([`Series`]), what it
+//! may use ([`Budget`]) and how it fails ([`QueryError`]).
+
+mod budget;
+mod source;
+
+pub use budget::{Budget, Stop};
+pub use source::{QueryError, Selection, Series, Source};

@@ -1,0 +1,72 @@
+//! The seam below PromQL: series by matchers and time.
+
+use std::fmt;
+
+use model::{Labels, Matcher};
+
+use crate::{Budget, Stop};
+
+/// Which series, and which stretch of them. Timestamps are milliseconds, as PromQL has them; both ends included.
+#[derive(Debug, Clone)]
+pub struct Selection<'a> {
+    /// All must hold.
+    pub matchers: &'a [Matcher],
+    /// First millisecond wanted.
+    pub start_ms: i64,
+    /// Last millisecond wanted.
+    pub end_ms: i64,
+}
+
+/// One series and its samples in the selected stretch: sorted by time, one sample per millisecond. Stale markers are
+/// among the values ([`model::is_stale_bits`]).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// All labels, `__name__` among them.
+    pub labels: Labels,
+    /// Milliseconds since the Unix epoch.
+    pub timestamps_ms: Vec<i64>,
+    /// As many as timestamps.
+    pub values: Vec<f64>,
+}
+
+/// Where series come from: the store, or a test's own data.
+pub trait Source: Sync {
+    /// The series that satisfy all matchers and have a sample in the stretch, in no particular order, no label set twice.
+    /// Samples are charged to the budget.
+    fn select(&self, selection: &Selection<'_>, budget: &Budget) -> Result<Vec<Series>, QueryError>;
+}
+
+/// Why a query gave no answer; chosen by what its sender can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueryError {
+    /// The text is wrong: fix it. Holds the message.
+    Invalid(String),
+    /// The text is right but its evaluation failed (many-to-many matching, say). Holds the message.
+    Execution(String),
+    /// It was stopped.
+    Stopped(Stop),
+    /// It needs more samples at once than it may hold: narrow it, or raise `query_samples_max`.
+    TooManySamples {
+        /// The limit, in samples.
+        limit: u64,
+    },
+    /// The data could not be read. Holds the message.
+    Storage(String),
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(message) | Self::Execution(message) | Self::Storage(message) => formatter.write_str(message),
+            Self::Stopped(Stop::Timeout) => formatter.write_str("query timed out in expression evaluation"),
+            Self::Stopped(Stop::Cancelled) => formatter.write_str("query was canceled in expression evaluation"),
+            Self::TooManySamples { limit } => write!(
+                formatter,
+                "query processing would load too many samples into memory: the limit is {limit} (query_samples_max); \
+                 select fewer series or a shorter range"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for QueryError {}
