@@ -263,6 +263,11 @@ impl Catalog {
         std::mem::take(&mut self.unsaved)
     }
 
+    /// Whether there are entries that no segment holds.
+    pub fn has_unsaved(&self) -> bool {
+        !self.unsaved.is_empty()
+    }
+
     /// Puts back entries whose segment could not be written.
     pub fn put_back_unsaved(&mut self, mut entries: Vec<CatalogEntry>) {
         entries.append(&mut self.unsaved);
@@ -300,6 +305,37 @@ impl Catalog {
             MetricColumns { measurement, slots }
         });
         columns.collect()
+    }
+
+    /// What clients said of one metric family.
+    pub fn metadata_of(&self, database: DatabaseId, family: &str) -> Option<&MetricMetadata> {
+        self.databases.get(database as usize)?.metadata.get(family)
+    }
+
+    /// Everything, as entries: what a segment that replaces all others holds.
+    pub fn all_entries(&self) -> Vec<CatalogEntry> {
+        let mut entries = Vec::new();
+        for (id, database) in self.databases.iter().enumerate() {
+            entries.push(CatalogEntry::Database { id: id as DatabaseId, name: database.name.clone() });
+        }
+        for (id, known) in self.measurements.iter().enumerate() {
+            let id = id as MeasurementId;
+            entries.push(CatalogEntry::Measurement { id, database: known.database, name: known.name.clone() });
+            entries.extend(known.fields.iter().enumerate().map(|(slot, field)| CatalogEntry::Field {
+                measurement: id,
+                slot: slot as Slot,
+                name: field.name.clone(),
+                value_type: field.value_type,
+            }));
+        }
+        for (id, database) in self.databases.iter().enumerate() {
+            let said = |metadata: &MetricMetadata| CatalogEntry::Metadata {
+                database: id as DatabaseId,
+                metadata: metadata.clone(),
+            };
+            entries.extend(database.metadata.values().map(said));
+        }
+        entries
     }
 
     /// What clients said of metric families, by name.
@@ -379,6 +415,11 @@ mod tests {
             copy.apply(entry.clone()).unwrap();
         }
         assert_eq!(copy.take_unsaved(), entries, "known entries change nothing");
+        let mut whole = Catalog::default();
+        for entry in copy.all_entries() {
+            whole.apply(entry).unwrap();
+        }
+        assert_eq!(whole.all_entries(), catalog.all_entries());
         assert!(Catalog::default().apply(entries[2].clone()).is_err(), "a field before its measurement");
     }
 }

@@ -163,7 +163,18 @@ impl Groups {
 
     /// What the next segment must hold: entries since the last call.
     pub fn take_unsaved(&mut self) -> Vec<GroupEntry> {
-        let extended = std::mem::take(&mut self.unsaved_extended);
+        let entries = self.entries_since(&self.unsaved_extended, self.unsaved_from);
+        self.unsaved_extended.clear();
+        self.unsaved_from = self.entries.len() as GroupId;
+        entries
+    }
+
+    /// Everything, as entries: what a segment that replaces all others holds.
+    pub fn all_entries(&self) -> Vec<GroupEntry> {
+        self.entries_since(&RoaringBitmap::new(), 0)
+    }
+
+    fn entries_since(&self, extended: &RoaringBitmap, from: GroupId) -> Vec<GroupEntry> {
         let extend = |id: GroupId| {
             let slots = self.slots(self.get(id)?.schema).to_vec();
             Some(GroupEntry::Extend { id, slots })
@@ -175,10 +186,8 @@ impl Groups {
             labels: group.labels.clone(),
             slots: self.slots(group.schema).to_vec(),
         };
-        let added = self.entries.iter().enumerate().skip(self.unsaved_from as usize);
-        let entries = extended.iter().filter_map(extend).chain(added.map(new)).collect();
-        self.unsaved_from = self.entries.len() as GroupId;
-        entries
+        let added = self.entries.iter().enumerate().skip(from as usize);
+        extended.iter().filter_map(extend).chain(added.map(new)).collect()
     }
 
     /// Puts back entries whose segment could not be written.
