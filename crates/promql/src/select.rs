@@ -13,7 +13,6 @@ pub(crate) struct RangeVector<'b> {
     pub(crate) series: Vec<Series>,
     ends: WindowEnds,
     range_ms: i64,
-    #[expect(dead_code, reason = "gives the samples back when dropped")]
     charge: Charge<'b>,
 }
 

@@ -173,7 +173,8 @@ fn check(
             found.sort_by(|a, b| a.0.cmp(&b.0));
         }
     }
-    let same = found.len() == expected.len() && found.iter().zip(&expected).all(|(found, expected)| alike(found, expected));
+    let same =
+        found.len() == expected.len() && found.iter().zip(&expected).all(|(found, expected)| alike(found, expected));
     if same { Ok(()) } else { Err(format!("expected {expected:?}\n    found    {found:?}")) }
 }
 

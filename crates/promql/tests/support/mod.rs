@@ -7,9 +7,9 @@ use query::{Budget, QueryError, Selection, Series, Source};
 
 /// Series by their labels.
 #[derive(Debug, Clone, Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     /// Samples in order of time.
-    pub series: BTreeMap<Labels, Vec<(i64, f64)>>,
+    pub(crate) series: BTreeMap<Labels, Vec<(i64, f64)>>,
 }
 
 impl Source for Memory {
