@@ -1,4 +1,5 @@
 //! Hostile text gets an error, never a crash.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the lints do not see that helpers of tests are tests")]
 
 mod support;
 

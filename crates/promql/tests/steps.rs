@@ -1,4 +1,5 @@
 //! Evaluating a range at once gives what evaluating each of its instants gives, bit for bit.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the lints do not see that helpers of tests are tests")]
 
 mod support;
 
@@ -60,7 +61,7 @@ const TEMPLATES: &[&str] = &[
     "max_over_time(sum by (a) (rate(x[RANGE]))[RANGE:] offset 1m)",
     "avg_over_time((x + time())[RANGE:45s] @ 500)",
     "label_replace(x, \"c\", \"$1\", \"a\", \"(.).*\")",
-    "hour() + day_of_week(x * 10000)",
+    "hour(x * 10000) + day_of_week(x * 10000)",
     "clamp(x, 20, scalar(y{a=\"1\"}))",
     "histogram_quantile(0.5, label_replace(sum by (a, b) (x), \"le\", \"$1\", \"b\", \"(.*)\"))",
     "vector(time()) - on () group_left () sum(x)",
@@ -135,6 +136,23 @@ fn at_once(expression: &Expression, memory: &Memory, start_ms: i64, end_ms: i64,
             .map(|(labels, points)| (labels, points.into_iter().map(|(time, value)| (time, bits(value))).collect()))
             .collect(),
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_template_yields_something() {
+    let mut memory = Memory::default();
+    for (name, a, b) in
+        [("x", "0", "0"), ("x", "0", "1"), ("x", "2", "0"), ("y", "0", ""), ("y", "1", ""), ("y", "3", "")]
+    {
+        let labels = Labels::from_pairs([("__name__", name), ("a", a), ("b", b)]).unwrap();
+        let samples = (1..100).map(|place| (place * 10_000, (place * place % 97) as f64 + 20.0));
+        memory.series.insert(labels, samples.collect());
+    }
+    for template in TEMPLATES {
+        let expression = Expression::parse(&template.replace("RANGE", "2m")).unwrap();
+        let points = at_once(&expression, &memory, 100_000, 900_000, 50_000);
+        assert!(points.values().map(Vec::len).sum::<usize>() > 5, "{template}: {points:?}");
     }
 }
 
