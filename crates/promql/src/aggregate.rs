@@ -8,7 +8,7 @@ use query::QueryError;
 use crate::ast::{Aggregate, Aggregation, Expr, Grouping};
 use crate::eval::Evaluator;
 use crate::notes::number_text;
-use crate::rows::{Row, Steps, Vector};
+use crate::rows::{Charge, Row, Steps, Vector};
 use crate::sum::{CompensatedSum, Mean, quantile};
 
 /// The rows of one group.
@@ -153,8 +153,7 @@ impl<'q> Evaluator<'q> {
                 let count = counts.get(step).map_or(0, |count| count.max(0.0) as usize);
                 best.clear();
                 best.extend(group.rows.iter().filter_map(|place| Some((*place, input.rows.get(*place)?.get(step)?))));
-                best.sort_by(|a, b| compare(a.1, b.1, largest));
-                best.truncate(count);
+                keep_best(&mut best, count, largest);
                 for (place, value) in &best {
                     if let Some(row) = kept.get_mut(*place) {
                         row.push(step, *value);
@@ -180,6 +179,7 @@ impl<'q> Evaluator<'q> {
     /// How often each value occurs, the value in a label.
     fn count_values(&self, input: &Vector<'q>, grouping: &Grouping, label: &str) -> Result<Vector<'q>, QueryError> {
         let mut counts: BTreeMap<Labels, BTreeMap<usize, f64>> = BTreeMap::new();
+        let mut charge = Charge::none(self.budget);
         for row in &input.rows {
             self.budget.check()?;
             for (step, value) in row.present() {
@@ -188,7 +188,11 @@ impl<'q> Evaluator<'q> {
                     Grouping::By(names) => labels.retain(|name| name == label || names.iter().any(|by| by == name)),
                     Grouping::Without(_) => grouping.key(&labels),
                 };
-                *counts.entry(group).or_default().entry(step).or_default() += 1.0;
+                let count = counts.entry(group).or_default().entry(step).or_default();
+                if *count == 0.0 {
+                    charge.add(1)?;
+                }
+                *count += 1.0;
             }
         }
         let mut vector = Vector::empty(self.budget);
@@ -201,6 +205,16 @@ impl<'q> Evaluator<'q> {
         }
         Ok(vector)
     }
+}
+
+/// Leaves the best samples, in order; of equals those of earlier rows.
+fn keep_best(samples: &mut Vec<(usize, f64)>, count: usize, largest: bool) {
+    let order = |a: &(usize, f64), b: &(usize, f64)| compare(a.1, b.1, largest).then(a.0.cmp(&b.0));
+    if count < samples.len() {
+        samples.select_nth_unstable_by(count, order);
+        samples.truncate(count);
+    }
+    samples.sort_unstable_by(order);
 }
 
 /// Best first, NaN last.

@@ -7,7 +7,7 @@ use query::QueryError;
 
 use crate::ast::{Arithmetic, Binary, Cardinality, Comparison, Matching, Operator, SetOperation};
 use crate::eval::{Computed, Evaluator};
-use crate::rows::{ABSENT, Row, Steps, Vector, is_metadata_label};
+use crate::rows::{ABSENT, Charge, Row, Steps, Vector, is_metadata_label};
 
 impl Arithmetic {
     fn apply(self) -> fn(f64, f64) -> f64 {
@@ -130,16 +130,14 @@ impl<'q> Evaluator<'q> {
     }
 
     /// For each signature, the steps at which a row has a value.
-    fn presence(
-        &self,
-        signatures: &[usize],
-        rows: &[Row],
-        steps: usize,
-    ) -> Result<HashMap<usize, Vec<bool>>, QueryError> {
-        let mut presence: HashMap<usize, Vec<bool>> = HashMap::new();
+    fn presence(&self, signatures: &[usize], rows: &[Row], steps: usize) -> Result<Presence<'q>, QueryError> {
+        let mut presence = Presence { steps: HashMap::new(), charge: Charge::none(self.budget) };
         for (signature, row) in signatures.iter().zip(rows) {
             self.budget.check()?;
-            let seen = presence.entry(*signature).or_insert_with(|| vec![false; steps]);
+            if !presence.steps.contains_key(signature) {
+                presence.charge.add(flags_charge(steps))?;
+            }
+            let seen = presence.steps.entry(*signature).or_insert_with(|| vec![false; steps]);
             for (step, _) in row.present() {
                 if let Some(seen) = seen.get_mut(step) {
                     *seen = true;
@@ -154,12 +152,12 @@ impl<'q> Evaluator<'q> {
         &self,
         vector: &mut Vector<'q>,
         signatures: &[usize],
-        presence: &HashMap<usize, Vec<bool>>,
+        presence: &Presence<'q>,
         wanted: bool,
     ) -> Result<(), QueryError> {
         for (signature, row) in signatures.iter().zip(&mut vector.rows) {
             self.budget.check()?;
-            let seen = presence.get(signature);
+            let seen = presence.steps.get(signature);
             row.map(|step, value| {
                 let present = seen.and_then(|seen| seen.get(step)).copied().unwrap_or_default();
                 if present == wanted { value } else { ABSENT }
@@ -185,7 +183,7 @@ impl<'q> Evaluator<'q> {
         let one_rows = rows_by_signature(&matches.right);
         let many_rows = rows_by_signature(&matches.left);
         check_one_side(matching, &many, &one.rows, &one_rows, steps)?;
-        let mut taken = Taken { matching, steps, places: HashMap::new() };
+        let mut taken = Taken { matching, steps, places: HashMap::new(), charge: Charge::none(self.budget) };
         let mut vector = Vector::empty(self.budget);
         for (signature, many_row) in matches.left.iter().zip(&many.rows) {
             self.budget.check()?;
@@ -205,6 +203,17 @@ impl<'q> Evaluator<'q> {
         vector.join_same_labels()?;
         Ok(vector)
     }
+}
+
+/// For each signature, the steps at which a row has a value.
+struct Presence<'b> {
+    steps: HashMap<usize, Vec<bool>>,
+    charge: Charge<'b>,
+}
+
+/// What a flag per step costs, in samples of eight bytes.
+const fn flags_charge(steps: usize) -> usize {
+    steps.div_ceil(8)
 }
 
 fn at(scalar: &[f64], step: usize) -> f64 {
@@ -299,12 +308,16 @@ struct Taken<'a> {
     matching: &'a Matching,
     steps: usize,
     places: HashMap<(usize, Labels), Vec<bool>>,
+    charge: Charge<'a>,
 }
 
 impl Taken<'_> {
     fn take(&mut self, signature: usize, result: &Labels, step: usize) -> Result<(), QueryError> {
         let one_to_one = self.matching.cardinality == Cardinality::OneToOne;
         let key = (signature, if one_to_one { Labels::empty() } else { result.clone() });
+        if !self.places.contains_key(&key) {
+            self.charge.add(flags_charge(self.steps))?;
+        }
         let taken = self.places.entry(key).or_insert_with(|| vec![false; self.steps]);
         let Some(taken) = taken.get_mut(step) else { return Ok(()) };
         if !std::mem::replace(taken, true) {

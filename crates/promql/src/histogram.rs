@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use model::{Labels, METRIC_NAME};
+use model::Labels;
 use query::QueryError;
 
 use crate::ast::Expr;
 use crate::eval::Evaluator;
-use crate::rows::{Row, Steps, Vector};
+use crate::rows::{Row, Steps, Vector, without_name};
 
 /// The label with a bucket's upper bound.
 const BOUND: &str = "le";
@@ -106,7 +106,7 @@ impl<'q> Evaluator<'q> {
         let mut found = Vec::with_capacity(histograms.len());
         for (labels, mut rows) in histograms {
             rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-            found.push(Histogram { labels: labels.retain(|name| name != METRIC_NAME), rows });
+            found.push(Histogram { labels: without_name(&labels), rows });
         }
         found
     }
