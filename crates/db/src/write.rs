@@ -1,0 +1,48 @@
+//! Writing.
+
+use std::fmt;
+
+use model::Batch;
+use store::{StoreError, WriteReport};
+
+use crate::Db;
+
+/// Why nothing of a batch was written; chosen by what its sender can do.
+#[derive(Debug)]
+pub enum WriteError {
+    /// Send it again later, as it is: the storage cannot take it now.
+    Refused(String),
+    /// Change it before sending it again.
+    Invalid(String),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(reason) | Self::Invalid(reason) => formatter.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+impl From<StoreError> for WriteError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Invalid(reason) => Self::Invalid(reason),
+            other => Self::Refused(other.to_string()),
+        }
+    }
+}
+
+impl Db {
+    /// The number of a database; made on first use. Goes into the hashes of group keys.
+    pub fn database_id(&self, database: &str) -> Result<u32, WriteError> {
+        Ok(self.store.database_id(database)?)
+    }
+
+    /// Writes a batch; returns when it is on disk.
+    pub fn write(&self, database: &str, batch: &Batch<'_>) -> Result<WriteReport, WriteError> {
+        Ok(self.store.write(database, batch)?)
+    }
+}
