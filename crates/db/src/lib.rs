@@ -15,8 +15,8 @@
 
 mod names;
 mod query_api;
-mod write;
 mod worker;
+mod write;
 
 use std::sync::Arc;
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ingest::line::{self, Precision};
+use ingest::{BodyError, LineErrors, Protocol};
 use model::Batch;
 use store::{StoreError, WriteReport};
 
@@ -26,6 +28,12 @@ impl fmt::Display for WriteError {
 
 impl std::error::Error for WriteError {}
 
+impl From<BodyError> for WriteError {
+    fn from(error: BodyError) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
 impl From<StoreError> for WriteError {
     fn from(error: StoreError) -> Self {
         match error {
@@ -44,5 +52,17 @@ impl Db {
     /// Writes a batch; returns when it is on disk.
     pub fn write(&self, database: &str, batch: &Batch<'_>) -> Result<WriteReport, WriteError> {
         Ok(self.store.write(database, batch)?)
+    }
+
+    /// Writes line protocol with timestamps in nanoseconds. Good lines are written, bad ones told.
+    pub fn write_lines(&self, database: &str, lines: &[u8]) -> Result<(WriteReport, LineErrors), WriteError> {
+        let options = line::Options {
+            hasher: self.key_hasher.scope(Protocol::Line, self.database_id(database)?),
+            precision: Precision::Nanosecond,
+            now_ns: self.now_ns(),
+            limits: &self.limits,
+        };
+        let parsed = line::parse(lines, &options)?;
+        Ok((self.write(database, &parsed.batch)?, parsed.errors))
     }
 }

@@ -50,7 +50,7 @@ impl Simulation {
         self.disk.boot.fetch_add(1, Ordering::SeqCst);
         let mut state = self.disk.state.lock();
         state.locks.clear();
-        state.sync_failures = 0;
+        state.syncs_left = None;
         let journal = std::mem::take(&mut state.journal);
         state.entries = std::mem::take(&mut state.durable_entries);
         for (_, changes) in journal {
@@ -67,9 +67,9 @@ impl Simulation {
         }
     }
 
-    /// Makes the next so many syncs of files fail, as a dying disk does.
-    pub fn fail_syncs(&self, count: u32) {
-        self.disk.state.lock().sync_failures = count;
+    /// Lets so many syncs of files succeed and makes all behind them fail, as a dying disk does, until the next crash.
+    pub fn fail_syncs_after(&self, successes: u32) {
+        self.disk.state.lock().syncs_left = Some(successes);
     }
 
     /// Moves the clock.
@@ -120,7 +120,8 @@ struct DiskState {
     inodes: BTreeMap<u64, Inode>,
     inodes_made: u64,
     locks: BTreeSet<PathBuf>,
-    sync_failures: u32,
+    /// Syncs that succeed before all fail.
+    syncs_left: Option<u32>,
 }
 
 #[derive(Clone)]
@@ -349,9 +350,10 @@ impl File for SimFile {
     fn sync_data(&self) -> io::Result<()> {
         {
             let mut state = self.disk.state.lock();
-            if state.sync_failures > 0 {
-                state.sync_failures -= 1;
-                return Err(io::Error::other("simulated failure of a sync"));
+            match &mut state.syncs_left {
+                Some(0) => return Err(io::Error::other("simulated failure of a sync")),
+                Some(left) => *left -= 1,
+                None => {}
             }
         }
         self.with(|inode| {
