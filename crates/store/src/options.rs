@@ -33,7 +33,7 @@ impl StoreOptions {
             shards: 2,
             head_bytes_max: 256 << 20,
             log_segment_bytes: 32 << 20,
-            log_bytes_max: 512 << 20,
+            log_bytes_max: 256 << 20,
             partition_ns: 2 * 3600 * 1_000_000_000,
             level0_parts_max: 4,
             group_keys_max: 4 << 20,

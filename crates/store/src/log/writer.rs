@@ -12,7 +12,7 @@ use super::segment_path;
 use crate::StoreError;
 
 /// Files of segments that are kept for new segments once their records are not needed any more.
-const SPARE_FILES_MAX: usize = 2;
+const SPARE_FILES_MAX: usize = 8;
 
 /// Bytes written at once when a new segment's file is filled with zeros.
 const FILL_BYTES: usize = 1 << 20;
