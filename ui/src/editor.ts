@@ -42,6 +42,8 @@ const LOOK = EditorView.theme({
   ".cm-completionDetail": { fontStyle: "normal", opacity: "0.75" },
   ".cm-completionIcon": { display: "none" },
   ".cm-tooltip.cm-completionInfo": { padding: "8px 12px", maxWidth: "320px", fontFamily: "var(--sans)", fontSize: "13px" },
+  // On a phone it would cover the list.
+  "@media (max-width: 640px)": { ".cm-tooltip.cm-completionInfo": { display: "none" } },
   ".cm-diagnostic": { padding: "6px 10px", fontFamily: "var(--mono)", fontSize: "13px" },
 });
 

@@ -180,7 +180,10 @@ export class ExploreView implements View {
       ({ data }) => data,
       () => [],
     );
-    const links = names.slice(0, EXAMPLES_MAX).map((name) => {
+    // Spread over the alphabet, since neighbours are much alike.
+    const every = Math.max(1, names.length / EXAMPLES_MAX);
+    const some = names.filter((_, index) => Math.floor(index / every) !== Math.floor((index - 1) / every));
+    const links = some.map((name) => {
       const href = writeState({ ...DEFAULT_STATE, query: name });
       return element("a", { class: "chip", text: name, attributes: { href } });
     });

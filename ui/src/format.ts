@@ -6,6 +6,7 @@ export type Unit = "plain" | "bytes" | "bytes_per_second" | "percent" | "per_sec
 
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 const DECIMAL: readonly (readonly [number, string])[] = [
+  [1e18, "E"],
   [1e15, "P"],
   [1e12, "T"],
   [1e9, "G"],

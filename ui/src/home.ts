@@ -34,6 +34,7 @@ interface PanelData {
   times: number[];
   names: string[];
   values: Cell[][];
+  colours: number[];
 }
 
 function spanOf(range: string): Span {
@@ -51,7 +52,7 @@ async function fetchPanel(panel: Panel, span: Span, signal: AbortSignal): Promis
   const answers = await Promise.all(
     panel.queries.map((query) => queryRange({ ...span, query: expressionOf(query.expression, span) }, signal)),
   );
-  const data: PanelData = { times: [], names: [], values: [] };
+  const data: PanelData = { times: [], names: [], values: [], colours: [] };
   for (const [index, { data: found }] of answers.entries()) {
     if (found.resultType !== "matrix") continue;
     // Aligned backwards from now, so that the newest sample is always drawn.
@@ -60,7 +61,21 @@ async function fetchPanel(panel: Panel, span: Span, signal: AbortSignal): Promis
     data.names.push(...found.result.map((item) => panel.queries[index]?.name(item.metric) ?? ""));
     data.values.push(...columns.values);
   }
-  return data;
+  return ordered(data, panel.order ?? []);
+}
+
+/** Known names first, in their order and with its colours; then the rest. */
+function ordered(data: PanelData, order: readonly string[]): PanelData {
+  let next = order.length;
+  const colours = data.names.map((name) => (order.includes(name) ? order.indexOf(name) : next++));
+  const rows = colours.map((colour, index) => ({ colour, name: data.names[index] ?? "", values: data.values[index] ?? [] }));
+  rows.sort((one, other) => one.colour - other.colour);
+  return {
+    times: data.times,
+    names: rows.map(({ name }) => name),
+    values: rows.map(({ values }) => values),
+    colours: rows.map(({ colour }) => colour),
+  };
 }
 
 /** One panel on the page. */
@@ -76,6 +91,7 @@ class Card {
       title: panel.title,
       height_px: 168,
       stacked: panel.stacked ?? false,
+      fromZero: true,
       y_max_least: panel.y_max_least ?? 0,
       syncKey: "home",
     });

@@ -15,6 +15,8 @@ export interface Panel {
   queries: PanelQuery[];
   stacked?: boolean;
   y_max_least?: number;
+  /** Order and colours of series whose names are known beforehand. */
+  order?: readonly string[];
   /** The number at the card's corner, from each series' last value. */
   headline: (last: number[]) => number;
   /** Said in place of a plot where there is no data; without it the card is left out. */
@@ -40,6 +42,7 @@ export const PANELS: readonly Panel[] = [
     y_max_least: 10,
     headline: sum,
     empty: "No CPU counters.",
+    order: ["user", "system", "iowait", "nice", "softirq", "irq", "steal"],
     queries: [
       {
         name: (labels) => labels["mode"] ?? "busy",
@@ -53,6 +56,8 @@ export const PANELS: readonly Panel[] = [
     stacked: true,
     headline: first,
     empty: "No memory gauges.",
+    // Free memory comes last among the colours: grey.
+    order: ["used", "reclaimable", "", "", "", "", "", "free"],
     queries: [
       line("used", 'node_memory_MemTotal_bytes{job="host"} - node_memory_MemAvailable_bytes{job="host"}'),
       line("reclaimable", 'node_memory_MemAvailable_bytes{job="host"} - node_memory_MemFree_bytes{job="host"}'),

@@ -12,6 +12,8 @@ export interface PlotOptions {
   title: string;
   height_px: number;
   stacked?: boolean;
+  /** The y axis begins at zero, so that small changes look small. */
+  fromZero?: boolean;
   /** The y axis reaches at least this far, so that noise does not look like load. */
   y_max_least?: number;
   /** Plots with the same key show the same moment under the cursor. */
@@ -24,6 +26,8 @@ export interface PlotOptions {
 
 export interface PlotData extends Columns {
   names: string[];
+  /** Which of the palette's colours each series has; without it, its place. */
+  colours?: number[];
   unit: Unit;
   from_s: number;
   to_s: number;
@@ -120,7 +124,7 @@ export class Plot {
         y: { range: (_, low, high) => this.yRange(low, high) },
       },
       axes: [timeAxis(), valueAxis(data.unit)],
-      series: [{}, ...data.names.map((name, index) => this.seriesOptions(name, index))],
+      series: [{}, ...data.names.map((name, index) => this.seriesOptions(name, data.colours?.[index] ?? index))],
       bands: stacked ? this.bands(data) : [],
       hooks: {
         setCursor: [(chart) => this.writeLegend(chart)],
@@ -130,8 +134,8 @@ export class Plot {
     };
   }
 
-  private seriesOptions(name: string, index: number): uPlot.Series {
-    const stroke = seriesStroke(index);
+  private seriesOptions(name: string, colourIndex: number): uPlot.Series {
+    const stroke = seriesStroke(colourIndex);
     const line = colour(stroke.name);
     return {
       label: name,
@@ -158,7 +162,7 @@ export class Plot {
   private yRange(low: number | null, high: number | null): [number, number] {
     const least = this.options.y_max_least ?? 0;
     if (low === null || high === null) return [0, Math.max(1, least)];
-    if (this.options.stacked || (low >= 0 && low <= high / 2)) {
+    if (this.options.stacked || (this.options.fromZero && low >= 0) || (low >= 0 && low <= high / 2)) {
       const top = Math.max(high * 1.08, least);
       return [0, top > 0 ? top : 1];
     }
@@ -176,15 +180,15 @@ export class Plot {
   }
 
   private buildLegend(data: PlotData): void {
-    this.entries = data.names.map((name, index) => this.legendEntry(name, index));
+    this.entries = data.names.map((name, index) => this.legendEntry(name, data.colours?.[index] ?? index));
     this.legend.replaceChildren(...this.entries.map((entry) => entry.button));
   }
 
-  private legendEntry(name: string, index: number): LegendEntry {
-    const stroke = seriesStroke(index);
+  private legendEntry(name: string, colourIndex: number): LegendEntry {
+    const stroke = seriesStroke(colourIndex);
     const swatch = element("span", { class: "swatch" });
     swatch.style.borderTopColor = `var(--${stroke.name})`;
-    swatch.style.borderTopStyle = ["solid", "dashed", "dotted"][Math.floor(index / 8) % 3] ?? "solid";
+    swatch.style.borderTopStyle = stroke.style;
     const value = element("span", { class: "legend-value" });
     const button = element(
       "button",
@@ -238,19 +242,24 @@ function axisLook(): Pick<uPlot.Axis, "stroke" | "grid" | "ticks" | "font"> {
 }
 
 function timeAxis(): uPlot.Axis {
-  return { ...axisLook(), size: 34, space: 80, values: (_, splits, __, ___, increment) => timeTexts(splits, increment) };
+  return {
+    ...axisLook(),
+    space: 80,
+    size: (_, values) => ((values ?? []).some((value) => value.includes("\n")) ? 36 : 22),
+    values: (_, splits, __, ___, increment) => timeTexts(splits, increment),
+  };
 }
 
-/** Clock times; the first of each day has its date below. */
+/** Clock times; where other days than today are shown, the first of each day has its date below. */
 function timeTexts(splits: number[], increment_s: number): string[] {
-  let day = "";
-  return splits.map((split) => {
-    const date = new Date(split * 1000);
-    const today = formatDate(date);
-    const text = increment_s >= 86_400 ? today.slice(5) : formatClock(date, increment_s < 60);
-    const below = today === day || increment_s >= 86_400 ? "" : `\n${today.slice(5)}`;
-    day = today;
-    return text + below;
+  const days = splits.map((split) => formatDate(new Date(split * 1000)));
+  if (increment_s >= 86_400) return days.map((day) => day.slice(5));
+  const today = formatDate(new Date());
+  const dated = days.some((day) => day !== today);
+  return splits.map((split, index) => {
+    const clock = formatClock(new Date(split * 1000), increment_s < 60);
+    const day = days[index] ?? "";
+    return dated && day !== days[index - 1] ? `${clock}\n${day.slice(5)}` : clock;
   });
 }
 

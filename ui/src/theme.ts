@@ -41,10 +41,22 @@ export function colour(name: string): string {
 
 /** Series colours in the style sheet: told apart with every common colour blindness, also by lightness. */
 const SERIES_COLOURS = 8;
-const DASHES: readonly number[][] = [[], [6, 4], [2, 3]];
+const DASHES = [
+  { style: "solid", dash: [] },
+  { style: "dashed", dash: [6, 4] },
+  { style: "dotted", dash: [2, 3] },
+] as const;
+
+export interface Stroke {
+  /** The colour's name in the style sheet. */
+  name: string;
+  /** CSS border style of the same look as `dash`. */
+  style: string;
+  dash: number[];
+}
 
 /** The stroke of the n-th series: after the eighth, colours come again dashed, then dotted. */
-export function seriesStroke(index: number): { name: string; dash: number[] } {
-  const dash = DASHES[Math.floor(index / SERIES_COLOURS) % DASHES.length] ?? [];
-  return { name: `series-${index % SERIES_COLOURS}`, dash };
+export function seriesStroke(index: number): Stroke {
+  const { style, dash } = DASHES[Math.floor(index / SERIES_COLOURS) % DASHES.length] ?? DASHES[0];
+  return { name: `series-${index % SERIES_COLOURS}`, style, dash: [...dash] };
 }
