@@ -1,0 +1,3 @@
+//! What Thalweg listens with: the embedded page.
+
+pub mod page;
