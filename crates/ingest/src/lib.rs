@@ -21,6 +21,8 @@ mod limits;
 pub mod line;
 mod number;
 pub mod remote_write;
+#[cfg(test)]
+mod render;
 
 pub use errors::{BodyError, LineError, LineErrors};
 pub use key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};

@@ -15,6 +15,10 @@ pub struct Limits {
     pub key_bytes_max: usize,
     /// Most sets of fields in one body, each spelled in its own way; every one costs memory beyond its text.
     pub layouts_max: usize,
+    /// Most rows of one body. Protocols can spell a row in a few bytes that takes ten times as many in memory.
+    pub rows_max: usize,
+    /// Most metric families described in one body.
+    pub metadata_max: usize,
     /// How many bad lines are reported in full; the others are counted.
     pub errors_max: usize,
 }
@@ -28,6 +32,8 @@ impl Default for Limits {
             name_bytes_max: 1024,
             key_bytes_max: u16::MAX as usize,
             layouts_max: 1 << 16,
+            rows_max: 1 << 22,
+            metadata_max: 1 << 17,
             errors_max: 100,
         }
     }

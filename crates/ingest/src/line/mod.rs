@@ -109,6 +109,8 @@ struct Parser<'body, 'options> {
     options: &'options Options<'options>,
     /// Keys up to this length break no limit, whatever is in them.
     unchecked_key_bytes: usize,
+    /// Rows so far.
+    rows: usize,
     /// The time of points that bring none.
     now_ns: i64,
     /// The next byte to read, and the number of its line.
@@ -140,6 +142,7 @@ impl<'body, 'options> Parser<'body, 'options> {
             options,
             // The shortest tag, `,a=b`, takes four bytes.
             unchecked_key_bytes: (limits.tags_max * 4).min(limits.name_bytes_max).min(limits.key_bytes_max),
+            rows: 0,
             now_ns: options.now_ns - options.now_ns.rem_euclid(unit_ns),
             at: 0,
             line: 1,
@@ -175,7 +178,10 @@ impl<'body, 'options> Parser<'body, 'options> {
         let line = self.body.get(start..)?;
         let behind_measurement = line.strip_prefix(&*layout.measurement)?.first()?;
         let key_length = key::key_length(line)?;
-        if !matches!(behind_measurement, b',' | b' ') || key_length > self.unchecked_key_bytes {
+        if !matches!(behind_measurement, b',' | b' ')
+            || key_length > self.unchecked_key_bytes
+            || self.rows == self.options.limits.rows_max
+        {
             return None;
         }
         let cells = &mut self.blocks.get_mut(layout.block)?.cells;
@@ -219,6 +225,7 @@ impl<'body, 'options> Parser<'body, 'options> {
             block.lines.push(self.line);
         }
         self.layouts.followed_by(place);
+        self.rows += 1;
         self.at = row.end;
         self.line += row.inner_lines + 1;
     }

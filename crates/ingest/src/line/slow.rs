@@ -38,6 +38,9 @@ impl<'body> Parser<'body, '_> {
     fn take_apart(&mut self, start: usize, scratch: &mut Scratch<'body>) -> Result<Row, Reason> {
         let limits = self.options.limits;
         let line = self.body.get(start..).unwrap_or_default();
+        if self.rows == limits.rows_max {
+            return Err(format!("the request has more than {} rows (rows_max); split it", limits.rows_max).into());
+        }
         if line.first() == Some(&b',') {
             return Err("missing measurement".into());
         }
@@ -146,27 +149,26 @@ fn field_name_length(text: &[u8]) -> Result<usize, &'static str> {
 }
 
 /// How far a bad line goes, its end included: to the first line end outside quotes. If a quote is never closed, to the
-/// first line end at all, so that one bad line does not take the rest of the body with it.
+/// first line end behind it, so that one bad line does not take the rest of the body with it.
 ///
-/// This stays linear over a body of bad lines: where the search for a closing quote fails there is none in what follows,
-/// so later lines have no opening one either.
+/// This stays linear over a body of bad lines: everything up to the unclosed quote is skipped, and where the search for
+/// a closing quote fails there is no quote in what follows, so later lines do not search again.
 fn bad_line_length(line: &[u8]) -> usize {
-    let first_end = memchr(b'\n', line).map_or(line.len(), |end| end + 1);
-    let mut at = key::key_length(line).unwrap_or(0);
-    if at == 0 {
-        return first_end;
-    }
+    let Some(mut at) = key::key_length(line) else {
+        return memchr(b'\n', line).map_or(line.len(), |end| end + 1);
+    };
     while let Some(found) = line.get(at..).and_then(|text| memchr2(b'\n', b'"', text)) {
         at += found;
         if line.get(at) == Some(&b'\n') {
             return at + 1;
         }
         let opens = at > 0 && line.get(at - 1) == Some(&b'=');
-        match line.get(at..).filter(|_| opens).map(parse_value) {
-            None => at += 1,
-            Some(Ok(value)) => at += value.length,
-            Some(Err(_)) => return first_end,
-        }
+        at += if opens { line.get(at..).and_then(quoted_length).unwrap_or(1) } else { 1 };
     }
     line.len()
+}
+
+/// Length of the quoted string at the beginning of the text; `None` if it is not closed.
+fn quoted_length(text: &[u8]) -> Option<usize> {
+    parse_value(text).ok().map(|value| value.length)
 }
