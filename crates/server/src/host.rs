@@ -10,6 +10,7 @@ mod elsewhere;
 #[cfg(not(target_os = "linux"))]
 use elsewhere as machine;
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +65,9 @@ fn sample(state: &State) {
     };
     let options = exposition::Options {
         hasher: state.db.key_hasher().scope(Protocol::Exposition, database),
+        format: exposition::Format::Text,
         now_ns: state.db.now_ns(),
+        extra_labels: &[],
         limits: state.db.limits(),
     };
     if let Ok(parsed) = exposition::parse(text.as_bytes(), &options) {
@@ -74,19 +77,14 @@ fn sample(state: &State) {
 
 /// Adds the labels that a scrape would: job and instance.
 fn with_labels(text: &str, instance: &str) -> String {
+    let target = format!("job=\"thalweg\",instance=\"{instance}\"");
     let mut out = String::with_capacity(text.len() * 2);
     for line in text.lines() {
-        match (line.starts_with('#'), line.split_once('{'), line.split_once(' ')) {
-            (true, ..) => out.push_str(line),
-            (_, Some((name, rest)), _) => {
-                out.push_str(&format!("{name}{{job=\"thalweg\",instance=\"{instance}\",{rest}"));
-            }
-            (_, None, Some((name, value))) => {
-                out.push_str(&format!("{name}{{job=\"thalweg\",instance=\"{instance}\"}} {value}"));
-            }
-            _ => {}
-        }
-        out.push('\n');
+        let _ = match (line.starts_with('#'), line.split_once('{'), line.split_once(' ')) {
+            (false, Some((name, rest)), _) => writeln!(out, "{name}{{{target},{rest}"),
+            (false, None, Some((name, value))) => writeln!(out, "{name}{{{target}}} {value}"),
+            _ => writeln!(out, "{line}"),
+        };
     }
     out
 }
@@ -103,7 +101,8 @@ mod tests {
     #[test]
     fn labels_are_added_to_samples_only() {
         let text = "# HELP a b {c}\na 1\nb{x=\"1\"} 2\n";
-        let expected = "# HELP a b {c}\na{job=\"thalweg\",instance=\"h\"} 1\nb{job=\"thalweg\",instance=\"h\",x=\"1\"} 2\n";
+        let expected =
+            "# HELP a b {c}\na{job=\"thalweg\",instance=\"h\"} 1\nb{job=\"thalweg\",instance=\"h\",x=\"1\"} 2\n";
         assert_eq!(with_labels(text, "h"), expected);
     }
 

@@ -40,7 +40,14 @@ fn error(version: Version, status: StatusCode, code: &str, message: &str) -> Res
         Version::V2 => format!(r#"{{"code":{},"message":{text}}}"#, json::text(code)),
     };
     // A header holds printable ASCII only; the body has the whole text.
-    let plain: String = message.chars().map(|character| if (' '..='~').contains(&character) { character } else { ' ' }).take(512).collect();
-    let headers = [(header::CONTENT_TYPE, "application/json"), (header::HeaderName::from_static("x-influxdb-error"), plain.as_str())];
+    let plain: String = message
+        .chars()
+        .map(|character| if (' '..='~').contains(&character) { character } else { ' ' })
+        .take(512)
+        .collect();
+    let headers = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::HeaderName::from_static("x-influxdb-error"), plain.as_str()),
+    ];
     (status, headers, body).into_response()
 }

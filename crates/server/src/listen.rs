@@ -72,7 +72,8 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let sampling = host::start(&self.state);
         let router = routes::router(self.state.clone());
-        let connections = Arc::new(Semaphore::new(self.state.settings.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+        let connections =
+            Arc::new(Semaphore::new(self.state.settings.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
         let graceful = GracefulShutdown::new();
         tokio::pin!(stop);
         loop {

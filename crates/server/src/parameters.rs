@@ -82,9 +82,7 @@ impl Parameters {
 
     /// The sets of matchers of `match[]`.
     pub(crate) fn matcher_sets(&self) -> Result<Vec<Vec<Matcher>>, ApiError> {
-        let parse = |text| {
-            promql::parse_selector(text).map_err(|error| ApiError::invalid_parameter("match[]", error))
-        };
+        let parse = |text| promql::parse_selector(text).map_err(|error| ApiError::invalid_parameter("match[]", error));
         self.all("match[]").map(parse).collect()
     }
 }

@@ -90,7 +90,8 @@ fn lookback_ms(parameters: &Parameters) -> Result<Option<i64>, ApiError> {
 /// The request's own timeout, if it is shorter than the server's.
 fn timeout(state: &State, parameters: &Parameters) -> Result<Duration, ApiError> {
     let wanted_ms = parameters.duration_ms("timeout")?.and_then(|wanted_ms| u64::try_from(wanted_ms).ok());
-    let timeout_ms = wanted_ms.map_or(state.settings.query_timeout_ms, |wanted_ms| wanted_ms.min(state.settings.query_timeout_ms));
+    let timeout_ms =
+        wanted_ms.map_or(state.settings.query_timeout_ms, |wanted_ms| wanted_ms.min(state.settings.query_timeout_ms));
     Ok(Duration::from_millis(timeout_ms))
 }
 

@@ -12,6 +12,7 @@ use ingest::{LineErrors, Protocol, exposition, remote_write};
 use crate::body::{body_error, unpack};
 use crate::error::ApiError;
 use crate::influx::{self, Version};
+use crate::parameters::Parameters;
 use crate::routes::{Taken, take};
 use crate::state::State;
 
@@ -77,9 +78,8 @@ async fn influx(state: Arc<State>, request: Request, version: Version, database:
 
 fn write_lines(state: &State, taken: Taken, database: &str) -> Result<Outcome, ApiError> {
     let precision = taken.parameters.get("precision").unwrap_or("ns");
-    let precision = Precision::from_name(precision).ok_or_else(|| {
-        ApiError::bad_data(format!("invalid precision {precision:?} (use ns, us, ms, s, m or h)"))
-    })?;
+    let precision = Precision::from_name(precision)
+        .ok_or_else(|| ApiError::bad_data(format!("invalid precision {precision:?} (use ns, us, ms, s, m or h)")))?;
     let database = taken.parameters.get(database).unwrap_or(model::DEFAULT_DATABASE).to_owned();
     let body = unpack(state, &taken.headers, taken.body)?;
     let options = line::Options {
@@ -103,10 +103,10 @@ pub(crate) async fn remote_write(From(state): From<Arc<State>>, request: Request
 
 /// Version 1 is packed with snappy; a sender of version 2 says so in its content type and falls back on 415.
 fn check_remote_write(headers: &HeaderMap) -> Result<(), ApiError> {
-    let value = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok()).unwrap_or_default();
-    let unsupported = |message: String| {
-        Err(ApiError { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, kind: "bad_data", message })
-    };
+    let value =
+        |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok()).unwrap_or_default();
+    let unsupported =
+        |message: String| Err(ApiError { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, kind: "bad_data", message });
     let encoding = value(header::CONTENT_ENCODING);
     if !["snappy", ""].contains(&encoding) {
         return unsupported(format!("content encoding {encoding:?} is not supported; remote write uses snappy"));
@@ -123,8 +123,8 @@ fn check_remote_write(headers: &HeaderMap) -> Result<(), ApiError> {
 
 fn write_remote(state: &State, taken: &Taken) -> Result<(Outcome, Option<String>), ApiError> {
     let database = taken.parameters.database(&taken.headers);
-    let body = remote_write::decompress(&taken.body, state.settings.unpacked_bytes_max)
-        .map_err(|error| body_error(&error))?;
+    let body =
+        remote_write::decompress(&taken.body, state.settings.unpacked_bytes_max).map_err(|error| body_error(&error))?;
     let options = remote_write::Options {
         hasher: state.db.key_hasher().scope(Protocol::RemoteWrite, state.db.database_id(&database)?),
         limits: state.db.limits(),
@@ -145,9 +145,15 @@ pub(crate) async fn exposition(From(state): From<Arc<State>>, request: Request) 
 
 fn write_exposition(state: &State, taken: Taken) -> Result<Outcome, ApiError> {
     let database = taken.parameters.database(&taken.headers);
-    let now_ns = taken.parameters.time_ms("timestamp")?.map_or_else(|| state.db.now_ns(), |time_ms| time_ms * 1_000_000);
+    let now_ns =
+        taken.parameters.time_ms("timestamp")?.map_or_else(|| state.db.now_ns(), |time_ms| time_ms * 1_000_000);
+    let content_type =
+        taken.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let extra_labels = extra_labels(&taken.parameters)?;
     let body = unpack(state, &taken.headers, taken.body)?;
     let options = exposition::Options {
+        format: exposition::Format::from_content_type(content_type),
+        extra_labels: &extra_labels,
         hasher: state.db.key_hasher().scope(Protocol::Exposition, state.db.database_id(&database)?),
         now_ns,
         limits: state.db.limits(),
@@ -155,6 +161,16 @@ fn write_exposition(state: &State, taken: Taken) -> Result<Outcome, ApiError> {
     let parsed = exposition::parse(&body, &options).map_err(|error| body_error(&error))?;
     state.metrics.count_rejected(parsed.errors.total);
     Ok(Outcome::new(state.db.write(&database, &parsed.batch)?, parsed.errors))
+}
+
+/// Labels that every series gets: `extra_label=name=value`, any number of them.
+fn extra_labels(parameters: &Parameters) -> Result<Vec<(String, String)>, ApiError> {
+    let pair = |text: &str| {
+        let (name, value) = text.split_once('=')?;
+        (!name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
+    };
+    let bad = |text| ApiError::invalid_parameter("extra_label", format!("{text:?} is not name=value"));
+    parameters.all("extra_label").map(|text| pair(text).ok_or_else(|| bad(text))).collect()
 }
 
 /// 204 if everything was taken. What was dropped because it is of a kind that is not stored yet is told in a header.

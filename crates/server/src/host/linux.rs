@@ -12,9 +12,30 @@ const SECTOR_BYTES: u64 = 512;
 
 /// File systems that hold no user's data.
 const VIRTUAL_FILE_SYSTEMS: [&str; 20] = [
-    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs",
-    "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "securityfs", "squashfs", "sysfs", "tracefs",
+    "autofs",
+    "binfmt_misc",
+    "bpf",
+    "cgroup",
+    "cgroup2",
+    "configfs",
+    "debugfs",
+    "devpts",
+    "devtmpfs",
+    "efivarfs",
+    "fusectl",
+    "hugetlbfs",
+    "mqueue",
+    "nsfs",
+    "proc",
+    "pstore",
+    "securityfs",
+    "squashfs",
+    "sysfs",
+    "tracefs",
 ];
+
+/// A family of counters: name, help, and the value for an item.
+type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
 
 /// Text under way, with the labels that every sample of the host has.
 struct Host {
@@ -125,9 +146,11 @@ fn push_load(host: &mut Host) {
     let Ok(load) = procfs::LoadAverage::current() else {
         return;
     };
-    for (name, minutes, value) in
-        [("node_load1", "1 minute", load.one), ("node_load5", "5 minutes", load.five), ("node_load15", "15 minutes", load.fifteen)]
-    {
+    for (name, minutes, value) in [
+        ("node_load1", "1 minute", load.one),
+        ("node_load5", "5 minutes", load.five),
+        ("node_load15", "15 minutes", load.fifteen),
+    ] {
         host.single(name, "gauge", &format!("Load average over {minutes}."), value);
     }
 }
@@ -143,7 +166,7 @@ fn push_disks(host: &mut Host) {
     let each = |value: fn(&procfs::DiskStat) -> u64| -> Vec<(String, u64)> {
         used.iter().map(|disk| (disk.name.clone(), value(disk))).collect()
     };
-    let families: [(&str, &str, fn(&procfs::DiskStat) -> u64); 4] = [
+    let families: [Counter<procfs::DiskStat>; 4] = [
         ("node_disk_read_bytes_total", "Bytes read.", |disk| disk.sectors_read * SECTOR_BYTES),
         ("node_disk_written_bytes_total", "Bytes written.", |disk| disk.sectors_written * SECTOR_BYTES),
         ("node_disk_reads_completed_total", "Reads completed.", |disk| disk.reads),
@@ -168,7 +191,7 @@ fn push_network(host: &mut Host) {
     let each = |value: fn(&procfs::net::DeviceStatus) -> u64| -> Vec<(String, u64)> {
         devices.iter().map(|device| (device.name.clone(), value(device))).collect()
     };
-    let families: [(&str, &str, fn(&procfs::net::DeviceStatus) -> u64); 6] = [
+    let families: [Counter<procfs::net::DeviceStatus>; 6] = [
         ("node_network_receive_bytes_total", "Bytes received.", |device| device.recv_bytes),
         ("node_network_transmit_bytes_total", "Bytes sent.", |device| device.sent_bytes),
         ("node_network_receive_packets_total", "Packets received.", |device| device.recv_packets),
