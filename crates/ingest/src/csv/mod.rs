@@ -55,6 +55,9 @@ impl CsvField {
     }
 }
 
+/// A chunk ends early at so many bytes of rows.
+const CHUNK_BYTES_MAX: usize = 8 << 20;
+
 /// What came of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CsvChunk {
@@ -118,12 +121,12 @@ impl<R: Read> CsvImporter<R> {
         Ok(Self { reader, mapping, columns, limits })
     }
 
-    /// Appends up to `rows_max` rows to `out` as line protocol, in nanoseconds. `None` at the end of the file.
+    /// Appends up to `rows_max` rows (and some 8 MiB of them) to `out` as line protocol, in nanoseconds. `None` at the end of the file.
     pub fn next_chunk(&mut self, rows_max: usize, out: &mut Vec<u8>) -> Result<Option<CsvChunk>, CsvError> {
         let mut chunk = CsvChunk::default();
         let mut rows = Vec::new();
-        let mut rows_read = 0;
-        while rows_read < rows_max {
+        let (mut rows_read, mut bytes_read) = (0, 0);
+        while rows_read < rows_max && bytes_read < CHUNK_BYTES_MAX {
             let mut record = ByteRecord::new();
             self.reader.get_mut().left_bytes = self.limits.line_bytes_max;
             match self.reader.read_byte_record(&mut record) {
@@ -132,6 +135,7 @@ impl<R: Read> CsvImporter<R> {
                 Err(error) => self.report(error, &mut chunk)?,
             }
             rows_read += 1;
+            bytes_read += rows.last().map_or(0, |row| row.as_slice().len());
         }
         if rows_read == 0 {
             return Ok(None);
