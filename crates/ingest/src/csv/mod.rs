@@ -112,7 +112,8 @@ struct FieldColumn {
 impl<R: Read> CsvImporter<R> {
     /// Reads the header. `Limits::line_bytes_max` bounds a record.
     pub fn new(input: R, mapping: CsvMapping, limits: Limits) -> Result<Self, CsvError> {
-        let input = BoundedRecords { input, left_bytes: limits.line_bytes_max, limit_bytes: limits.line_bytes_max };
+        let limit_bytes = limits.line_bytes_max;
+        let input = BoundedRecords { input, left_bytes: limit_bytes, limit_bytes, carriage_returns: None };
         let mut reader = ReaderBuilder::new().delimiter(mapping.delimiter).from_reader(input);
         let header = reader.byte_headers().map_err(|error| CsvError::Read(error.into()))?;
         let names: Result<Vec<&str>, _> = header.iter().map(std::str::from_utf8).collect();
@@ -142,7 +143,7 @@ impl<R: Read> CsvImporter<R> {
         }
         self.columns.infer_types(&rows);
         for row in &rows {
-            let line = row.position().map_or(0, csv::Position::line) as u32;
+            let line = self.line_of(row.position());
             match self.write_row(row, out) {
                 Ok(()) => chunk.points += 1,
                 Err(reason) => chunk.errors.push(self.limits.errors_max, line, || reason),
@@ -156,10 +157,16 @@ impl<R: Read> CsvImporter<R> {
         let ErrorKind::UnequalLengths { pos, expected_len, len } = error.kind() else {
             return Err(CsvError::Read(error.into()));
         };
-        let line = pos.as_ref().map_or(0, csv::Position::line) as u32;
+        let line = self.line_of(pos.as_ref());
         let reason = || format!("the row has {len} cells, the header {expected_len}");
         chunk.errors.push(self.limits.errors_max, line, reason);
         Ok(())
+    }
+
+    /// The line on which a record begins. The reader ends a record at a carriage return and counts the line feed behind
+    /// it only when it reads on, so in files with both it is one behind.
+    fn line_of(&self, position: Option<&csv::Position>) -> u32 {
+        position.map_or(0, csv::Position::line) as u32 + u32::from(self.reader.get_ref().carriage_returns == Some(true))
     }
 
     fn write_row(&self, row: &ByteRecord, out: &mut Vec<u8>) -> Result<(), String> {
@@ -263,6 +270,8 @@ struct BoundedRecords<R> {
     input: R,
     left_bytes: usize,
     limit_bytes: usize,
+    /// Whether the first line feed has a carriage return before it.
+    carriage_returns: Option<bool>,
 }
 
 impl<R: Read> Read for BoundedRecords<R> {
@@ -274,6 +283,12 @@ impl<R: Read> Read for BoundedRecords<R> {
         }
         let read = self.input.read(buffer.get_mut(..length).unwrap_or_default())?;
         self.left_bytes -= read;
+        let text = buffer.get(..read).unwrap_or_default();
+        if self.carriage_returns.is_none()
+            && let Some(line_end) = memchr::memchr(b'\n', text)
+        {
+            self.carriage_returns = Some(line_end > 0 && text.get(line_end - 1) == Some(&b'\r'));
+        }
         Ok(read)
     }
 }
