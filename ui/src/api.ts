@@ -1,0 +1,159 @@
+// The server's Prometheus HTTP API, from the page's own origin.
+// https://prometheus.io/docs/prometheus/latest/querying/api/
+
+export type Labels = Record<string, string>;
+/** Seconds since 1970 and the value as text, since JSON has no NaN or infinity. */
+export type Point = [number, string];
+
+export interface Histogram {
+  count: string;
+  sum: string;
+}
+
+export interface VectorItem {
+  metric: Labels;
+  value?: Point;
+  histogram?: [number, Histogram];
+}
+
+export interface MatrixItem {
+  metric: Labels;
+  values?: Point[];
+  histograms?: [number, Histogram][];
+}
+
+export type QueryData =
+  | { resultType: "vector"; result: VectorItem[] }
+  | { resultType: "matrix"; result: MatrixItem[] }
+  | { resultType: "scalar"; result: Point }
+  | { resultType: "string"; result: Point };
+
+export interface Answer<T> {
+  data: T;
+  warnings: string[];
+  infos: string[];
+  elapsed_ms: number;
+}
+
+interface Envelope {
+  status: "success" | "error";
+  data?: unknown;
+  errorType?: string;
+  error?: string;
+  warnings?: string[];
+  infos?: string[];
+}
+
+/** What the server answered instead of data, in its own words. */
+export class ApiError extends Error {
+  constructor(
+    readonly kind: string,
+    message: string,
+    readonly warnings: string[] = [],
+  ) {
+    super(message);
+  }
+}
+
+const TIMEOUT_MS = 120_000;
+
+/** True when a request was given up on purpose, so that nobody needs to hear of it. */
+export function isAbort(error: unknown): boolean {
+  return error instanceof DOMException && error.name === "AbortError";
+}
+
+function readEnvelope(text: string, response: Response): Envelope {
+  try {
+    const parsed: unknown = JSON.parse(text);
+    if (typeof parsed === "object" && parsed !== null && "status" in parsed) return parsed as Envelope;
+  } catch {
+    // Not JSON: a proxy's error page, say. Reported below with what it says.
+  }
+  const detail = text.trim().slice(0, 300) || response.statusText;
+  throw new ApiError(`HTTP ${response.status}`, detail || "The answer is not JSON in Prometheus's shape.");
+}
+
+async function request<T>(path: string, form: URLSearchParams, post: boolean, signal?: AbortSignal): Promise<Answer<T>> {
+  const started = performance.now();
+  const query = !post && form.size > 0 ? `?${form}` : "";
+  const timeout = AbortSignal.timeout(TIMEOUT_MS);
+  let response: Response;
+  let text: string;
+  try {
+    response = await fetch(`api/v1/${path}${query}`, {
+      method: post ? "POST" : "GET",
+      body: post ? form : null,
+      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+    });
+    text = await response.text();
+  } catch (error) {
+    if (isAbort(error)) throw error;
+    if (timeout.aborted) throw new ApiError("timeout", `No answer within ${TIMEOUT_MS / 1000} s.`);
+    throw new ApiError("unreachable", `The server at ${location.origin} does not answer. Is it running?`);
+  }
+  const envelope = readEnvelope(text, response);
+  if (envelope.status !== "success") {
+    throw new ApiError(envelope.errorType ?? `HTTP ${response.status}`, envelope.error ?? "", envelope.warnings);
+  }
+  return {
+    data: envelope.data as T,
+    warnings: envelope.warnings ?? [],
+    infos: envelope.infos ?? [],
+    elapsed_ms: performance.now() - started,
+  };
+}
+
+/** Times are seconds since 1970. */
+export function queryInstant(query: string, time_s: number, signal?: AbortSignal): Promise<Answer<QueryData>> {
+  return request("query", new URLSearchParams({ query, time: time_s.toFixed(3) }), true, signal);
+}
+
+export interface RangeRequest {
+  query: string;
+  start_s: number;
+  end_s: number;
+  step_s: number;
+}
+
+export function queryRange(range: RangeRequest, signal?: AbortSignal): Promise<Answer<QueryData>> {
+  const form = new URLSearchParams({
+    query: range.query,
+    start: range.start_s.toFixed(3),
+    end: range.end_s.toFixed(3),
+    step: String(range.step_s),
+  });
+  return request("query_range", form, true, signal);
+}
+
+export function buildInfo(): Promise<Answer<{ version?: string }>> {
+  return request("status/buildinfo", new URLSearchParams(), false);
+}
+
+export function metadata(): Promise<Answer<Record<string, { type: string; help: string; unit: string }[]>>> {
+  return request("metadata", new URLSearchParams(), false);
+}
+
+/** `match` is a selector such as `up{job="x"}`; only series it selects are looked at. */
+export interface Scope {
+  match?: string;
+  start_s?: number;
+}
+
+function scopeForm(scope: Scope): URLSearchParams {
+  const form = new URLSearchParams();
+  if (scope.match) form.set("match[]", scope.match);
+  if (scope.start_s !== undefined) form.set("start", String(scope.start_s));
+  return form;
+}
+
+export function labelNames(scope: Scope = {}): Promise<Answer<string[]>> {
+  return request("labels", scopeForm(scope), false);
+}
+
+export function labelValues(name: string, scope: Scope = {}): Promise<Answer<string[]>> {
+  return request(`label/${encodeURIComponent(name)}/values`, scopeForm(scope), false);
+}
+
+export function series(scope: Scope): Promise<Answer<Labels[]>> {
+  return request("series", scopeForm(scope), false);
+}

@@ -1,0 +1,208 @@
+// The Explore view: a query, its plot and its table. The address holds its state; a change of it runs the query.
+
+import { ApiError, isAbort, labelValues, queryInstant, queryRange, type Answer, type MatrixItem, type QueryData } from "./api.ts";
+import { alignSamples, alignToGrid } from "./align.ts";
+import { Controls } from "./controls.ts";
+import { element } from "./dom.ts";
+import { QueryEditor } from "./editor.ts";
+import { formatDuration, parseDuration, seriesName, unitOf } from "./format.ts";
+import { rememberQuery } from "./history.ts";
+import { Plot } from "./plot.ts";
+import { chooseStep, DEFAULT_STATE, parseState, writeState, type ExploreState } from "./state.ts";
+import { TableView, tableOf } from "./table.ts";
+import type { View } from "./view.ts";
+
+/** More lines than this tell nothing, and cost a second to draw. */
+const SERIES_MAX = 100;
+const EXAMPLES_MAX = 12;
+
+interface Span {
+  start_s: number;
+  end_s: number;
+  step_s: number;
+}
+
+interface Outcome extends Answer<QueryData> {
+  span: Span;
+}
+
+export class ExploreView implements View {
+  readonly root = element("div", { class: "explore" });
+  private readonly editor: QueryEditor;
+  private readonly controls: Controls;
+  private readonly status = element("p", { class: "status muted", attributes: { role: "status" } });
+  private readonly alert = element("div", { class: "error", attributes: { role: "alert" } });
+  private readonly notes = element("ul", { class: "notes" });
+  private readonly plot: Plot;
+  private readonly plotCard: HTMLElement;
+  private readonly table = new TableView();
+  private readonly tableCard: HTMLElement;
+  private readonly start = element("section", { class: "card empty" });
+  private state: ExploreState = DEFAULT_STATE;
+  private cancel = new AbortController();
+  private timer = 0;
+
+  constructor() {
+    this.editor = new QueryEditor(() => this.submit());
+    this.controls = new Controls({ changed: (change) => this.go({ ...this.state, query: this.editor.text, ...change }), run: () => this.submit() });
+    this.plot = new Plot({
+      title: "Query result",
+      height_px: 340,
+      zoomed: (from_s, to_s) => this.go({ ...this.state, from_s, to_s }),
+      reset: () => this.go({ ...this.state, from_s: null, to_s: null }),
+    });
+    this.plotCard = element("section", { class: "card", attributes: { "aria-label": "Plot" } }, this.plot.root);
+    this.tableCard = element("section", { class: "card", attributes: { "aria-label": "Table" } }, this.table.root);
+    const box = element("div", { class: "query-line" }, this.editor.root, this.controls.runButton);
+    this.root.append(
+      element("h1", { class: "hidden-visually", text: "Explore" }),
+      element("section", { class: "card query" }, box, this.controls.root),
+      this.alert,
+      this.status,
+      this.notes,
+      this.start,
+      this.plotCard,
+      this.tableCard,
+    );
+    this.clear();
+    void this.offerExamples();
+  }
+
+  update(parameters: URLSearchParams): void {
+    this.state = parseState(parameters);
+    this.editor.text = this.state.query;
+    this.controls.show(this.state);
+    void this.run();
+    if (!this.state.query) this.editor.focus();
+  }
+
+  destroy(): void {
+    clearTimeout(this.timer);
+    this.cancel.abort();
+    this.editor.destroy();
+    this.plot.destroy();
+  }
+
+  /** What is in the box, run; also when it is the same as before. */
+  private submit(): void {
+    const query = this.editor.text.trim();
+    if (query) rememberQuery(query);
+    this.go({ ...this.state, query });
+  }
+
+  private go(state: ExploreState): void {
+    const hash = writeState(state);
+    if (location.hash === hash) void this.run();
+    else location.hash = hash;
+  }
+
+  private async run(): Promise<void> {
+    clearTimeout(this.timer);
+    this.cancel.abort();
+    this.cancel = new AbortController();
+    if (!this.state.query) {
+      this.clear();
+      this.start.hidden = false;
+      return;
+    }
+    this.root.setAttribute("aria-busy", "true");
+    try {
+      this.draw(await this.ask(this.cancel.signal));
+    } catch (error) {
+      if (isAbort(error)) return;
+      this.fail(error instanceof ApiError ? error : new ApiError("page", String(error)));
+    }
+    this.root.removeAttribute("aria-busy");
+    const refresh_s = parseDuration(this.state.refresh);
+    if (refresh_s !== null) this.timer = window.setTimeout(() => void this.run(), refresh_s * 1000);
+  }
+
+  private span(): Span {
+    const end_s = this.state.to_s ?? Date.now() / 1000;
+    const start_s = this.state.from_s ?? end_s - (parseDuration(this.state.range) ?? 3600);
+    const width = this.root.clientWidth || 800;
+    const step_s = parseDuration(this.state.step) ?? chooseStep(end_s - start_s, width / 2);
+    return { start_s, end_s, step_s };
+  }
+
+  private async ask(signal: AbortSignal): Promise<Outcome> {
+    const span = this.span();
+    const { query, mode } = this.state;
+    const answer = mode === "instant" ? queryInstant(query, span.end_s, signal) : queryRange({ query, ...span }, signal);
+    return { ...(await answer), span };
+  }
+
+  private draw(outcome: Outcome): void {
+    const { data } = outcome;
+    this.clear();
+    const count = data.resultType === "vector" || data.resultType === "matrix" ? data.result.length : 1;
+    this.status.textContent = statusText(outcome, count, this.state.mode === "range");
+    const notes = [...outcome.warnings.map((text) => ["warning", text]), ...outcome.infos.map((text) => ["info", text])];
+    if (data.resultType === "matrix" && data.result.length > SERIES_MAX) {
+      notes.push(["info", `The plot shows the first ${SERIES_MAX} of ${count} series. Narrow the query, or use topk().`]);
+    }
+    this.notes.replaceChildren(...notes.map(([kind, text]) => element("li", { class: kind ?? "", text: text ?? "" })));
+    this.tableCard.hidden = count === 0;
+    if (count > 0) this.table.show(tableOf(data));
+    if (data.resultType === "matrix" && count > 0) this.drawPlot(data.result, outcome.span);
+    this.root.dataset["state"] = "done";
+  }
+
+  private drawPlot(all: MatrixItem[], span: Span): void {
+    const items = all.slice(0, SERIES_MAX);
+    const range = this.state.mode === "range";
+    const columns = range ? alignToGrid(items, span.start_s, span.end_s, span.step_s) : alignSamples(items);
+    const from_s = range ? span.start_s : (columns.times[0] ?? span.start_s);
+    const to_s = Math.max(range ? span.end_s : (columns.times.at(-1) ?? span.end_s), from_s + 1);
+    this.plotCard.hidden = false;
+    const names = items.map((item) => seriesName(item.metric));
+    this.plot.show({ ...columns, names, unit: unitOf(this.state.query), from_s, to_s });
+  }
+
+  private fail(error: ApiError): void {
+    this.clear();
+    this.alert.hidden = false;
+    this.alert.replaceChildren(element("strong", { text: error.kind }), element("code", { text: error.message }));
+    this.notes.replaceChildren(...error.warnings.map((text) => element("li", { class: "warning", text })));
+    this.root.dataset["state"] = "failed";
+  }
+
+  private clear(): void {
+    for (const part of [this.alert, this.plotCard, this.tableCard, this.start]) part.hidden = true;
+    this.status.textContent = "";
+    this.notes.replaceChildren();
+    delete this.root.dataset["state"];
+  }
+
+  /** Before a first query: names that exist, to begin with. */
+  private async offerExamples(): Promise<void> {
+    const names = await labelValues("__name__").then(
+      ({ data }) => data,
+      () => [],
+    );
+    // Spread over the alphabet, since neighbours are much alike.
+    const every = Math.max(1, names.length / EXAMPLES_MAX);
+    const some = names.filter((_, index) => Math.floor(index / every) !== Math.floor((index - 1) / every));
+    const links = some.map((name) => {
+      const href = writeState({ ...DEFAULT_STATE, query: name });
+      return element("a", { class: "chip", text: name, attributes: { href } });
+    });
+    const text =
+      names.length > 0
+        ? `${names.length.toLocaleString("en-US")} metrics are stored here. Type part of a name, or begin with one of these:`
+        : "Nothing is stored here yet. Home shows how to write a first point.";
+    this.start.replaceChildren(element("h2", { text: "Ask a question" }), element("p", { text }), element("div", { class: "chips" }, ...links));
+  }
+}
+
+function statusText({ data, elapsed_ms, span }: Outcome, count: number, range: boolean): string {
+  const took = `${elapsed_ms < 10 ? elapsed_ms.toFixed(1) : Math.round(elapsed_ms)} ms`;
+  if (count === 0) return `No series in this ${range ? "range" : "moment"} · ${took}`;
+  const parts = [`${count.toLocaleString("en-US")} series`];
+  if (data.resultType === "matrix") {
+    const points = data.result.reduce((sum, item) => sum + (item.values?.length ?? 0) + (item.histograms?.length ?? 0), 0);
+    parts.push(`${points.toLocaleString("en-US")} points`);
+  }
+  if (range) parts.push(`step ${formatDuration(span.step_s)}`);
+  return [...parts, took].join(" · ");
+}

@@ -1,0 +1,62 @@
+// The page's frame: the view that the address names, the theme, the version.
+
+import { buildInfo } from "./api.ts";
+import { element } from "./dom.ts";
+import { HomeView } from "./home.ts";
+import { startTheme } from "./theme.ts";
+import type { View } from "./view.ts";
+
+const VIEWS: Record<string, { title: string; make: () => Promise<View> }> = {
+  home: { title: "Thalweg", make: async () => new HomeView() },
+  // Loaded when first asked for: the editor is most of the page's code.
+  explore: { title: "Explore · Thalweg", make: async () => new (await import("./explore.ts")).ExploreView() },
+};
+
+function byId<T extends HTMLElement>(id: string): T {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`index.html has no element #${id}`);
+  return found as T;
+}
+
+let current: { name: string; view: View } | null = null;
+let turn = 0;
+
+async function route(): Promise<void> {
+  turn += 1;
+  const mine = turn;
+  const [path = "", query = ""] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  const name = path in VIEWS ? path : "home";
+  const entry = VIEWS[name];
+  if (!entry) return;
+  if (current?.name !== name) {
+    const view = await entry.make();
+    if (mine !== turn) return view.destroy();
+    current?.view.destroy();
+    current = { name, view };
+    byId("view").replaceChildren(view.root);
+    document.title = entry.title;
+    for (const link of document.querySelectorAll<HTMLAnchorElement>("nav a")) {
+      if (link.dataset["view"] === name) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+  }
+  current.view.update(new URLSearchParams(query));
+}
+
+function routeOrSay(): void {
+  route().catch((error: unknown) => {
+    const text = `The page could not be shown: ${String(error)} Reload it; it may belong to an older version of the server.`;
+    byId("view").replaceChildren(element("p", { class: "error", text, attributes: { role: "alert" } }));
+  });
+}
+
+async function showVersion(): Promise<void> {
+  const { data } = await buildInfo();
+  byId("version").textContent = data.version ? `v${data.version.replace(/^v/, "")}` : "";
+}
+
+startTheme(byId<HTMLButtonElement>("theme"));
+addEventListener("hashchange", routeOrSay);
+routeOrSay();
+// Only decoration: a server that does not answer is reported by the view itself.
+showVersion().catch(() => undefined);
