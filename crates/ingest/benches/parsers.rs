@@ -8,7 +8,8 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use thalweg_ingest::line::{self, Precision};
-use thalweg_ingest::{KEY_SECRET_BYTES, KeyHasher, Limits, Protocol};
+
+use thalweg_ingest::{KEY_SECRET_BYTES, KeyHasher, Limits, Protocol, exposition, remote_write};
 
 const LINES: usize = 10_000;
 const FIELDS: [&str; 10] = [
@@ -86,5 +87,72 @@ fn line_protocol(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, line_protocol);
+/// A thousand series of ten labels, as agents send them.
+fn write_request(samples_per_series: usize) -> Vec<u8> {
+    let samples: Vec<(i64, f64)> =
+        (0..samples_per_series).map(|place| (1_451_606_400_000 + place as i64 * 10_000, place as f64)).collect();
+    let mut body = Vec::new();
+    for series in 0..1000 {
+        let host = format!("host_{series}");
+        let labels = [
+            ("__name__", "cpu_usage_user"),
+            ("arch", "x86"),
+            ("datacenter", "eu-central-1a"),
+            ("hostname", &host),
+            ("os", "Ubuntu15.10"),
+            ("rack", "67"),
+            ("region", "eu-central-1"),
+            ("service", "19"),
+            ("service_environment", "test"),
+            ("team", "SF"),
+        ];
+        body.extend(remote_write::encode(&[remote_write::Series { labels: &labels, samples: &samples }], &[]));
+    }
+    body
+}
+
+fn remote_writes(criterion: &mut Criterion) {
+    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+    let limits = Limits::default();
+    let options = remote_write::Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits };
+    let mut group = criterion.benchmark_group("remote write, packed");
+    for samples_per_series in [1, 10] {
+        let packed = remote_write::compress(&write_request(samples_per_series));
+        group.throughput(Throughput::Elements(1000 * samples_per_series as u64));
+        group.bench_function(
+            BenchmarkId::from_parameter(format!("{samples_per_series} samples a series")),
+            |bencher| {
+                bencher.iter(|| {
+                    let body = remote_write::decompress(black_box(&packed), 1 << 24).unwrap();
+                    remote_write::parse(&body, &options).unwrap().batch.rows()
+                });
+            },
+        );
+    }
+    group.finish();
+}
+
+fn expositions(criterion: &mut Criterion) {
+    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+    let limits = Limits::default();
+    let options = exposition::Options {
+        hasher: hasher.scope(Protocol::Exposition, 1),
+        format: exposition::Format::Text,
+        now_ns: 0,
+        extra_labels: &[],
+        limits: &limits,
+    };
+    let mut body = String::from("# HELP node_cpu_seconds_total Seconds.\n# TYPE node_cpu_seconds_total counter\n");
+    for place in 0..LINES {
+        writeln!(body, "node_cpu_seconds_total{{cpu=\"{place}\",mode=\"idle\"}} {place}.25").unwrap();
+    }
+    let mut group = criterion.benchmark_group("exposition");
+    group.throughput(Throughput::Elements(LINES as u64));
+    group.bench_function("samples", |bencher| {
+        bencher.iter(|| exposition::parse(black_box(body.as_bytes()), &options).unwrap().batch.rows());
+    });
+    group.finish();
+}
+
+criterion_group!(benches, line_protocol, remote_writes, expositions);
 criterion_main!(benches);

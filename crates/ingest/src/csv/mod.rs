@@ -55,6 +55,9 @@ impl CsvField {
     }
 }
 
+/// A chunk ends early at so many bytes of rows.
+const CHUNK_BYTES_MAX: usize = 8 << 20;
+
 /// What came of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CsvChunk {
@@ -109,7 +112,8 @@ struct FieldColumn {
 impl<R: Read> CsvImporter<R> {
     /// Reads the header. `Limits::line_bytes_max` bounds a record.
     pub fn new(input: R, mapping: CsvMapping, limits: Limits) -> Result<Self, CsvError> {
-        let input = BoundedRecords { input, left_bytes: limits.line_bytes_max, limit_bytes: limits.line_bytes_max };
+        let limit_bytes = limits.line_bytes_max;
+        let input = BoundedRecords { input, left_bytes: limit_bytes, limit_bytes, carriage_returns: None };
         let mut reader = ReaderBuilder::new().delimiter(mapping.delimiter).from_reader(input);
         let header = reader.byte_headers().map_err(|error| CsvError::Read(error.into()))?;
         let names: Result<Vec<&str>, _> = header.iter().map(std::str::from_utf8).collect();
@@ -118,12 +122,12 @@ impl<R: Read> CsvImporter<R> {
         Ok(Self { reader, mapping, columns, limits })
     }
 
-    /// Appends up to `rows_max` rows to `out` as line protocol, in nanoseconds. `None` at the end of the file.
+    /// Appends up to `rows_max` rows (and some 8 MiB of them) to `out` as line protocol, in nanoseconds. `None` at the end of the file.
     pub fn next_chunk(&mut self, rows_max: usize, out: &mut Vec<u8>) -> Result<Option<CsvChunk>, CsvError> {
         let mut chunk = CsvChunk::default();
         let mut rows = Vec::new();
-        let mut rows_read = 0;
-        while rows_read < rows_max {
+        let (mut rows_read, mut bytes_read) = (0, 0);
+        while rows_read < rows_max && bytes_read < CHUNK_BYTES_MAX {
             let mut record = ByteRecord::new();
             self.reader.get_mut().left_bytes = self.limits.line_bytes_max;
             match self.reader.read_byte_record(&mut record) {
@@ -132,13 +136,14 @@ impl<R: Read> CsvImporter<R> {
                 Err(error) => self.report(error, &mut chunk)?,
             }
             rows_read += 1;
+            bytes_read += rows.last().map_or(0, |row| row.as_slice().len());
         }
         if rows_read == 0 {
             return Ok(None);
         }
         self.columns.infer_types(&rows);
         for row in &rows {
-            let line = row.position().map_or(0, csv::Position::line) as u32;
+            let line = self.line_of(row.position());
             match self.write_row(row, out) {
                 Ok(()) => chunk.points += 1,
                 Err(reason) => chunk.errors.push(self.limits.errors_max, line, || reason),
@@ -152,10 +157,16 @@ impl<R: Read> CsvImporter<R> {
         let ErrorKind::UnequalLengths { pos, expected_len, len } = error.kind() else {
             return Err(CsvError::Read(error.into()));
         };
-        let line = pos.as_ref().map_or(0, csv::Position::line) as u32;
+        let line = self.line_of(pos.as_ref());
         let reason = || format!("the row has {len} cells, the header {expected_len}");
         chunk.errors.push(self.limits.errors_max, line, reason);
         Ok(())
+    }
+
+    /// The line on which a record begins. The reader ends a record at a carriage return and counts the line feed behind
+    /// it only when it reads on, so in files with both it is one behind.
+    fn line_of(&self, position: Option<&csv::Position>) -> u32 {
+        position.map_or(0, csv::Position::line) as u32 + u32::from(self.reader.get_ref().carriage_returns == Some(true))
     }
 
     fn write_row(&self, row: &ByteRecord, out: &mut Vec<u8>) -> Result<(), String> {
@@ -259,6 +270,8 @@ struct BoundedRecords<R> {
     input: R,
     left_bytes: usize,
     limit_bytes: usize,
+    /// Whether the first line feed has a carriage return before it.
+    carriage_returns: Option<bool>,
 }
 
 impl<R: Read> Read for BoundedRecords<R> {
@@ -270,6 +283,12 @@ impl<R: Read> Read for BoundedRecords<R> {
         }
         let read = self.input.read(buffer.get_mut(..length).unwrap_or_default())?;
         self.left_bytes -= read;
+        let text = buffer.get(..read).unwrap_or_default();
+        if self.carriage_returns.is_none()
+            && let Some(line_end) = memchr::memchr(b'\n', text)
+        {
+            self.carriage_returns = Some(line_end > 0 && text.get(line_end - 1) == Some(&b'\r'));
+        }
         Ok(read)
     }
 }

@@ -25,7 +25,7 @@ fn import(file: &[u8], mapping: CsvMapping, rows_max: usize, limits: Limits) -> 
         }
     }
     let out = String::from_utf8(out).unwrap();
-    assert_eq!(out.lines().count() as u64, points);
+    assert_eq!(out.matches("00\n").count() as u64, points);
     Ok(out + &notes)
 }
 
@@ -70,9 +70,7 @@ fn cells_may_be_empty_quoted_and_odd() {
             "m s=\"two\nlines, \\\"quoted\\\"\" 1000000000\n",
             "m v=1.0,s=\"x\" 3000000000\n",
             "4! the point has no field\n",
-        )
-        .replace("two\nlines", "two\nlines")
-        .as_str(),
+        ),
     );
 }
 
