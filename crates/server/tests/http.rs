@@ -272,8 +272,8 @@ fn queries_good_and_bad() {
 #[test]
 fn a_query_beyond_its_budget_is_stopped() {
     let server = TestServer::start_with("budget", |settings| settings.query_samples_max = 50);
-    let lines: String = (0..100).map(|second| format!("m v=1 {second}\n")).collect();
-    server.post("/write?precision=s", &[], lines.as_bytes());
+    let lines: Vec<String> = (0..100).map(|second| format!("m v=1 {second}")).collect();
+    server.post("/write?precision=s", &[], lines.join("\n").as_bytes());
     let (status, body) = server.get("/api/v1/query?query=sum_over_time(m_v[200s])&time=100");
     assert_eq!(status, 422);
     assert!(body.contains("query_samples_max"), "{body}");
