@@ -1,0 +1,27 @@
+//! `thalweg bench`: measurements that anybody can repeat. A file per kind.
+
+mod generate;
+mod load;
+mod process;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchFlags {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Debug, Subcommand)]
+enum Kind {
+    /// Write generated data of the Time Series Benchmark Suite's kind
+    Load(load::LoadFlags),
+}
+
+pub(crate) fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
+    match &flags.kind {
+        Kind::Load(flags) => load::run(flags),
+    }
+}

@@ -1,0 +1,41 @@
+//! What a process used, by `/proc`.
+
+/// CPU seconds and memory of a process.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Usage {
+    pub(crate) cpu_seconds: f64,
+    pub(crate) resident_bytes: u64,
+    pub(crate) resident_peak_bytes: u64,
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn usage(pid: u32) -> Usage {
+    let read = || -> procfs::ProcResult<Usage> {
+        let process = procfs::process::Process::new(pid as i32)?;
+        let (stat, status) = (process.stat()?, process.status()?);
+        Ok(Usage {
+            cpu_seconds: (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64,
+            resident_bytes: status.vmrss.unwrap_or(0) * 1024,
+            resident_peak_bytes: status.vmhwm.unwrap_or(0) * 1024,
+        })
+    };
+    read().unwrap_or_default()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn usage(_pid: u32) -> Usage {
+    Usage::default()
+}
+
+/// Bytes of the files in a folder, folders inside included.
+pub(crate) fn folder_bytes(folder: &std::path::Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    let bytes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => folder_bytes(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    });
+    bytes.sum()
+}

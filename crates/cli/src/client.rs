@@ -1,0 +1,77 @@
+//! Asking a running server.
+
+use std::io::Read;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Bytes of an answer that are read.
+const ANSWER_BYTES_MAX: u64 = 1 << 30;
+
+/// How long an answer may take: longer than the server lets a query run.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// A server's HTTP interface.
+#[derive(Clone)]
+pub(crate) struct Client {
+    agent: ureq::Agent,
+    url: String,
+}
+
+/// Status and body of an answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+impl Client {
+    pub(crate) fn new(url: &str) -> Self {
+        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(ANSWER_TIMEOUT));
+        Self { agent: config.build().into(), url: url.trim_end_matches('/').to_owned() }
+    }
+
+    pub(crate) fn get(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Answer, String> {
+        let response = self.agent.get(self.address(path, parameters)).call();
+        self.read(response)
+    }
+
+    pub(crate) fn post(&self, path: &str, parameters: &[(&str, &str)], body: &[u8]) -> Result<Answer, String> {
+        let request =
+            self.agent.post(self.address(path, parameters)).header("content-type", "text/plain; charset=utf-8");
+        let response = request.send(body);
+        self.read(response)
+    }
+
+    /// The data of a successful answer of Prometheus's API.
+    pub(crate) fn api(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value, String> {
+        let answer = self.get(path, parameters)?;
+        let mut parsed: Value = serde_json::from_str(&answer.body)
+            .map_err(|_| format!("{} answered {}: {}", self.url, answer.status, answer.body.trim()))?;
+        if parsed["status"] != "success" {
+            return Err(parsed["error"].as_str().unwrap_or(&answer.body).to_owned());
+        }
+        for warning in parsed["warnings"].as_array().into_iter().flatten() {
+            eprintln!("thalweg: warning: {}", warning.as_str().unwrap_or_default());
+        }
+        Ok(parsed["data"].take())
+    }
+
+    fn address(&self, path: &str, parameters: &[(&str, &str)]) -> String {
+        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
+        if query.is_empty() { format!("{}{path}", self.url) } else { format!("{}{path}?{query}", self.url) }
+    }
+
+    fn read(&self, response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, String> {
+        let mut response = response.map_err(|error| {
+            format!("cannot reach {}: {error}; is `thalweg serve` running there? (--url names another place)", self.url)
+        })?;
+        let mut body = String::new();
+        let reader = response.body_mut().as_reader();
+        reader
+            .take(ANSWER_BYTES_MAX)
+            .read_to_string(&mut body)
+            .map_err(|error| format!("the answer of {} broke off: {error}", self.url))?;
+        Ok(Answer { status: response.status().as_u16(), body })
+    }
+}

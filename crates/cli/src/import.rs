@@ -1,0 +1,328 @@
+//! `thalweg import`: files to a running server, in batches cut at line ends, over several connections.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use clap::{Args, ValueEnum};
+use flate2::read::MultiGzDecoder;
+use indicatif::{ProgressBar, ProgressStyle};
+use ingest::Limits;
+use ingest::csv::{CsvField, CsvImporter, CsvMapping, TimeFormat};
+
+use crate::client::{Answer, Client};
+
+const EXAMPLES: &str = "Examples:
+  thalweg import samples.lp                               line protocol, nanoseconds
+  thalweg import old.lp.gz --precision s --db archive
+  thalweg import weather.csv --time when --tag station    each other column becomes a field
+  curl -s http://target/metrics | thalweg import - --format prometheus";
+
+/// Rows of a batch made of a CSV file.
+const CSV_BATCH_ROWS: usize = 5000;
+
+/// Reasons for refused lines that are printed for each file.
+const REASONS_MAX: usize = 20;
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ImportFlags {
+    /// Files; - is standard input; .gz is unpacked
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Where the database listens
+    #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:7780")]
+    url: String,
+    /// Database
+    #[arg(long, default_value = "default")]
+    db: String,
+    /// What the files hold [default: by the file's name; line if it does not tell]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Unit of line protocol's timestamps: ns, us, ms, s, m or h
+    #[arg(long, default_value = "ns")]
+    precision: String,
+    /// Bytes of a request
+    #[arg(long, default_value_t = 4 << 20, value_name = "BYTES")]
+    batch_bytes: usize,
+    /// Connections at the same time; with more than one, a later line may be written before an earlier one
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    connections: u16,
+    /// CSV: measurement [default: the file's name]
+    #[arg(long)]
+    measurement: Option<String>,
+    /// CSV: the column with the time [default: time, if there is one]
+    #[arg(long, value_name = "COLUMN")]
+    time: Option<String>,
+    /// CSV: how times are written
+    #[arg(long, value_enum, default_value = "auto")]
+    time_format: CsvTime,
+    /// CSV: a column that is a tag; may be repeated
+    #[arg(long = "tag", value_name = "COLUMN")]
+    tags: Vec<String>,
+    /// CSV: a column that is a field, as name or name:type (float, integer, unsigned, boolean, string); may be repeated
+    /// [default: all others]
+    #[arg(long = "field", value_name = "COLUMN")]
+    fields: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Line,
+    Csv,
+    Prometheus,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CsvTime {
+    Auto,
+    Rfc3339,
+    S,
+    Ms,
+    Us,
+    Ns,
+}
+
+/// A piece of a file on its way to the server.
+struct Batch {
+    body: Vec<u8>,
+    /// Lines of the file before it, to translate line numbers; `None` where lines of the batch are not lines of the file.
+    lines_before: Option<u64>,
+    lines: u64,
+}
+
+#[derive(Debug, Default)]
+struct Sent {
+    lines: u64,
+    refused: Vec<String>,
+    refused_total: u64,
+}
+
+pub(crate) fn run(flags: &ImportFlags) -> Result<ExitCode, String> {
+    let mut complete = true;
+    for path in &flags.files {
+        let sent = import_file(flags, path)?;
+        eprintln!("{}: {} lines sent, {} refused", path.display(), sent.lines, sent.refused_total);
+        for reason in sent.refused.iter().take(REASONS_MAX) {
+            eprintln!("  {reason}");
+        }
+        complete &= sent.refused_total == 0;
+    }
+    Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn import_file(flags: &ImportFlags, path: &Path) -> Result<Sent, String> {
+    let (input, bar) = open(path)?;
+    let format = flags.format.unwrap_or_else(|| format_of(path));
+    let client = Client::new(&flags.url);
+    let (queue, batches) = sync_channel(usize::from(flags.connections) * 2);
+    let batches = Mutex::new(batches);
+    let sent = Mutex::new(Sent::default());
+    let done = std::thread::scope(|scope| {
+        let senders: Vec<_> = (0..flags.connections)
+            .map(|_| scope.spawn(|| send_all(flags, format, &client, &batches, &sent, &bar)))
+            .collect();
+        let cut = match format {
+            Format::Csv => cut_csv(flags, path, input, &queue, &sent),
+            Format::Line | Format::Prometheus => cut_lines(flags, input, &queue),
+        };
+        drop(queue);
+        let results =
+            senders.into_iter().map(|sender| sender.join().unwrap_or_else(|_| Err("a sender ended early".to_owned())));
+        results.chain([cut]).collect::<Result<Vec<()>, String>>()
+    });
+    bar.finish_and_clear();
+    done?;
+    Ok(sent.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+/// The file, unpacked if it is packed, and a bar that counts the bytes read of it.
+fn open(path: &Path) -> Result<(Box<dyn Read + Send>, ProgressBar), String> {
+    const TEMPLATE: &str = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {msg} eta {eta}";
+    if path == Path::new("-") {
+        let bar = ProgressBar::new_spinner();
+        return Ok((Box::new(bar.wrap_read(io::stdin())), bar));
+    }
+    let failed = |error| format!("cannot read {}: {error}", path.display());
+    let file = File::open(path).map_err(failed)?;
+    let bar = ProgressBar::new(file.metadata().map_err(failed)?.len());
+    if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+        bar.set_style(style);
+    }
+    let input = bar.wrap_read(file);
+    let packed = path.extension().is_some_and(|extension| extension == "gz");
+    Ok((if packed { Box::new(MultiGzDecoder::new(input)) } else { Box::new(input) }, bar))
+}
+
+fn format_of(path: &Path) -> Format {
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().to_lowercase());
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    match name.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("csv") => Format::Csv,
+        Some("prom" | "om") => Format::Prometheus,
+        _ => Format::Line,
+    }
+}
+
+/// Cuts at line ends. A string that spans lines must not span batches: the server would tell, and nothing would be lost.
+fn cut_lines(flags: &ImportFlags, input: impl Read, queue: &SyncSender<Batch>) -> Result<(), String> {
+    let mut input = BufReader::with_capacity(1 << 20, input);
+    let mut lines_before = 0;
+    loop {
+        let mut body = Vec::with_capacity(flags.batch_bytes + 4096);
+        let mut lines = 0;
+        while body.len() < flags.batch_bytes {
+            let read = input.read_until(b'\n', &mut body).map_err(|error| format!("reading broke off: {error}"))?;
+            if read == 0 {
+                break;
+            }
+            lines += 1;
+        }
+        if body.is_empty() || queue.send(Batch { body, lines_before: Some(lines_before), lines }).is_err() {
+            return Ok(());
+        }
+        lines_before += lines;
+    }
+}
+
+fn cut_csv(
+    flags: &ImportFlags,
+    path: &Path,
+    input: impl Read,
+    queue: &SyncSender<Batch>,
+    sent: &Mutex<Sent>,
+) -> Result<(), String> {
+    let failed = |error: ingest::csv::CsvError| format!("{}: {error}", path.display());
+    let limits = Limits::default();
+    let mut input = BufReader::with_capacity(1 << 20, input);
+    let header = input.fill_buf().map_err(|error| format!("reading broke off: {error}"))?;
+    let first = header.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mapping = flags.mapping(path, &String::from_utf8_lossy(first));
+    let mut importer = CsvImporter::new(input, mapping, limits).map_err(failed)?;
+    loop {
+        let mut body = Vec::new();
+        let Some(chunk) = importer.next_chunk(CSV_BATCH_ROWS, &mut body).map_err(failed)? else {
+            return Ok(());
+        };
+        note(sent, |sent| {
+            sent.refused_total += chunk.errors.total;
+            sent.refused
+                .extend(chunk.errors.first.iter().map(|error| format!("line {}: {}", error.line, error.reason)));
+        });
+        if !body.is_empty() && queue.send(Batch { body, lines_before: None, lines: chunk.points }).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+impl ImportFlags {
+    fn mapping(&self, path: &Path, header: &str) -> CsvMapping {
+        let stem = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let stem = stem.split('.').next().filter(|stem| !stem.is_empty() && *stem != "-").unwrap_or("csv").to_owned();
+        let has_time = header.trim_end().split(',').any(|name| name.trim_matches('"') == "time");
+        CsvMapping {
+            measurement: self.measurement.clone().unwrap_or(stem),
+            time_column: self.time.clone().or_else(|| has_time.then(|| "time".to_owned())),
+            time_format: match self.time_format {
+                CsvTime::Auto => TimeFormat::Auto,
+                CsvTime::Rfc3339 => TimeFormat::Rfc3339,
+                CsvTime::S => TimeFormat::Seconds,
+                CsvTime::Ms => TimeFormat::Milliseconds,
+                CsvTime::Us => TimeFormat::Microseconds,
+                CsvTime::Ns => TimeFormat::Nanoseconds,
+            },
+            tags: self.tags.clone(),
+            fields: (!self.fields.is_empty()).then(|| self.fields.iter().map(|field| CsvField::parse(field)).collect()),
+            delimiter: b',',
+        }
+    }
+}
+
+fn send_all(
+    flags: &ImportFlags,
+    format: Format,
+    client: &Client,
+    batches: &Mutex<Receiver<Batch>>,
+    sent: &Mutex<Sent>,
+    bar: &ProgressBar,
+) -> Result<(), String> {
+    loop {
+        let batch = batches.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
+        let Ok(batch) = batch else {
+            return Ok(());
+        };
+        let answer = match format {
+            Format::Prometheus => client.post("/api/v1/import/prometheus", &[("db", &flags.db)], &batch.body)?,
+            Format::Line => client.post(
+                "/write",
+                &[("db", flags.db.as_str()), ("precision", flags.precision.as_str())],
+                &batch.body,
+            )?,
+            Format::Csv => client.post("/write", &[("db", flags.db.as_str()), ("precision", "ns")], &batch.body)?,
+        };
+        let refused = read_refusals(&answer, batch.lines_before)?;
+        note(sent, |sent| {
+            sent.lines += batch.lines;
+            sent.refused_total += refused.0;
+            sent.refused.extend(refused.1);
+        });
+        let seconds = bar.elapsed().as_secs_f64().max(0.001);
+        let lines = note(sent, |sent| sent.lines);
+        bar.set_message(format!("{:.0} lines/s", lines as f64 / seconds));
+    }
+}
+
+fn note<T>(sent: &Mutex<Sent>, change: impl FnOnce(&mut Sent) -> T) -> T {
+    change(&mut sent.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
+/// How many lines were refused, and why, with line numbers of the file. A request refused as a whole is an error.
+fn read_refusals(answer: &Answer, lines_before: Option<u64>) -> Result<(u64, Vec<String>), String> {
+    if answer.status < 300 {
+        return Ok((0, Vec::new()));
+    }
+    let parsed: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
+    let message = parsed["error"].as_str().unwrap_or(&answer.body);
+    let Some((reasons, dropped)) = message.rsplit_once(" dropped=").filter(|_| answer.status == 400) else {
+        return Err(format!("the server answered {}: {message}", answer.status));
+    };
+    let reasons = reasons.strip_prefix("partial write: ").unwrap_or(reasons);
+    let translated = reasons.split("; line ").map(|reason| {
+        let reason = reason.strip_prefix("line ").unwrap_or(reason);
+        match (reason.split_once(": "), lines_before) {
+            (Some((line, why)), Some(before)) => match line.parse::<u64>() {
+                Ok(line) => format!("line {}: {why}", before + line),
+                Err(_) => reason.to_owned(),
+            },
+            (Some((_, why)), None) => why.to_owned(),
+            _ => reason.to_owned(),
+        }
+    });
+    Ok((dropped.parse().unwrap_or(1), translated.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_carry_the_lines_of_the_file() {
+        let body = r#"{"error":"partial write: line 2: bad; line 5: worse; and more dropped=2"}"#.to_owned();
+        let refused = read_refusals(&Answer { status: 400, body }, Some(1000)).unwrap();
+        assert_eq!(refused, (2, vec!["line 1002: bad".to_owned(), "line 1005: worse; and more".to_owned()]));
+        let body = r#"{"error":"disk full"}"#.to_owned();
+        assert!(read_refusals(&Answer { status: 503, body }, Some(0)).unwrap_err().contains("disk full"));
+    }
+
+    #[test]
+    fn formats_by_name() {
+        for (name, format) in
+            [("a.csv", Format::Csv), ("a.CSV.gz", Format::Csv), ("m.prom", Format::Prometheus), ("x", Format::Line)]
+        {
+            assert_eq!(format_of(Path::new(name)), format, "{name}");
+        }
+    }
+}

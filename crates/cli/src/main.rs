@@ -1,0 +1,64 @@
+//! The `thalweg` program.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
+
+mod bench;
+mod client;
+mod import;
+mod plot;
+mod query;
+mod serve;
+mod settings;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A time-series database: line protocol and remote write in, PromQL out.
+///
+/// Without a command it serves on 127.0.0.1:7780 from ./thalweg-data.
+#[derive(Debug, Parser)]
+#[command(name = "thalweg", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: settings::ServeFlags,
+}
+
+const EXAMPLES: &str = "Examples:
+  thalweg                                        serve on 127.0.0.1:7780 from ./thalweg-data
+  thalweg serve --data /var/lib/thalweg          serve from another folder
+  thalweg query 'rate(node_cpu_seconds_total[1m])' --range 30m
+  thalweg import samples.lp readings.csv --tag station
+  thalweg bench load --connections 4             measure this machine";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the database
+    Serve(settings::ServeFlags),
+    /// Ask a running database in PromQL
+    Query(query::QueryFlags),
+    /// Send files of line protocol, CSV or text exposition to a running database
+    Import(import::ImportFlags),
+    /// Measure
+    Bench(bench::BenchFlags),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        None => serve::run(&cli.serve),
+        Some(Command::Serve(flags)) => serve::run(&flags),
+        Some(Command::Query(flags)) => query::run(&flags),
+        Some(Command::Import(flags)) => import::run(&flags),
+        Some(Command::Bench(flags)) => bench::run(&flags),
+    };
+    match done {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("thalweg: {message}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! `thalweg query`.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::{plot, table};
+
+const EXAMPLES: &str = "Examples:
+  thalweg query up
+  thalweg query 'sum by (mode) (rate(node_cpu_seconds_total[1m]))' --range 30m
+  thalweg query node_load1 --start 2026-01-01T00:00:00Z --end 2026-01-01T06:00:00Z --step 1m --format csv";
+
+/// Steps of a range query that names no step.
+const STEPS: i64 = 240;
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct QueryFlags {
+    /// Expression in PromQL
+    expression: String,
+    /// Where the database listens
+    #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:7780")]
+    url: String,
+    /// Database
+    #[arg(long, default_value = "default")]
+    db: String,
+    /// Moment to evaluate at: RFC 3339 or Unix seconds [default: now]
+    #[arg(long, conflicts_with_all = ["start", "end", "range"])]
+    time: Option<String>,
+    /// Evaluate over this long up to now (or up to --end), such as 30m or 6h
+    #[arg(long, conflicts_with = "start")]
+    range: Option<String>,
+    /// First moment of a range: RFC 3339 or Unix seconds
+    #[arg(long)]
+    start: Option<String>,
+    /// Last moment of a range [default: now]
+    #[arg(long)]
+    end: Option<String>,
+    /// Time between two evaluations of a range, such as 15s [default: a 240th of the range]
+    #[arg(long)]
+    step: Option<String>,
+    /// How to show the answer [default: a plot for a range on a terminal, else a table]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Plot,
+    Json,
+    Csv,
+}
+
+/// Labels and samples (seconds, value) of a series.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Series {
+    pub(crate) labels: Vec<(String, String)>,
+    pub(crate) samples: Vec<(f64, String)>,
+}
+
+pub(crate) fn run(flags: &QueryFlags) -> Result<ExitCode, String> {
+    let client = Client::new(&flags.url);
+    let range = flags.range_seconds()?;
+    let data = match range {
+        None => {
+            let mut parameters = vec![("query", flags.expression.as_str()), ("db", &flags.db)];
+            parameters.extend(flags.time.as_deref().map(|time| ("time", time)));
+            client.api("/api/v1/query", &parameters)?
+        }
+        Some((start, end)) => {
+            let step = flags.step.clone().unwrap_or_else(|| default_step(end - start));
+            let (start, end) = (start.to_string(), end.to_string());
+            let parameters = [
+                ("query", flags.expression.as_str()),
+                ("db", &flags.db),
+                ("start", &start),
+                ("end", &end),
+                ("step", &step),
+            ];
+            client.api("/api/v1/query_range", &parameters)?
+        }
+    };
+    let plotted = range.is_some() && std::io::stdout().is_terminal();
+    let format = flags.format.unwrap_or(if plotted { Format::Plot } else { Format::Table });
+    println!("{}", show(&data, format)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(data: &Value, format: Format) -> Result<String, String> {
+    let series = read_series(data)?;
+    let (width, height) = terminal_size::terminal_size().map_or((100, 30), |(width, height)| (width.0, height.0));
+    Ok(match format {
+        Format::Json => data.to_string(),
+        Format::Csv => table::csv(&series),
+        Format::Table => table::render(&series, width),
+        Format::Plot => plot::render(&series, u32::from(width), u32::from(height)),
+    })
+}
+
+impl QueryFlags {
+    /// Start and end in Unix seconds; `None` for an instant.
+    fn range_seconds(&self) -> Result<Option<(i64, i64)>, String> {
+        if self.range.is_none() && self.start.is_none() && self.end.is_none() {
+            return Ok(None);
+        }
+        let now = Timestamp::now().as_second();
+        let end = self.end.as_deref().map_or(Ok(now), parse_time)?;
+        let start = match (&self.start, &self.range) {
+            (Some(start), _) => parse_time(start)?,
+            (None, range) => end - parse_duration_s(range.as_deref().unwrap_or("1h"))?,
+        };
+        if start > end { Err("the range ends before it starts".to_owned()) } else { Ok(Some((start, end))) }
+    }
+}
+
+fn parse_time(text: &str) -> Result<i64, String> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Ok(seconds as i64);
+    }
+    let bad = |_| format!("{text:?} is not a time such as 2026-01-01T00:00:00Z or 1767225600");
+    text.parse::<Timestamp>().map(Timestamp::as_second).map_err(bad)
+}
+
+fn parse_duration_s(text: &str) -> Result<i64, String> {
+    let bad = || format!("{text:?} is not a duration such as 30m, 6h or 7d");
+    if let Some(days) = text.strip_suffix('d') {
+        return days.parse::<i64>().ok().and_then(|days| days.checked_mul(86_400)).ok_or_else(bad);
+    }
+    text.parse::<SignedDuration>().map(|duration| duration.as_secs()).map_err(|_| bad())
+}
+
+fn default_step(seconds: i64) -> String {
+    format!("{}", (seconds / STEPS).max(1))
+}
+
+/// Any result as series; a scalar or a string is one without labels.
+fn read_series(data: &Value) -> Result<Vec<Series>, String> {
+    let odd = || format!("the answer is not of Prometheus's form: {data}");
+    let sample = |pair: &Value| Some((pair[0].as_f64()?, pair[1].as_str()?.to_owned()));
+    let result = &data["result"];
+    if ["scalar", "string"].iter().any(|kind| data["resultType"] == *kind) {
+        return Ok(vec![Series { labels: Vec::new(), samples: vec![sample(result).ok_or_else(odd)?] }]);
+    }
+    let one = |series: &Value| {
+        let labels = series["metric"].as_object()?.iter();
+        let labels =
+            labels.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
+        let samples = match series["values"].as_array() {
+            Some(values) => values.iter().map(sample).collect::<Option<Vec<_>>>()?,
+            None => vec![sample(&series["value"])?],
+        };
+        Some(Series { labels, samples })
+    };
+    result.as_array().ok_or_else(odd)?.iter().map(|series| one(series).ok_or_else(odd)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MATRIX: &str =
+        r#"{"resultType":"matrix","result":[{"metric":{"__name__":"m","host":"a"},"values":[[1,"2"],[2,"4.5"]]}]}"#;
+
+    #[test]
+    fn answers_as_table_and_csv() {
+        let data: Value = serde_json::from_str(MATRIX).unwrap();
+        assert_eq!(show(&data, Format::Csv).unwrap(), "time,__name__,host,value\n1,m,a,2\n2,m,a,4.5");
+        let table = show(&data, Format::Table).unwrap();
+        assert!(table.contains("1970-01-01T00:00:02Z") && table.contains("4.5"), "{table}");
+        assert!(show(&data, Format::Plot).unwrap().contains("m{host=\"a\"}"));
+    }
+
+    #[test]
+    fn times_and_durations() {
+        assert_eq!(parse_time("1970-01-01T00:01:00Z"), Ok(60));
+        assert_eq!(parse_duration_s("90m"), Ok(5400));
+        assert_eq!(parse_duration_s("7d"), Ok(604_800));
+        assert!(parse_duration_s("soon").is_err());
+    }
+}

@@ -1,0 +1,71 @@
+//! `thalweg serve`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use db::{Db, Recovery};
+use server::Server;
+
+use crate::settings::{ServeFlags, Settings};
+
+pub(crate) fn run(flags: &ServeFlags) -> Result<ExitCode, String> {
+    let settings = flags.resolve()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start threads: {error}"))?;
+    runtime.block_on(serve(settings))
+}
+
+async fn serve(settings: Settings) -> Result<ExitCode, String> {
+    let db = Db::open(platform::Platform::real(), settings.db).map_err(|error| error.to_string())?;
+    let db = Arc::new(db);
+    report(db.recovery());
+    let server = Server::bind(db.clone(), settings.server).await.map_err(|error| error.to_string())?;
+    let stop = stop_signal()?;
+    println!("Thalweg is ready: http://{}/", server.address());
+    server.run(stop).await;
+    db.close().map_err(|error| format!("stopped, but the newest data stays in the log: {error}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Resolves at Ctrl-C or SIGTERM. A second one ends the process at once: nothing acknowledged is lost by that.
+fn stop_signal() -> Result<impl Future<Output = ()>, String> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let failed = |error| format!("cannot listen for signals: {error}");
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let mut stop = Some(stop);
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            match stop.take() {
+                Some(stop) => {
+                    eprintln!("thalweg: stopping; once more ends at once");
+                    let _ = stop.send(());
+                }
+                None => std::process::exit(130),
+            }
+        }
+    });
+    Ok(async {
+        let _ = stopped.await;
+    })
+}
+
+/// Says on stderr what opening the folder found out of the ordinary.
+fn report(recovery: &Recovery) {
+    for finding in &recovery.log_findings {
+        eprintln!("thalweg: {finding}");
+    }
+    for part in &recovery.parts_set_aside {
+        eprintln!("thalweg: a part is set aside (its file is renamed to .damaged), everything else is served: {part}");
+    }
+    if recovery.log_rows_lost > 0 {
+        eprintln!("thalweg: {} rows of the log belong to groups whose record is damaged", recovery.log_rows_lost);
+    }
+}

@@ -1,0 +1,114 @@
+//! The real program on a folder and a port of the test's own.
+#![allow(dead_code, clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "tests, each using its own part")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg");
+
+/// A folder that is removed at the end.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("thalweg-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running server; killed when dropped.
+pub(crate) struct TestServer {
+    child: Child,
+    url: String,
+}
+
+impl TestServer {
+    /// Starts and returns when it says that it is ready.
+    pub(crate) fn start(data: &Path, flags: &[&str]) -> Self {
+        let mut child = Command::new(PROGRAM)
+            .args(["serve", "--http", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .args(flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let Some((_, url)) = line.trim().rsplit_once(' ') else {
+            let mut errors = String::new();
+            let _ = child.stderr.take().unwrap().read_to_string(&mut errors);
+            panic!("the server did not start: {errors}");
+        };
+        Self { child, url: url.trim_end_matches('/').to_owned() }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL; returns when the process is gone.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM; returns with the exit code and what it said on stderr.
+    pub(crate) fn stop(mut self) -> (Option<i32>, String) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let code = self.child.wait().unwrap().code();
+        let mut errors = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        (code, errors)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        let mut response = agent().get(format!("{}{path}", self.url)).call().unwrap();
+        (response.status().as_u16(), response.body_mut().with_config().limit(1 << 30).read_to_string().unwrap())
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &[u8]) -> (u16, String) {
+        let mut response = agent().post(format!("{}{path}", self.url)).send(body).unwrap();
+        (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn agent() -> ureq::Agent {
+    ureq::Agent::config_builder().http_status_as_error(false).build().into()
+}
+
+/// Runs the program to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).env_remove("THALWEG_URL").output().unwrap()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
