@@ -63,7 +63,9 @@ fn check(server: &TestServer, book: &Book, round: u32) {
     let mut found: Option<Vec<u64>> = None;
     for metric in ["kill_a", "kill_b"] {
         let by_host = samples(server, metric, batches);
-        assert_eq!(by_host.len() as u64, HOSTS, "round {round}");
+        // A kill may come before anything was acknowledged.
+        let nothing = by_host.is_empty() && book.acknowledged.lock().unwrap().is_empty();
+        assert!(nothing || by_host.len() as u64 == HOSTS, "round {round}: {} of {HOSTS} series", by_host.len());
         for (host, samples) in by_host {
             assert!(
                 samples.iter().all(|(second, value)| second == value),
