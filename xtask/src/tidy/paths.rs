@@ -7,8 +7,8 @@ const ROOTS: [&str; 9] = ["crates/", "bindings/", "ui/", "tests/", "fuzz/", "doc
 
 /// The documents that are looked at.
 pub(super) fn is_checked(path: &str) -> bool {
-    let document = path.ends_with(".md");
-    document && (path.starts_with("docs/") || matches!(path, "README.md" | "ARCHITECTURE.md" | "CONTRIBUTING.md"))
+    super::has_extension(path, "md")
+        && (path.starts_with("docs/") || matches!(path, "README.md" | "ARCHITECTURE.md" | "CONTRIBUTING.md"))
 }
 
 /// `exists` is asked with paths from the root.
