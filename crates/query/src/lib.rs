@@ -3,6 +3,8 @@
 
 mod budget;
 mod source;
+mod store_source;
 
 pub use budget::{Budget, Stop};
 pub use source::{QueryError, Selection, Series, Source};
+pub use store_source::StoreSource;

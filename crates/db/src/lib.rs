@@ -1,0 +1,125 @@
+//! Everything in one process, without sockets: open a folder, write, query; background work runs in a thread of its own.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use thalweg_db::{Db, DbOptions, InstantQuery};
+//!
+//! let db = Db::open(platform::Platform::real(), DbOptions::new("./data"))?;
+//! db.write_lines("default", b"weather,station=north temperature=11.5")?;
+//! let answer = db.instant("default", &InstantQuery::new("weather_temperature", db.now_ns() / 1_000_000))?;
+//! # drop(answer);
+//! db.close()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod names;
+mod query_api;
+mod worker;
+mod write;
+
+use std::sync::Arc;
+
+use ingest::{KEY_SECRET_BYTES, KeyHasher};
+use platform::Platform;
+use store::{Store, StoreError, StoreOptions};
+
+pub use query_api::{InstantQuery, RangeQuery};
+pub use store::{Finding, Recovery, Rejected, Stats, WriteReport};
+pub use write::WriteError;
+
+use worker::Worker;
+
+/// Settings of an open database.
+#[derive(Debug, Clone)]
+pub struct DbOptions {
+    /// Settings of its data folder.
+    pub store: StoreOptions,
+    /// How old a series' newest sample may be to count as its value now, in milliseconds.
+    pub lookback_ms: i64,
+}
+
+impl DbOptions {
+    /// The defaults, for a folder.
+    pub fn new(directory: impl Into<std::path::PathBuf>) -> Self {
+        Self { store: StoreOptions::new(directory), lookback_ms: 5 * 60 * 1000 }
+    }
+}
+
+/// An open database; shared by all threads.
+pub struct Db {
+    platform: Platform,
+    store: Arc<Store>,
+    key_hasher: KeyHasher,
+    limits: ingest::Limits,
+    settings: promql::Settings,
+    worker: Worker,
+}
+
+impl Db {
+    /// Opens a data folder, or makes one, and starts the background work.
+    pub fn open(platform: Platform, options: DbOptions) -> Result<Self, StoreError> {
+        let mut secret = [0; KEY_SECRET_BYTES];
+        platform
+            .random
+            .fill(&mut secret)
+            .map_err(|error| StoreError::Io { action: "draw random bytes for a hash key".to_owned(), error })?;
+        let store = Arc::new(Store::open(platform.clone(), options.store)?);
+        let worker = Worker::start(store.clone())
+            .map_err(|error| StoreError::Io { action: "start the background thread".to_owned(), error })?;
+        Ok(Self {
+            platform,
+            store,
+            key_hasher: KeyHasher::new(secret),
+            limits: ingest::Limits::default(),
+            settings: promql::Settings { lookback_ms: options.lookback_ms, ..promql::Settings::default() },
+            worker,
+        })
+    }
+
+    /// Hashes raw group keys for batches that are written here.
+    pub fn key_hasher(&self) -> &KeyHasher {
+        &self.key_hasher
+    }
+
+    /// What a line or a series may hold.
+    pub fn limits(&self) -> &ingest::Limits {
+        &self.limits
+    }
+
+    /// Nanoseconds since the Unix epoch.
+    pub fn now_ns(&self) -> i64 {
+        self.platform.clock.now_ns()
+    }
+
+    /// What opening the folder found.
+    pub fn recovery(&self) -> &Recovery {
+        self.store.recovery()
+    }
+
+    /// The numbers of the data folder now.
+    pub fn stats(&self) -> Stats {
+        self.store.stats()
+    }
+
+    /// Why background work fails at present, if it does.
+    pub fn background_error(&self) -> Option<String> {
+        self.worker.error()
+    }
+
+    /// Names of all databases.
+    pub fn databases(&self) -> Vec<String> {
+        self.store.databases()
+    }
+
+    /// Flushes and merges everything there is to merge; returns when it is done.
+    pub fn settle(&self) -> Result<(), StoreError> {
+        self.store.settle()
+    }
+
+    /// Stops the background work and flushes, so that the next opening has no log to read. Without it nothing is lost either.
+    pub fn close(&self) -> Result<(), StoreError> {
+        self.worker.stop();
+        self.store.flush_all()
+    }
+}

@@ -1,0 +1,90 @@
+//! What there is, by name: series, label names, label values, metadata.
+
+use std::collections::BTreeSet;
+
+use model::{Labels, METRIC_NAME, MatchOp, Matcher, MetricMetadata, TimeRange};
+use query::{Budget, QueryError, StoreSource};
+use store::SelectedGroup;
+
+use crate::Db;
+use crate::query_api::QUERY_SAMPLES_MAX;
+
+impl Db {
+    /// Label sets of the series that satisfy one of the sets of matchers and have samples in the range: sorted, at most `limit`
+    /// (0: all). Whether there are samples is judged by whole chunks and by groups.
+    pub fn series(
+        &self,
+        database: &str,
+        matcher_sets: &[Vec<Matcher>],
+        range: TimeRange,
+        limit: usize,
+    ) -> Result<Vec<Labels>, QueryError> {
+        let mut found = BTreeSet::new();
+        for group in self.groups(database, matcher_sets, range)? {
+            let series = group.columns.iter().map(|column| group.labels.with(METRIC_NAME, &column.metric));
+            found.extend(series);
+        }
+        Ok(limited(found, limit))
+    }
+
+    /// Names of labels of series that satisfy one of the sets of matchers (none: of all), sorted.
+    pub fn label_names(
+        &self,
+        database: &str,
+        matcher_sets: &[Vec<Matcher>],
+        range: TimeRange,
+        limit: usize,
+    ) -> Result<Vec<String>, QueryError> {
+        let groups = self.groups(database, matcher_sets, range)?;
+        let mut names: BTreeSet<String> = self.store.label_names(database, &groups).into_iter().collect();
+        if !groups.is_empty() {
+            names.insert(METRIC_NAME.to_owned());
+        }
+        Ok(limited(names, limit))
+    }
+
+    /// Values of a label of series that satisfy one of the sets of matchers (none: of all), sorted.
+    pub fn label_values(
+        &self,
+        database: &str,
+        name: &str,
+        matcher_sets: &[Vec<Matcher>],
+        range: TimeRange,
+        limit: usize,
+    ) -> Result<Vec<String>, QueryError> {
+        let groups = self.groups(database, matcher_sets, range)?;
+        let values: BTreeSet<String> = if name == METRIC_NAME {
+            groups.iter().flat_map(|group| group.columns.iter()).map(|column| column.metric.clone()).collect()
+        } else {
+            self.store.label_values(database, name, &groups).into_iter().collect()
+        };
+        Ok(limited(values, limit))
+    }
+
+    /// What clients said of metric families, by name; of one family if it is named.
+    pub fn metadata(&self, database: &str, metric: Option<&str>) -> Vec<MetricMetadata> {
+        self.store.metadata(database, metric)
+    }
+
+    fn groups(
+        &self,
+        database: &str,
+        matcher_sets: &[Vec<Matcher>],
+        range: TimeRange,
+    ) -> Result<Vec<SelectedGroup>, QueryError> {
+        let source = StoreSource::new(&self.store, database);
+        let budget = Budget::new(QUERY_SAMPLES_MAX);
+        let everything = [vec![Matcher::new(METRIC_NAME, MatchOp::NotEqual, "")]];
+        let matcher_sets = if matcher_sets.is_empty() { &everything[..] } else { matcher_sets };
+        let mut groups = Vec::new();
+        for matchers in matcher_sets {
+            groups.extend(source.groups(matchers, &range, &budget)?);
+        }
+        Ok(groups)
+    }
+}
+
+fn limited<T>(sorted: BTreeSet<T>, limit: usize) -> Vec<T> {
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    sorted.into_iter().take(limit).collect()
+}

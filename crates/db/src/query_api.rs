@@ -1,0 +1,72 @@
+//! Asking.
+
+use std::sync::Arc;
+
+use promql::{Answer, Expression, Settings};
+use query::{Budget, QueryError, StoreSource};
+
+use crate::Db;
+
+/// Samples that a query may hold at once unless its budget says otherwise.
+pub(crate) const QUERY_SAMPLES_MAX: u64 = 50_000_000;
+
+/// An expression to be evaluated at one moment.
+#[derive(Debug, Clone)]
+pub struct InstantQuery {
+    /// PromQL.
+    pub text: String,
+    /// The moment, in milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// How old a series' newest sample may be; `None` for the database's setting.
+    pub lookback_ms: Option<i64>,
+    /// What the query may use.
+    pub budget: Arc<Budget>,
+}
+
+impl InstantQuery {
+    /// A query with the usual lookback and budget.
+    pub fn new(text: impl Into<String>, time_ms: i64) -> Self {
+        let budget = Arc::new(Budget::new(QUERY_SAMPLES_MAX));
+        Self { text: text.into(), time_ms, lookback_ms: None, budget }
+    }
+}
+
+/// An expression to be evaluated at regular moments.
+#[derive(Debug, Clone)]
+pub struct RangeQuery {
+    /// PromQL.
+    pub text: String,
+    /// The first moment, in milliseconds since the Unix epoch.
+    pub start_ms: i64,
+    /// No moment is later.
+    pub end_ms: i64,
+    /// From one moment to the next, in milliseconds.
+    pub step_ms: i64,
+    /// How old a series' newest sample may be; `None` for the database's setting.
+    pub lookback_ms: Option<i64>,
+    /// What the query may use.
+    pub budget: Arc<Budget>,
+}
+
+impl Db {
+    /// Evaluates an expression at one moment.
+    pub fn instant(&self, database: &str, query: &InstantQuery) -> Result<Answer, QueryError> {
+        let expression = Expression::parse(&query.text)?;
+        let source = StoreSource::new(&self.store, database);
+        promql::evaluate_instant(&expression, &source, query.time_ms, &self.settings(query.lookback_ms), &query.budget)
+    }
+
+    /// Evaluates an expression at regular moments.
+    pub fn range(&self, database: &str, query: &RangeQuery) -> Result<Answer, QueryError> {
+        let expression = Expression::parse(&query.text)?;
+        let source = StoreSource::new(&self.store, database);
+        let settings = self.settings(query.lookback_ms);
+        let (start_ms, end_ms, step_ms) = (query.start_ms, query.end_ms, query.step_ms);
+        promql::evaluate_range(&expression, &source, start_ms, end_ms, step_ms, &settings, &query.budget)
+    }
+
+    fn settings(&self, lookback_ms: Option<i64>) -> Settings {
+        let lookback_ms = lookback_ms.unwrap_or(self.settings.lookback_ms);
+        Settings { lookback_ms, ..self.settings.clone() }
+    }
+}

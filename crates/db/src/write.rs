@@ -1,0 +1,68 @@
+//! Writing.
+
+use std::fmt;
+
+use ingest::line::{self, Precision};
+use ingest::{BodyError, LineErrors, Protocol};
+use model::Batch;
+use store::{StoreError, WriteReport};
+
+use crate::Db;
+
+/// Why nothing of a batch was written; chosen by what its sender can do.
+#[derive(Debug)]
+pub enum WriteError {
+    /// Send it again later, as it is: the storage cannot take it now.
+    Refused(String),
+    /// Change it before sending it again.
+    Invalid(String),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(reason) | Self::Invalid(reason) => formatter.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+impl From<BodyError> for WriteError {
+    fn from(error: BodyError) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
+impl From<StoreError> for WriteError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Invalid(reason) => Self::Invalid(reason),
+            other => Self::Refused(other.to_string()),
+        }
+    }
+}
+
+impl Db {
+    /// The number of a database; made on first use. Goes into the hashes of group keys.
+    pub fn database_id(&self, database: &str) -> Result<u32, WriteError> {
+        Ok(self.store.database_id(database)?)
+    }
+
+    /// Writes a batch; returns when it is on disk.
+    pub fn write(&self, database: &str, batch: &Batch<'_>) -> Result<WriteReport, WriteError> {
+        Ok(self.store.write(database, batch)?)
+    }
+
+    /// Writes line protocol with timestamps in nanoseconds. Good lines are written, bad ones told.
+    pub fn write_lines(&self, database: &str, lines: &[u8]) -> Result<(WriteReport, LineErrors), WriteError> {
+        let options = line::Options {
+            hasher: self.key_hasher.scope(Protocol::Line, self.database_id(database)?),
+            precision: Precision::Nanosecond,
+            now_ns: self.now_ns(),
+            limits: &self.limits,
+        };
+        let parsed = line::parse(lines, &options)?;
+        Ok((self.write(database, &parsed.batch)?, parsed.errors))
+    }
+}

@@ -1,0 +1,158 @@
+//! How fast the parsers are on lines like those of the Time Series Benchmark Suite (cpu-only: ten tags, ten fields).
+//! Throughput is in bytes; divide by the bytes per value that each benchmark's name gives.
+#![allow(missing_docs, reason = "criterion's macros make public items")]
+#![allow(clippy::unwrap_used, reason = "a benchmark may stop at once")]
+
+use std::fmt::Write;
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use thalweg_ingest::line::{self, Precision};
+
+use thalweg_ingest::{KEY_SECRET_BYTES, KeyHasher, Limits, Protocol, exposition, remote_write};
+
+const LINES: usize = 10_000;
+const FIELDS: [&str; 10] = [
+    "usage_user",
+    "usage_system",
+    "usage_idle",
+    "usage_nice",
+    "usage_iowait",
+    "usage_irq",
+    "usage_softirq",
+    "usage_steal",
+    "usage_guest",
+    "usage_guest_nice",
+];
+
+/// A small generator of numbers: the benchmark needs the same lines every time, not good randomness.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+fn key(host: usize) -> String {
+    let rack = host % 100;
+    format!(
+        "cpu,hostname=host_{host},region=eu-central-1,datacenter=eu-central-1a,rack={rack},os=Ubuntu15.10,arch=x86,\
+         team=SF,service=19,service_version=1,service_environment=test"
+    )
+}
+
+fn lines(hosts: usize, mut value: impl FnMut(&mut Numbers) -> String) -> String {
+    let mut numbers = Numbers(1);
+    let mut text = String::new();
+    for place in 0..LINES {
+        text.push_str(&key(place % hosts));
+        for (field, name) in FIELDS.iter().enumerate() {
+            let comma = if field == 0 { ' ' } else { ',' };
+            write!(text, "{comma}{name}={}", value(&mut numbers)).unwrap();
+        }
+        let seconds = 1_451_606_400 + place / hosts * 10;
+        writeln!(text, " {seconds}000000000").unwrap();
+    }
+    text
+}
+
+fn line_protocol(criterion: &mut Criterion) {
+    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+    let limits = Limits::default();
+    let options = line::Options {
+        hasher: hasher.scope(Protocol::Line, 1),
+        precision: Precision::Nanosecond,
+        now_ns: 0,
+        limits: &limits,
+    };
+    let mut group = criterion.benchmark_group("line");
+    let bodies = [
+        ("integers", lines(4_000, |numbers| format!("{}i", numbers.below(101)))),
+        ("two decimals", lines(4_000, |numbers| format!("{}.{:02}", numbers.below(100), numbers.below(100)))),
+        ("17 digits", lines(4_000, |numbers| format!("{}.{:015}", numbers.below(100), numbers.below(1 << 31)))),
+    ];
+    for (name, body) in bodies {
+        group.throughput(Throughput::Bytes(body.len() as u64));
+        let bytes_per_value = body.len() / LINES / FIELDS.len();
+        group.bench_function(BenchmarkId::new(name, format!("{bytes_per_value} B a value")), |bencher| {
+            bencher.iter(|| {
+                let parsed = line::parse(black_box(body.as_bytes()), &options).unwrap();
+                assert_eq!(parsed.batch.values(), LINES * FIELDS.len());
+                parsed.batch.blocks[0].cells[7]
+            });
+        });
+    }
+    group.finish();
+}
+
+/// A thousand series of ten labels, as agents send them.
+fn write_request(samples_per_series: usize) -> Vec<u8> {
+    let samples: Vec<(i64, f64)> =
+        (0..samples_per_series).map(|place| (1_451_606_400_000 + place as i64 * 10_000, place as f64)).collect();
+    let mut body = Vec::new();
+    for series in 0..1000 {
+        let host = format!("host_{series}");
+        let labels = [
+            ("__name__", "cpu_usage_user"),
+            ("arch", "x86"),
+            ("datacenter", "eu-central-1a"),
+            ("hostname", &host),
+            ("os", "Ubuntu15.10"),
+            ("rack", "67"),
+            ("region", "eu-central-1"),
+            ("service", "19"),
+            ("service_environment", "test"),
+            ("team", "SF"),
+        ];
+        body.extend(remote_write::encode(&[remote_write::Series { labels: &labels, samples: &samples }], &[]));
+    }
+    body
+}
+
+fn remote_writes(criterion: &mut Criterion) {
+    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+    let limits = Limits::default();
+    let options = remote_write::Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits };
+    let mut group = criterion.benchmark_group("remote write, packed");
+    for samples_per_series in [1, 10] {
+        let packed = remote_write::compress(&write_request(samples_per_series));
+        group.throughput(Throughput::Elements(1000 * samples_per_series as u64));
+        group.bench_function(
+            BenchmarkId::from_parameter(format!("{samples_per_series} samples a series")),
+            |bencher| {
+                bencher.iter(|| {
+                    let body = remote_write::decompress(black_box(&packed), 1 << 24).unwrap();
+                    remote_write::parse(&body, &options).unwrap().batch.rows()
+                });
+            },
+        );
+    }
+    group.finish();
+}
+
+fn expositions(criterion: &mut Criterion) {
+    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+    let limits = Limits::default();
+    let options = exposition::Options {
+        hasher: hasher.scope(Protocol::Exposition, 1),
+        format: exposition::Format::Text,
+        now_ns: 0,
+        extra_labels: &[],
+        limits: &limits,
+    };
+    let mut body = String::from("# HELP node_cpu_seconds_total Seconds.\n# TYPE node_cpu_seconds_total counter\n");
+    for place in 0..LINES {
+        writeln!(body, "node_cpu_seconds_total{{cpu=\"{place}\",mode=\"idle\"}} {place}.25").unwrap();
+    }
+    let mut group = criterion.benchmark_group("exposition");
+    group.throughput(Throughput::Elements(LINES as u64));
+    group.bench_function("samples", |bencher| {
+        bencher.iter(|| exposition::parse(black_box(body.as_bytes()), &options).unwrap().batch.rows());
+    });
+    group.finish();
+}
+
+criterion_group!(benches, line_protocol, remote_writes, expositions);
+criterion_main!(benches);

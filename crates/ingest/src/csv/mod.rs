@@ -1,0 +1,297 @@
+//! CSV files to line protocol, chunk by chunk.
+//!
+//! The first row names the columns; a [`CsvMapping`] says which are time, tags and fields. Types of fields that are not
+//! given are worked out from the first chunk, as a person would who writes line protocol: numbers are floats, `true` and
+//! `false` booleans, everything else is text. They hold for the rest of the file; a later cell that does not fit is
+//! reported with its line. Empty cells are left out.
+
+mod time;
+
+use std::fmt;
+use std::io::{self, Read};
+
+use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
+use model::ValueType;
+
+use crate::line::{FieldValue, Point, encode_point};
+use crate::{Limits, LineErrors};
+
+pub use time::TimeFormat;
+
+/// What the columns of a file are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CsvMapping {
+    /// The measurement of all rows.
+    pub measurement: String,
+    /// The column with the time; without one, points get the time at which they arrive at the server.
+    pub time_column: Option<String>,
+    /// How it is written.
+    pub time_format: TimeFormat,
+    /// Columns that become tags.
+    pub tags: Vec<String>,
+    /// Columns that become fields; `None` for all that are neither time nor tags.
+    pub fields: Option<Vec<CsvField>>,
+    /// What separates cells; mostly a comma.
+    pub delimiter: u8,
+}
+
+/// A column that becomes a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CsvField {
+    /// The column's name, which becomes the field's.
+    pub name: String,
+    /// Its type; `None` to work it out.
+    pub value_type: Option<ValueType>,
+}
+
+impl CsvField {
+    /// Reads `name` or `name:type`, types being `float`, `integer`, `unsigned`, `boolean` and `string`.
+    pub fn parse(text: &str) -> Self {
+        let typed = text.rsplit_once(':').and_then(|(name, type_name)| {
+            let value_type = (0..).map_while(ValueType::from_number).find(|one| one.name() == type_name)?;
+            Some(Self { name: name.to_owned(), value_type: Some(value_type) })
+        });
+        typed.unwrap_or_else(|| Self { name: text.to_owned(), value_type: None })
+    }
+}
+
+/// A chunk ends early at so many bytes of rows.
+const CHUNK_BYTES_MAX: usize = 8 << 20;
+
+/// What came of a chunk.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CsvChunk {
+    /// Points written.
+    pub points: u64,
+    /// Rows left out, by line of the file.
+    pub errors: LineErrors,
+}
+
+/// Why a file cannot be read (further).
+#[derive(Debug)]
+pub enum CsvError {
+    /// Reading failed, or a record is too long.
+    Read(io::Error),
+    /// The mapping does not fit the file. Holds the reason.
+    Mapping(String),
+}
+
+impl fmt::Display for CsvError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(formatter, "cannot read the CSV file: {error}"),
+            Self::Mapping(reason) => formatter.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for CsvError {}
+
+/// Reads a CSV file as line protocol.
+pub struct CsvImporter<R> {
+    reader: Reader<BoundedRecords<R>>,
+    mapping: CsvMapping,
+    columns: Columns,
+    limits: Limits,
+}
+
+/// Where the cells of a row go, by place of the column.
+struct Columns {
+    time: Option<usize>,
+    tags: Vec<(usize, String)>,
+    fields: Vec<FieldColumn>,
+}
+
+struct FieldColumn {
+    place: usize,
+    name: String,
+    /// `None` until it is given or worked out.
+    value_type: Option<ValueType>,
+}
+
+impl<R: Read> CsvImporter<R> {
+    /// Reads the header. `Limits::line_bytes_max` bounds a record.
+    pub fn new(input: R, mapping: CsvMapping, limits: Limits) -> Result<Self, CsvError> {
+        let limit_bytes = limits.line_bytes_max;
+        let input = BoundedRecords { input, left_bytes: limit_bytes, limit_bytes, carriage_returns: None };
+        let mut reader = ReaderBuilder::new().delimiter(mapping.delimiter).from_reader(input);
+        let header = reader.byte_headers().map_err(|error| CsvError::Read(error.into()))?;
+        let names: Result<Vec<&str>, _> = header.iter().map(std::str::from_utf8).collect();
+        let names = names.map_err(|_| CsvError::Mapping("the header is not valid UTF-8".to_owned()))?;
+        let columns = Columns::new(&names, &mapping).map_err(CsvError::Mapping)?;
+        Ok(Self { reader, mapping, columns, limits })
+    }
+
+    /// Appends up to `rows_max` rows (and some 8 MiB of them) to `out` as line protocol, in nanoseconds. `None` at the end of the file.
+    pub fn next_chunk(&mut self, rows_max: usize, out: &mut Vec<u8>) -> Result<Option<CsvChunk>, CsvError> {
+        let mut chunk = CsvChunk::default();
+        let mut rows = Vec::new();
+        let (mut rows_read, mut bytes_read) = (0, 0);
+        while rows_read < rows_max && bytes_read < CHUNK_BYTES_MAX {
+            let mut record = ByteRecord::new();
+            self.reader.get_mut().left_bytes = self.limits.line_bytes_max;
+            match self.reader.read_byte_record(&mut record) {
+                Ok(false) => break,
+                Ok(true) => rows.push(record),
+                Err(error) => self.report(error, &mut chunk)?,
+            }
+            rows_read += 1;
+            bytes_read += rows.last().map_or(0, |row| row.as_slice().len());
+        }
+        if rows_read == 0 {
+            return Ok(None);
+        }
+        self.columns.infer_types(&rows);
+        for row in &rows {
+            let line = self.line_of(row.position());
+            match self.write_row(row, out) {
+                Ok(()) => chunk.points += 1,
+                Err(reason) => chunk.errors.push(self.limits.errors_max, line, || reason),
+            }
+        }
+        Ok(Some(chunk))
+    }
+
+    /// A row with too many or too few cells is left out; anything else ends the import.
+    fn report(&self, error: csv::Error, chunk: &mut CsvChunk) -> Result<(), CsvError> {
+        let ErrorKind::UnequalLengths { pos, expected_len, len } = error.kind() else {
+            return Err(CsvError::Read(error.into()));
+        };
+        let line = self.line_of(pos.as_ref());
+        let reason = || format!("the row has {len} cells, the header {expected_len}");
+        chunk.errors.push(self.limits.errors_max, line, reason);
+        Ok(())
+    }
+
+    /// The line on which a record begins. The reader ends a record at a carriage return and counts the line feed behind
+    /// it only when it reads on, so in files with both it is one behind.
+    fn line_of(&self, position: Option<&csv::Position>) -> u32 {
+        position.map_or(0, csv::Position::line) as u32 + u32::from(self.reader.get_ref().carriage_returns == Some(true))
+    }
+
+    fn write_row(&self, row: &ByteRecord, out: &mut Vec<u8>) -> Result<(), String> {
+        let cell = |place: usize| {
+            std::str::from_utf8(row.get(place).unwrap_or_default())
+                .map(str::trim)
+                .map_err(|_| format!("cell {} is not valid UTF-8", place + 1))
+        };
+        let timestamp_ns = match self.columns.time {
+            Some(place) => Some(self.mapping.time_format.parse_ns(cell(place)?)?),
+            None => None,
+        };
+        let mut tags = Vec::with_capacity(self.columns.tags.len());
+        for (place, name) in &self.columns.tags {
+            tags.push((name.as_str(), cell(*place)?));
+        }
+        let mut fields = Vec::with_capacity(self.columns.fields.len());
+        for column in &self.columns.fields {
+            let text = cell(column.place)?;
+            let value_type = column.value_type.unwrap_or(ValueType::String);
+            if !is_empty(text, value_type) {
+                fields.push((column.name.as_str(), parse_value(&column.name, text, value_type)?));
+            }
+        }
+        let point = Point { measurement: &self.mapping.measurement, tags: &tags, fields: &fields, timestamp_ns };
+        encode_point(out, &point).map_err(|error| error.to_string())
+    }
+}
+
+impl Columns {
+    fn new(header: &[&str], mapping: &CsvMapping) -> Result<Self, String> {
+        let find = |name: &str| {
+            let mut places = (0..header.len()).filter(|place| header.get(*place).is_some_and(|one| one.trim() == name));
+            match (places.next(), places.next()) {
+                (Some(place), None) => Ok(place),
+                (Some(_), Some(_)) => Err(format!("the file has two columns {name:?}")),
+                _ => Err(format!("the file has no column {name:?}; it has: {}", header.join(", "))),
+            }
+        };
+        let time = mapping.time_column.as_deref().map(find).transpose()?;
+        let mut tags = Vec::new();
+        for name in &mapping.tags {
+            tags.push((find(name)?, name.clone()));
+        }
+        let others = || {
+            let is_other = |place: &usize| Some(*place) != time && !tags.iter().any(|(tag, _)| tag == place);
+            (0..header.len()).filter(is_other).filter_map(|place| header.get(place))
+        };
+        let wanted = match &mapping.fields {
+            Some(fields) => fields.clone(),
+            None => others().map(|name| CsvField { name: name.trim().to_owned(), value_type: None }).collect(),
+        };
+        let mut fields = Vec::new();
+        for CsvField { name, value_type } in wanted {
+            fields.push(FieldColumn { place: find(&name)?, name, value_type });
+        }
+        if fields.is_empty() {
+            return Err("no column is left for fields".to_owned());
+        }
+        Ok(Self { time, tags, fields })
+    }
+
+    /// Works out the types that are not known yet. A column that is empty so far stays unknown.
+    fn infer_types(&mut self, rows: &[ByteRecord]) {
+        for column in self.fields.iter_mut().filter(|column| column.value_type.is_none()) {
+            let texts = || {
+                let cells = rows.iter().map(|row| row.get(column.place).unwrap_or_default().trim_ascii());
+                cells.map(|cell| std::str::from_utf8(cell).unwrap_or("\u{fffd}")).filter(|text| !text.is_empty())
+            };
+            let fits = |value_type| {
+                texts().all(|text| is_empty(text, value_type) || parse_value("", text, value_type).is_ok())
+            };
+            if texts().next().is_some() {
+                column.value_type =
+                    [ValueType::F64, ValueType::Bool, ValueType::String].into_iter().find(|one| fits(*one));
+            }
+        }
+    }
+}
+
+/// Whether a cell holds nothing: no text, or the NaN that many programs write for a missing number.
+fn is_empty(text: &str, value_type: ValueType) -> bool {
+    text.is_empty() || value_type == ValueType::F64 && text.eq_ignore_ascii_case("nan")
+}
+
+fn parse_value<'a>(name: &str, text: &'a str, value_type: ValueType) -> Result<FieldValue<'a>, String> {
+    let value = match value_type {
+        ValueType::F64 => text.parse().ok().filter(|value: &f64| value.is_finite()).map(FieldValue::F64),
+        ValueType::I64 => text.parse().ok().map(FieldValue::I64),
+        ValueType::U64 => text.parse().ok().map(FieldValue::U64),
+        ValueType::Bool if text.eq_ignore_ascii_case("true") => Some(FieldValue::Bool(true)),
+        ValueType::Bool if text.eq_ignore_ascii_case("false") => Some(FieldValue::Bool(false)),
+        ValueType::Bool => None,
+        ValueType::String => Some(FieldValue::String(text.into())),
+    };
+    value.ok_or_else(|| format!("column {name:?}: {text:?} is no {}", value_type.name()))
+}
+
+/// Bounds the bytes of one record: a quote that is never closed would otherwise pull the whole file into memory.
+struct BoundedRecords<R> {
+    input: R,
+    left_bytes: usize,
+    limit_bytes: usize,
+    /// Whether the first line feed has a carriage return before it.
+    carriage_returns: Option<bool>,
+}
+
+impl<R: Read> Read for BoundedRecords<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(self.left_bytes);
+        if length == 0 && !buffer.is_empty() {
+            let limit_bytes = self.limit_bytes;
+            return Err(io::Error::other(format!("a record is longer than {limit_bytes} bytes (line_bytes_max)")));
+        }
+        let read = self.input.read(buffer.get_mut(..length).unwrap_or_default())?;
+        self.left_bytes -= read;
+        let text = buffer.get(..read).unwrap_or_default();
+        if self.carriage_returns.is_none()
+            && let Some(line_end) = memchr::memchr(b'\n', text)
+        {
+            self.carriage_returns = Some(line_end > 0 && text.get(line_end - 1) == Some(&b'\r'));
+        }
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! How parsing fails: one line, or the whole body.
+
+use std::fmt;
+
+/// A line (or item) that was left out, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineError {
+    /// Counted from 1.
+    pub line: u32,
+    /// For the user.
+    pub reason: String,
+}
+
+/// The lines that were left out: the first ones in full, all of them counted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LineErrors {
+    /// The first ones, at most [`crate::Limits::errors_max`].
+    pub first: Vec<LineError>,
+    /// How many there were.
+    pub total: u64,
+}
+
+impl LineErrors {
+    /// Adds one.
+    pub fn push(&mut self, errors_max: usize, line: u32, reason: impl FnOnce() -> String) {
+        self.total += 1;
+        if self.first.len() < errors_max {
+            self.first.push(LineError { line, reason: reason() });
+        }
+    }
+
+    /// Whether no line was left out.
+    pub fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+}
+
+/// Why nothing of a body could be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BodyError {
+    /// It is larger than allowed.
+    TooLarge {
+        /// The limit in bytes.
+        size_bytes_max: u64,
+        /// What the limit is about.
+        limit: &'static str,
+    },
+    /// It is not what it should be; the message says where and what.
+    Malformed(String),
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { size_bytes_max, limit } => write!(formatter, "{limit}: at most {size_bytes_max} bytes"),
+            Self::Malformed(message) => formatter.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for BodyError {}

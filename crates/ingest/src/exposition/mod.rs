@@ -1,0 +1,275 @@
+//! Prometheus's text exposition format 0.0.4, and of OpenMetrics 1.0 what differs in it: `# UNIT`, `# EOF`, times in
+//! seconds, exemplars (skipped).
+//!
+//! ```text
+//! # HELP http_requests_total How many requests were answered.
+//! # TYPE http_requests_total counter
+//! http_requests_total{method="post",code="200"} 1027 1395066363000
+//! ```
+//!
+//! A series' key is its name and labels as spelled, parsed only for series that the store does not know ([`decode_key`]).
+//! With extra labels the key is `{extra="label"}` followed by the spelling.
+
+mod key;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use memchr::{memchr, memchr2};
+use model::{Batch, Block, Field, GroupKey, MetricKind, MetricMetadata, Span, VALUE_FIELD, ValueType};
+
+pub use key::decode_key;
+
+use crate::{BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher, check_body_size};
+
+/// Which of the two formats a body has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// Text format 0.0.4: timestamps are whole milliseconds.
+    #[default]
+    Text,
+    /// OpenMetrics 1.0: timestamps are seconds, nothing may follow `# EOF`.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The format that a content type names.
+    pub fn from_content_type(content_type: &str) -> Self {
+        let openmetrics = content_type.trim_start().starts_with("application/openmetrics-text");
+        if openmetrics { Self::OpenMetrics } else { Self::Text }
+    }
+}
+
+/// How to read a body.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    /// Hashes keys; of [`crate::Protocol::Exposition`].
+    pub hasher: ScopedKeyHasher<'a>,
+    /// The format.
+    pub format: Format,
+    /// The time of samples that bring none.
+    pub now_ns: i64,
+    /// Labels that every series gets; they replace labels of the same name.
+    pub extra_labels: &'a [(String, String)],
+    /// Bounds on lines.
+    pub limits: &'a Limits,
+}
+
+/// Why a line was left out.
+type Reason = Cow<'static, str>;
+
+/// Parses a body. Fails only when it is 2 GiB or longer.
+pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
+    check_body_size(body)?;
+    let mut parser = Parser::new(body, options);
+    let mut at = 0;
+    while let Some(rest) = body.get(at..).filter(|rest| !rest.is_empty()) {
+        let length = memchr(b'\n', rest).unwrap_or(rest.len());
+        parser.line += 1;
+        if let Err(reason) = parser.take_line(at, at + length) {
+            parser.errors.push(options.limits.errors_max, parser.line, || reason.into_owned());
+        }
+        at += length + 1;
+    }
+    Ok(parser.finish())
+}
+
+struct Parser<'body, 'options> {
+    body: &'body [u8],
+    options: &'options Options<'options>,
+    /// What stands before every key, because of extra labels.
+    key_prefix: Vec<u8>,
+    line: u32,
+    batch: Batch<'body>,
+    block: Block,
+    errors: LineErrors,
+    /// Places in the batch's metadata.
+    families: HashMap<String, usize>,
+    ended: bool,
+}
+
+impl<'body, 'options> Parser<'body, 'options> {
+    fn new(body: &'body [u8], options: &'options Options<'options>) -> Self {
+        let value = Field { name: VALUE_FIELD.to_owned(), value_type: ValueType::F64 };
+        Self {
+            body,
+            options,
+            key_prefix: key::prefix(options.extra_labels),
+            line: 0,
+            batch: Batch::new(body, decode_key),
+            block: Block { fields: vec![value], ..Block::default() },
+            errors: LineErrors::default(),
+            families: HashMap::new(),
+            ended: false,
+        }
+    }
+
+    fn finish(mut self) -> Parsed<'body> {
+        if self.block.rows() > 0 {
+            self.batch.blocks.push(self.block);
+        }
+        Parsed { batch: self.batch, errors: self.errors }
+    }
+
+    /// Reads the line at this stretch of the body.
+    fn take_line(&mut self, start: usize, end: usize) -> Result<(), Reason> {
+        let whole = self.body.get(start..end).unwrap_or_default();
+        let line = whole.trim_ascii_start();
+        let start = end - line.len();
+        let line = line.trim_ascii_end();
+        if line.is_empty() {
+            return Ok(());
+        }
+        if self.ended {
+            return Err("text behind '# EOF'".into());
+        }
+        if line.len() > self.options.limits.line_bytes_max {
+            let line_bytes_max = self.options.limits.line_bytes_max;
+            return Err(format!("the line is longer than {line_bytes_max} bytes (line_bytes_max)").into());
+        }
+        match line.strip_prefix(b"#") {
+            Some(comment) => self.take_comment(comment),
+            None => self.take_sample(start, line),
+        }
+    }
+
+    fn take_sample(&mut self, start: usize, line: &[u8]) -> Result<(), Reason> {
+        let limits = self.options.limits;
+        let key_length = key::key_length(line)?;
+        let raw_key = line.get(..key_length).unwrap_or_default();
+        key::check_key(raw_key, limits)?;
+        let rest = line.get(key_length..).unwrap_or_default();
+        // An exemplar begins with a number sign.
+        let rest = memchr(b'#', rest).map_or(rest, |exemplar| rest.get(..exemplar).unwrap_or_default());
+        let mut words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let value = parse_float(words.next().ok_or("missing value")?).ok_or("invalid value: expected a number")?;
+        let timestamp_ns = match words.next() {
+            None => self.options.now_ns,
+            Some(word) => self.parse_timestamp_ns(word)?,
+        };
+        if words.next().is_some() {
+            return Err("text behind the timestamp".into());
+        }
+        if self.block.rows() == limits.rows_max {
+            return Err(format!("the request has more than {} rows (rows_max); split it", limits.rows_max).into());
+        }
+        let key = self.place_key(start, raw_key);
+        self.block.keys.push(key);
+        self.block.timestamps_ns.push(timestamp_ns);
+        self.block.lines.push(self.line);
+        self.block.cells.push(value.to_bits());
+        Ok(())
+    }
+
+    fn place_key(&mut self, start: usize, raw_key: &[u8]) -> GroupKey {
+        if self.key_prefix.is_empty() {
+            let text = Span { start: start as u32, len: raw_key.len() as u32 };
+            return GroupKey { hash: self.options.hasher.hash(raw_key), text };
+        }
+        let key = [&self.key_prefix, raw_key].concat();
+        GroupKey { hash: self.options.hasher.hash(&key), text: self.batch.push_text(&key) }
+    }
+
+    fn parse_timestamp_ns(&self, word: &[u8]) -> Result<i64, Reason> {
+        let timestamp_ms = match self.options.format {
+            Format::Text => std::str::from_utf8(word).ok().and_then(|word| word.parse::<i64>().ok()),
+            Format::OpenMetrics => parse_float(word).filter(|seconds| seconds.is_finite()).map(|seconds| {
+                // Prometheus, too, keeps milliseconds. The conversion saturates, which the multiplication then notices.
+                (seconds * 1000.0).round() as i64
+            }),
+        };
+        let timestamp_ms = timestamp_ms.ok_or("invalid timestamp")?;
+        timestamp_ms.checked_mul(1_000_000).ok_or_else(|| "timestamp out of range".into())
+    }
+
+    /// Reads what follows a number sign. What is not `HELP`, `TYPE`, `UNIT` or `EOF` is a comment.
+    fn take_comment(&mut self, comment: &[u8]) -> Result<(), Reason> {
+        let (keyword, rest) = split_word(comment);
+        match keyword {
+            b"EOF" if self.options.format == Format::OpenMetrics => {
+                self.ended = true;
+                Ok(())
+            }
+            b"HELP" => {
+                let (family, help) = split_family(rest)?;
+                self.describe(family, |metadata| metadata.help = unescape_help(help))
+            }
+            b"UNIT" => {
+                let (family, unit) = split_family(rest)?;
+                self.describe(family, |metadata| metadata.unit = String::from_utf8_lossy(unit).into_owned())
+            }
+            b"TYPE" => {
+                let (family, kind) = split_family(rest)?;
+                let kind = parse_kind(kind)
+                    .ok_or_else(|| Reason::Owned(format!("unknown metric type '{}'", String::from_utf8_lossy(kind))))?;
+                self.describe(family, |metadata| metadata.kind = kind)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn describe(&mut self, family: String, set: impl FnOnce(&mut MetricMetadata)) -> Result<(), Reason> {
+        let metadata = &mut self.batch.metadata;
+        let place = match self.families.get(&family) {
+            Some(place) => *place,
+            None if metadata.len() >= self.options.limits.metadata_max => {
+                let metadata_max = self.options.limits.metadata_max;
+                return Err(format!("more than {metadata_max} metric families (metadata_max)").into());
+            }
+            None => {
+                self.families.insert(family.clone(), metadata.len());
+                metadata.push(MetricMetadata { family, ..MetricMetadata::default() });
+                metadata.len() - 1
+            }
+        };
+        if let Some(metadata) = metadata.get_mut(place) {
+            set(metadata);
+        }
+        Ok(())
+    }
+}
+
+/// The first word and what follows the blanks behind it.
+fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
+    let text = text.trim_ascii_start();
+    let end = memchr2(b' ', b'\t', text).unwrap_or(text.len());
+    let (word, rest) = text.split_at_checked(end).unwrap_or_default();
+    (word, rest.trim_ascii_start())
+}
+
+/// A metric family's name, in quotes if it needs them, and what follows it.
+fn split_family(text: &[u8]) -> Result<(String, &[u8]), Reason> {
+    let (word, rest) = if text.starts_with(b"\"") {
+        let length = key::quoted_length(text).ok_or("unbalanced quotes")?;
+        let rest = text.get(length..).unwrap_or_default().trim_ascii_start();
+        (key::unquote(text.get(..length).unwrap_or_default()), rest)
+    } else {
+        let (word, rest) = split_word(text);
+        (Cow::Borrowed(word), rest)
+    };
+    if word.is_empty() {
+        return Err("missing metric name".into());
+    }
+    let family = String::from_utf8(word.into_owned()).map_err(|_| "invalid UTF-8 in a metric name")?;
+    Ok((family, rest))
+}
+
+/// Help text without its escapes: `\\`, `\n`, and OpenMetrics's `\"`.
+fn unescape_help(text: &[u8]) -> String {
+    String::from_utf8_lossy(&key::unescape(text)).into_owned()
+}
+
+fn parse_kind(word: &[u8]) -> Option<MetricKind> {
+    if word == b"untyped" {
+        return Some(MetricKind::Unknown);
+    }
+    MetricKind::ALL.into_iter().find(|kind| kind.name().as_bytes() == word)
+}
+
+/// A float as Go's `strconv.ParseFloat` reads it, but for hexadecimals.
+fn parse_float(word: &[u8]) -> Option<f64> {
+    // The standard library's parser knows all spellings of infinities and NaN, and rounds correctly.
+    std::str::from_utf8(word).ok()?.parse().ok()
+}

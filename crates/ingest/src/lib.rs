@@ -1,0 +1,51 @@
+//! Wire bytes to batches and back, a module per protocol. No sockets, no storage, no clock: the caller gives the body,
+//! the time and the limits.
+//!
+//! * [`line`]: Influx line protocol, the fast path of the house.
+//! * [`remote_write`]: Prometheus remote write 1.0.
+//! * [`exposition`]: Prometheus's text format and the basics of OpenMetrics.
+//! * [`csv`]: CSV files, by a mapping of columns, into line protocol.
+//! * [`gzip`]: bounded decompression of bodies.
+//!
+//! A parser keeps the good rows, reports the bad ones ([`LineErrors`]) and fails as a whole only when the body cannot
+//! be cut into rows at all ([`BodyError`]). Every row names its group by a keyed hash of the raw bytes that spell the
+//! group ([`KeyHasher`]); what they mean is worked out by the batch's key decoder, and only for groups that the store
+//! does not know yet. A malformed key therefore comes to light there, and comes back from the store as a rejected row.
+
+pub mod csv;
+mod errors;
+pub mod exposition;
+pub mod gzip;
+mod key_hash;
+mod limits;
+pub mod line;
+mod number;
+pub mod remote_write;
+#[cfg(test)]
+mod render;
+
+pub use errors::{BodyError, LineError, LineErrors};
+pub use key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
+pub use limits::Limits;
+
+use model::Batch;
+
+/// What a parser made of a body.
+#[derive(Debug)]
+pub struct Parsed<'body> {
+    /// The good rows.
+    pub batch: Batch<'body>,
+    /// The bad ones.
+    pub errors: LineErrors,
+}
+
+/// Bodies are shorter than this, because spans are 32-bit offsets and the arena lies behind the body.
+pub(crate) const BODY_BYTES_MAX: usize = 1 << 31;
+
+/// Refuses bodies of 2 GiB and more.
+pub(crate) fn check_body_size(body: &[u8]) -> Result<(), BodyError> {
+    if body.len() < BODY_BYTES_MAX {
+        return Ok(());
+    }
+    Err(BodyError::TooLarge { size_bytes_max: BODY_BYTES_MAX as u64 - 1, limit: "bodies are shorter than 2 GiB" })
+}

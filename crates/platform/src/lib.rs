@@ -1,0 +1,146 @@
+//! The outside world behind one seam: clock, files and randomness, each as the real thing and as a simulation.
+//!
+//! Whatever runs on a [`Platform`] alone runs the same way inside a simulation, where a crash can lose or tear what was
+//! not synced ([`sim::Simulation`]).
+
+mod real;
+pub mod sim;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The outside world, as the database sees it.
+#[derive(Clone)]
+pub struct Platform {
+    /// Files and folders.
+    pub files: Arc<dyn Files>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Random bytes.
+    pub random: Arc<dyn Random>,
+}
+
+impl Platform {
+    /// The machine that the program runs on.
+    pub fn real() -> Self {
+        Self {
+            files: Arc::new(real::RealFiles),
+            clock: Arc::new(real::RealClock::start()),
+            random: Arc::new(real::RealRandom),
+        }
+    }
+}
+
+impl fmt::Debug for Platform {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Platform")
+    }
+}
+
+/// The time.
+pub trait Clock: Send + Sync {
+    /// Nanoseconds since the Unix epoch.
+    fn now_ns(&self) -> i64;
+
+    /// Nanoseconds since some fixed moment; never goes back.
+    fn monotonic_ns(&self) -> u64;
+}
+
+/// Random bytes, good enough for hash keys and identities.
+pub trait Random: Send + Sync {
+    /// Fills the buffer.
+    fn fill(&self, buffer: &mut [u8]) -> io::Result<()>;
+}
+
+/// How to open a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// An existing file, for reading.
+    Read,
+    /// An existing file, for reading and writing.
+    Write,
+    /// A new file, for reading and writing; it is an error if it exists.
+    CreateNew,
+}
+
+/// Why a folder's lock could not be had.
+#[derive(Debug)]
+pub enum LockError {
+    /// Another process holds it; its id if the lock file names one.
+    Held {
+        /// The holder's process id.
+        pid: Option<u32>,
+    },
+    /// The lock file could not be used.
+    Io(io::Error),
+}
+
+/// Files and folders.
+pub trait Files: Send + Sync {
+    /// Makes a folder, and those above it, durably; no error if it exists.
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a folder, sorted.
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
+
+    /// Opens a file.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+
+    /// Gives a file another name, replacing what had it. Durable after [`Files::sync_directory`].
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes creations, renames and removals in a folder durable.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// Locks a folder through a file in it; released when the returned guard is dropped or the process ends.
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError>;
+}
+
+/// An open file. Positions are given with each call, so that it may be shared.
+pub trait File: Send + Sync {
+    /// Fills the buffer from an offset; an error if the file ends before.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all at an offset, extending the file if need be. Durable after [`File::sync_data`].
+    fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes everything written so far durable (`fdatasync`).
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Size in bytes.
+    fn size_bytes(&self) -> io::Result<u64>;
+}
+
+/// Reads a whole file.
+pub fn read_file(files: &dyn Files, path: &Path, size_bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = files.open(path, OpenMode::Read)?;
+    let size = file.size_bytes()?;
+    if size > size_bytes_max {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} holds {size} bytes, more than the {size_bytes_max} that such a file may have", path.display()),
+        ));
+    }
+    let mut content = vec![0; size as usize];
+    file.read_exact_at(&mut content, 0)?;
+    Ok(content)
+}
+
+/// Writes a whole new file durably: under a temporary name first, then renamed, so that it is there whole or not at all.
+pub fn write_file(files: &dyn Files, path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    match files.remove(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = files.open(&temporary, OpenMode::CreateNew)?;
+    file.write_all_at(content, 0)?;
+    file.sync_data()?;
+    files.rename(&temporary, path)?;
+    files.sync_directory(path.parent().unwrap_or(Path::new(".")))
+}

@@ -1,0 +1,128 @@
+//! The machine that the program runs on.
+
+use std::fs;
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::{Clock, File, Files, LockError, OpenMode, Random};
+
+pub(crate) struct RealFiles;
+
+impl Files for RealFiles {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(path)?;
+        match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => self.sync_directory(parent),
+            _ => Ok(()),
+        }
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
+        Ok(Arc::new(RealFile(options.open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        fs::File::open(directory)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
+        let mut file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(LockError::Io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                // The text only serves the message: a lock file that cannot be read still is locked.
+                let _ = file.take(32).read_to_string(&mut text);
+                return Err(LockError::Held { pid: text.trim().parse().ok() });
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(LockError::Io(error)),
+        }
+        write_pid(&mut file).map_err(LockError::Io)?;
+        Ok(Box::new(file))
+    }
+}
+
+fn write_pid(file: &mut fs::File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+struct RealFile(fs::File);
+
+impl File for RealFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+
+    fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}
+
+pub(crate) struct RealClock {
+    start: Instant,
+}
+
+impl RealClock {
+    pub(crate) fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl Clock for RealClock {
+    fn now_ns(&self) -> i64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+pub(crate) struct RealRandom;
+
+impl Random for RealRandom {
+    fn fill(&self, buffer: &mut [u8]) -> io::Result<()> {
+        getrandom::fill(buffer).map_err(io::Error::other)
+    }
+}

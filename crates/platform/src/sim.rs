@@ -1,0 +1,447 @@
+//! A simulated machine: files in memory that lose or tear at a crash whatever was not synced, a clock that moves only
+//! when told, randomness from a seed.
+//!
+//! What a crash may do follows what disks and ext4 promise: a synced write stays; each write since the last sync
+//! stays, vanishes, or stays in part, by sectors of 512 bytes; of the creations, renames and removals in a folder since
+//! its last sync, some first ones stay. Nothing else changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::{Clock, File, Files, LockError, OpenMode, Platform, Random};
+
+const SECTOR_BYTES: usize = 512;
+
+/// Holds the simulated machine's strings.
+#[derive(Clone)]
+pub struct Simulation {
+    disk: Arc<Disk>,
+    clock: Arc<SimClock>,
+    random: Arc<SimRandom>,
+}
+
+impl Simulation {
+    /// A machine with an empty disk; everything random in it follows from the seed.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            disk: Arc::new(Disk::default()),
+            clock: Arc::new(SimClock { now_ns: AtomicI64::new(1_700_000_000_000_000_000) }),
+            random: Arc::new(SimRandom { state: Mutex::new(seed) }),
+        }
+    }
+
+    /// The machine as the database sees it. Handles from before a crash are dead: each call fails.
+    pub fn platform(&self) -> Platform {
+        let boot = self.disk.boot.load(Ordering::SeqCst);
+        Platform {
+            files: Arc::new(SimFiles { disk: self.disk.clone(), boot }),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+        }
+    }
+
+    /// Cuts the power: unsynced writes are kept, lost or torn as the seed has it, locks are released.
+    pub fn crash(&self) {
+        self.disk.boot.fetch_add(1, Ordering::SeqCst);
+        let mut state = self.disk.state.lock();
+        state.locks.clear();
+        state.syncs_left = None;
+        let journal = std::mem::take(&mut state.journal);
+        state.entries = std::mem::take(&mut state.durable_entries);
+        for (_, changes) in journal {
+            let kept = self.random.below(changes.len() as u64 + 1) as usize;
+            for change in changes.into_iter().take(kept) {
+                state.apply(change);
+            }
+        }
+        state.durable_entries = state.entries.clone();
+        let live: BTreeSet<u64> = state.entries.values().copied().collect();
+        state.inodes.retain(|number, _| live.contains(number));
+        for inode in state.inodes.values_mut() {
+            inode.crash(&self.random);
+        }
+    }
+
+    /// Lets so many syncs of files succeed and makes all behind them fail, as a dying disk does, until the next crash.
+    pub fn fail_syncs_after(&self, successes: u32) {
+        self.disk.state.lock().syncs_left = Some(successes);
+    }
+
+    /// Moves the clock.
+    pub fn advance_ns(&self, nanoseconds: i64) {
+        self.clock.now_ns.fetch_add(nanoseconds, Ordering::SeqCst);
+    }
+
+    /// A number below the bound, from the seed.
+    pub fn below(&self, bound: u64) -> u64 {
+        self.random.below(bound)
+    }
+
+    /// Names of all files, sorted.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.disk.state.lock().entries.keys().cloned().collect()
+    }
+
+    /// Flips one bit of a file, durably, as a bad disk does. An error if there is no such byte.
+    pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
+        let mut state = self.disk.state.lock();
+        let inode = state.inode_of(path)?;
+        for content in [&mut inode.content, &mut inode.durable] {
+            let byte = content.get_mut(offset as usize).ok_or(io::ErrorKind::UnexpectedEof)?;
+            *byte ^= 1 << (bit & 7);
+        }
+        Ok(())
+    }
+
+    /// What a file holds, written but unsynced bytes included.
+    pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        Ok(self.disk.state.lock().inode_of(path)?.content.clone())
+    }
+}
+
+#[derive(Default)]
+struct Disk {
+    /// Counts crashes, so that handles from before one can be told.
+    boot: AtomicU64,
+    state: Mutex<DiskState>,
+}
+
+#[derive(Default)]
+struct DiskState {
+    entries: BTreeMap<PathBuf, u64>,
+    durable_entries: BTreeMap<PathBuf, u64>,
+    /// Changes of names since the folder's last sync.
+    journal: BTreeMap<PathBuf, Vec<NameChange>>,
+    inodes: BTreeMap<u64, Inode>,
+    inodes_made: u64,
+    locks: BTreeSet<PathBuf>,
+    /// Syncs that succeed before all fail.
+    syncs_left: Option<u32>,
+}
+
+#[derive(Clone)]
+enum NameChange {
+    Put(PathBuf, u64),
+    Rename(PathBuf, PathBuf),
+    Remove(PathBuf),
+}
+
+#[derive(Default)]
+struct Inode {
+    content: Vec<u8>,
+    durable: Vec<u8>,
+    unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+impl DiskState {
+    fn apply(&mut self, change: NameChange) {
+        match change {
+            NameChange::Put(path, number) => {
+                self.entries.insert(path, number);
+            }
+            NameChange::Rename(from, to) => {
+                if let Some(number) = self.entries.remove(&from) {
+                    self.entries.insert(to, number);
+                }
+            }
+            NameChange::Remove(path) => {
+                self.entries.remove(&path);
+            }
+        }
+    }
+
+    fn change(&mut self, directory: &Path, change: NameChange) {
+        self.apply(change.clone());
+        self.journal.entry(directory.to_owned()).or_default().push(change);
+    }
+
+    fn inode_of(&mut self, path: &Path) -> io::Result<&mut Inode> {
+        let number = self.entries.get(path).copied().ok_or_else(|| missing(path))?;
+        self.inodes.get_mut(&number).ok_or_else(|| missing(path))
+    }
+}
+
+impl Inode {
+    fn write(&mut self, data: &[u8], offset: usize) {
+        put(&mut self.content, data, offset);
+        self.unsynced.push((offset, data.to_vec()));
+    }
+
+    fn sync(&mut self) {
+        for (offset, data) in self.unsynced.drain(..) {
+            put(&mut self.durable, &data, offset);
+        }
+    }
+
+    fn crash(&mut self, random: &SimRandom) {
+        for (offset, data) in std::mem::take(&mut self.unsynced) {
+            match random.below(3) {
+                0 => put(&mut self.durable, &data, offset),
+                1 => {}
+                _ => self.tear(&data, offset, random),
+            }
+        }
+        self.content.clone_from(&self.durable);
+    }
+
+    /// Keeps some of a write's sectors.
+    fn tear(&mut self, data: &[u8], offset: usize, random: &SimRandom) {
+        let mut at = offset;
+        let end = offset + data.len();
+        while at < end {
+            let sector_end = ((at / SECTOR_BYTES + 1) * SECTOR_BYTES).min(end);
+            if random.below(2) == 0 {
+                put(&mut self.durable, &data[at - offset..sector_end - offset], at);
+            }
+            at = sector_end;
+        }
+    }
+}
+
+fn put(content: &mut Vec<u8>, data: &[u8], offset: usize) {
+    let end = offset + data.len();
+    if content.len() < end {
+        content.resize(end, 0);
+    }
+    content[offset..end].copy_from_slice(data);
+}
+
+fn missing(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("no file {}", path.display()))
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+struct SimFiles {
+    disk: Arc<Disk>,
+    boot: u64,
+}
+
+impl Disk {
+    fn check(&self, boot: u64) -> io::Result<()> {
+        if self.boot.load(Ordering::SeqCst) == boot { Ok(()) } else { Err(io::Error::other("the machine has crashed")) }
+    }
+}
+
+impl Files for SimFiles {
+    fn create_directory(&self, _path: &Path) -> io::Result<()> {
+        self.disk.check(self.boot)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.disk.check(self.boot)?;
+        let state = self.disk.state.lock();
+        let inside = state.entries.keys().filter(|path| parent(path) == directory);
+        Ok(inside.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        self.disk.check(self.boot)?;
+        let mut state = self.disk.state.lock();
+        let number = match (state.entries.get(path), mode) {
+            (Some(_), OpenMode::CreateNew) => return Err(io::ErrorKind::AlreadyExists.into()),
+            (Some(number), _) => *number,
+            (None, OpenMode::CreateNew) => {
+                state.inodes_made += 1;
+                let number = state.inodes_made;
+                state.inodes.insert(number, Inode::default());
+                state.change(parent(path), NameChange::Put(path.to_owned(), number));
+                number
+            }
+            (None, _) => return Err(missing(path)),
+        };
+        Ok(Arc::new(SimFile { disk: self.disk.clone(), boot: self.boot, number }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.check(self.boot)?;
+        let mut state = self.disk.state.lock();
+        if !state.entries.contains_key(from) {
+            return Err(missing(from));
+        }
+        state.change(parent(to), NameChange::Rename(from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.check(self.boot)?;
+        let mut state = self.disk.state.lock();
+        if !state.entries.contains_key(path) {
+            return Err(missing(path));
+        }
+        state.change(parent(path), NameChange::Remove(path.to_owned()));
+        Ok(())
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.disk.check(self.boot)?;
+        let mut state = self.disk.state.lock();
+        let changes = state.journal.remove(directory).unwrap_or_default();
+        let volatile = std::mem::take(&mut state.durable_entries);
+        let live = std::mem::replace(&mut state.entries, volatile);
+        for change in changes {
+            state.apply(change);
+        }
+        state.durable_entries = std::mem::replace(&mut state.entries, live);
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
+        self.disk.check(self.boot).map_err(LockError::Io)?;
+        if !self.disk.state.lock().locks.insert(path.to_owned()) {
+            return Err(LockError::Held { pid: None });
+        }
+        Ok(Box::new(SimLock { disk: self.disk.clone(), boot: self.boot, path: path.to_owned() }))
+    }
+}
+
+struct SimLock {
+    disk: Arc<Disk>,
+    boot: u64,
+    path: PathBuf,
+}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        if self.disk.check(self.boot).is_ok() {
+            self.disk.state.lock().locks.remove(&self.path);
+        }
+    }
+}
+
+struct SimFile {
+    disk: Arc<Disk>,
+    boot: u64,
+    number: u64,
+}
+
+impl SimFile {
+    fn with<T>(&self, act: impl FnOnce(&mut Inode) -> io::Result<T>) -> io::Result<T> {
+        self.disk.check(self.boot)?;
+        let mut state = self.disk.state.lock();
+        act(state.inodes.get_mut(&self.number).ok_or(io::ErrorKind::NotFound)?)
+    }
+}
+
+impl File for SimFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.with(|inode| {
+            let start = offset as usize;
+            let found = inode.content.get(start..start + buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+            buffer.copy_from_slice(found);
+            Ok(())
+        })
+    }
+
+    fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.with(|inode| {
+            inode.write(data, offset as usize);
+            Ok(())
+        })
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        {
+            let mut state = self.disk.state.lock();
+            match &mut state.syncs_left {
+                Some(0) => return Err(io::Error::other("simulated failure of a sync")),
+                Some(left) => *left -= 1,
+                None => {}
+            }
+        }
+        self.with(|inode| {
+            inode.sync();
+            Ok(())
+        })
+    }
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        self.with(|inode| Ok(inode.content.len() as u64))
+    }
+}
+
+struct SimClock {
+    now_ns: AtomicI64,
+}
+
+impl Clock for SimClock {
+    fn now_ns(&self) -> i64 {
+        self.now_ns.load(Ordering::SeqCst)
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::SeqCst) as u64
+    }
+}
+
+/// `SplitMix64` (Steele, Lea, Flood 2014): small, seeded, good enough to choose faults.
+struct SimRandom {
+    state: Mutex<u64>,
+}
+
+impl SimRandom {
+    fn next(&self) -> u64 {
+        let mut state = self.state.lock();
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = *state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+}
+
+impl Random for SimRandom {
+    fn fill(&self, buffer: &mut [u8]) -> io::Result<()> {
+        for chunk in buffer.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::write_file;
+
+    #[test]
+    fn a_crash_keeps_what_was_synced_and_nothing_is_sure_of_the_rest() {
+        let mut outcomes = BTreeSet::new();
+        for seed in 0..200 {
+            let simulation = Simulation::new(seed);
+            let files = simulation.platform().files;
+            write_file(&*files, Path::new("d/f"), &[1; 2048]).unwrap();
+            let file = files.open(Path::new("d/f"), OpenMode::Write).unwrap();
+            file.write_all_at(&[2; 1024], 1024).unwrap();
+            simulation.crash();
+            assert!(file.sync_data().is_err(), "handles from before the crash are dead");
+            let content = simulation.read(Path::new("d/f")).unwrap();
+            assert_eq!(content[..1024], [1; 1024]);
+            outcomes.insert((content[1024], content[2047]));
+        }
+        assert_eq!(outcomes, BTreeSet::from([(1, 1), (1, 2), (2, 1), (2, 2)]), "kept, lost and torn all happen");
+    }
+
+    #[test]
+    fn an_unsynced_name_may_be_lost() {
+        let lost = (0..100).filter(|seed| {
+            let simulation = Simulation::new(*seed);
+            let files = simulation.platform().files;
+            files.open(Path::new("d/f"), OpenMode::CreateNew).unwrap().sync_data().unwrap();
+            simulation.crash();
+            simulation.files().is_empty()
+        });
+        assert!((20..80).contains(&lost.count()));
+    }
+}

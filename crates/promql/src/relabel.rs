@@ -1,0 +1,139 @@
+//! Functions that change labels or the order of series.
+
+use std::cmp::Ordering;
+
+use query::QueryError;
+
+use crate::aggregate::compare;
+use crate::ast::Expr;
+use crate::eval::Evaluator;
+use crate::function::Function;
+use crate::parse::compile_regex;
+use crate::rows::{Row, Steps, Vector};
+
+impl<'q> Evaluator<'q> {
+    /// `label_replace` and `label_join`.
+    pub(crate) fn relabel(
+        &self,
+        function: Function,
+        input: &Expr,
+        texts: &[Expr],
+        steps: Steps,
+    ) -> Result<Vector<'q>, QueryError> {
+        let texts = texts.iter().map(text).collect::<Result<Vec<&str>, _>>()?;
+        let name = function.signature().name;
+        match texts.as_slice() {
+            [destination, replacement, source, pattern] if function == Function::LabelReplace => {
+                let regex = compile_regex(pattern).map_err(|_| {
+                    QueryError::Execution(format!("invalid regular expression in label_replace(): {pattern}"))
+                })?;
+                self.set_label(input, steps, destination, name, |row| {
+                    let mut value = String::new();
+                    let captures = regex.captures(row.labels.get(source).unwrap_or_default())?;
+                    captures.expand(replacement, &mut value);
+                    Some(value)
+                })
+            }
+            [destination, separator, sources @ ..] => {
+                if sources.iter().any(|source| source.is_empty()) {
+                    return Err(QueryError::Execution(format!("invalid source label name in {name}(): ")));
+                }
+                self.set_label(input, steps, destination, name, |row| {
+                    let values = sources.iter().map(|source| row.labels.get(source).unwrap_or_default());
+                    Some(values.collect::<Vec<_>>().join(separator))
+                })
+            }
+            _ => Err(QueryError::Execution(format!("wrong number of arguments in call to {name:?}"))),
+        }
+    }
+
+    /// Sets a label of each series to the value computed from it; `None` leaves it as it is.
+    fn set_label(
+        &self,
+        input: &Expr,
+        steps: Steps,
+        destination: &str,
+        function: &str,
+        value: impl Fn(&Row) -> Option<String>,
+    ) -> Result<Vector<'q>, QueryError> {
+        if destination.is_empty() {
+            return Err(QueryError::Execution(format!("invalid destination label name in {function}(): ")));
+        }
+        let mut vector = self.vector(input, steps)?;
+        for row in &mut vector.rows {
+            self.budget.check()?;
+            if let Some(value) = value(row) {
+                row.labels = row.labels.with(destination, &value);
+            }
+        }
+        vector.join_same_labels()?;
+        Ok(vector)
+    }
+
+    /// Puts series in order; shows in instant queries only.
+    pub(crate) fn sort(
+        &self,
+        function: Function,
+        input: &Expr,
+        labels: &[Expr],
+        steps: Steps,
+    ) -> Result<Vector<'q>, QueryError> {
+        let labels = labels.iter().map(text).collect::<Result<Vec<&str>, _>>()?;
+        let mut vector = self.vector(input, steps)?;
+        if steps.count > 1 {
+            return Ok(vector);
+        }
+        let value = |row: &Row| row.get(0).unwrap_or(f64::NAN);
+        match function {
+            Function::Sort => vector.rows.sort_by(|a, b| compare(value(a), value(b), false)),
+            Function::SortDescending => vector.rows.sort_by(|a, b| compare(value(a), value(b), true)),
+            Function::SortByLabel => vector.rows.sort_by(|a, b| by_labels(a, b, &labels)),
+            _ => vector.rows.sort_by(|a, b| by_labels(b, a, &labels)),
+        }
+        Ok(vector)
+    }
+}
+
+fn text(expr: &Expr) -> Result<&str, QueryError> {
+    match expr {
+        Expr::Text(text) => Ok(text),
+        _ => Err(QueryError::Execution(format!("expected a string, got {}", expr.kind().name()))),
+    }
+}
+
+fn by_labels(a: &Row, b: &Row, names: &[&str]) -> Ordering {
+    let value = |row: &Row, name: &str| row.labels.get(name).unwrap_or_default().to_owned();
+    let differing = names.iter().map(|name| natural(&value(a, name), &value(b, name)));
+    differing.fold(Ordering::Equal, Ordering::then).then_with(|| a.labels.cmp(&b.labels))
+}
+
+/// Compares texts with runs of digits taken as numbers: `a2` comes before `a10`.
+fn natural(a: &str, b: &str) -> Ordering {
+    if a == b {
+        return Ordering::Equal;
+    }
+    let (mut a_rest, mut b_rest) = (a, b);
+    loop {
+        let (a_run, b_run) = (run(&mut a_rest), run(&mut b_rest));
+        if a_run.is_empty() || b_run.is_empty() {
+            // The one that ends first comes first; `a01` and `a1` are told apart by their bytes.
+            return a_run.len().cmp(&b_run.len()).then_with(|| a.cmp(b));
+        }
+        let order = match (a_run.parse::<u64>(), b_run.parse::<u64>()) {
+            (Ok(a), Ok(b)) => a.cmp(&b),
+            _ => a_run.cmp(b_run),
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+}
+
+/// Takes the run of digits, or of anything else, at the beginning of a text.
+fn run<'a>(rest: &mut &'a str) -> &'a str {
+    let digits = rest.starts_with(|c: char| c.is_ascii_digit());
+    let end = rest.find(|c: char| c.is_ascii_digit() != digits).unwrap_or(rest.len());
+    let (run, behind) = rest.split_at(end);
+    *rest = behind;
+    run
+}

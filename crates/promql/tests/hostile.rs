@@ -1,0 +1,208 @@
+//! Hostile text gets an error, never a crash.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the lints do not see that helpers of tests are tests")]
+
+mod support;
+
+use proptest::prelude::*;
+use query::{Budget, QueryError, Stop};
+use support::Memory;
+use thalweg_promql::{Expression, Settings, evaluate_instant, evaluate_range, parse_selector};
+
+fn refused(text: &str, reason: &str) {
+    match Expression::parse(text) {
+        Err(QueryError::Invalid(message)) => {
+            assert!(message.contains(reason), "{message}");
+            assert!(message.len() < 1000, "a message of {} bytes", message.len());
+        }
+        other => panic!("{:?} gave {other:?}", text.chars().take(40).collect::<String>()),
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    let deep = "nests deeper";
+    for depth in [201, 1000, 20_000] {
+        refused(&format!("{}1{}", "(".repeat(depth), ")".repeat(depth)), deep);
+        refused(&format!("{}x{}", "abs(".repeat(depth), ")".repeat(depth)), deep);
+        refused(&format!("{}x{}", "sum by (a) (".repeat(depth), ")".repeat(depth)), deep);
+        refused(&format!("{}x", "-".repeat(depth)), deep);
+        refused(&format!("{}x", "- ".repeat(depth)), deep);
+        refused(&format!("1{}", "^1".repeat(depth)), deep);
+        refused(&format!("x{}", " or x".repeat(depth)), deep);
+        refused(&format!("x{}", "[1m:1m]".repeat(depth)), deep);
+        refused(&format!("{}x", "(-".repeat(depth)), deep);
+    }
+}
+
+#[test]
+fn what_is_just_not_too_deep_is_evaluated() {
+    let (source, settings, budget) = (Memory::default(), Settings::default(), Budget::new(1000));
+    for text in [
+        format!("{}1{}", "(".repeat(198), ")".repeat(198)),
+        format!("{}x{}", "abs(".repeat(198), ")".repeat(198)),
+        format!("{}x", "-".repeat(198)),
+        format!("1{}", "^1".repeat(198)),
+        format!("x{}", " or x".repeat(198)),
+        format!("{}x{}", "sum(".repeat(198), ")".repeat(198)),
+    ] {
+        let expression = Expression::parse(&text).unwrap();
+        evaluate_instant(&expression, &source, 0, &settings, &budget).unwrap();
+        evaluate_range(&expression, &source, 0, 1000, 100, &settings, &budget).unwrap();
+        let _ = format!("{:?}", expression.clone());
+    }
+}
+
+#[test]
+fn what_is_too_large_is_refused() {
+    refused(&format!("x{{a=\"{}\"}}", "a".repeat(300_000)), "bytes");
+    refused("x{a=~\"(a{1000}){1000}\"}", "too large");
+    refused("x{a=~\"((((a{100}){100}){100}){100}){100}\"}", "too large");
+    refused(&format!("x{{{}}}", "a=~\"b\",".repeat(300)), "regular expressions");
+    refused("x{a=~\"(\"}", "invalid regular expression");
+    for duration in ["1e300", "99999999999999999999", "inf", "nan", "1e18"] {
+        refused(&format!("x offset {duration}"), "");
+        refused(&format!("x offset -{duration}"), "");
+        refused(&format!("x[{duration}]"), "");
+        refused(&format!("x[1m:{duration}]"), "");
+        refused(&format!("x @ {duration}"), "");
+    }
+    refused("x[0]", "");
+}
+
+#[test]
+fn steps_samples_and_time_are_bounded() {
+    let mut source = Memory::default();
+    for number in 0..10 {
+        let labels = model::Labels::from_pairs([("__name__", "x".to_owned()), ("n", number.to_string())]).unwrap();
+        source.series.insert(labels, (0..100).map(|place| (place * 1000, 1.0)).collect());
+    }
+    let settings = Settings { steps_max: 1000, ..Settings::default() };
+    let range = |text: &str, end_ms: i64, budget: &Budget| {
+        evaluate_range(&Expression::parse(text).unwrap(), &source, 0, end_ms, 1000, &settings, budget)
+    };
+    let plenty = Budget::new(100_000);
+    assert!(range("x", 999_000, &plenty).is_ok());
+    assert!(matches!(range("x", 1_000_000, &plenty), Err(QueryError::Execution(text)) if text.contains("steps_max")));
+    let error = range("max_over_time(x[1000s:1ms])", 0, &plenty).unwrap_err();
+    assert!(error.to_string().contains("steps_max"), "{error}");
+    for time_ms in [i64::MAX, i64::MIN] {
+        let expression = Expression::parse("rate(x[1y] offset 1y)").unwrap();
+        let answer = evaluate_instant(&expression, &source, time_ms, &settings, &plenty);
+        assert!(matches!(answer, Err(QueryError::Invalid(_))));
+    }
+    // 10 series of 100 samples, and as many values again.
+    let tight = Budget::new(1_500);
+    assert_eq!(range("x", 99_000, &tight).unwrap_err(), QueryError::TooManySamples { limit: 1_500 });
+    assert_eq!(tight.samples(), 0);
+    let stopped = Budget::new(100_000);
+    stopped.stop(Stop::Timeout);
+    assert_eq!(range("x", 0, &stopped).unwrap_err(), QueryError::Stopped(Stop::Timeout));
+    assert_eq!(range("1", 0, &stopped).unwrap_err(), QueryError::Stopped(Stop::Timeout));
+}
+
+#[test]
+fn selectors_for_match_parameters() {
+    let matchers = parse_selector(r#"up{job=~"a.*", i!="2"}"#).unwrap();
+    let shown: Vec<String> = matchers.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, [r#"__name__="up""#, r#"job=~"a.*""#, r#"i!="2""#]);
+    for text in ["up[5m]", "up offset 5m", "up @ 0", "sum(up)", "1", "{}", "{job=~\".*\"}", "{job!=\"x\"}", "", "up{"] {
+        assert!(matches!(parse_selector(text), Err(QueryError::Invalid(_))), "{text:?}");
+    }
+    let expression = Expression::parse(r#"rate(a[5m]) / on() sum(b{c="d"})"#).unwrap();
+    assert_eq!(expression.selectors().iter().map(|matchers| matchers.len()).collect::<Vec<_>>(), [1, 2]);
+}
+
+/// Pieces of expressions, to be put together in any order.
+const PIECES: &[&str] = &[
+    "x",
+    "sum",
+    "rate",
+    "abs",
+    "time",
+    "label_replace",
+    "topk",
+    "(",
+    ")",
+    "{",
+    "}",
+    "[",
+    "]",
+    "5m",
+    "1h30m",
+    ":",
+    ",",
+    "@",
+    "start()",
+    "end",
+    "offset",
+    "-",
+    "+",
+    "*",
+    "/",
+    "^",
+    "%",
+    "==",
+    "!=",
+    "=~",
+    "!~",
+    "<",
+    ">=",
+    "and",
+    "or",
+    "unless",
+    "atan2",
+    "bool",
+    "on",
+    "ignoring",
+    "group_left",
+    "by",
+    "without",
+    "1",
+    "0x1f",
+    "0x",
+    "1e",
+    "1e999",
+    "017",
+    "089",
+    "NaN",
+    "Inf",
+    ".5",
+    "\"a\"",
+    "'b'",
+    "`c`",
+    "\"\\x\"",
+    "\"\\u12\"",
+    "\"",
+    "'",
+    "\\",
+    "#",
+    "\n",
+    " ",
+    "é",
+    "a:b",
+    "fill",
+    "fill_left",
+    "a=\"b\"",
+    "ms",
+    "99999999999999999999y",
+    "__name__",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn no_text_crashes_the_parser(places in proptest::collection::vec((0..PIECES.len(), any::<bool>()), 0..24)) {
+        let text: String = places.iter().flat_map(|(place, space)| [PIECES[*place], if *space { " " } else { "" }]).collect();
+        if let Ok(expression) = Expression::parse(&text) {
+            let (source, settings, budget) = (Memory::default(), Settings::default(), Budget::new(100_000));
+            let _ = evaluate_instant(&expression, &source, 1_000_000, &settings, &budget);
+            prop_assert_eq!(budget.samples(), 0);
+        }
+    }
+
+    #[test]
+    fn no_characters_crash_the_parser(text in "\\PC{0,40}") {
+        let _ = Expression::parse(&text);
+    }
+}

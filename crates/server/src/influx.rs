@@ -1,0 +1,53 @@
+//! What InfluxDB's clients expect of an answer to a write.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::error::ApiError;
+use crate::json;
+use crate::write::Outcome;
+
+/// The version of the interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    V1,
+    V2,
+}
+
+/// 204 if all lines were taken; else 400 with the lines that were not, and why.
+pub(crate) fn answer(version: Version, outcome: &Outcome) -> Response {
+    if outcome.dropped == 0 {
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    error(version, StatusCode::BAD_REQUEST, "invalid", &outcome.message())
+}
+
+/// An error for the whole request.
+pub(crate) fn failure(version: Version, failed: &ApiError) -> Response {
+    let code = match failed.status {
+        StatusCode::PAYLOAD_TOO_LARGE => "request too large",
+        StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+        StatusCode::INTERNAL_SERVER_ERROR => "internal error",
+        _ => "invalid",
+    };
+    error(version, failed.status, code, &failed.message)
+}
+
+fn error(version: Version, status: StatusCode, code: &str, message: &str) -> Response {
+    let text = json::text(message);
+    let body = match version {
+        Version::V1 => format!(r#"{{"error":{text}}}"#),
+        Version::V2 => format!(r#"{{"code":{},"message":{text}}}"#, json::text(code)),
+    };
+    // A header holds printable ASCII only; the body has the whole text.
+    let plain: String = message
+        .chars()
+        .map(|character| if (' '..='~').contains(&character) { character } else { ' ' })
+        .take(512)
+        .collect();
+    let headers = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::HeaderName::from_static("x-influxdb-error"), plain.as_str()),
+    ];
+    (status, headers, body).into_response()
+}

@@ -1,0 +1,147 @@
+//! Answers in Prometheus's JSON.
+
+use std::fmt::Write;
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use model::Labels;
+use promql::{Answer, Value};
+
+/// A JSON string.
+pub(crate) fn text(text: &str) -> String {
+    serde_json::Value::String(text.to_owned()).to_string()
+}
+
+/// A JSON array of strings.
+pub(crate) fn texts(texts: &[String]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|item| text(item)).collect();
+    format!("[{}]", quoted.join(","))
+}
+
+/// A successful answer around its data.
+pub(crate) fn success(data: &str, warnings: &[String], infos: &[String]) -> Response {
+    let mut body = format!(r#"{{"status":"success","data":{data}"#);
+    for (name, notes) in [("warnings", warnings), ("infos", infos)] {
+        if !notes.is_empty() {
+            let _ = write!(body, r#","{name}":{}"#, texts(notes));
+        }
+    }
+    body.push('}');
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// The data of a query's answer.
+pub(crate) fn answer(answer: &Answer) -> String {
+    let mut out = String::new();
+    match &answer.value {
+        Value::Scalar { time_ms, value } => {
+            out.push_str(r#"{"resultType":"scalar","result":"#);
+            push_sample(&mut out, *time_ms, *value);
+        }
+        Value::String { time_ms, text } => {
+            out.push_str(r#"{"resultType":"string","result":["#);
+            push_time(&mut out, *time_ms);
+            let _ = write!(out, ",{}]", self::text(text));
+        }
+        Value::Vector(vector) => {
+            out.push_str(r#"{"resultType":"vector","result":["#);
+            for (place, (labels, time_ms, value)) in vector.iter().enumerate() {
+                out.push_str(if place == 0 { "" } else { "," });
+                push_metric(&mut out, labels);
+                out.push_str(r#","value":"#);
+                push_sample(&mut out, *time_ms, *value);
+                out.push('}');
+            }
+            out.push(']');
+        }
+        Value::Matrix(matrix) => {
+            out.push_str(r#"{"resultType":"matrix","result":["#);
+            for (place, (labels, samples)) in matrix.iter().enumerate() {
+                out.push_str(if place == 0 { "" } else { "," });
+                push_metric(&mut out, labels);
+                out.push_str(r#","values":["#);
+                for (place, (time_ms, value)) in samples.iter().enumerate() {
+                    out.push_str(if place == 0 { "" } else { "," });
+                    push_sample(&mut out, *time_ms, *value);
+                }
+                out.push_str("]}");
+            }
+            out.push(']');
+        }
+    }
+    out.push('}');
+    out
+}
+
+/// Labels as an object.
+pub(crate) fn labels(labels: &Labels) -> String {
+    let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{}:{}", text(name), text(value))).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+fn push_metric(out: &mut String, of: &Labels) {
+    let _ = write!(out, r#"{{"metric":{}"#, labels(of));
+}
+
+fn push_sample(out: &mut String, time_ms: i64, value: f64) {
+    out.push('[');
+    push_time(out, time_ms);
+    let _ = write!(out, r#","{}"]"#, number(value));
+}
+
+/// Seconds, with as many digits as milliseconds need.
+fn push_time(out: &mut String, time_ms: i64) {
+    let sign = if time_ms < 0 { "-" } else { "" };
+    let (seconds, milliseconds) = (time_ms.unsigned_abs() / 1000, time_ms.unsigned_abs() % 1000);
+    let _ = write!(out, "{sign}{seconds}");
+    if milliseconds > 0 {
+        let fraction = format!("{milliseconds:03}");
+        let _ = write!(out, ".{}", fraction.trim_end_matches('0'));
+    }
+}
+
+/// A value as Prometheus writes it: the shortest decimal that reads back the same, without exponent.
+pub(crate) fn number(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    format!("{value}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_as_prometheus_writes_them() {
+        let numbers = [
+            (1.0, "1"),
+            (-0.0, "-0"),
+            (0.1, "0.1"),
+            (1e21, "1000000000000000000000"),
+            (1.5e-7, "0.00000015"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ];
+        for (value, expected) in numbers {
+            assert_eq!(number(value), expected);
+        }
+        for (time_ms, expected) in [(1_435_781_451_781, "1435781451.781"), (1500, "1.5"), (-1250, "-1.25"), (0, "0")] {
+            let mut out = String::new();
+            push_time(&mut out, time_ms);
+            assert_eq!(out, expected);
+        }
+    }
+
+    #[test]
+    fn an_answer_is_what_grafana_expects() {
+        let labels = Labels::from_pairs([("__name__", "up"), ("job", "a\"b")]).unwrap();
+        let value = Value::Matrix(vec![(labels, vec![(1000, 1.0), (1500, f64::NAN)])]);
+        let expected = r#"{"resultType":"matrix","result":[{"metric":{"__name__":"up","job":"a\"b"},"values":[[1,"1"],[1.5,"NaN"]]}]}"#;
+        assert_eq!(answer(&Answer { value, warnings: Vec::new(), infos: Vec::new() }), expected);
+    }
+}

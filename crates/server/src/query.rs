@@ -1,0 +1,143 @@
+//! `/api/v1/query` and `/api/v1/query_range`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State as From};
+use axum::response::Response;
+use db::{InstantQuery, RangeQuery};
+use promql::Answer;
+use query::{Budget, QueryError, Stop};
+
+use crate::error::ApiError;
+use crate::json;
+use crate::parameters::Parameters;
+use crate::routes::take;
+use crate::state::State;
+
+/// Steps of a range query, as Prometheus has it.
+const STEPS_MAX: i64 = 11_000;
+
+const NS_PER_MS: i64 = 1_000_000;
+
+/// Stops a query when its handler is dropped: the client has left.
+struct StopWhenDropped(Arc<Budget>);
+
+impl Drop for StopWhenDropped {
+    fn drop(&mut self) {
+        self.0.stop(Stop::Cancelled);
+    }
+}
+
+pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let taken = take(&state, request).await?;
+    let parameters = &taken.parameters;
+    let query = InstantQuery {
+        text: parameters.required("query")?.to_owned(),
+        time_ms: parameters.time_ms("time")?.unwrap_or_else(|| state.db.now_ns() / NS_PER_MS),
+        lookback_ms: lookback_ms(parameters)?,
+        budget: Arc::new(Budget::new(state.settings.query_samples_max)),
+    };
+    let database = parameters.database(&taken.headers);
+    let limit = parameters.limit()?;
+    let budget = query.budget.clone();
+    let timeout = timeout(&state, parameters)?;
+    run(&state, budget, timeout, limit, move |state| state.db.instant(&database, &query)).await
+}
+
+pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let taken = take(&state, request).await?;
+    let parameters = &taken.parameters;
+    let query = RangeQuery {
+        text: parameters.required("query")?.to_owned(),
+        start_ms: parameters.required_time_ms("start")?,
+        end_ms: parameters.required_time_ms("end")?,
+        step_ms: step_ms(parameters)?,
+        lookback_ms: lookback_ms(parameters)?,
+        budget: Arc::new(Budget::new(state.settings.query_samples_max)),
+    };
+    if query.end_ms < query.start_ms {
+        return Err(ApiError::invalid_parameter("end", "end timestamp must not be before start time"));
+    }
+    if (query.end_ms - query.start_ms) / query.step_ms > STEPS_MAX {
+        return Err(ApiError::bad_data(
+            "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution \
+             (?step=XX)",
+        ));
+    }
+    let database = parameters.database(&taken.headers);
+    let limit = parameters.limit()?;
+    let budget = query.budget.clone();
+    let timeout = timeout(&state, parameters)?;
+    run(&state, budget, timeout, limit, move |state| state.db.range(&database, &query)).await
+}
+
+fn step_ms(parameters: &Parameters) -> Result<i64, ApiError> {
+    parameters.required("step")?;
+    parameters.duration_ms("step")?.filter(|step_ms| *step_ms > 0).ok_or_else(|| {
+        let reason = "zero or negative query resolution step widths are not accepted. Try a positive integer";
+        ApiError::invalid_parameter("step", reason)
+    })
+}
+
+fn lookback_ms(parameters: &Parameters) -> Result<Option<i64>, ApiError> {
+    match parameters.duration_ms("lookback_delta")? {
+        Some(..=0) => Err(ApiError::invalid_parameter("lookback_delta", "it must be positive")),
+        lookback_ms => Ok(lookback_ms),
+    }
+}
+
+/// The request's own timeout, if it is shorter than the server's.
+fn timeout(state: &State, parameters: &Parameters) -> Result<Duration, ApiError> {
+    let wanted_ms = parameters.duration_ms("timeout")?.and_then(|wanted_ms| u64::try_from(wanted_ms).ok());
+    let timeout_ms =
+        wanted_ms.map_or(state.settings.query_timeout_ms, |wanted_ms| wanted_ms.min(state.settings.query_timeout_ms));
+    Ok(Duration::from_millis(timeout_ms))
+}
+
+async fn run(
+    state: &Arc<State>,
+    budget: Arc<Budget>,
+    timeout: Duration,
+    limit: usize,
+    evaluate: impl FnOnce(&State) -> Result<Answer, QueryError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let _stop = StopWhenDropped(budget.clone());
+    let work = state.work(move |state| {
+        let answer = evaluate(state)?;
+        let (answer, cut) = cut(answer, limit);
+        Ok::<_, QueryError>((json::answer(&answer), answer.warnings, answer.infos, cut))
+    });
+    tokio::pin!(work);
+    let done = match tokio::time::timeout(timeout, &mut work).await {
+        Ok(done) => done,
+        Err(_) => {
+            budget.stop(Stop::Timeout);
+            work.await
+        }
+    };
+    let (data, mut warnings, infos, cut) = done??;
+    if cut {
+        warnings.push("results truncated due to limit".to_owned());
+    }
+    Ok(json::success(&data, &warnings, &infos))
+}
+
+/// Leaves at most so many series (0: all), and says whether some were cut off.
+fn cut(mut answer: Answer, limit: usize) -> (Answer, bool) {
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    let before = match &mut answer.value {
+        promql::Value::Vector(vector) => {
+            let before = vector.len();
+            vector.truncate(limit);
+            before
+        }
+        promql::Value::Matrix(matrix) => {
+            let before = matrix.len();
+            matrix.truncate(limit);
+            before
+        }
+        _ => 0,
+    };
+    (answer, before > limit)
+}

@@ -1,0 +1,108 @@
+//! Which path leads where.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State as From};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use tower_http::compression::CompressionLayer;
+
+use crate::error::ApiError;
+use crate::parameters::Parameters;
+use crate::state::State;
+use crate::{body, names, page, query, status, write};
+
+/// A request whose body was taken.
+pub(crate) struct Taken {
+    pub(crate) headers: HeaderMap,
+    pub(crate) parameters: Parameters,
+    pub(crate) body: Vec<u8>,
+    /// What labels are asked for, say: the part of the path that varies.
+    pub(crate) path: String,
+}
+
+/// Takes a request's body; parameters come from the query string and, if it is a form, from the body.
+pub(crate) async fn take(state: &Arc<State>, request: Request) -> Result<Taken, ApiError> {
+    let (head, body) = request.into_parts();
+    let body = body::collect(state, body).await?;
+    let parameters = Parameters::read(head.uri.query(), &head.headers, &body);
+    Ok(Taken { headers: head.headers, parameters, body, path: head.uri.path().to_owned() })
+}
+
+pub(crate) fn router(state: Arc<State>) -> Router {
+    let api = Router::new()
+        .route("/api/v1/query", get(query::instant).post(query::instant))
+        .route("/api/v1/query_range", get(query::range).post(query::range))
+        .route("/api/v1/series", get(names::series).post(names::series))
+        .route("/api/v1/labels", get(names::labels).post(names::labels))
+        .route("/api/v1/label/{name}/values", get(names::label_values))
+        .route("/api/v1/metadata", get(names::metadata))
+        .route("/api/v1/query_exemplars", get(status::no_list).post(status::no_list))
+        .route("/api/v1/rules", get(status::no_rules))
+        .route("/api/v1/alerts", get(status::no_alerts))
+        .route("/api/v1/targets", get(status::no_targets))
+        .route("/api/v1/status/buildinfo", get(status::build_info))
+        .route("/metrics", get(status::metrics))
+        .fallback(page)
+        .layer(CompressionLayer::new());
+    Router::new()
+        .route("/write", post(write::influx_v1))
+        .route("/api/v2/write", post(write::influx_v2))
+        .route("/api/v1/write", post(write::remote_write))
+        .route("/api/v1/import/prometheus", post(write::exposition))
+        .route("/ping", get(status::ping).head(status::ping))
+        .route("/health", get(status::health))
+        .route("/ready", get(status::ready))
+        .merge(api)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(state.clone(), count))
+        .with_state(state)
+}
+
+/// Counts requests by path and status. Paths are those of routes, so that there are not more counters than routes.
+async fn count(From(state): From<Arc<State>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let route = if page::asset(path).is_some() { "page" } else { crate::metrics::route_of(path) };
+    let response = next.run(request).await;
+    state.metrics.count_request(route, response.status().as_u16());
+    response
+}
+
+async fn method_not_allowed(request: Request) -> ApiError {
+    ApiError {
+        status: StatusCode::METHOD_NOT_ALLOWED,
+        kind: "bad_data",
+        message: format!("{} is not allowed on {}", request.method(), request.uri().path()),
+    }
+}
+
+/// The page's files; everything else does not exist.
+async fn page(request: Request) -> Response {
+    let path = request.uri().path();
+    let Some(asset) = page::asset(path).filter(|_| [Method::GET, Method::HEAD].contains(request.method())) else {
+        return ApiError::not_found(format!("there is nothing at {path}")).into_response();
+    };
+    let accepts = |name, wanted: &str| {
+        let value = request.headers().get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
+        value.is_some_and(|value| value.split(',').any(|item| item.trim().starts_with(wanted)))
+    };
+    let common = [
+        (header::CONTENT_TYPE, asset.content_type),
+        (header::CACHE_CONTROL, asset.cache_control),
+        (header::ETAG, asset.etag),
+        (header::VARY, "Accept-Encoding"),
+        (header::CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    if accepts(header::IF_NONE_MATCH, asset.etag) {
+        return (StatusCode::NOT_MODIFIED, common).into_response();
+    }
+    match asset.gzip.filter(|_| accepts(header::ACCEPT_ENCODING, "gzip")) {
+        Some(packed) => (common, [(header::CONTENT_ENCODING, "gzip")], Body::from(packed)).into_response(),
+        None => (common, Body::from(asset.body)).into_response(),
+    }
+}

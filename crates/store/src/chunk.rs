@@ -1,0 +1,367 @@
+//! One group's rows for a stretch of time, as columns: in memory and as bytes. Layout: `docs/formats/chunk.md`.
+
+use codec::presence::{self, Cell};
+use codec::{DecodeError, Reader, boolean, float, integer, text, varint};
+use index::Slot;
+use model::{STALE_NAN_BITS, TimeRange, ValueType};
+
+/// Rows of a chunk that a merge makes; one that a flush makes may hold fewer.
+pub(crate) const CHUNK_ROWS: usize = 1024;
+
+/// Rows that any chunk may hold.
+pub(crate) const CHUNK_ROWS_MAX: usize = 1 << 16;
+
+/// Columns that any chunk may hold.
+const CHUNK_COLUMNS_MAX: usize = 1 << 20;
+
+/// One group's rows: columns of equal length. Timestamps ascend, none twice, unless said otherwise.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Rows {
+    pub(crate) timestamps_ns: Vec<i64>,
+    /// Sorted by slot.
+    pub(crate) columns: Vec<RowsColumn>,
+}
+
+/// One member's cells.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RowsColumn {
+    pub(crate) slot: Slot,
+    pub(crate) value_type: ValueType,
+    /// Bits of the value; for strings a place in `texts`. A stale cell holds [`STALE_NAN_BITS`], a null cell anything.
+    pub(crate) cells: Vec<u64>,
+    /// Which cells are null; empty if none is.
+    pub(crate) nulls: Vec<bool>,
+    pub(crate) texts: Vec<String>,
+}
+
+impl RowsColumn {
+    pub(crate) fn new(slot: Slot, value_type: ValueType) -> Self {
+        Self { slot, value_type, cells: Vec::new(), nulls: Vec::new(), texts: Vec::new() }
+    }
+
+    pub(crate) fn is_null(&self, row: usize) -> bool {
+        self.nulls.get(row).copied().unwrap_or(false)
+    }
+
+    pub(crate) fn push(&mut self, cell: Option<u64>) {
+        if cell.is_none() && self.nulls.is_empty() {
+            self.nulls.resize(self.cells.len(), false);
+        }
+        if cell.is_none() || !self.nulls.is_empty() {
+            self.nulls.push(cell.is_none());
+        }
+        self.cells.push(cell.unwrap_or(0));
+    }
+
+    pub(crate) fn push_text(&mut self, text: &str) {
+        self.texts.push(text.to_owned());
+        self.push(Some(self.texts.len() as u64 - 1));
+    }
+
+    /// Appends another column's cell, or null if there is none.
+    pub(crate) fn push_from(&mut self, from: Option<&Self>, row: usize) {
+        match from {
+            Some(from) if !from.is_null(row) => match (from.value_type, from.cells.get(row)) {
+                (ValueType::String, Some(place)) => {
+                    self.push_text(from.texts.get(*place as usize).map_or("", String::as_str));
+                }
+                (_, cell) => self.push(cell.copied()),
+            },
+            _ => self.push(None),
+        }
+    }
+}
+
+/// What a chunk's bytes say before the columns.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ChunkHeader {
+    pub(crate) rows: usize,
+    pub(crate) range: TimeRange,
+    /// Smallest and largest sequence id of the rows inside.
+    pub(crate) sequences: (u64, u64),
+    columns: Vec<(Slot, ValueType, usize)>,
+    timestamps_bytes: usize,
+}
+
+/// Appends a chunk of rows (at least one, at most [`CHUNK_ROWS_MAX`]) and its checksum.
+pub(crate) fn encode(rows: &Rows, sequences: (u64, u64), out: &mut Vec<u8>) {
+    let (Some(first), Some(last)) = (rows.timestamps_ns.first(), rows.timestamps_ns.last()) else {
+        return;
+    };
+    let start = out.len();
+    let mut timestamps = Vec::new();
+    integer::encode(&rows.timestamps_ns, &mut timestamps);
+    let columns: Vec<Vec<u8>> = rows.columns.iter().map(encode_column).collect();
+    varint::push(out, rows.timestamps_ns.len() as u64);
+    varint::push_signed(out, *first);
+    varint::push(out, last.wrapping_sub(*first) as u64);
+    varint::push(out, sequences.0);
+    varint::push(out, sequences.1 - sequences.0);
+    varint::push(out, timestamps.len() as u64);
+    varint::push(out, columns.len() as u64);
+    for (column, bytes) in rows.columns.iter().zip(&columns) {
+        varint::push(out, u64::from(column.slot));
+        out.push(column.value_type as u8);
+        varint::push(out, bytes.len() as u64);
+    }
+    out.extend_from_slice(&timestamps);
+    columns.iter().for_each(|bytes| out.extend_from_slice(bytes));
+    let checksum = crc32c::crc32c(&out[start..]);
+    out.extend_from_slice(&checksum.to_le_bytes());
+}
+
+fn encode_column(column: &RowsColumn) -> Vec<u8> {
+    let state = |(row, cell): (usize, &u64)| match cell {
+        _ if column.is_null(row) => Cell::Null,
+        bits if column.value_type == ValueType::F64 && *bits == STALE_NAN_BITS => Cell::Stale,
+        _ => Cell::Value,
+    };
+    let states: Vec<Cell> = column.cells.iter().enumerate().map(state).collect();
+    let values = column.cells.iter().zip(&states).filter(|(_, state)| **state == Cell::Value).map(|(cell, _)| *cell);
+    let mut out = Vec::new();
+    presence::encode(&states, &mut out);
+    match column.value_type {
+        ValueType::F64 => float::encode(&values.map(f64::from_bits).collect::<Vec<_>>(), &mut out),
+        ValueType::I64 | ValueType::U64 => {
+            integer::encode(&values.map(|cell| cell as i64).collect::<Vec<_>>(), &mut out);
+        }
+        ValueType::Bool => boolean::encode(&values.map(|cell| cell != 0).collect::<Vec<_>>(), &mut out),
+        ValueType::String => {
+            let text = |place: u64| column.texts.get(place as usize).map_or("", String::as_str);
+            text::encode(&values.map(text).collect::<Vec<_>>(), &mut out);
+        }
+    }
+    out
+}
+
+/// Reads a chunk's header. The checksum is checked by [`decode`].
+pub(crate) fn decode_header(reader: &mut Reader<'_>) -> Result<ChunkHeader, DecodeError> {
+    let rows = reader.length(CHUNK_ROWS_MAX)?;
+    let start_ns = reader.varint_signed()?;
+    let end_ns = start_ns.wrapping_add(reader.varint()? as i64);
+    let first = reader.varint()?;
+    let last = first.checked_add(reader.varint()?).ok_or_else(|| reader.error("sequence id beyond 64 bits"))?;
+    let timestamps_bytes = reader.length(reader.rest().len())?;
+    let width = reader.length(CHUNK_COLUMNS_MAX.min(reader.rest().len()))?;
+    let mut columns = Vec::with_capacity(width);
+    for _ in 0..width {
+        let slot = u32::try_from(reader.varint()?).map_err(|_| reader.error("slot beyond 32 bits"))?;
+        let value_type = ValueType::from_number(reader.byte()?).ok_or_else(|| reader.error("unknown value type"))?;
+        columns.push((slot, value_type, reader.length(reader.rest().len())?));
+    }
+    let range = TimeRange::new(start_ns, end_ns);
+    Ok(ChunkHeader { rows, range, sequences: (first, last), columns, timestamps_bytes })
+}
+
+/// Reads a chunk: all columns, or those of the given slots (sorted).
+pub(crate) fn decode(bytes: &[u8], slots: Option<&[Slot]>) -> Result<(ChunkHeader, Rows), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
+        return Err(reader.error("bytes missing"));
+    };
+    if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
+        return Err(reader.error("checksum of a chunk does not match"));
+    }
+    let header = decode_header(&mut reader)?;
+    let mut timestamps_ns = Vec::new();
+    integer::decode(&mut Reader::new(reader.bytes(header.timestamps_bytes)?), header.rows, &mut timestamps_ns)?;
+    let mut columns = Vec::new();
+    for (slot, value_type, length) in &header.columns {
+        let column = reader.bytes(*length)?;
+        if slots.is_none_or(|slots| slots.binary_search(slot).is_ok()) {
+            columns.push(decode_column(&mut Reader::new(column), header.rows, *slot, *value_type)?);
+        }
+    }
+    Ok((header, Rows { timestamps_ns, columns }))
+}
+
+fn decode_column(
+    reader: &mut Reader<'_>,
+    rows: usize,
+    slot: Slot,
+    value_type: ValueType,
+) -> Result<RowsColumn, DecodeError> {
+    let states = presence::decode(reader, rows)?;
+    let count = states.as_ref().map_or(rows, |states| states.iter().filter(|state| **state == Cell::Value).count());
+    let mut column = RowsColumn::new(slot, value_type);
+    let values: Vec<u64> = match value_type {
+        ValueType::F64 => {
+            let mut values = Vec::with_capacity(count);
+            float::decode(reader, count, &mut values)?;
+            values.into_iter().map(f64::to_bits).collect()
+        }
+        ValueType::I64 | ValueType::U64 => {
+            let mut values = Vec::with_capacity(count);
+            integer::decode(reader, count, &mut values)?;
+            values.into_iter().map(|value| value as u64).collect()
+        }
+        ValueType::Bool => {
+            let mut values = Vec::with_capacity(count);
+            boolean::decode(reader, count, &mut values)?;
+            values.into_iter().map(u64::from).collect()
+        }
+        ValueType::String => {
+            column.texts = text::decode(reader, count)?;
+            (0..count as u64).collect()
+        }
+    };
+    let Some(states) = states else {
+        column.cells = values;
+        return Ok(column);
+    };
+    let mut values = values.into_iter();
+    for state in states {
+        match state {
+            Cell::Value => column.push(values.next()),
+            Cell::Stale => column.push(Some(STALE_NAN_BITS)),
+            Cell::Null => column.push(None),
+        }
+    }
+    Ok(column)
+}
+
+/// Joins rows of one group, oldest sequence ids first: sorted by time, a later value replacing an earlier one
+/// member by member. The pieces' own rows may be in any order.
+pub(crate) fn merge(pieces: &[Rows]) -> Rows {
+    let mut slots: Vec<(Slot, ValueType)> =
+        pieces.iter().flat_map(|rows| &rows.columns).map(|column| (column.slot, column.value_type)).collect();
+    slots.sort_unstable();
+    slots.dedup_by_key(|(slot, _)| *slot);
+    let mut order: Vec<(i64, usize, usize)> = Vec::new();
+    for (piece, rows) in pieces.iter().enumerate() {
+        order.extend(rows.timestamps_ns.iter().enumerate().map(|(row, timestamp)| (*timestamp, piece, row)));
+    }
+    if !order.is_sorted() {
+        order.sort_unstable();
+    }
+    let mut timestamps_ns: Vec<i64> = order.iter().map(|(timestamp, ..)| *timestamp).collect();
+    timestamps_ns.dedup();
+    Rows { timestamps_ns, columns: slots.iter().map(|slot| merge_column(pieces, &order, *slot)).collect() }
+}
+
+fn merge_column(pieces: &[Rows], order: &[(i64, usize, usize)], (slot, value_type): (Slot, ValueType)) -> RowsColumn {
+    let of_piece = |rows: &Rows| rows.columns.iter().position(|column| column.slot == slot);
+    let places: Vec<Option<usize>> = pieces.iter().map(of_piece).collect();
+    let column_of = |piece: usize| pieces[piece].columns.get(places[piece]?);
+    let mut merged = RowsColumn::new(slot, value_type);
+    for same_time in order.chunk_by(|a, b| a.0 == b.0) {
+        let has_value =
+            |(_, piece, row): &&(i64, usize, usize)| column_of(*piece).is_some_and(|column| !column.is_null(*row));
+        match same_time.iter().rev().find(has_value) {
+            Some((_, piece, row)) => merged.push_from(column_of(*piece), *row),
+            None => merged.push(None),
+        }
+    }
+    merged
+}
+
+/// The rows from one index up to another.
+pub(crate) fn slice(rows: &Rows, from: usize, to: usize) -> Rows {
+    let column = |column: &RowsColumn| {
+        let mut part = RowsColumn::new(column.slot, column.value_type);
+        for row in from..to {
+            part.push_from(Some(column), row);
+        }
+        part
+    };
+    Rows {
+        timestamps_ns: rows.timestamps_ns.get(from..to).unwrap_or_default().to_vec(),
+        columns: rows.columns.iter().map(column).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Written = Vec<(i64, BTreeMap<Slot, u64>)>;
+
+    fn rows_of(written: &Written) -> Rows {
+        let slots: std::collections::BTreeSet<Slot> =
+            written.iter().flat_map(|(_, cells)| cells.keys().copied()).collect();
+        let column = |slot: &Slot| {
+            let mut column = RowsColumn::new(*slot, ValueType::F64);
+            for (_, cells) in written {
+                column.push(cells.get(slot).copied());
+            }
+            column
+        };
+        Rows {
+            timestamps_ns: written.iter().map(|(timestamp, _)| *timestamp).collect(),
+            columns: slots.iter().map(column).collect(),
+        }
+    }
+
+    fn written() -> impl Strategy<Value = Written> {
+        let cell = prop_oneof![Just(STALE_NAN_BITS), (0u64..50).prop_map(|value| (value as f64).to_bits())];
+        proptest::collection::vec((0i64..20, proptest::collection::btree_map(0u32..3, cell, 0..4)), 0..20)
+    }
+
+    proptest! {
+        /// Against a map from time and slot to the value written last.
+        #[test]
+        fn merging_keeps_the_last_value_of_each_cell(pieces in proptest::collection::vec(written(), 0..4)) {
+            let mut expected: BTreeMap<i64, BTreeMap<Slot, u64>> = BTreeMap::new();
+            for (timestamp, cells) in pieces.iter().flatten() {
+                expected.entry(*timestamp).or_default().extend(cells);
+            }
+            let merged = merge(&pieces.iter().map(rows_of).collect::<Vec<_>>());
+            let mut found: BTreeMap<i64, BTreeMap<Slot, u64>> = merged.timestamps_ns.iter().map(|timestamp| (*timestamp, BTreeMap::new())).collect();
+            for column in &merged.columns {
+                for (row, timestamp) in merged.timestamps_ns.iter().enumerate().filter(|(row, _)| !column.is_null(*row)) {
+                    found.entry(*timestamp).or_default().insert(column.slot, column.cells[row]);
+                }
+            }
+            prop_assert_eq!(found, expected);
+        }
+
+        #[test]
+        fn bytes_and_back(piece in written()) {
+            let rows = merge(&[rows_of(&piece)]);
+            prop_assume!(!rows.timestamps_ns.is_empty());
+            let mut bytes = Vec::new();
+            encode(&rows, (3, 9), &mut bytes);
+            let (header, back) = decode(&bytes, None).unwrap();
+            prop_assert_eq!(header.sequences, (3, 9));
+            prop_assert_eq!(back.timestamps_ns, rows.timestamps_ns);
+            for (column, back) in rows.columns.iter().zip(&back.columns) {
+                for row in 0..column.cells.len() {
+                    prop_assert_eq!(column.is_null(row), back.is_null(row));
+                    prop_assert!(column.is_null(row) || column.cells[row] == back.cells[row]);
+                }
+            }
+        }
+
+        #[test]
+        fn hostile_bytes_are_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let mut bytes = bytes;
+            let checksum = crc32c::crc32c(&bytes);
+            bytes.extend_from_slice(&checksum.to_le_bytes());
+            let _ = decode(&bytes, None);
+        }
+    }
+
+    #[test]
+    fn every_type_comes_back_and_columns_can_be_chosen() {
+        let mut texts = RowsColumn::new(4, ValueType::String);
+        texts.push_text("a");
+        texts.push(None);
+        let mut flags = RowsColumn::new(2, ValueType::Bool);
+        flags.push(Some(1));
+        flags.push(Some(0));
+        let mut numbers = RowsColumn::new(0, ValueType::U64);
+        numbers.push(Some(u64::MAX));
+        numbers.push(Some(0));
+        let rows = Rows { timestamps_ns: vec![-5, 10], columns: vec![numbers, flags, texts] };
+        let mut bytes = Vec::new();
+        encode(&rows, (1, 1), &mut bytes);
+        assert_eq!(decode(&bytes, None).unwrap().1, rows);
+        assert_eq!(decode(&bytes, Some(&[2])).unwrap().1.columns, rows.columns[1..2]);
+        bytes[3] ^= 1;
+        assert!(decode(&bytes, None).is_err());
+    }
+}

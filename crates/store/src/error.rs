@@ -1,0 +1,76 @@
+//! What can go wrong, by what the caller does next.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why the store could not do what was asked.
+#[derive(Debug)]
+pub enum StoreError {
+    /// Another process has the folder: stop it, or use another folder.
+    Locked {
+        /// The data folder.
+        directory: PathBuf,
+        /// The process that holds it, if it says so.
+        pid: Option<u32>,
+    },
+    /// A file is not what was written: restore it, or set it aside.
+    Corrupt {
+        /// The file.
+        file: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What should be there, and what is.
+        message: String,
+    },
+    /// The operating system refused.
+    Io {
+        /// What was being done, to what.
+        action: String,
+        /// What it said.
+        error: io::Error,
+    },
+    /// Writes are refused until the folder is opened again, because a sync failed: what is on disk is not known any more.
+    Poisoned {
+        /// The first failure.
+        reason: String,
+    },
+    /// The request can not be taken as it is: change it.
+    Invalid(String),
+}
+
+impl StoreError {
+    pub(crate) fn io(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let action = format!("{action} {}", path.display());
+        move |error| Self::Io { action, error }
+    }
+
+    pub(crate) fn corrupt(file: &Path, offset: u64, message: impl Into<String>) -> Self {
+        Self::Corrupt { file: file.to_owned(), offset, message: message.into() }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Locked { directory, pid } => {
+                write!(formatter, "data folder {} is in use: lock held by ", directory.display())?;
+                match pid {
+                    Some(pid) => write!(formatter, "pid {pid}; stop that process or choose another folder with --data"),
+                    None => formatter.write_str("another process; stop it or choose another folder with --data"),
+                }
+            }
+            Self::Corrupt { file, offset, message } => {
+                write!(formatter, "damaged file {} at offset {offset}: {message}", file.display())
+            }
+            Self::Io { action, error } => write!(formatter, "cannot {action}: {error}"),
+            Self::Poisoned { reason } => write!(
+                formatter,
+                "writes are refused until the data folder is opened again, because an earlier write failed: {reason}"
+            ),
+            Self::Invalid(message) => formatter.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

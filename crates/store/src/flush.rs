@@ -1,0 +1,173 @@
+//! From head to part: freeze, make the log durable that far, write, commit, release.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use index::{CatalogEntry, GroupEntry, GroupId};
+
+use crate::head::{Head, SealedChunk};
+use crate::manifest::Edit;
+use crate::part::{Part, PartInfo, PartKey, PartWriter};
+use crate::shard::{Frozen, Shard};
+use crate::{Store, StoreError, segment};
+
+/// Index segments of a shard, or of the catalog, that are joined into one when there are more.
+const SEGMENTS_MAX: usize = 8;
+
+/// Index entries that no segment holds yet, on their way to disk.
+#[derive(Default)]
+struct Unsaved {
+    catalog: Vec<CatalogEntry>,
+    groups: Vec<GroupEntry>,
+}
+
+impl Store {
+    /// Writes a shard's head to a part. Reads see its rows all the time; writes go to a new head.
+    pub(crate) fn flush(&self, shard: &Shard) -> Result<(), StoreError> {
+        let _work = shard.work.lock();
+        let frozen = self.freeze(shard);
+        let unsaved = self.take_unsaved(shard);
+        if frozen.head.is_empty() && unsaved.catalog.is_empty() && unsaved.groups.is_empty() {
+            shard.thaw(None);
+            return Ok(());
+        }
+        // Rows may stand in a part only once their record is on disk: else a crash could keep half of a request.
+        let flushed = self.log.commit(frozen.sequence).and_then(|()| self.write_flush(shard, &frozen, &unsaved));
+        match flushed {
+            Ok(part) => shard.thaw(part),
+            Err(error) => {
+                self.put_back(shard, unsaved);
+                return Err(error);
+            }
+        }
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        self.release_log()
+    }
+
+    /// Sets the head aside; one that an earlier flush could not write comes first.
+    fn freeze(&self, shard: &Shard) -> Arc<Frozen> {
+        let mut state = shard.state.lock();
+        if let Some(frozen) = &state.frozen {
+            return frozen.clone();
+        }
+        // Under the shard's lock every record that touches the shard is in the log and in the head, or in neither.
+        let sequence = self.log.last_sequence();
+        let head = std::mem::replace(&mut state.head, Head::new(self.head_bytes_max()));
+        let frozen = Arc::new(Frozen { head, sequence });
+        state.frozen = Some(frozen.clone());
+        frozen
+    }
+
+    fn take_unsaved(&self, shard: &Shard) -> Unsaved {
+        let mut catalog = self.catalog.write();
+        let mut groups = shard.groups.write();
+        Unsaved { catalog: catalog.catalog.take_unsaved(), groups: groups.groups.take_unsaved() }
+    }
+
+    fn put_back(&self, shard: &Shard, unsaved: Unsaved) {
+        self.catalog.write().catalog.put_back_unsaved(unsaved.catalog);
+        shard.groups.write().groups.put_back_unsaved(&unsaved.groups);
+    }
+
+    fn write_flush(&self, shard: &Shard, frozen: &Frozen, unsaved: &Unsaved) -> Result<Option<Arc<Part>>, StoreError> {
+        let mut edits = Vec::new();
+        let mut obsolete = Vec::new();
+        if !unsaved.catalog.is_empty() {
+            let all = || self.catalog.read().catalog.all_entries();
+            self.write_segment(None, &unsaved.catalog, all, segment::write_catalog, &mut edits, &mut obsolete)?;
+        }
+        if !unsaved.groups.is_empty() {
+            let all = || shard.groups.read().groups.all_entries();
+            let number = Some(shard.number);
+            self.write_segment(number, &unsaved.groups, all, segment::write_groups, &mut edits, &mut obsolete)?;
+        }
+        let info = self.write_part(shard, &frozen.head)?;
+        let part = info.map(|info| self.open_part(info)).transpose()?;
+        edits.extend(info.map(Edit::AddPart));
+        edits.push(Edit::Flushed { shard: shard.number, sequence: frozen.sequence });
+        self.commit_edits(&edits)?;
+        for id in obsolete {
+            self.remove_file(&segment::segment_path(&self.options.directory, id));
+        }
+        self.saved(shard, unsaved);
+        Ok(part)
+    }
+
+    /// Writes new entries as a segment; when there are many segments, everything as one that replaces them.
+    fn write_segment<E>(
+        &self,
+        shard: Option<u32>,
+        new: &[E],
+        all: impl FnOnce() -> Vec<E>,
+        write: impl FnOnce(&dyn platform::Files, &std::path::Path, &[E]) -> Result<(), StoreError>,
+        edits: &mut Vec<Edit>,
+        obsolete: &mut Vec<u64>,
+    ) -> Result<(), StoreError> {
+        let (id, others) = {
+            let mut manifest = self.manifest.lock();
+            let of_shard = |(_, owner): &(&u64, &Option<u32>)| **owner == shard;
+            let others: Vec<u64> = manifest.state.segments.iter().filter(of_shard).map(|(id, _)| *id).collect();
+            (manifest.take_id(), others)
+        };
+        let path = segment::segment_path(&self.options.directory, id);
+        edits.push(Edit::AddSegment { id, shard });
+        if others.len() < SEGMENTS_MAX {
+            return write(&*self.platform.files, &path, new);
+        }
+        write(&*self.platform.files, &path, &all())?;
+        edits.extend(others.iter().map(|id| Edit::RemoveSegment(*id)));
+        obsolete.extend(others);
+        Ok(())
+    }
+
+    /// Entries that came since are still unsaved; those of the segment are not.
+    fn saved(&self, shard: &Shard, unsaved: &Unsaved) {
+        let mut catalog = self.catalog.write();
+        if !unsaved.catalog.is_empty() && !catalog.catalog.has_unsaved() {
+            catalog.unsaved_since = None;
+        }
+        drop(catalog);
+        let mut groups = shard.groups.write();
+        if !groups.groups.has_unsaved() {
+            groups.unsaved_since = None;
+        }
+    }
+
+    fn write_part(&self, shard: &Shard, head: &Head) -> Result<Option<PartInfo>, StoreError> {
+        let mut groups: Vec<(PartKey, GroupId)> = {
+            let index = shard.groups.read();
+            let keyed = |id: GroupId| {
+                let group = index.groups.get(id)?;
+                let (database, measurement) = (group.database, group.measurement);
+                Some((PartKey { database, measurement, group: id, block: 0 }, id))
+            };
+            head.groups().filter_map(keyed).collect()
+        };
+        if groups.is_empty() {
+            return Ok(None);
+        }
+        groups.sort_unstable();
+        let id = self.manifest.lock().take_id();
+        let mut writer = PartWriter::create(&*self.platform.files, self.part_path(id), id, shard.number, 0)?;
+        for (key, group) in groups {
+            for SealedChunk { range, sequences, bytes } in head.chunks(group) {
+                writer.push(key, range, sequences, &bytes)?;
+            }
+        }
+        let info = writer.finish()?;
+        self.sync_folder("parts")?;
+        Ok(Some(info))
+    }
+
+    /// Gives up log segments that neither a head nor the index needs any more.
+    fn release_log(&self) -> Result<(), StoreError> {
+        let needed = self.shards.iter().filter_map(Shard::first_needed).min();
+        let unsaved = self.catalog.read().unsaved_since;
+        let needed = [needed, unsaved].into_iter().flatten().min().unwrap_or_else(|| self.log.last_sequence() + 1);
+        let released = self.log.release_before(needed)?;
+        match released {
+            Some(through) => self.commit_edits(&[Edit::LogReleased { through }]),
+            None => Ok(()),
+        }
+    }
+}

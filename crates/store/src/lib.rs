@@ -1,0 +1,181 @@
+//! Durable, ordered time series on fast disk. Synchronous; owns no threads: whoever embeds it calls [`Store::maintain`].
+//!
+//! The life of a sample, file by file:
+//!
+//! * [`write`]: a batch comes in · [`resolve`]: keys become groups, names become slots
+//! * [`log`]: the request becomes one record · [`head`]: the rows go into memory · back in `write`: the record is synced
+//! * [`flush`]: a full head becomes a part · [`chunk`], [`part`]: what a part is made of
+//! * [`levels`]: what to merge next · [`merge`]: many parts become few
+//! * [`manifest`]: which files exist · [`recover`]: what happens at opening
+//! * [`scan`]: the sample is read
+
+mod chunk;
+mod error;
+mod flush;
+mod head;
+mod keys;
+mod levels;
+mod log;
+mod manifest;
+mod merge;
+mod options;
+mod part;
+mod recover;
+mod resolve;
+mod scan;
+mod segment;
+mod shard;
+mod stats;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use index::Catalog;
+use parking_lot::{Mutex, RwLock};
+use platform::Platform;
+
+pub use error::StoreError;
+pub use log::reader::Finding;
+pub use log::writer::LogStats;
+pub use options::StoreOptions;
+pub use part::fuzz_part;
+pub use recover::Recovery;
+pub use scan::{SelectedColumn, SelectedGroup};
+pub use stats::{LevelStats, Stats};
+pub use write::{Rejected, WriteReport};
+
+use keys::Keys;
+use log::writer::Log;
+use manifest::{Edit, Manifest};
+use part::{Part, PartInfo};
+use shard::Shard;
+use stats::Counters;
+
+/// An open data folder. Shared by all threads that read and write.
+pub struct Store {
+    platform: Platform,
+    options: StoreOptions,
+    catalog: RwLock<CatalogState>,
+    keys: Keys,
+    log: Log,
+    shards: Vec<Shard>,
+    manifest: Mutex<Manifest>,
+    counters: Counters,
+    recovery: Recovery,
+    /// Keeps other processes out; released when the store is dropped.
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// The folder's catalog.
+#[derive(Default)]
+pub(crate) struct CatalogState {
+    pub(crate) catalog: Catalog,
+    /// Smallest sequence id of a catalog record whose entries no segment holds yet.
+    pub(crate) unsaved_since: Option<u64>,
+}
+
+impl Store {
+    /// What opening the folder found.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// Identifies the folder's making: numbers handed out under another incarnation mean nothing here.
+    pub fn incarnation(&self) -> u64 {
+        self.manifest.lock().state.incarnation
+    }
+
+    /// Does what is due of flushing and merging; to be called again at once while it returns `true`, else now and then.
+    pub fn maintain(&self) -> Result<bool, StoreError> {
+        self.log.prepare_spare()?;
+        let mut worked = self.flush_due()?;
+        for shard in &self.shards {
+            worked |= self.merge_if_due(shard)?;
+        }
+        Ok(worked)
+    }
+
+    /// Flushes the fullest head if all heads together are over their budget, and the oldest if the log is over its.
+    fn flush_due(&self) -> Result<bool, StoreError> {
+        let head_bytes = |shard: &Shard| shard.state.lock().head.bytes();
+        if let Some(fullest) = self.shards.iter().max_by_key(|shard| head_bytes(shard))
+            && head_bytes(fullest) > self.head_bytes_max()
+        {
+            self.flush(fullest)?;
+            return Ok(true);
+        }
+        if self.log.stats().bytes <= self.options.log_bytes_max {
+            return Ok(false);
+        }
+        let oldest =
+            self.shards.iter().filter_map(|shard| Some((shard.first_needed()?, shard))).min_by_key(|old| old.0);
+        match oldest {
+            Some((_, shard)) => self.flush(shard).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Flushes everything, so that the next opening has no log to read.
+    pub fn flush_all(&self) -> Result<(), StoreError> {
+        self.shards.iter().try_for_each(|shard| self.flush(shard))
+    }
+
+    /// Flushes and merges everything there is to merge.
+    pub fn settle(&self) -> Result<(), StoreError> {
+        self.flush_all()?;
+        while self.maintain()? {}
+        Ok(())
+    }
+
+    /// Bytes of one shard's head at which it is flushed.
+    fn head_bytes_max(&self) -> usize {
+        self.options.head_bytes_max / self.shards.len().max(1)
+    }
+
+    fn part_path(&self, id: u64) -> PathBuf {
+        part_path(&self.options.directory, id)
+    }
+
+    fn open_part(&self, info: PartInfo) -> Result<Arc<Part>, StoreError> {
+        Part::open(&*self.platform.files, self.part_path(info.id), info).map(Arc::new)
+    }
+
+    fn sync_folder(&self, name: &str) -> Result<(), StoreError> {
+        let path = self.options.directory.join(name);
+        self.platform.files.sync_directory(&path).map_err(StoreError::io("sync folder", &path))
+    }
+
+    /// After a failed commit nobody knows what the manifest on disk says: nothing more is written.
+    fn commit_edits(&self, edits: &[Edit]) -> Result<(), StoreError> {
+        let mut manifest = self.manifest.lock();
+        manifest.commit(edits).inspect_err(|error| self.log.poison(&error.to_string()))
+    }
+
+    /// Removes a file that nothing names any more. If that fails, the next opening does it.
+    fn remove_file(&self, path: &Path) {
+        if self.platform.files.remove(path).is_err() {
+            self.counters.removals_failed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn part_path(directory: &Path, id: u64) -> PathBuf {
+    directory.join("parts").join(format!("{id:010}.part"))
+}
+
+/// Reads bytes as the payload of a log record: the entry for fuzzing.
+pub fn fuzz_log_record(kind: u8, payload: &[u8]) {
+    let _ = log::record::decode(kind, payload);
+}
+
+/// Reads bytes as a log segment: the entry for fuzzing.
+pub fn fuzz_log_segment(bytes: &[u8]) {
+    let mut scan = log::reader::Scan::new();
+    let segment = log::reader::SegmentBytes { number: 1, path: Path::new("1.log"), bytes, end: None };
+    let _ = scan.segment(&segment, |frame| {
+        fuzz_log_record(frame.kind, frame.payload);
+        Ok::<(), ()>(())
+    });
+}

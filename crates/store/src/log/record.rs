@@ -1,0 +1,184 @@
+//! What log records say. The same [`ShardRows`] go into the log and into the head, when written and when replayed.
+
+use codec::{COLUMN_VALUES_MAX, DecodeError, Reader, integer, varint};
+use index::{CatalogEntry, GroupEntry, GroupId, Slot, decode_entries, encode_entries};
+use model::ValueType;
+
+/// Kinds of records. Numbers 4 and 5 are kept for exemplars and start timestamps.
+pub(crate) const ROWS: u8 = 1;
+pub(crate) const CATALOG: u8 = 2;
+pub(crate) const GROUPS: u8 = 3;
+
+/// Rows that one block may hold: bounds columns, and with them what a damaged record can make the reader allocate.
+pub(crate) const BLOCK_ROWS_MAX: usize = 1 << 16;
+
+/// What a record says.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Record {
+    Rows(Vec<ShardRows>),
+    Catalog(Vec<CatalogEntry>),
+    Groups { shard: usize, entries: Vec<GroupEntry> },
+}
+
+/// One request's rows for one shard.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct ShardRows {
+    pub(crate) shard: usize,
+    pub(crate) blocks: Vec<RowBlock>,
+    /// What string cells point into.
+    pub(crate) text: Vec<u8>,
+}
+
+/// Rows with the same columns, in order of arrival; cells row by row.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct RowBlock {
+    pub(crate) columns: Vec<(Slot, ValueType)>,
+    pub(crate) groups: Vec<GroupId>,
+    pub(crate) timestamps_ns: Vec<i64>,
+    pub(crate) cells: Vec<u64>,
+}
+
+impl RowBlock {
+    pub(crate) fn rows(&self) -> usize {
+        self.timestamps_ns.len()
+    }
+
+    pub(crate) fn row(&self, row: usize) -> &[u64] {
+        let width = self.columns.len();
+        self.cells.get(row * width..(row + 1) * width).unwrap_or_default()
+    }
+}
+
+/// Appends the payload of a rows record.
+pub(crate) fn encode_rows(shards: &[ShardRows], out: &mut Vec<u8>) {
+    varint::push(out, shards.len() as u64);
+    for rows in shards {
+        varint::push(out, rows.shard as u64);
+        varint::push(out, rows.text.len() as u64);
+        out.extend_from_slice(&rows.text);
+        varint::push(out, rows.blocks.len() as u64);
+        for block in &rows.blocks {
+            encode_block(block, out);
+        }
+    }
+}
+
+fn encode_block(block: &RowBlock, out: &mut Vec<u8>) {
+    varint::push(out, block.columns.len() as u64);
+    for (slot, value_type) in &block.columns {
+        varint::push(out, u64::from(*slot));
+        out.push(*value_type as u8);
+    }
+    varint::push(out, block.rows() as u64);
+    let groups: Vec<i64> = block.groups.iter().map(|group| i64::from(*group)).collect();
+    integer::encode(&groups, out);
+    integer::encode(&block.timestamps_ns, out);
+    out.extend(block.cells.iter().flat_map(|cell| cell.to_le_bytes()));
+}
+
+/// Appends the payload of a catalog record.
+pub(crate) fn encode_catalog(entries: &[CatalogEntry], out: &mut Vec<u8>) {
+    encode_entries(entries, out);
+}
+
+/// Appends the payload of a groups record.
+pub(crate) fn encode_groups(shard: usize, entries: &[GroupEntry], out: &mut Vec<u8>) {
+    varint::push(out, shard as u64);
+    encode_entries(entries, out);
+}
+
+/// Reads a payload.
+pub(crate) fn decode(kind: u8, payload: &[u8]) -> Result<Record, DecodeError> {
+    let mut reader = Reader::new(payload);
+    let record = match kind {
+        ROWS => {
+            let shards = reader.length(payload.len())?;
+            Record::Rows((0..shards).map(|_| decode_shard(&mut reader)).collect::<Result<_, _>>()?)
+        }
+        CATALOG => Record::Catalog(decode_entries(&mut reader)?),
+        GROUPS => {
+            Record::Groups { shard: reader.length(usize::from(u16::MAX))?, entries: decode_entries(&mut reader)? }
+        }
+        _ => return Err(reader.error("unknown kind of record")),
+    };
+    if reader.is_empty() { Ok(record) } else { Err(reader.error("bytes left over")) }
+}
+
+fn decode_shard(reader: &mut Reader<'_>) -> Result<ShardRows, DecodeError> {
+    let shard = reader.length(usize::from(u16::MAX))?;
+    let text_bytes = reader.length(reader.rest().len())?;
+    let text = reader.bytes(text_bytes)?.to_vec();
+    let blocks = reader.length(reader.rest().len())?;
+    let blocks = (0..blocks).map(|_| decode_block(reader, &text)).collect::<Result<_, _>>()?;
+    Ok(ShardRows { shard, blocks, text })
+}
+
+fn decode_block(reader: &mut Reader<'_>, text: &[u8]) -> Result<RowBlock, DecodeError> {
+    let width = reader.length(reader.rest().len())?;
+    let mut columns = Vec::with_capacity(width);
+    for _ in 0..width {
+        let slot = u32::try_from(reader.varint()?).map_err(|_| reader.error("slot beyond 32 bits"))?;
+        let value_type = ValueType::from_number(reader.byte()?).ok_or_else(|| reader.error("unknown value type"))?;
+        columns.push((slot, value_type));
+    }
+    let rows = reader.length(BLOCK_ROWS_MAX.min(COLUMN_VALUES_MAX))?;
+    let mut groups = Vec::new();
+    integer::decode(reader, rows, &mut groups)?;
+    let groups: Result<Vec<GroupId>, _> = groups.into_iter().map(GroupId::try_from).collect();
+    let groups = groups.map_err(|_| reader.error("group beyond 32 bits"))?;
+    let mut timestamps_ns = Vec::new();
+    integer::decode(reader, rows, &mut timestamps_ns)?;
+    let cells = reader.bytes(rows.saturating_mul(width).saturating_mul(8))?;
+    let cells = cells.as_chunks::<8>().0.iter().map(|cell| u64::from_le_bytes(*cell)).collect();
+    let block = RowBlock { columns, groups, timestamps_ns, cells };
+    check_texts(&block, text).ok_or_else(|| reader.error("string cell outside the text"))?;
+    Ok(block)
+}
+
+/// Whether every string cell points at UTF-8 in the text.
+fn check_texts(block: &RowBlock, text: &[u8]) -> Option<()> {
+    for (column, _) in block.columns.iter().enumerate().filter(|(_, (_, kind))| *kind == ValueType::String) {
+        for row in 0..block.rows() {
+            text_of(text, *block.row(row).get(column)?)?;
+        }
+    }
+    Some(())
+}
+
+/// The text that a string cell points at.
+pub(crate) fn text_of(text: &[u8], cell: u64) -> Option<&str> {
+    let span = model::Span::from_cell(cell);
+    let bytes = text.get(span.start as usize..)?.get(..span.len as usize)?;
+    std::str::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn rows_come_back() {
+        let rows = ShardRows {
+            shard: 1,
+            text: b"hello".to_vec(),
+            blocks: vec![RowBlock {
+                columns: vec![(3, ValueType::F64), (0, ValueType::String)],
+                groups: vec![5, 9],
+                timestamps_ns: vec![1_700_000_000_000_000_000, 0],
+                cells: vec![1.5f64.to_bits(), 5, model::STALE_NAN_BITS, 1 << 32 | 4],
+            }],
+        };
+        let mut payload = Vec::new();
+        encode_rows(std::slice::from_ref(&rows), &mut payload);
+        assert_eq!(decode(ROWS, &payload), Ok(Record::Rows(vec![rows])));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_payloads_are_an_error_or_a_record(kind in 0u8..5, payload in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(kind, &payload);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Which files exist and how far they go: the only commit point. A file that it does not name does not exist.
+//!
+//! `MANIFEST` starts with a snapshot and goes on with edits; each is a record of checksum, length and payload that is
+//! taken whole or not at all. At every opening it is written anew. Layout: `docs/formats/manifest.md`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use codec::{DecodeError, Reader, varint};
+use platform::{File, Files, OpenMode};
+
+use crate::StoreError;
+use crate::part::PartInfo;
+
+const MAGIC: &[u8; 8] = b"THWGMANI";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 16;
+const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+
+/// A change of what exists.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Edit {
+    /// Made with the folder and never changed.
+    Identity { incarnation: u64, shards: u32 },
+    /// One more with every opening.
+    Epoch(u64),
+    /// All of a shard's rows up to the sequence id are in parts.
+    Flushed { shard: u32, sequence: u64 },
+    /// A part exists.
+    AddPart(PartInfo),
+    /// A part does not exist any more.
+    RemovePart(u64),
+    /// An index segment exists: of a shard, or of the catalog.
+    AddSegment { id: u64, shard: Option<u32> },
+    /// An index segment does not exist any more.
+    RemoveSegment(u64),
+    /// The records of a log segment that count end there; nothing is appended to it any more.
+    LogEnded { segment: u32, end: u64 },
+    /// Log segments up to this one hold nothing that is needed.
+    LogReleased { through: u32 },
+    /// Files from this number on are new.
+    NextId(u64),
+}
+
+/// What exists.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct State {
+    pub(crate) incarnation: u64,
+    pub(crate) shards: u32,
+    pub(crate) epoch: u64,
+    pub(crate) flushed: BTreeMap<u32, u64>,
+    pub(crate) parts: BTreeMap<u64, PartInfo>,
+    pub(crate) segments: BTreeMap<u64, Option<u32>>,
+    pub(crate) log_ends: BTreeMap<u32, u64>,
+    pub(crate) next_id: u64,
+}
+
+impl State {
+    pub(crate) fn apply(&mut self, edit: &Edit) {
+        match edit {
+            Edit::Identity { incarnation, shards } => (self.incarnation, self.shards) = (*incarnation, *shards),
+            Edit::Epoch(epoch) => self.epoch = *epoch,
+            Edit::Flushed { shard, sequence } => {
+                self.flushed.insert(*shard, *sequence);
+            }
+            Edit::AddPart(info) => {
+                self.parts.insert(info.id, *info);
+                self.next_id = self.next_id.max(info.id + 1);
+            }
+            Edit::RemovePart(id) => {
+                self.parts.remove(id);
+            }
+            Edit::AddSegment { id, shard } => {
+                self.segments.insert(*id, *shard);
+                self.next_id = self.next_id.max(id + 1);
+            }
+            Edit::RemoveSegment(id) => {
+                self.segments.remove(id);
+            }
+            Edit::LogEnded { segment, end } => {
+                self.log_ends.insert(*segment, *end);
+            }
+            Edit::LogReleased { through } => self.log_ends.retain(|segment, _| segment > through),
+            Edit::NextId(next_id) => self.next_id = self.next_id.max(*next_id),
+        }
+    }
+
+    fn snapshot(&self) -> Vec<Edit> {
+        let mut edits = vec![
+            Edit::Identity { incarnation: self.incarnation, shards: self.shards },
+            Edit::Epoch(self.epoch),
+            Edit::NextId(self.next_id),
+        ];
+        edits.extend(self.flushed.iter().map(|(shard, sequence)| Edit::Flushed { shard: *shard, sequence: *sequence }));
+        edits.extend(self.parts.values().map(|info| Edit::AddPart(*info)));
+        edits.extend(self.segments.iter().map(|(id, shard)| Edit::AddSegment { id: *id, shard: *shard }));
+        edits.extend(self.log_ends.iter().map(|(segment, end)| Edit::LogEnded { segment: *segment, end: *end }));
+        edits
+    }
+}
+
+/// The open manifest.
+pub(crate) struct Manifest {
+    path: PathBuf,
+    file: Arc<dyn File>,
+    end: u64,
+    pub(crate) state: State,
+}
+
+impl Manifest {
+    /// Reads a folder's manifest; `None` if the folder has none.
+    pub(crate) fn read(files: &dyn Files, directory: &Path) -> Result<Option<State>, StoreError> {
+        let path = directory.join("MANIFEST");
+        let bytes = match platform::read_file(files, &path, MANIFEST_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(StoreError::io("read", &path)(error)),
+        };
+        parse(&bytes).map(Some).map_err(|error| StoreError::corrupt(&path, error.offset as u64, error.what))
+    }
+
+    /// Writes the manifest anew, as a snapshot, and opens it for edits.
+    pub(crate) fn write(files: &dyn Files, directory: &Path, state: State) -> Result<Self, StoreError> {
+        let path = directory.join("MANIFEST");
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.resize(HEADER_BYTES, 0);
+        push_record(&state.snapshot(), &mut bytes);
+        platform::write_file(files, &path, &bytes).map_err(StoreError::io("write", &path))?;
+        let file = files.open(&path, OpenMode::Write).map_err(StoreError::io("open", &path))?;
+        Ok(Self { path, file, end: bytes.len() as u64, state })
+    }
+
+    /// Makes the edits durable, all or none.
+    pub(crate) fn commit(&mut self, edits: &[Edit]) -> Result<(), StoreError> {
+        let mut record = Vec::new();
+        push_record(edits, &mut record);
+        self.file.write_all_at(&record, self.end).map_err(StoreError::io("write", &self.path))?;
+        self.file.sync_data().map_err(StoreError::io("sync", &self.path))?;
+        self.end += record.len() as u64;
+        edits.iter().for_each(|edit| self.state.apply(edit));
+        Ok(())
+    }
+
+    /// A number for a new file. The number is used up even if the file never makes it into the manifest.
+    pub(crate) fn take_id(&mut self) -> u64 {
+        self.state.next_id += 1;
+        self.state.next_id - 1
+    }
+}
+
+fn push_record(edits: &[Edit], out: &mut Vec<u8>) {
+    let mut payload = Vec::new();
+    varint::push(&mut payload, edits.len() as u64);
+    for edit in edits {
+        push_edit(edit, &mut payload);
+    }
+    out.extend_from_slice(&crc32c::crc32c(&payload).to_le_bytes());
+    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(&payload);
+}
+
+/// Reads all records. A last one that is not whole was never acknowledged; one in the middle is damage.
+fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    if reader.bytes(8)? != MAGIC {
+        return Err(DecodeError { offset: 0, what: "expected the magic THWGMANI" });
+    }
+    if reader.u32()? != VERSION {
+        return Err(DecodeError { offset: 8, what: "unknown version of the manifest" });
+    }
+    reader.u32()?;
+    let mut state = State::default();
+    let mut records = 0;
+    while !reader.is_empty() {
+        let Some(edits) = take_record(&mut reader)? else {
+            break;
+        };
+        edits.iter().for_each(|edit| state.apply(edit));
+        records += 1;
+    }
+    if records == 0 {
+        return Err(DecodeError { offset: HEADER_BYTES, what: "the snapshot is missing or damaged" });
+    }
+    Ok(state)
+}
+
+/// A record, or `None` where an unfinished one ends the file.
+fn take_record(reader: &mut Reader<'_>) -> Result<Option<Vec<Edit>>, DecodeError> {
+    let start = reader.clone();
+    let (Ok(checksum), Ok(length)) = (reader.u32(), reader.u32()) else {
+        return Ok(None);
+    };
+    let payload = reader.bytes(length as usize);
+    let (Ok(payload), 1..) = (payload, length) else {
+        return Ok(None);
+    };
+    if crc32c::crc32c(payload) != checksum {
+        return if reader.is_empty() { Ok(None) } else { Err(start.error("checksum of an edit does not match")) };
+    }
+    let mut payload = Reader::new(payload);
+    let count = payload.length(payload.rest().len())?;
+    (0..count).map(|_| take_edit(&mut payload)).collect::<Result<Vec<Edit>, _>>().map(Some)
+}
+
+fn push_edit(edit: &Edit, out: &mut Vec<u8>) {
+    let mut numbers = |tag: u8, numbers: &[u64]| {
+        out.push(tag);
+        numbers.iter().for_each(|number| varint::push(out, *number));
+    };
+    match edit {
+        Edit::Identity { incarnation, shards } => numbers(1, &[*incarnation, u64::from(*shards)]),
+        Edit::Epoch(epoch) => numbers(2, &[*epoch]),
+        Edit::Flushed { shard, sequence } => numbers(3, &[u64::from(*shard), *sequence]),
+        Edit::RemovePart(id) => numbers(5, &[*id]),
+        // Zero stands for the catalog.
+        Edit::AddSegment { id, shard } => numbers(6, &[*id, shard.map_or(0, |shard| u64::from(shard) + 1)]),
+        Edit::LogEnded { segment, end } => numbers(7, &[u64::from(*segment), *end]),
+        Edit::LogReleased { through } => numbers(8, &[u64::from(*through)]),
+        Edit::NextId(next_id) => numbers(9, &[*next_id]),
+        Edit::RemoveSegment(id) => numbers(10, &[*id]),
+        Edit::AddPart(info) => {
+            out.push(4);
+            info.encode(out);
+        }
+    }
+}
+
+fn take_edit(reader: &mut Reader<'_>) -> Result<Edit, DecodeError> {
+    let tag = reader.byte()?;
+    let small = |reader: &mut Reader<'_>| -> Result<u32, DecodeError> {
+        u32::try_from(reader.varint()?).map_err(|_| reader.error("number beyond 32 bits"))
+    };
+    Ok(match tag {
+        1 => Edit::Identity { incarnation: reader.varint()?, shards: small(reader)? },
+        2 => Edit::Epoch(reader.varint()?),
+        3 => Edit::Flushed { shard: small(reader)?, sequence: reader.varint()? },
+        4 => Edit::AddPart(PartInfo::decode(reader)?),
+        5 => Edit::RemovePart(reader.varint()?),
+        6 => Edit::AddSegment { id: reader.varint()?, shard: small(reader)?.checked_sub(1) },
+        7 => Edit::LogEnded { segment: small(reader)?, end: reader.varint()? },
+        8 => Edit::LogReleased { through: small(reader)? },
+        9 => Edit::NextId(reader.varint()?),
+        10 => Edit::RemoveSegment(reader.varint()?),
+        _ => return Err(reader.error("unknown edit")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use model::TimeRange;
+    use platform::sim::Simulation;
+
+    use super::*;
+
+    #[test]
+    fn edits_come_back_and_an_unfinished_one_is_dropped() {
+        let simulation = Simulation::new(1);
+        let files = simulation.platform().files;
+        let directory = Path::new("d");
+        let state = State { incarnation: 9, shards: 2, ..State::default() };
+        let mut manifest = Manifest::write(&*files, directory, state).unwrap();
+        let info = PartInfo {
+            id: 4,
+            shard: 1,
+            level: 0,
+            range: TimeRange::new(-5, 7),
+            sequences: (1, 3),
+            chunks: 2,
+            bytes: 100,
+        };
+        let edits = [
+            Edit::AddPart(info),
+            Edit::Flushed { shard: 1, sequence: 3 },
+            Edit::AddSegment { id: 5, shard: None },
+            Edit::AddSegment { id: 6, shard: Some(1) },
+            Edit::LogEnded { segment: 2, end: 80 },
+            Edit::Epoch(2),
+        ];
+        manifest.commit(&edits).unwrap();
+        assert_eq!(Manifest::read(&*files, directory).unwrap().unwrap(), manifest.state);
+        let bytes = simulation.read(&directory.join("MANIFEST")).unwrap();
+        for cut in HEADER_BYTES + 20..bytes.len() {
+            assert!(parse(&bytes[..cut]).is_ok_and(|state| state.parts.is_empty()), "cut at {cut}");
+        }
+        let snapshot_bit = HEADER_BYTES + 9;
+        let mut damaged = bytes;
+        damaged[snapshot_bit] ^= 1;
+        assert!(parse(&damaged).is_err(), "damage in the middle is an error");
+    }
+}

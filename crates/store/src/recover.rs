@@ -1,0 +1,281 @@
+//! Opening a folder: lock, manifest, index, parts, then the log's records that are in no part yet.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use index::{Catalog, Groups};
+use parking_lot::{Mutex, RwLock};
+use platform::{Files, LockError, OpenMode, Platform};
+
+use crate::keys::{Keys, SHARDS_MAX};
+use crate::log::frame::Frame;
+use crate::log::reader::{Finding, Scan, SegmentBytes};
+use crate::log::record::{self, Record, ShardRows};
+use crate::log::writer::{Log, SegmentInfo};
+use crate::log::{segment_number, segment_path};
+use crate::manifest::{Edit, Manifest, State};
+use crate::part::Part;
+use crate::shard::Shard;
+use crate::stats::Counters;
+use crate::{CatalogState, Store, StoreError, StoreOptions, part_path, segment};
+
+/// Bytes that a log segment's file may have.
+const LOG_SEGMENT_BYTES_MAX: u64 = 8 << 30;
+
+/// What opening a folder found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Whether the folder was made just now.
+    pub created: bool,
+    /// Log records read.
+    pub log_records: u64,
+    /// Rows taken from the log because no part held them.
+    pub log_rows: u64,
+    /// Rows in the log whose group is not known, because the record that told of it was damaged.
+    pub log_rows_lost: u64,
+    /// Torn and damaged stretches of the log.
+    pub log_findings: Vec<Finding>,
+    /// Parts that could not be opened and were set aside, with the reason.
+    pub parts_set_aside: Vec<String>,
+    /// Files that nothing named and that were removed.
+    pub files_removed: u64,
+}
+
+/// What is opened before the log is read.
+struct Opened {
+    platform: Platform,
+    options: StoreOptions,
+    catalog: Catalog,
+    shards: Vec<Shard>,
+    manifest: Manifest,
+    recovery: Recovery,
+}
+
+impl Store {
+    /// Opens a data folder, or makes one.
+    pub fn open(platform: Platform, options: StoreOptions) -> Result<Self, StoreError> {
+        let directory = &options.directory;
+        for folder in [directory.clone(), directory.join("log"), directory.join("parts"), directory.join("index")] {
+            platform.files.create_directory(&folder).map_err(StoreError::io("create folder", &folder))?;
+        }
+        let lock = lock(&*platform.files, directory)?;
+        let mut opened = Opened::load(platform, options)?;
+        let log = opened.replay()?;
+        opened.remove_unnamed()?;
+        Ok(Self {
+            keys: Keys::new(opened.options.group_keys_max),
+            platform: opened.platform,
+            options: opened.options,
+            catalog: RwLock::new(CatalogState { catalog: opened.catalog, unsaved_since: log.1 }),
+            log: log.0,
+            shards: opened.shards,
+            manifest: Mutex::new(opened.manifest),
+            counters: Counters::default(),
+            recovery: opened.recovery,
+            _lock: lock,
+        })
+    }
+}
+
+fn lock(files: &dyn Files, directory: &Path) -> Result<Box<dyn Send + Sync>, StoreError> {
+    let path = directory.join("LOCK");
+    files.lock(&path).map_err(|error| match error {
+        LockError::Held { pid } => StoreError::Locked { directory: directory.to_owned(), pid },
+        LockError::Io(error) => StoreError::io("lock", &path)(error),
+    })
+}
+
+fn new_state(platform: &Platform, options: &StoreOptions) -> Result<State, StoreError> {
+    let mut incarnation = [0; 8];
+    platform.random.fill(&mut incarnation).map_err(StoreError::io("make an identity for", &options.directory))?;
+    let shards = options.shards.clamp(1, SHARDS_MAX);
+    Ok(State { incarnation: u64::from_le_bytes(incarnation), shards, ..State::default() })
+}
+
+impl Opened {
+    fn load(platform: Platform, options: StoreOptions) -> Result<Self, StoreError> {
+        let files = platform.files.clone();
+        let directory = options.directory.clone();
+        let mut recovery = Recovery::default();
+        let mut state = match Manifest::read(&*files, &directory)? {
+            Some(state) => state,
+            None => {
+                recovery.created = true;
+                new_state(&platform, &options)?
+            }
+        };
+        state.epoch += 1;
+        let mut catalog = Catalog::default();
+        let mut groups: Vec<Groups> = Vec::new();
+        groups.resize_with(state.shards as usize, Groups::default);
+        for (id, shard) in &state.segments {
+            let path = segment::segment_path(&directory, *id);
+            load_segment(&*files, &path, *shard, &mut catalog, &mut groups)?;
+        }
+        let mut parts: Vec<Vec<Arc<Part>>> = vec![Vec::new(); state.shards as usize];
+        let mut set_aside = Vec::new();
+        for info in state.parts.values() {
+            let path = part_path(&directory, info.id);
+            match (Part::open(&*files, path.clone(), *info), parts.get_mut(info.shard as usize)) {
+                (Ok(part), Some(parts)) => parts.push(Arc::new(part)),
+                (Err(error), _) => {
+                    set_aside.push(info.id);
+                    recovery.parts_set_aside.push(error.to_string());
+                    // A missing file cannot be renamed; it is reported all the same.
+                    let _ = files.rename(&path, &path.with_extension("damaged"));
+                }
+                (Ok(_), None) => {}
+            }
+        }
+        set_aside.into_iter().for_each(|id| state.apply(&Edit::RemovePart(id)));
+        let head_bytes = options.head_bytes_max / state.shards.max(1) as usize;
+        let shards = groups.into_iter().zip(parts).enumerate();
+        let shards = shards.map(|(number, (groups, parts))| Shard::new(number as u32, groups, parts, head_bytes));
+        let shards = shards.collect();
+        let manifest = Manifest::write(&*files, &directory, state)?;
+        Ok(Self { platform, options, catalog, shards, manifest, recovery })
+    }
+
+    /// Reads the log and starts a new segment behind it. With it, the first sequence id that the catalog needs.
+    fn replay(&mut self) -> Result<(Log, Option<u64>), StoreError> {
+        let directory = self.options.directory.join("log");
+        let names = self.platform.files.list(&directory).map_err(StoreError::io("list", &directory))?;
+        let numbers: Vec<u32> = names.iter().filter_map(|name| segment_number(name)).collect();
+        let mut scan = Scan::new();
+        let mut infos = Vec::new();
+        let mut ended = Vec::new();
+        let mut catalog_since = None;
+        for number in &numbers {
+            let path = segment_path(&directory, *number);
+            let bytes = platform::read_file(&*self.platform.files, &path, LOG_SEGMENT_BYTES_MAX)
+                .map_err(StoreError::io("read log segment", &path))?;
+            let end = self.manifest.state.log_ends.get(number).copied();
+            let segment = SegmentBytes { number: *number, path: &path, bytes: &bytes, end };
+            let mut first = None;
+            let end = scan.segment(&segment, |frame| {
+                first.get_or_insert(frame.sequence);
+                self.apply(&frame, &path, &mut catalog_since)
+            })?;
+            ended.push(Edit::LogEnded { segment: *number, end });
+            let first_sequence = first.unwrap_or(scan.largest_sequence + 1);
+            infos.push(SegmentInfo { number: *number, first_sequence, bytes: bytes.len() as u64 });
+        }
+        let flushed = self.manifest.state.flushed.values().copied().max().unwrap_or(0);
+        let sequence = scan.largest_sequence.max(flushed);
+        self.recovery.log_findings = scan.into_findings();
+        // From here on the records that count are settled, whatever is written behind them.
+        self.manifest.commit(&ended)?;
+        let spares = self.usable_spares(&directory, &names)?;
+        let log = self.start_log(directory, sequence, infos, spares);
+        Ok((log, catalog_since))
+    }
+
+    fn start_log(&self, directory: PathBuf, sequence: u64, infos: Vec<SegmentInfo>, spares: Vec<PathBuf>) -> Log {
+        let next_number = infos.last().map_or(1, |last| last.number + 1);
+        let (files, bytes) = (self.platform.files.clone(), self.options.log_segment_bytes);
+        Log::start(files, directory, bytes, sequence, infos, next_number, spares)
+    }
+
+    /// Spare files of the right size; others (unfinished, or made under another setting) are removed.
+    fn usable_spares(&self, directory: &Path, names: &[String]) -> Result<Vec<PathBuf>, StoreError> {
+        let mut usable = Vec::new();
+        for path in names.iter().map(|name| directory.join(name)) {
+            if path.extension().is_none_or(|extension| extension != "free") {
+                continue;
+            }
+            let file = self.platform.files.open(&path, OpenMode::Read).map_err(StoreError::io("open", &path))?;
+            let size = file.size_bytes().map_err(StoreError::io("open", &path))?;
+            if size == self.options.log_segment_bytes as u64 {
+                usable.push(path);
+            } else {
+                self.platform.files.remove(&path).map_err(StoreError::io("remove", &path))?;
+            }
+        }
+        Ok(usable)
+    }
+
+    fn apply(&mut self, frame: &Frame<'_>, path: &Path, catalog_since: &mut Option<u64>) -> Result<(), StoreError> {
+        let decoded = record::decode(frame.kind, frame.payload);
+        let decoded = decoded.map_err(|error| {
+            StoreError::corrupt(path, error.offset as u64, format!("record {}: {}", frame.sequence, error.what))
+        })?;
+        self.recovery.log_records += 1;
+        match decoded {
+            Record::Catalog(entries) => {
+                for entry in entries {
+                    // An entry that does not follow tells of one before it that was damaged; rows that need it are counted.
+                    let _ = self.catalog.apply(entry);
+                }
+                if self.catalog.has_unsaved() {
+                    catalog_since.get_or_insert(frame.sequence);
+                }
+            }
+            Record::Groups { shard, entries } => {
+                if let Some(shard) = self.shards.get_mut(shard) {
+                    let index = shard.groups.get_mut();
+                    for entry in entries {
+                        index.groups.apply(entry);
+                    }
+                    if index.groups.has_unsaved() {
+                        index.unsaved_since.get_or_insert(frame.sequence);
+                    }
+                }
+            }
+            Record::Rows(shards) => shards.into_iter().for_each(|rows| self.apply_rows(&rows, frame.sequence)),
+        }
+        Ok(())
+    }
+
+    fn apply_rows(&mut self, rows: &ShardRows, sequence: u64) {
+        let flushed = self.manifest.state.flushed.get(&(rows.shard as u32)).copied().unwrap_or(0);
+        let Some(shard) = self.shards.get(rows.shard).filter(|_| sequence > flushed) else {
+            return;
+        };
+        let known = shard.groups.read().groups.len();
+        let all: u64 = rows.blocks.iter().map(|block| block.rows() as u64).sum();
+        let lost = rows.blocks.iter().flat_map(|block| &block.groups).filter(|group| **group as usize >= known);
+        let lost = lost.count() as u64;
+        self.recovery.log_rows_lost += lost;
+        self.recovery.log_rows += all - lost;
+        shard.apply(&mut shard.state.lock(), rows, sequence);
+    }
+
+    /// Removes files that the manifest does not name: what a crash left unfinished.
+    fn remove_unnamed(&mut self) -> Result<(), StoreError> {
+        let state = &self.manifest.state;
+        let parts: BTreeSet<PathBuf> = state.parts.keys().map(|id| part_path(&self.options.directory, *id)).collect();
+        let segments: BTreeSet<PathBuf> =
+            state.segments.keys().map(|id| segment::segment_path(&self.options.directory, *id)).collect();
+        for (folder, named) in [("parts", parts), ("index", segments)] {
+            let directory = self.options.directory.join(folder);
+            let names = self.platform.files.list(&directory).map_err(StoreError::io("list", &directory))?;
+            for path in names.iter().map(|name| directory.join(name)) {
+                let is_ours = path.extension().is_some_and(|extension| extension != "damaged");
+                if is_ours && !named.contains(&path) {
+                    self.platform.files.remove(&path).map_err(StoreError::io("remove", &path))?;
+                    self.recovery.files_removed += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn load_segment(
+    files: &dyn Files,
+    path: &Path,
+    shard: Option<u32>,
+    catalog: &mut Catalog,
+    groups: &mut [Groups],
+) -> Result<(), StoreError> {
+    let Some(shard) = shard else {
+        for entry in segment::read_catalog(files, path)? {
+            catalog.apply_saved(&entry).map_err(|error| StoreError::corrupt(path, 0, error.to_string()))?;
+        }
+        return Ok(());
+    };
+    let entries = segment::read_groups(files, path)?;
+    let applied = groups.get_mut(shard as usize).is_some_and(|groups| groups.apply_saved(entries));
+    if applied { Ok(()) } else { Err(StoreError::corrupt(path, 0, "entries do not follow from those before them")) }
+}

@@ -1,0 +1,277 @@
+//! From raw keys and field names to groups and slots. Known keys cost one look-up; new ones are parsed, registered, and told to
+//! the log before anybody can use their numbers.
+
+use std::collections::hash_map::Entry;
+
+use index::{DatabaseId, MeasurementId, Slot, routing_hash};
+use model::{Batch, Block, Field, GroupIdentity, MetricMetadata, VALUE_FIELD, ValueType};
+
+use crate::keys::{Target, TargetsByHash};
+use crate::log::record;
+use crate::write::Rejected;
+use crate::{CatalogState, Store, StoreError};
+
+/// Where a batch's rows go.
+pub(crate) struct Route {
+    pub(crate) blocks: Vec<BlockRoute>,
+    pub(crate) rejected: Vec<Rejected>,
+}
+
+/// Where a block's rows go.
+#[derive(Default)]
+pub(crate) struct BlockRoute {
+    /// The block's columns; `None` for lone series, where the target names the one slot.
+    pub(crate) columns: Option<Vec<(Slot, ValueType)>>,
+    /// One per row; `None` if the row is rejected.
+    pub(crate) targets: Vec<Option<Target>>,
+}
+
+/// New keys of a block: what each means, or why it means nothing.
+type Registered = TargetsByHash<Result<Target, String>>;
+
+/// A group to be registered.
+struct NewGroup {
+    hash: u128,
+    identity: GroupIdentity,
+    measurement: MeasurementId,
+    slots: Vec<Slot>,
+}
+
+impl Store {
+    /// The number of a database; made on first use.
+    pub fn database_id(&self, name: &str) -> Result<DatabaseId, StoreError> {
+        if let Some(id) = self.catalog.read().catalog.database(name) {
+            return Ok(id);
+        }
+        if name.is_empty() || name.len() > 255 {
+            return Err(StoreError::Invalid("a database's name has 1 to 255 bytes".to_owned()));
+        }
+        self.with_catalog(|state, entries| {
+            let (id, entry) = state.catalog.register_database(name);
+            entries.extend(entry);
+            Ok(id)
+        })
+    }
+
+    pub(crate) fn register_metadata(
+        &self,
+        database: DatabaseId,
+        metadata: &[MetricMetadata],
+    ) -> Result<(), StoreError> {
+        let is_known = |metadata: &MetricMetadata| {
+            self.catalog.read().catalog.metadata_of(database, &metadata.family) == Some(metadata)
+        };
+        if metadata.iter().all(is_known) {
+            return Ok(());
+        }
+        self.with_catalog(|state, entries| {
+            entries.extend(metadata.iter().filter_map(|metadata| state.catalog.register_metadata(database, metadata)));
+            Ok(())
+        })
+    }
+
+    /// Changes the catalog, and puts what is new into the log before anybody else sees it.
+    fn with_catalog<T>(
+        &self,
+        change: impl FnOnce(&mut CatalogState, &mut Vec<index::CatalogEntry>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut state = self.catalog.write();
+        let mut entries = Vec::new();
+        let result = change(&mut state, &mut entries);
+        if !entries.is_empty() {
+            let mut payload = Vec::new();
+            record::encode_catalog(&entries, &mut payload);
+            let sequence = self.log.append(record::CATALOG, &payload)?;
+            state.unsaved_since.get_or_insert(sequence);
+        }
+        result
+    }
+
+    pub(crate) fn resolve(&self, database: DatabaseId, batch: &Batch<'_>) -> Result<Route, StoreError> {
+        let mut route = Route { blocks: Vec::with_capacity(batch.blocks.len()), rejected: Vec::new() };
+        for block in &batch.blocks {
+            let resolved = self.resolve_block(database, batch, block, &mut route.rejected)?;
+            route.blocks.push(resolved);
+        }
+        Ok(route)
+    }
+
+    fn resolve_block(
+        &self,
+        database: DatabaseId,
+        batch: &Batch<'_>,
+        block: &Block,
+        rejected: &mut Vec<Rejected>,
+    ) -> Result<BlockRoute, StoreError> {
+        let shared = match &block.measurement {
+            None => None,
+            Some(measurement) => match self.resolve_fields(database, measurement, &block.fields)? {
+                Ok(found) => Some(found),
+                Err(reason) => {
+                    let reject = |line: &u32| Rejected { line: *line, reason: reason.clone() };
+                    rejected.extend(block.lines.iter().take(self.options.rejections_max).map(reject));
+                    return Ok(BlockRoute { columns: None, targets: vec![None; block.rows()] });
+                }
+            },
+        };
+        let (mut targets, unknown) = self.look_up(block);
+        if !unknown.is_empty() {
+            let registered = self.register_groups(database, batch, block, shared.as_ref(), &unknown)?;
+            for row in unknown {
+                match registered.get(&block.keys[row].hash) {
+                    Some(Ok(target)) => targets[row] = Some(*target),
+                    Some(Err(reason)) if rejected.len() < self.options.rejections_max => {
+                        rejected.push(Rejected { line: block.lines[row], reason: reason.clone() });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let types = block.fields.iter().map(|field| field.value_type);
+        let columns = shared.map(|(_, slots)| slots.into_iter().zip(types).collect());
+        Ok(BlockRoute { columns, targets })
+    }
+
+    /// Measurement and slots of a block; the inner error rejects the block's rows.
+    #[allow(clippy::type_complexity, reason = "the inner result is for the user, the outer one for the server")]
+    fn resolve_fields(
+        &self,
+        database: DatabaseId,
+        measurement: &str,
+        fields: &[Field],
+    ) -> Result<Result<(MeasurementId, Vec<Slot>), String>, StoreError> {
+        {
+            let state = self.catalog.read();
+            if let Some(id) = state.catalog.measurement(database, measurement) {
+                match state.catalog.find_slots(id, fields) {
+                    Ok(Some(slots)) => return Ok(Ok((id, slots))),
+                    Ok(None) => {}
+                    Err(conflict) => return Ok(Err(conflict.to_string())),
+                }
+            }
+        }
+        self.with_catalog(|state, entries| {
+            let (id, entry) = state.catalog.register_measurement(database, measurement);
+            entries.extend(entry);
+            let mut slots = Vec::with_capacity(fields.len());
+            for field in fields {
+                match state.catalog.register_field(id, field) {
+                    Ok((slot, entry)) => {
+                        slots.push(slot);
+                        entries.extend(entry);
+                    }
+                    Err(conflict) => return Ok(Err(conflict.to_string())),
+                }
+            }
+            Ok(Ok((id, slots)))
+        })
+    }
+
+    /// Targets of the rows whose keys are known, and the rows whose keys are not.
+    fn look_up(&self, block: &Block) -> (Vec<Option<Target>>, Vec<usize>) {
+        let keys = self.keys.reader();
+        let mut unknown = Vec::new();
+        let mut targets = Vec::with_capacity(block.rows());
+        for (row, key) in block.keys.iter().enumerate() {
+            let target = keys.get(key.hash);
+            if target.is_none() {
+                unknown.push(row);
+            }
+            targets.push(target);
+        }
+        (targets, unknown)
+    }
+
+    fn register_groups(
+        &self,
+        database: DatabaseId,
+        batch: &Batch<'_>,
+        block: &Block,
+        shared: Option<&(MeasurementId, Vec<Slot>)>,
+        rows: &[usize],
+    ) -> Result<Registered, StoreError> {
+        let mut registered = Registered::default();
+        let mut identities = Vec::new();
+        for row in rows {
+            let key = block.keys[*row];
+            if let Entry::Vacant(vacant) = registered.entry(key.hash) {
+                match (batch.key_decoder)(batch.text(key.text)) {
+                    Ok(identity) => {
+                        vacant.insert(Err("the group could not be registered".to_owned()));
+                        identities.push((key.hash, identity));
+                    }
+                    Err(reason) => {
+                        vacant.insert(Err(reason));
+                    }
+                }
+            }
+        }
+        let groups = match shared {
+            Some((measurement, slots)) => {
+                let group =
+                    |(hash, identity)| NewGroup { hash, identity, measurement: *measurement, slots: slots.clone() };
+                identities.into_iter().map(group).collect()
+            }
+            None => self.resolve_lone(database, identities, &mut registered)?,
+        };
+        self.register_in_shards(database, groups, &mut registered)?;
+        let targets = registered.iter().filter_map(|(hash, target)| Some((*hash, *target.as_ref().ok()?)));
+        self.keys.insert(targets);
+        Ok(registered)
+    }
+
+    /// Lone series: each metric is a measurement with the field `value`.
+    fn resolve_lone(
+        &self,
+        database: DatabaseId,
+        identities: Vec<(u128, GroupIdentity)>,
+        registered: &mut Registered,
+    ) -> Result<Vec<NewGroup>, StoreError> {
+        let value = [Field { name: VALUE_FIELD.to_owned(), value_type: ValueType::F64 }];
+        let mut groups = Vec::with_capacity(identities.len());
+        for (hash, identity) in identities {
+            match self.resolve_fields(database, &identity.measurement, &value)? {
+                Ok((measurement, slots)) => groups.push(NewGroup { hash, identity, measurement, slots }),
+                Err(reason) => {
+                    registered.insert(hash, Err(reason));
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    fn register_in_shards(
+        &self,
+        database: DatabaseId,
+        groups: Vec<NewGroup>,
+        registered: &mut Registered,
+    ) -> Result<(), StoreError> {
+        let mut by_shard: Vec<Vec<NewGroup>> = Vec::new();
+        by_shard.resize_with(self.shards.len(), Vec::new);
+        for group in groups {
+            let hash = routing_hash(database, &group.identity.measurement, &group.identity.labels);
+            by_shard[(hash % self.shards.len() as u64) as usize].push(group);
+        }
+        for (number, (shard, groups)) in self.shards.iter().zip(by_shard).enumerate() {
+            if groups.is_empty() {
+                continue;
+            }
+            let mut index = shard.groups.write();
+            let mut entries = Vec::new();
+            for group in groups {
+                let labels = &group.identity.labels;
+                let (id, entry) = index.groups.register(database, group.measurement, labels, &group.slots);
+                entries.extend(entry);
+                let slot = group.slots.first().copied().unwrap_or(0);
+                registered.insert(group.hash, Ok(Target { shard: number, group: id, slot }));
+            }
+            if !entries.is_empty() {
+                let mut payload = Vec::new();
+                record::encode_groups(number, &entries, &mut payload);
+                let sequence = self.log.append(record::GROUPS, &payload)?;
+                index.unsaved_since.get_or_insert(sequence);
+            }
+        }
+        Ok(())
+    }
+}

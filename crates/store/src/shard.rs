@@ -1,0 +1,97 @@
+//! A shard: its groups, its head, its parts, each under its own lock.
+//!
+//! Lock order, to be kept everywhere: catalog → groups of a shard → log, and states of shards (ascending) → groups of
+//! a shard → log. The manifest is taken after all of them, and never held while one of them is taken.
+
+use std::sync::Arc;
+
+use index::Groups;
+use parking_lot::{Mutex, RwLock};
+
+use crate::head::Head;
+use crate::log::record::ShardRows;
+use crate::part::Part;
+
+/// The unit of concurrency.
+pub(crate) struct Shard {
+    pub(crate) number: u32,
+    pub(crate) groups: RwLock<ShardGroups>,
+    pub(crate) state: Mutex<ShardState>,
+    /// Held by whoever flushes or merges: one at a time.
+    pub(crate) work: Mutex<()>,
+}
+
+/// A shard's part of the index.
+#[derive(Default)]
+pub(crate) struct ShardGroups {
+    pub(crate) groups: Groups,
+    /// Smallest sequence id of a group record whose groups no segment holds yet.
+    pub(crate) unsaved_since: Option<u64>,
+}
+
+/// What readers and writers of samples share.
+pub(crate) struct ShardState {
+    pub(crate) head: Head,
+    /// A head that is being flushed: nothing is added to it, but it is still read.
+    pub(crate) frozen: Option<Arc<Frozen>>,
+    /// All parts; replaced as a whole.
+    pub(crate) parts: Arc<Vec<Arc<Part>>>,
+}
+
+/// A head on its way to disk.
+pub(crate) struct Frozen {
+    pub(crate) head: Head,
+    /// Every row of the shard with a sequence id up to this is in here or in parts.
+    pub(crate) sequence: u64,
+}
+
+impl Shard {
+    pub(crate) fn new(number: u32, groups: Groups, parts: Vec<Arc<Part>>, head_bytes: usize) -> Self {
+        let state = ShardState { head: Head::new(head_bytes), frozen: None, parts: Arc::new(parts) };
+        Self {
+            number,
+            groups: RwLock::new(ShardGroups { groups, unsaved_since: None }),
+            state: Mutex::new(state),
+            work: Mutex::new(()),
+        }
+    }
+
+    /// Puts rows into the head, and tells the index of groups that have more fields than before.
+    pub(crate) fn apply(&self, state: &mut ShardState, rows: &ShardRows, sequence: u64) {
+        let mut grown = Vec::new();
+        state.head.append(rows, sequence, |group, slots| grown.push((group, slots.to_vec())));
+        let is_news = |(group, slots): &(u32, Vec<u32>)| {
+            let groups = &self.groups.read().groups;
+            let known = groups.get(*group).map(|known| groups.slots(known.schema));
+            known.is_some_and(|known| slots.iter().any(|slot| known.binary_search(slot).is_err()))
+        };
+        grown.retain(is_news);
+        if grown.is_empty() {
+            return;
+        }
+        let mut index = self.groups.write();
+        for (group, slots) in grown {
+            index.groups.extend(group, &slots);
+        }
+        index.unsaved_since.get_or_insert(sequence);
+    }
+
+    /// Replaces the frozen head by the part that it was written to.
+    pub(crate) fn thaw(&self, part: Option<Arc<Part>>) {
+        let mut state = self.state.lock();
+        if let Some(part) = part {
+            let mut parts = state.parts.as_ref().clone();
+            parts.push(part);
+            state.parts = Arc::new(parts);
+        }
+        state.frozen = None;
+    }
+
+    /// Smallest sequence id that the log must keep for this shard.
+    pub(crate) fn first_needed(&self) -> Option<u64> {
+        let state = self.state.lock();
+        let frozen = state.frozen.as_ref().and_then(|frozen| frozen.head.first_sequence());
+        let unsaved = self.groups.read().unsaved_since;
+        [frozen, state.head.first_sequence(), unsaved].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,108 @@
+//! The store's numbers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Store;
+use crate::log::writer::LogStats;
+use crate::write::WriteReport;
+
+/// What is counted while the store is open.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) batches: AtomicU64,
+    pub(crate) rows: AtomicU64,
+    pub(crate) values: AtomicU64,
+    pub(crate) rejected_rows: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) merges: AtomicU64,
+    pub(crate) removals_failed: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn wrote(&self, report: &WriteReport) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.rows.fetch_add(report.rows_written, Ordering::Relaxed);
+        self.values.fetch_add(report.values_written, Ordering::Relaxed);
+        self.rejected_rows.fetch_add(report.rejected_total, Ordering::Relaxed);
+    }
+}
+
+/// The store's numbers at a moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Batches written since opening.
+    pub batches: u64,
+    /// Rows written since opening.
+    pub rows: u64,
+    /// Values written since opening.
+    pub values: u64,
+    /// Rows rejected since opening.
+    pub rejected_rows: u64,
+    /// Heads flushed since opening.
+    pub flushes: u64,
+    /// Merges since opening.
+    pub merges: u64,
+    /// Files that could not be removed when nothing named them any more.
+    pub removals_failed: u64,
+    /// Groups in all shards.
+    pub groups: u64,
+    /// Raw group keys that are remembered.
+    pub group_keys: u64,
+    /// Bytes of all heads, those being flushed included.
+    pub head_bytes: u64,
+    /// Rows in all heads, those being flushed included.
+    pub head_rows: u64,
+    /// The log.
+    pub log: LogStats,
+    /// Parts by level.
+    pub levels: [LevelStats; 2],
+    /// Number of shards.
+    pub shards: u64,
+}
+
+/// Parts of one level.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LevelStats {
+    /// How many parts there are.
+    pub parts: u64,
+    /// Chunks in them.
+    pub chunks: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+}
+
+impl Store {
+    /// The store's numbers now.
+    pub fn stats(&self) -> Stats {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut stats = Stats {
+            batches: count(&self.counters.batches),
+            rows: count(&self.counters.rows),
+            values: count(&self.counters.values),
+            rejected_rows: count(&self.counters.rejected_rows),
+            flushes: count(&self.counters.flushes),
+            merges: count(&self.counters.merges),
+            removals_failed: count(&self.counters.removals_failed),
+            group_keys: self.keys.len() as u64,
+            log: self.log.stats(),
+            shards: self.shards.len() as u64,
+            ..Stats::default()
+        };
+        for shard in &self.shards {
+            stats.groups += shard.groups.read().groups.len() as u64;
+            let shard = shard.state.lock();
+            for head in shard.frozen.iter().map(|frozen| &frozen.head).chain([&shard.head]) {
+                stats.head_bytes += head.bytes() as u64;
+                stats.head_rows += head.rows;
+            }
+            for part in shard.parts.iter() {
+                if let Some(level) = stats.levels.get_mut(usize::from(part.info.level)) {
+                    level.parts += 1;
+                    level.chunks += part.info.chunks;
+                    level.bytes += part.info.bytes;
+                }
+            }
+        }
+        stats
+    }
+}

@@ -1,0 +1,156 @@
+//! The write path: resolve, log, head, commit. Everything that decides is in [`crate::resolve`].
+
+use codec::COLUMN_VALUES_MAX;
+use model::{Batch, Block, Field, Span, ValueType};
+
+use crate::log::record::{self, BLOCK_ROWS_MAX, RowBlock, ShardRows};
+use crate::resolve::{BlockRoute, Route};
+use crate::{Store, StoreError};
+
+/// Columns that a block may have.
+const BLOCK_COLUMNS_MAX: usize = 1 << 16;
+
+/// What became of a batch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteReport {
+    /// Rows that are on disk now.
+    pub rows_written: u64,
+    /// Values in them.
+    pub values_written: u64,
+    /// Rows that were not taken, with their lines and reasons; no more than [`crate::StoreOptions::rejections_max`].
+    pub rejected: Vec<Rejected>,
+    /// How many rows were not taken.
+    pub rejected_total: u64,
+}
+
+/// A row that was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// The line or item of the request that it came from, counted from 1.
+    pub line: u32,
+    /// Why.
+    pub reason: String,
+}
+
+impl Store {
+    /// Writes a batch; returns when it is on disk. All rows that can be taken are taken, whole or not at all.
+    pub fn write(&self, database: &str, batch: &Batch<'_>) -> Result<WriteReport, StoreError> {
+        admit(batch)?;
+        let database = self.database_id(database)?;
+        self.register_metadata(database, &batch.metadata)?;
+        let route = self.resolve(database, batch)?;
+        let rows = self.split(batch, &route);
+        let sequence = self.append(&rows)?;
+        self.log.commit(sequence)?;
+        let report = self.report(batch, route);
+        self.counters.wrote(&report);
+        Ok(report)
+    }
+
+    /// Puts rows into the log and the heads under one hold of the shards' locks, so that both have the same order.
+    fn append(&self, rows: &[ShardRows]) -> Result<u64, StoreError> {
+        if rows.is_empty() {
+            return Ok(self.log.last_sequence());
+        }
+        self.wait_for_room(rows)?;
+        let mut payload = Vec::new();
+        record::encode_rows(rows, &mut payload);
+        let shards: Vec<_> = rows.iter().filter_map(|rows| self.shards.get(rows.shard)).collect();
+        let mut states: Vec<_> = shards.iter().map(|shard| shard.state.lock()).collect();
+        let sequence = self.log.append(record::ROWS, &payload)?;
+        for ((shard, state), rows) in shards.iter().zip(&mut states).zip(rows) {
+            shard.apply(state, rows, sequence);
+        }
+        Ok(sequence)
+    }
+
+    /// Writers that outrun the flushing flush themselves.
+    fn wait_for_room(&self, rows: &[ShardRows]) -> Result<(), StoreError> {
+        let full = self.log.stats().bytes > self.options.log_bytes_max * 2;
+        for shard in rows.iter().filter_map(|rows| self.shards.get(rows.shard)) {
+            let head_bytes = shard.state.lock().head.bytes();
+            if full || head_bytes > self.head_bytes_max() * 2 {
+                self.flush(shard)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of each shard that has some, in order of shards.
+    fn split(&self, batch: &Batch<'_>, route: &Route) -> Vec<ShardRows> {
+        let mut shards: Vec<ShardRows> =
+            (0..self.shards.len()).map(|shard| ShardRows { shard, ..ShardRows::default() }).collect();
+        for (block, route) in batch.blocks.iter().zip(&route.blocks) {
+            split_block(batch, block, route, &mut shards);
+        }
+        shards.retain(|rows| !rows.blocks.is_empty());
+        shards
+    }
+
+    fn report(&self, batch: &Batch<'_>, route: Route) -> WriteReport {
+        let mut report = WriteReport { rejected: route.rejected, ..WriteReport::default() };
+        report.rejected.sort_by_key(|rejected| rejected.line);
+        report.rejected.truncate(self.options.rejections_max);
+        for (block, route) in batch.blocks.iter().zip(&route.blocks) {
+            let rows = route.targets.iter().flatten().count() as u64;
+            report.rows_written += rows;
+            report.values_written += rows * block.fields.len() as u64;
+            report.rejected_total += block.rows() as u64 - rows;
+        }
+        report
+    }
+}
+
+/// Whether the batch is what its type promises.
+fn admit(batch: &Batch<'_>) -> Result<(), StoreError> {
+    for block in &batch.blocks {
+        let rows = block.timestamps_ns.len();
+        let width = block.fields.len();
+        let even = block.keys.len() == rows && block.lines.len() == rows && block.cells.len() == rows * width;
+        if !even || width == 0 || width > BLOCK_COLUMNS_MAX.min(COLUMN_VALUES_MAX) {
+            return Err(StoreError::Invalid(format!("a block of {rows} rows and {width} fields is malformed")));
+        }
+    }
+    Ok(())
+}
+
+/// Hands a block's rows to their shards. Rows whose columns have other slots than the rows before, and those beyond
+/// the size of a block, start a new block.
+fn split_block(batch: &Batch<'_>, block: &Block, route: &BlockRoute, shards: &mut [ShardRows]) {
+    let mut opened: Vec<bool> = vec![false; shards.len()];
+    let has_texts = block.fields.iter().any(|field| field.value_type == ValueType::String);
+    for (row, target) in route.targets.iter().enumerate() {
+        let Some((target, rows)) = target.and_then(|target| Some((target, shards.get_mut(target.shard)?))) else {
+            continue;
+        };
+        let lone = [(target.slot, ValueType::F64)];
+        let columns = route.columns.as_deref().unwrap_or(&lone);
+        let fits = rows.blocks.last().is_some_and(|last| last.rows() < BLOCK_ROWS_MAX && last.columns == columns);
+        if !fits || !opened[target.shard] {
+            rows.blocks.push(RowBlock { columns: columns.to_vec(), ..RowBlock::default() });
+            opened[target.shard] = true;
+        }
+        let Some(into) = rows.blocks.last_mut() else {
+            continue;
+        };
+        into.groups.push(target.group);
+        into.timestamps_ns.push(block.timestamps_ns[row]);
+        if has_texts {
+            push_with_texts(batch, &block.fields, block.row(row), into, &mut rows.text);
+        } else {
+            into.cells.extend_from_slice(block.row(row));
+        }
+    }
+}
+
+fn push_with_texts(batch: &Batch<'_>, fields: &[Field], cells: &[u64], into: &mut RowBlock, text: &mut Vec<u8>) {
+    for (field, cell) in fields.iter().zip(cells) {
+        if field.value_type != ValueType::String {
+            into.cells.push(*cell);
+            continue;
+        }
+        let bytes = batch.text(Span::from_cell(*cell));
+        into.cells.push(Span { start: text.len() as u32, len: bytes.len() as u32 }.to_cell());
+        text.extend_from_slice(bytes);
+    }
+}

@@ -1,0 +1,80 @@
+//! Folders that older versions made must still open and hold the same.
+//!
+//! `THALWEG_GOLDEN=write cargo test -p thalweg-store --test golden` makes the folder of the present version, once: an existing
+//! one is never replaced.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use model::TimeRange;
+use platform::Platform;
+use support::{Content, Row, apply, batch, read_all};
+use thalweg_store::{Store, StoreOptions};
+
+const VERSION: &str = "v1";
+
+fn options(directory: &Path) -> StoreOptions {
+    StoreOptions { log_segment_bytes: 4 << 10, level0_parts_max: 1, ..StoreOptions::new(directory) }
+}
+
+/// Rows of three rounds: the first two end up in a merged part, the third stays in the log.
+fn round(number: i64) -> Vec<Row> {
+    let row = |place: i64| Row {
+        host: format!("host-{}", place % 3),
+        timestamp_ns: 1_700_000_000_000_000_000 + (number * 20 + place) * 1_000_000_000,
+        fields: vec![("a".to_owned(), (number * 100 + place) as f64), ("b".to_owned(), place as f64 / 7.0)],
+    };
+    (0..20).map(row).collect()
+}
+
+fn folder(version: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(version)
+}
+
+fn write_golden(directory: &Path) {
+    let store = Store::open(Platform::real(), options(directory)).unwrap();
+    for number in 0..3 {
+        store.write("default", &batch(&round(number))).unwrap();
+        if number < 2 {
+            store.settle().unwrap();
+        }
+    }
+}
+
+/// Zeros do not matter to git; the lock and spare files do not belong to the folder.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn folders_of_older_versions_open() {
+    if std::env::var_os("THALWEG_GOLDEN").is_some_and(|value| value == "write") && !folder(VERSION).exists() {
+        write_golden(&folder(VERSION));
+    }
+    let versions: Vec<PathBuf> = fs::read_dir(folder("")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(versions.contains(&folder(VERSION)), "no golden folder of this version");
+    for version in versions {
+        let scratch = std::env::temp_dir().join(format!("thalweg-golden-{}", std::process::id()));
+        copy(&version, &scratch);
+        let store = Store::open(Platform::real(), options(&scratch)).unwrap();
+        let mut expected = Content::new();
+        (0..3).for_each(|number| apply(&mut expected, &round(number)));
+        assert_eq!(read_all(&store, TimeRange::ALL), expected, "{}", version.display());
+        assert!(store.recovery().log_rows > 0, "the log is part of the folder");
+        assert!(store.stats().levels[1].parts > 0, "merged parts are part of the folder");
+        drop(store);
+        fs::remove_dir_all(&scratch).unwrap();
+    }
+}
