@@ -1,0 +1,3 @@
+//! Checks of the source that neither the compiler nor clippy makes: `cargo xtask tidy`.
+
+pub mod tidy;
