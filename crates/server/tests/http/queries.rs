@@ -119,11 +119,13 @@ fn bad_queries_say_why() {
     let points =
         "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)";
     bad("/api/v1/query_range?query=1&start=0&end=11001&step=1", points);
+    bad("/api/v1/labels?limit=-1", r#"invalid parameter \"limit\": \"-1\" is not a number from 0 up"#);
     bad("/api/v1/series", "no match[] parameter provided");
     bad("/api/v1/labels?start=5&end=1", end);
     for path in [
         "/api/v1/query?query=sum(",
         "/api/v1/query_range?query=sum(&start=0&end=1&step=1",
+        "/api/v1/query_range?query=m%5B5m%5D&start=0&end=1&step=1",
         "/api/v1/series?match[]=%7B",
     ] {
         let answer = server.get(path);
@@ -179,6 +181,8 @@ fn names_of_series_and_labels() {
         ("/api/v1/label/job/values?match[]=req_total%7Binstance%3D%22i1%22%7D", r#"["a"]"#.to_owned()),
         ("/api/v1/label/U__job/values", r#"["a","b"]"#.to_owned()),
         ("/api/v1/label/nothing/values", "[]".to_owned()),
+        ("/api/v1/label/kind/values?start=0&end=2", r#"["big","nan"]"#.to_owned()),
+        ("/api/v1/label/kind/values?start=100000&end=200000", "[]".to_owned()),
         ("/api/v1/metadata", "{}".to_owned()),
     ] {
         check_data(&server, path, &data);

@@ -34,6 +34,7 @@ fn own_numbers() {
         "thalweg_http_requests_total{route=\"/write\",status=\"204\"} 1",
         "thalweg_http_requests_total{route=\"/write\",status=\"400\"} 1",
         "thalweg_http_requests_total{route=\"other\",status=\"404\"} 1",
+        "thalweg_rows_written_total 1",
         "thalweg_rejected_total{reason=\"unreadable line\"} 1",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
@@ -85,4 +86,5 @@ fn the_host_is_sampled_at_once() {
             std::thread::yield_now();
         }
     }
+    assert!(server.get("/api/v1/metadata?metric=node_load1").body.contains("Load average over 1 minute."));
 }

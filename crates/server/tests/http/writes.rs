@@ -5,6 +5,7 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use ingest::remote_write::{Series, compress, encode};
+use model::{MetricKind, MetricMetadata};
 
 use crate::harness::{Answer, Running};
 
@@ -118,20 +119,28 @@ const REMOTE_WRITE: [(&str, &str); 3] = [
 #[test]
 fn remote_writes_are_written_and_found() {
     let server = Running::start();
+    let stale = f64::from_bits(model::STALE_NAN_BITS);
     let series = [
         Series { labels: &[("__name__", "up"), ("job", "a")], samples: &[(1000, 1.0), (2000, 0.0)] },
-        Series {
-            labels: &[("__name__", "up"), ("job", "b")],
-            samples: &[(2000, f64::from_bits(model::STALE_NAN_BITS))],
-        },
+        Series { labels: &[("__name__", "up"), ("job", "b")], samples: &[(1000, 1.0), (2000, stale)] },
+        Series { labels: &[("__name__", "load")], samples: &[(1000, f64::NAN)] },
     ];
-    let body = compress(&encode(&series, &[]));
+    let metadata = MetricMetadata {
+        family: "up".to_owned(),
+        kind: MetricKind::Gauge,
+        help: "Is it \"up\"?".to_owned(),
+        unit: String::new(),
+    };
+    let body = compress(&encode(&series, &[metadata]));
     check(&server.send("POST", "/api/v1/write", &REMOTE_WRITE, &body), 204, "");
-    assert_eq!(
-        server.result("default", "up", 2),
-        r#"[{"metric":{"__name__":"up","job":"a"},"value":[2,"0"]}]"#,
-        "a stale series is no longer there"
-    );
+    let a = r#"[{"metric":{"__name__":"up","job":"a"},"value":[2,"0"]}]"#;
+    assert_eq!(server.result("default", "up", 2), a, "a stale marker ends the other series");
+    assert_eq!(server.result("default", "count(up)", 1), r#"[{"metric":{},"value":[1,"2"]}]"#);
+    assert_eq!(server.result("default", "load", 2), r#"[{"metric":{"__name__":"load"},"value":[2,"NaN"]}]"#);
+    let up = r#"{"status":"success","data":{"up":[{"type":"gauge","help":"Is it \"up\"?","unit":""}]}}"#;
+    check(&server.get("/api/v1/metadata"), 200, up);
+    check(&server.get("/api/v1/metadata?metric=down"), 200, r#"{"status":"success","data":{}}"#);
+
     let other = [("x-thalweg-database", "other")];
     check(&server.send("POST", "/api/v1/write", &[&REMOTE_WRITE[..], &other].concat(), &body), 204, "");
     assert!(server.result("other", "up", 1).contains(r#""job":"a""#));
