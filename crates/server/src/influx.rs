@@ -7,6 +7,9 @@ use crate::error::ApiError;
 use crate::json;
 use crate::write::Outcome;
 
+/// When to send again what the storage could not take, in seconds.
+pub(crate) const RETRY_AFTER_S: header::HeaderValue = header::HeaderValue::from_static("5");
+
 /// The version of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
@@ -49,5 +52,9 @@ fn error(version: Version, status: StatusCode, code: &str, message: &str) -> Res
         (header::CONTENT_TYPE, "application/json"),
         (header::HeaderName::from_static("x-influxdb-error"), plain.as_str()),
     ];
-    (status, headers, body).into_response()
+    let mut response = (status, headers, body).into_response();
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_S);
+    }
+    response
 }

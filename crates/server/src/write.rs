@@ -16,6 +16,12 @@ use crate::parameters::Parameters;
 use crate::routes::{Taken, take};
 use crate::state::State;
 
+/// How much of a bad line an answer quotes.
+const QUOTED_CHARACTERS_MAX: usize = 200;
+
+/// How the catalog's reason begins when a field has another type than before.
+const TYPE_CONFLICT: &str = "field type conflict";
+
 /// What became of a request's lines.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
@@ -34,13 +40,45 @@ impl Outcome {
         Self { written: report.rows_written, dropped: errors.total + report.rejected_total, reasons }
     }
 
-    /// `partial write: line 2: reason; line 5: reason dropped=2`, as InfluxDB's clients look for it.
+    /// Quotes the lines as InfluxDB does, for its clients look for the words: `unable to parse 'cpu value=': missing field
+    /// value (line 2)`. A conflict of types is no fault of the line's spelling.
+    fn quote_lines(mut self, body: &[u8]) -> Self {
+        let mut lines = body.split(|byte| *byte == b'\n');
+        let mut lines_read = 0;
+        let mut quoted = String::new();
+        for (line, reason) in &mut self.reasons {
+            if *line > lines_read {
+                let text = lines.nth((*line - lines_read - 1) as usize).unwrap_or_default().trim_ascii();
+                quoted = String::from_utf8_lossy(text).chars().take(QUOTED_CHARACTERS_MAX).collect();
+                lines_read = *line;
+            }
+            *reason = if reason.starts_with(TYPE_CONFLICT) {
+                format!("{reason} (line {line})")
+            } else {
+                format!("unable to parse '{quoted}': {reason} (line {line})")
+            };
+        }
+        self
+    }
+
+    /// For the reasons of protocols without a form of their own.
+    fn number_lines(mut self) -> Self {
+        for (line, reason) in &mut self.reasons {
+            *reason = format!("line {line}: {reason}");
+        }
+        self
+    }
+
+    /// The reasons, a line each; if something was written, `partial write: … dropped=2` around them.
     pub(crate) fn message(&self) -> String {
-        let told: Vec<String> = self.reasons.iter().map(|(line, reason)| format!("line {line}: {reason}")).collect();
+        let mut told: Vec<&str> = self.reasons.iter().map(|(_, reason)| reason.as_str()).collect();
         let more = self.dropped.saturating_sub(told.len() as u64);
-        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        let partial = if self.written > 0 { "partial write: " } else { "" };
-        format!("{partial}{}{more} dropped={}", told.join("; "), self.dropped)
+        let more = format!("and {more} more");
+        if self.dropped > told.len() as u64 {
+            told.push(&more);
+        }
+        let told = told.join("\n");
+        if self.written == 0 { told } else { format!("partial write: {told} dropped={}", self.dropped) }
     }
 }
 
@@ -90,7 +128,7 @@ fn write_lines(state: &State, taken: Taken, database: &str) -> Result<Outcome, A
     };
     let parsed = line::parse(&body, &options).map_err(|error| body_error(&error))?;
     state.metrics.count_rejected(parsed.errors.total);
-    Ok(Outcome::new(state.db.write(&database, &parsed.batch)?, parsed.errors))
+    Ok(Outcome::new(state.db.write(&database, &parsed.batch)?, parsed.errors).quote_lines(&body))
 }
 
 /// `POST /api/v1/write`: Prometheus remote write 1.0.
@@ -133,7 +171,8 @@ fn write_remote(state: &State, taken: &Taken) -> Result<(Outcome, Option<String>
     let note = request.dropped_reason();
     state.metrics.count_rejected(request.errors.total);
     state.metrics.count_dropped(request.histograms_dropped, request.exemplars_dropped);
-    Ok((Outcome::new(state.db.write(&database, &request.batch)?, request.errors), note))
+    let report = state.db.write(&database, &request.batch)?;
+    Ok((Outcome::new(report, request.errors).number_lines(), note))
 }
 
 /// `POST /api/v1/import/prometheus`: the text that a target of Prometheus shows.
@@ -160,7 +199,7 @@ fn write_exposition(state: &State, taken: Taken) -> Result<Outcome, ApiError> {
     };
     let parsed = exposition::parse(&body, &options).map_err(|error| body_error(&error))?;
     state.metrics.count_rejected(parsed.errors.total);
-    Ok(Outcome::new(state.db.write(&database, &parsed.batch)?, parsed.errors))
+    Ok(Outcome::new(state.db.write(&database, &parsed.batch)?, parsed.errors).number_lines())
 }
 
 /// Labels that every series gets: `extra_label=name=value`, any number of them.
@@ -179,7 +218,7 @@ fn plain_answer(outcome: &Result<(Outcome, Option<String>), ApiError>) -> Result
         Err(error) => {
             let mut response = error.clone().into_response();
             if error.status == StatusCode::SERVICE_UNAVAILABLE {
-                response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("5"));
+                response.headers_mut().insert(header::RETRY_AFTER, influx::RETRY_AFTER_S);
             }
             Ok(response)
         }

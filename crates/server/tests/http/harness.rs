@@ -1,0 +1,131 @@
+//! A server of its own on a free port, and a client.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use db::{Db, DbOptions};
+use thalweg_server::{Server, ServerSettings};
+use tokio::sync::oneshot;
+
+static SERVERS: AtomicU32 = AtomicU32::new(0);
+
+/// A server that runs until it is dropped, on a data folder that is removed then.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) db: Arc<Db>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    folder: PathBuf,
+    agent: ureq::Agent,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+    headers: ureq::http::HeaderMap,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+impl Running {
+    /// Without samples of the host, so that a test finds only what it wrote.
+    pub(crate) fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    pub(crate) fn start_with(change: impl FnOnce(&mut ServerSettings)) -> Self {
+        let number = SERVERS.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("thalweg-server-{}-{number}", std::process::id()));
+        let db = Arc::new(Db::open(platform::Platform::real(), DbOptions::new(&folder)).unwrap());
+        let mut settings = ServerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        settings.host_metrics_interval_ms = None;
+        change(&mut settings);
+        let (stop, stopped) = oneshot::channel();
+        let (send_address, address) = mpsc::channel();
+        let shared = db.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            runtime.block_on(async {
+                let server = Server::bind(shared, settings).await.unwrap();
+                send_address.send(server.address()).unwrap();
+                server.run(async { drop(stopped.await) }).await;
+            });
+        });
+        let config = ureq::Agent::config_builder().http_status_as_error(false).build();
+        Self {
+            address: address.recv().unwrap(),
+            db,
+            stop: Some(stop),
+            thread: Some(thread),
+            folder,
+            agent: config.into(),
+        }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], b"")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: impl AsRef<[u8]>) -> Answer {
+        self.send("POST", path, &[], body)
+    }
+
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
+        let mut request = ureq::http::Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = body.as_ref();
+        let mut response = if body.is_empty() {
+            self.agent.run(request.body(()).unwrap()).unwrap()
+        } else {
+            self.agent.run(request.body(body).unwrap()).unwrap()
+        };
+        let text = response.body_mut().read_to_vec().unwrap();
+        Answer {
+            status: response.status().as_u16(),
+            body: String::from_utf8_lossy(&text).into_owned(),
+            headers: response.headers().clone(),
+        }
+    }
+
+    /// Writes line protocol that must be taken.
+    pub(crate) fn write(&self, lines: &str) {
+        let answer = self.post("/write", lines);
+        assert_eq!((answer.status, answer.body.as_str()), (204, ""), "{lines}");
+    }
+
+    /// The result of an instant query at a second, in one of the databases.
+    pub(crate) fn result(&self, database: &str, query: &str, second: i64) -> String {
+        let query: String = form_urlencoded::byte_serialize(query.as_bytes()).collect();
+        let answer = self.get(&format!("/api/v1/query?db={database}&time={second}&query={query}"));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let result = answer.body.split_once(r#""result":"#).unwrap().1;
+        result.strip_suffix("}}").unwrap().to_owned()
+    }
+
+    /// Ends the server as Ctrl-C does and waits for it.
+    pub(crate) fn stop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+        self.db.close().unwrap();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,90 @@
+//! Signs of life, the server's numbers, the page, the host.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::Running;
+
+#[test]
+fn signs_of_life() {
+    let server = Running::start();
+    for method in ["GET", "HEAD"] {
+        let answer = server.send(method, "/ping", &[], "");
+        assert_eq!((answer.status, answer.body.as_str()), (204, ""));
+        assert!(answer.header("x-influxdb-version").starts_with("1.8"));
+    }
+    let answer = server.get("/ping?verbose=true");
+    assert_eq!(answer.status, 200);
+    assert!(answer.body.starts_with(r#"{"version":"1.8"#), "{}", answer.body);
+    let answer = server.get("/health");
+    assert_eq!(answer.status, 200);
+    let expected =
+        r#"{"name":"thalweg","message":"ready for queries and writes","status":"pass","checks":[],"version":""#;
+    assert!(answer.body.starts_with(expected), "{}", answer.body);
+    assert_eq!(server.get("/ready").status, 200);
+}
+
+#[test]
+fn own_numbers() {
+    let server = Running::start();
+    server.write("m v=1 1000000000");
+    server.post("/write", "m v=");
+    server.get("/nowhere");
+    let text = server.get("/metrics").body;
+    for line in [
+        "thalweg_http_requests_total{route=\"/write\",status=\"204\"} 1",
+        "thalweg_http_requests_total{route=\"/write\",status=\"400\"} 1",
+        "thalweg_http_requests_total{route=\"other\",status=\"404\"} 1",
+        "thalweg_rows_written_total 1",
+        "thalweg_rejected_total{reason=\"unreadable line\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+    }
+    for name in ["thalweg_log_", "thalweg_level_parts", "process_resident_memory_bytes ", "process_cpu_seconds_total "]
+    {
+        assert!(text.lines().any(|found| found.starts_with(name)), "{name} is missing in\n{text}");
+    }
+    // Its own parser takes it.
+    let answer = server.post("/api/v1/import/prometheus", &text);
+    assert_eq!((answer.status, answer.body.as_str()), (204, ""));
+}
+
+#[test]
+fn the_page() {
+    let server = Running::start();
+    let answer = server.get("/");
+    assert_eq!(answer.status, 200);
+    assert!(answer.header("content-type").starts_with("text/html"));
+    assert!(answer.body.contains("Thalweg"));
+    let answer = server.send("GET", "/", &[("if-none-match", answer.header("etag"))], "");
+    assert_eq!(answer.status, 304);
+    assert_eq!(server.post("/", "x").status, 404);
+}
+
+#[test]
+fn answers_are_packed_for_those_who_ask() {
+    let server = Running::start();
+    let lines: Vec<String> = (0..200).map(|host| format!("m,host=host{host} v=1 1000000000\n")).collect();
+    server.write(&lines.concat());
+    let answer = server.send("GET", "/api/v1/series?match[]=m_v", &[("accept-encoding", "gzip")], "");
+    assert_eq!((answer.status, answer.header("content-encoding")), (200, "gzip"));
+    let answer = server.get("/api/v1/series?match[]=m_v");
+    assert_eq!((answer.status, answer.header("content-encoding")), (200, ""));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_host_is_sampled_at_once() {
+    let server = Running::start_with(|settings| settings.host_metrics_interval_ms = Some(5_000));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for query in ["node_load1{job=\"host\"}", "process_resident_memory_bytes{job=\"thalweg\"}"] {
+        loop {
+            let now_s = server.db.now_ns() / 1_000_000_000;
+            if server.result("default", query, now_s + 1).contains("\"metric\"") {
+                break;
+            }
+            assert!(Instant::now() < deadline, "no {query}");
+            std::thread::yield_now();
+        }
+    }
+    assert!(server.get("/api/v1/metadata?metric=node_load1").body.contains("Load average over 1 minute."));
+}
