@@ -1,12 +1,12 @@
 //! A shard's groups: identities, schemas, postings.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
 use model::Labels;
 use roaring::RoaringBitmap;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::postings::Postings;
 use crate::{CompiledMatcher, DatabaseId, GroupEntry, GroupId, MeasurementId, MetricColumns, Slot};
@@ -33,7 +33,8 @@ pub struct Groups {
     entries: Vec<Group>,
     /// Groups by database, measurement and labels; compares through `entries`.
     by_identity: HashTable<GroupId>,
-    hasher: RandomState,
+    /// Keeps clients from choosing labels that collide.
+    hash_seed: u64,
     postings: HashMap<DatabaseId, Postings>,
     schemas: Vec<Arc<[Slot]>>,
     schema_ids: HashMap<Arc<[Slot]>, SchemaId>,
@@ -44,6 +45,11 @@ pub struct Groups {
 }
 
 impl Groups {
+    /// No groups; the seed should be random.
+    pub fn with_hash_seed(hash_seed: u64) -> Self {
+        Self { hash_seed, ..Self::default() }
+    }
+
     /// How many groups there are.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -66,7 +72,7 @@ impl Groups {
 
     /// The group of this identity.
     pub fn find(&self, database: DatabaseId, measurement: MeasurementId, labels: &Labels) -> Option<GroupId> {
-        let hash = self.hasher.hash_one((database, measurement, labels));
+        let hash = identity_hash(self.hash_seed, database, measurement, labels);
         let same = |id: &GroupId| self.is(*id, database, measurement, labels);
         self.by_identity.find(hash, same).copied()
     }
@@ -123,12 +129,12 @@ impl Groups {
                 }
                 let schema = self.intern(slots);
                 self.postings.entry(database).or_default().add(id, measurement, &labels);
-                let hash = self.hasher.hash_one((database, measurement, &labels));
+                let hash = identity_hash(self.hash_seed, database, measurement, &labels);
                 self.entries.push(Group { database, measurement, labels, schema });
-                let (entries, hasher) = (&self.entries, &self.hasher);
+                let (entries, hash_seed) = (&self.entries, self.hash_seed);
                 let rehash = |id: &GroupId| {
                     let group = &entries[*id as usize];
-                    hasher.hash_one((group.database, group.measurement, &group.labels))
+                    identity_hash(hash_seed, group.database, group.measurement, &group.labels)
                 };
                 self.by_identity.insert_unique(hash, id, rehash);
                 true
@@ -262,6 +268,11 @@ impl Groups {
     ) -> impl Iterator<Item = &'a str> {
         self.postings.get(&database).into_iter().flat_map(move |postings| postings.label_values(name, groups))
     }
+}
+
+fn identity_hash(seed: u64, database: DatabaseId, measurement: MeasurementId, labels: &Labels) -> u64 {
+    let numbers = u64::from(database) << 32 | u64::from(measurement);
+    xxh3_64_with_seed(labels.packed().as_bytes(), seed ^ xxh3_64_with_seed(&numbers.to_le_bytes(), seed))
 }
 
 #[cfg(test)]

@@ -108,7 +108,9 @@ impl Opened {
         state.epoch += 1;
         let mut catalog = Catalog::default();
         let mut groups: Vec<Groups> = Vec::new();
-        groups.resize_with(state.shards as usize, Groups::default);
+        let mut hash_seed = [0; 8];
+        platform.random.fill(&mut hash_seed).map_err(StoreError::io("draw random bytes for", &directory))?;
+        groups.resize_with(state.shards as usize, || Groups::with_hash_seed(u64::from_le_bytes(hash_seed)));
         for (id, shard) in &state.segments {
             let path = segment::segment_path(&directory, *id);
             load_segment(&*files, &path, *shard, &mut catalog, &mut groups)?;

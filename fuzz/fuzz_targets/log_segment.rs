@@ -1,0 +1,8 @@
+//! Hostile bytes as a log segment.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    store::fuzz_log_segment(data);
+});
