@@ -125,7 +125,8 @@ export function queryRange(range: RangeRequest, signal?: AbortSignal): Promise<A
   return request("query_range", form, true, signal);
 }
 
-export function buildInfo(): Promise<Answer<{ version?: string }>> {
+/** `version` is the Prometheus version whose API this is; `applicationVersion` is Thalweg's own. */
+export function buildInfo(): Promise<Answer<{ version?: string; applicationVersion?: string }>> {
   return request("status/buildinfo", new URLSearchParams(), false);
 }
 

@@ -144,7 +144,8 @@ export class ExploreView implements View {
     this.notes.replaceChildren(...notes.map(([kind, text]) => element("li", { class: kind ?? "", text: text ?? "" })));
     this.tableCard.hidden = count === 0;
     if (count > 0) this.table.show(tableOf(data));
-    if (data.resultType === "matrix" && count > 0) this.drawPlot(data.result, outcome.span);
+    // A range without series has its axes all the same: a double click on them leads back out of a zoom.
+    if (data.resultType === "matrix" && (count > 0 || this.state.mode === "range")) this.drawPlot(data.result, outcome.span);
     this.root.dataset["state"] = "done";
   }
 

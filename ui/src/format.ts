@@ -49,7 +49,7 @@ export function formatValue(value: number | null | undefined, unit: Unit): strin
     case "bytes_per_second":
       return `${bytes(value)}/s`;
     case "percent":
-      return `${significant(value, 3)} %`;
+      return `${Math.abs(value) < 1 ? Number(value.toFixed(2)) : significant(value, 3)} %`;
     case "per_second":
       return `${scaled(value)}/s`;
     case "seconds":

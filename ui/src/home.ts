@@ -21,7 +21,7 @@ const REFRESH_MS = 5000;
 const SAMPLE_S = 5;
 const POINTS = 240;
 /** A database started just now is drawn over at least this long. */
-const LENGTH_LEAST_S = 60;
+const LENGTH_LEAST_S = 30;
 
 interface Span {
   start_s: number;

@@ -52,7 +52,7 @@ function routeOrSay(): void {
 
 async function showVersion(): Promise<void> {
   const { data } = await buildInfo();
-  byId("version").textContent = data.version ? `v${data.version.replace(/^v/, "")}` : "";
+  byId("version").textContent = data.applicationVersion ? `v${data.applicationVersion}` : "";
 }
 
 startTheme(byId<HTMLButtonElement>("theme"));

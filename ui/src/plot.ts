@@ -108,7 +108,7 @@ export class Plot {
     return {
       width,
       height: height_px,
-      padding: [8, 8, 0, 0],
+      padding: [8, 20, 0, 0],
       legend: { show: false },
       focus: { alpha: follows ? 0.25 : 1 },
       cursor: {

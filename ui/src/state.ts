@@ -42,7 +42,7 @@ export const REFRESHES = [
 export const DEFAULT_STATE: Readonly<ExploreState> = {
   query: "",
   mode: "range",
-  range: "1h",
+  range: "15m",
   from_s: null,
   to_s: null,
   step: "",

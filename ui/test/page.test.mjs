@@ -43,19 +43,20 @@ mkdirSync(folder, { recursive: true });
 const origin = server.replace(/\/$/, "");
 const profile = mkdtempSync(join(tmpdir(), "thalweg-page-"));
 
-/** How many colours a plot's canvas has: an empty one has its background, grid and text only along the edges. */
-async function drawnPixels(plot) {
-  return plot.locator("canvas").evaluate((canvas) => {
-    const { width, height } = canvas;
-    const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
-    let coloured = 0;
+/** Waits until lines or areas are on a plot's canvas: series have colour, axes and grid are close to grey. */
+async function drawn(page, title) {
+  const coloured = ([wanted, least]) => {
+    const canvas = document.querySelector(`.plot[data-drawn] [aria-label^="${wanted}"] canvas`);
+    if (!canvas) return false;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let count = 0;
     for (let at = 0; at < data.length; at += 4) {
-      const [red, green, blue, alpha] = [data[at], data[at + 1], data[at + 2], data[at + 3]];
-      // Series have colour; axes and grid are close to grey.
-      if (alpha > 40 && Math.max(red, green, blue) - Math.min(red, green, blue) > 60) coloured += 1;
+      const [red, green, blue, alpha] = data.subarray(at, at + 4);
+      if (alpha > 40 && Math.max(red, green, blue) - Math.min(red, green, blue) > 60) count += 1;
     }
-    return coloured;
-  });
+    return count >= least;
+  };
+  await page.waitForFunction(coloured, [title, 100], { timeout: WAIT_MS, polling: 250 });
 }
 
 async function noOverflow(page, where) {
@@ -74,13 +75,11 @@ async function homePlots(page) {
     null,
     { timeout: WAIT_MS },
   );
-  const plot = page.locator('.plot[data-drawn]:has([aria-label^="Memory used"])');
-  const pixels = await drawnPixels(plot);
-  assert(pixels > 50, `the memory plot has ${pixels} coloured pixels, so nothing is drawn on it`);
+  for (const title of ["Memory used", "Load"]) await drawn(page, title);
 }
 
 async function completion(page) {
-  await page.goto(`${origin}/#/explore`);
+  await page.goto(`${origin}/#/explore?range=5m`);
   const box = page.getByRole("textbox", { name: "PromQL query" });
   await box.focus();
   await page.keyboard.type("node_lo", { delay: 20 });
