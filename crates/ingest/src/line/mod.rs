@@ -6,6 +6,7 @@
 //! * `mod.rs`: [`parse`] guesses the line's layout; a right guess leaves little more than numbers to read.
 //! * `layout.rs`: layouts and how they are guessed.
 //! * `slow.rs`: takes a line apart whose layout was not guessed, and finds the end of a bad one.
+//! * `order.rs`: makes later lines win over earlier ones with other fields.
 //! * `value.rs`: values, and what ends a line.
 //! * `key.rs`: measurement and tags, parsed only for groups that the store does not know ([`decode_key`]).
 //! * `encode.rs`: the way back.
@@ -13,6 +14,7 @@
 mod encode;
 mod key;
 mod layout;
+mod order;
 mod slow;
 #[cfg(test)]
 mod tests;
@@ -99,7 +101,8 @@ pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'
     while parser.at < body.len() {
         parser.next_line();
     }
-    let Parser { mut batch, blocks, errors, .. } = parser;
+    let Parser { mut batch, mut blocks, errors, .. } = parser;
+    order::restore_order(&mut blocks);
     batch.blocks = blocks;
     Ok(Parsed { batch, errors })
 }

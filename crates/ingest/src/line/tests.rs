@@ -1,5 +1,6 @@
 //! The grammar as tables, round trips, and hostile input.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use proptest::collection::vec;
@@ -128,6 +129,42 @@ fn layouts_that_alternate_go_to_their_blocks() {
             parsed.batch.blocks.iter().map(|block| (block.measurement.as_deref(), block.rows())).collect();
         assert_eq!(blocks, [(Some("cpu"), 3), (Some("mem"), 2), (Some("cpu"), 1), (Some("cpu"), 1), (Some("cpux"), 1)]);
     });
+}
+
+/// Writes the batch as the store does, block by block, and compares with the lines one by one.
+#[track_caller]
+fn check_later_wins(lines: &[(u8, u8, u8)]) {
+    let mut body = String::new();
+    let mut expected = BTreeMap::new();
+    for (number, (host, time, fields)) in lines.iter().enumerate() {
+        write!(body, "m,h={host}").unwrap();
+        for (place, field) in (0..3).filter(|field| fields >> field & 1 == 1).enumerate() {
+            let comma = if place == 0 { ' ' } else { ',' };
+            write!(body, "{comma}f{field}={number}i").unwrap();
+            expected.insert((format!("m,h={host}"), i64::from(*time), format!("f{field}")), number as u64);
+        }
+        writeln!(body, " {time}").unwrap();
+    }
+    with_parsed(body.as_bytes(), Precision::Nanosecond, &Limits::default(), |parsed| {
+        assert_eq!(parsed.batch.rows(), lines.len());
+        let mut found = BTreeMap::new();
+        for block in &parsed.batch.blocks {
+            assert!(block.lines.is_sorted());
+            for row in 0..block.rows() {
+                let key = String::from_utf8_lossy(parsed.batch.text(block.keys[row].text)).into_owned();
+                for (field, cell) in block.fields.iter().zip(block.row(row)) {
+                    found.insert((key.clone(), block.timestamps_ns[row], field.name.clone()), *cell);
+                }
+            }
+        }
+        assert_eq!(found, expected, "{body}");
+    });
+}
+
+#[test]
+fn later_lines_win_whatever_their_fields() {
+    check_later_wins(&[(0, 1, 0b001), (0, 1, 0b011), (0, 1, 0b001)]);
+    check_later_wins(&[(0, 1, 0b001), (1, 1, 0b011), (0, 1, 0b111), (0, 2, 0b001), (1, 1, 0b001), (0, 1, 0b011)]);
 }
 
 #[test]
@@ -359,6 +396,11 @@ fn encode(points: &[OwnedPoint]) -> Vec<u8> {
 }
 
 proptest! {
+    #[test]
+    fn later_lines_always_win(lines in vec((0..3u8, 0..3u8, 1..8u8), 0..30)) {
+        check_later_wins(&lines);
+    }
+
     #[test]
     fn what_is_written_is_read_back(points in vec(point(), 1..6)) {
         // Twice, so that guessed layouts are met too.

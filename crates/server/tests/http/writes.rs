@@ -48,6 +48,15 @@ fn lines_are_written_and_found() {
 }
 
 #[test]
+fn later_lines_of_a_request_win_whatever_their_fields() {
+    let server = Running::start();
+    server
+        .write("m a=1 1000000000\nm a=2,b=1 1000000000\nm a=3 1000000000\nm b=5,a=4 2000000000\nm a=6,b=7 2000000000");
+    assert_eq!(server.result("default", "m_a", 1), r#"[{"metric":{"__name__":"m_a"},"value":[1,"3"]}]"#);
+    assert_eq!(server.result("default", "m_a + m_b", 2), r#"[{"metric":{},"value":[2,"13"]}]"#);
+}
+
+#[test]
 fn bodies_may_be_packed() {
     let server = Running::start();
     let headers = [("content-encoding", "gzip")];
