@@ -286,22 +286,27 @@ fn read_refusals(answer: &Answer, lines_before: Option<u64>) -> Result<(u64, Vec
     }
     let parsed: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
     let message = parsed["error"].as_str().unwrap_or(&answer.body);
-    let Some((reasons, dropped)) = message.rsplit_once(" dropped=").filter(|_| answer.status == 400) else {
+    // A refusal of lines names them; anything else is about the request.
+    if answer.status != 400 || !message.contains("line ") {
         return Err(format!("the server answered {}: {message}", answer.status));
-    };
-    let reasons = reasons.strip_prefix("partial write: ").unwrap_or(reasons);
-    let translated = reasons.split("; line ").map(|reason| {
-        let reason = reason.strip_prefix("line ").unwrap_or(reason);
-        match (reason.split_once(": "), lines_before) {
-            (Some((line, why)), Some(before)) => match line.parse::<u64>() {
-                Ok(line) => format!("line {}: {why}", before + line),
-                Err(_) => reason.to_owned(),
-            },
-            (Some((_, why)), None) => why.to_owned(),
-            _ => reason.to_owned(),
-        }
-    });
-    Ok((dropped.parse().unwrap_or(1), translated.collect()))
+    }
+    let message = message.strip_prefix("partial write: ").unwrap_or(message);
+    let (reasons, dropped) = message.rsplit_once(" dropped=").unwrap_or((message, ""));
+    let translated: Vec<String> = reasons.lines().map(|reason| translate(reason, lines_before)).collect();
+    Ok((dropped.parse().unwrap_or(translated.len() as u64), translated))
+}
+
+/// `reason (line 2)` or `line 2: reason` with the number of the file's line in front; without one where the file's lines
+/// are not known.
+fn translate(reason: &str, lines_before: Option<u64>) -> String {
+    let behind = reason.rsplit_once(" (line ").and_then(|(why, number)| Some((why, number.strip_suffix(')')?)));
+    let before = || reason.strip_prefix("line ")?.split_once(": ").map(|(number, why)| (why, number));
+    let parts = behind.or_else(before).and_then(|(why, number)| Some((why, number.parse::<u64>().ok()?)));
+    match (parts, lines_before) {
+        (Some((why, number)), Some(before)) => format!("line {}: {why}", before + number),
+        (Some((why, _)), None) => why.to_owned(),
+        (None, _) => reason.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -310,9 +315,14 @@ mod tests {
 
     #[test]
     fn refusals_carry_the_lines_of_the_file() {
-        let body = r#"{"error":"partial write: line 2: bad; line 5: worse; and more dropped=2"}"#.to_owned();
+        let body = r#"{"error":"partial write: bad (line 2)\nworse (x) (line 5)\nand 3 more dropped=5"}"#.to_owned();
         let refused = read_refusals(&Answer { status: 400, body }, Some(1000)).unwrap();
-        assert_eq!(refused, (2, vec!["line 1002: bad".to_owned(), "line 1005: worse; and more".to_owned()]));
+        assert_eq!(refused.0, 5);
+        assert_eq!(refused.1, ["line 1002: bad", "line 1005: worse (x)", "and 3 more"]);
+        let body = r#"{"error":"line 2: bad"}"#.to_owned();
+        assert_eq!(read_refusals(&Answer { status: 400, body }, Some(7)).unwrap(), (1, vec!["line 9: bad".to_owned()]));
+        let body = r#"{"error":"bad (line 2)"}"#.to_owned();
+        assert_eq!(read_refusals(&Answer { status: 400, body }, None).unwrap(), (1, vec!["bad".to_owned()]));
         let body = r#"{"error":"disk full"}"#.to_owned();
         assert!(read_refusals(&Answer { status: 503, body }, Some(0)).unwrap_err().contains("disk full"));
     }
