@@ -10,11 +10,20 @@ use crate::settings::{ServeFlags, Settings};
 
 pub(crate) fn run(flags: &ServeFlags) -> Result<ExitCode, String> {
     let settings = flags.resolve()?;
+    raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
     runtime.block_on(serve(settings))
+}
+
+/// Every part is an open file, and so is every connection: takes what the system allows at most.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Refused or not, the server runs; where files are too few, opening says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 async fn serve(settings: Settings) -> Result<ExitCode, String> {

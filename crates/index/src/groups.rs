@@ -143,9 +143,15 @@ impl Groups {
         }
     }
 
-    /// Takes in entries that a segment on disk holds.
+    /// Takes in entries that a segment on disk holds. A group may stand in two segments: what was registered while one with
+    /// everything was being written is also in the next.
     pub fn apply_saved(&mut self, entries: Vec<GroupEntry>) -> bool {
-        let applied = entries.into_iter().all(|entry| self.apply(entry));
+        let applied = entries.into_iter().all(|entry| match entry {
+            GroupEntry::New { id, slots, .. } if (id as usize) < self.entries.len() => {
+                self.extend(id, &slots).is_some()
+            }
+            entry => self.apply(entry),
+        });
         self.unsaved_from = self.entries.len() as GroupId;
         self.unsaved_extended.clear();
         applied
@@ -314,6 +320,7 @@ mod tests {
         let mut copy = Groups::default();
         assert!(copy.apply_saved(first) && copy.apply_saved(second));
         assert!(!copy.has_unsaved());
+        assert!(copy.apply_saved(groups.all_entries()), "a group may be told of twice");
         let everything = [all_columns(0)];
         assert_eq!(copy.select(0, &everything, &[]), groups.select(0, &everything, &[]));
     }

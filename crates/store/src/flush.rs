@@ -14,17 +14,22 @@ use crate::{Store, StoreError, segment};
 /// Index segments of a shard, or of the catalog, that are joined into one when there are more.
 const SEGMENTS_MAX: usize = 8;
 
-/// Index entries that no segment holds yet, on their way to disk.
+/// Index entries that no segment holds yet, on their way to disk, and the first log records that tell of them.
 #[derive(Default)]
 struct Unsaved {
     catalog: Vec<CatalogEntry>,
+    catalog_since: Option<u64>,
     groups: Vec<GroupEntry>,
+    groups_since: Option<u64>,
 }
 
 impl Store {
     /// Writes a shard's head to a part. Reads see its rows all the time; writes go to a new head.
     pub(crate) fn flush(&self, shard: &Shard) -> Result<(), StoreError> {
         let _work = shard.work.lock();
+        // Flushes of different shards share the catalog's entries: their segments must have the order of the entries, and
+        // the log may be released only when no entry is on its way.
+        let _flushing = self.flushing.lock();
         let frozen = self.freeze(shard);
         let unsaved = self.take_unsaved(shard);
         if frozen.head.is_empty() && unsaved.catalog.is_empty() && unsaved.groups.is_empty() {
@@ -61,12 +66,21 @@ impl Store {
     fn take_unsaved(&self, shard: &Shard) -> Unsaved {
         let mut catalog = self.catalog.write();
         let mut groups = shard.groups.write();
-        Unsaved { catalog: catalog.catalog.take_unsaved(), groups: groups.groups.take_unsaved() }
+        Unsaved {
+            catalog: catalog.catalog.take_unsaved(),
+            catalog_since: catalog.unsaved_since.take(),
+            groups: groups.groups.take_unsaved(),
+            groups_since: groups.unsaved_since.take(),
+        }
     }
 
     fn put_back(&self, shard: &Shard, unsaved: Unsaved) {
-        self.catalog.write().catalog.put_back_unsaved(unsaved.catalog);
-        shard.groups.write().groups.put_back_unsaved(&unsaved.groups);
+        let mut catalog = self.catalog.write();
+        catalog.catalog.put_back_unsaved(unsaved.catalog);
+        catalog.unsaved_since = earlier(unsaved.catalog_since, catalog.unsaved_since);
+        let mut groups = shard.groups.write();
+        groups.groups.put_back_unsaved(&unsaved.groups);
+        groups.unsaved_since = earlier(unsaved.groups_since, groups.unsaved_since);
     }
 
     fn write_flush(&self, shard: &Shard, frozen: &Frozen, unsaved: &Unsaved) -> Result<Option<Arc<Part>>, StoreError> {
@@ -89,7 +103,6 @@ impl Store {
         for id in obsolete {
             self.remove_file(&segment::segment_path(&self.options.directory, id));
         }
-        self.saved(shard, unsaved);
         Ok(part)
     }
 
@@ -120,19 +133,6 @@ impl Store {
         Ok(())
     }
 
-    /// Entries that came since are still unsaved; those of the segment are not.
-    fn saved(&self, shard: &Shard, unsaved: &Unsaved) {
-        let mut catalog = self.catalog.write();
-        if !unsaved.catalog.is_empty() && !catalog.catalog.has_unsaved() {
-            catalog.unsaved_since = None;
-        }
-        drop(catalog);
-        let mut groups = shard.groups.write();
-        if !groups.groups.has_unsaved() {
-            groups.unsaved_since = None;
-        }
-    }
-
     fn write_part(&self, shard: &Shard, head: &Head) -> Result<Option<PartInfo>, StoreError> {
         let mut groups: Vec<(PartKey, GroupId)> = {
             let index = shard.groups.read();
@@ -148,26 +148,36 @@ impl Store {
         }
         groups.sort_unstable();
         let id = self.manifest.lock().take_id();
-        let mut writer = PartWriter::create(&*self.platform.files, self.part_path(id), id, shard.number, 0)?;
-        for (key, group) in groups {
-            for SealedChunk { range, sequences, bytes } in head.chunks(group) {
-                writer.push(key, range, sequences, &bytes)?;
+        let write = || {
+            let mut writer = PartWriter::create(&*self.platform.files, self.part_path(id), id, shard.number, 0)?;
+            for (key, group) in groups {
+                for SealedChunk { range, sequences, bytes } in head.chunks(group) {
+                    writer.push(key, range, sequences, &bytes)?;
+                }
             }
-        }
-        let info = writer.finish()?;
+            writer.finish()
+        };
+        // What was written of it goes at once: on a full disk it would keep the next attempt from succeeding.
+        let info = write().inspect_err(|_| self.remove_file(&self.part_path(id)))?;
         self.sync_folder("parts")?;
         Ok(Some(info))
     }
 
     /// Gives up log segments that neither a head nor the index needs any more.
     fn release_log(&self) -> Result<(), StoreError> {
+        // Read first: a record that comes while the shards are asked one after another is beyond it.
+        let next = self.log.last_sequence() + 1;
         let needed = self.shards.iter().filter_map(Shard::first_needed).min();
         let unsaved = self.catalog.read().unsaved_since;
-        let needed = [needed, unsaved].into_iter().flatten().min().unwrap_or_else(|| self.log.last_sequence() + 1);
+        let needed = [needed, unsaved, Some(next)].into_iter().flatten().min().unwrap_or(next);
         let released = self.log.release_before(needed)?;
         match released {
             Some(through) => self.commit_edits(&[Edit::LogReleased { through }]),
             None => Ok(()),
         }
     }
+}
+
+fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    [a, b].into_iter().flatten().min()
 }

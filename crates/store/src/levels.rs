@@ -2,21 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use model::TimeRange;
-
 use crate::part::PartInfo;
 
 /// Start of the partition that an instant falls into; partitions are aligned to the epoch.
 pub(crate) fn partition_start(timestamp_ns: i64, partition_ns: i64) -> i64 {
     timestamp_ns.saturating_sub(timestamp_ns.rem_euclid(partition_ns.max(1)))
-}
-
-/// Starts of the partitions that a stretch of time touches.
-pub(crate) fn partitions(range: &TimeRange, partition_ns: i64) -> impl Iterator<Item = i64> {
-    let first = partition_start(range.start_ns, partition_ns);
-    let last = partition_start(range.end_ns, partition_ns);
-    std::iter::successors(Some(first), move |start| start.checked_add(partition_ns.max(1)))
-        .take_while(move |start| *start <= last)
 }
 
 /// Whether a shard's parts as flushed should be merged: all of them, so that what is left is newer than what comes out.
@@ -34,6 +24,8 @@ pub(crate) fn parts_touched(parts: &[PartInfo], touched: &BTreeSet<i64>, partiti
 
 #[cfg(test)]
 mod tests {
+    use model::TimeRange;
+
     use super::*;
 
     fn part(id: u64, level: u8, start_ns: i64, end_ns: i64) -> PartInfo {
@@ -52,8 +44,6 @@ mod tests {
     fn partitions_are_aligned_also_before_the_epoch() {
         assert_eq!(partition_start(25, 10), 20);
         assert_eq!(partition_start(-1, 10), -10);
-        let touched: Vec<i64> = partitions(&TimeRange::new(-11, 10), 10).collect();
-        assert_eq!(touched, [-20, -10, 0, 10]);
         assert!(partition_start(i64::MIN, 1000) <= i64::MIN + 1000);
     }
 

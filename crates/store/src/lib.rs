@@ -62,6 +62,8 @@ pub struct Store {
     log: Log,
     shards: Vec<Shard>,
     manifest: Mutex<Manifest>,
+    /// Held by whoever flushes: one shard at a time.
+    flushing: Mutex<()>,
     counters: Counters,
     recovery: Recovery,
     /// Keeps other processes out; released when the store is dropped.
@@ -89,8 +91,9 @@ impl Store {
 
     /// Does what is due of flushing and merging; to be called again at once while it returns `true`, else now and then.
     pub fn maintain(&self) -> Result<bool, StoreError> {
-        self.log.prepare_spare()?;
         let mut worked = self.flush_due()?;
+        // Behind the flush, which may be what makes room for it.
+        self.log.prepare_spare()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard)?;
         }
@@ -149,8 +152,9 @@ impl Store {
 
     /// After a failed commit nobody knows what the manifest on disk says: nothing more is written.
     fn commit_edits(&self, edits: &[Edit]) -> Result<(), StoreError> {
-        let mut manifest = self.manifest.lock();
-        manifest.commit(edits).inspect_err(|error| self.log.poison(&error.to_string()))
+        self.log.check()?;
+        let committed = self.manifest.lock().commit(edits);
+        committed.inspect_err(|error| self.log.poison(&error.to_string()))
     }
 
     /// Removes a file that nothing names any more. If that fails, the next opening does it.

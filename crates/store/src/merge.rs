@@ -1,5 +1,6 @@
 //! Joining parts: what was flushed goes into the parts of its partitions, in large chunks.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +29,7 @@ impl Store {
         let mut touched = BTreeSet::new();
         for part in parts.iter().filter(|part| flushed.contains(&part.info.id)) {
             for chunk in part.chunks()? {
-                touched.extend(levels::partitions(&chunk.range, partition_ns));
+                add_partitions(part, &chunk, partition_ns, &mut touched)?;
             }
         }
         let joined = levels::parts_touched(&infos, &touched, partition_ns);
@@ -73,13 +74,28 @@ impl Store {
         chunks: &[(usize, ChunkRef)],
         partitions: &[i64],
     ) -> Result<Vec<PartInfo>, StoreError> {
-        let partition_ns = self.options.partition_ns;
-        let mut writers: BTreeMap<i64, PartWriter> = BTreeMap::new();
-        for start in partitions {
-            let id = self.manifest.lock().take_id();
-            let writer = PartWriter::create(&*self.platform.files, self.part_path(id), id, shard.number, 1)?;
-            writers.insert(*start, writer);
-        }
+        let mut outputs =
+            Outputs { store: self, shard: shard.number, partitions, writers: BTreeMap::new(), ids: Vec::new() };
+        let merged = outputs.write(inputs, chunks);
+        // What was written goes at once: on a full disk it would keep the next attempt from succeeding.
+        merged.inspect_err(|_| outputs.ids.iter().for_each(|id| self.remove_file(&self.part_path(*id))))
+    }
+}
+
+/// The parts of some partitions, as they are written.
+struct Outputs<'a> {
+    store: &'a Store,
+    shard: u32,
+    /// Sorted. Rows of others are another pass's.
+    partitions: &'a [i64],
+    writers: BTreeMap<i64, PartWriter>,
+    /// Parts begun so far.
+    ids: Vec<u64>,
+}
+
+impl Outputs<'_> {
+    fn write(&mut self, inputs: &[Arc<Part>], chunks: &[(usize, ChunkRef)]) -> Result<Vec<PartInfo>, StoreError> {
+        let (partitions, partition_ns) = (self.partitions, self.store.options.partition_ns);
         let wanted = |chunk: &ChunkRef| {
             let first = levels::partition_start(chunk.range.start_ns, partition_ns);
             let from = partitions.partition_point(|start| *start < first);
@@ -94,34 +110,60 @@ impl Store {
                 pieces.push(rows);
             }
             if let Some((_, first)) = of_key.first() {
-                push_merged(first.key, &chunk::merge(&pieces), sequences, partition_ns, &mut writers)?;
+                self.push(first.key, &chunk::merge(&pieces), sequences)?;
             }
         }
-        writers.into_values().filter(|writer| !writer.is_empty()).map(PartWriter::finish).collect()
+        std::mem::take(&mut self.writers).into_values().map(PartWriter::finish).collect()
+    }
+
+    /// Cuts rows at partitions and at the size of a chunk.
+    fn push(&mut self, key: PartKey, rows: &Rows, sequences: (u64, u64)) -> Result<(), StoreError> {
+        let partition_ns = self.store.options.partition_ns;
+        let mut from = 0;
+        while let Some(timestamp_ns) = rows.timestamps_ns.get(from) {
+            let start = levels::partition_start(*timestamp_ns, partition_ns);
+            let is_inside = |timestamp: &i64| levels::partition_start(*timestamp, partition_ns) == start;
+            let to = from + rows.timestamps_ns[from..].partition_point(is_inside).min(CHUNK_ROWS);
+            if self.partitions.binary_search(&start).is_ok() {
+                let piece = chunk::slice(rows, from, to);
+                let mut bytes = Vec::new();
+                chunk::encode(&piece, sequences, &mut bytes);
+                let range = model::TimeRange::new(*timestamp_ns, rows.timestamps_ns[to - 1]);
+                self.writer(start)?.push(key, range, sequences, &bytes)?;
+            }
+            from = to;
+        }
+        Ok(())
+    }
+
+    /// The part of a partition, begun when its first rows come.
+    fn writer(&mut self, start: i64) -> Result<&mut PartWriter, StoreError> {
+        match self.writers.entry(start) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(vacant) => {
+                let id = self.store.manifest.lock().take_id();
+                self.ids.push(id);
+                let path = self.store.part_path(id);
+                let writer = PartWriter::create(&*self.store.platform.files, path, id, self.shard, 1)?;
+                Ok(vacant.insert(writer))
+            }
+        }
     }
 }
 
-/// Cuts rows at partitions and at the size of a chunk. Rows of partitions without a writer are another pass's.
-fn push_merged(
-    key: PartKey,
-    rows: &Rows,
-    sequences: (u64, u64),
+/// Adds the partitions that a chunk has rows in. One odd timestamp must not stand for all of time between: where the
+/// ends are in different partitions, the timestamps are read.
+fn add_partitions(
+    part: &Part,
+    chunk: &ChunkRef,
     partition_ns: i64,
-    writers: &mut BTreeMap<i64, PartWriter>,
+    touched: &mut BTreeSet<i64>,
 ) -> Result<(), StoreError> {
-    let mut from = 0;
-    while let Some(timestamp_ns) = rows.timestamps_ns.get(from) {
-        let start = levels::partition_start(*timestamp_ns, partition_ns);
-        let is_inside = |timestamp: &i64| levels::partition_start(*timestamp, partition_ns) == start;
-        let to = from + rows.timestamps_ns[from..].partition_point(is_inside).min(CHUNK_ROWS);
-        if let Some(writer) = writers.get_mut(&start) {
-            let piece = chunk::slice(rows, from, to);
-            let mut bytes = Vec::new();
-            chunk::encode(&piece, sequences, &mut bytes);
-            let range = model::TimeRange::new(*timestamp_ns, rows.timestamps_ns[to - 1]);
-            writer.push(key, range, sequences, &bytes)?;
-        }
-        from = to;
+    let ends = [chunk.range.start_ns, chunk.range.end_ns].map(|end| levels::partition_start(end, partition_ns));
+    touched.extend(ends);
+    if ends[0] != ends[1] {
+        let (_, rows) = part.read(chunk, Some(&[]))?;
+        touched.extend(rows.timestamps_ns.iter().map(|timestamp| levels::partition_start(*timestamp, partition_ns)));
     }
     Ok(())
 }

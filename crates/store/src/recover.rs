@@ -71,6 +71,7 @@ impl Store {
             log: log.0,
             shards: opened.shards,
             manifest: Mutex::new(opened.manifest),
+            flushing: Mutex::new(()),
             counters: Counters::default(),
             recovery: opened.recovery,
             _lock: lock,
@@ -117,25 +118,35 @@ impl Opened {
         }
         let mut parts: Vec<Vec<Arc<Part>>> = vec![Vec::new(); state.shards as usize];
         let mut set_aside = Vec::new();
+        let is_gone = |error: &StoreError| match error {
+            StoreError::Corrupt { .. } => true,
+            StoreError::Io { error, .. } => error.kind() == std::io::ErrorKind::NotFound,
+            _ => false,
+        };
         for info in state.parts.values() {
             let path = part_path(&directory, info.id);
             match (Part::open(&*files, path.clone(), *info), parts.get_mut(info.shard as usize)) {
                 (Ok(part), Some(parts)) => parts.push(Arc::new(part)),
-                (Err(error), _) => {
+                (Err(error), _) if is_gone(&error) => {
                     set_aside.push(info.id);
                     recovery.parts_set_aside.push(error.to_string());
-                    // A missing file cannot be renamed; it is reported all the same.
-                    let _ = files.rename(&path, &path.with_extension("damaged"));
                 }
+                // What the operating system refuses now (open files, memory) it may give later: nothing is given up.
+                (Err(error), _) => return Err(error),
                 (Ok(_), None) => {}
             }
         }
-        set_aside.into_iter().for_each(|id| state.apply(&Edit::RemovePart(id)));
+        set_aside.iter().for_each(|id| state.apply(&Edit::RemovePart(*id)));
         let head_bytes = options.head_bytes_max / state.shards.max(1) as usize;
         let shards = groups.into_iter().zip(parts).enumerate();
         let shards = shards.map(|(number, (groups, parts))| Shard::new(number as u32, groups, parts, head_bytes));
         let shards = shards.collect();
         let manifest = Manifest::write(&*files, &directory, state)?;
+        for id in set_aside {
+            let path = part_path(&directory, id);
+            // A missing file cannot be renamed; it is reported all the same.
+            let _ = files.rename(&path, &path.with_extension("damaged"));
+        }
         Ok(Self { platform, options, catalog, shards, manifest, recovery })
     }
 
@@ -224,23 +235,24 @@ impl Opened {
                     }
                 }
             }
-            Record::Rows(shards) => shards.into_iter().for_each(|rows| self.apply_rows(&rows, frame.sequence)),
+            Record::Rows(shards) => shards.into_iter().for_each(|rows| self.apply_rows(rows, frame.sequence)),
         }
         Ok(())
     }
 
-    fn apply_rows(&mut self, rows: &ShardRows, sequence: u64) {
+    fn apply_rows(&mut self, mut rows: ShardRows, sequence: u64) {
         let flushed = self.manifest.state.flushed.get(&(rows.shard as u32)).copied().unwrap_or(0);
         let Some(shard) = self.shards.get(rows.shard).filter(|_| sequence > flushed) else {
             return;
         };
         let known = shard.groups.read().groups.len();
         let all: u64 = rows.blocks.iter().map(|block| block.rows() as u64).sum();
-        let lost = rows.blocks.iter().flat_map(|block| &block.groups).filter(|group| **group as usize >= known);
-        let lost = lost.count() as u64;
+        // Their numbers will be given to others: rows of groups that nothing tells of must not wait for them.
+        rows.blocks.iter_mut().for_each(|block| block.retain_groups(|group| (group as usize) < known));
+        let lost = all - rows.blocks.iter().map(|block| block.rows() as u64).sum::<u64>();
         self.recovery.log_rows_lost += lost;
         self.recovery.log_rows += all - lost;
-        shard.apply(&mut shard.state.lock(), rows, sequence);
+        shard.apply(&mut shard.state.lock(), &rows, sequence);
     }
 
     /// Removes files that the manifest does not name: what a crash left unfinished.

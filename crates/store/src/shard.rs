@@ -1,7 +1,8 @@
 //! A shard: its groups, its head, its parts, each under its own lock.
 //!
 //! Lock order, to be kept everywhere: catalog → groups of a shard → log, and states of shards (ascending) → groups of
-//! a shard → log. The manifest is taken after all of them, and never held while one of them is taken.
+//! a shard → log. The manifest is taken after all of them, and never held while one of them is taken. `work` of a shard,
+//! then the store's `flushing`, come before all others.
 
 use std::sync::Arc;
 

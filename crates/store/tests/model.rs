@@ -45,7 +45,13 @@ fn random_rows(simulation: &Simulation, step: i64) -> Vec<Row> {
             _ => vec![("a".to_owned(), value), ("b".to_owned(), -value)],
         };
         let host = format!("h{}", simulation.below(5));
-        Row { host, timestamp_ns: (step * 10 - late_s) * SECOND_NS, fields }
+        // Now and then a clock is off by centuries: that must cost neither rows nor a file for each partition between.
+        let timestamp_ns = match simulation.below(200) {
+            0 => i64::MIN + step,
+            1 => i64::MAX - step,
+            _ => (step * 10 - late_s) * SECOND_NS,
+        };
+        Row { host, timestamp_ns, fields }
     };
     let mut rows: Vec<Row> = (0..count).map(row).collect();
     // The store takes a batch block by block; the oracle must see rows of the same cell in the same order.

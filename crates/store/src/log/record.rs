@@ -49,6 +49,24 @@ impl RowBlock {
     }
 }
 
+impl RowBlock {
+    /// Leaves out the rows of other groups.
+    pub(crate) fn retain_groups(&mut self, keep: impl Fn(GroupId) -> bool) {
+        if self.groups.iter().all(|group| keep(*group)) {
+            return;
+        }
+        let mut kept = Self { columns: self.columns.clone(), ..Self::default() };
+        for (row, (group, timestamp_ns)) in self.groups.iter().zip(&self.timestamps_ns).enumerate() {
+            if keep(*group) {
+                kept.groups.push(*group);
+                kept.timestamps_ns.push(*timestamp_ns);
+                kept.cells.extend_from_slice(self.row(row));
+            }
+        }
+        *self = kept;
+    }
+}
+
 /// Appends the payload of a rows record.
 pub(crate) fn encode_rows(shards: &[ShardRows], out: &mut Vec<u8>) {
     varint::push(out, shards.len() as u64);

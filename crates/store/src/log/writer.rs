@@ -159,6 +159,11 @@ impl Log {
         }
     }
 
+    /// Fails if nothing may be written any more.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        self.state.lock().check()
+    }
+
     /// Last sequence id given out.
     pub(crate) fn last_sequence(&self) -> u64 {
         self.state.lock().sequence
@@ -212,8 +217,14 @@ impl Log {
         }
         let path = state.spare_path(&self.directory);
         drop(state);
-        self.fill(&path, self.segment_bytes)?;
-        self.state.lock().spares.push(path);
+        match self.fill(&path, self.segment_bytes) {
+            Ok(_) => self.state.lock().spares.push(path),
+            Err(error) => {
+                // On a full disk an unfinished file would only take room.
+                let _ = self.files.remove(&path);
+                return Err(error);
+            }
+        }
         Ok(())
     }
 

@@ -67,11 +67,6 @@ impl PartWriter {
         if self.buffer.len() >= BUFFER_BYTES { self.write_out() } else { Ok(()) }
     }
 
-    /// Whether nothing was appended.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// Writes index and footer, and makes the file durable. Its name is durable after a sync of the folder.
     pub(crate) fn finish(mut self) -> Result<PartInfo, StoreError> {
         let index_offset = self.written + self.buffer.len() as u64;
