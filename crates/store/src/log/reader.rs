@@ -104,7 +104,7 @@ impl Scan {
                     }
                 },
             };
-            self.expected = Some(frame.sequence + 1);
+            self.expected = Some(frame.sequence.saturating_add(1));
             self.largest_sequence = self.largest_sequence.max(frame.sequence);
             visit(frame)?;
             offset = next;
