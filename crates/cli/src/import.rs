@@ -14,6 +14,7 @@ use ingest::Limits;
 use ingest::csv::{CsvField, CsvImporter, CsvMapping, TimeFormat};
 
 use crate::client::{Answer, Client};
+use crate::lines::{self, LINE_BYTES_MAX};
 
 const EXAMPLES: &str = "Examples:
   thalweg import samples.lp                               line protocol, nanoseconds
@@ -127,7 +128,7 @@ fn import_file(flags: &ImportFlags, path: &Path) -> Result<Sent, String> {
             .collect();
         let cut = match format {
             Format::Csv => cut_csv(flags, path, input, &queue, &sent),
-            Format::Line | Format::Prometheus => cut_lines(flags, input, &queue),
+            Format::Line | Format::Prometheus => cut_lines(flags, path, format, input, &queue),
         };
         drop(queue);
         let results =
@@ -167,24 +168,34 @@ fn format_of(path: &Path) -> Format {
     }
 }
 
-/// Cuts at line ends. A string that spans lines must not span batches: the server would tell, and nothing would be lost.
-fn cut_lines(flags: &ImportFlags, input: impl Read, queue: &SyncSender<Batch>) -> Result<(), String> {
-    let mut input = BufReader::with_capacity(1 << 20, input);
+/// Cuts at line ends, but not at those inside the strings of line protocol.
+fn cut_lines(
+    flags: &ImportFlags,
+    path: &Path,
+    format: Format,
+    mut input: impl Read,
+    queue: &SyncSender<Batch>,
+) -> Result<(), String> {
+    let mut text = Vec::new();
     let mut lines_before = 0;
     loop {
-        let mut body = Vec::with_capacity(flags.batch_bytes + 4096);
-        let mut lines = 0;
-        while body.len() < flags.batch_bytes {
-            let read = input.read_until(b'\n', &mut body).map_err(|error| format!("reading broke off: {error}"))?;
-            if read == 0 {
-                break;
-            }
-            lines += 1;
-        }
-        if body.is_empty() || queue.send(Batch { body, lines_before: Some(lines_before), lines }).is_err() {
+        let wanted = (flags.batch_bytes + LINE_BYTES_MAX + 1).saturating_sub(text.len());
+        let read = input.by_ref().take(wanted as u64).read_to_end(&mut text);
+        let at_end = read.map_err(|error| format!("{}: reading broke off: {error}", path.display()))? < wanted;
+        let cut = lines::cut(&text, flags.batch_bytes, at_end, format == Format::Line);
+        if cut.length == 0 && at_end {
             return Ok(());
         }
-        lines_before += lines;
+        if cut.length == 0 {
+            let line = lines_before + 1;
+            return Err(format!("{}: line {line} has more than {LINE_BYTES_MAX} bytes: is it text?", path.display()));
+        }
+        let rest = text.split_off(cut.length);
+        let body = std::mem::replace(&mut text, rest);
+        if queue.send(Batch { body, lines_before: Some(lines_before), lines: cut.lines }).is_err() {
+            return Ok(());
+        }
+        lines_before += cut.lines;
     }
 }
 

@@ -4,6 +4,7 @@
 mod bench;
 mod client;
 mod import;
+mod lines;
 mod plot;
 mod query;
 mod serve;

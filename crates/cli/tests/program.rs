@@ -92,10 +92,60 @@ fn import_of_every_format_and_query_in_every_form() {
 }
 
 #[test]
+fn import_keeps_strings_of_several_lines_whole() {
+    let folder = Folder::new("strings");
+    let server = TestServer::start(&folder.0.join("data"), &["--no-host-metrics"]);
+    // With batches this small a cut at every line end would go through the strings.
+    let line = |second: u64| format!("note,host=a text=\"first\nsecond, \\\"quoted\\\"\nthird\",n={second} {second}\n");
+    let lines = (1..=50).map(line).collect::<String>();
+    let file = folder.file("notes.lp", (lines + "bad line here=\n").as_bytes());
+    let flags = ["--precision", "s", "--batch-bytes", "20"];
+    let output = run(&[&["import", "--url", server.url(), file.to_str().unwrap()], &flags[..]].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("151 lines sent, 1 refused") && said.contains("line 151: "), "{said}");
+    let (_, body) = server.get("/api/v1/query?query=count_over_time(note_n[1m])&time=50");
+    assert!(body.contains(r#"[50,"50"]"#), "{body}");
+}
+
+#[test]
+fn the_readme_works_when_pasted() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let readme = std::fs::read_to_string(format!("{root}/README.md")).unwrap();
+    let (_, part) = readme.split_once("## Five minutes").unwrap();
+    let (part, _) = part.split_once("\n## ").unwrap();
+    let blocks = part.split("```sh\n").skip(1).map(|block| block.split_once("```").unwrap().0);
+    // The shell that a test has knows no aliases: a function stands in.
+    let commands: String = blocks.filter(|block| !block.starts_with("alias ")).collect();
+    assert!(commands.matches("thalweg ").count() >= 5 && commands.contains("curl "), "{commands}");
+    let folder = Folder::new("readme");
+    let server = TestServer::start(&folder.0, &["--no-host-metrics"]);
+    let script = commands.replace("http://127.0.0.1:7780", server.url());
+    let output = std::process::Command::new("sh")
+        .args(["-ec", &format!("thalweg() {{ \"$PROGRAM\" \"$@\"; }}\n{script}")])
+        .envs([("PROGRAM", support::PROGRAM), ("THALWEG_URL", server.url())])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    let (out, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}{said}");
+    for expected in ["204 No Content", "21.5", "{station=\"north\"}  min ", "time,__name__,station,value"] {
+        assert!(out.contains(expected), "{expected:?} is missing in:\n{out}{said}");
+    }
+    assert!(said.contains("river.lp: ") && said.contains("weather.csv: ") && !said.contains(" 1 refused"), "{said}");
+}
+
+#[test]
 fn a_small_benchmark_reports_what_it_wrote() {
     let output = run(&["bench", "load", "--scale", "2", "--days", "0.01", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((report["rows"].as_u64(), report["values"].as_u64()), (Some(172), Some(1720)));
     assert!(report["part_bytes"].as_u64().unwrap() > 0, "{report}");
+    let output =
+        run(&["bench", "load", "--scale", "2", "--days", "0.01", "--use-case", "devops", "--settle", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((report["rows"].as_u64(), report["values"].as_u64()), (Some(172 * 9), Some(172 * 101)));
+    assert!(report["restart_after_kill_seconds"].as_f64().unwrap() > 0.0, "{report}");
 }

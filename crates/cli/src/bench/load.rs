@@ -13,13 +13,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::generate::{Generator, UseCase};
-use super::process::{Usage, folder_bytes, usage};
+use super::process::{Usage, folder_bytes, thread_cpu_seconds, usage};
 use crate::client::Client;
 
 const EXAMPLES: &str = "Examples:
   thalweg bench load                                     100 hosts, 3 days at 10 s: 25.9 million values over HTTP
   thalweg bench load --connections 16 --scale 4000 --days 0.25
   thalweg bench load --in-process                        without HTTP
+  thalweg bench load --settle                            also what the data takes when all of it is merged
   thalweg bench load --url http://127.0.0.1:7780         a server that runs already (its CPU and disk are not measured)";
 
 /// Seconds of a day.
@@ -49,7 +50,7 @@ pub(crate) struct LoadFlags {
     /// Rows of a request
     #[arg(long, default_value_t = 5000)]
     batch_rows: u64,
-    /// Write in this process, without HTTP; its CPU time then includes making the data
+    /// Write in this process, without HTTP
     #[arg(long, conflicts_with = "url")]
     in_process: bool,
     /// A server that runs already [default: one of the benchmark's own]
@@ -58,6 +59,9 @@ pub(crate) struct LoadFlags {
     /// Where the benchmark's own database is kept; must not exist [default: a temporary folder, removed at the end]
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
+    /// Afterwards also kill the server and measure its restart with a log to read, then merge everything there is to merge
+    #[arg(long, conflicts_with = "url")]
+    settle: bool,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -72,14 +76,29 @@ struct Report {
     seconds: f64,
     rows_per_second: f64,
     values_per_second: f64,
+    /// Of making the data, which is not the server's work.
+    generator_cpu_seconds: f64,
     server_cpu_seconds: f64,
     values_per_server_cpu_second: f64,
     resident_bytes: u64,
     resident_peak_bytes: u64,
     disk_bytes: u64,
     part_bytes: u64,
+    log_bytes: u64,
     part_bytes_per_value: f64,
+    /// After a clean stop.
     restart_seconds: f64,
+    /// After SIGKILL, with `--settle` and a server of the benchmark's own.
+    restart_after_kill_seconds: Option<f64>,
+    /// CPU of flushing and merging everything, with `--settle`.
+    settle_cpu_seconds: Option<f64>,
+}
+
+impl Report {
+    fn set_server_cpu(&mut self, seconds: f64) {
+        self.server_cpu_seconds = seconds;
+        self.values_per_server_cpu_second = if seconds > 0.0 { self.values as f64 / seconds } else { 0.0 };
+    }
 }
 
 /// Where the rows go.
@@ -152,43 +171,71 @@ fn measure(flags: &LoadFlags, data: &Path) -> Result<Report, String> {
     if let Some(url) = &flags.url {
         return load(flags, &Target::Server(Client::new(url)), None);
     }
-    if flags.in_process {
-        let db =
-            db::Db::open(platform::Platform::real(), db::DbOptions::new(data)).map_err(|error| error.to_string())?;
-        let target = Target::Here(Box::new(db));
-        let mut report = load(flags, &target, Some(std::process::id()))?;
-        let Target::Here(db) = target else {
-            return Err("the target changed".to_owned());
-        };
-        db.close().map_err(|error| error.to_string())?;
-        drop(db);
-        let start = Instant::now();
-        let db =
-            db::Db::open(platform::Platform::real(), db::DbOptions::new(data)).map_err(|error| error.to_string())?;
-        report.restart_seconds = start.elapsed().as_secs_f64();
-        drop(db);
-        add_disk(&mut report, data);
-        return Ok(report);
+    let mut report = if flags.in_process { load_here(flags, data)? } else { load_own_server(flags, data)? };
+    if flags.settle {
+        report.settle_cpu_seconds = Some(settle(data)?);
     }
-    let server = OwnServer::start(data)?;
-    let pid = server.child.id();
-    let mut report = load(flags, &Target::Server(Client::new(&server.url)), Some(pid))?;
+    add_disk(&mut report, data);
+    // Started as a user would, whatever wrote the data.
+    let (server, seconds) = start_and_ask(data)?;
+    report.restart_seconds = seconds;
     server.stop()?;
+    Ok(report)
+}
+
+fn load_here(flags: &LoadFlags, data: &Path) -> Result<Report, String> {
+    let target = Target::Here(Box::new(open(data)?));
+    let mut report = load(flags, &target, Some(std::process::id()))?;
+    // Here the data was made by the process that is measured.
+    report.set_server_cpu(report.server_cpu_seconds - report.generator_cpu_seconds);
+    match target {
+        Target::Here(db) => db.close().map_err(|error| error.to_string())?,
+        Target::Server(_) => return Err("the target changed".to_owned()),
+    }
+    Ok(report)
+}
+
+fn load_own_server(flags: &LoadFlags, data: &Path) -> Result<Report, String> {
+    let mut server = OwnServer::start(data)?;
+    let mut report = load(flags, &Target::Server(Client::new(&server.url)), Some(server.child.id()))?;
+    if flags.settle {
+        // Dropping kills.
+        drop(server);
+        let (restarted, seconds) = start_and_ask(data)?;
+        (server, report.restart_after_kill_seconds) = (restarted, Some(seconds));
+    }
+    server.stop()?;
+    Ok(report)
+}
+
+/// Starts a server and returns with the seconds until it answered that it is well.
+fn start_and_ask(data: &Path) -> Result<(OwnServer, f64), String> {
     let start = Instant::now();
     let server = OwnServer::start(data)?;
     let health = Client::new(&server.url).get("/health", &[])?;
-    report.restart_seconds = start.elapsed().as_secs_f64();
+    let seconds = start.elapsed().as_secs_f64();
     if health.status != 200 {
         return Err(format!("the restarted server is not well: {}", health.body));
     }
-    server.stop()?;
-    add_disk(&mut report, data);
-    Ok(report)
+    Ok((server, seconds))
+}
+
+fn open(data: &Path) -> Result<db::Db, String> {
+    db::Db::open(platform::Platform::real(), db::DbOptions::new(data)).map_err(|error| error.to_string())
+}
+
+/// Flushes and merges everything; returns the CPU seconds that this took.
+fn settle(data: &Path) -> Result<f64, String> {
+    let before = usage(std::process::id()).cpu_seconds;
+    let db = open(data)?;
+    db.settle().and_then(|()| db.close()).map_err(|error| error.to_string())?;
+    Ok(usage(std::process::id()).cpu_seconds - before)
 }
 
 fn add_disk(report: &mut Report, data: &Path) {
     report.disk_bytes = folder_bytes(data);
     report.part_bytes = folder_bytes(&data.join("parts"));
+    report.log_bytes = folder_bytes(&data.join("log"));
     report.part_bytes_per_value = report.part_bytes as f64 / report.values.max(1) as f64;
 }
 
@@ -206,6 +253,7 @@ fn load(flags: &LoadFlags, target: &Target, pid: Option<u32>) -> Result<Report, 
     let start = Instant::now();
     let (queue, batches) = sync_channel::<(String, u64)>(usize::from(flags.connections) * 2);
     let batches = Mutex::new(batches);
+    let generator_cpu_before = thread_cpu_seconds();
     let done: Result<Vec<()>, String> = std::thread::scope(|scope| {
         let senders: Vec<_> =
             (0..flags.connections).map(|_| scope.spawn(|| send_all(target, &batches, &bar))).collect();
@@ -226,20 +274,20 @@ fn load(flags: &LoadFlags, target: &Target, pid: Option<u32>) -> Result<Report, 
     done?;
     let seconds = start.elapsed().as_secs_f64();
     let after = measured(usage(pid.unwrap_or(0)));
-    let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
-    Ok(Report {
+    let mut report = Report {
         rows,
         values,
         connections: flags.connections,
         seconds,
         rows_per_second: rows as f64 / seconds,
         values_per_second: values as f64 / seconds,
-        server_cpu_seconds: cpu_seconds,
-        values_per_server_cpu_second: if cpu_seconds > 0.0 { values as f64 / cpu_seconds } else { 0.0 },
+        generator_cpu_seconds: thread_cpu_seconds() - generator_cpu_before,
         resident_bytes: after.resident_bytes,
         resident_peak_bytes: after.resident_peak_bytes,
         ..Report::default()
-    })
+    };
+    report.set_server_cpu(after.cpu_seconds - before.cpu_seconds);
+    Ok(report)
 }
 
 fn send_all(target: &Target, batches: &Mutex<Receiver<(String, u64)>>, bar: &ProgressBar) -> Result<(), String> {
@@ -268,6 +316,7 @@ fn send_all(target: &Target, batches: &Mutex<Receiver<(String, u64)>>, bar: &Pro
 
 fn render(report: &Report) -> String {
     let millions = |value: f64| format!("{:.2} M", value / 1e6);
+    let seconds = |seconds: Option<f64>| seconds.map_or_else(|| "not measured".to_owned(), |s| format!("{s:.3} s"));
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
@@ -278,14 +327,18 @@ fn render(report: &Report) -> String {
         ("time", format!("{:.2} s", report.seconds)),
         ("rows/s", millions(report.rows_per_second)),
         ("values/s", millions(report.values_per_second)),
+        ("generator CPU", format!("{:.2} s", report.generator_cpu_seconds)),
         ("server CPU", format!("{:.2} s", report.server_cpu_seconds)),
         ("values per server CPU second", millions(report.values_per_server_cpu_second)),
         ("resident memory", mib(report.resident_bytes)),
         ("resident memory, peak", mib(report.resident_peak_bytes)),
-        ("on disk after a clean stop", mib(report.disk_bytes)),
+        ("on disk at the end", mib(report.disk_bytes)),
         ("of that parts", mib(report.part_bytes)),
         ("bytes per value in parts", format!("{:.3}", report.part_bytes_per_value)),
+        ("of that log", mib(report.log_bytes)),
         ("restart to first answer", format!("{:.3} s", report.restart_seconds)),
+        ("restart after SIGKILL", seconds(report.restart_after_kill_seconds)),
+        ("CPU of merging everything", seconds(report.settle_cpu_seconds)),
     ] {
         table.add_row([name.to_owned(), value]);
     }

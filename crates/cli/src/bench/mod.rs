@@ -1,8 +1,10 @@
 //! `thalweg bench`: measurements that anybody can repeat. A file per kind.
 
 mod generate;
+mod hosts;
 mod load;
 mod process;
+mod walk;
 
 use std::process::ExitCode;
 

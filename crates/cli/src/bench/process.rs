@@ -27,6 +27,12 @@ pub(crate) fn usage(_pid: u32) -> Usage {
     Usage::default()
 }
 
+/// CPU seconds of the calling thread.
+pub(crate) fn thread_cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
 /// Bytes of the files in a folder, folders inside included.
 pub(crate) fn folder_bytes(folder: &std::path::Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else {
