@@ -10,6 +10,7 @@ mod batch;
 mod column;
 mod labels;
 mod matcher;
+mod summary;
 mod time_range;
 mod value;
 
@@ -17,6 +18,7 @@ pub use batch::{Batch, Block, Field, GroupIdentity, GroupKey, KeyDecoder, Metric
 pub use column::Column;
 pub use labels::{DuplicateLabel, Labels};
 pub use matcher::{MatchOp, Matcher};
+pub use summary::Summary;
 pub use time_range::TimeRange;
 pub use value::{STALE_NAN_BITS, ValueType, is_stale_bits};
 

@@ -34,6 +34,39 @@ pub(crate) struct RowsColumn {
     pub(crate) texts: Vec<String>,
 }
 
+impl Rows {
+    /// First and last timestamp; `None` if there are no rows.
+    pub(crate) fn range(&self) -> Option<TimeRange> {
+        Some(TimeRange::new(*self.timestamps_ns.first()?, *self.timestamps_ns.last()?))
+    }
+
+    /// Takes out the rows all of whose cells are null.
+    pub(crate) fn drop_empty(&mut self) {
+        let count = self.timestamps_ns.len();
+        if self.columns.iter().any(|column| column.nulls.is_empty()) && count > 0 {
+            return;
+        }
+        let is_kept = |row: usize| self.columns.iter().any(|column| !column.is_null(row));
+        let kept: Vec<usize> = (0..count).filter(|row| is_kept(*row)).collect();
+        if kept.len() < count {
+            *self = self.pick(&kept);
+        }
+    }
+
+    /// Some of the rows, by their places.
+    pub(crate) fn pick(&self, places: &[usize]) -> Self {
+        let column = |column: &RowsColumn| {
+            let mut picked = RowsColumn::new(column.slot, column.value_type);
+            places.iter().for_each(|row| picked.push_from(Some(column), *row));
+            picked
+        };
+        Self {
+            timestamps_ns: places.iter().filter_map(|row| self.timestamps_ns.get(*row).copied()).collect(),
+            columns: self.columns.iter().map(column).collect(),
+        }
+    }
+}
+
 impl RowsColumn {
     pub(crate) fn new(slot: Slot, value_type: ValueType) -> Self {
         Self { slot, value_type, cells: Vec::new(), nulls: Vec::new(), texts: Vec::new() }
@@ -56,6 +89,30 @@ impl RowsColumn {
     pub(crate) fn push_text(&mut self, text: &str) {
         self.texts.push(text.to_owned());
         self.push(Some(self.texts.len() as u64 - 1));
+    }
+
+    /// Makes the cells of some rows null.
+    pub(crate) fn clear(&mut self, from: usize, to: usize) {
+        if self.nulls.is_empty() {
+            self.nulls.resize(self.cells.len(), false);
+        }
+        self.nulls.iter_mut().take(to).skip(from).for_each(|null| *null = true);
+    }
+
+    /// Appends all cells of a column of the same member.
+    fn append(&mut self, other: &Self) {
+        if !(self.nulls.is_empty() && other.nulls.is_empty()) {
+            self.nulls.resize(self.cells.len(), false);
+            self.nulls.extend_from_slice(&other.nulls);
+            self.nulls.resize(self.cells.len() + other.cells.len(), false);
+        }
+        let texts = self.texts.len() as u64;
+        if self.value_type == ValueType::String {
+            self.cells.extend(other.cells.iter().map(|place| place + texts));
+            self.texts.extend_from_slice(&other.texts);
+        } else {
+            self.cells.extend_from_slice(&other.cells);
+        }
     }
 
     /// Appends another column's cell, or null if there is none.
@@ -220,8 +277,29 @@ fn decode_column(
     Ok(column)
 }
 
-/// Joins rows of one group, oldest sequence ids first: sorted by time, a later value replacing an earlier one
-/// member by member. The pieces' own rows may be in any order.
+/// Joins rows of one group, oldest first, each piece's own in order of time: a later value replaces an earlier one, member by
+/// member.
+pub(crate) fn join(mut pieces: Vec<Rows>) -> Rows {
+    pieces.retain(|rows| !rows.timestamps_ns.is_empty());
+    let alike = |a: &Rows, b: &Rows| {
+        let kinds = |rows: &Rows| rows.columns.iter().map(|column| (column.slot, column.value_type)).collect::<Vec<_>>();
+        kinds(a) == kinds(b)
+    };
+    let follows = |a: &Rows, b: &Rows| a.timestamps_ns.last() < b.timestamps_ns.first() && alike(a, b);
+    if !pieces.windows(2).all(|pair| matches!(pair, [a, b] if follows(a, b))) {
+        return merge(&pieces);
+    }
+    let mut pieces = pieces.into_iter();
+    let mut joined = pieces.next().unwrap_or_default();
+    for rows in pieces {
+        joined.timestamps_ns.extend_from_slice(&rows.timestamps_ns);
+        joined.columns.iter_mut().zip(&rows.columns).for_each(|(column, more)| column.append(more));
+    }
+    joined
+}
+
+/// Joins rows of one group, oldest first: sorted by time, a later value replacing an earlier one member by member. The pieces'
+/// own rows may be in any order.
 pub(crate) fn merge(pieces: &[Rows]) -> Rows {
     let mut slots: Vec<(Slot, ValueType)> =
         pieces.iter().flat_map(|rows| &rows.columns).map(|column| (column.slot, column.value_type)).collect();
@@ -255,18 +333,25 @@ fn merge_column(pieces: &[Rows], order: &[(i64, usize, usize)], (slot, value_typ
     merged
 }
 
-/// The rows from one index up to another.
+/// The rows from one index up to another; columns that have no cell there left out.
 pub(crate) fn slice(rows: &Rows, from: usize, to: usize) -> Rows {
     let column = |column: &RowsColumn| {
         let mut part = RowsColumn::new(column.slot, column.value_type);
-        for row in from..to {
-            part.push_from(Some(column), row);
+        if column.value_type == ValueType::String {
+            (from..to).for_each(|row| part.push_from(Some(column), row));
+        } else {
+            part.cells = column.cells.get(from..to).unwrap_or_default().to_vec();
+            part.nulls = column.nulls.get(from..to).unwrap_or_default().to_vec();
+            if !part.nulls.contains(&true) {
+                part.nulls.clear();
+            }
         }
         part
     };
+    let has_cells = |column: &RowsColumn| column.nulls.is_empty() || column.nulls.contains(&false);
     Rows {
         timestamps_ns: rows.timestamps_ns.get(from..to).unwrap_or_default().to_vec(),
-        columns: rows.columns.iter().map(column).collect(),
+        columns: rows.columns.iter().map(column).filter(has_cells).collect(),
     }
 }
 

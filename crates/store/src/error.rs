@@ -45,6 +45,11 @@ impl StoreError {
         move |error| Self::Io { action, error }
     }
 
+    /// A chunk in memory that cannot be read: a fault of the program or of the memory.
+    pub(crate) fn in_head(error: &codec::DecodeError) -> Self {
+        Self::corrupt(Path::new("head"), error.offset as u64, error.what)
+    }
+
     pub(crate) fn corrupt(file: &Path, offset: u64, message: impl Into<String>) -> Self {
         Self::Corrupt { file: file.to_owned(), offset, message: message.into() }
     }

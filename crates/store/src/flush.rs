@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use index::{CatalogEntry, GroupEntry, GroupId};
+use index::{CatalogEntry, GroupEntry};
 
-use crate::head::{Head, SealedChunk};
+use crate::head::Head;
 use crate::manifest::Edit;
-use crate::part::{Part, PartInfo, PartKey, PartWriter};
+use crate::part::Part;
 use crate::shard::{Frozen, Shard};
 use crate::{Store, StoreError, segment};
 
@@ -24,29 +24,35 @@ struct Unsaved {
 }
 
 impl Store {
-    /// Writes a shard's head to a part. Reads see its rows all the time; writes go to a new head.
+    /// Writes a shard's head to parts. Reads see its rows all the time; writes go to a new head.
     pub(crate) fn flush(&self, shard: &Shard) -> Result<(), StoreError> {
         let _work = shard.work.lock();
+        self.flush_locked(shard).map(|_| ())
+    }
+
+    /// As [`Store::flush`], by whoever holds the shard's `work`. Rows up to the returned sequence id are in parts.
+    pub(crate) fn flush_locked(&self, shard: &Shard) -> Result<u64, StoreError> {
         // Flushes of different shards share the catalog's entries: their segments must have the order of the entries, and
         // the log may be released only when no entry is on its way.
         let _flushing = self.flushing.lock();
         let frozen = self.freeze(shard);
         let unsaved = self.take_unsaved(shard);
         if frozen.head.is_empty() && unsaved.catalog.is_empty() && unsaved.groups.is_empty() {
-            shard.thaw(None);
-            return Ok(());
+            shard.thaw(Vec::new());
+            return Ok(frozen.sequence);
         }
         // Rows may stand in a part only once their record is on disk: else a crash could keep half of a request.
         let flushed = self.log.commit(frozen.sequence).and_then(|()| self.write_flush(shard, &frozen, &unsaved));
         match flushed {
-            Ok(part) => shard.thaw(part),
+            Ok(parts) => shard.thaw(parts),
             Err(error) => {
                 self.put_back(shard, unsaved);
                 return Err(error);
             }
         }
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        self.release_log()
+        self.release_log()?;
+        Ok(frozen.sequence)
     }
 
     /// Sets the head aside; one that an earlier flush could not write comes first.
@@ -57,7 +63,8 @@ impl Store {
         }
         // Under the shard's lock every record that touches the shard is in the log and in the head, or in neither.
         let sequence = self.log.last_sequence();
-        let head = std::mem::replace(&mut state.head, Head::new(self.head_bytes_max()));
+        let mut head = std::mem::replace(&mut state.head, Head::new(self.head_bytes_max()));
+        head.freeze();
         let frozen = Arc::new(Frozen { head, sequence });
         state.frozen = Some(frozen.clone());
         frozen
@@ -83,7 +90,7 @@ impl Store {
         groups.unsaved_since = earlier(unsaved.groups_since, groups.unsaved_since);
     }
 
-    fn write_flush(&self, shard: &Shard, frozen: &Frozen, unsaved: &Unsaved) -> Result<Option<Arc<Part>>, StoreError> {
+    fn write_flush(&self, shard: &Shard, frozen: &Frozen, unsaved: &Unsaved) -> Result<Vec<Arc<Part>>, StoreError> {
         let mut edits = Vec::new();
         let mut obsolete = Vec::new();
         if !unsaved.catalog.is_empty() {
@@ -95,15 +102,15 @@ impl Store {
             let number = Some(shard.number);
             self.write_segment(number, &unsaved.groups, all, segment::write_groups, &mut edits, &mut obsolete)?;
         }
-        let info = self.write_part(shard, &frozen.head)?;
-        let part = info.map(|info| self.open_part(info)).transpose()?;
-        edits.extend(info.map(Edit::AddPart));
+        let infos = self.write_parts(shard, &frozen.head)?;
+        let parts = infos.iter().map(|info| self.open_part(*info)).collect::<Result<Vec<_>, _>>()?;
+        edits.extend(infos.into_iter().map(Edit::AddPart));
         edits.push(Edit::Flushed { shard: shard.number, sequence: frozen.sequence });
         self.commit_edits(&edits)?;
         for id in obsolete {
             self.remove_file(&segment::segment_path(&self.options.directory, id));
         }
-        Ok(part)
+        Ok(parts)
     }
 
     /// Writes new entries as a segment; when there are many segments, everything as one that replaces them.
@@ -131,36 +138,6 @@ impl Store {
         edits.extend(others.iter().map(|id| Edit::RemoveSegment(*id)));
         obsolete.extend(others);
         Ok(())
-    }
-
-    fn write_part(&self, shard: &Shard, head: &Head) -> Result<Option<PartInfo>, StoreError> {
-        let mut groups: Vec<(PartKey, GroupId)> = {
-            let index = shard.groups.read();
-            let keyed = |id: GroupId| {
-                let group = index.groups.get(id)?;
-                let (database, measurement) = (group.database, group.measurement);
-                Some((PartKey { database, measurement, group: id, block: 0 }, id))
-            };
-            head.groups().filter_map(keyed).collect()
-        };
-        if groups.is_empty() {
-            return Ok(None);
-        }
-        groups.sort_unstable();
-        let id = self.manifest.lock().take_id();
-        let write = || {
-            let mut writer = PartWriter::create(&*self.platform.files, self.part_path(id), id, shard.number, 0)?;
-            for (key, group) in groups {
-                for SealedChunk { range, sequences, bytes } in head.chunks(group) {
-                    writer.push(key, range, sequences, &bytes)?;
-                }
-            }
-            writer.finish()
-        };
-        // What was written of it goes at once: on a full disk it would keep the next attempt from succeeding.
-        let info = write().inspect_err(|_| self.remove_file(&self.part_path(id)))?;
-        self.sync_folder("parts")?;
-        Ok(Some(info))
     }
 
     /// Gives up log segments that neither a head nor the index needs any more.

@@ -4,15 +4,18 @@
 //!
 //! * [`write`]: a batch comes in · [`resolve`]: keys become groups, names become slots
 //! * [`log`]: the request becomes one record · [`head`]: the rows go into memory · back in `write`: the record is synced
-//! * [`flush`]: a full head becomes a part · [`chunk`], [`part`]: what a part is made of
+//! * [`flush`], [`sections`]: a full head becomes parts · [`chunk`], [`summary`], [`part`]: what a part is made of
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few
+//! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`]: what of the past has changed
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
-//! * [`scan`]: the sample is read
+//! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to
 
 mod chunk;
+mod deletes;
 mod error;
 mod flush;
 mod head;
+mod journal;
 mod keys;
 mod levels;
 mod log;
@@ -20,36 +23,48 @@ mod manifest;
 mod merge;
 mod options;
 mod part;
+mod policy;
+mod read;
 mod recover;
 mod resolve;
+mod retention;
 mod scan;
+mod sections;
 mod segment;
 mod shard;
 mod stats;
+mod summary;
+mod windows;
 mod write;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use index::Catalog;
+use index::{Catalog, DatabaseId};
 use parking_lot::{Mutex, RwLock};
 use platform::Platform;
 
 pub use error::StoreError;
+pub use journal::{Change, ChangeKind, Changes, JournalGap};
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
 pub use options::StoreOptions;
 pub use part::fuzz_part;
+pub use policy::DatabasePolicy;
 pub use recover::Recovery;
+pub use retention::Deleted;
 pub use scan::{SelectedColumn, SelectedGroup};
 pub use stats::{LevelStats, Stats};
+pub use windows::{ReadCounts, WindowColumn, Windows};
 pub use write::{Rejected, WriteReport};
 
+use journal::Journal;
 use keys::Keys;
 use log::writer::Log;
 use manifest::{Edit, Manifest};
-use part::{Part, PartInfo};
+use part::{Part, PartData, PartInfo};
 use shard::Shard;
 use stats::Counters;
 
@@ -65,6 +80,11 @@ pub struct Store {
     /// Held by whoever flushes: one shard at a time.
     flushing: Mutex<()>,
     counters: Counters,
+    journal: Journal,
+    /// Length of partitions on the fast tier, in nanoseconds.
+    fast_ns: AtomicI64,
+    /// As in the manifest.
+    policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
     recovery: Recovery,
     /// Keeps other processes out; released when the store is dropped.
     _lock: Box<dyn Send + Sync>,
@@ -94,10 +114,22 @@ impl Store {
         let mut worked = self.flush_due()?;
         // Behind the flush, which may be what makes room for it.
         self.log.prepare_spare()?;
+        worked |= self.drop_expired()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard)?;
         }
+        self.fit_partitions()?;
         Ok(worked)
+    }
+
+    /// The sequence id of a snapshot: everything that was acknowledged is in it.
+    pub fn snapshot(&self) -> u64 {
+        self.log.last_sequence()
+    }
+
+    /// What may read differently than at a snapshot.
+    pub fn changes_since(&self, snapshot: u64) -> Result<Changes, JournalGap> {
+        self.journal.since(snapshot)
     }
 
     /// Flushes the fullest head if all heads together are over their budget, and the oldest if the log is over its.
@@ -137,12 +169,14 @@ impl Store {
         self.options.head_bytes_max / self.shards.len().max(1)
     }
 
-    fn part_path(&self, id: u64) -> PathBuf {
-        part_path(&self.options.directory, id)
+    /// The file with this number.
+    fn part_path(&self, file: u64) -> PathBuf {
+        part_path(&self.options.directory, file)
     }
 
     fn open_part(&self, info: PartInfo) -> Result<Arc<Part>, StoreError> {
-        Part::open(&*self.platform.files, self.part_path(info.id), info).map(Arc::new)
+        let data = PartData::open_local(&*self.platform.files, self.part_path(info.file), &info)?;
+        Part::open(data, info).map(Arc::new)
     }
 
     fn sync_folder(&self, name: &str) -> Result<(), StoreError> {
@@ -153,8 +187,12 @@ impl Store {
     /// After a failed commit nobody knows what the manifest on disk says: nothing more is written.
     fn commit_edits(&self, edits: &[Edit]) -> Result<(), StoreError> {
         self.log.check()?;
-        let committed = self.manifest.lock().commit(edits);
-        committed.inspect_err(|error| self.log.poison(&error.to_string()))
+        let mut manifest = self.manifest.lock();
+        let committed = manifest.commit(edits);
+        committed.inspect_err(|error| self.log.poison(&error.to_string()))?;
+        // A manifest that could not be written anew is still the old one, whole; the next edit tries again.
+        let shortened = manifest.shorten(&*self.platform.files, &self.options.directory);
+        shortened.inspect_err(|error| self.log.poison(&error.to_string()))
     }
 
     /// Removes a file that nothing names any more. If that fails, the next opening does it.
@@ -165,8 +203,8 @@ impl Store {
     }
 }
 
-fn part_path(directory: &Path, id: u64) -> PathBuf {
-    directory.join("parts").join(format!("{id:010}.part"))
+fn part_path(directory: &Path, file: u64) -> PathBuf {
+    directory.join("parts").join(format!("{file:010}.part"))
 }
 
 /// Reads bytes as the payload of a log record: the entry for fuzzing.

@@ -11,10 +11,15 @@ use codec::{DecodeError, Reader, varint};
 use platform::{File, Files, OpenMode};
 
 use crate::StoreError;
-use crate::part::PartInfo;
+use crate::deletes::Delete;
+use crate::part::{PartInfo, PartPlaces};
+use crate::policy::DatabasePolicy;
 
 const MAGIC: &[u8; 8] = b"THWGMANI";
 const VERSION: u32 = 1;
+
+/// Bytes of edits behind the snapshot, besides its own size, at which the file is written anew.
+const EDITS_BYTES: u64 = 1 << 20;
 const HEADER_BYTES: usize = 16;
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
@@ -41,6 +46,16 @@ pub(crate) enum Edit {
     LogReleased { through: u32 },
     /// Files from this number on are new.
     NextId(u64),
+    /// Where a part's bytes are now.
+    Moved { id: u64, places: PartPlaces },
+    /// Length of partitions on the fast tier, in nanoseconds.
+    FastLength(i64),
+    /// How a database keeps its data.
+    Policy { database: u32, policy: DatabasePolicy },
+    /// Rows of a shard are masked.
+    AddDelete { shard: u32, delete: Delete },
+    /// Nothing of a shard is masked by the delete any more.
+    RemoveDelete { shard: u32, sequence: u64 },
 }
 
 /// What exists.
@@ -54,6 +69,11 @@ pub(crate) struct State {
     pub(crate) segments: BTreeMap<u64, Option<u32>>,
     pub(crate) log_ends: BTreeMap<u32, u64>,
     pub(crate) next_id: u64,
+    /// 0 until the first change.
+    pub(crate) fast_ns: i64,
+    pub(crate) policies: BTreeMap<u32, DatabasePolicy>,
+    /// By shard and sequence id.
+    pub(crate) deletes: BTreeMap<(u32, u64), Delete>,
 }
 
 impl State {
@@ -83,7 +103,31 @@ impl State {
             }
             Edit::LogReleased { through } => self.log_ends.retain(|segment, _| segment > through),
             Edit::NextId(next_id) => self.next_id = self.next_id.max(*next_id),
+            Edit::Moved { id, places } => {
+                if let Some(part) = self.parts.get_mut(id) {
+                    part.places = *places;
+                }
+            }
+            Edit::FastLength(fast_ns) => self.fast_ns = *fast_ns,
+            Edit::Policy { database, policy } => {
+                self.policies.insert(*database, policy.clone());
+            }
+            Edit::AddDelete { shard, delete } => {
+                self.deletes.insert((*shard, delete.sequence), delete.clone());
+            }
+            Edit::RemoveDelete { shard, sequence } => {
+                self.deletes.remove(&(*shard, *sequence));
+            }
         }
+    }
+
+    /// The whole file: header and snapshot.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.resize(HEADER_BYTES, 0);
+        push_record(&self.snapshot(), &mut bytes);
+        bytes
     }
 
     fn snapshot(&self) -> Vec<Edit> {
@@ -96,6 +140,17 @@ impl State {
         edits.extend(self.parts.values().map(|info| Edit::AddPart(*info)));
         edits.extend(self.segments.iter().map(|(id, shard)| Edit::AddSegment { id: *id, shard: *shard }));
         edits.extend(self.log_ends.iter().map(|(segment, end)| Edit::LogEnded { segment: *segment, end: *end }));
+        edits.push(Edit::FastLength(self.fast_ns));
+        let policy = |(database, policy): (&u32, &DatabasePolicy)| Edit::Policy {
+            database: *database,
+            policy: policy.clone(),
+        };
+        edits.extend(self.policies.iter().map(policy));
+        let delete = |((shard, _), delete): (&(u32, u64), &Delete)| Edit::AddDelete {
+            shard: *shard,
+            delete: delete.clone(),
+        };
+        edits.extend(self.deletes.iter().map(delete));
         edits
     }
 }
@@ -105,6 +160,8 @@ pub(crate) struct Manifest {
     path: PathBuf,
     file: Arc<dyn File>,
     end: u64,
+    /// Where the snapshot ends.
+    snapshot_end: u64,
     pub(crate) state: State,
 }
 
@@ -123,13 +180,20 @@ impl Manifest {
     /// Writes the manifest anew, as a snapshot, and opens it for edits.
     pub(crate) fn write(files: &dyn Files, directory: &Path, state: State) -> Result<Self, StoreError> {
         let path = directory.join("MANIFEST");
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.resize(HEADER_BYTES, 0);
-        push_record(&state.snapshot(), &mut bytes);
+        let bytes = state.to_bytes();
         platform::write_file(files, &path, &bytes).map_err(StoreError::io("write", &path))?;
         let file = files.open(&path, OpenMode::Write).map_err(StoreError::io("open", &path))?;
-        Ok(Self { path, file, end: bytes.len() as u64, state })
+        let end = bytes.len() as u64;
+        Ok(Self { path, file, end, snapshot_end: end, state })
+    }
+
+    /// Writes the manifest anew when edits outgrow the snapshot, so that a folder which is open for years stays small.
+    pub(crate) fn shorten(&mut self, files: &dyn Files, directory: &Path) -> Result<(), StoreError> {
+        if self.end - self.snapshot_end <= self.snapshot_end + EDITS_BYTES {
+            return Ok(());
+        }
+        *self = Self::write(files, directory, self.state.clone())?;
+        Ok(())
     }
 
     /// Makes the edits durable, all or none.
@@ -221,9 +285,20 @@ fn push_edit(edit: &Edit, out: &mut Vec<u8>) {
         Edit::NextId(next_id) => numbers(9, &[*next_id]),
         Edit::RemoveSegment(id) => numbers(10, &[*id]),
         Edit::AddPart(info) => {
-            out.push(4);
+            out.push(11);
             info.encode(out);
         }
+        Edit::Moved { id, places } => numbers(12, &[*id, u64::from(places.local), u64::from(places.object)]),
+        Edit::FastLength(fast_ns) => numbers(13, &[*fast_ns as u64]),
+        Edit::Policy { database, policy } => {
+            numbers(14, &[u64::from(*database)]);
+            policy.encode(out);
+        }
+        Edit::AddDelete { shard, delete } => {
+            numbers(15, &[u64::from(*shard)]);
+            delete.encode(out);
+        }
+        Edit::RemoveDelete { shard, sequence } => numbers(16, &[u64::from(*shard), *sequence]),
     }
 }
 
@@ -236,13 +311,22 @@ fn take_edit(reader: &mut Reader<'_>) -> Result<Edit, DecodeError> {
         1 => Edit::Identity { incarnation: reader.varint()?, shards: small(reader)? },
         2 => Edit::Epoch(reader.varint()?),
         3 => Edit::Flushed { shard: small(reader)?, sequence: reader.varint()? },
-        4 => Edit::AddPart(PartInfo::decode(reader)?),
+        4 => Edit::AddPart(PartInfo::decode_version_one(reader)?),
         5 => Edit::RemovePart(reader.varint()?),
         6 => Edit::AddSegment { id: reader.varint()?, shard: small(reader)?.checked_sub(1) },
         7 => Edit::LogEnded { segment: small(reader)?, end: reader.varint()? },
         8 => Edit::LogReleased { through: small(reader)? },
         9 => Edit::NextId(reader.varint()?),
         10 => Edit::RemoveSegment(reader.varint()?),
+        11 => Edit::AddPart(PartInfo::decode(reader)?),
+        12 => Edit::Moved {
+            id: reader.varint()?,
+            places: PartPlaces { local: reader.varint()? != 0, object: reader.varint()? != 0 },
+        },
+        13 => Edit::FastLength(reader.varint()? as i64),
+        14 => Edit::Policy { database: small(reader)?, policy: DatabasePolicy::decode(reader)? },
+        15 => Edit::AddDelete { shard: small(reader)?, delete: Delete::decode(reader)? },
+        16 => Edit::RemoveDelete { shard: small(reader)?, sequence: reader.varint()? },
         _ => return Err(reader.error("unknown edit")),
     })
 }
@@ -262,14 +346,21 @@ mod tests {
         let state = State { incarnation: 9, shards: 2, ..State::default() };
         let mut manifest = Manifest::write(&*files, directory, state).unwrap();
         let info = PartInfo {
-            id: 4,
-            shard: 1,
-            level: 0,
             range: TimeRange::new(-5, 7),
             sequences: (1, 3),
             chunks: 2,
             bytes: 100,
+            patch_of: 3,
+            ..PartInfo::empty(4, 1, 2, 7, TimeRange::new(-10, 9))
         };
+        let delete = Delete {
+            sequence: 8,
+            database: 0,
+            range: TimeRange::new(0, 5),
+            groups: [1, 9].into_iter().collect(),
+            columns: vec![(3, vec![0, 2])],
+        };
+        let policy = DatabasePolicy { retention_ns: 5, folds: vec![(60, 5)], ..DatabasePolicy::default() };
         let edits = [
             Edit::AddPart(info),
             Edit::Flushed { shard: 1, sequence: 3 },
@@ -277,6 +368,10 @@ mod tests {
             Edit::AddSegment { id: 6, shard: Some(1) },
             Edit::LogEnded { segment: 2, end: 80 },
             Edit::Epoch(2),
+            Edit::Moved { id: 4, places: PartPlaces { local: false, object: true } },
+            Edit::FastLength(60),
+            Edit::Policy { database: 2, policy },
+            Edit::AddDelete { shard: 1, delete },
         ];
         manifest.commit(&edits).unwrap();
         assert_eq!(Manifest::read(&*files, directory).unwrap().unwrap(), manifest.state);

@@ -15,10 +15,21 @@ pub struct StoreOptions {
     pub log_segment_bytes: usize,
     /// Bytes of log at which heads are flushed so that segments can be released.
     pub log_bytes_max: u64,
-    /// Length of a partition of merged parts, in nanoseconds.
+    /// Length of partitions on the fast tier in a new folder, in nanoseconds: a power of two times half an hour, or a fraction
+    /// of it. Adapted to `fast_bytes_max` from there on.
     pub partition_ns: i64,
-    /// Parts as flushed that a shard may have before they are merged.
+    /// Bytes of levels 0 and 1 that partitions are made to fit.
+    pub fast_bytes_max: u64,
+    /// Partitions of level 0; with more the oldest is merged.
+    pub level0_partitions_max: usize,
+    /// Parts as flushed that one partition may have before they are merged.
     pub level0_parts_max: usize,
+    /// Patches of late rows that a part of level 2 may have before they are merged.
+    pub patches_max: usize,
+    /// Bytes up to which neighbouring parts of level 2 are joined.
+    pub join_bytes_max: u64,
+    /// Changes that are remembered for whoever keeps answers.
+    pub journal_changes_max: usize,
     /// Raw group keys that are remembered, so that their labels need not be parsed again.
     pub group_keys_max: usize,
     /// Reasons for rejected rows that an answer holds.
@@ -34,8 +45,13 @@ impl StoreOptions {
             head_bytes_max: 256 << 20,
             log_segment_bytes: 32 << 20,
             log_bytes_max: 256 << 20,
-            partition_ns: 2 * 3600 * 1_000_000_000,
-            level0_parts_max: 4,
+            partition_ns: 1800 * 1_000_000_000,
+            fast_bytes_max: 16 << 30,
+            level0_partitions_max: 2,
+            level0_parts_max: 8,
+            patches_max: 4,
+            join_bytes_max: 64 << 20,
+            journal_changes_max: 4096,
             group_keys_max: 4 << 20,
             rejections_max: 100,
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use index::{Catalog, Groups};
 use parking_lot::{Mutex, RwLock};
@@ -15,7 +16,8 @@ use crate::log::record::{self, Record, ShardRows};
 use crate::log::writer::{Log, SegmentInfo};
 use crate::log::{segment_number, segment_path};
 use crate::manifest::{Edit, Manifest, State};
-use crate::part::Part;
+use crate::journal::Journal;
+use crate::part::{Part, PartData};
 use crate::shard::Shard;
 use crate::stats::Counters;
 use crate::{CatalogState, Store, StoreError, StoreOptions, part_path, segment};
@@ -63,6 +65,8 @@ impl Store {
         let mut opened = Opened::load(platform, options)?;
         let log = opened.replay()?;
         opened.remove_unnamed()?;
+        let (sequence, journal_changes_max) = (log.0.last_sequence(), opened.options.journal_changes_max);
+        let (fast_ns, policies) = (opened.manifest.state.fast_ns, opened.manifest.state.policies.clone());
         Ok(Self {
             keys: Keys::new(opened.options.group_keys_max),
             platform: opened.platform,
@@ -73,6 +77,9 @@ impl Store {
             manifest: Mutex::new(opened.manifest),
             flushing: Mutex::new(()),
             counters: Counters::default(),
+            journal: Journal::new(journal_changes_max, sequence),
+            fast_ns: AtomicI64::new(fast_ns),
+            policies: RwLock::new(policies),
             recovery: opened.recovery,
             _lock: lock,
         })
@@ -107,6 +114,9 @@ impl Opened {
             }
         };
         state.epoch += 1;
+        if state.fast_ns <= 0 {
+            state.fast_ns = options.partition_ns.max(1);
+        }
         let mut catalog = Catalog::default();
         let mut groups: Vec<Groups> = Vec::new();
         let mut hash_seed = [0; 8];
@@ -124,11 +134,12 @@ impl Opened {
             _ => false,
         };
         for info in state.parts.values() {
-            let path = part_path(&directory, info.id);
-            match (Part::open(&*files, path.clone(), *info), parts.get_mut(info.shard as usize)) {
+            let path = part_path(&directory, info.file);
+            let opened = PartData::open_local(&*files, path, info).and_then(|data| Part::open(data, *info));
+            match (opened, parts.get_mut(info.shard as usize)) {
                 (Ok(part), Some(parts)) => parts.push(Arc::new(part)),
                 (Err(error), _) if is_gone(&error) => {
-                    set_aside.push(info.id);
+                    set_aside.push(*info);
                     recovery.parts_set_aside.push(error.to_string());
                 }
                 // What the operating system refuses now (open files, memory) it may give later: nothing is given up.
@@ -136,16 +147,23 @@ impl Opened {
                 (Ok(_), None) => {}
             }
         }
-        set_aside.iter().for_each(|id| state.apply(&Edit::RemovePart(*id)));
+        set_aside.iter().for_each(|info| state.apply(&Edit::RemovePart(info.id)));
         let head_bytes = options.head_bytes_max / state.shards.max(1) as usize;
         let shards = groups.into_iter().zip(parts).enumerate();
-        let shards = shards.map(|(number, (groups, parts))| Shard::new(number as u32, groups, parts, head_bytes));
+        let shards = shards.map(|(number, (groups, parts))| {
+            let of_shard = state.deletes.iter().filter(|((shard, _), _)| *shard as usize == number);
+            let deletes = of_shard.map(|(_, delete)| delete.clone()).collect();
+            Shard::new(number as u32, groups, parts, deletes, head_bytes)
+        });
         let shards = shards.collect();
         let manifest = Manifest::write(&*files, &directory, state)?;
-        for id in set_aside {
-            let path = part_path(&directory, id);
-            // A missing file cannot be renamed; it is reported all the same.
-            let _ = files.rename(&path, &path.with_extension("damaged"));
+        for info in set_aside {
+            let is_shared = manifest.state.parts.values().any(|other| other.file == info.file);
+            let path = part_path(&directory, info.file);
+            // A missing file cannot be renamed; it is reported all the same. One that holds other parts too stays.
+            if !is_shared {
+                let _ = files.rename(&path, &path.with_extension("damaged"));
+            }
         }
         Ok(Self { platform, options, catalog, shards, manifest, recovery })
     }
@@ -235,6 +253,7 @@ impl Opened {
                     }
                 }
             }
+            Record::Mark => {}
             Record::Rows(shards) => shards.into_iter().for_each(|rows| self.apply_rows(rows, frame.sequence)),
         }
         Ok(())
@@ -258,7 +277,7 @@ impl Opened {
     /// Removes files that the manifest does not name: what a crash left unfinished.
     fn remove_unnamed(&mut self) -> Result<(), StoreError> {
         let state = &self.manifest.state;
-        let parts: BTreeSet<PathBuf> = state.parts.keys().map(|id| part_path(&self.options.directory, *id)).collect();
+        let parts: BTreeSet<PathBuf> = state.parts.values().map(|part| part_path(&self.options.directory, part.file)).collect();
         let segments: BTreeSet<PathBuf> =
             state.segments.keys().map(|id| segment::segment_path(&self.options.directory, *id)).collect();
         for (folder, named) in [("parts", parts), ("index", segments)] {

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use index::{CompiledMatcher, DatabaseId, GroupId, RoaringBitmap, Slot};
-use model::{Column, Labels, MetricMetadata, TimeRange, ValueType};
+use model::{Labels, MetricMetadata, ValueType};
 
-use crate::chunk::{self, Rows, RowsColumn};
+use crate::Store;
 use crate::part::PartKey;
 use crate::shard::Shard;
-use crate::{Store, StoreError};
 
 /// A group that satisfies matchers, with the chosen of its columns.
 #[derive(Debug, Clone)]
@@ -18,8 +17,8 @@ pub struct SelectedGroup {
     pub labels: Labels,
     /// Its chosen columns, sorted by slot.
     pub columns: Arc<Vec<SelectedColumn>>,
-    shard: usize,
-    key: PartKey,
+    pub(crate) shard: usize,
+    pub(crate) key: PartKey,
 }
 
 /// A column of a group.
@@ -29,7 +28,7 @@ pub struct SelectedColumn {
     pub metric: String,
     /// The type of its values.
     pub value_type: ValueType,
-    slot: Slot,
+    pub(crate) slot: Slot,
 }
 
 impl Store {
@@ -67,40 +66,6 @@ impl Store {
             }
         }
         selected
-    }
-
-    /// A group's samples in a range: one column for each of [`SelectedGroup::columns`].
-    pub fn read(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Vec<Column>, StoreError> {
-        let slots: Vec<Slot> = selected.columns.iter().map(|column| column.slot).collect();
-        let Some(shard) = self.shards.get(selected.shard) else {
-            return Ok(Vec::new());
-        };
-        let pieces = read_pieces(shard, selected.key, &slots, range)?;
-        let pieces = if in_order(&pieces) { pieces } else { vec![chunk::merge(&pieces)] };
-        Ok(selected.columns.iter().map(|column| collect_column(&pieces, column, range)).collect())
-    }
-
-    /// Whether a group has rows in a range, judged by whole chunks.
-    pub fn has_rows(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<bool, StoreError> {
-        let Some(shard) = self.shards.get(selected.shard) else {
-            return Ok(false);
-        };
-        let (parts, frozen) = {
-            let state = shard.state.lock();
-            if state.head.has_rows(selected.key.group, range) {
-                return Ok(true);
-            }
-            (state.parts.clone(), state.frozen.clone())
-        };
-        if frozen.is_some_and(|frozen| frozen.head.has_rows(selected.key.group, range)) {
-            return Ok(true);
-        }
-        for part in parts.iter() {
-            if !part.find(selected.key, range)?.is_empty() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     /// Names of all labels of the selected groups, sorted, `__name__` not among them.
@@ -152,84 +117,5 @@ impl Store {
     /// Names of all databases.
     pub fn databases(&self) -> Vec<String> {
         self.catalog.read().catalog.database_names().map(str::to_owned).collect()
-    }
-}
-
-/// A group's rows from everywhere, oldest sequence ids first.
-fn read_pieces(shard: &Shard, key: PartKey, slots: &[Slot], range: &TimeRange) -> Result<Vec<Rows>, StoreError> {
-    let (parts, frozen, (chunks, newest)) = {
-        let state = shard.state.lock();
-        (state.parts.clone(), state.frozen.clone(), state.head.read(key.group, range, slots))
-    };
-    let mut found = Vec::new();
-    for part in parts.iter() {
-        found.extend(part.find(key, range)?.into_iter().map(|chunk| (part, chunk)));
-    }
-    found.sort_by_key(|(_, chunk)| chunk.sequence_first);
-    let mut pieces = Vec::new();
-    for (part, chunk) in found {
-        pieces.push(part.read(&chunk, Some(slots))?.1);
-    }
-    let frozen = frozen.map(|frozen| frozen.head.read(key.group, range, slots));
-    for (chunks, newest) in frozen.into_iter().chain([(chunks, newest)]) {
-        for sealed in chunks {
-            let (_, rows) = chunk::decode(&sealed.bytes, Some(slots))
-                .map_err(|error| StoreError::corrupt(std::path::Path::new("head"), error.offset as u64, error.what))?;
-            pieces.push(rows);
-        }
-        pieces.extend(newest);
-    }
-    Ok(pieces)
-}
-
-/// Whether the pieces follow one another in time.
-fn in_order(pieces: &[Rows]) -> bool {
-    let ends = |rows: &Rows| Some((*rows.timestamps_ns.first()?, *rows.timestamps_ns.last()?));
-    pieces.iter().filter_map(ends).is_sorted_by(|before, after| before.1 < after.0)
-}
-
-fn collect_column(pieces: &[Rows], wanted: &SelectedColumn, range: &TimeRange) -> Column {
-    let mut column = Column::empty(wanted.value_type);
-    for rows in pieces {
-        let of_slot = |column: &&RowsColumn| column.slot == wanted.slot && column.value_type == wanted.value_type;
-        let Some(cells) = rows.columns.iter().find(of_slot) else {
-            continue;
-        };
-        let from = rows.timestamps_ns.partition_point(|timestamp| *timestamp < range.start_ns);
-        let to = rows.timestamps_ns.partition_point(|timestamp| *timestamp <= range.end_ns);
-        let kept = (from..to).filter(|row| !cells.is_null(*row));
-        let mut push = |row: usize| {
-            let (Some(timestamp), Some(cell)) = (rows.timestamps_ns.get(row), cells.cells.get(row)) else {
-                return;
-            };
-            push_cell(&mut column, *timestamp, *cell, cells);
-        };
-        kept.for_each(&mut push);
-    }
-    column
-}
-
-fn push_cell(column: &mut Column, timestamp_ns: i64, cell: u64, cells: &RowsColumn) {
-    match column {
-        Column::F64(timestamps, values) => {
-            timestamps.push(timestamp_ns);
-            values.push(f64::from_bits(cell));
-        }
-        Column::I64(timestamps, values) => {
-            timestamps.push(timestamp_ns);
-            values.push(cell as i64);
-        }
-        Column::U64(timestamps, values) => {
-            timestamps.push(timestamp_ns);
-            values.push(cell);
-        }
-        Column::Bool(timestamps, values) => {
-            timestamps.push(timestamp_ns);
-            values.push(cell != 0);
-        }
-        Column::String(timestamps, values) => {
-            timestamps.push(timestamp_ns);
-            values.push(cells.texts.get(cell as usize).cloned().unwrap_or_default());
-        }
     }
 }

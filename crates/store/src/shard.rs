@@ -9,7 +9,9 @@ use std::sync::Arc;
 use index::Groups;
 use parking_lot::{Mutex, RwLock};
 
+use crate::deletes::Delete;
 use crate::head::Head;
+use crate::levels;
 use crate::log::record::ShardRows;
 use crate::part::Part;
 
@@ -35,8 +37,10 @@ pub(crate) struct ShardState {
     pub(crate) head: Head,
     /// A head that is being flushed: nothing is added to it, but it is still read.
     pub(crate) frozen: Option<Arc<Frozen>>,
-    /// All parts; replaced as a whole.
+    /// All parts, in order of [`levels::age_order`]; replaced as a whole.
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
+    /// What is masked in parts, oldest first; replaced as a whole.
+    pub(crate) deletes: Arc<Vec<Delete>>,
 }
 
 /// A head on its way to disk.
@@ -47,8 +51,16 @@ pub(crate) struct Frozen {
 }
 
 impl Shard {
-    pub(crate) fn new(number: u32, groups: Groups, parts: Vec<Arc<Part>>, head_bytes: usize) -> Self {
-        let state = ShardState { head: Head::new(head_bytes), frozen: None, parts: Arc::new(parts) };
+    pub(crate) fn new(
+        number: u32,
+        groups: Groups,
+        mut parts: Vec<Arc<Part>>,
+        deletes: Vec<Delete>,
+        head_bytes: usize,
+    ) -> Self {
+        parts.sort_unstable_by_key(|part| levels::age_order(&part.info));
+        let (parts, deletes) = (Arc::new(parts), Arc::new(deletes));
+        let state = ShardState { head: Head::new(head_bytes), frozen: None, parts, deletes };
         Self {
             number,
             groups: RwLock::new(ShardGroups { groups, unsaved_since: None }),
@@ -77,15 +89,21 @@ impl Shard {
         index.unsaved_since.get_or_insert(sequence);
     }
 
-    /// Replaces the frozen head by the part that it was written to.
-    pub(crate) fn thaw(&self, part: Option<Arc<Part>>) {
+    /// Replaces the frozen head by the parts that it was written to.
+    pub(crate) fn thaw(&self, added: Vec<Arc<Part>>) {
         let mut state = self.state.lock();
-        if let Some(part) = part {
-            let mut parts = state.parts.as_ref().clone();
-            parts.push(part);
+        if !added.is_empty() {
+            let mut parts: Vec<Arc<Part>> = state.parts.iter().cloned().chain(added).collect();
+            parts.sort_unstable_by_key(|part| levels::age_order(&part.info));
             state.parts = Arc::new(parts);
         }
         state.frozen = None;
+    }
+
+    /// What is on disk, and what of it is masked.
+    pub(crate) fn parts_and_deletes(&self) -> (Arc<Vec<Arc<Part>>>, Arc<Vec<Delete>>) {
+        let state = self.state.lock();
+        (state.parts.clone(), state.deletes.clone())
     }
 
     /// Smallest sequence id that the log must keep for this shard.

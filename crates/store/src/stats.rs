@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Store;
 use crate::log::writer::LogStats;
+use crate::levels::Goal;
 use crate::write::WriteReport;
 
 /// What is counted while the store is open.
@@ -16,9 +17,25 @@ pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
     pub(crate) merges: AtomicU64,
     pub(crate) removals_failed: AtomicU64,
+    /// Bytes of parts that others took the place of.
+    pub(crate) bytes_replaced: AtomicU64,
+    /// Bytes of parts that were written.
+    pub(crate) bytes_written: AtomicU64,
+    /// Merges by goal.
+    pub(crate) by_goal: [AtomicU64; GOALS],
 }
 
+/// How many goals of merges there are.
+const GOALS: usize = 7;
+
 impl Counters {
+    pub(crate) fn merged(&self, goal: Goal) {
+        self.merges.fetch_add(1, Ordering::Relaxed);
+        if let Some(counter) = self.by_goal.get(goal as usize) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn wrote(&self, report: &WriteReport) {
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.rows.fetch_add(report.rows_written, Ordering::Relaxed);
@@ -55,9 +72,17 @@ pub struct Stats {
     /// The log.
     pub log: LogStats,
     /// Parts by level.
-    pub levels: [LevelStats; 2],
+    pub levels: [LevelStats; 3],
     /// Number of shards.
     pub shards: u64,
+    /// Merges by why: gather, settle, merge patches, join patches, join, fold, erase.
+    pub merges_by_goal: [u64; GOALS],
+    /// Bytes of parts written by flushes and merges since opening.
+    pub part_bytes_written: u64,
+    /// Length of partitions on the fast tier, in nanoseconds.
+    pub partition_ns: i64,
+    /// Bytes of the indexes of open parts in memory.
+    pub part_index_bytes: u64,
 }
 
 /// Parts of one level.
@@ -69,6 +94,8 @@ pub struct LevelStats {
     pub chunks: u64,
     /// Bytes of their files.
     pub bytes: u64,
+    /// Rows in them.
+    pub rows: u64,
 }
 
 impl Store {
@@ -86,6 +113,9 @@ impl Store {
             group_keys: self.keys.len() as u64,
             log: self.log.stats(),
             shards: self.shards.len() as u64,
+            merges_by_goal: self.counters.by_goal.each_ref().map(count),
+            part_bytes_written: count(&self.counters.bytes_written),
+            partition_ns: self.lengths().fast_ns,
             ..Stats::default()
         };
         for shard in &self.shards {
@@ -96,10 +126,12 @@ impl Store {
                 stats.head_rows += head.rows;
             }
             for part in shard.parts.iter() {
+                stats.part_index_bytes += part.memory_bytes() as u64;
                 if let Some(level) = stats.levels.get_mut(usize::from(part.info.level)) {
                     level.parts += 1;
                     level.chunks += part.info.chunks;
                     level.bytes += part.info.bytes;
+                    level.rows += part.info.rows;
                 }
             }
         }

@@ -18,7 +18,7 @@ fn options() -> StoreOptions {
         head_bytes_max: 6 << 10,
         log_segment_bytes: 8 << 10,
         log_bytes_max: 64 << 10,
-        partition_ns: 600 * SECOND_NS,
+        partition_ns: 60 * SECOND_NS,
         level0_parts_max: 2,
         ..StoreOptions::new("data")
     }

@@ -8,6 +8,8 @@ use model::ValueType;
 pub(crate) const ROWS: u8 = 1;
 pub(crate) const CATALOG: u8 = 2;
 pub(crate) const GROUPS: u8 = 3;
+/// Says nothing; has a sequence id that nothing else has.
+pub(crate) const MARK: u8 = 6;
 
 /// Rows that one block may hold: bounds columns, and with them what a damaged record can make the reader allocate.
 pub(crate) const BLOCK_ROWS_MAX: usize = 1 << 16;
@@ -18,6 +20,7 @@ pub(crate) enum Record {
     Rows(Vec<ShardRows>),
     Catalog(Vec<CatalogEntry>),
     Groups { shard: usize, entries: Vec<GroupEntry> },
+    Mark,
 }
 
 /// One request's rows for one shard.
@@ -117,6 +120,7 @@ pub(crate) fn decode(kind: u8, payload: &[u8]) -> Result<Record, DecodeError> {
         GROUPS => {
             Record::Groups { shard: reader.length(usize::from(u16::MAX))?, entries: decode_entries(&mut reader)? }
         }
+        MARK => Record::Mark,
         _ => return Err(reader.error("unknown kind of record")),
     };
     if reader.is_empty() { Ok(record) } else { Err(reader.error("bytes left over")) }

@@ -1,80 +1,49 @@
-//! Parts: immutable files of chunks, sorted by key. Layout: `docs/formats/part.md`.
+//! Parts: immutable chunks of one partition, sorted by key. Layout: `docs/formats/part.md`.
 //!
 //! ```text
-//! header   magic, version
-//! chunks   one behind another, in order of their keys, each with its checksum
-//! index    blocks of up to 128 entries: key, place and time range of each chunk
-//! groups   roaring bitmap of the groups inside
-//! footer   places and checksums of index and groups, totals, magic
+//! header     magic, version
+//! keys       for each key its chunks, oldest first, and its summary, each with its checksum
+//! index      blocks of up to 128 keys: places and time ranges of their chunks, each block with its checksum
+//! directory  first key and size of each block
+//! groups     roaring bitmap of the groups inside
+//! footer     places and checksums, totals, magic
 //! ```
+//!
+//! A file holds one part or several, one behind another: what a flush writes for many partitions is one file.
 
+mod data;
+mod index_block;
+mod info;
 mod reader;
 mod writer;
 
+pub(crate) use data::PartData;
+pub(crate) use index_block::{ChunkRef, KeyEntry, Place};
+pub(crate) use info::{PartInfo, PartPlaces};
+pub(crate) use reader::{KeyCursor, Part};
 pub use reader::fuzz_part;
-pub(crate) use reader::{ChunkRef, Part};
-pub(crate) use writer::PartWriter;
+pub(crate) use writer::{EncodedChunk, FileWriter, PartWriter};
 
-use codec::{DecodeError, Reader, varint};
 use index::{DatabaseId, GroupId, MeasurementId};
-use model::TimeRange;
 
 pub(crate) const HEADER_MAGIC: &[u8; 8] = b"THWGPART";
 pub(crate) const FOOTER_MAGIC: &[u8; 8] = b"PARTTHWG";
-pub(crate) const VERSION: u32 = 1;
+/// What is written.
+pub(crate) const VERSION: u32 = 2;
+/// Without directory and summaries; still read.
+pub(crate) const VERSION_ONE: u32 = 1;
 pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const FOOTER_BYTES: usize = 96;
 
-/// Entries of an index block.
-pub(crate) const INDEX_BLOCK_ENTRIES: usize = 128;
-
-/// What parts are sorted by. Keys also hold the member block and the start time; groups have one member block so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// What parts are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct PartKey {
     pub(crate) database: DatabaseId,
     pub(crate) measurement: MeasurementId,
     pub(crate) group: GroupId,
-    /// Number of the member block.
+    /// Number of the member block: slot ÷ [`BLOCK_SLOTS`].
     pub(crate) block: u32,
 }
 
-/// A part, as the manifest knows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PartInfo {
-    /// Its number in the data folder; never used again.
-    pub(crate) id: u64,
-    pub(crate) shard: u32,
-    /// 0: as flushed; 1: merged, one partition.
-    pub(crate) level: u8,
-    /// First and last timestamp inside.
-    pub(crate) range: TimeRange,
-    /// Smallest and largest sequence id of the rows inside.
-    pub(crate) sequences: (u64, u64),
-    pub(crate) chunks: u64,
-    pub(crate) bytes: u64,
-}
-
-impl PartInfo {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        varint::push(out, self.id);
-        varint::push(out, u64::from(self.shard));
-        out.push(self.level);
-        varint::push_signed(out, self.range.start_ns);
-        varint::push_signed(out, self.range.end_ns);
-        for number in [self.sequences.0, self.sequences.1, self.chunks, self.bytes] {
-            varint::push(out, number);
-        }
-    }
-
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            id: reader.varint()?,
-            shard: u32::try_from(reader.varint()?).map_err(|_| reader.error("shard beyond 32 bits"))?,
-            level: reader.byte()?,
-            range: TimeRange::new(reader.varint_signed()?, reader.varint_signed()?),
-            sequences: (reader.varint()?, reader.varint()?),
-            chunks: reader.varint()?,
-            bytes: reader.varint()?,
-        })
-    }
-}
+/// Slots of a member block: one member of a wide group is read without decoding those of other blocks.
+pub(crate) const BLOCK_SLOTS: u32 = 1024;

@@ -1,154 +1,269 @@
 //! Reading a part.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use codec::{DecodeError, Reader};
 use index::Slot;
 use model::TimeRange;
-use platform::{File, Files, OpenMode};
 use roaring::RoaringBitmap;
 
-use super::{FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, INDEX_BLOCK_ENTRIES, PartInfo, PartKey, VERSION};
+use super::index_block::{self, ChunkRef, KeyEntry, Place};
+use super::{
+    FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, VERSION, VERSION_ONE,
+};
 use crate::StoreError;
 use crate::chunk::{self, ChunkHeader, Rows};
 
-/// Bytes of index and groups that a part may have: more is damage.
-const INDEX_BYTES_MAX: u64 = 1 << 32;
+/// Bytes of index, directory and groups that a part may have: more is damage.
+const TAIL_BYTES_MAX: u64 = 1 << 32;
 
-/// Where a chunk is, and what is in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ChunkRef {
-    pub(crate) key: PartKey,
-    pub(crate) range: TimeRange,
-    /// Smallest sequence id of its rows: orders a group's chunks by age.
-    pub(crate) sequence_first: u64,
-    pub(crate) offset: u64,
-    pub(crate) bytes: u32,
-}
-
-impl Default for ChunkRef {
-    fn default() -> Self {
-        let key = PartKey { database: 0, measurement: 0, group: 0, block: 0 };
-        Self { key, range: TimeRange::new(0, 0), sequence_first: 0, offset: HEADER_BYTES as u64, bytes: 0 }
-    }
-}
-
-/// An open part: its index in memory, its chunks on disk.
+/// An open part: its index in memory, its chunks where [`PartData`] says.
 pub(crate) struct Part {
     pub(crate) info: PartInfo,
-    path: PathBuf,
-    file: Arc<dyn File>,
+    data: PartData,
+    version: u32,
     index: Vec<u8>,
-    /// First key of each index block, and where the block starts.
-    blocks: Vec<(PartKey, usize)>,
+    index_offset: u64,
+    blocks: Vec<BlockStart>,
     pub(crate) groups: RoaringBitmap,
+}
+
+/// An index block: its first key, and where it is in the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BlockStart {
+    first: PartKey,
+    offset: usize,
+    bytes: usize,
 }
 
 impl Part {
     /// Opens a part that the manifest names.
-    pub(crate) fn open(files: &dyn Files, path: PathBuf, info: PartInfo) -> Result<Self, StoreError> {
-        let file = files.open(&path, OpenMode::Read).map_err(StoreError::io("open part", &path))?;
-        let size = file.size_bytes().map_err(StoreError::io("open part", &path))?;
-        let footer_offset = size.checked_sub(FOOTER_BYTES as u64).filter(|offset| *offset >= HEADER_BYTES as u64);
-        let footer_offset = footer_offset.ok_or_else(|| {
-            StoreError::corrupt(&path, size, format!("expected at least {} bytes", HEADER_BYTES + FOOTER_BYTES))
-        })?;
-        let mut header = [0; HEADER_BYTES];
-        let mut footer = [0; FOOTER_BYTES];
-        file.read_exact_at(&mut header, 0).map_err(StoreError::io("read part", &path))?;
-        file.read_exact_at(&mut footer, footer_offset).map_err(StoreError::io("read part", &path))?;
-        check_magic(&header, &path)?;
-        let footer = Footer::decode(&footer).map_err(|error| corrupt(&path, footer_offset, &error))?;
-        let tail_bytes = footer.index_bytes.saturating_add(footer.groups_bytes);
-        if footer.index_offset.checked_add(tail_bytes) != Some(footer_offset) || tail_bytes > INDEX_BYTES_MAX {
-            return Err(StoreError::corrupt(&path, footer_offset, "index and footer do not fit together"));
+    pub(crate) fn open(data: PartData, info: PartInfo) -> Result<Self, StoreError> {
+        let at_least = (HEADER_BYTES + FOOTER_BYTES) as u64;
+        let footer_offset = info.bytes.checked_sub(FOOTER_BYTES as u64).filter(|_| info.bytes >= at_least);
+        let footer_offset = footer_offset
+            .ok_or_else(|| data.corrupt(info.bytes, format!("expected at least {at_least} bytes")))?;
+        let header = Place { offset: 0, bytes: HEADER_BYTES as u32 };
+        let footer = Place { offset: footer_offset, bytes: FOOTER_BYTES as u32 };
+        let ends = data.read(&[header, footer])?;
+        let [header, footer] = ends.as_slice() else {
+            return Err(data.corrupt(0, "header and footer are missing"));
+        };
+        let version = check_header(header).map_err(|error| corrupt(&data, 0, &error))?;
+        let footer = Footer::decode(footer, version).map_err(|error| corrupt(&data, footer_offset, &error))?;
+        let tail_bytes = footer.tail_bytes();
+        if footer.index_offset.checked_add(tail_bytes) != Some(footer_offset) || tail_bytes > TAIL_BYTES_MAX {
+            return Err(data.corrupt(footer_offset, "index and footer do not fit together"));
         }
-        let mut index = vec![0; footer.index_bytes as usize];
-        let mut groups = vec![0; footer.groups_bytes as usize];
-        let groups_offset = footer.index_offset + footer.index_bytes;
-        file.read_exact_at(&mut index, footer.index_offset).map_err(StoreError::io("read part", &path))?;
-        file.read_exact_at(&mut groups, groups_offset).map_err(StoreError::io("read part", &path))?;
-        check_sum(&index, footer.index_checksum, &path, footer.index_offset)?;
-        check_sum(&groups, footer.groups_checksum, &path, groups_offset)?;
-        let blocks = block_starts(&index).map_err(|error| corrupt(&path, footer.index_offset, &error))?;
-        let groups = RoaringBitmap::deserialize_from(groups.as_slice())
-            .map_err(|error| StoreError::corrupt(&path, groups_offset, error.to_string()))?;
-        Ok(Self { info, path, file, index, blocks, groups })
+        Self::open_tail(data, info, version, &footer)
     }
 
-    /// The chunks of a key that overlap the range.
-    pub(crate) fn find(&self, key: PartKey, range: &TimeRange) -> Result<Vec<ChunkRef>, StoreError> {
-        let mut found = Vec::new();
-        if !self.groups.contains(key.group) || !self.info.range.overlaps(range) {
-            return Ok(found);
+    fn open_tail(data: PartData, info: PartInfo, version: u32, footer: &Footer) -> Result<Self, StoreError> {
+        let directory_offset = footer.index_offset + footer.index_bytes;
+        let groups_offset = directory_offset + footer.directory_bytes;
+        let places = [
+            Place { offset: footer.index_offset, bytes: footer.index_bytes as u32 },
+            Place { offset: directory_offset, bytes: footer.directory_bytes as u32 },
+            Place { offset: groups_offset, bytes: footer.groups_bytes as u32 },
+        ];
+        let mut read = data.read(&places)?.into_iter();
+        let (index, directory, groups) =
+            (read.next().unwrap_or_default(), read.next().unwrap_or_default(), read.next().unwrap_or_default());
+        let check = |bytes: &[u8], expected: u32, offset: u64| {
+            let found = crc32c::crc32c(bytes);
+            let message = || format!("checksum: expected {expected:08x}, found {found:08x}");
+            if found == expected { Ok(()) } else { Err(data.corrupt(offset, message())) }
+        };
+        check(&groups, footer.groups_checksum, groups_offset)?;
+        let blocks = if version == VERSION_ONE {
+            check(&index, footer.directory_checksum, footer.index_offset)?;
+            blocks_version_one(&index).map_err(|error| corrupt(&data, footer.index_offset, &error))?
+        } else {
+            check(&directory, footer.directory_checksum, directory_offset)?;
+            take_directory(&directory, index.len()).map_err(|error| corrupt(&data, directory_offset, &error))?
+        };
+        let groups = RoaringBitmap::deserialize_from(groups.as_slice())
+            .map_err(|error| data.corrupt(groups_offset, error.to_string()))?;
+        Ok(Self { info, data, version, index, index_offset: footer.index_offset, blocks, groups })
+    }
+
+    /// Bytes that the open part takes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.index.len()
+            + self.blocks.len() * size_of::<BlockStart>()
+            + self.groups.serialized_size()
+    }
+
+    /// What the part has of a key; `None` if nothing.
+    pub(crate) fn find(&self, key: PartKey) -> Result<Option<KeyEntry>, StoreError> {
+        if !self.groups.contains(key.group) {
+            return Ok(None);
         }
-        let from = self.blocks.partition_point(|(first, _)| *first < key).saturating_sub(1);
-        for (_, start) in self.blocks.iter().skip(from).take_while(|(first, _)| *first <= key) {
-            self.visit_block(*start, |chunk| {
-                if chunk.key == key && chunk.range.overlaps(range) {
-                    found.push(chunk);
+        let from = self.blocks.partition_point(|block| block.first < key).saturating_sub(1);
+        // A key of version 1 may go on in the next block.
+        let mut found: Option<KeyEntry> = None;
+        for number in from..self.blocks.len() {
+            if self.blocks.get(number).is_none_or(|block| block.first > key) {
+                break;
+            }
+            for entry in self.block(number)?.into_iter().filter(|entry| entry.key == key) {
+                match &mut found {
+                    Some(found) => found.chunks.extend(entry.chunks),
+                    None => found = Some(entry),
                 }
-            })?;
+            }
         }
         Ok(found)
     }
 
-    /// All chunks, in order of keys.
-    pub(crate) fn chunks(&self) -> Result<Vec<ChunkRef>, StoreError> {
-        let mut all = Vec::with_capacity(self.blocks.len() * INDEX_BLOCK_ENTRIES);
-        for (_, start) in &self.blocks {
-            self.visit_block(*start, |chunk| all.push(chunk))?;
+    fn block(&self, number: usize) -> Result<Vec<KeyEntry>, StoreError> {
+        let Some(block) = self.blocks.get(number) else {
+            return Ok(Vec::new());
+        };
+        let base = self.index_offset + block.offset as u64;
+        let bytes = self.index.get(block.offset..block.offset + block.bytes).unwrap_or_default();
+        let payload = if self.version == VERSION_ONE {
+            bytes
+        } else {
+            let Some((checksum, payload)) = bytes.split_first_chunk::<4>() else {
+                return Err(self.data.corrupt(base, "an index block is cut short"));
+            };
+            if crc32c::crc32c(payload) != u32::from_le_bytes(*checksum) {
+                return Err(self.data.corrupt(base, "checksum of an index block does not match"));
+            }
+            payload
+        };
+        index_block::take(&mut Reader::new(payload), self.version).map_err(|error| corrupt(&self.data, base, &error))
+    }
+
+    /// Reads chunks: all columns, or those of the given slots (sorted).
+    pub(crate) fn read(
+        &self,
+        chunks: &[ChunkRef],
+        slots: Option<&[Slot]>,
+    ) -> Result<Vec<(ChunkHeader, Rows)>, StoreError> {
+        let places: Vec<Place> = chunks.iter().map(|chunk| chunk.place).collect();
+        let read = self.data.read(&places)?;
+        let decode = |(bytes, place): (Vec<u8>, &Place)| {
+            chunk::decode(&bytes, slots).map_err(|error| corrupt(&self.data, place.offset, &error))
+        };
+        read.into_iter().zip(&places).map(decode).collect()
+    }
+
+    /// Reads the bytes of a summary.
+    pub(crate) fn read_summary(&self, place: Place) -> Result<Vec<u8>, StoreError> {
+        Ok(self.data.read(&[place])?.pop().unwrap_or_default())
+    }
+
+    /// An error about bytes at an offset of the part.
+    pub(crate) fn corrupt(&self, offset: u64, error: &DecodeError) -> StoreError {
+        corrupt(&self.data, offset, error)
+    }
+
+    /// Reads everything and checks it; the number of chunks.
+    pub(crate) fn verify(&self) -> Result<u64, StoreError> {
+        let mut chunks = 0;
+        for number in 0..self.blocks.len() {
+            for entry in self.block(number)? {
+                chunks += self.read(&entry.chunks, None)?.len() as u64;
+                if let Some(place) = entry.summary {
+                    let bytes = self.read_summary(place)?;
+                    crate::summary::decode(&bytes, None).map_err(|error| self.corrupt(place.offset, &error))?;
+                }
+            }
         }
-        Ok(all)
-    }
-
-    fn visit_block(&self, start: usize, visit: impl FnMut(ChunkRef)) -> Result<(), StoreError> {
-        let mut reader = Reader::new(self.index.get(start..).unwrap_or_default());
-        read_block(&mut reader, visit).map_err(|error| corrupt(&self.path, start as u64, &error))
-    }
-
-    /// Reads a chunk: all columns, or those of the given slots (sorted).
-    pub(crate) fn read(&self, chunk: &ChunkRef, slots: Option<&[Slot]>) -> Result<(ChunkHeader, Rows), StoreError> {
-        let mut bytes = vec![0; chunk.bytes as usize];
-        self.file.read_exact_at(&mut bytes, chunk.offset).map_err(StoreError::io("read part", &self.path))?;
-        chunk::decode(&bytes, slots).map_err(|error| corrupt(&self.path, chunk.offset, &error))
+        if chunks == self.info.chunks {
+            return Ok(chunks);
+        }
+        Err(self.data.corrupt(0, format!("expected {} chunks, found {chunks}", self.info.chunks)))
     }
 }
 
-fn corrupt(path: &Path, base: u64, error: &DecodeError) -> StoreError {
-    StoreError::corrupt(path, base + error.offset as u64, error.what)
+/// Goes through a part's keys in order.
+pub(crate) struct KeyCursor {
+    part: Arc<Part>,
+    next_block: usize,
+    entries: std::vec::IntoIter<KeyEntry>,
+    held: Option<KeyEntry>,
 }
 
-fn check_magic(header: &[u8; HEADER_BYTES], path: &Path) -> Result<(), StoreError> {
+impl KeyCursor {
+    /// Before the first key.
+    pub(crate) fn new(part: Arc<Part>) -> Self {
+        Self { part, next_block: 0, entries: Vec::new().into_iter(), held: None }
+    }
+
+    /// The part.
+    pub(crate) fn part(&self) -> &Arc<Part> {
+        &self.part
+    }
+
+    /// The key that [`KeyCursor::take`] would give next.
+    pub(crate) fn peek(&mut self) -> Result<Option<PartKey>, StoreError> {
+        if self.held.is_none() {
+            self.held = self.advance()?;
+        }
+        Ok(self.held.as_ref().map(|entry| entry.key))
+    }
+
+    /// The next key and what the part has of it.
+    pub(crate) fn take(&mut self) -> Result<Option<KeyEntry>, StoreError> {
+        let Some(mut entry) = self.held.take().map_or_else(|| self.advance(), |held| Ok(Some(held)))? else {
+            return Ok(None);
+        };
+        while let Some(next) = self.advance()? {
+            if next.key != entry.key {
+                self.held = Some(next);
+                break;
+            }
+            entry.chunks.extend(next.chunks);
+        }
+        Ok(Some(entry))
+    }
+
+    fn advance(&mut self) -> Result<Option<KeyEntry>, StoreError> {
+        loop {
+            if let Some(entry) = self.entries.next() {
+                return Ok(Some(entry));
+            }
+            if self.next_block >= self.part.blocks.len() {
+                return Ok(None);
+            }
+            self.entries = self.part.block(self.next_block)?.into_iter();
+            self.next_block += 1;
+        }
+    }
+}
+
+fn corrupt(data: &PartData, base: u64, error: &DecodeError) -> StoreError {
+    data.corrupt(base + error.offset as u64, error.what)
+}
+
+/// The part's version.
+fn check_header(header: &[u8]) -> Result<u32, DecodeError> {
     let mut reader = Reader::new(header);
-    if reader.bytes(8) != Ok(HEADER_MAGIC) {
-        return Err(StoreError::corrupt(path, 0, "expected the magic THWGPART"));
+    if reader.bytes(8)? != HEADER_MAGIC {
+        return Err(DecodeError { offset: 0, what: "expected the magic THWGPART" });
     }
-    match reader.u32() {
-        Ok(VERSION) => Ok(()),
-        found => Err(StoreError::corrupt(path, 8, format!("expected version {VERSION}, found {found:?}"))),
+    match reader.u32()? {
+        version @ (VERSION_ONE | VERSION) => Ok(version),
+        _ => Err(DecodeError { offset: 8, what: "expected version 1 or 2 of a part" }),
     }
-}
-
-fn check_sum(bytes: &[u8], expected: u32, path: &Path, offset: u64) -> Result<(), StoreError> {
-    let found = crc32c::crc32c(bytes);
-    if found == expected {
-        return Ok(());
-    }
-    Err(StoreError::corrupt(path, offset, format!("checksum: expected {expected:08x}, found {found:08x}")))
 }
 
 struct Footer {
     index_offset: u64,
     index_bytes: u64,
+    directory_bytes: u64,
     groups_bytes: u64,
-    index_checksum: u32,
+    /// Of the index in version 1.
+    directory_checksum: u32,
     groups_checksum: u32,
 }
 
 impl Footer {
-    fn decode(bytes: &[u8; FOOTER_BYTES]) -> Result<Self, DecodeError> {
+    fn decode(bytes: &[u8], version: u32) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let checked = bytes.get(..FOOTER_BYTES - 12).unwrap_or_default();
         let mut end = Reader::new(bytes.get(FOOTER_BYTES - 12..).unwrap_or_default());
@@ -158,64 +273,64 @@ impl Footer {
         if end.bytes(8)? != FOOTER_MAGIC {
             return Err(reader.error("expected the magic PARTTHWG at the end"));
         }
-        let (index_offset, index_bytes, groups_bytes) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let (index_offset, index_bytes) = (reader.u64()?, reader.u64()?);
+        let directory_bytes = if version == VERSION_ONE { 0 } else { reader.u64()? };
+        let groups_bytes = reader.u64()?;
         reader.bytes(40)?;
-        Ok(Self {
-            index_offset,
-            index_bytes,
-            groups_bytes,
-            index_checksum: reader.u32()?,
-            groups_checksum: reader.u32()?,
-        })
+        if version != VERSION_ONE {
+            // The version stands at the same place in both.
+            reader.u32()?;
+        }
+        let (directory_checksum, groups_checksum) = (reader.u32()?, reader.u32()?);
+        Ok(Self { index_offset, index_bytes, directory_bytes, groups_bytes, directory_checksum, groups_checksum })
+    }
+
+    fn tail_bytes(&self) -> u64 {
+        self.index_bytes.saturating_add(self.directory_bytes).saturating_add(self.groups_bytes)
     }
 }
 
-fn read_block(reader: &mut Reader<'_>, mut visit: impl FnMut(ChunkRef)) -> Result<(), DecodeError> {
-    let count = reader.length(INDEX_BLOCK_ENTRIES)?;
-    let mut last = ChunkRef::default();
+fn take_directory(directory: &[u8], index_bytes: usize) -> Result<Vec<BlockStart>, DecodeError> {
+    let mut reader = Reader::new(directory);
+    let count = reader.length(directory.len())?;
+    let mut blocks = Vec::with_capacity(count);
+    let (mut first, mut offset) = (PartKey::default(), 0usize);
     for _ in 0..count {
-        let mut number = |before: u32| {
-            let number = i64::from(before).checked_add(reader.varint_signed()?);
-            number.and_then(|number| u32::try_from(number).ok()).ok_or_else(|| reader.error("key beyond 32 bits"))
-        };
-        let key = PartKey {
-            database: number(last.key.database)?,
-            measurement: number(last.key.measurement)?,
-            group: number(last.key.group)?,
-            block: number(last.key.block)?,
-        };
-        let start_ns = last.range.start_ns.wrapping_add(reader.varint_signed()?);
-        let end_ns = start_ns.wrapping_add(reader.varint()? as i64);
-        let sequence_first = last.sequence_first.wrapping_add(reader.varint_signed()? as u64);
-        let gap = reader.varint()?;
-        let offset = last.offset.checked_add(u64::from(last.bytes)).and_then(|offset| offset.checked_add(gap));
-        let offset = offset.ok_or_else(|| reader.error("offset beyond 64 bits"))?;
-        let bytes = u32::try_from(reader.varint()?).map_err(|_| reader.error("chunk beyond 4 GiB"))?;
-        last = ChunkRef { key, range: TimeRange::new(start_ns, end_ns), sequence_first, offset, bytes };
-        visit(last);
+        first = index_block::take_key(&first, &mut reader)?;
+        let bytes = reader.length(index_bytes - offset)?;
+        blocks.push(BlockStart { first, offset, bytes });
+        offset += bytes;
     }
-    Ok(())
+    Ok(blocks)
 }
 
-fn block_starts(index: &[u8]) -> Result<Vec<(PartKey, usize)>, DecodeError> {
+fn blocks_version_one(index: &[u8]) -> Result<Vec<BlockStart>, DecodeError> {
     let mut reader = Reader::new(index);
-    let mut starts = Vec::new();
+    let mut blocks = Vec::new();
     while !reader.is_empty() {
-        let start = reader.offset();
-        let mut first = None;
-        read_block(&mut reader, |chunk| {
-            first.get_or_insert(chunk.key);
-        })?;
-        starts.extend(first.map(|key| (key, start)));
+        let offset = reader.offset();
+        let entries = index_block::take(&mut reader, VERSION_ONE)?;
+        let bytes = reader.offset() - offset;
+        blocks.extend(entries.first().map(|entry| BlockStart { first: entry.key, offset, bytes }));
     }
-    Ok(starts)
+    Ok(blocks)
 }
 
-/// Opens bytes as a part and reads everything in it: the entry for fuzzing. Checksums are computed, not checked, so that
-/// a fuzzer gets behind them.
+/// Opens bytes as a part's index and as a chunk and reads everything in them: the entry for fuzzing. Checksums are
+/// computed, not checked, so that a fuzzer gets behind them.
 pub fn fuzz_part(index: &[u8], chunk: &[u8]) {
-    let _ = block_starts(index);
+    let _ = blocks_version_one(index);
+    let _ = take_directory(index, index.len());
+    let _ = index_block::take(&mut Reader::new(index), VERSION);
     let mut sealed = chunk.to_vec();
     sealed.extend_from_slice(&crc32c::crc32c(chunk).to_le_bytes());
     let _ = chunk::decode(&sealed, None);
+    let _ = crate::summary::decode(&sealed, None);
+}
+
+/// The chunks that overlap a range.
+impl KeyEntry {
+    pub(crate) fn overlapping(&self, range: &TimeRange) -> Vec<ChunkRef> {
+        self.chunks.iter().filter(|chunk| chunk.range.overlaps(range)).copied().collect()
+    }
 }

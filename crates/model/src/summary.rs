@@ -1,0 +1,220 @@
+//! What a stretch of samples adds up to.
+
+use crate::{STALE_NAN_BITS, ValueType};
+
+/// What a stretch of one member's samples adds up to: enough for the aggregates over windows, and for rate.
+///
+/// Values are cells' bits of the member's type, which must be a number. Stale markers count apart; NaN counts as a value
+/// but neither as smallest nor as largest unless there is nothing else, as in Prometheus's `min_over_time`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// The type of the values.
+    pub value_type: ValueType,
+    /// Values, stale markers not among them.
+    pub count: u64,
+    /// Stale markers.
+    pub stale_count: u64,
+    /// Values that are NaN.
+    pub nan_count: u64,
+    /// Timestamp and bits of the first value; where there are only stale markers, the timestamp of one.
+    pub first: (i64, u64),
+    /// Timestamp and bits of the last value.
+    pub last: (i64, u64),
+    /// Bits of the smallest value.
+    pub min: u64,
+    /// Bits of the largest value.
+    pub max: u64,
+    /// Sum of floats, with what rounding lost of it (Neumaier's variant of Kahan's summation).
+    pub sum: (f64, f64),
+    /// Sum of integers.
+    pub sum_integer: i128,
+    /// What a counter gained: the sum of the differences, a fall counting as a restart from zero.
+    pub increase: f64,
+    /// How often the value fell.
+    pub resets: u64,
+    /// How often the value changed.
+    pub changes: u64,
+}
+
+impl Summary {
+    /// No samples.
+    pub const fn empty(value_type: ValueType) -> Self {
+        Self {
+            value_type,
+            count: 0,
+            stale_count: 0,
+            nan_count: 0,
+            first: (0, 0),
+            last: (0, 0),
+            min: 0,
+            max: 0,
+            sum: (0.0, 0.0),
+            sum_integer: 0,
+            increase: 0.0,
+            resets: 0,
+            changes: 0,
+        }
+    }
+
+    /// Whether there is neither a value nor a stale marker.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0 && self.stale_count == 0
+    }
+
+    /// Whether values of a type can be summed up.
+    pub const fn takes(value_type: ValueType) -> bool {
+        matches!(value_type, ValueType::F64 | ValueType::I64 | ValueType::U64)
+    }
+
+    /// Adds a sample that is later than all before.
+    pub fn add(&mut self, timestamp_ns: i64, bits: u64) {
+        if self.value_type == ValueType::F64 && bits == STALE_NAN_BITS {
+            if self.is_empty() {
+                (self.first.0, self.last.0) = (timestamp_ns, timestamp_ns);
+            }
+            self.stale_count += 1;
+            return;
+        }
+        let one = Self {
+            count: 1,
+            nan_count: u64::from(self.is_nan(bits)),
+            first: (timestamp_ns, bits),
+            last: (timestamp_ns, bits),
+            min: bits,
+            max: bits,
+            sum: if self.value_type == ValueType::F64 { (f64::from_bits(bits), 0.0) } else { (0.0, 0.0) },
+            sum_integer: self.integer(bits),
+            ..Self::empty(self.value_type)
+        };
+        self.merge(&one);
+    }
+
+    /// Adds a summary whose samples are all later than those before.
+    pub fn merge(&mut self, later: &Self) {
+        if self.count == 0 && (later.count > 0 || self.stale_count == 0) {
+            *self = Self { stale_count: self.stale_count + later.stale_count, ..*later };
+            return;
+        }
+        self.stale_count += later.stale_count;
+        if later.count == 0 {
+            return;
+        }
+        if self.nan_count == self.count || (later.nan_count < later.count && self.less(later.min, self.min)) {
+            self.min = later.min;
+        }
+        if self.nan_count == self.count || (later.nan_count < later.count && self.less(self.max, later.max)) {
+            self.max = later.max;
+        }
+        let (before, after) = (self.number(self.last.1), self.number(later.first.1));
+        let fell = after < before;
+        self.increase += later.increase + if fell { after } else { after - before };
+        self.resets += later.resets + u64::from(fell);
+        let same = before == after || (before.is_nan() && after.is_nan());
+        self.changes += later.changes + u64::from(!same);
+        self.count += later.count;
+        self.nan_count += later.nan_count;
+        self.last = later.last;
+        self.sum_integer = self.sum_integer.saturating_add(later.sum_integer);
+        add_compensated(&mut self.sum, later.sum.0);
+        self.sum.1 += later.sum.1;
+    }
+
+    /// Adds a summary of samples that may lie among those before: what does not depend on their order is exact.
+    pub fn merge_unordered(&mut self, other: &Self) {
+        let (earlier, later) = match (self.count, other.count) {
+            (_, 0) | (0, _) => (*self, *other),
+            _ if other.first.0 < self.first.0 => (*other, *self),
+            _ => (*self, *other),
+        };
+        let last = if earlier.count > 0 && later.last.0 < earlier.last.0 { Some(earlier.last) } else { None };
+        *self = earlier;
+        self.merge(&later);
+        self.last = last.unwrap_or(self.last);
+    }
+
+    /// The sum, as a float.
+    pub fn total(&self) -> f64 {
+        match self.value_type {
+            ValueType::F64 if self.sum.0.is_finite() => self.sum.0 + self.sum.1,
+            ValueType::F64 => self.sum.0,
+            _ => self.sum_integer as f64,
+        }
+    }
+
+    /// A cell's value as a float.
+    pub fn number(&self, bits: u64) -> f64 {
+        match self.value_type {
+            ValueType::I64 => bits as i64 as f64,
+            ValueType::U64 => bits as f64,
+            _ => f64::from_bits(bits),
+        }
+    }
+
+    fn integer(&self, bits: u64) -> i128 {
+        match self.value_type {
+            ValueType::I64 => i128::from(bits as i64),
+            ValueType::U64 => i128::from(bits),
+            _ => 0,
+        }
+    }
+
+    fn is_nan(&self, bits: u64) -> bool {
+        self.value_type == ValueType::F64 && f64::from_bits(bits).is_nan()
+    }
+
+    fn less(&self, a: u64, b: u64) -> bool {
+        match self.value_type {
+            ValueType::I64 => (a as i64) < b as i64,
+            ValueType::U64 => a < b,
+            _ => f64::from_bits(a) < f64::from_bits(b),
+        }
+    }
+}
+
+/// Adds to a sum, keeping what is rounded off.
+fn add_compensated(sum: &mut (f64, f64), value: f64) {
+    let total = sum.0 + value;
+    if sum.0.abs() >= value.abs() {
+        sum.1 += (sum.0 - total) + value;
+    } else {
+        sum.1 += (value - total) + sum.0;
+    }
+    sum.0 = total;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn summed(value_type: ValueType, samples: &[(i64, u64)]) -> Summary {
+        let mut summary = Summary::empty(value_type);
+        samples.iter().for_each(|(timestamp_ns, bits)| summary.add(*timestamp_ns, *bits));
+        summary
+    }
+
+    #[test]
+    fn sums_up_as_defined() {
+        let values = [3.0, 5.0, 1.0, 1.0, f64::NAN, f64::from_bits(STALE_NAN_BITS)];
+        let samples: Vec<_> = (0..).zip(values.map(f64::to_bits)).collect();
+        let summary = summed(ValueType::F64, &samples);
+        assert_eq!((summary.count, summary.stale_count, summary.nan_count), (5, 1, 1));
+        assert_eq!(summary.min, 1f64.to_bits());
+        assert_eq!(summary.max, 5f64.to_bits());
+        assert_eq!((summary.resets, summary.changes), (1, 3));
+        let counter = summed(ValueType::I64, &[(0, 4), (1, 9), (2, 2), (3, -5i64 as u64)]);
+        assert_eq!((counter.sum_integer, counter.min, counter.resets), (10, -5i64 as u64, 2));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up_to_the_whole(values in proptest::collection::vec(-1000i32..1000, 0..40), cut in 0usize..40) {
+            let samples: Vec<_> = (0..).zip(values.iter().map(|value| f64::from(*value).to_bits())).collect();
+            let cut = cut.min(samples.len());
+            let mut joined = summed(ValueType::F64, &samples[..cut]);
+            joined.merge(&summed(ValueType::F64, &samples[cut..]));
+            prop_assert_eq!(joined, summed(ValueType::F64, &samples));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A group's newest rows, row by row, and the chunks that earlier ones became.
+
+use super::layouts::LayoutId;
+use super::SealedChunk;
+
+/// One member block of a group.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GroupHead {
+    pub(crate) layout: LayoutId,
+    /// Whether rows have presence words: some cells are missing.
+    pub(crate) sparse: bool,
+    pub(crate) unsorted: bool,
+    pub(crate) last_ns: i64,
+    /// Smallest and largest sequence id in the buffer.
+    pub(crate) sequences: (u64, u64),
+    pub(crate) buffer: Vec<u64>,
+    pub(crate) chunks: Vec<SealedChunk>,
+}
+
+fn presence_words(width: usize) -> usize {
+    width.div_ceil(64)
+}
+
+/// Whether a row has a cell at a place of its layout.
+pub(crate) fn is_present(present: &[u64], place: usize) -> bool {
+    present.get(place / 64).is_none_or(|word| word >> (place % 64) & 1 == 1)
+}
+
+impl GroupHead {
+    /// Timestamp, presence words (none: all present) and cells of each row.
+    pub(crate) fn rows(&self, width: usize) -> impl Iterator<Item = (i64, &[u64], &[u64])> {
+        let presence = if self.sparse { presence_words(width) } else { 0 };
+        self.buffer.chunks_exact(1 + presence + width).map(move |row| {
+            let (present, cells) = row[1..].split_at(presence);
+            (row[0] as i64, present, cells)
+        })
+    }
+
+    /// Adds a row; `places` says where its cells stand in the layout, `None` that they are all of it in order.
+    pub(crate) fn push(&mut self, timestamp_ns: i64, cells: &[u64], places: Option<&[usize]>, width: usize) {
+        match places {
+            None if !self.sparse => {
+                self.buffer.push(timestamp_ns as u64);
+                self.buffer.extend_from_slice(cells);
+            }
+            Some(places) if !self.sparse && places.len() == width => self.push_permuted(timestamp_ns, cells, places),
+            _ => self.push_sparse(timestamp_ns, cells, places, width),
+        }
+    }
+
+    /// A row with all cells, in another order than the layout's.
+    fn push_permuted(&mut self, timestamp_ns: i64, cells: &[u64], places: &[usize]) {
+        self.buffer.push(timestamp_ns as u64);
+        let cells_at = self.buffer.len();
+        self.buffer.resize(cells_at + places.len(), 0);
+        for (cell, place) in cells.iter().zip(places) {
+            self.buffer[cells_at + place] = *cell;
+        }
+    }
+
+    fn push_sparse(&mut self, timestamp_ns: i64, cells: &[u64], places: Option<&[usize]>, width: usize) {
+        if !self.sparse {
+            let same: Vec<usize> = (0..width).collect();
+            self.widen(width, width, &same);
+        }
+        self.buffer.push(timestamp_ns as u64);
+        let presence_at = self.buffer.len();
+        let cells_at = presence_at + presence_words(width);
+        self.buffer.resize(cells_at + width, 0);
+        for (column, cell) in cells.iter().enumerate() {
+            let place = places.map_or(column, |places| places[column]);
+            self.buffer[presence_at + place / 64] |= 1 << (place % 64);
+            self.buffer[cells_at + place] = *cell;
+        }
+    }
+
+    /// Rewrites the rows as sparse ones of another layout; `places` says where each old column goes.
+    pub(crate) fn widen(&mut self, from_width: usize, to_width: usize, places: &[usize]) {
+        let mut wider = Self { sparse: true, ..Self::default() };
+        for (timestamp_ns, present, cells) in self.rows(from_width) {
+            let kept = (0..from_width).filter(|place| is_present(present, *place));
+            let (cells, places): (Vec<u64>, Vec<usize>) = kept.map(|place| (cells[place], places[place])).unzip();
+            wider.push_sparse(timestamp_ns, &cells, Some(&places), to_width);
+        }
+        self.buffer = wider.buffer;
+        self.sparse = true;
+    }
+}

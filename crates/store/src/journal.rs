@@ -1,0 +1,198 @@
+//! What changed behind the newest edge: for whoever keeps answers and must know whether they still hold.
+//!
+//! Reading gives a snapshot's sequence id ([`crate::Store::snapshot`]); asking for the changes since then gives stretches of time
+//! and groups that may have become different, or says that nobody remembers so far back. Rows near a shard's newest one are
+//! not told of one by one: the answer says from which timestamp on rows have come.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use index::{DatabaseId, GroupId, RoaringBitmap};
+use model::TimeRange;
+use parking_lot::Mutex;
+
+use crate::part::Part;
+
+/// What kind of change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// Rows well before the newest one of their shard.
+    LateRows,
+    /// Rows deleted, or dropped by retention.
+    Deleted,
+    /// Samples replaced by summaries.
+    Folded,
+    /// Groups, or columns of groups, that were not there.
+    NewGroups,
+}
+
+/// A change behind the newest edge.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// Its sequence id: snapshots from this one on show it.
+    pub sequence: u64,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// The shard of the groups.
+    pub shard: u32,
+    /// The database, if it is one.
+    pub database: Option<DatabaseId>,
+    /// The stretch of time that may be different.
+    pub range: TimeRange,
+    /// The groups; none stands for all.
+    pub groups: Option<Arc<RoaringBitmap>>,
+}
+
+/// Everything that may have changed since a snapshot.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Changes {
+    /// From this timestamp on rows have come; `None` if none have, late ones aside.
+    pub edge_ns: Option<i64>,
+    /// What happened before, oldest first.
+    pub behind: Vec<Change>,
+}
+
+/// The journal does not reach back far enough: everything may have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalGap;
+
+/// The last changes.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    changes_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    changes: VecDeque<Change>,
+    /// Changes up to this sequence id are forgotten.
+    forgotten_through: u64,
+    /// Requests' sequence ids and their smallest timestamps, both ascending: one that a later request went below says
+    /// nothing more.
+    edges: VecDeque<(u64, i64)>,
+}
+
+/// Requests whose smallest timestamps are kept apart.
+const EDGES_MAX: usize = 1024;
+
+/// How far behind its shard's newest row a row is late, in nanoseconds.
+pub(crate) const LATE_NS: i64 = 5 * 60 * 1_000_000_000;
+
+impl Journal {
+    /// A journal that knows nothing of what happened up to a sequence id.
+    pub(crate) fn new(changes_max: usize, sequence: u64) -> Self {
+        let state = State { changes: VecDeque::new(), forgotten_through: sequence, edges: VecDeque::new() };
+        Self { changes_max, state: Mutex::new(state) }
+    }
+
+    pub(crate) fn push(&self, change: Change) {
+        let mut state = self.state.lock();
+        state.changes.push_back(change);
+        while state.changes.len() > self.changes_max {
+            if let Some(oldest) = state.changes.pop_front() {
+                state.forgotten_through = state.forgotten_through.max(oldest.sequence);
+            }
+        }
+    }
+
+    /// Tells of a request's smallest timestamp, late rows aside.
+    pub(crate) fn wrote(&self, sequence: u64, smallest_ns: i64) {
+        let mut state = self.state.lock();
+        while state.edges.back().is_some_and(|(_, known_ns)| *known_ns >= smallest_ns) {
+            state.edges.pop_back();
+        }
+        if state.edges.len() >= EDGES_MAX {
+            // Told as if the newer of the two had the older one's timestamp: more than happened, never less.
+            if let (Some((_, older_ns)), Some(newer)) = (state.edges.pop_front(), state.edges.front_mut()) {
+                newer.1 = older_ns;
+            }
+        }
+        state.edges.push_back((sequence, smallest_ns));
+    }
+
+    /// Changes with larger sequence ids.
+    pub(crate) fn since(&self, sequence: u64) -> Result<Changes, JournalGap> {
+        let state = self.state.lock();
+        if sequence < state.forgotten_through {
+            return Err(JournalGap);
+        }
+        let edge_ns = state.edges.iter().find(|(of_request, _)| *of_request > sequence).map(|(_, edge_ns)| *edge_ns);
+        let behind = state.changes.iter().filter(|change| change.sequence > sequence).cloned().collect();
+        Ok(Changes { edge_ns, behind })
+    }
+
+    /// Tells that the samples of parts were replaced by summaries.
+    pub(crate) fn folded(&self, sequence: u64, shard: u32, parts: &[Arc<Part>]) {
+        for part in parts {
+            let groups = Some(Arc::new(part.groups.clone()));
+            let (kind, range) = (ChangeKind::Folded, part.info.range);
+            self.push(Change { sequence, kind, shard, database: None, range, groups });
+        }
+    }
+}
+
+/// Late rows of one request in one shard, on their way to the journal.
+#[derive(Debug, Default)]
+pub(crate) struct LateRows {
+    range: Option<TimeRange>,
+    groups: RoaringBitmap,
+}
+
+impl LateRows {
+    pub(crate) fn add(&mut self, group: GroupId, timestamp_ns: i64) {
+        self.groups.insert(group);
+        let range = self.range.get_or_insert(TimeRange::new(timestamp_ns, timestamp_ns));
+        range.start_ns = range.start_ns.min(timestamp_ns);
+        range.end_ns = range.end_ns.max(timestamp_ns);
+    }
+
+    pub(crate) fn into_change(self, shard: u32, sequence: u64) -> Option<Change> {
+        let kind = ChangeKind::LateRows;
+        let groups = Some(Arc::new(self.groups));
+        self.range.map(|range| Change { sequence, kind, shard, database: None, range, groups })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_told_until_they_are_forgotten() {
+        let journal = Journal::new(2, 10);
+        let change = |sequence| Change {
+            sequence,
+            kind: ChangeKind::Deleted,
+            shard: 0,
+            database: None,
+            range: TimeRange::ALL,
+            groups: None,
+        };
+        let told = |sequence| journal.since(sequence).map(|changes| changes.behind);
+        assert_eq!(told(9), Err(JournalGap));
+        assert_eq!(told(10), Ok(Vec::new()));
+        journal.push(change(11));
+        journal.push(change(12));
+        assert_eq!(told(11), Ok(vec![change(12)]));
+        journal.push(change(13));
+        assert_eq!(told(10), Err(JournalGap));
+        assert_eq!(told(11), Ok(vec![change(12), change(13)]));
+    }
+
+    #[test]
+    fn the_edge_is_the_smallest_timestamp_since() {
+        let journal = Journal::new(2, 0);
+        let requests: Vec<(u64, i64)> = (1..5000u64).map(|sequence| (sequence, (sequence * 7919 % 1000) as i64)).collect();
+        let ascending = (5000..9000u64).map(|sequence| (sequence, sequence as i64));
+        for (sequence, smallest_ns) in requests.iter().copied().chain(ascending) {
+            journal.wrote(sequence, smallest_ns);
+        }
+        for since in [0, 3000, 4998] {
+            let expected = requests.iter().filter(|(sequence, _)| *sequence > since).map(|(_, ns)| *ns).min();
+            assert!(journal.since(since).unwrap().edge_ns <= expected, "since {since}");
+        }
+        assert_eq!(journal.since(8990).unwrap().edge_ns, Some(8991));
+        assert_eq!(journal.since(9000).unwrap().edge_ns, None);
+    }
+}

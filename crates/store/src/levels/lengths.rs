@@ -1,0 +1,82 @@
+//! How long partitions are, so that levels 0 and 1 fit the fast tier: TimeUnion's Algorithm 1.
+
+const MINUTE_NS: i64 = 60 * 1_000_000_000;
+const DAY_NS: i64 = 24 * 60 * MINUTE_NS;
+
+/// Partitions are not made shorter than this.
+const SHORTEST_NS: i64 = 30 * MINUTE_NS / 16;
+
+/// Partitions of level 1 are not made longer than this, so that a merge there stays small.
+const LONGEST_NS: i64 = 8 * DAY_NS;
+
+/// How much longer partitions of level 2 are than those of level 1.
+const SLOW_TIMES: i64 = 4;
+
+/// Lengths of partitions: each a power of two times the shortest, so that they nest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lengths {
+    /// On the fast tier, levels 0 and 1.
+    pub(crate) fast_ns: i64,
+    /// On the object store, level 2.
+    pub(crate) slow_ns: i64,
+}
+
+impl Lengths {
+    /// From the length on the fast tier.
+    pub(crate) fn new(fast_ns: i64) -> Self {
+        Self { fast_ns, slow_ns: fast_ns.saturating_mul(SLOW_TIMES) }
+    }
+
+    /// Start of what is kept on the fast tier when rows up to `newest_ns` have come: everything before has settled.
+    pub(crate) fn fast_from(self, newest_ns: i64) -> i64 {
+        super::partition_of(newest_ns.saturating_sub(self.slow_ns), self.slow_ns).start_ns
+    }
+}
+
+/// Lengths that suit how full the fast tier is: halved while it is over its budget, doubled when what it holds spans all
+/// it may and would fit twice.
+pub(crate) fn fit(lengths: Lengths, fast_bytes: u64, budget_bytes: u64, fast_span_ns: i64) -> Lengths {
+    let mut fast_ns = lengths.fast_ns;
+    // The length at which the present rate of bytes would just fill the budget.
+    let fitting_ns = budget_bytes as f64 / fast_bytes.max(1) as f64 * lengths.fast_ns as f64;
+    if fast_bytes > budget_bytes {
+        while fast_ns as f64 > fitting_ns && fast_ns / 2 >= SHORTEST_NS {
+            fast_ns /= 2;
+        }
+    } else if fast_span_ns >= lengths.slow_ns && fast_bytes.saturating_mul(2) < budget_bytes && fast_ns < LONGEST_NS {
+        fast_ns *= 2;
+    }
+    Lengths::new(fast_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HALF_HOUR: i64 = 30 * MINUTE_NS;
+
+    fn check(fast_bytes: u64, budget_bytes: u64, span_ns: i64, expected_minutes: f64) {
+        let fitted = fit(Lengths::new(HALF_HOUR), fast_bytes, budget_bytes, span_ns);
+        assert_eq!(fitted.fast_ns as f64 / MINUTE_NS as f64, expected_minutes, "{fast_bytes} of {budget_bytes}");
+        assert_eq!(fitted.slow_ns, fitted.fast_ns * SLOW_TIMES);
+    }
+
+    #[test]
+    fn lengths_follow_the_budget() {
+        let long = 4 * HALF_HOUR;
+        check(100, 100, long, 30.0);
+        check(101, 100, long, 15.0);
+        check(399, 100, long, 7.5);
+        check(1_000_000, 100, long, 1.875);
+        check(49, 100, long, 60.0);
+        check(50, 100, long, 30.0);
+        check(10, 100, long - 1, 30.0);
+    }
+
+    #[test]
+    fn what_has_settled_ends_where_a_partition_ends() {
+        let lengths = Lengths::new(HALF_HOUR);
+        assert_eq!(lengths.fast_from(11 * HALF_HOUR), 4 * HALF_HOUR);
+        assert_eq!(lengths.fast_from(12 * HALF_HOUR), 8 * HALF_HOUR);
+    }
+}

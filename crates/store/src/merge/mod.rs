@@ -1,0 +1,135 @@
+//! Carrying out merges: parts go in, key by key, and parts of other partitions come out.
+
+mod outputs;
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::deletes::Delete;
+use crate::levels::{self, Goal, Job, Situation};
+use crate::manifest::Edit;
+use crate::part::{KeyCursor, Part, PartInfo, PartKey};
+use crate::shard::Shard;
+use crate::{Store, StoreError};
+
+use outputs::Outputs;
+use rows::{Source, gather};
+
+impl Store {
+    /// Carries out the most urgent merge of a shard, if one is due. Whether it did.
+    pub(crate) fn merge_if_due(&self, shard: &Shard) -> Result<bool, StoreError> {
+        let _work = shard.work.lock();
+        let Some((class, job)) = self.plan(shard) else {
+            return Ok(false);
+        };
+        self.run(shard, class, &job)?;
+        self.counters.merged(job.goal);
+        Ok(true)
+    }
+
+    /// The most urgent merge among a shard's retention classes.
+    fn plan(&self, shard: &Shard) -> Option<(u32, Job)> {
+        let (parts, deletes) = shard.parts_and_deletes();
+        let mut classes: BTreeMap<u32, Vec<PartInfo>> = BTreeMap::new();
+        for part in parts.iter() {
+            classes.entry(part.info.class).or_default().push(part.info);
+        }
+        let masked: BTreeSet<u64> = parts
+            .iter()
+            .filter(|part| deletes.iter().any(|delete| delete.masks(part)))
+            .map(|part| part.info.id)
+            .collect();
+        let (lengths, now_ns) = (self.lengths(), self.platform.clock.now_ns());
+        classes.into_iter().find_map(|(class, parts)| {
+            let situation = Situation { parts: &parts, lengths, now_ns, masked: &masked };
+            Some((class, levels::plan(&situation, &self.merge_policy(class))?))
+        })
+    }
+
+    /// Writes the outputs, commits them in place of the inputs, and removes the inputs' files.
+    fn run(&self, shard: &Shard, class: u32, job: &Job) -> Result<(), StoreError> {
+        let (parts, deletes) = shard.parts_and_deletes();
+        let inputs: Vec<Arc<Part>> = parts.iter().filter(|part| job.inputs.contains(&part.info.id)).cloned().collect();
+        let mut outputs = Outputs::new(self, shard.number, class, job, deletes.last().map_or(0, |last| last.sequence));
+        let written = self.write_outputs(&inputs, &deletes, &mut outputs);
+        // What was written goes at once: on a full disk it would keep the next attempt from succeeding.
+        let written = written.inspect_err(|_| outputs.abandon())?;
+        self.sync_folder("parts")?;
+        let opened = written.iter().map(|info| self.open_part(*info)).collect::<Result<Vec<_>, _>>()?;
+        let mut edits: Vec<Edit> = written.into_iter().map(Edit::AddPart).collect();
+        edits.extend(job.inputs.iter().map(|id| Edit::RemovePart(*id)));
+        if job.goal == Goal::Fold {
+            self.journal.folded(self.log.last_sequence(), shard.number, &inputs);
+        }
+        self.replace_parts(shard, &edits, &inputs, opened)
+    }
+
+    /// Goes over the inputs as often as there are more outputs than may be written at once.
+    fn write_outputs(
+        &self,
+        inputs: &[Arc<Part>],
+        deletes: &[Delete],
+        outputs: &mut Outputs<'_>,
+    ) -> Result<Vec<PartInfo>, StoreError> {
+        let mut written = Vec::new();
+        loop {
+            let mut cursors: Vec<KeyCursor> = inputs.iter().cloned().map(KeyCursor::new).collect();
+            while let Some(key) = smallest_key(&mut cursors)? {
+                let mut sources = Vec::new();
+                for cursor in &mut cursors {
+                    if cursor.peek()? == Some(key)
+                        && let Some(entry) = cursor.take()?
+                    {
+                        sources.push(Source::read(cursor.part(), &entry, deletes)?);
+                    }
+                }
+                outputs.push(key, &gather(sources))?;
+            }
+            let (infos, is_complete) = outputs.finish()?;
+            written.extend(infos);
+            if is_complete {
+                return Ok(written);
+            }
+        }
+    }
+
+    /// Commits edits that put some parts in place of others, then shows them to readers and removes files that no part is in
+    /// any more.
+    pub(crate) fn replace_parts(
+        &self,
+        shard: &Shard,
+        edits: &[Edit],
+        removed: &[Arc<Part>],
+        added: Vec<Arc<Part>>,
+    ) -> Result<(), StoreError> {
+        self.commit_edits(edits)?;
+        let gone: BTreeSet<u64> = removed.iter().map(|part| part.info.id).collect();
+        let kept_files: BTreeSet<u64> = {
+            let mut state = shard.state.lock();
+            let kept = state.parts.iter().filter(|part| !gone.contains(&part.info.id)).cloned();
+            let mut parts: Vec<Arc<Part>> = kept.chain(added).collect();
+            parts.sort_unstable_by_key(|part| levels::age_order(&part.info));
+            state.parts = Arc::new(parts);
+            state.parts.iter().map(|part| part.info.file).collect()
+        };
+        for part in removed {
+            self.counters.bytes_replaced.fetch_add(part.info.bytes, Ordering::Relaxed);
+            if part.info.places.local && !kept_files.contains(&part.info.file) {
+                self.remove_file(&self.part_path(part.info.file));
+            }
+        }
+        self.drop_idle_deletes(shard)
+    }
+}
+
+fn smallest_key(cursors: &mut [KeyCursor]) -> Result<Option<PartKey>, StoreError> {
+    let mut smallest: Option<PartKey> = None;
+    for cursor in cursors {
+        if let Some(key) = cursor.peek()? {
+            smallest = Some(smallest.map_or(key, |smallest| smallest.min(key)));
+        }
+    }
+    Ok(smallest)
+}

@@ -1,0 +1,191 @@
+//! Reading a group's samples: from parts, heads and what deletes leave of them.
+
+use std::sync::Arc;
+
+use index::Slot;
+use model::{Column, TimeRange};
+
+use crate::chunk::{self, Rows, RowsColumn};
+use crate::deletes::Delete;
+use crate::head::HeadPiece;
+use crate::part::{BLOCK_SLOTS, Part, PartKey};
+use crate::scan::{SelectedColumn, SelectedGroup};
+use crate::shard::Shard;
+use crate::{Store, StoreError};
+
+/// What a shard has of a key at a moment, oldest first.
+pub(crate) struct KeyView {
+    pub(crate) key: PartKey,
+    pub(crate) parts: Arc<Vec<Arc<Part>>>,
+    pub(crate) deletes: Arc<Vec<Delete>>,
+    /// What heads have in the range, oldest first.
+    pub(crate) heads: Vec<HeadPiece>,
+}
+
+impl KeyView {
+    /// Takes a view of a key: nothing that is written later is in it.
+    pub(crate) fn take(shard: &Shard, key: PartKey, range: &TimeRange, slots: &[Slot]) -> Self {
+        let (parts, deletes, frozen, newest) = {
+            let mut state = shard.state.lock();
+            let newest = state.head.read(&key, range, slots);
+            (state.parts.clone(), state.deletes.clone(), state.frozen.clone(), newest)
+        };
+        let frozen = frozen.map(|frozen| frozen.head.read_frozen(&key, range, slots));
+        let heads = frozen.into_iter().flatten().chain(newest).collect();
+        Self { key, parts, deletes, heads }
+    }
+
+    /// Deletes that mask something of the key in a part.
+    pub(crate) fn masking(&self, part: &Part) -> Vec<&Delete> {
+        self.deletes.iter().filter(|delete| delete.touches(&self.key, &part.info)).collect()
+    }
+
+    /// The key's rows of a part, as they were written and not deleted.
+    pub(crate) fn read_part(
+        &self,
+        part: &Part,
+        chunks: &[crate::part::ChunkRef],
+        slots: &[Slot],
+    ) -> Result<Vec<Rows>, StoreError> {
+        let masking = self.masking(part);
+        let read = part.read(chunks, Some(slots))?.into_iter().map(|(_, mut rows)| {
+            masking.iter().for_each(|delete| delete.apply(&self.key, &mut rows));
+            rows
+        });
+        Ok(read.collect())
+    }
+
+    /// The rows that heads have, oldest first.
+    pub(crate) fn read_heads(&self, slots: &[Slot]) -> Result<Vec<Rows>, StoreError> {
+        let decode = |piece: &HeadPiece| match piece {
+            HeadPiece::Loose(rows) => Ok(rows.clone()),
+            HeadPiece::Sealed(sealed) => chunk::decode(&sealed.bytes, Some(slots))
+                .map(|(_, rows)| rows)
+                .map_err(|error| StoreError::in_head(&error)),
+        };
+        self.heads.iter().map(decode).collect()
+    }
+
+    /// All rows that overlap a range, oldest first.
+    fn pieces(&self, range: &TimeRange, slots: &[Slot]) -> Result<Vec<Rows>, StoreError> {
+        let mut pieces = Vec::new();
+        for part in self.parts.iter().filter(|part| part.info.range.overlaps(range)) {
+            if let Some(entry) = part.find(self.key)? {
+                pieces.extend(self.read_part(part, &entry.overlapping(range), slots)?);
+            }
+        }
+        pieces.extend(self.read_heads(slots)?);
+        Ok(pieces)
+    }
+}
+
+/// The chosen columns of a group by member block, with their places among the chosen.
+pub(crate) fn by_block(columns: &[SelectedColumn]) -> Vec<(u32, Vec<usize>)> {
+    let mut blocks: Vec<(u32, Vec<usize>)> = Vec::new();
+    for (place, column) in columns.iter().enumerate() {
+        let block = column.slot / BLOCK_SLOTS;
+        match blocks.last_mut().filter(|(last, _)| *last == block) {
+            Some((_, places)) => places.push(place),
+            None => blocks.push((block, vec![place])),
+        }
+    }
+    blocks
+}
+
+impl Store {
+    /// A group's samples in a range: one column for each of [`SelectedGroup::columns`].
+    pub fn read(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Vec<Column>, StoreError> {
+        let Some(shard) = self.shards.get(selected.shard) else {
+            return Ok(Vec::new());
+        };
+        let range = &self.kept(selected.key.database, range);
+        let mut columns = Vec::with_capacity(selected.columns.len());
+        for (block, places) in by_block(&selected.columns) {
+            let wanted: Vec<&SelectedColumn> = places.iter().filter_map(|place| selected.columns.get(*place)).collect();
+            let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
+            let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
+            let pieces = view.pieces(range, &slots)?;
+            let pieces = if in_order(&pieces) { pieces } else { vec![chunk::join(pieces)] };
+            columns.extend(wanted.into_iter().map(|column| collect_column(&pieces, column, range)));
+        }
+        Ok(columns)
+    }
+
+    /// Whether a group has rows in a range, judged by whole chunks.
+    pub fn has_rows(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<bool, StoreError> {
+        let Some(shard) = self.shards.get(selected.shard) else {
+            return Ok(false);
+        };
+        let range = &self.kept(selected.key.database, range);
+        for (block, _) in by_block(&selected.columns) {
+            let key = PartKey { block, ..selected.key };
+            let (parts, frozen) = {
+                let mut state = shard.state.lock();
+                if state.head.has_rows(&key, range) {
+                    return Ok(true);
+                }
+                (state.parts.clone(), state.frozen.clone())
+            };
+            if frozen.is_some_and(|frozen| frozen.head.has_rows_frozen(&key, range)) {
+                return Ok(true);
+            }
+            for part in parts.iter().filter(|part| part.info.range.overlaps(range)) {
+                if part.find(key)?.is_some_and(|entry| !entry.overlapping(range).is_empty()) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Whether the pieces follow one another in time.
+fn in_order(pieces: &[Rows]) -> bool {
+    pieces.iter().filter_map(Rows::range).is_sorted_by(|before, after| before.end_ns < after.start_ns)
+}
+
+fn collect_column(pieces: &[Rows], wanted: &SelectedColumn, range: &TimeRange) -> Column {
+    let mut column = Column::empty(wanted.value_type);
+    for rows in pieces {
+        let of_slot = |column: &&RowsColumn| column.slot == wanted.slot && column.value_type == wanted.value_type;
+        let Some(cells) = rows.columns.iter().find(of_slot) else {
+            continue;
+        };
+        let from = rows.timestamps_ns.partition_point(|timestamp| *timestamp < range.start_ns);
+        let to = rows.timestamps_ns.partition_point(|timestamp| *timestamp <= range.end_ns);
+        let kept = (from..to).filter(|row| !cells.is_null(*row));
+        let mut push = |row: usize| {
+            let (Some(timestamp), Some(cell)) = (rows.timestamps_ns.get(row), cells.cells.get(row)) else {
+                return;
+            };
+            push_cell(&mut column, *timestamp, *cell, cells);
+        };
+        kept.for_each(&mut push);
+    }
+    column
+}
+
+fn push_cell(column: &mut Column, timestamp_ns: i64, cell: u64, cells: &RowsColumn) {
+    match column {
+        Column::F64(timestamps, values) => {
+            timestamps.push(timestamp_ns);
+            values.push(f64::from_bits(cell));
+        }
+        Column::I64(timestamps, values) => {
+            timestamps.push(timestamp_ns);
+            values.push(cell as i64);
+        }
+        Column::U64(timestamps, values) => {
+            timestamps.push(timestamp_ns);
+            values.push(cell);
+        }
+        Column::Bool(timestamps, values) => {
+            timestamps.push(timestamp_ns);
+            values.push(cell != 0);
+        }
+        Column::String(timestamps, values) => {
+            timestamps.push(timestamp_ns);
+            values.push(cells.texts.get(cell as usize).cloned().unwrap_or_default());
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What goes: rows past keeping, rows that somebody deletes; and how much room the rest may take on the fast tier.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use index::{CompiledMatcher, DatabaseId, MeasurementId, RoaringBitmap, Slot};
+use model::TimeRange;
+
+use crate::deletes::Delete;
+use crate::journal::{Change, ChangeKind};
+use crate::levels::{self, Lengths, Policy};
+use crate::manifest::Edit;
+use crate::part::PartInfo;
+use crate::policy::DatabasePolicy;
+use crate::shard::Shard;
+use crate::{Store, StoreError};
+
+/// What a delete touched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Deleted {
+    /// Groups that matched.
+    pub groups: u64,
+    /// Series (columns of groups) that matched.
+    pub series: u64,
+}
+
+/// The groups of one shard that a delete masks, and which of their columns.
+#[derive(Default)]
+struct Masked {
+    groups: RoaringBitmap,
+    columns: BTreeMap<MeasurementId, BTreeSet<Slot>>,
+}
+
+impl Store {
+    /// Lengths of partitions now.
+    pub(crate) fn lengths(&self) -> Lengths {
+        Lengths::new(self.fast_ns.load(Ordering::Relaxed))
+    }
+
+    /// Retention classes of the databases that have a policy; all others are in class 0.
+    pub(crate) fn classes(&self) -> BTreeMap<DatabaseId, u32> {
+        self.policies.read().iter().map(|(database, policy)| (*database, policy.class)).collect()
+    }
+
+    /// How a retention class is merged, and how long the longest of its databases keeps rows.
+    pub(crate) fn merge_policy(&self, class: u32) -> Policy {
+        let policies = self.policies.read();
+        let of_class = policies.values().filter(|policy| policy.has_class(class)).map(|policy| policy.retention_ns);
+        // Databases without a policy are in class 0, and keep everything.
+        let keeps_all = class == 0 || of_class.clone().any(|retention_ns| retention_ns == 0);
+        let current = policies.values().find(|policy| policy.class == class);
+        Policy {
+            level0_partitions_max: self.options.level0_partitions_max,
+            level0_parts_max: self.options.level0_parts_max,
+            patches_max: self.options.patches_max,
+            join_bytes_max: self.options.join_bytes_max,
+            retention_ns: if keeps_all { 0 } else { of_class.max().unwrap_or(0) },
+            folds: current.map(|policy| policy.folds.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// What of a range a database still keeps.
+    pub(crate) fn kept(&self, database: DatabaseId, range: &TimeRange) -> TimeRange {
+        let retention_ns = self.policies.read().get(&database).map_or(0, |policy| policy.retention_ns);
+        if retention_ns == 0 {
+            return *range;
+        }
+        let oldest_ns = self.platform.clock.now_ns().saturating_sub(retention_ns);
+        TimeRange::new(range.start_ns.max(oldest_ns), range.end_ns)
+    }
+
+    /// How a database keeps its data.
+    pub fn policy(&self, database: &str) -> Option<DatabasePolicy> {
+        let id = self.catalog.read().catalog.database(database)?;
+        Some(self.policies.read().get(&id).cloned().unwrap_or_default())
+    }
+
+    /// Says how a database keeps its data; made if it does not exist. What is kept less long than before disappears at
+    /// once; files go when no database keeps anything in them.
+    pub fn set_policy(&self, database: &str, policy: &DatabasePolicy) -> Result<(), StoreError> {
+        policy.check().map_err(StoreError::Invalid)?;
+        let is_new = self.catalog.read().catalog.database(database).is_none();
+        let id = self.database_id(database)?;
+        // Makes the database itself durable before the manifest names its number.
+        self.flush_all()?;
+        let mut policies = self.policies.write();
+        let known = policies.get(&id).cloned().unwrap_or_default();
+        if known.keeps_like(policy) {
+            return Ok(());
+        }
+        let alike = policies.values().find(|other| other.keeps_like(policy)).map(|other| other.class);
+        let next = policies.values().map(|known| known.class).max().unwrap_or(0) + 1;
+        let earlier = if is_new { Vec::new() } else { [known.earlier_classes, vec![known.class]].concat() };
+        // A database that has data gets a class of its own: what it wrote later must have the larger number.
+        let class = alike.filter(|_| is_new).unwrap_or(next);
+        let policy = DatabasePolicy { class, earlier_classes: earlier, ..policy.clone() };
+        self.commit_edits(&[Edit::Policy { database: id, policy: policy.clone() }])?;
+        policies.insert(id, policy);
+        Ok(())
+    }
+
+    /// Drops parts all of whose time is past keeping. Whether there were any.
+    pub(crate) fn drop_expired(&self) -> Result<bool, StoreError> {
+        let now_ns = self.platform.clock.now_ns();
+        let mut dropped = false;
+        for shard in &self.shards {
+            let _work = shard.work.lock();
+            let (parts, _) = shard.parts_and_deletes();
+            let mut classes: BTreeMap<u32, Vec<PartInfo>> = BTreeMap::new();
+            for part in parts.iter() {
+                classes.entry(part.info.class).or_default().push(part.info);
+            }
+            let mut expired = BTreeSet::new();
+            for (class, parts) in classes {
+                expired.extend(levels::expired(&parts, now_ns, self.merge_policy(class).retention_ns));
+            }
+            if expired.is_empty() {
+                continue;
+            }
+            dropped = true;
+            let removed: Vec<_> = parts.iter().filter(|part| expired.contains(&part.info.id)).cloned().collect();
+            let edits: Vec<Edit> = expired.iter().map(|id| Edit::RemovePart(*id)).collect();
+            self.replace_parts(shard, &edits, &removed, Vec::new())?;
+            let sequence = self.log.last_sequence();
+            for part in &removed {
+                let groups = Some(Arc::new(part.groups.clone()));
+                let (kind, range, shard) = (ChangeKind::Deleted, part.info.range, shard.number);
+                self.journal.push(Change { sequence, kind, shard, database: None, range, groups });
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// Halves or doubles the lengths of partitions so that levels 0 and 1 fit the fast tier.
+    pub(crate) fn fit_partitions(&self) -> Result<(), StoreError> {
+        let mut fast_bytes = 0;
+        let mut span = TimeRange::new(i64::MAX, i64::MIN);
+        for shard in &self.shards {
+            let (parts, _) = shard.parts_and_deletes();
+            for info in parts.iter().map(|part| part.info).filter(|info| info.level < 2) {
+                fast_bytes += info.bytes;
+                span = TimeRange::new(span.start_ns.min(info.range.start_ns), span.end_ns.max(info.range.end_ns));
+            }
+        }
+        let lengths = self.lengths();
+        let fitted = levels::fit(lengths, fast_bytes, self.options.fast_bytes_max, levels::length_of(&span));
+        if fitted == lengths {
+            return Ok(());
+        }
+        self.commit_edits(&[Edit::FastLength(fitted.fast_ns)])?;
+        self.fast_ns.store(fitted.fast_ns, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Deletes the samples of all series that satisfy the matchers, in a stretch of time. They are gone when this returns;
+    /// their room is given back at the next merge.
+    pub fn delete(
+        &self,
+        database: &str,
+        matchers: &[CompiledMatcher],
+        range: &TimeRange,
+    ) -> Result<Deleted, StoreError> {
+        let Some(id) = self.catalog.read().catalog.database(database) else {
+            return Ok(Deleted::default());
+        };
+        let selected = self.select(database, matchers);
+        let by_name = matchers.iter().any(|matcher| matcher.name() == model::METRIC_NAME);
+        let mut deleted = Deleted::default();
+        let mut masked: Vec<Masked> = Vec::new();
+        masked.resize_with(self.shards.len(), Masked::default);
+        for group in &selected {
+            let Some(masked) = masked.get_mut(group.shard) else {
+                continue;
+            };
+            deleted.groups += u64::from(masked.groups.insert(group.key.group));
+            deleted.series += group.columns.len() as u64;
+            let columns = masked.columns.entry(group.key.measurement).or_default();
+            columns.extend(group.columns.iter().map(|column| column.slot));
+        }
+        for (shard, masked) in self.shards.iter().zip(masked).filter(|(_, masked)| !masked.groups.is_empty()) {
+            let columns = if by_name { masked.columns } else { BTreeMap::new() };
+            let columns = columns.into_iter().map(|(measurement, slots)| (measurement, slots.into_iter().collect()));
+            let delete =
+                Delete { sequence: 0, database: id, range: *range, groups: masked.groups, columns: columns.collect() };
+            self.delete_in(shard, delete)?;
+        }
+        Ok(deleted)
+    }
+
+    /// Flushes a shard and masks rows in what is then on disk: rows that come meanwhile are younger than the delete.
+    fn delete_in(&self, shard: &Shard, mut delete: Delete) -> Result<(), StoreError> {
+        let _work = shard.work.lock();
+        // A record of its own, so that no two deletes have the same number.
+        self.log.append(crate::log::record::MARK, &[])?;
+        delete.sequence = self.flush_locked(shard)?;
+        self.commit_edits(&[Edit::AddDelete { shard: shard.number, delete: delete.clone() }])?;
+        let change = Change {
+            sequence: self.log.last_sequence(),
+            kind: ChangeKind::Deleted,
+            shard: shard.number,
+            database: Some(delete.database),
+            range: delete.range,
+            groups: Some(Arc::new(delete.groups.clone())),
+        };
+        let mut state = shard.state.lock();
+        state.deletes = Arc::new(state.deletes.iter().cloned().chain([delete]).collect());
+        drop(state);
+        self.journal.push(change);
+        self.drop_idle_deletes(shard)
+    }
+
+    /// Forgets deletes that no part holds masked rows of any more.
+    pub(crate) fn drop_idle_deletes(&self, shard: &Shard) -> Result<(), StoreError> {
+        let (parts, deletes) = shard.parts_and_deletes();
+        let is_idle = |delete: &Delete| !parts.iter().any(|part| delete.masks(part));
+        let idle: BTreeSet<u64> =
+            deletes.iter().filter(|delete| is_idle(delete)).map(|delete| delete.sequence).collect();
+        if idle.is_empty() {
+            return Ok(());
+        }
+        let remove = |sequence: &u64| Edit::RemoveDelete { shard: shard.number, sequence: *sequence };
+        self.commit_edits(&idle.iter().map(remove).collect::<Vec<_>>())?;
+        let mut state = shard.state.lock();
+        let kept = state.deletes.iter().filter(|delete| !idle.contains(&delete.sequence)).cloned().collect();
+        state.deletes = Arc::new(kept);
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! The parts that a flush writes: one file, a part for each partition of time and retention class.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use index::{DatabaseId, GroupId};
+use model::TimeRange;
+
+use crate::chunk;
+use crate::head::{Head, SealedChunk};
+use crate::levels::{self, Lengths};
+use crate::part::{EncodedChunk, FileWriter, PartInfo, PartKey, PartWriter};
+use crate::shard::Shard;
+use crate::{Store, StoreError};
+
+/// A class and a partition of time.
+type Section = (u32, i64, i64);
+
+/// What goes into the parts: keys in order, the chunks of each oldest first.
+type Sections = BTreeMap<Section, Vec<(PartKey, SealedChunk)>>;
+
+impl Store {
+    /// Writes a head's rows to a file of parts.
+    pub(crate) fn write_parts(&self, shard: &Shard, head: &Head) -> Result<Vec<PartInfo>, StoreError> {
+        let sections = self.sections(shard, head)?;
+        if sections.is_empty() {
+            return Ok(Vec::new());
+        }
+        let file_id = self.manifest.lock().take_id();
+        let path = self.part_path(file_id);
+        let written = self.write_sections(shard.number, file_id, sections);
+        // What was written of it goes at once: on a full disk it would keep the next attempt from succeeding.
+        let infos = written.inspect_err(|_| self.remove_file(&path))?;
+        self.sync_folder("parts")?;
+        Ok(infos)
+    }
+
+    fn sections(&self, shard: &Shard, head: &Head) -> Result<Sections, StoreError> {
+        let contents = head.contents();
+        let mut keys: Vec<PartKey> = {
+            let index = shard.groups.read();
+            let keyed = |(id, block): (GroupId, u32)| {
+                let group = index.groups.get(id)?;
+                Some(PartKey { database: group.database, measurement: group.measurement, group: id, block })
+            };
+            contents.keys().filter_map(keyed).collect()
+        };
+        keys.sort_unstable();
+        keys.dedup();
+        let grid = self.grid(shard, head);
+        let classes = self.classes();
+        let mut sections = Sections::new();
+        for key in keys {
+            let class = class_of(&classes, key.database);
+            for sealed in contents.chunks(key.group, key.block) {
+                let mut put = |partition: TimeRange, sealed: SealedChunk| {
+                    let section = (class, partition.start_ns, partition.end_ns);
+                    sections.entry(section).or_default().push((key, sealed));
+                };
+                let first = grid.partition_of(sealed.range.start_ns);
+                if sealed.range.end_ns <= first.end_ns {
+                    put(first, sealed);
+                    continue;
+                }
+                for (partition, piece) in cut(&sealed, &grid)? {
+                    put(partition, piece);
+                }
+            }
+        }
+        Ok(sections)
+    }
+
+    fn write_sections(&self, shard: u32, file_id: u64, sections: Sections) -> Result<Vec<PartInfo>, StoreError> {
+        let mut file = FileWriter::create(&*self.platform.files, self.part_path(file_id))?;
+        let mut infos = Vec::with_capacity(sections.len());
+        for ((class, start_ns, end_ns), chunks) in sections {
+            // The first part has the file's number.
+            let id = if infos.is_empty() { file_id } else { self.manifest.lock().take_id() };
+            let partition = TimeRange::new(start_ns, end_ns);
+            let info = PartInfo { file: file_id, ..PartInfo::empty(id, shard, 0, class, partition) };
+            let mut part = PartWriter::begin(&mut file, info)?;
+            for of_key in chunks.chunk_by(|a, b| a.0 == b.0) {
+                let encoded: Vec<EncodedChunk<'_>> = of_key.iter().map(|(_, sealed)| sealed.encoded()).collect();
+                if let Some((key, _)) = of_key.first() {
+                    part.push(&mut file, *key, &encoded, None)?;
+                }
+            }
+            infos.push(part.finish(&mut file)?);
+        }
+        file.sync()?;
+        Ok(infos)
+    }
+
+    /// How time is cut for a flush: short partitions where the fast tier is, long ones for what is late by more.
+    fn grid(&self, shard: &Shard, head: &Head) -> Grid {
+        let now_ns = self.platform.clock.now_ns();
+        let (parts, _) = shard.parts_and_deletes();
+        let newest = parts.iter().map(|part| part.info.range.end_ns).chain(head.newest_ns()).max();
+        let lengths = self.lengths();
+        let fast_from = lengths.fast_from(newest.unwrap_or(now_ns).min(now_ns));
+        Grid { lengths, fast_from, settled_ns: levels::settled_lengths(lengths, 0) }
+    }
+}
+
+/// The retention class of a database.
+pub(crate) fn class_of(classes: &BTreeMap<DatabaseId, u32>, database: DatabaseId) -> u32 {
+    classes.get(&database).copied().unwrap_or(0)
+}
+
+/// How a flush cuts time.
+struct Grid {
+    lengths: Lengths,
+    fast_from: i64,
+    settled_ns: Vec<i64>,
+}
+
+impl Grid {
+    fn partition_of(&self, timestamp_ns: i64) -> TimeRange {
+        if timestamp_ns >= self.fast_from {
+            return levels::partition_of(timestamp_ns, self.lengths.fast_ns);
+        }
+        let cells = self.settled_ns.iter().rev().map(|length| levels::partition_of(timestamp_ns, *length));
+        let mut complete = cells.filter(|cell| cell.end_ns < self.fast_from);
+        complete.next().unwrap_or_else(|| levels::partition_of(timestamp_ns, self.lengths.fast_ns))
+    }
+}
+
+/// Cuts a chunk at partitions.
+fn cut(sealed: &SealedChunk, grid: &Grid) -> Result<Vec<(TimeRange, SealedChunk)>, StoreError> {
+    let (_, rows) = chunk::decode(&sealed.bytes, None).map_err(|error| StoreError::in_head(&error))?;
+    let mut pieces = Vec::new();
+    let mut from = 0;
+    while let Some(timestamp_ns) = rows.timestamps_ns.get(from) {
+        let partition = grid.partition_of(*timestamp_ns);
+        let to = from + rows.timestamps_ns[from..].partition_point(|timestamp_ns| *timestamp_ns <= partition.end_ns);
+        let piece = chunk::slice(&rows, from, to);
+        if let Some(range) = piece.range() {
+            let mut bytes = Vec::new();
+            chunk::encode(&piece, sealed.sequences, &mut bytes);
+            let rows = piece.timestamps_ns.len() as u64;
+            pieces.push((partition, SealedChunk { range, sequences: sealed.sequences, rows, bytes: Arc::from(bytes) }));
+        }
+        from = to.max(from + 1);
+    }
+    Ok(pieces)
+}

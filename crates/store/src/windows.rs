@@ -1,0 +1,281 @@
+//! Aggregates over windows: nodes where nothing else has a say, samples at the edges.
+//!
+//! A node of a part stands for its samples only where no other part, no head and no delete touches its time for the same key:
+//! else a sample in it may have been rewritten. Nodes that replaced samples (folding) have no samples to be rewritten; late
+//! rows are added to them.
+
+use index::Slot;
+use model::{Summary, TimeRange, ValueType};
+
+use crate::chunk::{self, Rows, RowsColumn};
+use crate::part::{ChunkRef, Part, PartKey};
+use crate::read::{KeyView, by_block};
+use crate::scan::{SelectedColumn, SelectedGroup};
+use crate::summary::{self, NodeColumn, Nodes};
+use crate::{Store, StoreError};
+
+/// Windows of equal width, one behind another: the first from `start_ns` on, each without its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Windows {
+    /// Start of the first window.
+    pub start_ns: i64,
+    /// Width of each.
+    pub width_ns: i64,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// What an aggregation had to look at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// Nodes that stood for samples.
+    pub nodes: u64,
+    /// Rows that were decoded.
+    pub rows: u64,
+    /// Chunks that were read from parts.
+    pub chunks: u64,
+}
+
+/// What each window of a member adds up to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WindowColumn {
+    /// One for each window; empty ones too.
+    pub windows: Vec<Summary>,
+}
+
+impl Windows {
+    /// All of them.
+    pub fn range(&self) -> TimeRange {
+        let length_ns = i128::from(self.width_ns) * self.count as i128;
+        let end_ns = i128::from(self.start_ns) + length_ns - 1;
+        TimeRange::new(self.start_ns, end_ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
+    }
+
+    fn place(&self, timestamp_ns: i64) -> Option<usize> {
+        let distance = i128::from(timestamp_ns) - i128::from(self.start_ns);
+        let place = distance.div_euclid(i128::from(self.width_ns.max(1)));
+        usize::try_from(place).ok().filter(|place| *place < self.count)
+    }
+}
+
+/// What one part has of the key in the windows.
+struct Source<'a> {
+    part: &'a Part,
+    chunks: Vec<ChunkRef>,
+    nodes: Option<Nodes>,
+}
+
+/// Numbers of nodes of a source that stand for their samples, and the time that they cover.
+struct Chosen {
+    numbers: Vec<i64>,
+    covered: Vec<TimeRange>,
+}
+
+impl Store {
+    /// What the windows of a group's columns add up to: one column for each of [`SelectedGroup::columns`], all windows
+    /// empty where values are no numbers. Exact but for sums of floats, which may differ from those in order of time by
+    /// what compensated summation leaves.
+    pub fn aggregate(
+        &self,
+        selected: &SelectedGroup,
+        windows: &Windows,
+    ) -> Result<(Vec<WindowColumn>, ReadCounts), StoreError> {
+        let mut counts = ReadCounts::default();
+        let mut columns = Vec::with_capacity(selected.columns.len());
+        let Some(shard) = self.shards.get(selected.shard) else {
+            return Ok((columns, counts));
+        };
+        for (block, places) in by_block(&selected.columns) {
+            let wanted: Vec<&SelectedColumn> = places.iter().filter_map(|place| selected.columns.get(*place)).collect();
+            let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
+            let key = PartKey { block, ..selected.key };
+            let view = KeyView::take(shard, key, &windows.range(), &slots);
+            let aggregated = aggregate_view(&view, windows, &slots, &mut counts)?;
+            let column = |column: &&SelectedColumn| aggregated.column(column.slot, column.value_type, windows);
+            columns.extend(wanted.iter().map(column));
+        }
+        Ok((columns, counts))
+    }
+}
+
+/// Nodes and rows that between them hold every sample of the windows once.
+struct Aggregated {
+    nodes: Vec<Nodes>,
+    rows: Rows,
+    /// Nodes of folded samples, to which rows are added.
+    folded: Vec<Nodes>,
+}
+
+fn aggregate_view(
+    view: &KeyView,
+    windows: &Windows,
+    slots: &[Slot],
+    counts: &mut ReadCounts,
+) -> Result<Aggregated, StoreError> {
+    let range = windows.range();
+    let sources = sources(view, &range, slots)?;
+    let heads = view.read_heads(slots)?;
+    let mut aggregated = Aggregated { nodes: Vec::new(), rows: Rows::default(), folded: Vec::new() };
+    let mut pieces = Vec::new();
+    for (place, source) in sources.iter().enumerate() {
+        if source.part.info.fold_ns > 0 {
+            aggregated.folded.extend(source.nodes.clone());
+            continue;
+        }
+        let chosen = choose(view, &sources, place, &heads, windows);
+        let inside = |chunk: &&ChunkRef| !chosen.covers(&chunk.range, &range);
+        let chunks: Vec<ChunkRef> = source.chunks.iter().filter(inside).copied().collect();
+        for rows in view.read_part(source.part, &chunks, slots)? {
+            pieces.push(chosen.leave_out(rows));
+        }
+        counts.chunks += chunks.len() as u64;
+        aggregated.nodes.extend(source.nodes.as_ref().map(|nodes| nodes.pick(&chosen.numbers)));
+    }
+    pieces.extend(heads);
+    counts.rows += pieces.iter().map(|rows| rows.timestamps_ns.len() as u64).sum::<u64>();
+    let used = aggregated.nodes.iter().chain(&aggregated.folded).flat_map(|nodes| &nodes.columns);
+    counts.nodes += used.map(|column| column.nodes.len() as u64).sum::<u64>();
+    aggregated.rows = chunk::join(pieces);
+    Ok(aggregated)
+}
+
+fn sources<'a>(view: &'a KeyView, range: &TimeRange, slots: &[Slot]) -> Result<Vec<Source<'a>>, StoreError> {
+    let mut sources = Vec::new();
+    for part in view.parts.iter().filter(|part| part.info.range.overlaps(range) || part.info.fold_ns > 0) {
+        let Some(entry) = part.find(view.key)? else {
+            continue;
+        };
+        let chunks = entry.overlapping(range);
+        if chunks.is_empty() && part.info.fold_ns == 0 {
+            continue;
+        }
+        let mut nodes = None;
+        if let Some(place) = entry.summary {
+            let bytes = part.read_summary(place)?;
+            let read = summary::decode(&bytes, Some(slots)).map_err(|error| part.corrupt(place.offset, &error))?;
+            nodes = Some(read);
+        }
+        if part.info.fold_ns > 0
+            && let Some(nodes) = &mut nodes
+        {
+            leave_out_deleted(view, part, nodes);
+        }
+        sources.push(Source { part, chunks, nodes });
+    }
+    Ok(sources)
+}
+
+fn leave_out_deleted(view: &KeyView, part: &Part, nodes: &mut Nodes) {
+    let masking = view.masking(part);
+    for column in &mut nodes.columns {
+        let slot = column.slot;
+        column.nodes.retain(|(_, node)| !masking.iter().any(|delete| delete.takes_node(&view.key, slot, node.last.0)));
+    }
+}
+
+/// The nodes of a source that lie in one window each and that nothing else touches.
+fn choose(view: &KeyView, sources: &[Source<'_>], place: usize, heads: &[Rows], windows: &Windows) -> Chosen {
+    let mut chosen = Chosen { numbers: Vec::new(), covered: Vec::new() };
+    let Some((source, nodes)) = sources.get(place).and_then(|source| Some((source, source.nodes.as_ref()?))) else {
+        return chosen;
+    };
+    let mut others: Vec<TimeRange> = Vec::new();
+    for (_, other) in sources.iter().enumerate().filter(|(other, _)| *other != place) {
+        others.extend(other.chunks.iter().map(|chunk| chunk.range));
+    }
+    others.extend(heads.iter().filter_map(Rows::range));
+    others.extend(view.masking(source.part).iter().map(|delete| delete.range));
+    let partition = source.part.info.partition;
+    others.retain(|other| other.overlaps(&partition));
+    let mut numbers: Vec<i64> =
+        nodes.columns.iter().flat_map(|column| column.nodes.iter().map(|(number, _)| *number)).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    for number in numbers {
+        let whole = summary::node_range(number, nodes.width_ns);
+        let range =
+            TimeRange::new(whole.start_ns.max(partition.start_ns), whole.end_ns.min(partition.end_ns));
+        let window = windows.place(range.start_ns);
+        if window.is_some() && window == windows.place(range.end_ns) && !others.iter().any(|other| other.overlaps(&range))
+        {
+            chosen.numbers.push(number);
+            match chosen.covered.last_mut().filter(|last| last.end_ns.checked_add(1) == Some(range.start_ns)) {
+                Some(last) => last.end_ns = range.end_ns,
+                None => chosen.covered.push(range),
+            }
+        }
+    }
+    chosen
+}
+
+impl Chosen {
+    /// Whether all of a chunk that lies in the windows is covered by nodes.
+    fn covers(&self, chunk: &TimeRange, windows: &TimeRange) -> bool {
+        let inside = TimeRange::new(chunk.start_ns.max(windows.start_ns), chunk.end_ns.min(windows.end_ns));
+        self.covered.iter().any(|covered| covered.start_ns <= inside.start_ns && inside.end_ns <= covered.end_ns)
+    }
+
+    /// The rows that no node stands for.
+    fn leave_out(&self, rows: Rows) -> Rows {
+        let covered = |timestamp_ns: &i64| {
+            let after = self.covered.partition_point(|range| range.start_ns <= *timestamp_ns);
+            after.checked_sub(1).and_then(|place| self.covered.get(place)).is_some_and(|range| range.contains(*timestamp_ns))
+        };
+        let touches = rows.range().is_some_and(|range| self.covered.iter().any(|covered| covered.overlaps(&range)));
+        if !touches {
+            return rows;
+        }
+        let kept: Vec<usize> =
+            rows.timestamps_ns.iter().enumerate().filter(|(_, time)| !covered(time)).map(|(row, _)| row).collect();
+        rows.pick(&kept)
+    }
+}
+
+impl Nodes {
+    /// Only the nodes of these numbers (sorted).
+    fn pick(&self, numbers: &[i64]) -> Self {
+        let column = |column: &NodeColumn| {
+            let is_chosen = |node: &&(i64, Summary)| numbers.binary_search(&node.0).is_ok();
+            NodeColumn { nodes: column.nodes.iter().filter(is_chosen).copied().collect(), ..column.clone() }
+        };
+        Self { width_ns: self.width_ns, columns: self.columns.iter().map(column).collect() }
+    }
+}
+
+impl Aggregated {
+    /// The windows of one member.
+    fn column(&self, slot: Slot, value_type: ValueType, windows: &Windows) -> WindowColumn {
+        let mut summed = vec![Summary::empty(value_type); windows.count];
+        if !Summary::takes(value_type) {
+            return WindowColumn { windows: summed };
+        }
+        let of_slot = |column: &&NodeColumn| column.slot == slot && column.value_type == value_type;
+        let nodes = self.nodes.iter().filter_map(|nodes| nodes.columns.iter().find(of_slot));
+        let mut nodes: Vec<&Summary> = nodes.flat_map(|column| column.nodes.iter().map(|(_, node)| node)).collect();
+        nodes.sort_by_key(|node| node.first.0);
+        let mut nodes = nodes.into_iter().peekable();
+        let mut put = |timestamp_ns: i64, add: &dyn Fn(&mut Summary)| {
+            if let Some(window) = windows.place(timestamp_ns).and_then(|place| summed.get_mut(place)) {
+                add(window);
+            }
+        };
+        let column = |column: &&RowsColumn| column.slot == slot && column.value_type == value_type;
+        if let Some(column) = self.rows.columns.iter().find(column) {
+            for (row, (timestamp_ns, bits)) in self.rows.timestamps_ns.iter().zip(&column.cells).enumerate() {
+                while let Some(node) = nodes.next_if(|node| node.first.0 < *timestamp_ns) {
+                    put(node.first.0, &|window| window.merge(node));
+                }
+                if !column.is_null(row) {
+                    put(*timestamp_ns, &|window| window.add(*timestamp_ns, *bits));
+                }
+            }
+        }
+        nodes.for_each(|node| put(node.first.0, &|window| window.merge(node)));
+        for nodes in &self.folded {
+            for (_, node) in nodes.columns.iter().filter(of_slot).flat_map(|column| &column.nodes) {
+                put(node.last.0, &|window| window.merge_unordered(node));
+            }
+        }
+        WindowColumn { windows: summed }
+    }
+}
