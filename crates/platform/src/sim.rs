@@ -72,6 +72,16 @@ impl Simulation {
         self.disk.state.lock().syncs_left = Some(successes);
     }
 
+    /// Limits what all files together may hold; `None` takes the limit away. Writes that would exceed it fail as on a full disk.
+    pub fn limit_room(&self, room_bytes: Option<usize>) {
+        self.disk.state.lock().room_bytes = room_bytes;
+    }
+
+    /// Bytes in all files.
+    pub fn used_bytes(&self) -> usize {
+        self.disk.state.lock().used_bytes()
+    }
+
     /// Moves the clock.
     pub fn advance_ns(&self, nanoseconds: i64) {
         self.clock.now_ns.fetch_add(nanoseconds, Ordering::SeqCst);
@@ -122,6 +132,8 @@ struct DiskState {
     locks: BTreeSet<PathBuf>,
     /// Syncs that succeed before all fail.
     syncs_left: Option<u32>,
+    /// Bytes that all files together may hold.
+    room_bytes: Option<usize>,
 }
 
 #[derive(Clone)]
@@ -158,6 +170,10 @@ impl DiskState {
     fn change(&mut self, directory: &Path, change: NameChange) {
         self.apply(change.clone());
         self.journal.entry(directory.to_owned()).or_default().push(change);
+    }
+
+    fn used_bytes(&self) -> usize {
+        self.entries.values().filter_map(|number| self.inodes.get(number)).map(|inode| inode.content.len()).sum()
     }
 
     fn inode_of(&mut self, path: &Path) -> io::Result<&mut Inode> {
@@ -341,6 +357,15 @@ impl File for SimFile {
     }
 
     fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let grown = {
+            let state = self.disk.state.lock();
+            let size = state.inodes.get(&self.number).map_or(0, |inode| inode.content.len());
+            let grown = (offset as usize + data.len()).saturating_sub(size);
+            grown > 0 && state.room_bytes.is_some_and(|room| state.used_bytes() + grown > room)
+        };
+        if grown {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         self.with(|inode| {
             inode.write(data, offset as usize);
             Ok(())
@@ -431,6 +456,18 @@ mod tests {
             outcomes.insert((content[1024], content[2047]));
         }
         assert_eq!(outcomes, BTreeSet::from([(1, 1), (1, 2), (2, 1), (2, 2)]), "kept, lost and torn all happen");
+    }
+
+    #[test]
+    fn a_full_disk_refuses_to_grow() {
+        let simulation = Simulation::new(1);
+        let file = simulation.platform().files.open(Path::new("d/f"), OpenMode::CreateNew).unwrap();
+        file.write_all_at(&[1; 100], 0).unwrap();
+        simulation.limit_room(Some(100));
+        assert_eq!(file.write_all_at(&[1], 100).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        file.write_all_at(&[2; 100], 0).unwrap();
+        simulation.limit_room(None);
+        file.write_all_at(&[1], 100).unwrap();
     }
 
     #[test]

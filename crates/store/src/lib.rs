@@ -188,11 +188,33 @@ impl Store {
     fn commit_edits(&self, edits: &[Edit]) -> Result<(), StoreError> {
         self.log.check()?;
         let mut manifest = self.manifest.lock();
+        // A full disk is found out before anything of the edits is written.
+        manifest.reserve(edits).inspect_err(|_| self.remove_added(edits))?;
         let committed = manifest.commit(edits);
         committed.inspect_err(|error| self.log.poison(&error.to_string()))?;
-        // A manifest that could not be written anew is still the old one, whole; the next edit tries again.
         let shortened = manifest.shorten(&*self.platform.files, &self.options.directory);
-        shortened.inspect_err(|error| self.log.poison(&error.to_string()))
+        match shortened {
+            // Until the new one has the old one's name the old one counts: the next edit tries again.
+            Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => Ok(()),
+            Err(error) => {
+                self.log.poison(&error.to_string());
+                Err(error)
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Removes the files that edits which cannot be committed would have named: on a full disk they would only take room.
+    fn remove_added(&self, edits: &[Edit]) {
+        for edit in edits {
+            match edit {
+                Edit::AddPart(info) if info.id == info.file => self.remove_file(&self.part_path(info.file)),
+                Edit::AddSegment { id, .. } => {
+                    self.remove_file(&segment::segment_path(&self.options.directory, *id));
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Removes a file that nothing names any more. If that fails, the next opening does it.

@@ -196,7 +196,15 @@ impl Manifest {
         Ok(())
     }
 
-    /// Makes the edits durable, all or none.
+    /// Makes room for edits: fails if the disk has none, and then nothing has happened.
+    pub(crate) fn reserve(&mut self, edits: &[Edit]) -> Result<(), StoreError> {
+        let mut record = Vec::new();
+        push_record(edits, &mut record);
+        let zeros = vec![0; record.len()];
+        self.file.write_all_at(&zeros, self.end).map_err(StoreError::io("write", &self.path))
+    }
+
+    /// Makes the edits durable, all or none. After an error nobody knows which.
     pub(crate) fn commit(&mut self, edits: &[Edit]) -> Result<(), StoreError> {
         let mut record = Vec::new();
         push_record(edits, &mut record);
@@ -261,7 +269,9 @@ fn take_record(reader: &mut Reader<'_>) -> Result<Option<Vec<Edit>>, DecodeError
         return Ok(None);
     };
     if crc32c::crc32c(payload) != checksum {
-        return if reader.is_empty() { Ok(None) } else { Err(start.error("checksum of an edit does not match")) };
+        // Behind an unfinished record there is nothing, or room that was reserved for a larger one.
+        let is_last = reader.rest().iter().all(|byte| *byte == 0);
+        return if is_last { Ok(None) } else { Err(start.error("checksum of an edit does not match")) };
     }
     let mut payload = Reader::new(payload);
     let count = payload.length(payload.rest().len())?;

@@ -28,6 +28,8 @@ pub struct StoreOptions {
     pub patches_max: usize,
     /// Bytes up to which neighbouring parts of level 2 are joined.
     pub join_bytes_max: u64,
+    /// Rows that a summary stands for on average, at least: fewer cost room, more leave more to decode at windows' edges.
+    pub node_rows_min: usize,
     /// Changes that are remembered for whoever keeps answers.
     pub journal_changes_max: usize,
     /// Raw group keys that are remembered, so that their labels need not be parsed again.
@@ -51,6 +53,7 @@ impl StoreOptions {
             level0_parts_max: 8,
             patches_max: 4,
             join_bytes_max: 64 << 20,
+            node_rows_min: 1000,
             journal_changes_max: 4096,
             group_keys_max: 4 << 20,
             rejections_max: 100,

@@ -6,7 +6,7 @@ use codec::{DecodeError, Reader, varint};
 const FOLDS_MAX: usize = 16;
 
 /// How a database keeps its data. Databases that were given the same policy while they were empty share parts.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabasePolicy {
     /// How long rows are kept, in nanoseconds; 0: for ever.
     pub retention_ns: i64,
@@ -15,11 +15,25 @@ pub struct DatabasePolicy {
     pub folds: Vec<(i64, i64)>,
     /// The retention class of what is written now: parts hold rows of one class. Set by the store.
     pub class: u32,
+    /// Rows before this are gone though the present policy would keep them: an earlier one did not. Set by the store.
+    pub floor_ns: i64,
     /// Classes of what was written under earlier policies, oldest first: numbers only grow. Set by the store.
     pub earlier_classes: Vec<u32>,
 }
 
+impl Default for DatabasePolicy {
+    fn default() -> Self {
+        Self { retention_ns: 0, folds: Vec::new(), class: 0, floor_ns: i64::MIN, earlier_classes: Vec::new() }
+    }
+}
+
 impl DatabasePolicy {
+    /// The oldest timestamp that is kept.
+    pub(crate) fn oldest_ns(&self, now_ns: i64) -> i64 {
+        let by_age = if self.retention_ns > 0 { now_ns.saturating_sub(self.retention_ns) } else { i64::MIN };
+        by_age.max(self.floor_ns)
+    }
+
     /// What is wrong with it, if something is.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.retention_ns < 0 {
@@ -54,6 +68,7 @@ impl DatabasePolicy {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         varint::push(out, u64::from(self.class));
         varint::push_signed(out, self.retention_ns);
+        varint::push_signed(out, self.floor_ns);
         varint::push(out, self.folds.len() as u64);
         for (age_ns, width_ns) in &self.folds {
             varint::push_signed(out, *age_ns);
@@ -68,13 +83,13 @@ impl DatabasePolicy {
             u32::try_from(reader.varint()?).map_err(|_| reader.error("class beyond 32 bits"))
         };
         let class = number(reader)?;
-        let retention_ns = reader.varint_signed()?;
+        let (retention_ns, floor_ns) = (reader.varint_signed()?, reader.varint_signed()?);
         let count = reader.length(FOLDS_MAX)?;
         let folds = (0..count).map(|_| Ok((reader.varint_signed()?, reader.varint_signed()?)));
         let folds = folds.collect::<Result<_, _>>()?;
         let count = reader.length(reader.rest().len())?;
         let earlier_classes = (0..count).map(|_| number(reader)).collect::<Result<_, _>>()?;
-        Ok(Self { retention_ns, folds, class, earlier_classes })
+        Ok(Self { retention_ns, folds, class, floor_ns, earlier_classes })
     }
 }
 

@@ -62,12 +62,13 @@ impl Store {
 
     /// What of a range a database still keeps.
     pub(crate) fn kept(&self, database: DatabaseId, range: &TimeRange) -> TimeRange {
-        let retention_ns = self.policies.read().get(&database).map_or(0, |policy| policy.retention_ns);
-        if retention_ns == 0 {
-            return *range;
+        match self.policies.read().get(&database) {
+            None => *range,
+            Some(policy) => {
+                let oldest_ns = policy.oldest_ns(self.platform.clock.now_ns());
+                TimeRange::new(range.start_ns.max(oldest_ns), range.end_ns)
+            }
         }
-        let oldest_ns = self.platform.clock.now_ns().saturating_sub(retention_ns);
-        TimeRange::new(range.start_ns.max(oldest_ns), range.end_ns)
     }
 
     /// How a database keeps its data.
@@ -91,10 +92,11 @@ impl Store {
         }
         let alike = policies.values().find(|other| other.keeps_like(policy)).map(|other| other.class);
         let next = policies.values().map(|known| known.class).max().unwrap_or(0) + 1;
+        let floor_ns = known.oldest_ns(self.platform.clock.now_ns());
         let earlier = if is_new { Vec::new() } else { [known.earlier_classes, vec![known.class]].concat() };
         // A database that has data gets a class of its own: what it wrote later must have the larger number.
         let class = alike.filter(|_| is_new).unwrap_or(next);
-        let policy = DatabasePolicy { class, earlier_classes: earlier, ..policy.clone() };
+        let policy = DatabasePolicy { class, floor_ns, earlier_classes: earlier, ..policy.clone() };
         self.commit_edits(&[Edit::Policy { database: id, policy: policy.clone() }])?;
         policies.insert(id, policy);
         Ok(())

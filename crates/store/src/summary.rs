@@ -2,7 +2,7 @@
 //! After FrogFishDB's aggregated nodes; layout: `docs/formats/summary.md`.
 //!
 //! A part holds one level of nodes for each key. Windows that are multiples of a node's width add nodes up; the fan-out
-//! between samples and nodes is [`NODE_ROWS`] at least, so that nodes cost next to nothing on disk.
+//! between samples and nodes is a thousand at least, so that nodes cost next to nothing on disk.
 
 use codec::{DecodeError, Reader, float, integer, varint};
 use index::Slot;
@@ -26,9 +26,6 @@ const WIDTHS_NS: [i64; 9] = [
     6 * HOUR_NS,
     24 * HOUR_NS,
 ];
-
-/// Samples that a node stands for, on average, at least.
-const NODE_ROWS: i128 = 1000;
 
 /// Nodes that are worth writing, at least: fewer are decoded as fast from their samples.
 const NODES_MIN: i128 = 4;
@@ -59,10 +56,11 @@ pub(crate) fn node_range(number: i64, width_ns: i64) -> TimeRange {
     TimeRange::new(start_ns, start_ns.saturating_add(width_ns - 1))
 }
 
-/// The width of nodes for so many rows; `None` if there are too few for any.
-pub(crate) fn choose_width(rows: usize, range: &TimeRange) -> Option<i64> {
+/// The width of nodes for so many rows, each of them standing for `node_rows` on average at least; `None` if there are too few
+/// for any.
+pub(crate) fn choose_width(rows: usize, range: &TimeRange, node_rows: usize) -> Option<i64> {
     let span = i128::from(range.end_ns) - i128::from(range.start_ns) + 1;
-    let wide_enough = |width: &&i64| rows as i128 * i128::from(**width) >= NODE_ROWS * span;
+    let wide_enough = |width: &&i64| rows as i128 * i128::from(**width) >= node_rows as i128 * span;
     let width = WIDTHS_NS.iter().find(wide_enough)?;
     (span / i128::from(*width) >= NODES_MIN).then_some(*width)
 }
@@ -366,9 +364,9 @@ mod tests {
     #[test]
     fn widths_follow_the_density() {
         let ten_seconds = |rows: i64| TimeRange::new(0, rows * 10 * SECOND_NS - 1);
-        assert_eq!(choose_width(720, &ten_seconds(720)), None, "two hours are decoded as fast");
-        assert_eq!(choose_width(11_520, &ten_seconds(11_520)), Some(3 * HOUR_NS));
-        assert_eq!(choose_width(100_000, &TimeRange::new(0, 100 * SECOND_NS - 1)), Some(SECOND_NS));
-        assert_eq!(choose_width(5, &TimeRange::ALL), None);
+        assert_eq!(choose_width(720, &ten_seconds(720), 1000), None, "two hours are decoded as fast");
+        assert_eq!(choose_width(11_520, &ten_seconds(11_520), 1000), Some(3 * HOUR_NS));
+        assert_eq!(choose_width(100_000, &TimeRange::new(0, 100 * SECOND_NS - 1), 1000), Some(SECOND_NS));
+        assert_eq!(choose_width(5, &TimeRange::ALL, 1000), None);
     }
 }

@@ -89,8 +89,9 @@ impl Store {
             let wanted: Vec<&SelectedColumn> = places.iter().filter_map(|place| selected.columns.get(*place)).collect();
             let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
             let key = PartKey { block, ..selected.key };
-            let view = KeyView::take(shard, key, &windows.range(), &slots);
-            let aggregated = aggregate_view(&view, windows, &slots, &mut counts)?;
+            let range = self.kept(selected.key.database, &windows.range());
+            let view = KeyView::take(shard, key, &range, &slots);
+            let aggregated = aggregate_view(&view, windows, range, &slots, &mut counts)?;
             let column = |column: &&SelectedColumn| aggregated.column(column.slot, column.value_type, windows);
             columns.extend(wanted.iter().map(column));
         }
@@ -100,6 +101,8 @@ impl Store {
 
 /// Nodes and rows that between them hold every sample of the windows once.
 struct Aggregated {
+    /// What is kept of the windows' time.
+    range: TimeRange,
     nodes: Vec<Nodes>,
     rows: Rows,
     /// Nodes of folded samples, to which rows are added.
@@ -109,20 +112,20 @@ struct Aggregated {
 fn aggregate_view(
     view: &KeyView,
     windows: &Windows,
+    range: TimeRange,
     slots: &[Slot],
     counts: &mut ReadCounts,
 ) -> Result<Aggregated, StoreError> {
-    let range = windows.range();
     let sources = sources(view, &range, slots)?;
     let heads = view.read_heads(slots)?;
-    let mut aggregated = Aggregated { nodes: Vec::new(), rows: Rows::default(), folded: Vec::new() };
+    let mut aggregated = Aggregated { range, nodes: Vec::new(), rows: Rows::default(), folded: Vec::new() };
     let mut pieces = Vec::new();
     for (place, source) in sources.iter().enumerate() {
         if source.part.info.fold_ns > 0 {
             aggregated.folded.extend(source.nodes.clone());
             continue;
         }
-        let chosen = choose(view, &sources, place, &heads, windows);
+        let chosen = choose(view, &sources, place, &heads, windows, &range);
         let inside = |chunk: &&ChunkRef| !chosen.covers(&chunk.range, &range);
         let chunks: Vec<ChunkRef> = source.chunks.iter().filter(inside).copied().collect();
         for rows in view.read_part(source.part, &chunks, slots)? {
@@ -174,7 +177,14 @@ fn leave_out_deleted(view: &KeyView, part: &Part, nodes: &mut Nodes) {
 }
 
 /// The nodes of a source that lie in one window each and that nothing else touches.
-fn choose(view: &KeyView, sources: &[Source<'_>], place: usize, heads: &[Rows], windows: &Windows) -> Chosen {
+fn choose(
+    view: &KeyView,
+    sources: &[Source<'_>],
+    place: usize,
+    heads: &[Rows],
+    windows: &Windows,
+    kept: &TimeRange,
+) -> Chosen {
     let mut chosen = Chosen { numbers: Vec::new(), covered: Vec::new() };
     let Some((source, nodes)) = sources.get(place).and_then(|source| Some((source, source.nodes.as_ref()?))) else {
         return chosen;
@@ -195,7 +205,7 @@ fn choose(view: &KeyView, sources: &[Source<'_>], place: usize, heads: &[Rows], 
         let whole = summary::node_range(number, nodes.width_ns);
         let range =
             TimeRange::new(whole.start_ns.max(partition.start_ns), whole.end_ns.min(partition.end_ns));
-        let window = windows.place(range.start_ns);
+        let window = windows.place(range.start_ns).filter(|_| kept.contains(range.start_ns) && kept.contains(range.end_ns));
         if window.is_some() && window == windows.place(range.end_ns) && !others.iter().any(|other| other.overlaps(&range))
         {
             chosen.numbers.push(number);
@@ -255,7 +265,8 @@ impl Aggregated {
         nodes.sort_by_key(|node| node.first.0);
         let mut nodes = nodes.into_iter().peekable();
         let mut put = |timestamp_ns: i64, add: &dyn Fn(&mut Summary)| {
-            if let Some(window) = windows.place(timestamp_ns).and_then(|place| summed.get_mut(place)) {
+            let place = windows.place(timestamp_ns).filter(|_| self.range.contains(timestamp_ns));
+            if let Some(window) = place.and_then(|place| summed.get_mut(place)) {
                 add(window);
             }
         };

@@ -120,11 +120,8 @@ impl Log {
         let mut state = self.state.lock();
         state.check()?;
         let room = state.active.as_ref().map_or(0, |segment| segment.bytes - state.position);
-        if room < needed
-            && let Err(error) = self.rotate(&mut state, needed)
-        {
-            state.failed = Some(error.to_string());
-            return Err(error);
+        if room < needed {
+            self.rotate(&mut state, needed)?;
         }
         state.sequence += 1;
         let (sequence, durable_through) = (state.sequence, state.durable);
@@ -218,7 +215,7 @@ impl Log {
         let path = state.spare_path(&self.directory);
         drop(state);
         match self.fill(&path, self.segment_bytes) {
-            Ok(_) => self.state.lock().spares.push(path),
+            Ok(()) => self.state.lock().spares.push(path),
             Err(error) => {
                 // On a full disk an unfinished file would only take room.
                 let _ = self.files.remove(&path);
@@ -228,7 +225,7 @@ impl Log {
         Ok(())
     }
 
-    fn fill(&self, path: &Path, bytes: usize) -> Result<Arc<dyn File>, StoreError> {
+    fn fill(&self, path: &Path, bytes: usize) -> Result<(), StoreError> {
         let failed = || StoreError::io("create log segment", path);
         let file = self.files.open(path, OpenMode::CreateNew).map_err(failed())?;
         let zeros = vec![0; FILL_BYTES.min(bytes)];
@@ -238,28 +235,39 @@ impl Log {
             file.write_all_at(&zeros[..piece], at as u64).map_err(failed())?;
             at += piece;
         }
-        file.sync_data().map_err(failed())?;
-        Ok(file)
+        file.sync_data().map_err(failed())
     }
 
+    /// Starts a new segment. Where there is no room for its file nothing has happened: a later attempt may succeed.
     fn rotate(&self, state: &mut State, needed: usize) -> Result<(), StoreError> {
         let number = state.next_number;
         let path = segment_path(&self.directory, number);
         let bytes = self.segment_bytes.max(needed);
-        let spare = if bytes == self.segment_bytes { state.spares.pop() } else { None };
-        let file = match spare {
-            Some(spare) => {
-                self.files.rename(&spare, &path).map_err(StoreError::io("rename spare log segment", &spare))?;
-                self.files.open(&path, OpenMode::Write).map_err(StoreError::io("open log segment", &path))?
-            }
-            None => self.fill(&path, bytes)?,
+        if bytes > self.segment_bytes || state.spares.is_empty() {
+            let spare = state.spare_path(&self.directory);
+            self.fill(&spare, bytes).inspect_err(|_| {
+                // On a full disk an unfinished file would only take room.
+                let _ = self.files.remove(&spare);
+            })?;
+            state.spares.push(spare);
+        }
+        let Some(spare) = state.spares.pop() else {
+            return Ok(());
         };
-        self.files.sync_directory(&self.directory).map_err(StoreError::io("sync folder", &self.directory))?;
+        let opened = self.begin_segment(&spare, &path);
+        let file = opened.inspect_err(|error| state.failed = Some(error.to_string()))?;
         state.next_number += 1;
         state.position = 0;
         state.segments.push_back(SegmentInfo { number, first_sequence: state.sequence + 1, bytes: bytes as u64 });
         state.active = Some(Segment { number, path, file, bytes });
         Ok(())
+    }
+
+    fn begin_segment(&self, spare: &Path, path: &Path) -> Result<Arc<dyn File>, StoreError> {
+        self.files.rename(spare, path).map_err(StoreError::io("rename spare log segment", spare))?;
+        let file = self.files.open(path, OpenMode::Write).map_err(StoreError::io("open log segment", path))?;
+        self.files.sync_directory(&self.directory).map_err(StoreError::io("sync folder", &self.directory))?;
+        Ok(file)
     }
 }
 

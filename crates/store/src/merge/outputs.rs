@@ -99,7 +99,7 @@ impl<'a> Outputs<'a> {
         let Some(range) = piece.range() else {
             return Ok(());
         };
-        let nodes = nodes(gathered, &piece, &range, self.job.fold_ns);
+        let nodes = self.nodes(gathered, &piece, &range);
         let piece = if self.job.fold_ns > 0 { thin(&piece, self.job.fold_ns) } else { piece };
         let sequences = gathered.sequences(&range);
         let encoded = encode(&piece, target.level, sequences);
@@ -114,6 +114,21 @@ impl<'a> Outputs<'a> {
         });
         let output = self.output(target)?;
         output.part.push(&mut output.file, key, &chunks, summary.as_deref())
+    }
+
+    /// The nodes of a piece: made of its samples, and where samples were folded of the nodes that replaced them.
+    fn nodes(&self, gathered: &Gathered, piece: &Rows, range: &TimeRange) -> Option<Nodes> {
+        let fold_ns = self.job.fold_ns;
+        if fold_ns == 0 {
+            let node_rows = self.store.options.node_rows_min;
+            let width_ns = summary::choose_width(piece.timestamps_ns.len(), range, node_rows)?;
+            return Some(Nodes::of_rows(piece, width_ns));
+        }
+        let mut nodes = Nodes { width_ns: fold_ns, columns: Vec::new() };
+        gathered.folded.iter().for_each(|folded| nodes.merge(folded));
+        let samples = gathered.unfolded.as_ref().unwrap_or(piece);
+        nodes.merge(&Nodes::of_rows(samples, fold_ns));
+        Some(nodes)
     }
 
     /// The part of a partition, begun when its first rows come.
@@ -164,19 +179,6 @@ fn encode(rows: &Rows, level: u8, sequences: (u64, u64)) -> Vec<Encoded> {
         Some(Encoded { range: piece.range()?, rows: piece.timestamps_ns.len() as u64, bytes })
     };
     (0..count).step_by(chunk_rows).filter_map(cut).collect()
-}
-
-/// The nodes of a piece: made of its samples, and where samples were folded of the nodes that replaced them.
-fn nodes(gathered: &Gathered, piece: &Rows, range: &TimeRange, fold_ns: i64) -> Option<Nodes> {
-    if fold_ns == 0 {
-        let width_ns = summary::choose_width(piece.timestamps_ns.len(), range)?;
-        return Some(Nodes::of_rows(piece, width_ns));
-    }
-    let mut nodes = Nodes { width_ns: fold_ns, columns: Vec::new() };
-    gathered.folded.iter().for_each(|folded| nodes.merge(folded));
-    let samples = gathered.unfolded.as_ref().unwrap_or(piece);
-    nodes.merge(&Nodes::of_rows(samples, fold_ns));
-    Some(nodes)
 }
 
 /// The last row of each fold, every member's last value in it.

@@ -1,0 +1,135 @@
+//! The comparison of the store with the oracle.
+
+use std::collections::BTreeMap;
+
+use index::compile;
+use model::{Column, Summary, TimeRange};
+use store::{SelectedGroup, Store, StoreError, Windows};
+
+use crate::oracle::{Oracle, Samples, SeriesName};
+use crate::rows::Value;
+
+/// What a store holds.
+pub(crate) type Content = BTreeMap<SeriesName, Samples>;
+
+fn told(error: &StoreError) -> String {
+    format!("reading failed: {error}")
+}
+
+/// All groups of a database.
+pub(crate) fn groups(store: &Store, database: &str) -> Result<Vec<SelectedGroup>, String> {
+    let everything = compile(&[]).map_err(|error| error.to_string())?;
+    Ok(store.select(database, &everything))
+}
+
+fn host_of(group: &SelectedGroup) -> String {
+    group.labels.get("host").unwrap_or_default().to_owned()
+}
+
+fn samples(column: Column) -> Samples {
+    match column {
+        Column::F64(times, values) => times.into_iter().zip(values.into_iter().map(Value::Float)).collect(),
+        Column::I64(times, values) => times.into_iter().zip(values.into_iter().map(Value::Integer)).collect(),
+        Column::String(times, values) => times.into_iter().zip(values.into_iter().map(Value::Text)).collect(),
+        Column::U64(..) | Column::Bool(..) => Samples::new(),
+    }
+}
+
+/// Everything in a database in a range.
+pub(crate) fn read_all(store: &Store, database: &str, range: &TimeRange) -> Result<Content, String> {
+    let mut content = Content::new();
+    for group in groups(store, database)? {
+        read_group(store, &group, range, &mut content)?;
+    }
+    Ok(content)
+}
+
+fn read_group(store: &Store, group: &SelectedGroup, range: &TimeRange, content: &mut Content) -> Result<(), String> {
+    let columns = store.read(group, range).map_err(|error| told(&error))?;
+    for (selected, column) in group.columns.iter().zip(columns) {
+        if !column.timestamps_ns().is_sorted_by(|a, b| a < b) {
+            return Err(format!("timestamps of {} do not ascend", selected.metric));
+        }
+        let samples = samples(column);
+        if !samples.is_empty() {
+            content.insert((host_of(group), selected.metric.clone()), samples);
+        }
+    }
+    Ok(())
+}
+
+/// What the oracle says should be read.
+pub(crate) fn expected(oracle: &Oracle, range: &TimeRange, now_ns: i64) -> Content {
+    let read = |series: &SeriesName| (series.clone(), oracle.read(series, range, now_ns));
+    oracle.series.keys().map(read).filter(|(_, samples)| !samples.is_empty()).collect()
+}
+
+/// Where two contents differ first.
+pub(crate) fn difference(found: &Content, expected: &Content) -> Option<String> {
+    let nothing = Samples::new();
+    for series in found.keys().chain(expected.keys()) {
+        let found = found.get(series).unwrap_or(&nothing);
+        let expected = expected.get(series).unwrap_or(&nothing);
+        let times = found.keys().chain(expected.keys());
+        for timestamp_ns in times {
+            let (is, should_be) = (found.get(timestamp_ns), expected.get(timestamp_ns));
+            if is != should_be {
+                return Some(format!("{series:?} at {timestamp_ns}: found {is:?}, expected {should_be:?}"));
+            }
+        }
+    }
+    None
+}
+
+/// Compares one group's samples in a range.
+pub(crate) fn compare_group(
+    store: &Store,
+    group: &SelectedGroup,
+    range: &TimeRange,
+    oracle: &Oracle,
+    now_ns: i64,
+) -> Result<(), String> {
+    let mut found = Content::new();
+    read_group(store, group, range, &mut found)?;
+    let host = host_of(group);
+    let names = group.columns.iter().map(|column| (host.clone(), column.metric.clone()));
+    let read = |series: SeriesName| (series.clone(), oracle.read(&series, range, now_ns));
+    let expected: Content = names.map(read).filter(|(_, samples)| !samples.is_empty()).collect();
+    match difference(&found, &expected) {
+        Some(difference) => Err(format!("in {range:?}: {difference}")),
+        None => Ok(()),
+    }
+}
+
+/// What of a summary is compared: of folded samples only what does not depend on their order.
+fn text(summary: &Summary, is_folded: bool) -> String {
+    if is_folded {
+        let last = (summary.count > 0).then_some(summary.last);
+        return format!("{} {:?} {:x} {:x} {}", summary.count, last, summary.min, summary.max, summary.total());
+    }
+    format!("{summary:?}")
+}
+
+/// Compares one group's windows; the number of nodes that were used.
+pub(crate) fn compare_windows(
+    store: &Store,
+    group: &SelectedGroup,
+    windows: &Windows,
+    oracle: &Oracle,
+    now_ns: i64,
+    is_folded: bool,
+) -> Result<u64, String> {
+    let (columns, counts) = store.aggregate(group, windows).map_err(|error| told(&error))?;
+    let host = host_of(group);
+    for (selected, column) in group.columns.iter().zip(columns) {
+        let series = (host.clone(), selected.metric.clone());
+        let expected = oracle.aggregate(&series, windows, selected.value_type, now_ns);
+        for (place, (found, expected)) in column.windows.iter().zip(&expected).enumerate() {
+            let (found, expected) = (text(found, is_folded), text(expected, is_folded));
+            if found != expected {
+                return Err(format!("window {place} of {windows:?} of {series:?}: found {found}, expected {expected}"));
+            }
+        }
+    }
+    Ok(counts.nodes)
+}

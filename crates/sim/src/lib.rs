@@ -1,0 +1,76 @@
+//! The shipped store on a simulated machine, compared with a plain map after every step. Everything follows from a seed.
+//!
+//! * [`oracle`]: what the store must hold.
+//! * [`rows`]: rows as they are drawn, and as the store takes them.
+//! * [`world`]: the machine, the store and the oracle, and what happens to them.
+//! * [`check`]: the comparison.
+
+mod check;
+mod oracle;
+mod rows;
+mod world;
+
+use std::fmt;
+
+use world::World;
+
+/// What a run did: a run that does little tests little.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Operations carried out.
+    pub operations: u64,
+    /// Crashes survived.
+    pub crashes: u64,
+    /// Flushes of heads.
+    pub flushes: u64,
+    /// Merges of parts, by goal as in [`store::Stats::merges_by_goal`].
+    pub merges: [u64; 7],
+    /// Operations that a full disk refused.
+    pub refused: u64,
+    /// Comparisons of samples or windows with the oracle.
+    pub comparisons: u64,
+    /// Nodes that stood for samples in window aggregates.
+    pub nodes: u64,
+}
+
+/// The store and the oracle differ, or the store failed where it must not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Divergence {
+    /// The seed that shows it again.
+    pub seed: u64,
+    /// The operation after which it showed, counted from 0.
+    pub operation: u64,
+    /// What differs.
+    pub message: String,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "seed {}, operation {}: {}", self.seed, self.operation, self.message)
+    }
+}
+
+impl std::error::Error for Divergence {}
+
+impl Report {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.crashes += other.crashes;
+        self.flushes += other.flushes;
+        self.refused += other.refused;
+        self.comparisons += other.comparisons;
+        self.nodes += other.nodes;
+        self.merges.iter_mut().zip(other.merges).for_each(|(sum, more)| *sum += more);
+    }
+}
+
+/// Runs so many operations from a seed.
+pub fn run(seed: u64, operations: u64) -> Result<Report, Divergence> {
+    let diverged = |operation: u64| move |message: String| Divergence { seed, operation, message };
+    let mut world = World::new(seed).map_err(diverged(0))?;
+    for operation in 0..operations {
+        world.step().map_err(diverged(operation))?;
+    }
+    world.finish().map_err(diverged(operations))
+}

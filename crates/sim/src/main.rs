@@ -1,0 +1,83 @@
+//! `thalweg-sim [--seeds N] [--first N] [--operations N]`: runs seeds and prints those that fail. `cargo xtask sim` builds and
+//! runs it optimised.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program answers on its terminal")]
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use thalweg_sim::{Divergence, Report, run};
+
+/// What to run.
+struct Plan {
+    first: u64,
+    seeds: u64,
+    operations: u64,
+}
+
+fn plan(arguments: &[String]) -> Result<Plan, String> {
+    let mut plan = Plan { first: 0, seeds: 100, operations: 500 };
+    for pair in arguments.chunks(2) {
+        let [name, value] = pair else {
+            return Err(format!("{} needs a number", pair.join(" ")));
+        };
+        let value = value.parse().map_err(|error| format!("{name} {value}: {error}"))?;
+        match name.as_str() {
+            "--first" => plan.first = value,
+            "--seeds" => plan.seeds = value,
+            "--operations" => plan.operations = value,
+            _ => return Err(format!("unknown option {name}; there are --first, --seeds, --operations")),
+        }
+    }
+    Ok(plan)
+}
+
+/// Runs the plan's seeds on all cores.
+fn run_all(plan: &Plan) -> (Report, Vec<Divergence>) {
+    let next = AtomicU64::new(plan.first);
+    let work = || {
+        let mut report = Report::default();
+        let mut divergences = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= plan.first + plan.seeds {
+                return (report, divergences);
+            }
+            match run(seed, plan.operations) {
+                Ok(done) => report.add(&done),
+                Err(divergence) => {
+                    println!("{divergence}");
+                    divergences.push(divergence);
+                }
+            }
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let mut total = (Report::default(), Vec::new());
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            // A panic in a run has been printed with its place; the seed's neighbours still count.
+            if let Ok((report, divergences)) = worker.join() {
+                total.0.add(&report);
+                total.1.extend(divergences);
+            }
+        }
+    });
+    total
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let plan = match plan(&arguments) {
+        Ok(plan) => plan,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::from(2);
+        }
+    };
+    let (report, divergences) = run_all(&plan);
+    println!("{} seeds of {} operations: {} divergences; {report:?}", plan.seeds, plan.operations, divergences.len());
+    if divergences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

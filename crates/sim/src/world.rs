@@ -1,0 +1,444 @@
+//! The machine, the store and the oracle, and what happens to them.
+
+use std::collections::BTreeMap;
+
+use index::compile;
+use model::{MatchOp, Matcher, TimeRange};
+use platform::sim::Simulation;
+use store::{DatabasePolicy, Finding, Store, StoreError, StoreOptions, Windows};
+
+use crate::Report;
+use crate::check::{self, Content};
+use crate::oracle::Oracle;
+use crate::rows::{Row, Value, batch, in_order_of_blocks};
+
+const SECOND_NS: i64 = 1_000_000_000;
+const MINUTE_NS: i64 = 60 * SECOND_NS;
+const HOUR_NS: i64 = 60 * MINUTE_NS;
+
+/// Keeps everything; rows are late, rewritten, deleted.
+const PLAIN: &str = "plain";
+/// Keeps rows for some hours.
+const SHORT: &str = "short";
+/// Folds; no row is written twice, since folded summaries would count it twice.
+const FOLDED: &str = "folded";
+
+/// Widths of the summaries that `folded` ends up with: windows are multiples of it.
+const FOLD_NS: i64 = 4 * MINUTE_NS;
+
+/// Operations between comparisons of everything.
+const EVERYTHING_EACH: u64 = 25;
+
+pub(crate) struct World {
+    simulation: Simulation,
+    store: Option<Store>,
+    oracles: BTreeMap<&'static str, Oracle>,
+    step: u64,
+    report: Report,
+    /// Operations until the disk has room again.
+    full_for: u64,
+}
+
+/// Small sizes, so that a few hundred rows go through every mechanism.
+fn options() -> StoreOptions {
+    StoreOptions {
+        head_bytes_max: 8 << 10,
+        log_segment_bytes: 16 << 10,
+        log_bytes_max: 96 << 10,
+        partition_ns: MINUTE_NS,
+        fast_bytes_max: 64 << 10,
+        level0_parts_max: 3,
+        join_bytes_max: 40 << 10,
+        group_keys_max: 20,
+        node_rows_min: 3,
+        ..StoreOptions::new("data")
+    }
+}
+
+fn policy(database: &str, hours: i64) -> DatabasePolicy {
+    match database {
+        FOLDED => DatabasePolicy {
+            folds: vec![(HOUR_NS / 2, MINUTE_NS), (2 * HOUR_NS, FOLD_NS)],
+            ..DatabasePolicy::default()
+        },
+        _ => DatabasePolicy { retention_ns: hours * HOUR_NS, ..DatabasePolicy::default() },
+    }
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Result<Self, String> {
+        let oracles = [PLAIN, SHORT, FOLDED].map(|database| (database, Oracle::default()));
+        let mut world = Self {
+            simulation: Simulation::new(seed),
+            store: None,
+            oracles: oracles.into_iter().collect(),
+            step: 0,
+            report: Report::default(),
+            full_for: 0,
+        };
+        world.open()?;
+        world.set_policy(FOLDED, 0)?;
+        world.set_policy(SHORT, 6)?;
+        if seed.is_multiple_of(4) {
+            world.write_wide_row()?;
+        }
+        Ok(world)
+    }
+
+    /// A row with so many members that they fall into two blocks.
+    fn write_wide_row(&mut self) -> Result<(), String> {
+        let fields = (0..1100).map(|number| (format!("f{number}"), Value::Float(f64::from(number)))).collect();
+        let row = Row { measurement: "wide", host: "h0".to_owned(), timestamp_ns: self.now_ns(), fields };
+        let written = self.store()?.write(PLAIN, &batch(PLAIN, std::slice::from_ref(&row)));
+        written.map_err(|error| format!("writing a wide row: {error}"))?;
+        self.apply(PLAIN, &[row]);
+        Ok(())
+    }
+
+    fn store(&self) -> Result<&Store, String> {
+        self.store.as_ref().ok_or_else(|| "no store is open".to_owned())
+    }
+
+    fn now_ns(&self) -> i64 {
+        self.simulation.platform().clock.now_ns()
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.simulation.below(bound)
+    }
+
+    fn open(&mut self) -> Result<(), String> {
+        if let Some(store) = self.store.take() {
+            let stats = store.stats();
+            self.report.flushes += stats.flushes;
+            self.report.merges.iter_mut().zip(stats.merges_by_goal).for_each(|(sum, more)| *sum += more);
+        }
+        let store = Store::open(self.simulation.platform(), options()).map_err(|error| format!("opening: {error}"))?;
+        let recovery = store.recovery();
+        let is_torn = |finding: &Finding| matches!(finding, Finding::TornTail { .. });
+        if !recovery.log_findings.iter().all(is_torn)
+            || !recovery.parts_set_aside.is_empty()
+            || recovery.log_rows_lost > 0
+        {
+            return Err(format!("opening found damage where there is none: {recovery:?}"));
+        }
+        self.store = Some(store);
+        Ok(())
+    }
+
+    /// One operation, and comparisons.
+    pub(crate) fn step(&mut self) -> Result<(), String> {
+        self.step += 1;
+        self.report.operations += 1;
+        if self.full_for > 0 {
+            self.full_for -= 1;
+            if self.full_for == 0 {
+                self.simulation.limit_room(None);
+            }
+        }
+        match self.below(100) {
+            0..60 => self.write()?,
+            60..68 => self.background(Store::flush_all)?,
+            68..82 => self.background(|store| store.maintain().map(|_| ()))?,
+            82..87 => self.simulation.advance_ns(self.below(HOUR_NS as u64) as i64),
+            87..91 => self.delete()?,
+            91..92 => self.set_policy(SHORT, [6, 12, 24][self.below(3) as usize])?,
+            92..95 => self.reopen()?,
+            95..98 => self.crash()?,
+            _ => self.fill_disk(),
+        }
+        self.compare_some()?;
+        if self.step.is_multiple_of(EVERYTHING_EACH) { self.compare_everything() } else { Ok(()) }
+    }
+
+    /// Everything settled, compared once more.
+    pub(crate) fn finish(mut self) -> Result<Report, String> {
+        self.simulation.limit_room(None);
+        self.store()?.settle().map_err(|error| format!("settling: {error}"))?;
+        self.compare_everything()?;
+        self.open()?;
+        self.compare_everything()?;
+        Ok(self.report)
+    }
+
+    /// Whether a full disk may have refused an operation: then nothing of it must have happened.
+    fn refused(&mut self, error: &StoreError) -> bool {
+        let is_full =
+            matches!(error, StoreError::Io { error, .. } if error.kind() == std::io::ErrorKind::StorageFull);
+        self.report.refused += u64::from(is_full);
+        is_full && self.full_for > 0
+    }
+
+    fn background(&mut self, work: impl FnOnce(&Store) -> Result<(), StoreError>) -> Result<(), String> {
+        match work(self.store()?) {
+            Err(error) if !self.refused(&error) => Err(format!("background work: {error}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self) -> Result<(), String> {
+        self.simulation.advance_ns(self.below(40) as i64 * SECOND_NS);
+        let (database, rows) = self.random_rows();
+        match self.store()?.write(database, &batch(database, &rows)) {
+            Ok(report) if report.rejected_total > 0 => Err(format!("rows were rejected: {:?}", report.rejected)),
+            Ok(_) => {
+                self.apply(database, &rows);
+                Ok(())
+            }
+            Err(error) if self.refused(&error) => Ok(()),
+            Err(error) => Err(format!("writing: {error}")),
+        }
+    }
+
+    fn apply(&mut self, database: &str, rows: &[Row]) {
+        if let Some(oracle) = self.oracles.get_mut(database) {
+            oracle.write(rows);
+        }
+    }
+
+    /// A few rows: mostly in order of time, some late, some rewriting what is there, some with other fields or of many members.
+    fn random_rows(&self) -> (&'static str, Vec<Row>) {
+        let database = [PLAIN, PLAIN, PLAIN, SHORT, SHORT, FOLDED][self.below(6) as usize];
+        let count = 1 + self.below(12);
+        let rows = (0..count).map(|place| self.random_row(database, place)).collect();
+        (database, in_order_of_blocks(rows))
+    }
+
+    fn random_row(&self, database: &str, place: u64) -> Row {
+        let late_ns = match self.below(20) {
+            0 => self.below(6 * HOUR_NS as u64) as i64,
+            1 => self.below(20 * MINUTE_NS as u64) as i64,
+            _ => self.below(10) as i64 * SECOND_NS,
+        };
+        // Whole seconds, so that rows meet rows that are there; apart where no row may be written twice.
+        let seconds_ns = (self.now_ns() - late_ns).div_euclid(SECOND_NS) * SECOND_NS;
+        let timestamp_ns = match (database, self.below(400)) {
+            (FOLDED, _) => seconds_ns + (self.step * 100 + place) as i64,
+            (PLAIN, 0) => i64::MIN + self.step as i64,
+            (PLAIN, 1) => i64::MAX - self.step as i64,
+            (_, 2) => seconds_ns + 40 * HOUR_NS,
+            _ => seconds_ns,
+        };
+        let value = (self.step * 100 + place) as f64;
+        let float = |name: &str, value: f64| (name.to_owned(), Value::Float(value));
+        let (measurement, fields) = match self.below(40) {
+            0..6 => ("m", vec![float("b", value)]),
+            6..10 => ("m", vec![float("a", value), float("c", value / 8.0)]),
+            10..14 => ("m", vec![("n".to_owned(), Value::Integer(-(value as i64)))]),
+            14..17 => ("m", vec![("s".to_owned(), Value::Text(format!("text {value}"))), float("a", value)]),
+            17..27 => ("lone", vec![float("value", value)]),
+            27 => ("wide", (0..1200).step_by(97).map(|number| float(&format!("f{number}"), value)).collect()),
+            _ => ("m", vec![float("a", value), float("b", -value)]),
+        };
+        let host = format!("h{}", self.below(5));
+        Row { measurement, host, timestamp_ns, fields }
+    }
+
+    fn delete(&mut self) -> Result<(), String> {
+        let (database, host, metric, range) = self.random_delete();
+        match self.delete_from_store(database, &host, metric, &range) {
+            Ok(()) => {
+                self.delete_from_oracle(database, &host, metric, &range);
+                Ok(())
+            }
+            Err(error) if self.refused(&error) => self.accept_half_deleted(database, &host, metric, &range),
+            Err(error) => Err(format!("deleting: {error}")),
+        }
+    }
+
+    fn random_delete(&self) -> (&'static str, String, Option<&'static str>, TimeRange) {
+        let database = [PLAIN, SHORT][self.below(2) as usize];
+        let host = if self.below(8) == 0 { String::new() } else { format!("h{}", self.below(5)) };
+        let metric = [None, Some("m_a"), Some("lone")][self.below(3) as usize];
+        let end_ns = self.now_ns() - self.below(3 * HOUR_NS as u64) as i64;
+        (database, host, metric, TimeRange::new(end_ns - self.below(HOUR_NS as u64) as i64, end_ns))
+    }
+
+    fn delete_from_store(
+        &self,
+        database: &str,
+        host: &str,
+        metric: Option<&str>,
+        range: &TimeRange,
+    ) -> Result<(), StoreError> {
+        let mut matchers = Vec::new();
+        if !host.is_empty() {
+            matchers.push(Matcher::new("host", MatchOp::Equal, host));
+        }
+        matchers.extend(metric.map(|metric| Matcher::new(model::METRIC_NAME, MatchOp::Equal, metric)));
+        let compiled = compile(&matchers).map_err(|error| StoreError::Invalid(error.to_string()))?;
+        let store = self.store().map_err(StoreError::Invalid)?;
+        store.delete(database, &compiled, range).map(|_| ())
+    }
+
+    fn delete_from_oracle(&mut self, database: &str, host: &str, metric: Option<&str>, range: &TimeRange) {
+        if let Some(oracle) = self.oracles.get_mut(database) {
+            oracle.delete(host, metric, range);
+        }
+    }
+
+    /// A delete that failed may have been carried out in one shard and not in another: for each series all or nothing.
+    fn accept_half_deleted(
+        &mut self,
+        database: &'static str,
+        host: &str,
+        metric: Option<&str>,
+        range: &TimeRange,
+    ) -> Result<(), String> {
+        let before = self.oracles.get(database).cloned().unwrap_or_default();
+        self.delete_from_oracle(database, host, metric, range);
+        let found = check::read_all(self.store()?, database, &TimeRange::ALL)?;
+        let now_ns = self.now_ns();
+        let Some(oracle) = self.oracles.get_mut(database) else {
+            return Ok(());
+        };
+        for (series, samples) in &before.series {
+            let kept = before.read(series, &TimeRange::ALL, now_ns);
+            if found.get(series).map_or(kept.is_empty(), |found| *found == kept) {
+                oracle.series.insert(series.clone(), samples.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn set_policy(&mut self, database: &'static str, hours: i64) -> Result<(), String> {
+        match self.store()?.set_policy(database, &policy(database, hours)) {
+            Ok(()) => {
+                let now_ns = self.now_ns();
+                if let Some(oracle) = self.oracles.get_mut(database).filter(|oracle| oracle.retention_ns != hours * HOUR_NS) {
+                    oracle.floor_ns = oracle.kept(&TimeRange::ALL, now_ns).start_ns;
+                    oracle.retention_ns = hours * HOUR_NS;
+                }
+                Ok(())
+            }
+            Err(error) if self.refused(&error) => Ok(()),
+            Err(error) => Err(format!("setting a policy: {error}")),
+        }
+    }
+
+    fn reopen(&mut self) -> Result<(), String> {
+        if self.full_for > 0 {
+            return Ok(());
+        }
+        self.open()?;
+        self.compare_everything()
+    }
+
+    fn fill_disk(&mut self) {
+        let room = self.simulation.used_bytes() + self.below(40 << 10) as usize;
+        self.simulation.limit_room(Some(room));
+        self.full_for = 1 + self.below(30);
+    }
+
+    /// Lets syncs fail in the middle of something, cuts the power, and says what the store must hold: everything from before,
+    /// and what was under way whole or not at all.
+    fn crash(&mut self) -> Result<(), String> {
+        self.simulation.limit_room(None);
+        self.full_for = 0;
+        self.report.crashes += 1;
+        self.simulation.fail_syncs_after(self.below(12) as u32);
+        match self.below(4) {
+            0 => {
+                // How far it gets is the simulation's choice.
+                let _ = self.store()?.settle();
+                self.restart()?;
+            }
+            1 => {
+                let (database, host, metric, range) = self.random_delete();
+                let _ = self.delete_from_store(database, &host, metric, &range);
+                self.restart()?;
+                self.accept_half_deleted(database, &host, metric, &range)?;
+            }
+            _ => {
+                let (database, rows) = self.random_rows();
+                let written = self.store()?.write(database, &batch(database, &rows)).is_ok();
+                self.restart()?;
+                self.accept_written(database, &rows, written)?;
+            }
+        }
+        self.compare_everything()
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        self.simulation.crash();
+        self.open()
+    }
+
+    fn accept_written(&mut self, database: &'static str, rows: &[Row], must: bool) -> Result<(), String> {
+        let before = self.oracles.get(database).cloned().unwrap_or_default();
+        self.apply(database, rows);
+        if must || database == FOLDED && self.differs(database)?.is_none() {
+            return Ok(());
+        }
+        if self.differs(database)?.is_some() {
+            self.oracles.insert(database, before);
+        }
+        Ok(())
+    }
+
+    /// Compares one database wholly.
+    fn differs(&self, database: &str) -> Result<Option<String>, String> {
+        let Some(oracle) = self.oracles.get(database) else {
+            return Ok(None);
+        };
+        if database == FOLDED {
+            let windows = self.folded_windows(40 * HOUR_NS);
+            for group in check::groups(self.store()?, database)? {
+                let compared = check::compare_windows(self.store()?, &group, &windows, oracle, self.now_ns(), true);
+                if let Err(message) = compared {
+                    return Ok(Some(message));
+                }
+            }
+            return Ok(None);
+        }
+        let found: Content = check::read_all(self.store()?, database, &TimeRange::ALL)?;
+        let expected = check::expected(oracle, &TimeRange::ALL, self.now_ns());
+        Ok(check::difference(&found, &expected))
+    }
+
+    fn folded_windows(&self, length_ns: i64) -> Windows {
+        let width_ns = FOLD_NS * (1 + self.below(3) as i64);
+        let end_ns = self.now_ns() + HOUR_NS;
+        let start_ns = (end_ns - length_ns).div_euclid(FOLD_NS) * FOLD_NS;
+        Windows { start_ns, width_ns, count: (length_ns / width_ns + 1) as usize }
+    }
+
+    fn compare_everything(&mut self) -> Result<(), String> {
+        for database in [PLAIN, SHORT, FOLDED] {
+            self.report.comparisons += 1;
+            if let Some(difference) = self.differs(database)? {
+                return Err(format!("{database}: {difference}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares a group's samples in some range, and its windows.
+    fn compare_some(&mut self) -> Result<(), String> {
+        let database = [PLAIN, SHORT, FOLDED][self.below(3) as usize];
+        let groups = check::groups(self.store()?, database)?;
+        let Some(group) = groups.get(self.below(groups.len() as u64) as usize) else {
+            return Ok(());
+        };
+        let Some(oracle) = self.oracles.get(database) else {
+            return Ok(());
+        };
+        let now_ns = self.now_ns();
+        self.report.comparisons += 1;
+        if database == FOLDED {
+            let windows = self.folded_windows(6 * HOUR_NS);
+            check::compare_windows(self.store()?, group, &windows, oracle, now_ns, true)?;
+            return Ok(());
+        }
+        let start_ns = now_ns - self.below(8 * HOUR_NS as u64) as i64;
+        let range = TimeRange::new(start_ns, start_ns + self.below(2 * HOUR_NS as u64) as i64);
+        check::compare_group(self.store()?, group, &range, oracle, now_ns)
+            .map_err(|message| format!("{database}: {message}"))?;
+        let width_ns = 1 + self.below(HOUR_NS as u64) as i64;
+        let windows = Windows { start_ns, width_ns, count: 1 + self.below(20) as usize };
+        let nodes = check::compare_windows(self.store()?, group, &windows, oracle, now_ns, false)
+            .map_err(|message| format!("{database}: {message}"))?;
+        self.report.nodes += nodes;
+        Ok(())
+    }
+}
