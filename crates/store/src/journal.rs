@@ -11,6 +11,7 @@ use index::{DatabaseId, GroupId, RoaringBitmap};
 use model::TimeRange;
 use parking_lot::Mutex;
 
+use crate::log::record::ShardRows;
 use crate::part::Part;
 
 /// What kind of change.
@@ -77,7 +78,7 @@ struct State {
 const EDGES_MAX: usize = 1024;
 
 /// How far behind its shard's newest row a row is late, in nanoseconds.
-pub(crate) const LATE_NS: i64 = 5 * 60 * 1_000_000_000;
+const LATE_NS: i64 = 5 * 60 * 1_000_000_000;
 
 impl Journal {
     /// A journal that knows nothing of what happened up to a sequence id.
@@ -96,8 +97,35 @@ impl Journal {
         }
     }
 
+    /// Tells of a request's rows in a shard whose newest row was at `newest_ns`.
+    pub(crate) fn tell(&self, shard: u32, newest_ns: i64, rows: &ShardRows, sequence: u64) {
+        let late_before = newest_ns.saturating_sub(LATE_NS);
+        let mut smallest_ns: Option<i64> = None;
+        let mut late = LateRows::default();
+        for block in &rows.blocks {
+            let of_block = block.timestamps_ns.iter().copied().min();
+            if of_block.is_none_or(|timestamp_ns| timestamp_ns >= late_before) {
+                smallest_ns = [smallest_ns, of_block].into_iter().flatten().min();
+                continue;
+            }
+            for (group, timestamp_ns) in block.groups.iter().zip(&block.timestamps_ns) {
+                if *timestamp_ns < late_before {
+                    late.add(*group, *timestamp_ns);
+                } else {
+                    smallest_ns = Some(smallest_ns.map_or(*timestamp_ns, |smallest| smallest.min(*timestamp_ns)));
+                }
+            }
+        }
+        if let Some(smallest_ns) = smallest_ns {
+            self.wrote(sequence, smallest_ns);
+        }
+        if let Some(change) = late.into_change(shard, sequence) {
+            self.push(change);
+        }
+    }
+
     /// Tells of a request's smallest timestamp, late rows aside.
-    pub(crate) fn wrote(&self, sequence: u64, smallest_ns: i64) {
+    fn wrote(&self, sequence: u64, smallest_ns: i64) {
         let mut state = self.state.lock();
         while state.edges.back().is_some_and(|(_, known_ns)| *known_ns >= smallest_ns) {
             state.edges.pop_back();
@@ -134,20 +162,20 @@ impl Journal {
 
 /// Late rows of one request in one shard, on their way to the journal.
 #[derive(Debug, Default)]
-pub(crate) struct LateRows {
+struct LateRows {
     range: Option<TimeRange>,
     groups: RoaringBitmap,
 }
 
 impl LateRows {
-    pub(crate) fn add(&mut self, group: GroupId, timestamp_ns: i64) {
+    fn add(&mut self, group: GroupId, timestamp_ns: i64) {
         self.groups.insert(group);
         let range = self.range.get_or_insert(TimeRange::new(timestamp_ns, timestamp_ns));
         range.start_ns = range.start_ns.min(timestamp_ns);
         range.end_ns = range.end_ns.max(timestamp_ns);
     }
 
-    pub(crate) fn into_change(self, shard: u32, sequence: u64) -> Option<Change> {
+    fn into_change(self, shard: u32, sequence: u64) -> Option<Change> {
         let kind = ChangeKind::LateRows;
         let groups = Some(Arc::new(self.groups));
         self.range.map(|range| Change { sequence, kind, shard, database: None, range, groups })

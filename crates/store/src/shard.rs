@@ -35,6 +35,8 @@ pub(crate) struct ShardGroups {
 /// What readers and writers of samples share.
 pub(crate) struct ShardState {
     pub(crate) head: Head,
+    /// The largest timestamp that was written since opening.
+    pub(crate) newest_ns: i64,
     /// A head that is being flushed: nothing is added to it, but it is still read.
     pub(crate) frozen: Option<Arc<Frozen>>,
     /// All parts, in order of [`levels::age_order`]; replaced as a whole.
@@ -60,7 +62,7 @@ impl Shard {
     ) -> Self {
         parts.sort_unstable_by_key(|part| levels::age_order(&part.info));
         let (parts, deletes) = (Arc::new(parts), Arc::new(deletes));
-        let state = ShardState { head: Head::new(head_bytes), frozen: None, parts, deletes };
+        let state = ShardState { head: Head::new(head_bytes), newest_ns: i64::MIN, frozen: None, parts, deletes };
         Self {
             number,
             groups: RwLock::new(ShardGroups { groups, unsaved_since: None }),
@@ -73,6 +75,7 @@ impl Shard {
     pub(crate) fn apply(&self, state: &mut ShardState, rows: &ShardRows, sequence: u64) {
         let mut grown = Vec::new();
         state.head.append(rows, sequence, |group, slots| grown.push((group, slots.to_vec())));
+        state.newest_ns = state.newest_ns.max(state.head.newest_ns().unwrap_or(i64::MIN));
         let is_news = |(group, slots): &(u32, Vec<u32>)| {
             let groups = &self.groups.read().groups;
             let known = groups.get(*group).map(|known| groups.slots(known.schema));

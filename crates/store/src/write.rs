@@ -59,6 +59,7 @@ impl Store {
         let mut states: Vec<_> = shards.iter().map(|shard| shard.state.lock()).collect();
         let sequence = self.log.append(record::ROWS, &payload)?;
         for ((shard, state), rows) in shards.iter().zip(&mut states).zip(rows) {
+            self.journal.tell(shard.number, state.newest_ns, rows, sequence);
             shard.apply(state, rows, sequence);
         }
         Ok(sequence)
