@@ -1,0 +1,122 @@
+//! Floats that are decimals: integers ÷ 10^e, with exceptions.
+
+use crate::{DecodeError, Effort, Reader, integer, varint};
+
+/// Powers of ten that a double holds exactly and that are worth a try.
+const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+
+/// A float of this magnitude or more has no places for halves: adding it rounds to a whole number, whose integer then
+/// stands in the low bits. That needs no instruction that old processors lack, and compilers make vectors of it.
+const ROUNDER: f64 = 6_755_399_441_055_744.0;
+
+/// Magnitudes that the rounder handles: 2^51.
+const ROUNDED_MAX: f64 = 2_251_799_813_685_248.0;
+
+/// Integers up to this are floats exactly: 2^53.
+const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// Whole floats up to this fit an `i64`, and come back to the bit although they are too large for every integer: 2^62.
+const WHOLE_MAX: f64 = 4_611_686_018_427_387_904.0;
+
+/// Values looked at to find the exponent.
+const PROBES: usize = 32;
+
+/// One in so many values may be an exception.
+const EXCEPTION_SHARE: usize = 8;
+
+/// Appends exponent, exceptions and integers; false, with bytes half written, if too many values are no decimals.
+pub(super) fn encode(values: &[f64], effort: Effort, out: &mut Vec<u8>) -> bool {
+    let Some(exponent) = probe_exponent(values) else {
+        return false;
+    };
+    let mut integers = vec![0; values.len()];
+    let mut misses = vec![false; values.len()];
+    let power = POWERS[exponent];
+    let limit = ROUNDED_MAX / power;
+    let small = values.iter().all(|value| value.abs() < limit);
+    for ((value, integer), miss) in values.iter().zip(&mut integers).zip(&mut misses) {
+        (*integer, *miss) = if small { rounded(*value, power) } else { converted(*value, power) };
+    }
+    let exceptions = misses.iter().filter(|miss| **miss).count();
+    if exceptions * EXCEPTION_SHARE > values.len() + EXCEPTION_SHARE - 1 {
+        return false;
+    }
+    out.push(exponent as u8);
+    varint::push(out, exceptions as u64);
+    if exceptions > 0 {
+        let mut last = misses.iter().zip(&integers).find(|(miss, _)| !**miss).map_or(0, |(_, integer)| *integer);
+        for (place, integer) in integers.iter_mut().enumerate() {
+            if misses[place] {
+                varint::push(out, place as u64);
+                out.extend_from_slice(&values[place].to_bits().to_le_bytes());
+                *integer = last;
+            }
+            last = *integer;
+        }
+    }
+    integer::encode_with(&integers, effort, out);
+    true
+}
+
+pub(super) fn decode(reader: &mut Reader<'_>, count: usize, values: &mut Vec<f64>) -> Result<(), DecodeError> {
+    let exponent = usize::from(reader.byte()?);
+    let Some(power) = POWERS.get(exponent).copied() else {
+        return Err(reader.error("exponent too large"));
+    };
+    let mut exceptions = Vec::new();
+    for _ in 0..reader.length(count)? {
+        exceptions.push((reader.length(count - 1)?, f64::from_bits(reader.u64()?)));
+    }
+    let mut integers = Vec::new();
+    integer::decode(reader, count, &mut integers)?;
+    let start = values.len();
+    if exponent == 0 {
+        values.extend(integers.iter().map(|integer| *integer as f64));
+    } else {
+        values.extend(integers.iter().map(|integer| *integer as f64 / power));
+    }
+    for (place, value) in exceptions {
+        values[start + place] = value;
+    }
+    Ok(())
+}
+
+/// The smallest exponent that makes integers of nearly all of some values spread over the column. Few values need more
+/// than the one before, so the search goes up from there.
+fn probe_exponent(values: &[f64]) -> Option<usize> {
+    let stride = values.len().div_ceil(PROBES);
+    let probes = values.len().div_ceil(stride);
+    let mut exponent = 0;
+    let mut misses = 0;
+    for value in values.iter().step_by(stride) {
+        let fits = |exponent: &usize| !converted(*value, POWERS[*exponent]).1;
+        match (exponent..POWERS.len()).find(fits) {
+            Some(needed) => exponent = needed,
+            None => misses += 1,
+        }
+        if misses * EXCEPTION_SHARE > probes {
+            return None;
+        }
+    }
+    Some(exponent)
+}
+
+/// The integer that divided by the power gives back the value, and whether there is none; for magnitudes whose integer
+/// is below [`ROUNDED_MAX`].
+fn rounded(value: f64, power: f64) -> (i64, bool) {
+    let rounded = value * power + ROUNDER;
+    let integer = (rounded.to_bits() as i64).wrapping_sub(ROUNDER.to_bits() as i64);
+    (integer, ((rounded - ROUNDER) / power).to_bits() != value.to_bits())
+}
+
+/// As [`rounded`] for any magnitude.
+fn converted(value: f64, power: f64) -> (i64, bool) {
+    let scaled = value * power;
+    let bound = if power == 1.0 { WHOLE_MAX } else { INTEGER_MAX };
+    let magnitude = scaled.abs();
+    let whole = if magnitude < ROUNDED_MAX { (scaled + ROUNDER) - ROUNDER } else { scaled };
+    let integer = whole as i64;
+    // Not a number is below no bound.
+    let fits = magnitude <= bound && (integer as f64 / power).to_bits() == value.to_bits();
+    (integer, !fits)
+}
