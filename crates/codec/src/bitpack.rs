@@ -114,7 +114,7 @@ fn unpack_eights<const WIDTH: usize>(bytes: &[u8], base: i64, values: &mut [i64]
 }
 
 /// Sixteen bytes from an offset, zeros behind the end.
-fn window(bytes: &[u8], offset: usize) -> u128 {
+pub(crate) fn window(bytes: &[u8], offset: usize) -> u128 {
     let from = bytes.get(offset..).unwrap_or_default();
     if let Some((bytes, _)) = from.split_first_chunk::<16>() {
         return u128::from_le_bytes(*bytes);

@@ -22,6 +22,8 @@ mod reader;
 mod tans;
 pub mod text;
 mod tokens;
+#[cfg(test)]
+mod scratch;
 pub mod varint;
 
 pub use reader::{DecodeError, Reader};

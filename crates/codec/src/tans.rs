@@ -2,17 +2,20 @@
 //! numeral systems", 2013; the table layout is that of Collet's finite state entropy).
 //!
 //! A state is a place in a table of 2^r entries. An entry gives a symbol, and how many bits to take for the next state.
-//! Unlike a Huffman code a symbol may cost part of a bit, which is what small differences need. Four states take turns,
-//! so that four table look-ups are under way at a time. The encoder goes backwards, so that the decoder goes forwards.
+//! Unlike a Huffman code a symbol may cost part of a bit, which is what small differences need. The first half of the
+//! symbols and the second are streams of their own, and in each four states take turns: how many bits a symbol took is
+//! known only after its look-up, so eight look-ups are under way at a time. The encoder goes backwards, so that the
+//! decoder goes forwards.
 
-use crate::{DecodeError, Reader, varint};
+use crate::{DecodeError, Reader, bitpack, varint};
 
 /// Different symbols.
 pub(crate) const SYMBOLS: usize = 256;
 
+const STREAMS: usize = 2;
 const LANES: usize = 4;
 const TABLE_BITS_MIN: u8 = 5;
-const TABLE_BITS_MAX: u8 = 12;
+const TABLE_BITS_MAX: u8 = 11;
 const TABLE_MAX: usize = 1 << TABLE_BITS_MAX;
 
 /// How often each symbol occurs.
@@ -33,7 +36,12 @@ pub(crate) fn estimated_bits(counts: &Counts) -> (f64, f64) {
     (used().map(bits).sum(), used().count() as f64 * 12.0 + 96.0)
 }
 
-/// Appends the symbols: shares, states, length of the bits in bytes, bits.
+/// Symbols of the first stream.
+const fn first_stream(count: usize) -> usize {
+    count / (STREAMS * LANES) * LANES
+}
+
+/// Appends the symbols: shares, states packed, lengths of the streams in bytes, streams.
 pub(crate) fn encode(symbols: &[u8], out: &mut Vec<u8>) {
     let mut counts = [0; SYMBOLS];
     for symbol in symbols {
@@ -43,30 +51,54 @@ pub(crate) fn encode(symbols: &[u8], out: &mut Vec<u8>) {
         return;
     };
     shares.write(out);
-    let (states, bits) = encode_bits(symbols, &shares);
-    for state in states {
-        out.extend_from_slice(&state.to_le_bytes());
+    let table = EncoderTable::new(&shares);
+    let (first, second) = symbols.split_at(first_stream(symbols.len()));
+    let streams = [table.encode(first), table.encode(second)];
+    let states: Vec<i64> = streams.iter().flat_map(|(states, _)| states.map(i64::from)).collect();
+    bitpack::pack(&states, 0, shares.bits, out);
+    for (_, bits) in &streams {
+        varint::push(out, bits.len() as u64);
     }
-    varint::push(out, bits.len() as u64);
-    out.extend_from_slice(&bits);
+    for (_, bits) in &streams {
+        out.extend_from_slice(bits);
+    }
 }
 
-/// Fills `symbols`.
-pub(crate) fn decode(reader: &mut Reader<'_>, symbols: &mut [u8]) -> Result<(), DecodeError> {
-    if symbols.is_empty() {
-        return Ok(());
+/// Symbols that are still coded.
+pub(crate) struct Coded<'a> {
+    shares: Shares,
+    streams: [Stream<'a>; STREAMS],
+}
+
+impl<'a> Coded<'a> {
+    /// Takes what [`encode`] appended, of at least one symbol.
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let shares = Shares::read(reader)?;
+        let mut states = [0; STREAMS * LANES];
+        bitpack::unpack(reader, shares.bits, 0, &mut states)?;
+        let lengths = [reader.length(reader.rest().len())?, reader.length(reader.rest().len())?];
+        let [first, second] = lengths.map(|length| reader.bytes(length));
+        let states = states.map(|state| state as u32);
+        let [a, b, c, d, e, f, g, h] = states;
+        let streams = [Stream::new(first?, [a, b, c, d]), Stream::new(second?, [e, f, g, h])];
+        Ok(Self { shares, streams })
     }
-    let shares = Shares::read(reader)?;
-    let mut states = [0u32; LANES];
-    for state in &mut states {
-        *state = u32::from(u16::from_le_bytes(reader.array()?));
-        if *state >> shares.bits != 0 {
-            return Err(reader.error("state outside the table"));
-        }
+
+    #[cfg(test)]
+    pub(crate) fn table(&self) -> [Entry; TABLE_MAX] { self.shares.decoder_table() }
+    /// The largest symbol that occurs.
+    pub(crate) fn largest(&self) -> u8 {
+        self.shares.of.iter().rposition(|share| *share > 0).unwrap_or(0) as u8
     }
-    let length = reader.length(reader.rest().len())?;
-    let bits = reader.bytes(length)?;
-    if decode_bits(bits, states, &shares, symbols) { Ok(()) } else { Err(reader.error("entropy bits missing")) }
+
+    /// Fills `values` with what the symbols stand for; false if there are too few bits.
+    pub(crate) fn decode<T: Copy>(self, meanings: &[T; SYMBOLS], values: &mut [T]) -> bool {
+        let table = self.shares.decoder_table();
+        let [mut one, mut two] = self.streams;
+        let (first, second) = values.split_at_mut(first_stream(values.len()));
+        let done = decode_fours([&mut one, &mut two], &table, meanings, first, second);
+        one.finish(&table, meanings, &mut first[done..]) & two.finish(&table, meanings, &mut second[done..])
+    }
 }
 
 impl Shares {
@@ -76,7 +108,7 @@ impl Shares {
         let used = counts.iter().filter(|count| **count > 0).count() as u32;
         // Fine shares save bits, but a large table costs time to build: a table is at most a quarter of the symbols.
         let wanted = (total.checked_ilog2()?.saturating_sub(2)).max((used * 2).ilog2() + 1);
-        let bits = (wanted as u8).clamp(TABLE_BITS_MIN, TABLE_BITS_MAX - 2).max((used * 2).ilog2() as u8);
+        let bits = (wanted as u8).clamp(TABLE_BITS_MIN, TABLE_BITS_MAX - 1);
         let size = 1i64 << bits;
         let share = |count: &u32| match count {
             0 => 0,
@@ -140,6 +172,22 @@ impl Shares {
         1 << self.bits
     }
 
+    fn decoder_table(&self) -> [Entry; TABLE_MAX] {
+        let size = self.size();
+        let mut table = [0; TABLE_MAX];
+        self.spread(|place, symbol| table[place & (TABLE_MAX - 1)] = symbol as u32);
+        let mut next = self.of.map(u32::from);
+        for entry in &mut table[..size] {
+            let symbol = *entry;
+            let state = &mut next[symbol as usize & (SYMBOLS - 1)];
+            let bits = u32::from(self.bits) - state.checked_ilog2().unwrap_or(0);
+            let base = (*state << bits) as usize - size;
+            *entry = (base as u32) << 16 | bits << 8 | symbol;
+            *state += 1;
+        }
+        table
+    }
+
     /// Calls with each place of the table and its symbol; a symbol's places are spread evenly.
     fn spread(&self, mut each: impl FnMut(usize, usize)) {
         let size = self.size();
@@ -163,39 +211,51 @@ struct Step {
     place: i32,
 }
 
-/// The states that the decoder starts with, and the bits.
-fn encode_bits(symbols: &[u8], shares: &Shares) -> ([u16; LANES], Vec<u8>) {
-    let size = shares.size();
-    let mut starts = [0usize; SYMBOLS];
-    let mut steps = [Step::default(); SYMBOLS];
-    let mut start = 0;
-    for (symbol, share) in shares.of.iter().enumerate().filter(|(_, share)| **share > 0) {
-        let bits_max = u32::from(shares.bits) - u32::from(share - 1).checked_ilog2().unwrap_or(0);
-        let bits = (bits_max << 16).wrapping_sub(u32::from(*share) << bits_max);
-        steps[symbol] = Step { bits, place: start as i32 - i32::from(*share) };
-        starts[symbol] = start;
-        start += usize::from(*share);
+struct EncoderTable {
+    size: usize,
+    steps: [Step; SYMBOLS],
+    next_states: Vec<u16>,
+}
+
+impl EncoderTable {
+    fn new(shares: &Shares) -> Self {
+        let size = shares.size();
+        let mut starts = [0usize; SYMBOLS];
+        let mut steps = [Step::default(); SYMBOLS];
+        let mut start = 0;
+        for (symbol, share) in shares.of.iter().enumerate().filter(|(_, share)| **share > 0) {
+            let bits_max = u32::from(shares.bits) - u32::from(share - 1).checked_ilog2().unwrap_or(0);
+            let bits = (bits_max << 16).wrapping_sub(u32::from(*share) << bits_max);
+            steps[symbol] = Step { bits, place: start as i32 - i32::from(*share) };
+            starts[symbol] = start;
+            start += usize::from(*share);
+        }
+        let mut symbols_of = vec![0u8; size];
+        shares.spread(|place, symbol| symbols_of[place] = symbol as u8);
+        let mut next_states = vec![0u16; size];
+        for (place, symbol) in symbols_of.iter().enumerate() {
+            let start = &mut starts[usize::from(*symbol)];
+            next_states[*start] = (size + place) as u16;
+            *start += 1;
+        }
+        Self { size, steps, next_states }
     }
-    let mut symbols_of = vec![0u8; size];
-    shares.spread(|place, symbol| symbols_of[place] = symbol as u8);
-    let mut next_states = vec![0u16; size];
-    for (place, symbol) in symbols_of.iter().enumerate() {
-        let start = &mut starts[usize::from(*symbol)];
-        next_states[*start] = (size + place) as u16;
-        *start += 1;
+
+    /// The states that the decoder starts with, and the bits.
+    fn encode(&self, symbols: &[u8]) -> ([u16; LANES], Vec<u8>) {
+        let mut states = [self.size as u32; LANES];
+        // Bits of each symbol, above their number: they come backwards and are written forwards.
+        let mut pieces = vec![0u32; symbols.len()];
+        for (place, symbol) in symbols.iter().enumerate().rev() {
+            let state = &mut states[place % LANES];
+            let step = self.steps[usize::from(*symbol)];
+            let bits = state.wrapping_add(step.bits) >> 16;
+            pieces[place] = (*state & ((1 << bits) - 1)) << 8 | bits;
+            let next = (*state >> bits) as i32 + step.place;
+            *state = u32::from(self.next_states[next as usize]);
+        }
+        (states.map(|state| (state as usize - self.size) as u16), write_pieces(&pieces))
     }
-    let mut states = [size as u32; LANES];
-    // Bits of each symbol, above their number: they come backwards and are written forwards.
-    let mut pieces = vec![0u32; symbols.len()];
-    for (place, symbol) in symbols.iter().enumerate().rev() {
-        let state = &mut states[place % LANES];
-        let step = steps[usize::from(*symbol)];
-        let bits = state.wrapping_add(step.bits) >> 16;
-        pieces[place] = (*state & ((1 << bits) - 1)) << 8 | bits;
-        let next = (*state >> bits) as i32 + step.place;
-        *state = u32::from(next_states[next as usize]);
-    }
-    (states.map(|state| (state as usize - size) as u16), write_pieces(&pieces))
 }
 
 fn write_pieces(pieces: &[u32]) -> Vec<u8> {
@@ -221,70 +281,85 @@ fn write_pieces(pieces: &[u32]) -> Vec<u8> {
 /// An entry of the decoder's table: symbol in bits 0 to 7, number of bits in 8 to 15, base of the next state above.
 type Entry = u32;
 
-fn decoder_table(shares: &Shares, table: &mut [Entry; TABLE_MAX]) {
-    let size = shares.size();
-    shares.spread(|place, symbol| table[place & (TABLE_MAX - 1)] = symbol as u32);
-    let mut next = shares.of.map(u32::from);
-    for entry in &mut table[..size] {
-        let symbol = *entry;
-        let state = &mut next[symbol as usize & (SYMBOLS - 1)];
-        let bits = u32::from(shares.bits) - state.max(&mut 1).ilog2();
-        let base = (*state << bits) as usize - size;
-        *entry = (base as u32) << 16 | bits << 8 | symbol;
-        *state += 1;
-    }
+/// One sequence of bits and its states.
+struct Stream<'a> {
+    bits: &'a [u8],
+    at: usize,
+    states: [u32; LANES],
 }
 
-/// Fills the symbols; false if there were too few bits.
-fn decode_bits(bits: &[u8], mut states: [u32; LANES], shares: &Shares, symbols: &mut [u8]) -> bool {
-    let mut table = [0; TABLE_MAX];
-    decoder_table(shares, &mut table);
-    let mut bit = 0;
-    let done = decode_fours(bits, &mut bit, &mut states, &table, symbols);
-    for (place, symbol) in symbols.iter_mut().enumerate().skip(done) {
-        let state = &mut states[place % LANES];
-        let entry = table[*state as usize & (TABLE_MAX - 1)];
-        *symbol = entry as u8;
+impl<'a> Stream<'a> {
+    fn new(bits: &'a [u8], states: [u32; LANES]) -> Self {
+        Self { bits, at: 0, states }
+    }
+
+    /// The next bits, at least 57, with zeros behind the end.
+    fn padded_word(&self) -> u64 {
         let mut padded = [0; 8];
-        let from = bits.get(bit / 8..).unwrap_or_default();
+        let from = self.bits.get(self.at / 8..).unwrap_or_default();
         padded.iter_mut().zip(from).for_each(|(to, byte)| *to = *byte);
-        let word = u64::from_le_bytes(padded) >> (bit % 8);
-        let taken = entry >> 8 & 0xff;
-        *state = (entry >> 16) + (word as u32 & ((1 << taken) - 1));
-        bit += taken as usize;
+        u64::from_le_bytes(padded) >> (self.at % 8)
     }
-    bit <= bits.len() * 8
+
+    /// Fills the values behind the last word; false if there are too few bits.
+    fn finish<T: Copy>(&mut self, table: &[Entry; TABLE_MAX], meanings: &[T; SYMBOLS], values: &mut [T]) -> bool {
+        for four in values.chunks_mut(LANES) {
+            let mut word = self.padded_word();
+            for (value, state) in four.iter_mut().zip(&mut self.states) {
+                *value = meanings[step(state, &mut word, &mut self.at, table)];
+            }
+        }
+        self.at <= self.bits.len() * 8
+    }
 }
 
-/// Fills fours of symbols while whole words can be loaded; returns how many symbols are done.
-fn decode_fours(
-    bits: &[u8],
-    bit: &mut usize,
-    states: &mut [u32; LANES],
+/// The symbol of a state; takes bits for the next state off the word.
+#[inline]
+fn step(state: &mut u32, word: &mut u64, at: &mut usize, table: &[Entry; TABLE_MAX]) -> usize {
+    let entry = table[*state as usize & (TABLE_MAX - 1)];
+    let taken = entry >> 8 & 0xff;
+    *state = (entry >> 16) + (*word as u32 & ((1 << taken) - 1));
+    *word >>= taken;
+    *at += taken as usize;
+    entry as usize & (SYMBOLS - 1)
+}
+
+/// Fills fours of both streams' values while whole words can be loaded; returns how many of each are done.
+fn decode_fours<T: Copy>(
+    [one, two]: [&mut Stream<'_>; STREAMS],
     table: &[Entry; TABLE_MAX],
-    symbols: &mut [u8],
+    meanings: &[T; SYMBOLS],
+    first: &mut [T],
+    second: &mut [T],
 ) -> usize {
-    let [mut a, mut b, mut c, mut d] = *states;
-    let mut at = *bit;
+    // What changes is kept in variables of its own, so that it stays in registers.
+    let (mut at, mut other_at) = (one.at, two.at);
+    let ([mut a, mut b, mut c, mut d], [mut e, mut f, mut g, mut h]) = (one.states, two.states);
     let mut done = 0;
-    for four in symbols.as_chunks_mut::<4>().0 {
-        let Some(word) = bits.get(at / 8..at / 8 + 8).and_then(|word| word.first_chunk::<8>()) else {
+    for (first, second) in first.as_chunks_mut::<LANES>().0.iter_mut().zip(second.as_chunks_mut::<LANES>().0) {
+        let (Some(mut word), Some(mut other)) = (word_at(one.bits, at), word_at(two.bits, other_at)) else {
             break;
         };
-        let mut word = u64::from_le_bytes(*word) >> (at % 8);
-        let mut step = |state: &mut u32| {
-            let entry = table[*state as usize & (TABLE_MAX - 1)];
-            let taken = entry >> 8 & 0xff;
-            *state = (entry >> 16) + (word as u32 & ((1 << taken) - 1));
-            word >>= taken;
-            at += taken as usize;
-            entry as u8
-        };
-        *four = [step(&mut a), step(&mut b), step(&mut c), step(&mut d)];
-        done += 4;
+        first[0] = meanings[step(&mut a, &mut word, &mut at, table)];
+        second[0] = meanings[step(&mut e, &mut other, &mut other_at, table)];
+        first[1] = meanings[step(&mut b, &mut word, &mut at, table)];
+        second[1] = meanings[step(&mut f, &mut other, &mut other_at, table)];
+        first[2] = meanings[step(&mut c, &mut word, &mut at, table)];
+        second[2] = meanings[step(&mut g, &mut other, &mut other_at, table)];
+        first[3] = meanings[step(&mut d, &mut word, &mut at, table)];
+        second[3] = meanings[step(&mut h, &mut other, &mut other_at, table)];
+        done += LANES;
     }
-    (*states, *bit) = ([a, b, c, d], at);
+    (one.at, one.states) = (at, [a, b, c, d]);
+    (two.at, two.states) = (other_at, [e, f, g, h]);
     done
+}
+
+/// The bits from a place on, at least 57, while as many are there.
+#[inline]
+fn word_at(bits: &[u8], at: usize) -> Option<u64> {
+    let word = bits.get(at / 8..at / 8 + 8)?.first_chunk::<8>()?;
+    Some(u64::from_le_bytes(*word) >> (at % 8))
 }
 
 #[cfg(test)]
@@ -298,7 +373,11 @@ mod tests {
         encode(symbols, &mut out);
         let mut reader = Reader::new(&out);
         let mut back = vec![0; symbols.len()];
-        decode(&mut reader, &mut back).unwrap();
+        if !symbols.is_empty() {
+            let coded = Coded::read(&mut reader).unwrap();
+            assert_eq!(Some(coded.largest()), symbols.iter().copied().max());
+            assert!(coded.decode(&std::array::from_fn(|symbol| symbol as u8), &mut back));
+        }
         assert_eq!(back, symbols);
         assert!(reader.is_empty());
         out.len()
@@ -318,13 +397,15 @@ mod tests {
         #[test]
         fn hostile_bytes_are_an_error_or_symbols(bytes in proptest::collection::vec(any::<u8>(), 0..200), table_bits in 5u8..13, count in 0usize..500) {
             let bytes = [&[table_bits], bytes.as_slice()].concat();
-            let _ = decode(&mut Reader::new(&bytes), &mut vec![0; count]);
+            if let Ok(coded) = Coded::read(&mut Reader::new(&bytes)) {
+                coded.decode(&[(); SYMBOLS], &mut vec![(); count]);
+            }
         }
     }
 
     #[test]
     fn sizes_in_bytes() {
-        assert!(check(&[7; 100_000]) <= 16, "one symbol costs nothing");
+        assert!(check(&[7; 100_000]) <= 20, "one symbol costs nothing");
         let mut rare = vec![0; 10_000];
         rare.iter_mut().step_by(100).for_each(|symbol| *symbol = 1);
         assert!(check(&rare) < 10_000 / 8 / 8, "one in a hundred is 0.08 bits");

@@ -4,7 +4,7 @@
 //! their own tokens. Of a larger one the token holds the place of its highest bit and the two bits below that, the extra
 //! bits the rest: within a quarter of an octave all numbers are taken to be equally frequent. 256 tokens hold 64 bits.
 
-use crate::{DecodeError, Reader, tans, varint};
+use crate::{DecodeError, Reader, bitpack, tans, varint};
 
 /// Numbers that are their own tokens.
 const DIRECT: u64 = 16;
@@ -76,65 +76,63 @@ pub(crate) fn encode(values: &[i64], center: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&(pending as u64).to_le_bytes()[..pending_bits.div_ceil(8) as usize]);
 }
 
-/// What each token stands for.
-struct Numbers {
-    first: [u64; tans::SYMBOLS],
-    extra: [u8; tans::SYMBOLS],
-}
-
-impl Numbers {
-    const fn new() -> Self {
-        let mut numbers = Self { first: [0; tans::SYMBOLS], extra: [0; tans::SYMBOLS] };
-        let mut token = 0;
-        while token < tans::SYMBOLS {
-            let (first, extra) = number_of(token as u8);
-            numbers.first[token] = first;
-            numbers.extra[token] = extra as u8;
-            token += 1;
-        }
-        numbers
-    }
-}
-
-static NUMBERS: Numbers = Numbers::new();
+/// Tokens with more extra bits than this do not fit a word at any bit.
+const WORD_EXTRA_MAX: u32 = 57;
 
 /// Fills `values`.
 pub(crate) fn decode(reader: &mut Reader<'_>, values: &mut [i64]) -> Result<(), DecodeError> {
     let center = reader.varint_signed()?;
-    let mut tokens = vec![0; values.len()];
-    tans::decode(reader, &mut tokens)?;
-    if tokens.iter().all(|token| u64::from(*token) < DIRECT) {
-        for (value, token) in values.iter_mut().zip(&tokens) {
-            *value = center.wrapping_add(varint::unzigzag(u64::from(*token)));
-        }
+    if values.is_empty() {
         return Ok(());
     }
-    let extra_bits: usize = tokens.iter().map(|token| usize::from(NUMBERS.extra[usize::from(*token)])).sum();
-    // Behind the extra bits loads may run into what follows, whose bytes are there and are masked out.
-    let bytes = reader.rest();
-    reader.bytes(extra_bits.div_ceil(8))?;
-    let mut bit = 0;
-    for (value, token) in values.iter_mut().zip(&tokens) {
-        let extra = NUMBERS.extra[usize::from(*token)];
-        let number = NUMBERS.first[usize::from(*token)] + extra_of(bytes, bit, extra);
-        bit += usize::from(extra);
-        *value = center.wrapping_add(varint::unzigzag(number));
+    let coded = tans::Coded::read(reader)?;
+    let missing = reader.error("entropy bits missing");
+    let widest = number_of(coded.largest()).1;
+    if widest == 0 {
+        let number = |token: usize| center.wrapping_add(varint::unzigzag(token as u64));
+        let numbers = std::array::from_fn(number);
+        return if coded.decode(&numbers, values) { Ok(()) } else { Err(missing) };
     }
-    Ok(())
+    let meanings = std::array::from_fn(|token| token as u8);
+    let mut tokens = vec![0; values.len()];
+    if !coded.decode(&meanings, &mut tokens) {
+        return Err(missing);
+    }
+    add_extras(reader, center, widest, &tokens, values)
 }
 
-#[inline]
-fn extra_of(bytes: &[u8], bit: usize, extra: u8) -> u64 {
-    let mask = (1u64 << extra) - 1;
-    match bytes.get(bit / 8..bit / 8 + 8).and_then(|word| word.first_chunk::<8>()) {
-        Some(word) if extra <= 57 => u64::from_le_bytes(*word) >> (bit % 8) & mask,
-        _ => {
-            let mut padded = [0; 16];
-            let from = bytes.get(bit / 8..).unwrap_or_default();
-            padded.iter_mut().zip(from).for_each(|(to, byte)| *to = *byte);
-            (u128::from_le_bytes(padded) >> (bit % 8)) as u64 & mask
+/// Fills `values` with what tokens and the extra bits behind them stand for.
+fn add_extras(
+    reader: &mut Reader<'_>,
+    center: i64,
+    widest: u32,
+    tokens: &[u8],
+    values: &mut [i64],
+) -> Result<(), DecodeError> {
+    let numbers: [(u64, u32); tans::SYMBOLS] = std::array::from_fn(|token| number_of(token as u8));
+    // Loads run past the end where bytes of what follows are there to be loaded.
+    let bytes = reader.rest();
+    let mut bit = 0;
+    let mut done = 0;
+    if widest <= WORD_EXTRA_MAX {
+        for (value, token) in values.iter_mut().zip(tokens) {
+            let Some(word) = bytes.get(bit / 8..bit / 8 + 8).and_then(|word| word.first_chunk::<8>()) else {
+                break;
+            };
+            let (first, extra) = numbers[usize::from(*token)];
+            let number = first + (u64::from_le_bytes(*word) >> (bit % 8) & ((1 << extra) - 1));
+            bit += extra as usize;
+            *value = center.wrapping_add(varint::unzigzag(number));
+            done += 1;
         }
     }
+    for (value, token) in values.iter_mut().zip(tokens).skip(done) {
+        let (first, extra) = numbers[usize::from(*token)];
+        let number = first + (bitpack::window(bytes, bit / 8) >> (bit % 8) & ((1 << extra) - 1)) as u64;
+        bit += extra as usize;
+        *value = center.wrapping_add(varint::unzigzag(number));
+    }
+    reader.bytes(bit.div_ceil(8)).map(|_| ())
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Columns that look like what is monitored.
 
 /// A column of floats.
-pub struct Floats(pub Vec<f64>);
+pub(crate) struct Floats(pub(crate) Vec<f64>);
 
 /// A column of integers or timestamps.
-pub struct Integers(pub Vec<i64>);
+pub(crate) struct Integers(pub(crate) Vec<i64>);
 
 /// A seeded source of chance: `SplitMix64` (Steele, Lea, Flood 2014).
 struct Chance(u64);
@@ -55,7 +55,7 @@ impl Chance {
 }
 
 /// By name.
-pub fn floats(count: usize) -> Vec<(&'static str, Floats)> {
+pub(crate) fn floats(count: usize) -> Vec<(&'static str, Floats)> {
     let mut chance = Chance(42);
     let walk = chance.walk(count);
     let counter = chance.counter(count);
@@ -84,7 +84,7 @@ pub fn floats(count: usize) -> Vec<(&'static str, Floats)> {
 }
 
 /// By name.
-pub fn integers(count: usize) -> Vec<(&'static str, Integers)> {
+pub(crate) fn integers(count: usize) -> Vec<(&'static str, Integers)> {
     let mut chance = Chance(43);
     let at = |n: usize| 1_700_000_000_000_000_000 + n as i64 * 10_000_000_000;
     vec![

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use crate::{DecodeError, Effort, Reader, bitpack, integer};
 
 /// Right parts that are tried: without and with some of the mantissa on the left.
-const RIGHT_WIDTHS: [u8; 3] = [52, 50, 48];
+const RIGHT_WIDTHS: [u8; 2] = [52, 50];
+
+/// Marks a count of a left part that is in the dictionary; a column's counts stay below it.
+const SEEN: u32 = 1 << 31;
 
 /// Values looked at, in stretches, because differences need neighbours.
 const SAMPLED_STRETCHES: usize = 8;
@@ -64,16 +67,24 @@ impl Split {
     /// column, an integer column of ranks in it, and the right parts packed.
     pub(super) fn encode(&self, values: &[f64], effort: Effort, out: &mut Vec<u8>) {
         let width = self.right_width;
-        let lefts = || values.iter().map(|value| (value.to_bits() >> width) as i64);
-        let mut counts: HashMap<i64, usize> = HashMap::new();
-        for left in lefts() {
-            *counts.entry(left).or_default() += 1;
+        let left = |value: &f64| (value.to_bits() >> width) as usize;
+        let mut counts = vec![0u32; 1 << (64 - width)];
+        for value in values {
+            counts[left(value)] += 1;
         }
-        let mut parts: Vec<(i64, usize)> = counts.into_iter().collect();
-        parts.sort_unstable_by_key(|(left, count)| (std::cmp::Reverse(*count), *left));
-        let dictionary: Vec<i64> = parts.iter().map(|(left, _)| *left).collect();
-        let ranks: HashMap<i64, i64> = dictionary.iter().copied().zip(0..).collect();
-        let column: Vec<i64> = lefts().map(|left| ranks.get(&left).copied().unwrap_or(0)).collect();
+        let mut dictionary: Vec<i64> = Vec::new();
+        for value in values {
+            let count = &mut counts[left(value)];
+            if *count & SEEN == 0 {
+                *count |= SEEN;
+                dictionary.push(left(value) as i64);
+            }
+        }
+        dictionary.sort_by_key(|left| std::cmp::Reverse(counts[*left as usize]));
+        for (rank, left) in (0..).zip(&dictionary) {
+            counts[*left as usize] = rank;
+        }
+        let column: Vec<i64> = values.iter().map(|value| i64::from(counts[left(value)])).collect();
         out.push(width);
         crate::varint::push(out, dictionary.len() as u64);
         integer::encode_with(&dictionary, effort, out);

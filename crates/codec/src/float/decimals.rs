@@ -29,30 +29,29 @@ pub(super) fn encode(values: &[f64], effort: Effort, out: &mut Vec<u8>) -> bool 
     let Some(exponent) = probe_exponent(values) else {
         return false;
     };
-    let mut integers = vec![0; values.len()];
-    let mut misses = vec![false; values.len()];
     let power = POWERS[exponent];
+    let mut integers = Vec::with_capacity(values.len());
     let limit = ROUNDED_MAX / power;
-    let small = values.iter().all(|value| value.abs() < limit);
-    for ((value, integer), miss) in values.iter().zip(&mut integers).zip(&mut misses) {
-        (*integer, *miss) = if small { rounded(*value, power) } else { converted(*value, power) };
+    let small = values.iter().fold(true, |small, value| small & (value.abs() < limit));
+    let wrong = match (small, exponent) {
+        (true, 0) => convert(values, &mut integers, rounded),
+        (true, _) => convert(values, &mut integers, |value| scaled(value, power)),
+        (false, _) => convert(values, &mut integers, |value| any_scaled(value, power)),
+    };
+    let mut exceptions = Vec::new();
+    if wrong {
+        let is_exception = |place: &usize| any_scaled(values[*place], power).1 != 0;
+        exceptions.extend((0..values.len()).filter(is_exception));
     }
-    let exceptions = misses.iter().filter(|miss| **miss).count();
-    if exceptions * EXCEPTION_SHARE > values.len() + EXCEPTION_SHARE - 1 {
+    if exceptions.len() * EXCEPTION_SHARE > values.len() + EXCEPTION_SHARE - 1 {
         return false;
     }
     out.push(exponent as u8);
-    varint::push(out, exceptions as u64);
-    if exceptions > 0 {
-        let mut last = misses.iter().zip(&integers).find(|(miss, _)| !**miss).map_or(0, |(_, integer)| *integer);
-        for (place, integer) in integers.iter_mut().enumerate() {
-            if misses[place] {
-                varint::push(out, place as u64);
-                out.extend_from_slice(&values[place].to_bits().to_le_bytes());
-                *integer = last;
-            }
-            last = *integer;
-        }
+    varint::push(out, exceptions.len() as u64);
+    for place in exceptions {
+        varint::push(out, place as u64);
+        out.extend_from_slice(&values[place].to_bits().to_le_bytes());
+        integers[place] = place.checked_sub(1).map_or(0, |before| integers[before]);
     }
     integer::encode_with(&integers, effort, out);
     true
@@ -89,7 +88,7 @@ fn probe_exponent(values: &[f64]) -> Option<usize> {
     let mut exponent = 0;
     let mut misses = 0;
     for value in values.iter().step_by(stride) {
-        let fits = |exponent: &usize| !converted(*value, POWERS[*exponent]).1;
+        let fits = |exponent: &usize| any_scaled(*value, POWERS[*exponent]).1 == 0;
         match (exponent..POWERS.len()).find(fits) {
             Some(needed) => exponent = needed,
             None => misses += 1,
@@ -101,22 +100,41 @@ fn probe_exponent(values: &[f64]) -> Option<usize> {
     Some(exponent)
 }
 
-/// The integer that divided by the power gives back the value, and whether there is none; for magnitudes whose integer
-/// is below [`ROUNDED_MAX`].
-fn rounded(value: f64, power: f64) -> (i64, bool) {
-    let rounded = value * power + ROUNDER;
-    let integer = (rounded.to_bits() as i64).wrapping_sub(ROUNDER.to_bits() as i64);
-    (integer, ((rounded - ROUNDER) / power).to_bits() != value.to_bits())
+/// Appends the integers; whether some value was none.
+fn convert(values: &[f64], integers: &mut Vec<i64>, to_integer: impl Fn(f64) -> (i64, u64)) -> bool {
+    let mut wrong = 0;
+    integers.extend(values.iter().map(|value| {
+        let (integer, wrong_bits) = to_integer(*value);
+        wrong |= wrong_bits;
+        integer
+    }));
+    wrong != 0
 }
 
-/// As [`rounded`] for any magnitude.
-fn converted(value: f64, power: f64) -> (i64, bool) {
+/// The integer that is the value, and bits that are not 0 if there is none; for magnitudes below [`ROUNDED_MAX`].
+fn rounded(value: f64) -> (i64, u64) {
+    let rounded = value + ROUNDER;
+    (rounded_integer(rounded), (rounded - ROUNDER).to_bits() ^ value.to_bits())
+}
+
+/// The integer that divided by the power is the value, as [`rounded`].
+fn scaled(value: f64, power: f64) -> (i64, u64) {
+    let rounded = value * power + ROUNDER;
+    (rounded_integer(rounded), ((rounded - ROUNDER) / power).to_bits() ^ value.to_bits())
+}
+
+const fn rounded_integer(rounded: f64) -> i64 {
+    (rounded.to_bits() as i64).wrapping_sub(ROUNDER.to_bits() as i64)
+}
+
+/// As [`scaled`] for any magnitude.
+fn any_scaled(value: f64, power: f64) -> (i64, u64) {
     let scaled = value * power;
     let bound = if power == 1.0 { WHOLE_MAX } else { INTEGER_MAX };
     let magnitude = scaled.abs();
     let whole = if magnitude < ROUNDED_MAX { (scaled + ROUNDER) - ROUNDER } else { scaled };
     let integer = whole as i64;
+    let wrong = (integer as f64 / power).to_bits() ^ value.to_bits();
     // Not a number is below no bound.
-    let fits = magnitude <= bound && (integer as f64 / power).to_bits() == value.to_bits();
-    (integer, !fits)
+    (integer, if magnitude <= bound { wrong } else { u64::MAX })
 }

@@ -53,7 +53,7 @@ impl Stretches {
     fn of(count: usize, effort: Effort) -> Self {
         let most = match effort {
             Effort::Fast => 2,
-            Effort::Small => 16,
+            Effort::Small => 8,
         };
         Self { count, stretches: count.div_ceil(STRETCH_VALUES).clamp(1, most) }
     }

@@ -5,10 +5,8 @@
 /// factor is 1 where a difference does not fit an `i64`; it wraps around then.
 pub(super) fn scale(values: &[i64]) -> (Vec<i64>, u64) {
     let first = values.first().copied().unwrap_or(0);
-    let smallest = values.iter().copied().min().unwrap_or(0);
-    let largest = values.iter().copied().max().unwrap_or(0);
     let mut scaled: Vec<i64> = values.iter().map(|value| value.wrapping_sub(first)).collect();
-    if largest.checked_sub(smallest).is_none() {
+    if !differences_fit(values) {
         return (scaled, 1);
     }
     let mut divisor = ExactDivisor::new(0);
@@ -24,6 +22,18 @@ pub(super) fn scale(values: &[i64]) -> (Vec<i64>, u64) {
         *difference = divisor.divide(*difference);
     }
     (scaled, divisor.value.max(1))
+}
+
+/// Whether the difference of any two values fits an `i64`.
+fn differences_fit(values: &[i64]) -> bool {
+    // Quick where all magnitudes are below 2^62, and most are.
+    let magnitudes = values.iter().fold(0, |union, value| union | (value ^ (value >> 63)));
+    if magnitudes >> 62 == 0 {
+        return true;
+    }
+    let smallest = values.iter().copied().min().unwrap_or(0);
+    let largest = values.iter().copied().max().unwrap_or(0);
+    largest.checked_sub(smallest).is_some()
 }
 
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
