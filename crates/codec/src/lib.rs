@@ -4,17 +4,20 @@
 //! Types of values:
 //! * [`integer`]: timestamps and integers; the common factor taken out, then differences or distances to a grid.
 //! * [`float`]: floats; as scaled integers where they are decimals, else by their bits.
-//! * [`boolean`], [`text`]: the other types.
+//! * [`boolean`], [`text`], [`histogram`]: the other types.
 //! * [`presence`]: which cells hold a value at all.
 //!
 //! What they are made of:
 //! * [`bitpack`], `patched`: integers in blocks of as many bits as most of the block need.
+//! * `bits`: bits, runs of bits or places of bits.
 //! * `tokens`, `tans`: integers in as many bits as their frequency allows.
 //! * [`varint`]: single integers.
 
+mod bits;
 pub mod bitpack;
 pub mod boolean;
 pub mod float;
+pub mod histogram;
 pub mod integer;
 mod patched;
 pub mod presence;

@@ -78,7 +78,11 @@ fn plan(block: &[i64]) -> Plan {
     if width == 0 {
         return plain;
     }
-    let patched = plan_patched(block);
+    let middle = middle(block);
+    let Some(window_width) = window_width(block, middle) else {
+        return plain;
+    };
+    let patched = plan_patched(block, middle, window_width);
     if patched.bits(block.len()) < plain.bits(block.len()) { patched } else { plain }
 }
 
@@ -91,10 +95,8 @@ const TOO_WIDE: [usize; 33] = [
     0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 12, 13, 15, 16, 18, 19, 21, 23, 25, 27, 30, 32, 35, 38, 41, 44, 48, 53, 59, 66, 75, 90, 256,
 ];
 
-/// The cheapest window around the middle of the block; what is outside becomes exceptions.
-fn plan_patched(block: &[i64]) -> Plan {
-    let middle = middle(block);
-    let within = window_width(block, middle);
+/// What is outside a window around the middle of the block becomes exceptions.
+fn plan_patched(block: &[i64], middle: i64, within: u8) -> Plan {
     let (mut base, mut last) = (0, 0);
     let mut widest = 0;
     // Distances to the middle: the window holds those whose zigzag is narrow enough.
@@ -119,9 +121,9 @@ fn plan_patched(block: &[i64]) -> Plan {
     Plan { base, width, exceptions, high_width: widest.saturating_sub(width) }
 }
 
-/// Width of the window around the middle that is likely to be cheapest. Widths are looked at by groups of values, which
-/// vectors do, and not one by one.
-fn window_width(block: &[i64], middle: i64) -> u8 {
+/// Width of the window around the middle that is likely to be cheapest; `None` if it saves less than an eighth. Widths
+/// are looked at by groups of values, which vectors do, and not one by one.
+fn window_width(block: &[i64], middle: i64) -> Option<u8> {
     let mut groups = [0usize; 65];
     let mut count = 0;
     for group in block.chunks(GROUP_VALUES) {
@@ -138,7 +140,7 @@ fn window_width(block: &[i64], middle: i64) -> u8 {
         let bits = BLOCK_VALUES * width + exceptions * (8 + widest - width);
         best = best.min((bits, width));
     }
-    best.1 as u8
+    (best.0 * 8 <= BLOCK_VALUES * widest * 7).then_some(best.1 as u8)
 }
 
 /// The median of a few values spread over the block.

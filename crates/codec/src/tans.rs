@@ -337,22 +337,32 @@ fn decode_fours<T: Copy>(
     let ([mut a, mut b, mut c, mut d], [mut e, mut f, mut g, mut h]) = (one.states, two.states);
     let mut done = 0;
     for (first, second) in first.as_chunks_mut::<LANES>().0.iter_mut().zip(second.as_chunks_mut::<LANES>().0) {
-        let (Some(mut word), Some(mut other)) = (word_at(one.bits, at), word_at(two.bits, other_at)) else {
+        let (Some(word), Some(other)) = (word_at(one.bits, at), word_at(two.bits, other_at)) else {
             break;
         };
-        first[0] = meanings[step(&mut a, &mut word, &mut at, table)];
-        second[0] = meanings[step(&mut e, &mut other, &mut other_at, table)];
-        first[1] = meanings[step(&mut b, &mut word, &mut at, table)];
-        second[1] = meanings[step(&mut f, &mut other, &mut other_at, table)];
-        first[2] = meanings[step(&mut c, &mut word, &mut at, table)];
-        second[2] = meanings[step(&mut g, &mut other, &mut other_at, table)];
-        first[3] = meanings[step(&mut d, &mut word, &mut at, table)];
-        second[3] = meanings[step(&mut h, &mut other, &mut other_at, table)];
+        let entries = [a, b, c, d, e, f, g, h].map(|state| table[state as usize & (TABLE_MAX - 1)]);
+        let [ea, eb, ec, ed, ee, ef, eg, eh] = entries;
+        *first = [ea, eb, ec, ed].map(|entry| meanings[entry as usize & (SYMBOLS - 1)]);
+        *second = [ee, ef, eg, eh].map(|entry| meanings[entry as usize & (SYMBOLS - 1)]);
+        at += advance([&mut a, &mut b, &mut c, &mut d], [ea, eb, ec, ed], word);
+        other_at += advance([&mut e, &mut f, &mut g, &mut h], [ee, ef, eg, eh], other);
         done += LANES;
     }
     (one.at, one.states) = (at, [a, b, c, d]);
     (two.at, two.states) = (other_at, [e, f, g, h]);
     done
+}
+
+#[inline]
+fn advance(states: [&mut u32; LANES], entries: [Entry; LANES], mut word: u64) -> usize {
+    let mut taken_bits = 0;
+    for (state, entry) in states.into_iter().zip(entries) {
+        let taken = entry >> 8 & 0xff;
+        *state = (entry >> 16) + (word as u32 & ((1 << taken) - 1));
+        word >>= taken;
+        taken_bits += taken;
+    }
+    taken_bits as usize
 }
 
 /// The bits from a place on, at least 57, while as many are there.
