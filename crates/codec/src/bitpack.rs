@@ -49,12 +49,7 @@ pub(crate) fn pack(values: &[i64], base: i64, width: u8, out: &mut Vec<u8>) {
 }
 
 /// Takes as many values as `values` has places, each plus `base`.
-pub(crate) fn unpack(
-    reader: &mut Reader<'_>,
-    width: u8,
-    base: i64,
-    values: &mut [i64],
-) -> Result<(), DecodeError> {
+pub(crate) fn unpack(reader: &mut Reader<'_>, width: u8, base: i64, values: &mut [i64]) -> Result<(), DecodeError> {
     if width > WIDTH_BITS_MAX {
         return Err(reader.error("values wider than 64 bits"));
     }

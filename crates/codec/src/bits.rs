@@ -48,8 +48,7 @@ fn runs_of(bits: &[bool], runs: usize, effort: Effort) -> Vec<u8> {
 fn places_of(bits: &[bool], of_set: bool, count: usize, effort: Effort) -> Vec<u8> {
     let mut form = vec![if of_set { SET_PLACES } else { CLEAR_PLACES }];
     varint::push(&mut form, count as u64);
-    let places: Vec<i64> =
-        (0..).zip(bits).filter(|(_, bit)| **bit == of_set).map(|(place, _)| place).collect();
+    let places: Vec<i64> = (0..).zip(bits).filter(|(_, bit)| **bit == of_set).map(|(place, _)| place).collect();
     integer::encode_with(&places, effort, &mut form);
     form
 }

@@ -143,5 +143,3 @@ pub fn decode_range(
 #[cfg(test)]
 #[path = "integer/tests.rs"]
 mod tests;
-#[cfg(test)]
-pub(crate) fn scratch_scale(v: &[i64]) -> (Vec<i64>, u64) { factor::scale(v) }

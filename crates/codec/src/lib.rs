@@ -13,8 +13,8 @@
 //! * `tokens`, `tans`: integers in as many bits as their frequency allows.
 //! * [`varint`]: single integers.
 
-mod bits;
 pub mod bitpack;
+mod bits;
 pub mod boolean;
 pub mod float;
 pub mod histogram;
@@ -25,8 +25,6 @@ mod reader;
 mod tans;
 pub mod text;
 mod tokens;
-#[cfg(test)]
-mod scratch;
 pub mod varint;
 
 pub use reader::{DecodeError, Reader};

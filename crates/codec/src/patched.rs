@@ -92,7 +92,8 @@ const GROUP_VALUES: usize = 8;
 /// If so many of 32 groups hold a value that is too wide, how many of 256 values are too wide when those fall anywhere:
 /// 256 × (1 − (1 − groups ÷ 32)^⅛).
 const TOO_WIDE: [usize; 33] = [
-    0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 12, 13, 15, 16, 18, 19, 21, 23, 25, 27, 30, 32, 35, 38, 41, 44, 48, 53, 59, 66, 75, 90, 256,
+    0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 12, 13, 15, 16, 18, 19, 21, 23, 25, 27, 30, 32, 35, 38, 41, 44, 48, 53, 59, 66, 75,
+    90, 256,
 ];
 
 /// What is outside a window around the middle of the block becomes exceptions.

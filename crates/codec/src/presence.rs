@@ -53,12 +53,13 @@ pub fn decode(reader: &mut Reader<'_>, count: usize) -> Result<Option<Vec<Cell>>
     if tag > 3 + FORMED {
         return Err(reader.error("unknown presence scheme"));
     }
-    let (tag, decode_bits): (u8, fn(&mut Reader<'_>, usize, &mut Vec<bool>) -> _) =
-        if tag > FORMED { (tag - FORMED, bits::decode) } else { (tag, boolean::decode) };
+    let formed = tag > FORMED;
+    let tag = if formed { tag - FORMED } else { tag };
     let mut bits = Vec::new();
     for occurs in [tag & 1 != 0, tag & 2 != 0] {
         let start = bits.len();
         if occurs {
+            let decode_bits = if formed { bits::decode } else { boolean::decode };
             decode_bits(reader, count, &mut bits)?;
         } else {
             bits.resize(start.saturating_add(count), true);

@@ -78,14 +78,14 @@ impl<'a> Coded<'a> {
         bitpack::unpack(reader, shares.bits, 0, &mut states)?;
         let lengths = [reader.length(reader.rest().len())?, reader.length(reader.rest().len())?];
         let [first, second] = lengths.map(|length| reader.bytes(length));
-        let states = states.map(|state| state as u32);
-        let [a, b, c, d, e, f, g, h] = states;
-        let streams = [Stream::new(first?, [a, b, c, d]), Stream::new(second?, [e, f, g, h])];
+        let stream = |bits: &'a [u8], from: usize| {
+            let states = std::array::from_fn(|lane| states[from + lane] as u32);
+            Stream { bits, at: 0, states }
+        };
+        let streams = [stream(first?, 0), stream(second?, LANES)];
         Ok(Self { shares, streams })
     }
 
-    #[cfg(test)]
-    pub(crate) fn table(&self) -> [Entry; TABLE_MAX] { self.shares.decoder_table() }
     /// The largest symbol that occurs.
     pub(crate) fn largest(&self) -> u8 {
         self.shares.of.iter().rposition(|share| *share > 0).unwrap_or(0) as u8
@@ -288,11 +288,7 @@ struct Stream<'a> {
     states: [u32; LANES],
 }
 
-impl<'a> Stream<'a> {
-    fn new(bits: &'a [u8], states: [u32; LANES]) -> Self {
-        Self { bits, at: 0, states }
-    }
-
+impl Stream<'_> {
     /// The next bits, at least 57, with zeros behind the end.
     fn padded_word(&self) -> u64 {
         let mut padded = [0; 8];
@@ -334,29 +330,30 @@ fn decode_fours<T: Copy>(
 ) -> usize {
     // What changes is kept in variables of its own, so that it stays in registers.
     let (mut at, mut other_at) = (one.at, two.at);
-    let ([mut a, mut b, mut c, mut d], [mut e, mut f, mut g, mut h]) = (one.states, two.states);
+    let (mut states, mut other_states) = (one.states, two.states);
     let mut done = 0;
     for (first, second) in first.as_chunks_mut::<LANES>().0.iter_mut().zip(second.as_chunks_mut::<LANES>().0) {
         let (Some(word), Some(other)) = (word_at(one.bits, at), word_at(two.bits, other_at)) else {
             break;
         };
-        let entries = [a, b, c, d, e, f, g, h].map(|state| table[state as usize & (TABLE_MAX - 1)]);
-        let [ea, eb, ec, ed, ee, ef, eg, eh] = entries;
-        *first = [ea, eb, ec, ed].map(|entry| meanings[entry as usize & (SYMBOLS - 1)]);
-        *second = [ee, ef, eg, eh].map(|entry| meanings[entry as usize & (SYMBOLS - 1)]);
-        at += advance([&mut a, &mut b, &mut c, &mut d], [ea, eb, ec, ed], word);
-        other_at += advance([&mut e, &mut f, &mut g, &mut h], [ee, ef, eg, eh], other);
+        let entries = states.map(|state| table[state as usize & (TABLE_MAX - 1)]);
+        let other_entries = other_states.map(|state| table[state as usize & (TABLE_MAX - 1)]);
+        *first = entries.map(|entry| meanings[entry as usize & (SYMBOLS - 1)]);
+        *second = other_entries.map(|entry| meanings[entry as usize & (SYMBOLS - 1)]);
+        at += advance(&mut states, entries, word);
+        other_at += advance(&mut other_states, other_entries, other);
         done += LANES;
     }
-    (one.at, one.states) = (at, [a, b, c, d]);
-    (two.at, two.states) = (other_at, [e, f, g, h]);
+    (one.at, one.states) = (at, states);
+    (two.at, two.states) = (other_at, other_states);
     done
 }
 
+/// The next states; returns how many bits they took.
 #[inline]
-fn advance(states: [&mut u32; LANES], entries: [Entry; LANES], mut word: u64) -> usize {
+fn advance(states: &mut [u32; LANES], entries: [Entry; LANES], mut word: u64) -> usize {
     let mut taken_bits = 0;
-    for (state, entry) in states.into_iter().zip(entries) {
+    for (state, entry) in states.iter_mut().zip(entries) {
         let taken = entry >> 8 & 0xff;
         *state = (entry >> 16) + (word as u32 & ((1 << taken) - 1));
         word >>= taken;
@@ -415,7 +412,7 @@ mod tests {
 
     #[test]
     fn sizes_in_bytes() {
-        assert!(check(&[7; 100_000]) <= 20, "one symbol costs nothing");
+        assert!(check(&vec![7; 100_000]) <= 20, "one symbol costs nothing");
         let mut rare = vec![0; 10_000];
         rare.iter_mut().step_by(100).for_each(|symbol| *symbol = 1);
         assert!(check(&rare) < 10_000 / 8 / 8, "one in a hundred is 0.08 bits");

@@ -155,8 +155,9 @@ mod tests {
 
     #[test]
     fn log_lines_are_compressed_where_there_is_time() {
-        let lines: Vec<String> =
-            (0..500).map(|n| format!("GET /api/v1/query?user={} took {} ms, status 200", n * 7919 % 1009, n * 31 % 97)).collect();
+        let lines: Vec<String> = (0..500)
+            .map(|n| format!("GET /api/v1/query?user={} took {} ms, status 200", n * 7919 % 1009, n * 31 % 97))
+            .collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         let bytes = [Effort::Fast, Effort::Small].map(|effort| {
             let mut out = Vec::new();

@@ -155,7 +155,8 @@ impl NativeHistogram {
         if !layout.custom_bounds.is_sorted_by(|left, right| left < right) {
             return invalid("bounds of custom buckets do not ascend");
         }
-        if layout.positive_spans.iter().skip(1).chain(layout.negative_spans.iter().skip(1)).any(|span| span.offset < 0) {
+        if layout.positive_spans.iter().skip(1).chain(layout.negative_spans.iter().skip(1)).any(|span| span.offset < 0)
+        {
             return invalid("spans overlap");
         }
         let fits = match &self.counts {
@@ -194,13 +195,28 @@ mod tests {
         check(|layout| layout.schema = 9, Some("no such schema"));
         check(|layout| layout.custom_bounds = vec![1.0], Some("bounds of custom buckets with an exponential schema"));
         check(|layout| layout.positive_spans[1].offset = -1, Some("spans overlap"));
-        check(|layout| layout.positive_spans[1].length = 2, Some("number of bucket counts differs from the spans' buckets"));
+        check(
+            |layout| layout.positive_spans[1].length = 2,
+            Some("number of bucket counts differs from the spans' buckets"),
+        );
         let custom = |layout: &mut HistogramLayout| {
             layout.schema = CUSTOM_BUCKETS_SCHEMA;
             layout.custom_bounds = vec![0.1, 0.5, 1.0];
         };
         check(custom, None);
-        check(|layout| { custom(layout); layout.custom_bounds[1] = 2.0; }, Some("bounds of custom buckets do not ascend"));
-        check(|layout| { custom(layout); layout.negative_spans = layout.positive_spans.clone(); }, Some("custom buckets are positive ones only"));
+        check(
+            |layout| {
+                custom(layout);
+                layout.custom_bounds[1] = 2.0;
+            },
+            Some("bounds of custom buckets do not ascend"),
+        );
+        check(
+            |layout| {
+                custom(layout);
+                layout.negative_spans = layout.positive_spans.clone();
+            },
+            Some("custom buckets are positive ones only"),
+        );
     }
 }

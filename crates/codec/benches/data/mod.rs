@@ -75,7 +75,10 @@ pub(crate) fn floats(count: usize) -> Vec<(&'static str, Floats)> {
         ("two decimals, counter of seconds", Floats((0..count).map(|_| second(&mut chance)).collect())),
         ("counter with resets", Floats(counter.iter().map(|value| *value as f64).collect())),
         ("bytes in pages", Floats((0..count).map(|_| page(&mut chance)).collect())),
-        ("mostly zero", Floats((0..count).map(|_| if chance.below(50) == 0 { chance.below(1000) as f64 } else { 0.0 }).collect())),
+        (
+            "mostly zero",
+            Floats((0..count).map(|_| if chance.below(50) == 0 { chance.below(1000) as f64 } else { 0.0 }).collect()),
+        ),
         ("constant", Floats(vec![99.5; count])),
         ("full precision, walk", Floats(walk)),
         ("full precision, percent", Floats((0..count).map(|_| 100.0 * chance.uniform()).collect())),

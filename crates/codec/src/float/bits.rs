@@ -26,11 +26,7 @@ pub(super) fn encode_ordered(values: &[f64], effort: Effort, out: &mut Vec<u8>) 
     integer::encode_with(&bits, effort, out);
 }
 
-pub(super) fn decode_ordered(
-    reader: &mut Reader<'_>,
-    count: usize,
-    values: &mut Vec<f64>,
-) -> Result<(), DecodeError> {
+pub(super) fn decode_ordered(reader: &mut Reader<'_>, count: usize, values: &mut Vec<f64>) -> Result<(), DecodeError> {
     let mut bits = Vec::new();
     integer::decode(reader, count, &mut bits)?;
     values.extend(bits.iter().map(|bits| f64::from_bits(ordered(*bits) as u64)));

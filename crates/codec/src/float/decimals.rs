@@ -130,7 +130,7 @@ const fn rounded_integer(rounded: f64) -> i64 {
 /// As [`scaled`] for any magnitude.
 fn any_scaled(value: f64, power: f64) -> (i64, u64) {
     let scaled = value * power;
-    let bound = if power == 1.0 { WHOLE_MAX } else { INTEGER_MAX };
+    let bound = if power < 2.0 { WHOLE_MAX } else { INTEGER_MAX };
     let magnitude = scaled.abs();
     let whole = if magnitude < ROUNDED_MAX { (scaled + ROUNDER) - ROUNDER } else { scaled };
     let integer = whole as i64;

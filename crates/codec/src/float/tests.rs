@@ -78,7 +78,13 @@ fn decimals_cost_what_integers_cost() {
 #[test]
 fn full_precision_costs_its_mantissa() {
     let mut at = 50.0;
-    let walk: Vec<f64> = chance(4096).iter().map(|step| { at += step - 0.5; at }).collect();
+    let walk: Vec<f64> = chance(4096)
+        .iter()
+        .map(|step| {
+            at += step - 0.5;
+            at
+        })
+        .collect();
     let [fast, small] = check(&walk);
     assert!(fast < 4096 * 51 / 8 && small < 4096 * 50 / 8, "{fast} {small}");
     let signs: Vec<f64> = chance(4096).iter().map(|at| 1.0 / (at - 0.5)).collect();

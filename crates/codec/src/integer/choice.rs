@@ -101,7 +101,8 @@ fn median(numbers: &[i64]) -> i64 {
 fn steps(scaled: &[i64]) -> [Option<i64>; 3] {
     let last = scaled.last().copied().unwrap_or(0);
     // Values that wander or fall back have no grid.
-    let climbs = scaled.iter().step_by(scaled.len().div_ceil(16)).is_sorted() || scaled.iter().step_by(scaled.len().div_ceil(16)).rev().is_sorted();
+    let climbs = scaled.iter().step_by(scaled.len().div_ceil(16)).is_sorted()
+        || scaled.iter().step_by(scaled.len().div_ceil(16)).rev().is_sorted();
     if !climbs || scaled.len() < 8 {
         return [None; 3];
     }

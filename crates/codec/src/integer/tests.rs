@@ -96,7 +96,7 @@ fn timestamps_near_a_grid_cost_their_jitter_only() {
 
 #[test]
 fn pages_lose_their_factor() {
-    let pages: Vec<i64> = chance(4096, 1000).iter().map(|page| 1 << 34 | page * 4096).collect();
+    let pages: Vec<i64> = chance(4096, 1000).iter().map(|page| (1 << 34) + page * 4096).collect();
     assert!(check(&pages)[0] < 4096 * 105 / 80, "a thousand places are 10 bits");
 }
 
