@@ -46,14 +46,14 @@ fn integers() {
     check_integers(&[5, 0, 7, 3], Fast, "050a010309c507");
     check_integers(&[0, 1_000_000, 3_000_000, 4_000_000, 6_000_000, 7_000_000], Fast, "0500c0843d0300c8e803");
     check_integers(&[0, 1000, 3000, 6000, 10_000, 15_000, 21_000, 28_001], Fast, "080001d00f01d00f20");
-    check_integers(&[0, 100, 201, 299, 400, 501, 599, 700, 800], Fast, "?");
+    check_integers(&[0, 100, 201, 299, 400, 501, 599, 700, 800], Fast, "060001c8010201254901");
     let mut outlier = [1, 2, 3, 0, 3, 2, 1, 0, 3, 1, 2, 0, 1, 2, 3, 0];
     outlier[9] = 1 << 40;
-    check_integers(&outlier, Fast, "?");
+    check_integers(&outlier, Fast, "0502018201391b23390127090000000040");
     let coins: Vec<i64> = (0..256u32).map(|n| i64::from(n.wrapping_mul(2_654_435_761) >> 24 < 20)).collect();
-    check_integers(&coins, Small, "?");
+    check_integers(&coins, Small, "05020180011401000d1a222f44515966737b889daab2bfd4e1e9f6ffff0f");
     let uneven: Vec<i64> = coins.iter().zip(0..).map(|(coin, n)| coin * (n * n % 60)).collect();
-    check_integers(&uneven, Small, "?");
+    check_integers(&uneven, Small, "050001800013060d1a222f44515966737b889daab2bfd4e1e9f63104c54415605902c52811106d4c02");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn floats_of_old_versions() {
     read_floats(&[0.25, 0.5, 0.75], "010200013232");
     read_floats(&[1.0 / 3.0, 0.1 + 0.2], "0201aad5aad5aad5aad57fc18891a2c4889102");
     let odd = 1.0 / 3.0;
-    read_floats(&[0.25, odd, 0.75], "01020101555555555555d53f0232065002");
+    read_floats(&[0.25, odd, 0.75], "01020101555555555555d53f023206002003");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn booleans_and_presence() {
     check(&bits, "000d01");
     check(
         &[[true; 80], [false; 80]].concat(),
-        "000101690000000000000000010002000100000000000000e03f0000000600000000000000e83f00000000000000e03f00000000000000000000000000000000d03f",
+        "01010200a001",
     );
     let mut one = [false; 100];
     one[70] = true;
