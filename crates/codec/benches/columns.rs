@@ -1,75 +1,72 @@
-//! Speed and size of the column schemes: `cargo bench -p thalweg-codec`. The bits a value are in each benchmark's name.
+//! Speed and size of the columns, per set of data and effort: `cargo bench -p thalweg-codec`. The bits a value are in
+//! each benchmark's name.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
+mod data;
+
 use std::hint::black_box;
+use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use thalweg_codec::{Reader, float, integer};
+use data::{Floats, Integers};
+use thalweg_codec::{Effort, Reader, float, integer};
 
-const VALUES: usize = 1024;
-
-/// A walk with small steps, kept between two bounds, as the cpu gauges of the Time Series Benchmark Suite.
-fn walk(step_of: impl Fn(u64) -> f64) -> Vec<f64> {
-    let mut state = 42u64;
-    let mut value = 50.0f64;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        value = (value + step_of(state >> 33)).clamp(0.0, 100.0);
-        value
-    };
-    (0..VALUES).map(|_| next()).collect()
-}
+/// Values a column, as chunks of the lower levels have them.
+const VALUES: usize = 4096;
 
 fn floats(criterion: &mut Criterion) {
-    let sets = [
-        ("integers", walk(|random| (random % 5) as f64 - 2.0)),
-        ("two decimals", walk(|random| (random % 5) as f64 - 2.0).iter().map(|value| value / 100.0).collect()),
-        ("full precision", walk(|random| (random as f64 / 2e9) - 0.5)),
-    ];
-    let mut group = criterion.benchmark_group("float");
+    for (name, values) in data::floats(VALUES) {
+        let Floats(values) = values;
+        bench(
+            criterion,
+            &format!("float {name}"),
+            |effort, out| float::encode_with(black_box(&values), effort, out),
+            |bytes, values| float::decode(&mut Reader::new(black_box(bytes)), VALUES, values).is_ok(),
+        );
+    }
+}
+
+fn integers(criterion: &mut Criterion) {
+    for (name, values) in data::integers(VALUES) {
+        let Integers(values) = values;
+        bench(
+            criterion,
+            &format!("integer {name}"),
+            |effort, out| integer::encode_with(black_box(&values), effort, out),
+            |bytes, values| integer::decode(&mut Reader::new(black_box(bytes)), VALUES, values).is_ok(),
+        );
+    }
+}
+
+fn bench<T>(
+    criterion: &mut Criterion,
+    name: &str,
+    encode: impl Fn(Effort, &mut Vec<u8>),
+    decode: impl Fn(&[u8], &mut Vec<T>) -> bool,
+) {
+    let mut group = criterion.benchmark_group(name);
     group.throughput(Throughput::Elements(VALUES as u64));
-    for (name, values) in sets {
-        let mut out = Vec::new();
-        float::encode(&values, &mut out);
-        let bits = out.len() as f64 * 8.0 / VALUES as f64;
-        group.bench_function(format!("encode {name}, {bits:.2} bits"), |bencher| {
+    group.sample_size(10).warm_up_time(Duration::from_millis(50)).measurement_time(Duration::from_millis(200));
+    for effort in [Effort::Fast, Effort::Small] {
+        let mut bytes = Vec::new();
+        encode(effort, &mut bytes);
+        let label = format!("{effort:?}, tag {}, {:.3} bits", bytes[0], bytes.len() as f64 * 8.0 / VALUES as f64);
+        let mut out = Vec::with_capacity(VALUES * 9);
+        group.bench_function(format!("{label}, encode"), |bencher| {
             bencher.iter(|| {
-                let mut out = Vec::with_capacity(VALUES * 9);
-                float::encode(black_box(&values), &mut out);
-                out
+                out.clear();
+                encode(effort, &mut out);
             });
         });
-        group.bench_function(format!("decode {name}, {bits:.2} bits"), |bencher| {
+        let mut values = Vec::with_capacity(VALUES);
+        group.bench_function(format!("{label}, decode"), |bencher| {
             bencher.iter(|| {
-                let mut values = Vec::with_capacity(VALUES);
-                float::decode(&mut Reader::new(black_box(&out)), VALUES, &mut values).map(|()| values)
+                values.clear();
+                decode(&bytes, &mut values)
             });
         });
     }
 }
 
-fn timestamps(criterion: &mut Criterion) {
-    let values: Vec<i64> =
-        (0..VALUES as i64).map(|n| 1_700_000_000_000_000_000 + (n * 10_000 + n * 7919 % 11) * 1_000_000).collect();
-    let mut out = Vec::new();
-    integer::encode(&values, &mut out);
-    let bits = out.len() as f64 * 8.0 / VALUES as f64;
-    let mut group = criterion.benchmark_group("integer");
-    group.throughput(Throughput::Elements(VALUES as u64));
-    group.bench_function(format!("encode jittered timestamps, {bits:.2} bits"), |bencher| {
-        bencher.iter(|| {
-            let mut out = Vec::with_capacity(VALUES * 9);
-            integer::encode(black_box(&values), &mut out);
-            out
-        });
-    });
-    group.bench_function(format!("decode jittered timestamps, {bits:.2} bits"), |bencher| {
-        bencher.iter(|| {
-            let mut values = Vec::with_capacity(VALUES);
-            integer::decode(&mut Reader::new(black_box(&out)), VALUES, &mut values).map(|()| values)
-        });
-    });
-}
-
-criterion_group!(benches, floats, timestamps);
+criterion_group!(benches, floats, integers);
 criterion_main!(benches);

@@ -5,9 +5,11 @@
 //! * [`TimeRange`]: a stretch of time, both ends included.
 //! * [`Batch`]: rows on their way in; one request, one database.
 //! * [`Column`]: one member's samples on their way out.
+//! * [`histogram::NativeHistogram`]: a sample that is a whole distribution.
 
 mod batch;
 mod column;
+pub mod histogram;
 mod labels;
 mod matcher;
 mod summary;

@@ -1,0 +1,122 @@
+//! Which transform a column gets, and whether it is entropy-coded: found on a few stretches of it.
+
+use crate::{Effort, patched, tokens::Estimate};
+
+use super::transform::Transform;
+
+/// Values a stretch: a block's.
+const STRETCH_VALUES: usize = patched::BLOCK_VALUES;
+
+/// A transform without neighbours decodes faster and lets one value be reached alone: it may cost this much more.
+const NEIGHBOURLESS_BONUS_BITS: f64 = 0.25;
+
+/// Entropy-coded values decode more slowly than packed ones: they must be at least this much smaller.
+const ENTROPY_SHARE_MAX: f64 = 0.97;
+
+/// How a column is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) transform: Transform,
+    /// What entropy-coded numbers lie around; `None` if they are packed.
+    pub(super) center: Option<i64>,
+}
+
+impl Choice {
+    /// Of scaled numbers, at least three.
+    pub(super) fn of(scaled: &[i64], effort: Effort) -> Self {
+        let stretches = Stretches::of(scaled.len(), effort);
+        let mut best = (f64::INFINITY, Self { transform: Transform::Frame, center: None });
+        let mut consider = |transform: Transform| {
+            let (bits, center) = stretches.bits(scaled, transform, effort);
+            let bonus = if transform.number() <= Transform::LINEAR_NUMBER { NEIGHBOURLESS_BONUS_BITS } else { 0.0 };
+            if bits - bonus < best.0 {
+                best = (bits - bonus, Self { transform, center });
+            }
+        };
+        consider(Transform::Differences);
+        consider(Transform::Frame);
+        consider(Transform::SecondDifferences(scaled.get(1).copied().unwrap_or(0)));
+        for step in steps(scaled).into_iter().flatten() {
+            consider(Transform::Linear(step));
+        }
+        best.1
+    }
+}
+
+/// Stretches of a column that stand for all of it.
+struct Stretches {
+    count: usize,
+    stretches: usize,
+}
+
+impl Stretches {
+    fn of(count: usize, effort: Effort) -> Self {
+        let most = match effort {
+            Effort::Fast => 2,
+            Effort::Small => 8,
+        };
+        Self { count, stretches: count.div_ceil(STRETCH_VALUES).clamp(1, most) }
+    }
+
+    /// First places, spread evenly, both ends among them.
+    fn starts(&self) -> impl Iterator<Item = usize> {
+        let room = self.count.saturating_sub(STRETCH_VALUES);
+        let parts = (self.stretches - 1).max(1);
+        (0..self.stretches).map(move |part| room * part / parts)
+    }
+
+    /// Bits a value, and the center where entropy-coding is worth it.
+    fn bits(&self, scaled: &[i64], transform: Transform, effort: Effort) -> (f64, Option<i64>) {
+        let mut numbers = Vec::with_capacity(self.stretches * STRETCH_VALUES);
+        let mut packed_bits = 0;
+        for start in self.starts() {
+            let from = start.max(transform.implied());
+            let to = (start + STRETCH_VALUES).min(self.count);
+            let filled = numbers.len();
+            numbers.resize(filled + to.saturating_sub(from), 0);
+            transform.apply(scaled, from, &mut numbers[filled..]);
+            packed_bits += patched::block_bits(&numbers[filled..]);
+        }
+        let sampled = numbers.len().max(1) as f64;
+        let packed = packed_bits as f64 / sampled;
+        if effort == Effort::Fast {
+            return (packed, None);
+        }
+        let center = median(&numbers);
+        let mut estimate = Estimate::new(center);
+        estimate.add(&numbers);
+        let entropy = estimate.bits(self.count as f64 / sampled) / self.count as f64;
+        if entropy < packed * ENTROPY_SHARE_MAX { (entropy, Some(center)) } else { (packed, None) }
+    }
+}
+
+fn median(numbers: &[i64]) -> i64 {
+    let mut sorted: Vec<i64> = numbers.iter().step_by(numbers.len().div_ceil(STRETCH_VALUES).max(1)).copied().collect();
+    let middle = sorted.len() / 2;
+    if sorted.is_empty() { 0 } else { *sorted.select_nth_unstable(middle).1 }
+}
+
+/// Steps worth a try for a grid: over the whole column, and, because a gap spoils that, the usual one of a stretch,
+/// as it is and rounded to three digits, as intervals of scrapes are.
+fn steps(scaled: &[i64]) -> [Option<i64>; 3] {
+    let last = scaled.last().copied().unwrap_or(0);
+    // Values that wander or fall back have no grid.
+    let climbs = scaled.iter().step_by(scaled.len().div_ceil(16)).is_sorted()
+        || scaled.iter().step_by(scaled.len().div_ceil(16)).rev().is_sorted();
+    if !climbs || scaled.len() < 8 {
+        return [None; 3];
+    }
+    let mean = |part: &[i64]| match part {
+        [first, .., last] => last.wrapping_sub(*first) as f64 / (part.len() - 1) as f64,
+        _ => 0.0,
+    };
+    let mut means: Vec<f64> = scaled.chunks(scaled.len().div_ceil(8).max(2)).map(mean).collect();
+    means.sort_unstable_by(f64::total_cmp);
+    let usual = means[means.len() / 2];
+    let unit = 10f64.powi((usual.abs().max(1.0).log10().floor() as i32 - 2).max(0));
+    let rounded = ((usual / unit).round() * unit) as i64;
+    let overall = (last as f64 / (scaled.len() - 1) as f64).round() as i64;
+    let usual = usual.round() as i64;
+    let worth = |step: i64, others: &[i64]| (step != 0 && !others.contains(&step)).then_some(step);
+    [worth(rounded, &[]), worth(overall, &[rounded]), worth(usual, &[rounded, overall])]
+}

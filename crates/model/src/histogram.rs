@@ -1,0 +1,222 @@
+//! Native histograms as Prometheus defines them (<https://prometheus.io/docs/specs/native_histograms/>).
+//!
+//! A [`NativeHistogram`] is one sample: a count, a sum, and counts of buckets. Which buckets there are is its
+//! [`HistogramLayout`], which many samples share.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The schema of histograms whose bucket bounds are given by hand ([`HistogramLayout::custom_bounds`]).
+pub const CUSTOM_BUCKETS_SCHEMA: i8 = -53;
+
+/// Smallest and largest schema with exponential buckets: the bounds of neighbours differ by the factor 2^(2^-schema).
+pub const EXPONENTIAL_SCHEMAS: std::ops::RangeInclusive<i8> = -4..=8;
+
+/// One sample of a native histogram.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NativeHistogram {
+    /// Which buckets there are.
+    pub layout: Arc<HistogramLayout>,
+    /// What is known about a counter reset between the sample before and this one.
+    pub counter_reset: CounterReset,
+    /// Sum of all observations.
+    pub sum: f64,
+    /// How many observations there were, in all and by bucket.
+    pub counts: HistogramCounts,
+}
+
+/// The buckets of a histogram.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HistogramLayout {
+    /// Resolution: one of [`EXPONENTIAL_SCHEMAS`], or [`CUSTOM_BUCKETS_SCHEMA`].
+    pub schema: i8,
+    /// Observations of at most this magnitude are in the zero bucket; 0 or more.
+    pub zero_threshold: f64,
+    /// Stretches of buckets of positive observations; of custom buckets all of them.
+    pub positive_spans: Vec<BucketSpan>,
+    /// Stretches of buckets of negative observations.
+    pub negative_spans: Vec<BucketSpan>,
+    /// Upper bounds of custom buckets, ascending, without infinity; empty for other schemas.
+    pub custom_bounds: Vec<f64>,
+}
+
+/// A stretch of neighbouring buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BucketSpan {
+    /// Buckets left out since the end of the span before; of the first span the index of its first bucket.
+    pub offset: i32,
+    /// Number of buckets.
+    pub length: u32,
+}
+
+/// What is known about a counter reset before a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum CounterReset {
+    /// Whoever reads must look for one.
+    #[default]
+    Unknown = 0,
+    /// There was one.
+    Reset = 1,
+    /// There was none.
+    NoReset = 2,
+    /// The histogram is a gauge, which has no resets.
+    Gauge = 3,
+}
+
+impl CounterReset {
+    /// The hint with this number, which is also its number in Prometheus's remote write.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Unknown),
+            1 => Some(Self::Reset),
+            2 => Some(Self::NoReset),
+            3 => Some(Self::Gauge),
+            _ => None,
+        }
+    }
+}
+
+/// Numbers of observations. Bucket counts are of each bucket alone, neither cumulative nor differences, one for each
+/// bucket of the layout's spans.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HistogramCounts {
+    /// Whole numbers, as programs report them.
+    Integer(Counts<u64>),
+    /// Fractions, as rules compute them.
+    Float(Counts<f64>),
+}
+
+/// Numbers of observations of one type.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Counts<T> {
+    /// All observations.
+    pub count: T,
+    /// Those in the zero bucket.
+    pub zero_count: T,
+    /// By bucket of the positive spans.
+    pub positive: Vec<T>,
+    /// By bucket of the negative spans.
+    pub negative: Vec<T>,
+}
+
+/// A histogram that contradicts itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InvalidHistogram {
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+impl fmt::Display for InvalidHistogram {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "native histogram: {}", self.what)
+    }
+}
+
+impl std::error::Error for InvalidHistogram {}
+
+impl HistogramLayout {
+    /// Number of buckets of the positive spans.
+    pub fn positive_buckets(&self) -> usize {
+        buckets(&self.positive_spans)
+    }
+
+    /// Number of buckets of the negative spans.
+    pub fn negative_buckets(&self) -> usize {
+        buckets(&self.negative_spans)
+    }
+}
+
+fn buckets(spans: &[BucketSpan]) -> usize {
+    spans.iter().fold(0, |sum, span| sum.saturating_add(span.length as usize))
+}
+
+impl<T> Counts<T> {
+    fn fits(&self, layout: &HistogramLayout) -> bool {
+        self.positive.len() == layout.positive_buckets() && self.negative.len() == layout.negative_buckets()
+    }
+}
+
+impl NativeHistogram {
+    /// Whether layout and counts belong together and the schema is one that there is.
+    pub fn validate(&self) -> Result<(), InvalidHistogram> {
+        let layout = &*self.layout;
+        let invalid = |what| Err(InvalidHistogram { what });
+        let custom = layout.schema == CUSTOM_BUCKETS_SCHEMA;
+        if !custom && !EXPONENTIAL_SCHEMAS.contains(&layout.schema) {
+            return invalid("no such schema");
+        }
+        if !custom && !layout.custom_bounds.is_empty() {
+            return invalid("bounds of custom buckets with an exponential schema");
+        }
+        if custom && !layout.negative_spans.is_empty() {
+            return invalid("custom buckets are positive ones only");
+        }
+        if !layout.custom_bounds.is_sorted_by(|left, right| left < right) {
+            return invalid("bounds of custom buckets do not ascend");
+        }
+        if layout.positive_spans.iter().skip(1).chain(layout.negative_spans.iter().skip(1)).any(|span| span.offset < 0)
+        {
+            return invalid("spans overlap");
+        }
+        let fits = match &self.counts {
+            HistogramCounts::Integer(counts) => counts.fits(layout),
+            HistogramCounts::Float(counts) => counts.fits(layout),
+        };
+        if fits { Ok(()) } else { invalid("number of bucket counts differs from the spans' buckets") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(change: impl Fn(&mut HistogramLayout), what: Option<&'static str>) {
+        let mut layout = HistogramLayout {
+            schema: 3,
+            zero_threshold: 1e-128,
+            positive_spans: vec![BucketSpan { offset: -2, length: 2 }, BucketSpan { offset: 3, length: 1 }],
+            ..HistogramLayout::default()
+        };
+        change(&mut layout);
+        let counts = Counts { count: 6, zero_count: 0, positive: vec![1, 2, 3], negative: Vec::new() };
+        let histogram = NativeHistogram {
+            layout: Arc::new(layout),
+            counter_reset: CounterReset::Unknown,
+            sum: 1.5,
+            counts: HistogramCounts::Integer(counts),
+        };
+        assert_eq!(histogram.validate().err().map(|invalid| invalid.what), what);
+    }
+
+    #[test]
+    fn contradictions_are_found() {
+        check(|_| {}, None);
+        check(|layout| layout.schema = 9, Some("no such schema"));
+        check(|layout| layout.custom_bounds = vec![1.0], Some("bounds of custom buckets with an exponential schema"));
+        check(|layout| layout.positive_spans[1].offset = -1, Some("spans overlap"));
+        check(
+            |layout| layout.positive_spans[1].length = 2,
+            Some("number of bucket counts differs from the spans' buckets"),
+        );
+        let custom = |layout: &mut HistogramLayout| {
+            layout.schema = CUSTOM_BUCKETS_SCHEMA;
+            layout.custom_bounds = vec![0.1, 0.5, 1.0];
+        };
+        check(custom, None);
+        check(
+            |layout| {
+                custom(layout);
+                layout.custom_bounds[1] = 2.0;
+            },
+            Some("bounds of custom buckets do not ascend"),
+        );
+        check(
+            |layout| {
+                custom(layout);
+                layout.negative_spans = layout.positive_spans.clone();
+            },
+            Some("custom buckets are positive ones only"),
+        );
+    }
+}
