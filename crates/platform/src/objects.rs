@@ -37,7 +37,8 @@ pub trait Objects: Send + Sync {
 
     /// Stores an object whole or not at all. After an error it may or may not be there: the answer may have been lost.
     /// A condition makes the whole upload one request, so the content is bounded by
-    /// [`ObjectOptions::conditional_put_bytes_max`].
+    /// [`ObjectOptions::conditional_put_bytes_max`]; and a conflict may be with this very put, if it was sent again
+    /// because the first answer was lost: read what is there before believing in another writer.
     fn put(&self, key: &str, content: Content<'_>, condition: &PutCondition) -> Result<Version, ObjectError>;
 
     /// Reads ranges of an object, several at once: all of them in full, in the order asked for, or an error. A range

@@ -121,12 +121,13 @@ impl Simulation {
         self.disk.state.lock().entries.keys().cloned().collect()
     }
 
-    /// Flips one bit of a file, durably, as a bad disk does. An error if there is no such byte.
+    /// Flips one bit of a file, as a bad disk does, durably as far as the file was synced. An error if there is no such
+    /// byte.
     pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
         let mut state = self.disk.state.lock();
         let inode = state.inode_of(path)?;
-        for content in [&mut inode.content, &mut inode.durable] {
-            let byte = content.get_mut(offset as usize).ok_or(io::ErrorKind::UnexpectedEof)?;
+        *inode.content.get_mut(offset as usize).ok_or(io::ErrorKind::UnexpectedEof)? ^= 1 << (bit & 7);
+        if let Some(byte) = inode.durable.get_mut(offset as usize) {
             *byte ^= 1 << (bit & 7);
         }
         Ok(())

@@ -26,6 +26,7 @@ mod scan;
 mod segment;
 mod shard;
 mod stats;
+pub mod tier;
 mod write;
 
 use std::path::{Path, PathBuf};
