@@ -10,6 +10,7 @@ mod counting;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
@@ -25,10 +26,12 @@ use super::{
     Content, ListedObject, ObjectCounters, ObjectError, ObjectErrorKind, ObjectInfo, ObjectOptions, Objects,
     PutCondition, Version, check_folder, check_key,
 };
-use counting::{Counting, traced};
+use counting::{Counting, Failure, traced};
 
 /// Parts of one upload in memory and on their way at once.
 const PARTS_IN_FLIGHT_MAX: usize = 4;
+/// How often a call that `object_store` does not send again itself is repeated after a broken connection.
+const REPEATS_MAX: usize = 2;
 /// Threads that drive requests. They move bytes and encrypt; nothing here waits for a disk.
 const RUNTIME_THREADS: usize = 2;
 
@@ -49,6 +52,8 @@ struct Shared {
     location: String,
     permits: Semaphore,
     parallel_requests_max: usize,
+    retry_total: Duration,
+    pause: Duration,
     counting: Arc<Counting>,
 }
 
@@ -74,6 +79,8 @@ impl CloudObjects {
             location: location.clone(),
             permits: Semaphore::new(parallel_requests_max),
             parallel_requests_max,
+            retry_total: Duration::from_millis(options.retry_total_ms),
+            pause: Duration::from_millis(options.backoff_first_ms),
             counting,
         };
         Ok(Self {
@@ -200,10 +207,35 @@ impl Shared {
     ) -> Result<T, ObjectError> {
         // The semaphore is never closed; without a permit the request would still be right.
         let _permit = self.permits.acquire().await;
-        traced(request).await.map_err(|failure| {
-            let action = format!("{action} object {key} in {}", self.location);
-            classify::object_error(action, &failure.error, failure.status)
-        })
+        traced(request).await.map_err(|failure| self.error(action, key, &failure))
+    }
+
+    /// The same for requests that may be repeated without harm, and that `object_store` does not repeat after each kind
+    /// of broken connection: pages of lists, deletions.
+    async fn ask_again<T, F: Future<Output = object_store::Result<T>>>(
+        &self,
+        action: &str,
+        key: &str,
+        request: impl Fn() -> F,
+    ) -> Result<T, ObjectError> {
+        let _permit = self.permits.acquire().await;
+        let start = Instant::now();
+        let mut repeats = 0;
+        loop {
+            match traced(request()).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) if repeats < REPEATS_MAX && failure.is_broken() && start.elapsed() < self.retry_total => {
+                    repeats += 1;
+                    tokio::time::sleep(self.pause).await;
+                }
+                Err(failure) => return Err(self.error(action, key, &failure)),
+            }
+        }
+    }
+
+    fn error(&self, action: &str, key: &str, failure: &Failure) -> ObjectError {
+        let action = format!("{action} object {key} in {}", self.location);
+        classify::object_error(action, &failure.error, failure.status)
     }
 
     async fn fetch(&self, key: &str, range: Range<u64>) -> Result<Vec<u8>, ObjectError> {
@@ -311,12 +343,16 @@ impl Objects for CloudObjects {
         self.run(async move {
             let whole = format!("{}{folder}", shared.prefix);
             let path = Path::parse(whole.trim_end_matches('/')).unwrap_or_default();
-            let found = match &after {
-                Some(after) => shared.store.list_with_offset(Some(&path), &shared.path(after)?),
-                None => shared.store.list(Some(&path)),
+            let after = after.map(|after| shared.path(&after)).transpose()?;
+            let list = || {
+                let found = match &after {
+                    Some(after) => shared.store.list_with_offset(Some(&path), after),
+                    None => shared.store.list(Some(&path)),
+                };
+                let listed = found.try_filter_map(|meta| std::future::ready(Ok(shared.listed(&meta))));
+                listed.take(objects_max).try_collect()
             };
-            let listed = found.try_filter_map(|meta| std::future::ready(Ok(shared.listed(&meta))));
-            shared.ask("list", &folder, listed.take(objects_max).try_collect()).await
+            shared.ask_again("list", &folder, list).await
         })?
     }
 
@@ -325,7 +361,7 @@ impl Objects for CloudObjects {
         let (shared, key) = (self.shared.clone(), key.to_owned());
         self.run(async move {
             let path = shared.path(&key)?;
-            match shared.ask("delete", &key, shared.store.delete(&path)).await {
+            match shared.ask_again("delete", &key, || shared.store.delete(&path)).await {
                 Err(error) if error.kind == ObjectErrorKind::Missing => Ok(()),
                 deleted => deleted,
             }

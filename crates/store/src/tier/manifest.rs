@@ -44,25 +44,22 @@ impl Tier {
         if matches!(error.kind, ObjectErrorKind::Denied | ObjectErrorKind::Config) {
             return Err(error);
         }
-        let Ok(found) = self.load_manifest(key, (bytes.len() as u64).saturating_mul(16).max(1 << 20)) else {
-            // The first error says more.
-            return Err(error);
-        };
-        match found {
+        match self.load_manifest(key, (bytes.len() as u64).saturating_mul(16).max(1 << 20))? {
             Some(copy) if copy.bytes == bytes => Ok(ManifestPut::Written(copy.version)),
+            // The put itself failed, for a reason that the caller has to know.
+            _ if error.kind != ObjectErrorKind::Conflict => Err(error),
             found if found.as_ref().map(|copy| &copy.version) == expected => {
-                // Nobody else wrote, yet ours is not there either; it may still be on its way.
+                // Nobody else wrote, yet ours is not there either; the store was busy with another's that failed.
                 Err(ObjectError { kind: ObjectErrorKind::Busy, ..error })
             }
-            found if error.kind == ObjectErrorKind::Conflict => Ok(ManifestPut::Fenced(found)),
-            _ => Err(error),
+            found => Ok(ManifestPut::Fenced(found)),
         }
     }
 
     /// The copy and its version; `None` if there is none.
     pub fn load_manifest(&self, key: &str, size_bytes_max: u64) -> Result<Option<ManifestCopy>, ObjectError> {
         let mut info = match self.objects.head(key) {
-            Err(error) if error.kind == ObjectErrorKind::Missing => return Ok(None),
+            Err(error) if error.kind == ObjectErrorKind::Missing => return self.no_manifest(),
             info => info?,
         };
         for _ in 0..READS_MAX {
@@ -85,5 +82,10 @@ impl Tier {
             info = after;
         }
         Err(self.error(ObjectErrorKind::Busy, "read", key, "it was replaced each time it was read"))
+    }
+
+    /// "Not there" is acted upon by making a new one, so it must not come from a bucket that is not there.
+    fn no_manifest(&self) -> Result<Option<ManifestCopy>, ObjectError> {
+        self.objects.list("", None, 1).map(|_| None)
     }
 }

@@ -15,6 +15,8 @@ pub(super) fn object_error(action: String, error: &Error, status: Option<u16>) -
     let text = chain(error);
     let kind = match error {
         Error::NotFound { .. } => missing(&text),
+        // A put under a condition, where there is no bucket.
+        Error::Precondition { .. } if missing(&text) == ObjectErrorKind::Config => ObjectErrorKind::Config,
         Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotModified { .. } => {
             ObjectErrorKind::Conflict
         }
@@ -44,7 +46,8 @@ fn chain(error: &Error) -> String {
     text
 }
 
-fn holds_transport_error(error: &Error) -> bool {
+/// Whether the connection broke, timed out or was never made.
+pub(super) fn holds_transport_error(error: &Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
         if error.is::<HttpError>() {
@@ -114,6 +117,7 @@ mod tests {
             (not_found("<Code>NoSuchKey</Code>"), Some(404), Missing),
             (not_found("<Code>NoSuchBucket</Code>"), Some(404), Config),
             (Error::Precondition { path: "a".into(), source: "x".into() }, Some(412), Conflict),
+            (Error::Precondition { path: "a".into(), source: "NoSuchBucket".into() }, Some(404), Config),
             (Error::AlreadyExists { path: "a".into(), source: "x".into() }, Some(412), Conflict),
             (Error::PermissionDenied { path: "a".into(), source: "x".into() }, Some(403), Denied),
             (generic("<Code>SlowDown</Code>"), Some(503), Busy),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
 };
 
 use crate::objects::ObjectCounters;
@@ -22,6 +22,13 @@ pub(super) struct Failure {
     pub(super) error: object_store::Error,
     /// Status of the last answer, if there was one.
     pub(super) status: Option<u16>,
+}
+
+impl Failure {
+    /// Whether the connection broke or timed out, as opposed to an answer that refuses.
+    pub(super) fn is_broken(&self) -> bool {
+        super::classify::holds_transport_error(&self.error)
+    }
 }
 
 /// Awaits a call and remembers how its last request ended.
@@ -87,8 +94,17 @@ impl HttpService for CountingService {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         self.counting.requests.fetch_add(1, Ordering::Relaxed);
         self.counting.sent_bytes.fetch_add(request.body().content_length() as u64, Ordering::Relaxed);
-        let answer = self.inner.execute(request).await;
+        let answer = self.inner.execute(request).await.map_err(refine);
         self.counting.answered(&answer);
         answer
+    }
+}
+
+/// A connection that the server closed while the request was on its way to it comes as an error of no known kind, which
+/// `object_store` would not send again even where that does no harm.
+fn refine(error: HttpError) -> HttpError {
+    match error.kind() {
+        HttpErrorKind::Unknown => HttpError::new(HttpErrorKind::Interrupted, error),
+        _ => error,
     }
 }
