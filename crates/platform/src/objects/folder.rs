@@ -34,7 +34,6 @@ pub(crate) struct FolderObjects {
     location: String,
     /// Held in the moment in which an object appears; the file's lock keeps other processes out.
     appearing: Mutex<File>,
-    unfinished: AtomicU64,
     requests: AtomicU64,
     sent_bytes: AtomicU64,
     received_bytes: AtomicU64,
@@ -57,7 +56,6 @@ impl FolderObjects {
             root,
             location,
             appearing: Mutex::new(lock),
-            unfinished: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
@@ -99,8 +97,10 @@ impl FolderObjects {
     }
 
     fn put_file(&self, path: &Path, content: Content<'_>, condition: &PutCondition) -> io::Result<Option<Version>> {
-        let number = self.unfinished.fetch_add(1, Ordering::Relaxed);
-        let unfinished = self.root.join(format!("{UNFINISHED_PREFIX}{}-{number}", std::process::id()));
+        // Random, since other processes, also on other machines, may store in the same folder.
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let unfinished = self.root.join(format!("{UNFINISHED_PREFIX}{:016x}", u64::from_le_bytes(random)));
         let stored = self.copy(content, &unfinished).and_then(|()| self.appear(&unfinished, path, condition));
         if !matches!(stored, Ok(Some(_))) {
             // What is left is removed when the folder is opened on a later day.
@@ -278,3 +278,7 @@ impl Objects for FolderObjects {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "folder_tests.rs"]
+mod tests;

@@ -279,3 +279,59 @@ impl Objects for SimObjects {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Simulation;
+    use super::*;
+
+    const URL: &str = "sim://bucket";
+
+    #[test]
+    fn what_was_acknowledged_survives_a_crash_and_old_handles_are_dead() {
+        let simulation = Simulation::new(1);
+        let open = || simulation.platform().objects.open(URL, &ObjectOptions::default()).unwrap();
+        let objects = open();
+        let first = objects.put("a/1", Content::Bytes(b"one"), &PutCondition::IfAbsent).unwrap();
+        simulation.crash();
+        assert!(objects.head("a/1").is_err());
+        let objects = open();
+        assert_eq!(objects.head("a/1").unwrap(), ObjectInfo { size_bytes: 3, version: first.clone() });
+        let second = objects.put("a/1", Content::Bytes(b"two"), &PutCondition::IfMatch(first.clone())).unwrap();
+        let conflict = objects.put("a/1", Content::Bytes(b"x"), &PutCondition::IfMatch(first)).unwrap_err();
+        assert_eq!((conflict.kind, second), (ObjectErrorKind::Conflict, objects.head("a/1").unwrap().version));
+        assert_eq!(objects.list("a", None, 9).unwrap(), [ListedObject { key: "a/1".into(), size_bytes: 3 }]);
+        assert_eq!(simulation.platform().objects.open("s3://b", &ObjectOptions::default()).err().unwrap().kind, {
+            ObjectErrorKind::Config
+        });
+    }
+
+    #[test]
+    fn faults_come_as_often_as_told_and_leave_all_or_nothing() {
+        let simulation = Simulation::new(7);
+        let objects = simulation.platform().objects.open(URL, &ObjectOptions::default()).unwrap();
+        simulation.set_object_faults(ObjectFaults {
+            busy_per_mille: 100,
+            lost_answers_per_mille: 200,
+            cut_uploads_per_mille: 100,
+            ..ObjectFaults::default()
+        });
+        let (mut unheard, mut nothing) = (0, 0);
+        for number in 0..1_000 {
+            let key = number.to_string();
+            let put = objects.put(&key, Content::Bytes(b"content"), &PutCondition::Always);
+            match (put, simulation.object(URL, &key)) {
+                (put, Some(found)) => {
+                    assert_eq!(found, b"content");
+                    unheard += u32::from(put.is_err());
+                }
+                (Err(error), None) => {
+                    assert_eq!(error.kind, ObjectErrorKind::Busy);
+                    nothing += 1;
+                }
+                (Ok(_), None) => panic!("acknowledged, but not there"),
+            }
+        }
+        assert!((100..250).contains(&unheard) && (120..270).contains(&nothing), "{unheard} {nothing}");
+    }
+}
