@@ -1,7 +1,7 @@
 //! Object storage: immutable objects under keys, in a local folder or a cloud, behind one synchronous seam.
 //!
-//! The calls block; the cloud implementation drives its own runtime. **Never call them from inside an asynchronous
-//! context**: blocking on a runtime from one of a runtime's own threads panics in tokio.
+//! The calls block, for up to minutes when a cloud is slow; the cloud implementation drives its own runtime. **Never
+//! call them from asynchronous code** but on a thread made for blocking: the runtime's thread would stand still meanwhile.
 
 mod error;
 pub(crate) mod folder;
@@ -175,7 +175,8 @@ pub struct ObjectOptions {
     pub connect_timeout_ms: u64,
     /// Time for one request, its body and answer included.
     pub request_timeout_ms: u64,
-    /// Time without a byte of the answer.
+    /// Time without a byte of the answer, counted from the sending of the request's first byte: a part must be sent in
+    /// it.
     pub stall_timeout_ms: u64,
     /// How often a request is sent again after a failure that may pass.
     pub retries_max: usize,
@@ -199,7 +200,7 @@ impl Default for ObjectOptions {
             parallel_requests_max: 16,
             connect_timeout_ms: 5_000,
             request_timeout_ms: 60_000,
-            stall_timeout_ms: 15_000,
+            stall_timeout_ms: 30_000,
             retries_max: 8,
             retry_total_ms: 60_000,
             backoff_first_ms: 100,

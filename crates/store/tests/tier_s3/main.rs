@@ -456,6 +456,9 @@ fn wrong_credentials_are_denied_and_wrong_settings_are_named() {
     assert_eq!(error.kind, ObjectErrorKind::Denied, "{error}");
     let text = error.to_string();
     assert!(text.contains("check the credentials") && text.contains("could not store") && text.contains(&world.url()));
+    let plain = ObjectOptions { allow_http: false, ..world.options() };
+    let error = world.tier_over(world.open(&plain)).probe().unwrap_err();
+    assert_eq!(error.kind, ObjectErrorKind::Config, "plain HTTP is not allowed: {error}");
     options.settings.push(("aws_acess_key".into(), "x".into()));
     let error = Platform::real().objects.open(&world.url(), &options).err().unwrap();
     assert!(error.kind == ObjectErrorKind::Config && error.to_string().contains("aws_acess_key"), "{error}");
@@ -490,6 +493,22 @@ fn lists_go_on_behind_a_page() {
     assert_eq!(direct.list("nothing", None, 1_000).unwrap(), []);
     let error = world.tier().list("parts", 10).unwrap_err();
     assert!(error.to_string().contains("more than 10"), "{error}");
+}
+
+#[test]
+fn a_call_from_asynchronous_code_is_slow_but_no_panic() {
+    let world = World::start();
+    let listed = world.server.runtime.block_on(async { world.tier().list("", 10) });
+    assert_eq!(listed.unwrap(), []);
+}
+
+#[test]
+fn a_store_out_of_reach_is_busy() {
+    let world = World::start();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let options = ObjectOptions { endpoint: Some(format!("http://{closed}")), ..world.options() };
+    let error = world.tier_over(world.open(&options)).probe().unwrap_err();
+    assert_eq!(error.kind, ObjectErrorKind::Busy, "{error}");
 }
 
 #[test]
