@@ -7,114 +7,16 @@
 
 mod proxy;
 mod server;
+mod world;
 
 use std::ops::Range;
-use std::path::PathBuf;
-use std::sync::Arc;
 
 use platform::Platform;
-use platform::objects::{Content, ObjectError, ObjectErrorKind, ObjectOptions, Objects, PutCondition, Version};
-use proxy::{Fault, Proxy};
-use server::{ACCESS_KEY, SECRET_KEY, Server};
+use platform::objects::{Content, ObjectError, ObjectErrorKind, ObjectOptions, PutCondition, Version};
+use proxy::Fault;
+use server::ACCESS_KEY;
 use thalweg_store::tier::{ManifestPut, Tier, TierOptions, Uploaded};
-
-const PART_BYTES: usize = 5 << 20;
-
-/// A server, a proxy before it, and a folder for local files.
-struct World {
-    proxy: Proxy,
-    server: Server,
-    folder: PathBuf,
-}
-
-impl World {
-    fn start() -> Self {
-        let server = Server::start();
-        let proxy = Proxy::start(&server.runtime, server.address);
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-files", server.bucket));
-        std::fs::create_dir_all(&folder).unwrap();
-        Self { proxy, server, folder }
-    }
-
-    /// Through the proxy, with little patience.
-    fn options(&self) -> ObjectOptions {
-        ObjectOptions {
-            stall_timeout_ms: 400,
-            request_timeout_ms: 10_000,
-            connect_timeout_ms: 2_000,
-            retries_max: 3,
-            retry_total_ms: 20_000,
-            backoff_first_ms: 2,
-            backoff_max_ms: 10,
-            part_bytes: PART_BYTES,
-            ..Self::options_at(&format!("http://{}", self.proxy.address))
-        }
-    }
-
-    fn options_at(endpoint: &str) -> ObjectOptions {
-        ObjectOptions {
-            endpoint: Some(endpoint.to_owned()),
-            allow_http: true,
-            region: Some("us-east-1".into()),
-            settings: vec![
-                ("aws_access_key_id".into(), ACCESS_KEY.into()),
-                ("aws_secret_access_key".into(), SECRET_KEY.into()),
-            ],
-            ..ObjectOptions::default()
-        }
-    }
-
-    fn url(&self) -> String {
-        format!("s3://{}/prefix", self.server.bucket)
-    }
-
-    fn open(&self, options: &ObjectOptions) -> Arc<dyn Objects> {
-        Platform::real().objects.open(&self.url(), options).unwrap()
-    }
-
-    /// Past the proxy: what is really there.
-    fn direct(&self) -> Arc<dyn Objects> {
-        self.open(&Self::options_at(&format!("http://{}", self.server.address)))
-    }
-
-    fn tier(&self) -> Tier {
-        self.tier_over(self.open(&self.options()))
-    }
-
-    fn tier_over(&self, objects: Arc<dyn Objects>) -> Tier {
-        let _ = self;
-        // No cache, so that each read asks the store.
-        let options = TierOptions { memory_bytes: 0, gap_bytes_max: 0, ..TierOptions::default() };
-        Tier::open(Platform::real(), objects, options).unwrap()
-    }
-
-    fn file(&self, bytes: &[u8]) -> PathBuf {
-        let path = self.folder.join("local.part");
-        std::fs::write(&path, bytes).unwrap();
-        path
-    }
-
-    /// What the server holds under a key.
-    fn object(&self, key: &str) -> Option<Vec<u8>> {
-        let direct = self.direct();
-        match direct.head(key) {
-            Ok(info) if info.size_bytes == 0 => Some(Vec::new()),
-            Ok(info) => Some(direct.read(key, std::slice::from_ref(&(0..info.size_bytes))).unwrap().concat()),
-            Err(error) if error.kind == ObjectErrorKind::Missing => None,
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-fn content(seed: u64, size_bytes: usize) -> Vec<u8> {
-    (0..size_bytes as u64).map(|place| ((place * 31) ^ (place >> 8) ^ (seed * 77)) as u8).collect()
-}
+use world::{PART_BYTES, World, content, crc32c};
 
 /// One call of the tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,13 +77,6 @@ fn prepare(world: &World) -> Before {
     let manifest = direct.put("MANIFEST", Content::Bytes(b"epoch 1"), &PutCondition::Always).unwrap();
     let uploaded = Uploaded { size_bytes: part.len() as u64, checksum: crc32c(&part) };
     Before { old, part, uploaded, manifest }
-}
-
-/// Bit by bit, as the standard has it: another way than the one that is tested.
-fn crc32c(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |sum, byte| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0x82f6_3b78 & (sum & 1).wrapping_neg()))
-    })
 }
 
 /// Makes a call. What it answers must be right; what it leaves must be whole, whatever it answers.
@@ -259,7 +154,7 @@ fn every_call_does_what_it_says() {
 #[test]
 fn every_call_survives_one_fault_that_passes() {
     let world = World::start();
-    let tier = world.tier();
+    let tier = world.impatient_tier();
     for fault in PASSING {
         for one in CALLS {
             let before = prepare(&world);
@@ -302,7 +197,7 @@ fn every_call_survives_a_fault_in_any_of_its_requests() {
 #[test]
 fn a_fault_that_stays_is_told_as_what_it_is() {
     let world = World::start();
-    let tier = world.tier();
+    let tier = world.impatient_tier();
     let lasting = [
         (Fault::Answer(500, "InternalError"), ObjectErrorKind::Busy),
         (Fault::Answer(503, "SlowDown"), ObjectErrorKind::Busy),
