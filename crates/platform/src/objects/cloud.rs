@@ -16,7 +16,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{
     GetOptions, GetRange, GetResult, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
-    PutResult, UpdateVersion,
+    PutResult, UpdateVersion, UploadPart,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
@@ -145,6 +145,7 @@ impl CloudObjects {
         })?
     }
 
+    /// Sends all parts, a few at a time. None is on its way any more when it returns, whatever it returns.
     fn send_parts(
         &self,
         key: &str,
@@ -153,28 +154,39 @@ impl CloudObjects {
         upload: &mut dyn MultipartUpload,
     ) -> Result<(), ObjectError> {
         let (sender, finished) = mpsc::sync_channel(PARTS_IN_FLIGHT_MAX);
-        let mut in_flight = 0;
-        let mut offset = 0;
         let wait = || finished.recv().map_err(|_| self.runtime_is_gone())?;
-        while offset < size {
+        let (mut outcome, mut in_flight, mut offset) = (Ok(()), 0, 0);
+        while offset < size && outcome.is_ok() {
             if in_flight == PARTS_IN_FLIGHT_MAX {
-                wait()?;
                 in_flight -= 1;
+                outcome = wait();
+                continue;
             }
             let length = (size - offset).min(self.part_bytes as u64) as usize;
-            let bytes = content.read_at(offset, length).map_err(|error| self.unreadable(key, &error))?;
-            let part = upload.put_part(PutPayload::from(bytes));
-            let (shared, key, sender) = (self.shared.clone(), key.to_owned(), sender.clone());
-            self.spawn(async move {
-                let sent = shared.ask("store a part of", &key, part).await.map_err(|error| storing(error, false));
-                // Nobody hears it only if another part has failed.
-                let _ = sender.send(sent);
-            })?;
-            in_flight += 1;
+            let part = content.read_at(offset, length).map_err(|error| self.unreadable(key, &error));
+            outcome = part.and_then(|bytes| self.send_part(key, upload.put_part(bytes.into()), sender.clone()));
+            in_flight += usize::from(outcome.is_ok());
             offset += length as u64;
         }
         drop(sender);
-        (0..in_flight).try_for_each(|_| wait())
+        (0..in_flight).fold(outcome, |outcome, _| {
+            let part = wait();
+            outcome.and(part)
+        })
+    }
+
+    fn send_part(
+        &self,
+        key: &str,
+        part: UploadPart,
+        sender: mpsc::SyncSender<Result<(), ObjectError>>,
+    ) -> Result<(), ObjectError> {
+        let (shared, key) = (self.shared.clone(), key.to_owned());
+        self.spawn(async move {
+            let sent = shared.ask("store a part of", &key, part).await.map_err(|error| storing(error, false));
+            // The receiver waits for every part.
+            let _ = sender.send(sent);
+        })
     }
 
     fn unreadable(&self, key: &str, error: &std::io::Error) -> ObjectError {

@@ -43,7 +43,7 @@ impl FolderObjects {
     pub(crate) fn open(root: PathBuf) -> Result<Self, ObjectError> {
         let location = root.display().to_string();
         let failed = |error: io::Error| ObjectError::io(format!("use {location} for objects"), &error);
-        fs::create_dir_all(&root).map_err(failed)?;
+        create_directories(&root).map_err(failed)?;
         let lock = OpenOptions::new()
             .read(true)
             .write(true)
@@ -151,14 +151,18 @@ fn create_directories(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
     }
-    if let Some(parent) = directory.parent() {
-        create_directories(parent)?;
-    }
+    let parent = match directory.parent() {
+        None => return Ok(()),
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+    };
+    create_directories(parent)?;
     match fs::create_dir(directory) {
+        // If it is no folder, what is done in it next says so.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    directory.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+    File::open(parent)?.sync_all()
 }
 
 fn version_of(metadata: &fs::Metadata) -> Version {

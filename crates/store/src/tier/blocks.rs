@@ -17,7 +17,9 @@ use super::flash::FlashCache;
 const BLOCK_OVERHEAD_BYTES: u64 = 160;
 /// Memory is cut into so many independent caches at most.
 const MEMORY_SHARDS_MAX: usize = 32;
-const GHOSTS_MAX: usize = 1 << 20;
+/// Places in the memory of what was let go, per block that the cache holds: four, so that few take another's place.
+const GHOSTS_PER_BLOCK: usize = 4;
+const GHOSTS_MAX: usize = 1 << 22;
 
 /// Names a block: its object by a hash of where it is, its key and its size, and its number in the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -105,7 +107,7 @@ struct Ghosts {
 
 impl Ghosts {
     fn new(count: usize) -> Self {
-        Self { fingerprints: Mutex::new(vec![0; count.next_power_of_two().clamp(64, GHOSTS_MAX)]) }
+        Self { fingerprints: Mutex::new(vec![0; count.clamp(64, GHOSTS_MAX).next_power_of_two()]) }
     }
 
     /// Whether the block was here before; from now on it was.
@@ -148,7 +150,7 @@ impl BlockCache {
         Ok(Self {
             memory: Cache::with_options(options, Bytes, HashBlocks::default(), Gather),
             flash,
-            ghosts: Ghosts::new(blocks.saturating_add(flash_blocks)),
+            ghosts: Ghosts::new(blocks.saturating_add(flash_blocks).saturating_mul(GHOSTS_PER_BLOCK)),
             counters: BlockCounters::default(),
         })
     }
