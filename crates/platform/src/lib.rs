@@ -1,8 +1,10 @@
-//! The outside world behind one seam: clock, files and randomness, each as the real thing and as a simulation.
+//! The outside world behind one seam: clock, files, object storage and randomness, each as the real thing and as a
+//! simulation.
 //!
 //! Whatever runs on a [`Platform`] alone runs the same way inside a simulation, where a crash can lose or tear what was
 //! not synced ([`sim::Simulation`]).
 
+pub mod objects;
 mod real;
 pub mod sim;
 
@@ -20,6 +22,8 @@ pub struct Platform {
     pub clock: Arc<dyn Clock>,
     /// Random bytes.
     pub random: Arc<dyn Random>,
+    /// Object stores, by their addresses.
+    pub objects: Arc<dyn objects::ObjectStores>,
 }
 
 impl Platform {
@@ -29,6 +33,7 @@ impl Platform {
             files: Arc::new(real::RealFiles),
             clock: Arc::new(real::RealClock::start()),
             random: Arc::new(real::RealRandom),
+            objects: Arc::new(objects::opener::RealObjectStores),
         }
     }
 }

@@ -3,7 +3,9 @@
 //!
 //! What a crash may do follows what disks and ext4 promise: a synced write stays; each write since the last sync
 //! stays, vanishes, or stays in part, by sectors of 512 bytes; of the creations, renames and removals in a folder since
-//! its last sync, some first ones stay. Nothing else changes.
+//! its last sync, some first ones stay. Nothing else changes. Object stores are elsewhere and survive (`objects.rs`).
+
+mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,6 +17,10 @@ use parking_lot::Mutex;
 
 use crate::{Clock, File, Files, LockError, OpenMode, Platform, Random};
 
+pub use objects::ObjectFaults;
+
+use objects::{SimBuckets, SimObjectStores};
+
 const SECTOR_BYTES: usize = 512;
 
 /// Holds the simulated machine's strings.
@@ -23,6 +29,7 @@ pub struct Simulation {
     disk: Arc<Disk>,
     clock: Arc<SimClock>,
     random: Arc<SimRandom>,
+    buckets: Arc<SimBuckets>,
 }
 
 impl Simulation {
@@ -32,6 +39,7 @@ impl Simulation {
             disk: Arc::new(Disk::default()),
             clock: Arc::new(SimClock { now_ns: AtomicI64::new(1_700_000_000_000_000_000) }),
             random: Arc::new(SimRandom { state: Mutex::new(seed) }),
+            buckets: Arc::default(),
         }
     }
 
@@ -42,7 +50,33 @@ impl Simulation {
             files: Arc::new(SimFiles { disk: self.disk.clone(), boot }),
             clock: self.clock.clone(),
             random: self.random.clone(),
+            objects: Arc::new(SimObjectStores {
+                buckets: self.buckets.clone(),
+                random: self.random.clone(),
+                disk: self.disk.clone(),
+                boot,
+            }),
         }
+    }
+
+    /// From now on requests to object stores fail so often; [`ObjectFaults::default`] ends it.
+    pub fn set_object_faults(&self, faults: ObjectFaults) {
+        self.buckets.set_faults(faults);
+    }
+
+    /// What an object holds, in the store of that address.
+    pub fn object(&self, url: &str, key: &str) -> Option<Vec<u8>> {
+        self.buckets.content(url, key)
+    }
+
+    /// Keys of all objects in the store of that address, sorted.
+    pub fn object_keys(&self, url: &str) -> Vec<String> {
+        self.buckets.keys(url)
+    }
+
+    /// Flips one bit of an object, as a bad store does. `None` if there is no such byte.
+    pub fn flip_object_bit(&self, url: &str, key: &str, offset: u64, bit: u8) -> Option<()> {
+        self.buckets.flip_bit(url, key, offset, bit)
     }
 
     /// Cuts the power: unsynced writes are kept, lost or torn as the seed has it, locks are released.
@@ -97,12 +131,13 @@ impl Simulation {
         self.disk.state.lock().entries.keys().cloned().collect()
     }
 
-    /// Flips one bit of a file, durably, as a bad disk does. An error if there is no such byte.
+    /// Flips one bit of a file, as a bad disk does, durably as far as the file was synced. An error if there is no such
+    /// byte.
     pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
         let mut state = self.disk.state.lock();
         let inode = state.inode_of(path)?;
-        for content in [&mut inode.content, &mut inode.durable] {
-            let byte = content.get_mut(offset as usize).ok_or(io::ErrorKind::UnexpectedEof)?;
+        *inode.content.get_mut(offset as usize).ok_or(io::ErrorKind::UnexpectedEof)? ^= 1 << (bit & 7);
+        if let Some(byte) = inode.durable.get_mut(offset as usize) {
             *byte ^= 1 << (bit & 7);
         }
         Ok(())

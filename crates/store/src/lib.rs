@@ -34,6 +34,7 @@ mod segment;
 mod shard;
 mod stats;
 mod summary;
+pub mod tier;
 mod windows;
 mod write;
 

@@ -1,0 +1,163 @@
+//! Ranges of objects through the cache.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use platform::objects::{ObjectError, ObjectErrorKind};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::Tier;
+use super::blocks::{Block, BlockKey};
+use super::flights::{Claim, Flight};
+use super::plan::Shape;
+
+/// Blocks of one object by number.
+type Blocks = HashMap<u32, Arc<Block>>;
+
+/// An object that is being read.
+struct Object<'a> {
+    key: &'a str,
+    hash: u128,
+    shape: Shape,
+}
+
+impl Object<'_> {
+    fn block_key(&self, number: u32) -> BlockKey {
+        BlockKey { object: self.hash, number }
+    }
+}
+
+impl Tier {
+    /// Reads ranges of an object of a known size: all in full, in the order asked for, or an error. Blocks come from
+    /// memory, flash or the store; what is missing is fetched in parallel, each block once for all threads.
+    pub fn read(&self, key: &str, object_bytes: u64, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, ObjectError> {
+        let object = self.object(key, object_bytes);
+        self.check_ranges(&object, ranges)?;
+        let numbers = object.shape.blocks(ranges);
+        let mut blocks = Blocks::with_capacity(numbers.len());
+        let mut missing = Vec::new();
+        for number in numbers {
+            match self.cache.get(object.block_key(number)) {
+                Some(block) => drop(blocks.insert(number, block)),
+                None => missing.push(number),
+            }
+        }
+        if !missing.is_empty() {
+            self.fetch_missing(&object, &missing, &mut blocks)?;
+        }
+        ranges.iter().map(|range| self.assemble(&object, range, &blocks)).collect()
+    }
+
+    fn object<'a>(&self, key: &'a str, object_bytes: u64) -> Object<'a> {
+        let mut hash = Xxh3::with_seed(self.options.identity);
+        hash.update(&object_bytes.to_le_bytes());
+        hash.update(&(key.len() as u64).to_le_bytes());
+        hash.update(key.as_bytes());
+        hash.update(self.location().as_bytes());
+        let shape = Shape {
+            object_bytes,
+            block_bytes: u64::from(self.options.block_bytes),
+            gap_bytes_max: self.options.gap_bytes_max,
+            request_bytes_max: self.options.request_bytes_max,
+        };
+        Object { key, hash: hash.digest128(), shape }
+    }
+
+    fn check_ranges(&self, object: &Object<'_>, ranges: &[Range<u64>]) -> Result<(), ObjectError> {
+        let size = object.shape.object_bytes;
+        let wrong = |message: String| Err(self.error(ObjectErrorKind::Other, "read", object.key, message));
+        if let Some(range) = ranges.iter().find(|range| range.start > range.end || range.end > size) {
+            return wrong(format!("bytes {range:?} were asked for, it has {size}"));
+        }
+        let total = ranges.iter().fold(0_u64, |total, range| total.saturating_add(range.end - range.start));
+        if total > self.options.read_bytes_max {
+            return wrong(format!("{total} bytes were asked for at once, at most {} may", self.options.read_bytes_max));
+        }
+        if size / object.shape.block_bytes >= u64::from(u32::MAX) {
+            return wrong(format!("it has {size} bytes, more than can be numbered in blocks"));
+        }
+        Ok(())
+    }
+
+    /// Fetches what nobody fetches yet, then waits for what others do.
+    fn fetch_missing(&self, object: &Object<'_>, missing: &[u32], blocks: &mut Blocks) -> Result<(), ObjectError> {
+        let (mut claim, others) = self.flights.claim(missing.iter().map(|number| object.block_key(*number)));
+        let others: HashMap<u32, Arc<Flight>> = others.into_iter().map(|(key, flight)| (key.number, flight)).collect();
+        let mut mine = Vec::new();
+        for number in missing.iter().filter(|number| !others.contains_key(number)) {
+            // It may have landed between the look into the cache and the claim.
+            match self.cache.peek(object.block_key(*number)) {
+                Some(block) => {
+                    claim.land(&object.block_key(*number), Ok(block.clone()));
+                    blocks.insert(*number, block);
+                }
+                None => mine.push(*number),
+            }
+        }
+        let fetched = self.fetch(object, &mine, &mut claim, blocks);
+        if let Err(error) = &fetched {
+            claim.fail(error);
+        }
+        drop(claim);
+        fetched?;
+        self.waited.fetch_add(others.len() as u64, Ordering::Relaxed);
+        for (number, flight) in others {
+            blocks.insert(number, flight.wait()?);
+        }
+        Ok(())
+    }
+
+    fn fetch(
+        &self,
+        object: &Object<'_>,
+        mine: &[u32],
+        claim: &mut Claim<'_>,
+        blocks: &mut Blocks,
+    ) -> Result<(), ObjectError> {
+        if mine.is_empty() {
+            return Ok(());
+        }
+        let runs = object.shape.runs(mine);
+        let ranges: Vec<Range<u64>> = runs.iter().map(|run| object.shape.bytes(run)).collect();
+        let contents = self.objects.read(object.key, &ranges)?;
+        let whole = contents.len() == ranges.len()
+            && contents.iter().zip(&ranges).all(|(content, range)| content.len() as u64 == range.end - range.start);
+        if !whole {
+            let message = "the store's answer is not as long as what was asked for";
+            return Err(self.error(ObjectErrorKind::Other, "read", object.key, message));
+        }
+        for (run, content) in runs.into_iter().zip(contents) {
+            for (number, bytes) in run.zip(content.chunks(object.shape.block_bytes as usize)) {
+                let block = Block::new(bytes.to_vec());
+                let key = object.block_key(number);
+                // In the cache first, so that whoever does not meet the flight any more meets the block.
+                self.cache.insert(key, block.clone());
+                claim.land(&key, Ok(block.clone()));
+                blocks.insert(number, block);
+            }
+        }
+        Ok(())
+    }
+
+    fn assemble(&self, object: &Object<'_>, range: &Range<u64>, blocks: &Blocks) -> Result<Vec<u8>, ObjectError> {
+        let block_bytes = object.shape.block_bytes;
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let mut at = range.start;
+        while at < range.end {
+            let number = (at / block_bytes) as u32;
+            let block_start = u64::from(number) * block_bytes;
+            let end = range.end.min(block_start + block_bytes);
+            let part = blocks
+                .get(&number)
+                .and_then(|block| block.bytes.get((at - block_start) as usize..(end - block_start) as usize));
+            let message = "a block is shorter than it must be";
+            bytes.extend_from_slice(
+                part.ok_or_else(|| self.error(ObjectErrorKind::Other, "read", object.key, message))?,
+            );
+            at = end;
+        }
+        Ok(bytes)
+    }
+}
