@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use index::{CatalogEntry, GroupEntry, GroupId};
+use index::{CatalogEntry, FrozenGroups, GroupId};
 
 use crate::head::{Head, SealedChunk};
 use crate::manifest::Edit;
@@ -11,7 +11,7 @@ use crate::part::{Part, PartInfo, PartKey, PartWriter};
 use crate::shard::{Frozen, Shard};
 use crate::{Store, StoreError, segment};
 
-/// Index segments of a shard, or of the catalog, that are joined into one when there are more.
+/// Segments of the catalog that are joined into one when there are more.
 const SEGMENTS_MAX: usize = 8;
 
 /// Index entries that no segment holds yet, on their way to disk, and the first log records that tell of them.
@@ -19,8 +19,7 @@ const SEGMENTS_MAX: usize = 8;
 struct Unsaved {
     catalog: Vec<CatalogEntry>,
     catalog_since: Option<u64>,
-    groups: Vec<GroupEntry>,
-    groups_since: Option<u64>,
+    groups: Option<FrozenGroups>,
 }
 
 impl Store {
@@ -32,7 +31,7 @@ impl Store {
         let _flushing = self.flushing.lock();
         let frozen = self.freeze(shard);
         let unsaved = self.take_unsaved(shard);
-        if frozen.head.is_empty() && unsaved.catalog.is_empty() && unsaved.groups.is_empty() {
+        if frozen.head.is_empty() && unsaved.catalog.is_empty() && unsaved.groups.is_none() {
             shard.thaw(None);
             return Ok(());
         }
@@ -41,7 +40,7 @@ impl Store {
         match flushed {
             Ok(part) => shard.thaw(part),
             Err(error) => {
-                self.put_back(shard, unsaved);
+                self.put_back(unsaved);
                 return Err(error);
             }
         }
@@ -69,80 +68,73 @@ impl Store {
         Unsaved {
             catalog: catalog.catalog.take_unsaved(),
             catalog_since: catalog.unsaved_since.take(),
-            groups: groups.groups.take_unsaved(),
-            groups_since: groups.unsaved_since.take(),
+            groups: groups.freeze(),
         }
     }
 
-    fn put_back(&self, shard: &Shard, unsaved: Unsaved) {
+    /// Frozen groups stay frozen until they are written.
+    fn put_back(&self, unsaved: Unsaved) {
         let mut catalog = self.catalog.write();
         catalog.catalog.put_back_unsaved(unsaved.catalog);
         catalog.unsaved_since = earlier(unsaved.catalog_since, catalog.unsaved_since);
-        let mut groups = shard.groups.write();
-        groups.groups.put_back_unsaved(&unsaved.groups);
-        groups.unsaved_since = earlier(unsaved.groups_since, groups.unsaved_since);
     }
 
     fn write_flush(&self, shard: &Shard, frozen: &Frozen, unsaved: &Unsaved) -> Result<Option<Arc<Part>>, StoreError> {
         let mut edits = Vec::new();
         let mut obsolete = Vec::new();
         if !unsaved.catalog.is_empty() {
-            let all = || self.catalog.read().catalog.all_entries();
-            self.write_segment(None, &unsaved.catalog, all, segment::write_catalog, &mut edits, &mut obsolete)?;
+            self.write_catalog(&unsaved.catalog, &mut edits, &mut obsolete)?;
         }
-        if !unsaved.groups.is_empty() {
-            let all = || shard.groups.read().groups.all_entries();
-            let number = Some(shard.number);
-            self.write_segment(number, &unsaved.groups, all, segment::write_groups, &mut edits, &mut obsolete)?;
-        }
+        let groups = unsaved.groups.as_ref().map(|frozen| self.write_groups(shard, frozen)).transpose()?;
+        edits.extend(groups.iter().flat_map(|groups| groups.edits.clone()));
         let info = self.write_part(shard, &frozen.head)?;
         let part = info.map(|info| self.open_part(info)).transpose()?;
         edits.extend(info.map(Edit::AddPart));
         edits.push(Edit::Flushed { shard: shard.number, sequence: frozen.sequence });
         self.commit_edits(&edits)?;
-        for id in obsolete {
-            self.remove_file(&segment::segment_path(&self.options.directory, id));
+        if let Some(groups) = groups {
+            self.install_groups(shard, groups);
         }
+        self.remove_segments(&obsolete);
         Ok(part)
     }
 
-    /// Writes new entries as a segment; when there are many segments, everything as one that replaces them.
-    fn write_segment<E>(
+    /// Writes the catalog's new entries as a segment; when there are many segments, everything as one that replaces them.
+    fn write_catalog(
         &self,
-        shard: Option<u32>,
-        new: &[E],
-        all: impl FnOnce() -> Vec<E>,
-        write: impl FnOnce(&dyn platform::Files, &std::path::Path, &[E]) -> Result<(), StoreError>,
+        new: &[CatalogEntry],
         edits: &mut Vec<Edit>,
         obsolete: &mut Vec<u64>,
     ) -> Result<(), StoreError> {
         let (id, others) = {
             let mut manifest = self.manifest.lock();
-            let of_shard = |(_, owner): &(&u64, &Option<u32>)| **owner == shard;
-            let others: Vec<u64> = manifest.state.segments.iter().filter(of_shard).map(|(id, _)| *id).collect();
+            let of_catalog = |(_, owner): &(&u64, &Option<u32>)| owner.is_none();
+            let others: Vec<u64> = manifest.state.segments.iter().filter(of_catalog).map(|(id, _)| *id).collect();
             (manifest.take_id(), others)
         };
         let path = segment::segment_path(&self.options.directory, id);
-        edits.push(Edit::AddSegment { id, shard });
+        edits.push(Edit::AddSegment { id, shard: None });
         if others.len() < SEGMENTS_MAX {
-            return write(&*self.platform.files, &path, new);
+            return segment::write_catalog(&*self.platform.files, &path, new);
         }
-        write(&*self.platform.files, &path, &all())?;
+        let all = self.catalog.read().catalog.all_entries();
+        segment::write_catalog(&*self.platform.files, &path, &all)?;
         edits.extend(others.iter().map(|id| Edit::RemoveSegment(*id)));
         obsolete.extend(others);
         Ok(())
     }
 
     fn write_part(&self, shard: &Shard, head: &Head) -> Result<Option<PartInfo>, StoreError> {
-        let mut groups: Vec<(PartKey, GroupId)> = {
+        let mut groups: Vec<(PartKey, GroupId)> = Vec::new();
+        {
             let index = shard.groups.read();
-            let keyed = |id: GroupId| {
-                let group = index.groups.get(id)?;
-                let (database, measurement) = (group.database, group.measurement);
-                Some((PartKey { database, measurement, group: id, block: 0 }, id))
-            };
-            head.groups().filter_map(keyed).collect()
-        };
+            for id in head.groups() {
+                let place = index.groups.place(id).map_err(StoreError::index(&self.options.directory))?;
+                // Rows of groups that are removed go with them.
+                let key = place.map(|(database, measurement)| PartKey { database, measurement, group: id, block: 0 });
+                groups.extend(key.map(|key| (key, id)));
+            }
+        }
         if groups.is_empty() {
             return Ok(None);
         }

@@ -6,6 +6,7 @@
 //! * [`log`]: the request becomes one record · [`head`]: the rows go into memory · back in `write`: the record is synced
 //! * [`flush`]: a full head becomes a part · [`chunk`], [`part`]: what a part is made of
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few
+//! * [`indexing`], [`segment`]: new groups become segments of the index
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
 //! * [`scan`]: the sample is read
 
@@ -13,6 +14,7 @@ mod chunk;
 mod error;
 mod flush;
 mod head;
+mod indexing;
 mod keys;
 mod levels;
 mod log;
@@ -96,6 +98,7 @@ impl Store {
         self.log.prepare_spare()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard)?;
+            worked |= self.maintain_groups(shard)?;
         }
         Ok(worked)
     }
