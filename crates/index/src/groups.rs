@@ -38,6 +38,9 @@ pub struct Group {
     pub labels: Labels,
 }
 
+/// A selected group, and those of the wanted slots that it has.
+pub type Selected = (GroupId, Arc<[Slot]>);
+
 /// All groups of a shard, numbered in order of appearance.
 #[derive(Debug)]
 pub struct Groups {
@@ -156,7 +159,7 @@ impl Groups {
     }
 
     /// The source that owns an id.
-    fn owner(&self, id: GroupId) -> Option<&dyn Source> {
+    pub(crate) fn owner(&self, id: GroupId) -> Option<&dyn Source> {
         if id >= self.mutable.first() {
             return Some(&self.mutable);
         }
@@ -236,9 +239,7 @@ impl Groups {
         }
         for segment in self.segments.iter().rev() {
             for id in segment.candidates(fingerprint)? {
-                let found = self.get(id)?;
-                let same = |group: &Group| (group.database, group.measurement, &group.labels) == identity;
-                if found.as_ref().is_some_and(same) {
+                if keep(id) && segment.is(id, identity)? {
                     return Ok(Some(id));
                 }
             }
@@ -258,7 +259,7 @@ impl Groups {
         if let Some(id) = self.find_hashed(fingerprint, (database, measurement, labels))? {
             return Ok((id, None));
         }
-        let set = self.slot_sets.intern(SlotSet::new(slots));
+        let set = self.slot_sets.intern_slots(slots);
         let slots = set.iter().collect();
         let id = self.mutable.add(fingerprint, (database, measurement, labels), set)?;
         Ok((id, Some(GroupEntry::New { id, database, measurement, labels: labels.clone(), slots })))
@@ -305,7 +306,7 @@ impl Groups {
                     return Ok(false);
                 }
                 let identity = (*database, *measurement, labels);
-                let set = self.slot_sets.intern(SlotSet::new(slots));
+                let set = self.slot_sets.intern_slots(slots);
                 self.mutable.add(fingerprint(self.seed, *database, *measurement, labels), identity, set)?;
                 Ok(true)
             }
@@ -410,7 +411,7 @@ impl Groups {
         database: DatabaseId,
         columns: &[MetricColumns],
         matchers: &[CompiledMatcher],
-    ) -> Result<Vec<(GroupId, Arc<[Slot]>)>, IndexError> {
+    ) -> Result<Vec<Selected>, IndexError> {
         let mut matching = Vec::new();
         for source in self.sources() {
             let segment = self.segments.get(matching.len()).map(|segment| segment.number());
@@ -441,7 +442,7 @@ impl Groups {
         source: &dyn Source,
         groups: &RoaringBitmap,
         columns: &MetricColumns,
-        selected: &mut Vec<(GroupId, Arc<[Slot]>)>,
+        selected: &mut Vec<Selected>,
     ) -> Result<(), IndexError> {
         let mut of_family: HashMap<u32, Arc<[Slot]>> = HashMap::new();
         for id in groups {

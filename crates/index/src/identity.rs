@@ -25,3 +25,9 @@ pub(crate) const fn spread(fingerprint: u32) -> u64 {
 pub(crate) fn text_hash(seed: u64, text: &str) -> u64 {
     xxh3_64_with_seed(text.as_bytes(), seed)
 }
+
+/// Joins two numbers into a hash, for tables in memory whose keys clients do not choose.
+pub(crate) const fn mix(a: u64, b: u64) -> u64 {
+    let product = (a ^ MULTIPLIER) as u128 * (b ^ MULTIPLIER.rotate_left(32)) as u128;
+    (product >> 64) as u64 ^ product as u64
+}

@@ -34,7 +34,7 @@ pub use cardinality::{Cardinality, NameCardinality, cardinality};
 pub use catalog::{Catalog, CatalogError, FieldInfo, MetricColumns};
 pub use entry::{CatalogEntry, GroupEntry, decode_entries, encode_entries};
 pub use error::IndexError;
-pub use groups::{FrozenGroups, Group, Groups, MergeJob};
+pub use groups::{FrozenGroups, Group, Groups, MergeJob, Selected};
 pub use levels::{SegmentSize, segments_to_merge};
 pub use matcher::{CompiledMatcher, MatcherError, compile};
 pub use read::GroupReader;

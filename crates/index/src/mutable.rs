@@ -1,7 +1,7 @@
 //! The segment in memory that new groups go into. Every text stands once; a group is a family, a fingerprint and a few
 //! bytes of value numbers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use codec::{Reader, varint};
@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use model::Labels;
 use roaring::RoaringBitmap;
 
-use crate::identity::{spread, text_hash};
+use crate::identity::{mix, spread, text_hash};
 use crate::ids::{IdList, Ids};
 use crate::source::{Family, Fingerprints, GroupVisitor, Name, Source, TermCursor};
 use crate::{DatabaseId, GroupId, IndexError, MeasurementId, SlotSet};
@@ -29,9 +29,12 @@ pub(crate) struct Mutable {
     /// Value numbers of all groups, as varints.
     values: Vec<u8>,
     families: Vec<Family>,
-    family_numbers: HashMap<FamilyKey, u32>,
+    /// Numbers of families by what makes them.
+    family_numbers: HashTable<u32>,
     databases: BTreeMap<DatabaseId, Terms>,
     text: TextArena,
+    /// The names of the last group's labels.
+    names_scratch: Vec<u32>,
     overlay: BTreeMap<GroupId, Arc<SlotSet>>,
     removed: RoaringBitmap,
     /// Heap bytes of lists and tables, kept up to date as they grow.
@@ -43,10 +46,6 @@ struct Record {
     family: u32,
     values_at: u32,
 }
-
-/// The slots by address: equal sets are one.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct FamilyKey(DatabaseId, MeasurementId, Box<[u32]>, usize);
 
 /// Labels of one database.
 #[derive(Debug)]
@@ -79,9 +78,10 @@ impl Mutable {
             by_identity: HashTable::new(),
             values: Vec::new(),
             families: Vec::new(),
-            family_numbers: HashMap::new(),
+            family_numbers: HashTable::new(),
             databases: BTreeMap::new(),
             text: TextArena::default(),
+            names_scratch: Vec::new(),
             overlay: BTreeMap::new(),
             removed: RoaringBitmap::new(),
             grown_bytes: 0,
@@ -150,7 +150,8 @@ impl Mutable {
         }
         let values_at = self.values.len() as u32;
         let names = self.add_labels(id, database, measurement, labels);
-        let family = self.intern_family(database, measurement, names, slots);
+        let family = self.intern_family(database, measurement, &names, slots);
+        self.names_scratch = names;
         if let Some(family) = self.families.get_mut(family as usize) {
             family.groups += 1;
         }
@@ -169,14 +170,21 @@ impl Mutable {
         database: DatabaseId,
         measurement: MeasurementId,
         labels: &Labels,
-    ) -> Box<[u32]> {
+    ) -> Vec<u32> {
+        let mut numbers = std::mem::take(&mut self.names_scratch);
+        let before = numbers.clone();
+        numbers.clear();
         let terms = self.databases.entry(database).or_insert_with(|| Terms::new(id));
         self.grown_bytes += terms.all.push(id);
         let of_measurement = terms.measurements.entry(measurement).or_insert_with(|| IdList::one(id));
         self.grown_bytes += of_measurement.push(id);
-        let mut numbers = Vec::with_capacity(16);
-        for (name, value) in labels.iter() {
-            let (number, created) = terms.name(name, id);
+        for (place, (name, value)) in labels.iter().enumerate() {
+            // The group before often has the same names.
+            let guess = before.get(place).copied().unwrap_or(0);
+            let (number, created) = match terms.names.get(guess as usize) {
+                Some(known) if *known.text == *name => (guess, 0),
+                _ => terms.name(name, id),
+            };
             numbers.push(number);
             self.grown_bytes += created;
             let Some(values) = terms.names.get_mut(number as usize) else {
@@ -188,24 +196,38 @@ impl Mutable {
             reserve_lean(&mut self.values, 5);
             varint::push(&mut self.values, u64::from(value));
         }
-        numbers.into()
+        numbers
     }
 
     fn intern_family(
         &mut self,
         database: DatabaseId,
         measurement: MeasurementId,
-        names: Box<[u32]>,
+        names: &[u32],
         slots: Arc<SlotSet>,
     ) -> u32 {
-        let key = FamilyKey(database, measurement, names, Arc::as_ptr(&slots) as usize);
-        if let Some(number) = self.family_numbers.get(&key) {
+        let hash = family_hash(database, measurement, names, &slots);
+        let families = &self.families;
+        // Equal sets of slots are one.
+        let same = |number: &u32| {
+            families.get(*number as usize).is_some_and(|family| {
+                (family.database, family.measurement) == (database, measurement)
+                    && family.names == names
+                    && Arc::ptr_eq(&family.slots, &slots)
+            })
+        };
+        if let Some(number) = self.family_numbers.find(hash, same) {
             return *number;
         }
         let number = self.families.len() as u32;
-        self.grown_bytes += 2 * (MAP_ENTRY_BYTES + 4 * key.2.len());
-        self.families.push(Family { database, measurement, names: key.2.to_vec(), slots, groups: 0 });
-        self.family_numbers.insert(key, number);
+        self.grown_bytes += size_of::<Family>() + MAP_ENTRY_BYTES + 4 * names.len();
+        self.families.push(Family { database, measurement, names: names.to_vec(), slots, groups: 0 });
+        let families = &self.families;
+        let rehash = |number: &u32| {
+            let family = families.get(*number as usize);
+            family.map_or(0, |family| family_hash(family.database, family.measurement, &family.names, &family.slots))
+        };
+        self.family_numbers.insert_unique(hash, number, rehash);
         number
     }
 
@@ -220,7 +242,7 @@ impl Mutable {
             return;
         };
         let (database, measurement, names) = (family.database, family.measurement, family.names.clone());
-        let to = self.intern_family(database, measurement, names.into(), slots);
+        let to = self.intern_family(database, measurement, &names, slots);
         let Some(record) = self.records.get_mut(place as usize) else {
             return;
         };
@@ -247,6 +269,14 @@ impl Mutable {
             + self.text.bytes.capacity()
             + self.grown_bytes
     }
+}
+
+fn family_hash(database: DatabaseId, measurement: MeasurementId, names: &[u32], slots: &Arc<SlotSet>) -> u64 {
+    let mut hash = mix(u64::from(database) << 32 | u64::from(measurement), Arc::as_ptr(slots) as u64);
+    for name in names {
+        hash = mix(hash, u64::from(*name));
+    }
+    hash
 }
 
 impl Terms {

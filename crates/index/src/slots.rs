@@ -134,9 +134,23 @@ pub(crate) struct SlotSets {
     table: HashTable<Arc<SlotSet>>,
     /// Sets after the last sweep.
     swept: usize,
+    /// The slots asked for last, which the next group often has as well.
+    last: Option<(Vec<Slot>, Arc<SlotSet>)>,
 }
 
 impl SlotSets {
+    /// The set of these slots, in any order.
+    pub(crate) fn intern_slots(&mut self, slots: &[Slot]) -> Arc<SlotSet> {
+        match &self.last {
+            Some((known, set)) if known == slots => set.clone(),
+            _ => {
+                let set = self.intern(SlotSet::new(slots));
+                self.last = Some((slots.to_vec(), set.clone()));
+                set
+            }
+        }
+    }
+
     pub(crate) fn intern(&mut self, set: SlotSet) -> Arc<SlotSet> {
         let hash = set.hash();
         if let Some(known) = self.table.find(hash, |known| **known == set) {

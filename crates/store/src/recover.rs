@@ -328,7 +328,7 @@ fn load_groups(
         ));
     };
     match segment::open_groups(files, &path, id)? {
-        GroupsFile::Segment(segment) => index.segments.push(segment),
+        GroupsFile::Segment(segment) => index.segments.push(*segment),
         GroupsFile::Entries(entries) => index.old.push((id, entries)),
     }
     Ok(())

@@ -32,6 +32,9 @@ pub struct SelectedColumn {
     slot: Slot,
 }
 
+/// Columns by measurement and slots: many groups have the same.
+type SharedColumns = HashMap<(u32, Arc<[Slot]>), Arc<Vec<SelectedColumn>>>;
+
 impl Store {
     /// The groups that satisfy all matchers, those on `__name__` choosing columns. Groups whose columns make up the same
     /// labels (a row of `cpu` with `usage` and one of `cpu_usage`) are all given.
@@ -45,7 +48,7 @@ impl Store {
         let mut selected = Vec::new();
         for (number, shard) in self.shards.iter().enumerate() {
             let index = shard.groups.read();
-            let mut shared: HashMap<(u32, Arc<[Slot]>), Arc<Vec<SelectedColumn>>> = HashMap::new();
+            let mut shared: SharedColumns = HashMap::new();
             let mut groups = index.groups.reader();
             for (id, slots) in index.groups.select(database, &columns, matchers).map_err(&unreadable)? {
                 let Some(group) = groups.get(id).map_err(&unreadable)? else {

@@ -36,7 +36,7 @@ pub(crate) fn read_catalog(files: &dyn Files, path: &Path) -> Result<Vec<Catalog
 pub(crate) enum GroupsFile {
     /// Of version 1: entries, to be taken in anew.
     Entries(Vec<GroupEntry>),
-    Segment(Segment),
+    Segment(Box<Segment>),
 }
 
 /// Opens a segment of groups; of version 2 nothing but the directory is read.
@@ -52,7 +52,7 @@ pub(crate) fn open_groups(files: &dyn Files, path: &Path, id: u64) -> Result<Gro
         IndexError::Damaged { offset, what, .. } => StoreError::corrupt(path, offset, what),
         error => StoreError::corrupt(path, 0, error.to_string()),
     };
-    Segment::open(id, bytes).map(GroupsFile::Segment).map_err(corrupt)
+    Segment::open(id, bytes).map(|segment| GroupsFile::Segment(Box::new(segment))).map_err(corrupt)
 }
 
 /// Writes a segment of groups, durably, and opens it.
@@ -72,7 +72,7 @@ pub(crate) fn write_groups(
     let folder = path.parent().unwrap_or(path);
     files.sync_directory(folder).map_err(StoreError::io("sync folder", folder))?;
     match open_groups(files, path, id)? {
-        GroupsFile::Segment(segment) => Ok(segment),
+        GroupsFile::Segment(segment) => Ok(*segment),
         GroupsFile::Entries(_) => Err(StoreError::corrupt(path, 0, "written as version 2, found as version 1")),
     }
 }

@@ -134,6 +134,27 @@ impl<'a> Dictionary<'a> {
         Ok(None)
     }
 
+    /// Whether a term is this text; compared on the way, without putting the terms before it together.
+    pub(crate) fn is_at(&self, number: u32, text: &str) -> Result<bool, DecodeError> {
+        let text = text.as_bytes();
+        let mut reader = self.at_block(number / BLOCK)?.reader;
+        // How much of the text the term begins with, and how long the term is.
+        let (mut alike, mut length) = (0, 0);
+        for _ in 0..=number % BLOCK {
+            let shared = reader.length(length)?;
+            let suffix = reader.length(reader.rest().len())?;
+            let suffix = reader.bytes(suffix)?;
+            if shared <= alike {
+                let rest = text.get(shared..).unwrap_or_default();
+                alike = shared + rest.iter().zip(suffix).take_while(|(a, b)| a == b).count();
+            }
+            length = shared + suffix.len();
+            reader.varint()?;
+            reader.varint()?;
+        }
+        Ok(alike == text.len() && length == text.len())
+    }
+
     /// The position at a term.
     pub(crate) fn at(&self, number: u32) -> Result<Position<'a>, DecodeError> {
         let mut position = self.at_block(number / BLOCK)?;

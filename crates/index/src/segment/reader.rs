@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use codec::{DecodeError, Reader};
+use model::Labels;
 use roaring::RoaringBitmap;
 
 use super::dictionary::{Dictionary, Position};
@@ -124,6 +125,40 @@ impl Segment {
         let entries = slice(bytes, start, to.saturating_sub(from) * IDENTITY_BYTES)?;
         let entries = entries.as_chunks::<8>().0.iter().map(|entry| split(*entry));
         Ok(entries.filter(|(found, _)| *found == fingerprint).map(|(_, id)| id).collect())
+    }
+
+    /// Whether a group of the segment has this identity.
+    pub(crate) fn is(&self, id: GroupId, identity: (DatabaseId, MeasurementId, &Labels)) -> Result<bool, IndexError> {
+        self.has_identity(id, identity).map_err(self.damaged())
+    }
+
+    fn has_identity(
+        &self,
+        id: GroupId,
+        (database, measurement, labels): (DatabaseId, MeasurementId, &Labels),
+    ) -> Result<bool, DecodeError> {
+        let Some(ordinal) = self.ordinal(id) else {
+            return Ok(false);
+        };
+        let [of_database, of_measurement, schema, ..] = self.family_entry(self.family_number(ordinal)?)?;
+        let Some(places) = self.database(database).filter(|_| of_database == database) else {
+            return Ok(false);
+        };
+        if of_measurement != measurement {
+            return Ok(false);
+        }
+        let mut values = Vec::with_capacity(16);
+        self.row(ordinal, &mut values)?;
+        let mut pairs = labels.iter();
+        for (name, value) in self.schema(schema)?.iter().zip(values) {
+            let (Some((name_text, text)), Some(name)) = (pairs.next(), places.names.get(*name as usize)) else {
+                return Ok(false);
+            };
+            if name.text != name_text || !self.dictionary(name)?.is_at(value, text)? {
+                return Ok(false);
+            }
+        }
+        Ok(pairs.next().is_none())
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -258,10 +293,10 @@ impl Segment {
             let family = self.family_number(at)?;
             let (schema, count) = match last {
                 Some((known, schema, count)) if known == family => (schema, count),
-                _ => {
-                    let schema = self.family_entry(family)?[2];
-                    (schema, self.schema(schema)?.len())
-                }
+                _ => match (self.family_entry(family)?[2], last) {
+                    (schema, Some((_, known, count))) if known == schema => (schema, count),
+                    (schema, _) => (schema, self.schema(schema)?.len()),
+                },
             };
             last = Some((family, schema, count));
             rows.advance(schema, count)?;
