@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::{Labels, METRIC_NAME, MatchOp, Matcher, MetricMetadata, TimeRange};
 use query::{Budget, QueryError, StoreSource};
-use store::SelectedGroup;
+use store::{SelectedGroup, StoreError};
 
 use crate::Db;
 use crate::query_api::QUERY_SAMPLES_MAX;
@@ -36,7 +36,8 @@ impl Db {
         limit: usize,
     ) -> Result<Vec<String>, QueryError> {
         let groups = self.groups(database, matcher_sets, range)?;
-        let mut names: BTreeSet<String> = self.store.label_names(database, &groups).into_iter().collect();
+        let names = self.store.label_names(database, &groups).map_err(|error| unreadable(&error))?;
+        let mut names: BTreeSet<String> = names.into_iter().collect();
         if !groups.is_empty() {
             names.insert(METRIC_NAME.to_owned());
         }
@@ -56,7 +57,8 @@ impl Db {
         let values: BTreeSet<String> = if name == METRIC_NAME {
             groups.iter().flat_map(|group| group.columns.iter()).map(|column| column.metric.clone()).collect()
         } else {
-            self.store.label_values(database, name, &groups).into_iter().collect()
+            let values = self.store.label_values(database, name, &groups);
+            values.map_err(|error| unreadable(&error))?.into_iter().collect()
         };
         Ok(limited(values, limit))
     }
@@ -87,4 +89,8 @@ impl Db {
 fn limited<T>(sorted: BTreeSet<T>, limit: usize) -> Vec<T> {
     let limit = if limit == 0 { usize::MAX } else { limit };
     sorted.into_iter().take(limit).collect()
+}
+
+fn unreadable(error: &StoreError) -> QueryError {
+    QueryError::Storage(error.to_string())
 }

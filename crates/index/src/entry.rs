@@ -67,6 +67,11 @@ pub enum GroupEntry {
         /// All its fields, sorted.
         slots: Vec<Slot>,
     },
+    /// Groups are gone: nothing is kept of them any more.
+    Remove {
+        /// The groups, sorted.
+        ids: Vec<GroupId>,
+    },
 }
 
 /// An entry that can be written and read.
@@ -97,6 +102,7 @@ const FIELD: u8 = 3;
 const METADATA: u8 = 4;
 const NEW: u8 = 5;
 const EXTEND: u8 = 6;
+const REMOVE: u8 = 7;
 
 impl Entry for CatalogEntry {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -175,6 +181,10 @@ impl Entry for GroupEntry {
                 push_id(out, *id);
                 push_slots(out, slots);
             }
+            Self::Remove { ids } => {
+                out.push(REMOVE);
+                push_slots(out, ids);
+            }
         }
     }
 
@@ -188,6 +198,7 @@ impl Entry for GroupEntry {
                 slots: take_slots(reader)?,
             },
             EXTEND => Self::Extend { id: take_id(reader)?, slots: take_slots(reader)? },
+            REMOVE => Self::Remove { ids: take_slots(reader)? },
             _ => return Err(reader.error("unknown group entry")),
         })
     }
@@ -207,7 +218,7 @@ fn take_labels(reader: &mut Reader<'_>) -> Result<Labels, DecodeError> {
     Labels::from_pairs(pairs?).map_err(|_| reader.error("label given twice"))
 }
 
-/// Sorted slots, each as the distance to the one before.
+/// Sorted slots (or group ids), each as the distance to the one before.
 fn push_slots(out: &mut Vec<u8>, slots: &[Slot]) {
     varint::push(out, slots.len() as u64);
     let mut last = 0;
@@ -267,6 +278,7 @@ mod tests {
         round_trip(&[
             GroupEntry::New { id: 7, database: 1, measurement: 2, labels, slots: vec![0, 3, 1000] },
             GroupEntry::Extend { id: 7, slots: vec![0, 1, 3, 1000] },
+            GroupEntry::Remove { ids: vec![5, 7] },
         ]);
     }
 

@@ -1,21 +1,34 @@
-//! A shard's groups: identities, schemas, postings.
+//! A shard's groups: one mutable segment in memory, perhaps one on its way to disk, and immutable ones.
+//!
+//! Segments own ascending ranges of ids. A group is found in the segment that owns its id; what newer segments say of its
+//! fields, and of its being removed, comes first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 
-use hashbrown::HashTable;
 use model::Labels;
 use roaring::RoaringBitmap;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::postings::Postings;
-use crate::{CompiledMatcher, DatabaseId, GroupEntry, GroupId, MeasurementId, MetricColumns, Slot};
+use crate::identity::fingerprint;
+use crate::levels::{SegmentSize, segments_to_merge};
+use crate::mutable::Mutable;
+use crate::read::GroupReader;
+use crate::search::{self, MatcherCache};
+use crate::segment::reader::Segment;
+use crate::segment::writer::write_segment;
+use crate::slots::SlotSets;
+use crate::source::Source;
+use crate::{
+    CompiledMatcher, DatabaseId, GroupEntry, GroupId, IndexError, MeasurementId, MetricColumns, Slot, SlotSet,
+};
 
-/// Number of an interned set of slots in a shard.
-pub type SchemaId = u32;
+/// Bytes of the mutable segment at which it should be frozen, whether or not the head is flushed.
+const MUTABLE_BYTES_MAX: usize = 64 << 20;
 
 /// A group as the index knows it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     /// The database it is in.
     pub database: DatabaseId,
@@ -23,64 +36,215 @@ pub struct Group {
     pub measurement: MeasurementId,
     /// Its labels, without the metric name.
     pub labels: Labels,
-    /// The fields it has.
-    pub schema: SchemaId,
 }
 
+/// A selected group, and those of the wanted slots that it has.
+pub type Selected = (GroupId, Arc<[Slot]>);
+
 /// All groups of a shard, numbered in order of appearance.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Groups {
-    entries: Vec<Group>,
-    /// Groups by database, measurement and labels; compares through `entries`.
-    by_identity: HashTable<GroupId>,
-    /// Keeps clients from choosing labels that collide.
-    hash_seed: u64,
-    postings: HashMap<DatabaseId, Postings>,
-    schemas: Vec<Arc<[Slot]>>,
-    schema_ids: HashMap<Arc<[Slot]>, SchemaId>,
-    /// Groups whose entries since the last [`Groups::take_unsaved`] are unsaved: new ones from this id on …
-    unsaved_from: GroupId,
-    /// … and older ones that were extended.
-    unsaved_extended: RoaringBitmap,
+    seed: u64,
+    /// In order of their ids.
+    segments: Vec<Arc<Segment>>,
+    /// Being written to a segment.
+    frozen: Option<Arc<Mutable>>,
+    mutable: Mutable,
+    /// Groups that are removed but that a segment still holds.
+    removed: RoaringBitmap,
+    slot_sets: SlotSets,
+    cache: MatcherCache,
+}
+
+/// Groups on their way to a segment; still searched, not changed any more.
+#[derive(Debug, Clone)]
+pub struct FrozenGroups {
+    groups: Arc<Mutable>,
+    seed: u64,
+}
+
+/// Segments on their way to becoming one.
+#[derive(Debug)]
+pub struct MergeJob {
+    inputs: Vec<Arc<Segment>>,
+    removed: RoaringBitmap,
+    seed: u64,
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Self::with_hash_seed(0)
+    }
 }
 
 impl Groups {
     /// No groups; the seed should be random.
-    pub fn with_hash_seed(hash_seed: u64) -> Self {
-        Self { hash_seed, ..Self::default() }
+    pub fn with_hash_seed(seed: u64) -> Self {
+        Self {
+            seed,
+            segments: Vec::new(),
+            frozen: None,
+            mutable: Mutable::new(0, seed),
+            removed: RoaringBitmap::new(),
+            slot_sets: SlotSets::default(),
+            cache: MatcherCache::default(),
+        }
+    }
+
+    /// The groups of segments, in any order. Nothing is read of them. The seed is used if there are none.
+    pub fn open(segments: Vec<Segment>, seed: u64) -> Result<Self, IndexError> {
+        let mut groups = Self::with_hash_seed(segments.first().map_or(seed, Segment::seed));
+        groups.segments = segments.into_iter().map(Arc::new).collect();
+        groups.segments.sort_by_key(|segment| (segment.first(), segment.end()));
+        let mut end = 0;
+        let mut present = RoaringBitmap::new();
+        for segment in &groups.segments {
+            let damaged = |what| IndexError::Damaged { segment: segment.number(), offset: 0, what };
+            if segment.first() != end {
+                return Err(damaged("its groups do not follow those of the segment before it"));
+            }
+            if segment.seed() != groups.seed {
+                return Err(damaged("it is of another shard or folder"));
+            }
+            end = segment.end();
+            present |= segment.present();
+            groups.removed |= segment.removed();
+        }
+        // What is purged already is not counted any more.
+        groups.removed &= present;
+        groups.mutable = Mutable::new(end, groups.seed);
+        Ok(groups)
+    }
+
+    /// Segments, frozen groups and mutable ones, in order of their ids.
+    pub(crate) fn sources(&self) -> impl DoubleEndedIterator<Item = &dyn Source> {
+        let segments = self.segments.iter().map(|segment| &**segment as &dyn Source);
+        segments.chain(self.frozen.as_deref().map(|frozen| frozen as &dyn Source)).chain([&self.mutable as &dyn Source])
+    }
+
+    pub(crate) const fn removed(&self) -> &RoaringBitmap {
+        &self.removed
     }
 
     /// How many groups there are.
-    pub fn len(&self) -> usize {
-        self.entries.len()
+    pub fn len(&self) -> u64 {
+        self.sources().map(|source| u64::from(source.len())).sum::<u64>() - self.removed.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
-    /// A group.
-    pub fn get(&self, id: GroupId) -> Option<&Group> {
-        self.entries.get(id as usize)
+    /// The id that the next group gets; all others are smaller.
+    pub fn next_id(&self) -> GroupId {
+        self.mutable.end()
     }
 
-    /// The slots of a schema, sorted; none if it does not exist.
-    pub fn slots(&self, schema: SchemaId) -> Arc<[Slot]> {
-        self.schemas.get(schema as usize).cloned().unwrap_or_default()
+    /// Bytes in memory; mapped segments count with what is kept of them outside their files.
+    pub fn memory_bytes(&self) -> usize {
+        let segments: usize = self.segments.iter().map(|segment| segment.memory_bytes()).sum();
+        let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.memory_bytes());
+        segments
+            + frozen
+            + self.mutable.memory_bytes()
+            + self.slot_sets.memory_bytes()
+            + self.cache.memory_bytes()
+            + self.removed.serialized_size()
+    }
+
+    /// The immutable segments, in order of their ids.
+    pub fn segments(&self) -> &[Arc<Segment>] {
+        &self.segments
+    }
+
+    /// The source that owns an id.
+    pub(crate) fn owner(&self, id: GroupId) -> Option<&dyn Source> {
+        if id >= self.mutable.first() {
+            return Some(&self.mutable);
+        }
+        if let Some(frozen) = self.frozen.as_deref().filter(|frozen| id >= frozen.first()) {
+            return Some(frozen);
+        }
+        let place = self.segments.partition_point(|segment| segment.end() <= id);
+        self.segments.get(place).map(|segment| &**segment as &dyn Source)
+    }
+
+    /// A group; `None` if it is removed or never was.
+    pub fn get(&self, id: GroupId) -> Result<Option<Group>, IndexError> {
+        self.reader().get(id)
+    }
+
+    /// For getting many groups: neighbours have much in common.
+    pub fn reader(&self) -> GroupReader<'_> {
+        GroupReader::new(self)
+    }
+
+    /// Database and measurement of a group, which cost less than its labels.
+    pub fn place(&self, id: GroupId) -> Result<Option<(DatabaseId, MeasurementId)>, IndexError> {
+        let Some((owner, family)) = self.family_of(id)? else {
+            return Ok(None);
+        };
+        owner.family(family).map(|family| Some((family.database, family.measurement)))
+    }
+
+    pub(crate) fn family_of(&self, id: GroupId) -> Result<Option<(&dyn Source, u32)>, IndexError> {
+        let Some(owner) = self.owner(id).filter(|_| !self.removed.contains(id)) else {
+            return Ok(None);
+        };
+        Ok(owner.family_of(id)?.map(|family| (owner, family)))
+    }
+
+    /// The slots of a group; `None` if it is removed or never was.
+    pub fn slots(&self, id: GroupId) -> Result<Option<Arc<SlotSet>>, IndexError> {
+        let Some((owner, family)) = self.family_of(id)? else {
+            return Ok(None);
+        };
+        match self.overlay(id)? {
+            Some(slots) => Ok(Some(slots)),
+            None => owner.family(family).map(|family| Some(family.slots)),
+        }
+    }
+
+    /// What sources newer than a group's owner say of its slots.
+    fn overlay(&self, id: GroupId) -> Result<Option<Arc<SlotSet>>, IndexError> {
+        for source in self.sources().rev().take_while(|source| source.first() > id) {
+            if let Some(slots) = source.overlay(id)? {
+                return Ok(Some(slots));
+            }
+        }
+        Ok(None)
     }
 
     /// The group of this identity.
-    pub fn find(&self, database: DatabaseId, measurement: MeasurementId, labels: &Labels) -> Option<GroupId> {
-        let hash = identity_hash(self.hash_seed, database, measurement, labels);
-        let same = |id: &GroupId| self.is(*id, database, measurement, labels);
-        self.by_identity.find(hash, same).copied()
+    pub fn find(
+        &self,
+        database: DatabaseId,
+        measurement: MeasurementId,
+        labels: &Labels,
+    ) -> Result<Option<GroupId>, IndexError> {
+        self.find_hashed(fingerprint(self.seed, database, measurement, labels), (database, measurement, labels))
     }
 
-    fn is(&self, id: GroupId, database: DatabaseId, measurement: MeasurementId, labels: &Labels) -> bool {
-        self.get(id).is_some_and(|group| {
-            group.database == database && group.measurement == measurement && group.labels == *labels
-        })
+    fn find_hashed(
+        &self,
+        fingerprint: u32,
+        identity: (DatabaseId, MeasurementId, &Labels),
+    ) -> Result<Option<GroupId>, IndexError> {
+        let keep = |id: GroupId| !self.removed.contains(id);
+        for groups in [Some(&self.mutable), self.frozen.as_deref()].into_iter().flatten() {
+            if let Some(id) = groups.find(fingerprint, identity, keep) {
+                return Ok(Some(id));
+            }
+        }
+        for segment in self.segments.iter().rev() {
+            for id in segment.candidates(fingerprint)? {
+                if keep(id) && segment.is(id, identity)? {
+                    return Ok(Some(id));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The group of this identity, and the entry that tells of it if it is new.
@@ -90,128 +254,154 @@ impl Groups {
         measurement: MeasurementId,
         labels: &Labels,
         slots: &[Slot],
-    ) -> (GroupId, Option<GroupEntry>) {
-        if let Some(id) = self.find(database, measurement, labels) {
-            return (id, None);
+    ) -> Result<(GroupId, Option<GroupEntry>), IndexError> {
+        let fingerprint = fingerprint(self.seed, database, measurement, labels);
+        if let Some(id) = self.find_hashed(fingerprint, (database, measurement, labels))? {
+            return Ok((id, None));
         }
-        let id = self.entries.len() as GroupId;
-        let mut slots = slots.to_vec();
-        slots.sort_unstable();
-        let entry = GroupEntry::New { id, database, measurement, labels: labels.clone(), slots };
-        self.apply(entry.clone());
-        (id, Some(entry))
+        let set = self.slot_sets.intern_slots(slots);
+        let slots = set.iter().collect();
+        let id = self.mutable.add(fingerprint, (database, measurement, labels), set)?;
+        Ok((id, Some(GroupEntry::New { id, database, measurement, labels: labels.clone(), slots })))
     }
 
-    /// Gives a group more fields; its new schema. Slots that it has already change nothing.
-    pub fn extend(&mut self, id: GroupId, more: &[Slot]) -> Option<SchemaId> {
-        let schema = self.get(id)?.schema;
-        let known = self.slots(schema);
-        if more.iter().all(|slot| known.binary_search(slot).is_ok()) {
-            return Some(schema);
+    /// Gives a group more fields. Whether there were any that it did not have.
+    pub fn extend(&mut self, id: GroupId, more: &[Slot]) -> Result<bool, IndexError> {
+        let Some(known) = self.slots(id)? else {
+            return Ok(false);
+        };
+        if more.iter().all(|slot| known.contains(*slot)) {
+            return Ok(false);
         }
-        let mut slots = [&*known, more].concat();
-        slots.sort_unstable();
-        slots.dedup();
-        let schema = self.intern(slots);
-        self.entries.get_mut(id as usize)?.schema = schema;
-        if id < self.unsaved_from {
-            self.unsaved_extended.insert(id);
+        let slots = self.slot_sets.intern(known.with(more));
+        self.mutable.set_slots(id, slots);
+        Ok(true)
+    }
+
+    /// Makes groups disappear, and gives the entry that tells of it. Their ids are not used again: a group that comes back
+    /// gets a new one. What they occupy is given back when their segments are merged.
+    pub fn remove(&mut self, ids: &RoaringBitmap) -> Option<GroupEntry> {
+        let mut known = ids.clone();
+        known.remove_range(self.next_id()..);
+        known -= &self.removed;
+        for segment in &self.segments {
+            let mut missing = RoaringBitmap::new();
+            missing.insert_range(segment.first()..segment.end());
+            missing -= segment.present();
+            known -= missing;
         }
-        Some(schema)
+        if known.is_empty() {
+            return None;
+        }
+        self.removed |= &known;
+        self.mutable.remove(&known);
+        Some(GroupEntry::Remove { ids: known.iter().collect() })
     }
 
     /// Takes in an entry from the log. One that is known, or does not follow, changes nothing and gives `false`.
-    pub fn apply(&mut self, entry: GroupEntry) -> bool {
+    pub fn apply(&mut self, entry: &GroupEntry) -> Result<bool, IndexError> {
         match entry {
             GroupEntry::New { id, database, measurement, labels, slots } => {
-                if id as usize != self.entries.len() {
-                    return false;
+                if *id != self.next_id() {
+                    return Ok(false);
                 }
-                let schema = self.intern(slots);
-                self.postings.entry(database).or_default().add(id, measurement, &labels);
-                let hash = identity_hash(self.hash_seed, database, measurement, &labels);
-                self.entries.push(Group { database, measurement, labels, schema });
-                let (entries, hash_seed) = (&self.entries, self.hash_seed);
-                let rehash = |id: &GroupId| {
-                    let group = &entries[*id as usize];
-                    identity_hash(hash_seed, group.database, group.measurement, &group.labels)
-                };
-                self.by_identity.insert_unique(hash, id, rehash);
-                true
+                let identity = (*database, *measurement, labels);
+                let set = self.slot_sets.intern_slots(slots);
+                self.mutable.add(fingerprint(self.seed, *database, *measurement, labels), identity, set)?;
+                Ok(true)
             }
-            GroupEntry::Extend { id, slots } => self.extend(id, &slots).is_some(),
+            GroupEntry::Extend { id, slots } => self.extend(*id, slots),
+            GroupEntry::Remove { ids } => Ok(self.remove(&ids.iter().copied().collect()).is_some()),
         }
     }
 
-    /// Takes in entries that a segment on disk holds. A group may stand in two segments: what was registered while one with
-    /// everything was being written is also in the next.
-    pub fn apply_saved(&mut self, entries: Vec<GroupEntry>) -> bool {
-        let applied = entries.into_iter().all(|entry| match entry {
-            GroupEntry::New { id, slots, .. } if (id as usize) < self.entries.len() => {
-                self.extend(id, &slots).is_some()
-            }
-            entry => self.apply(entry),
-        });
-        self.unsaved_from = self.entries.len() as GroupId;
-        self.unsaved_extended.clear();
-        applied
-    }
-
-    fn intern(&mut self, slots: Vec<Slot>) -> SchemaId {
-        if let Some(id) = self.schema_ids.get(slots.as_slice()) {
-            return *id;
-        }
-        let id = self.schemas.len() as SchemaId;
-        let slots: Arc<[Slot]> = slots.into();
-        self.schemas.push(slots.clone());
-        self.schema_ids.insert(slots, id);
-        id
-    }
-
-    /// Whether there are entries that no segment holds.
-    pub fn has_unsaved(&self) -> bool {
-        (self.unsaved_from as usize) < self.entries.len() || !self.unsaved_extended.is_empty()
-    }
-
-    /// What the next segment must hold: entries since the last call.
-    pub fn take_unsaved(&mut self) -> Vec<GroupEntry> {
-        let entries = self.entries_since(&self.unsaved_extended, self.unsaved_from);
-        self.unsaved_extended.clear();
-        self.unsaved_from = self.entries.len() as GroupId;
-        entries
-    }
-
-    /// Everything, as entries: what a segment that replaces all others holds.
-    pub fn all_entries(&self) -> Vec<GroupEntry> {
-        self.entries_since(&RoaringBitmap::new(), 0)
-    }
-
-    fn entries_since(&self, extended: &RoaringBitmap, from: GroupId) -> Vec<GroupEntry> {
-        let extend = |id: GroupId| {
-            let slots = self.slots(self.get(id)?.schema).to_vec();
-            Some(GroupEntry::Extend { id, slots })
-        };
-        let new = |(place, group): (usize, &Group)| GroupEntry::New {
-            id: place as GroupId,
-            database: group.database,
-            measurement: group.measurement,
-            labels: group.labels.clone(),
-            slots: self.slots(group.schema).to_vec(),
-        };
-        let added = self.entries.iter().enumerate().skip(from as usize);
-        extended.iter().filter_map(extend).chain(added.map(new)).collect()
-    }
-
-    /// Puts back entries whose segment could not be written.
-    pub fn put_back_unsaved(&mut self, entries: &[GroupEntry]) {
+    /// Takes in the entries of a segment of version 1, of which there may be several, in order: a group may stand in two of
+    /// them. They count as unsaved, so that the next segment takes their place.
+    pub fn apply_old_segment(&mut self, entries: &[GroupEntry]) -> Result<bool, IndexError> {
         for entry in entries {
             match entry {
-                GroupEntry::New { id, .. } => self.unsaved_from = self.unsaved_from.min(*id),
-                GroupEntry::Extend { id, .. } => {
-                    self.unsaved_extended.insert(*id);
+                GroupEntry::New { id, slots, .. } if *id < self.next_id() => {
+                    self.extend(*id, slots)?;
+                }
+                GroupEntry::New { .. } if !self.apply(entry)? => return Ok(false),
+                entry => {
+                    self.apply(entry)?;
                 }
             }
         }
+        Ok(true)
+    }
+
+    /// Whether there is something that no segment holds.
+    pub fn has_unsaved(&self) -> bool {
+        self.frozen.is_some() || !self.mutable.is_empty()
+    }
+
+    /// Whether so much is unsaved that it should be frozen now.
+    pub fn freeze_due(&self) -> bool {
+        self.frozen.is_some() || self.mutable.memory_bytes() > MUTABLE_BYTES_MAX
+    }
+
+    /// Whether groups are set aside to be written.
+    pub const fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// Sets aside what no segment holds, to be written; the same again until [`Groups::install_frozen`] is called. `None` if there is
+    /// nothing.
+    pub fn freeze(&mut self) -> Option<FrozenGroups> {
+        if self.frozen.is_none() && !self.mutable.is_empty() {
+            let next = Mutable::new(self.mutable.end(), self.seed);
+            self.frozen = Some(Arc::new(std::mem::replace(&mut self.mutable, next)));
+        }
+        self.frozen.clone().map(|groups| FrozenGroups { groups, seed: self.seed })
+    }
+
+    /// Puts the segment that frozen groups were written to in their place.
+    pub fn install_frozen(&mut self, segment: Segment) {
+        let Some(frozen) = self.frozen.take() else {
+            return;
+        };
+        // Those that it held itself are gone with it.
+        let mut purged = frozen.removed().clone();
+        purged.remove_range(..frozen.first());
+        self.removed -= purged;
+        self.segments.push(Arc::new(segment));
+    }
+
+    /// Segments that should become one; `None` if all is well.
+    pub fn merge_due(&self) -> Option<MergeJob> {
+        let size = |segment: &Arc<Segment>| SegmentSize {
+            groups: u64::from(segment.len()),
+            removed: segment.present().intersection_len(&self.removed),
+        };
+        let sizes: Vec<SegmentSize> = self.segments.iter().map(size).collect();
+        segments_to_merge(&sizes).map(|range| self.merge_job(range))
+    }
+
+    /// All segments, to become one.
+    pub fn merge_all(&self) -> Option<MergeJob> {
+        (self.segments.len() > 1).then(|| self.merge_job(0..self.segments.len()))
+    }
+
+    fn merge_job(&self, range: Range<usize>) -> MergeJob {
+        let inputs = self.segments.get(range).unwrap_or_default().to_vec();
+        MergeJob { inputs, removed: self.removed.clone(), seed: self.seed }
+    }
+
+    /// Puts the segment that others were merged into in their place.
+    pub fn install_merged(&mut self, job: &MergeJob, segment: Segment) {
+        let numbers: Vec<u64> = job.input_numbers().collect();
+        let is_input = |segment: &Arc<Segment>| numbers.contains(&segment.number());
+        let Some(place) = self.segments.iter().position(is_input) else {
+            return;
+        };
+        for input in &job.inputs {
+            self.removed -= input.present() & &job.removed;
+        }
+        self.segments.retain(|segment| !is_input(segment));
+        self.segments.insert(place, Arc::new(segment));
+        self.cache.retain(|number| !numbers.contains(&number));
     }
 
     /// Groups of the columns' measurements that satisfy all matchers and have one of the columns, with the slots they have.
@@ -221,135 +411,156 @@ impl Groups {
         database: DatabaseId,
         columns: &[MetricColumns],
         matchers: &[CompiledMatcher],
-    ) -> Vec<(GroupId, Vec<Slot>)> {
-        let Some(postings) = self.postings.get(&database) else {
-            return Vec::new();
-        };
-        let matching = postings.matching(matchers);
+    ) -> Result<Vec<Selected>, IndexError> {
+        let mut matching = Vec::new();
+        for source in self.sources() {
+            let segment = self.segments.get(matching.len()).map(|segment| segment.number());
+            let cache = segment.map(|segment| (&self.cache, segment));
+            matching.push(search::matching(source, database, matchers, cache)?);
+        }
         let mut selected = Vec::new();
         for columns in columns {
-            let Some(of_measurement) = postings.measurement(columns.measurement) else {
-                continue;
-            };
-            match &matching {
-                Some(matching) => self.push_selected(matching & of_measurement, columns, &mut selected),
-                None => self.push_selected(of_measurement, columns, &mut selected),
+            for (source, matching) in self.sources().zip(&matching) {
+                let nothing = matching.as_ref().is_some_and(RoaringBitmap::is_empty);
+                let found = if nothing { None } else { source.measurement(database, columns.measurement)? };
+                let Some(found) = found else {
+                    continue;
+                };
+                let mut found = found.into_bitmap();
+                if let Some(matching) = matching {
+                    found &= matching;
+                }
+                found -= &self.removed;
+                self.push_selected(source, &found, columns, &mut selected)?;
             }
         }
-        selected
+        Ok(selected)
     }
 
     fn push_selected(
         &self,
-        groups: impl IntoIterator<Item = GroupId>,
+        source: &dyn Source,
+        groups: &RoaringBitmap,
         columns: &MetricColumns,
-        selected: &mut Vec<(GroupId, Vec<Slot>)>,
-    ) {
-        let mut of_schema: HashMap<SchemaId, Vec<Slot>> = HashMap::new();
+        selected: &mut Vec<Selected>,
+    ) -> Result<(), IndexError> {
+        let mut of_family: HashMap<u32, Arc<[Slot]>> = HashMap::new();
         for id in groups {
-            let Some(group) = self.get(id) else {
+            let Some(family) = source.family_of(id)? else {
                 continue;
             };
-            let slots = of_schema.entry(group.schema).or_insert_with(|| {
-                let known = self.slots(group.schema);
-                columns.slots.iter().copied().filter(|slot| known.binary_search(slot).is_ok()).collect()
-            });
+            let slots = match self.overlay(id)? {
+                Some(slots) => slots.chosen_of(&columns.slots).into(),
+                None => match of_family.get(&family) {
+                    Some(slots) => slots.clone(),
+                    None => {
+                        let slots: Arc<[Slot]> = source.family(family)?.slots.chosen_of(&columns.slots).into();
+                        of_family.insert(family, slots.clone());
+                        slots
+                    }
+                },
+            };
             if !slots.is_empty() {
-                selected.push((id, slots.clone()));
+                selected.push((id, slots));
             }
         }
+        Ok(())
     }
 
-    /// Names of labels that one of the groups has, sorted, without the metric name.
-    pub fn label_names<'a>(&'a self, database: DatabaseId, groups: &'a RoaringBitmap) -> impl Iterator<Item = &'a str> {
-        self.postings.get(&database).into_iter().flat_map(|postings| postings.label_names(groups))
-    }
-
-    /// Values of a label (not the metric name) that one of the groups has, sorted.
-    pub fn label_values<'a>(
-        &'a self,
+    /// Adds the names of labels that one of the groups has, without the metric name.
+    pub fn label_names(
+        &self,
         database: DatabaseId,
-        name: &str,
-        groups: &'a RoaringBitmap,
-    ) -> impl Iterator<Item = &'a str> {
-        self.postings.get(&database).into_iter().flat_map(move |postings| postings.label_values(name, groups))
-    }
-}
-
-fn identity_hash(seed: u64, database: DatabaseId, measurement: MeasurementId, labels: &Labels) -> u64 {
-    let numbers = u64::from(database) << 32 | u64::from(measurement);
-    xxh3_64_with_seed(labels.packed().as_bytes(), seed ^ xxh3_64_with_seed(&numbers.to_le_bytes(), seed))
-}
-
-#[cfg(test)]
-mod tests {
-    use model::{MatchOp, Matcher};
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn labels(pairs: &[(&str, &str)]) -> Labels {
-        Labels::from_pairs(pairs.iter().copied()).unwrap()
-    }
-
-    fn all_columns(measurement: MeasurementId) -> MetricColumns {
-        MetricColumns { measurement, slots: (0..4).collect() }
-    }
-
-    #[test]
-    fn a_group_is_found_again_and_grows() {
-        let mut groups = Groups::default();
-        let (id, entry) = groups.register(0, 0, &labels(&[("host", "a")]), &[2, 0]);
-        assert_eq!((id, entry.is_some()), (0, true));
-        assert_eq!(groups.register(0, 0, &labels(&[("host", "a")]), &[1]).0, 0);
-        assert_eq!(groups.register(1, 0, &labels(&[("host", "a")]), &[0]).0, 1, "another database, another group");
-        groups.extend(0, &[1]);
-        assert_eq!(groups.select(0, &[all_columns(0)], &[]), [(0, vec![0, 1, 2])]);
-    }
-
-    #[test]
-    fn segments_hold_what_is_new_or_has_grown() {
-        let mut groups = Groups::default();
-        groups.register(0, 0, &labels(&[("host", "a")]), &[0]);
-        let first = groups.take_unsaved();
-        assert!(!groups.has_unsaved());
-        groups.extend(0, &[1]);
-        groups.register(0, 0, &labels(&[("host", "b")]), &[0]);
-        let second = groups.take_unsaved();
-        assert_eq!((first.len(), second.len()), (1, 2));
-        let mut copy = Groups::default();
-        assert!(copy.apply_saved(first) && copy.apply_saved(second));
-        assert!(!copy.has_unsaved());
-        assert!(copy.apply_saved(groups.all_entries()), "a group may be told of twice");
-        let everything = [all_columns(0)];
-        assert_eq!(copy.select(0, &everything, &[]), groups.select(0, &everything, &[]));
-    }
-
-    fn operator() -> impl Strategy<Value = MatchOp> {
-        proptest::sample::select(vec![MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regex, MatchOp::NotRegex])
-    }
-
-    proptest! {
-        /// Against the definition: every matcher is tried on every group, a missing label being empty.
-        #[test]
-        fn selects_as_the_definition_says(
-            sets in proptest::collection::vec(proptest::collection::btree_map("[xyz]", "[ab]{1,2}", 0..3), 0..12),
-            matchers in proptest::collection::vec(("[xyz]", operator(), "(a|ab|b|)|[ab]?|a.*|a[|]b|.*"), 0..3),
-        ) {
-            let mut groups = Groups::default();
-            let mut expected = Vec::new();
-            let compiled: Vec<CompiledMatcher> = matchers.iter()
-                .filter_map(|(name, op, value)| CompiledMatcher::new(&Matcher::new(name, *op, value)).ok())
-                .collect();
-            for set in &sets {
-                let labels = Labels::from_pairs(set).unwrap();
-                let (id, entry) = groups.register(0, 0, &labels, &[0]);
-                let satisfied = |matcher: &CompiledMatcher| matcher.matches(labels.get(matcher.name()).unwrap_or(""));
-                if entry.is_some() && compiled.iter().all(satisfied) {
-                    expected.push((id, vec![0]));
+        groups: &RoaringBitmap,
+        names: &mut BTreeSet<String>,
+    ) -> Result<(), IndexError> {
+        for source in self.sources() {
+            for name in source.names(database) {
+                if !names.contains(name.text) && !source.having(database, name.number)?.is_disjoint(groups) {
+                    names.insert(name.text.to_owned());
                 }
             }
-            prop_assert_eq!(groups.select(0, &[all_columns(0)], &compiled), expected);
         }
+        Ok(())
+    }
+
+    /// Adds the values of a label (not the metric name) that one of the groups has.
+    pub fn label_values(
+        &self,
+        database: DatabaseId,
+        name: &str,
+        groups: &RoaringBitmap,
+        values: &mut BTreeSet<String>,
+    ) -> Result<(), IndexError> {
+        for source in self.sources() {
+            let Some(name) = source.name(database, name) else {
+                continue;
+            };
+            let having = source.having(database, name.number)?;
+            let wanted = &having & groups;
+            if wanted.len() < u64::from(name.values) {
+                values_of_groups(source, database, name.number, &wanted, values)?;
+                continue;
+            }
+            let all = wanted.len() == having.len();
+            let mut terms = source.terms(database, name.number, "", false)?;
+            while terms.advance()? {
+                if !values.contains(terms.text()) && (all || terms.ids()?.intersects(&wanted)) {
+                    values.insert(terms.text().to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads everything that is in segments.
+    pub fn verify(&self) -> Result<(), IndexError> {
+        self.segments.iter().try_for_each(|segment| segment.verify())
+    }
+}
+
+/// The values of a label that few groups have: each group is asked.
+fn values_of_groups(
+    source: &dyn Source,
+    database: DatabaseId,
+    name: u32,
+    groups: &RoaringBitmap,
+    values: &mut BTreeSet<String>,
+) -> Result<(), IndexError> {
+    let mut numbers = BTreeSet::new();
+    let mut row = Vec::new();
+    for id in groups {
+        row.clear();
+        let Some(family) = source.values_of(id, &mut row)? else {
+            continue;
+        };
+        let names = source.family(family)?.names;
+        numbers.extend(names.iter().zip(&row).find(|(number, _)| **number == name).map(|(_, value)| *value));
+    }
+    for number in numbers {
+        let mut text = String::new();
+        source.append_value(database, name, number, &mut text)?;
+        values.insert(text);
+    }
+    Ok(())
+}
+
+impl FrozenGroups {
+    /// Writes the segment.
+    pub fn write(&self, sink: &mut dyn Write) -> Result<(), IndexError> {
+        write_segment(&[&*self.groups], self.groups.removed(), self.seed, sink)
+    }
+}
+
+impl MergeJob {
+    /// The numbers of the segments that become one.
+    pub fn input_numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.inputs.iter().map(|segment| segment.number())
+    }
+
+    /// Writes the segment.
+    pub fn write(&self, sink: &mut dyn Write) -> Result<(), IndexError> {
+        let sources: Vec<&dyn Source> = self.inputs.iter().map(|segment| &**segment as &dyn Source).collect();
+        write_segment(&sources, &self.removed, self.seed, sink)
     }
 }

@@ -1,26 +1,46 @@
 //! Labels to groups.
 //!
 //! * [`Catalog`]: one per data folder; databases, measurements, fields with their types, what metrics say of themselves.
-//! * [`Groups`]: one per shard; the groups' identities and schemas, and the postings that matchers search.
+//! * [`Groups`]: one per shard; a mutable segment of the index in memory and immutable ones ([`Segment`]) given as bytes.
 //! * [`CompiledMatcher`]: a matcher ready to be tried.
-//! * [`CatalogEntry`], [`GroupEntry`]: what is said when something new appears; the same in log records and in
-//!   segments on disk. Catalog and groups are nothing but the sum of their entries.
+//! * [`cardinality()`]: what makes a database large.
+//! * [`CatalogEntry`], [`GroupEntry`]: what is said when something new appears, as log records hold it.
 //!
-//! The crate opens no files: it turns entries into bytes and back.
+//! The life of a group, file by file: `groups` (registered, found again, selected) · `mutable` (in memory) ·
+//! `segment/writer` (frozen; merged, as `levels` decides) · `segment/reader` (searched). `source` is what mutable and
+//! immutable segments have in common, `search` the matchers over it.
+//!
+//! The crate opens no files: it writes to whatever takes bytes, and reads what is mapped for it.
 
+mod cardinality;
 mod catalog;
 mod entry;
+mod error;
 mod groups;
+mod identity;
+mod ids;
+mod levels;
 mod matcher;
-mod postings;
+mod mutable;
+mod read;
+mod search;
+mod segment;
+mod slots;
+mod source;
 
 use model::Labels;
 
+pub use cardinality::{Cardinality, NameCardinality, cardinality};
 pub use catalog::{Catalog, CatalogError, FieldInfo, MetricColumns};
 pub use entry::{CatalogEntry, GroupEntry, decode_entries, encode_entries};
-pub use groups::{Group, Groups, SchemaId};
+pub use error::IndexError;
+pub use groups::{FrozenGroups, Group, Groups, MergeJob, Selected};
+pub use levels::{SegmentSize, segments_to_merge};
 pub use matcher::{CompiledMatcher, MatcherError, compile};
+pub use read::GroupReader;
 pub use roaring::RoaringBitmap;
+pub use segment::reader::{Segment, SegmentBytes};
+pub use slots::SlotSet;
 
 /// Number of a database in a data folder.
 pub type DatabaseId = u32;
@@ -39,4 +59,39 @@ pub fn routing_hash(database: DatabaseId, measurement: &str, labels: &Labels) ->
     hasher.update(measurement.as_bytes());
     hasher.update(labels.packed().as_bytes());
     hasher.digest()
+}
+
+/// Reads bytes as a segment, and everything in it: the entry for fuzzing.
+pub fn fuzz_segment(bytes: &[u8]) {
+    if let Ok(segment) = Segment::open(0, std::sync::Arc::new(bytes.to_vec())) {
+        fuzz_segment_opened(segment);
+    }
+}
+
+/// Uses a segment that may be damaged in every way there is: the entry for fuzzing.
+pub fn fuzz_segment_opened(segment: Segment) {
+    let _ = segment.verify();
+    let seed = segment.seed();
+    let Ok(mut groups) = Groups::open(vec![segment], seed) else {
+        return;
+    };
+    let ids: Vec<GroupId> = (0..groups.next_id().min(100)).collect();
+    for id in &ids {
+        let _ = (groups.get(*id), groups.slots(*id));
+    }
+    let everything = [MetricColumns { measurement: 0, slots: vec![0, 1, 2] }];
+    for (op, value) in [(model::MatchOp::Equal, "a"), (model::MatchOp::Regex, "a.*|.b"), (model::MatchOp::NotEqual, "")]
+    {
+        let matchers = CompiledMatcher::new(&model::Matcher::new("x", op, value));
+        let _ = groups.select(0, &everything, &matchers.into_iter().collect::<Vec<_>>());
+    }
+    let chosen: RoaringBitmap = ids.iter().copied().collect();
+    let mut texts = std::collections::BTreeSet::new();
+    let _ = groups.label_names(0, &chosen, &mut texts);
+    let _ = groups.label_values(0, "x", &chosen, &mut texts);
+    let _ = cardinality(&[&groups], 0, 10);
+    let _ = groups.register(0, 0, &Labels::empty(), &[0]);
+    groups.remove(&chosen);
+    let _ = groups.freeze().map(|frozen| frozen.write(&mut Vec::new()));
+    let _ = groups.merge_due().map(|job| job.write(&mut Vec::new()));
 }

@@ -4,6 +4,9 @@ use std::fmt;
 
 use model::{MatchOp, Matcher};
 use regex::{Regex, RegexBuilder};
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::literal::Extractor;
+use regex_syntax::hir::{Hir, HirKind};
 
 /// Bytes that one compiled regular expression may occupy.
 const REGEX_BYTES_MAX: usize = 4 << 20;
@@ -21,7 +24,19 @@ enum Test {
     Exact(String),
     /// An alternation of plain texts, sorted.
     OneOf(Vec<String>),
-    Regex(Regex),
+    Regex {
+        regex: Regex,
+        /// What every text that it matches begins with.
+        prefix: String,
+    },
+}
+
+/// The test of a matcher before it is negated, as the index uses it.
+pub(crate) enum Search<'a> {
+    /// The values that pass, the empty one perhaps among them.
+    Values(&'a [String]),
+    /// Whatever the expression matches, all of which begins with the prefix.
+    Regex { regex: &'a Regex, prefix: &'a str },
 }
 
 /// A matcher that cannot be compiled.
@@ -53,7 +68,7 @@ impl CompiledMatcher {
             MatchOp::Equal | MatchOp::NotEqual => Test::Exact(matcher.value.clone()),
             MatchOp::Regex | MatchOp::NotRegex => match plain_alternatives(&matcher.value) {
                 Some(texts) => Test::OneOf(texts),
-                None => Test::Regex(compile_regex(matcher)?),
+                None => compile_regex(matcher)?,
             },
         };
         let negated = matches!(matcher.op, MatchOp::NotEqual | MatchOp::NotRegex);
@@ -76,7 +91,21 @@ impl CompiledMatcher {
             _ if self.negated => None,
             Test::Exact(text) => Some(std::slice::from_ref(text)),
             Test::OneOf(texts) => Some(texts),
-            Test::Regex(_) => None,
+            Test::Regex { .. } => None,
+        }
+    }
+
+    /// Whether what [`CompiledMatcher::search`] finds is what does not satisfy the matcher.
+    pub(crate) const fn is_negated(&self) -> bool {
+        self.negated
+    }
+
+    /// The test, not negated.
+    pub(crate) fn search(&self) -> Search<'_> {
+        match &self.test {
+            Test::Exact(text) => Search::Values(std::slice::from_ref(text)),
+            Test::OneOf(texts) => Search::Values(texts),
+            Test::Regex { regex, prefix } => Search::Regex { regex, prefix },
         }
     }
 
@@ -84,17 +113,53 @@ impl CompiledMatcher {
         match &self.test {
             Test::Exact(text) => text == value,
             Test::OneOf(texts) => texts.binary_search_by(|text| text.as_str().cmp(value)).is_ok(),
-            Test::Regex(regex) => regex.is_match(value),
+            Test::Regex { regex, .. } => regex.is_match(value),
         }
     }
 }
 
-fn compile_regex(matcher: &Matcher) -> Result<Regex, MatcherError> {
-    // Compiled alone first: a value such as `a)(b` must not become valid by what is put around it.
+fn compile_regex(matcher: &Matcher) -> Result<Test, MatcherError> {
+    let failed = |reason: String| MatcherError { matcher: matcher.to_string(), reason };
     let build = |text: &str| RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).dot_matches_new_line(true).build();
-    build(&matcher.value)
-        .and_then(|_| build(&format!("^(?:{})$", matcher.value)))
-        .map_err(|error| MatcherError { matcher: matcher.to_string(), reason: error.to_string() })
+    // Compiled alone first: a value such as `a)(b` must not become valid by what is put around it.
+    build(&matcher.value).map_err(|error| failed(error.to_string()))?;
+    let parsed = ParserBuilder::new().dot_matches_new_line(true).build().parse(&matcher.value);
+    let parsed = parsed.map_err(|error| failed(error.to_string()))?;
+    let begins = Extractor::new().extract(&parsed);
+    if begins.is_exact() && parsed.properties().look_set().is_empty() {
+        let texts = begins.literals().unwrap_or_default().iter();
+        let texts = texts.map(|literal| String::from_utf8(literal.as_bytes().to_vec()).ok());
+        if let Some(mut texts) = texts.collect::<Option<Vec<String>>>() {
+            texts.sort();
+            texts.dedup();
+            return Ok(Test::OneOf(texts));
+        }
+    }
+    let prefix = begins.longest_common_prefix().unwrap_or_default();
+    // Of a prefix that ends within a character, what is whole.
+    let prefix = prefix.utf8_chunks().next().map_or("", |chunk| chunk.valid()).to_owned();
+    let regex = build(&anchored(&parsed)).map_err(|error| failed(error.to_string()))?;
+    Ok(Test::Regex { regex, prefix })
+}
+
+/// The expression for whole texts. Where it begins or ends with `.*` it is left open instead, which is the same and lets
+/// the search use what is between.
+fn anchored(parsed: &Hir) -> String {
+    let is_anything = |hir: &Hir| match hir.kind() {
+        HirKind::Repetition(repetition) => {
+            let any = Hir::dot(regex_syntax::hir::Dot::AnyChar);
+            repetition.min == 0 && repetition.max.is_none() && *repetition.sub == any
+        }
+        _ => false,
+    };
+    let HirKind::Concat(parts) = parsed.kind() else {
+        return format!("^(?:{parsed})$");
+    };
+    let open_start = parts.first().is_some_and(is_anything);
+    let open_end = parts.len() > 1 && parts.last().is_some_and(is_anything);
+    let kept = parts.get(usize::from(open_start)..parts.len() - usize::from(open_end)).unwrap_or_default();
+    let (start, end) = (if open_start { "" } else { "^" }, if open_end { "" } else { "$" });
+    format!("{start}(?:{}){end}", Hir::concat(kept.to_vec()))
 }
 
 /// The texts of `a|b|c` when none has a special character.
@@ -132,6 +197,28 @@ mod tests {
         check(MatchOp::Regex, ".*", &["", "x"], &[]);
         check(MatchOp::NotRegex, ".+", &[""], &["x"]);
         check(MatchOp::NotRegex, "a|b", &["", "c"], &["a", "b"]);
+        check(MatchOp::Regex, r"10\.0|x(y|z)", &["10.0", "xy", "xz"], &["1000", "x", "10.0x"]);
+        check(MatchOp::Regex, ".*b.*", &["b", "abc", "\nb\n"], &["", "ac"]);
+        check(MatchOp::Regex, ".*b", &["b", "ab"], &["ba", ""]);
+        check(MatchOp::Regex, "b.*c|d", &["bc", "bxc", "d"], &["bcx", "dx", "xd"]);
+        check(MatchOp::Regex, "(?i)ab.+", &["ABc", "abC"], &["ab", "xabc"]);
+        check(MatchOp::Regex, r"a\b", &["a"], &["ab", "a "]);
+        check(MatchOp::Regex, "ü(a|ö).", &["üax", "üöü"], &["ü", "üx"]);
+    }
+
+    #[test]
+    fn what_matches_begin_with_is_known() {
+        for (pattern, expected) in [
+            ("app-7-.*", "app-7-"),
+            ("app-(1|2|3)[0-9]-.*", "app-"),
+            (".*x", ""),
+            (r"10\.0\.[0-9]+", "10.0."),
+            ("a*", ""),
+        ] {
+            let matcher = CompiledMatcher::new(&Matcher::new("l", MatchOp::Regex, pattern)).unwrap();
+            let Search::Regex { prefix, .. } = matcher.search() else { panic!("{pattern} is an expression") };
+            assert_eq!(prefix, expected, "{pattern}");
+        }
     }
 
     #[test]

@@ -82,6 +82,9 @@ pub enum LockError {
     Io(io::Error),
 }
 
+/// Bytes of a whole file, for as long as anybody holds them.
+pub type Mapped = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
 /// Files and folders.
 pub trait Files: Send + Sync {
     /// Makes a folder, and those above it, durably; no error if it exists.
@@ -92,6 +95,9 @@ pub trait Files: Send + Sync {
 
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+
+    /// The bytes of a file that is never written again. Removing the file does not take them away.
+    fn map(&self, path: &Path) -> io::Result<Mapped>;
 
     /// Gives a file another name, replacing what had it. Durable after [`Files::sync_directory`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;

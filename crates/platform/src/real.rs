@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::{Clock, File, Files, LockError, OpenMode, Random};
+use crate::{Clock, File, Files, LockError, Mapped, OpenMode, Random};
 
 pub(crate) struct RealFiles;
 
@@ -36,6 +36,19 @@ impl Files for RealFiles {
         let mut options = fs::OpenOptions::new();
         options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
         Ok(Arc::new(RealFile(options.open(path)?)))
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Mapped> {
+        let file = fs::File::open(path)?;
+        // SAFETY: the bytes must not change while they are mapped. Whoever calls this promises a file that is complete, never
+        // written again and only ever removed by its name, and the folder's lock keeps other processes of the database out. A
+        // foreign process that cuts the file short makes reading it end the process, as with every mapped file.
+        #[allow(
+            unsafe_code,
+            reason = "mapping is how an index larger than memory is searched; see above why it is sound"
+        )]
+        let map = unsafe { memmap2::Mmap::map(&file)? };
+        Ok(Arc::new(map))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

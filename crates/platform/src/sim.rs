@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::{Clock, File, Files, LockError, OpenMode, Platform, Random};
+use crate::{Clock, File, Files, LockError, Mapped, OpenMode, Platform, Random};
 
 pub use objects::ObjectFaults;
 
@@ -309,6 +309,12 @@ impl Files for SimFiles {
             (None, _) => return Err(missing(path)),
         };
         Ok(Arc::new(SimFile { disk: self.disk.clone(), boot: self.boot, number }))
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Mapped> {
+        self.disk.check(self.boot)?;
+        let content = self.disk.state.lock().inode_of(path)?.content.clone();
+        Ok(Arc::new(content))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

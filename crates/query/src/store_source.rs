@@ -32,7 +32,7 @@ impl<'a> StoreSource<'a> {
     ) -> Result<Vec<SelectedGroup>, QueryError> {
         let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
         let mut groups = Vec::new();
-        for group in self.store.select(self.database, &compiled) {
+        for group in self.store.select(self.database, &compiled).map_err(|error| unreadable(&error))? {
             budget.check()?;
             if self.store.has_rows(&group, range).map_err(|error| unreadable(&error))? {
                 groups.push(group);
@@ -48,7 +48,7 @@ impl Source for StoreSource<'_> {
         let range = nanosecond_range(selection.start_ms, selection.end_ms);
         let mut found: Vec<Series> = Vec::new();
         let mut places: HashMap<Labels, usize> = HashMap::new();
-        for group in self.store.select(self.database, &compiled) {
+        for group in self.store.select(self.database, &compiled).map_err(|error| unreadable(&error))? {
             budget.check()?;
             let columns = self.store.read(&group, &range).map_err(|error| unreadable(&error))?;
             for (column, selected) in columns.iter().zip(group.columns.iter()) {

@@ -19,7 +19,7 @@ fn told(error: &StoreError) -> String {
 /// All groups of a database.
 pub(crate) fn groups(store: &Store, database: &str) -> Result<Vec<SelectedGroup>, String> {
     let everything = compile(&[]).map_err(|error| error.to_string())?;
-    Ok(store.select(database, &everything))
+    store.select(database, &everything).map_err(|error| told(&error))
 }
 
 fn host_of(group: &SelectedGroup) -> String {

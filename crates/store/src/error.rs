@@ -4,6 +4,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use index::IndexError;
+
+use crate::segment::segment_path;
+
 /// Why the store could not do what was asked.
 #[derive(Debug)]
 pub enum StoreError {
@@ -48,6 +52,19 @@ impl StoreError {
     /// A chunk in memory that cannot be read: a fault of the program or of the memory.
     pub(crate) fn in_head(error: &codec::DecodeError) -> Self {
         Self::corrupt(Path::new("head"), error.offset as u64, error.what)
+    }
+
+    pub(crate) fn index(directory: &Path) -> impl Fn(IndexError) -> Self {
+        let directory = directory.to_owned();
+        move |error| match error {
+            IndexError::Damaged { segment, offset, what } => {
+                Self::corrupt(&segment_path(&directory, segment), offset, what)
+            }
+            IndexError::Io(error) => {
+                Self::Io { action: format!("write an index segment in {}", directory.display()), error }
+            }
+            IndexError::Full(what) => Self::Invalid(what.to_owned()),
+        }
     }
 
     pub(crate) fn corrupt(file: &Path, offset: u64, message: impl Into<String>) -> Self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use index::{CatalogEntry, GroupEntry};
+use index::{CatalogEntry, FrozenGroups};
 
 use crate::head::Head;
 use crate::manifest::Edit;
@@ -11,7 +11,7 @@ use crate::part::Part;
 use crate::shard::{Frozen, Shard};
 use crate::{Store, StoreError, segment};
 
-/// Index segments of a shard, or of the catalog, that are joined into one when there are more.
+/// Segments of the catalog that are joined into one when there are more.
 const SEGMENTS_MAX: usize = 8;
 
 /// Index entries that no segment holds yet, on their way to disk, and the first log records that tell of them.
@@ -19,8 +19,7 @@ const SEGMENTS_MAX: usize = 8;
 struct Unsaved {
     catalog: Vec<CatalogEntry>,
     catalog_since: Option<u64>,
-    groups: Vec<GroupEntry>,
-    groups_since: Option<u64>,
+    groups: Option<FrozenGroups>,
 }
 
 impl Store {
@@ -37,7 +36,7 @@ impl Store {
         let _flushing = self.flushing.lock();
         let frozen = self.freeze(shard);
         let unsaved = self.take_unsaved(shard);
-        if frozen.head.is_empty() && unsaved.catalog.is_empty() && unsaved.groups.is_empty() {
+        if frozen.head.is_empty() && unsaved.catalog.is_empty() && unsaved.groups.is_none() {
             shard.thaw(Vec::new());
             return Ok(frozen.sequence);
         }
@@ -46,7 +45,7 @@ impl Store {
         match flushed {
             Ok(parts) => shard.thaw(parts),
             Err(error) => {
-                self.put_back(shard, unsaved);
+                self.put_back(unsaved);
                 return Err(error);
             }
         }
@@ -76,65 +75,57 @@ impl Store {
         Unsaved {
             catalog: catalog.catalog.take_unsaved(),
             catalog_since: catalog.unsaved_since.take(),
-            groups: groups.groups.take_unsaved(),
-            groups_since: groups.unsaved_since.take(),
+            groups: groups.freeze(),
         }
     }
 
-    fn put_back(&self, shard: &Shard, unsaved: Unsaved) {
+    /// Frozen groups stay frozen until they are written.
+    fn put_back(&self, unsaved: Unsaved) {
         let mut catalog = self.catalog.write();
         catalog.catalog.put_back_unsaved(unsaved.catalog);
         catalog.unsaved_since = earlier(unsaved.catalog_since, catalog.unsaved_since);
-        let mut groups = shard.groups.write();
-        groups.groups.put_back_unsaved(&unsaved.groups);
-        groups.unsaved_since = earlier(unsaved.groups_since, groups.unsaved_since);
     }
 
     fn write_flush(&self, shard: &Shard, frozen: &Frozen, unsaved: &Unsaved) -> Result<Vec<Arc<Part>>, StoreError> {
         let mut edits = Vec::new();
         let mut obsolete = Vec::new();
         if !unsaved.catalog.is_empty() {
-            let all = || self.catalog.read().catalog.all_entries();
-            self.write_segment(None, &unsaved.catalog, all, segment::write_catalog, &mut edits, &mut obsolete)?;
+            self.write_catalog(&unsaved.catalog, &mut edits, &mut obsolete)?;
         }
-        if !unsaved.groups.is_empty() {
-            let all = || shard.groups.read().groups.all_entries();
-            let number = Some(shard.number);
-            self.write_segment(number, &unsaved.groups, all, segment::write_groups, &mut edits, &mut obsolete)?;
-        }
+        let groups = unsaved.groups.as_ref().map(|frozen| self.write_groups(shard, frozen)).transpose()?;
+        edits.extend(groups.iter().flat_map(|groups| groups.edits.clone()));
         let infos = self.write_parts(shard, &frozen.head)?;
         let parts = infos.iter().map(|info| self.open_part(*info)).collect::<Result<Vec<_>, _>>()?;
         edits.extend(infos.into_iter().map(Edit::AddPart));
         edits.push(Edit::Flushed { shard: shard.number, sequence: frozen.sequence });
         self.commit_edits(&edits)?;
-        for id in obsolete {
-            self.remove_file(&segment::segment_path(&self.options.directory, id));
+        if let Some(groups) = groups {
+            self.install_groups(shard, groups);
         }
+        self.remove_segments(&obsolete);
         Ok(parts)
     }
 
-    /// Writes new entries as a segment; when there are many segments, everything as one that replaces them.
-    fn write_segment<E>(
+    /// Writes the catalog's new entries as a segment; when there are many segments, everything as one that replaces them.
+    fn write_catalog(
         &self,
-        shard: Option<u32>,
-        new: &[E],
-        all: impl FnOnce() -> Vec<E>,
-        write: impl FnOnce(&dyn platform::Files, &std::path::Path, &[E]) -> Result<(), StoreError>,
+        new: &[CatalogEntry],
         edits: &mut Vec<Edit>,
         obsolete: &mut Vec<u64>,
     ) -> Result<(), StoreError> {
         let (id, others) = {
             let mut manifest = self.manifest.lock();
-            let of_shard = |(_, owner): &(&u64, &Option<u32>)| **owner == shard;
-            let others: Vec<u64> = manifest.state.segments.iter().filter(of_shard).map(|(id, _)| *id).collect();
+            let of_catalog = |(_, owner): &(&u64, &Option<u32>)| owner.is_none();
+            let others: Vec<u64> = manifest.state.segments.iter().filter(of_catalog).map(|(id, _)| *id).collect();
             (manifest.take_id(), others)
         };
         let path = segment::segment_path(&self.options.directory, id);
-        edits.push(Edit::AddSegment { id, shard });
+        edits.push(Edit::AddSegment { id, shard: None });
         if others.len() < SEGMENTS_MAX {
-            return write(&*self.platform.files, &path, new);
+            return segment::write_catalog(&*self.platform.files, &path, new);
         }
-        write(&*self.platform.files, &path, &all())?;
+        let all = self.catalog.read().catalog.all_entries();
+        segment::write_catalog(&*self.platform.files, &path, &all)?;
         edits.extend(others.iter().map(|id| Edit::RemoveSegment(*id)));
         obsolete.extend(others);
         Ok(())

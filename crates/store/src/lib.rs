@@ -7,6 +7,7 @@
 //! * [`flush`], [`sections`]: a full head becomes parts · [`chunk`], [`summary`], [`part`]: what a part is made of
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few
 //! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`]: what of the past has changed
+//! * [`indexing`], [`segment`]: new groups become segments of the index
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
 //! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to
 
@@ -16,6 +17,7 @@ mod error;
 mod flush;
 mod head;
 mod journal;
+mod indexing;
 mod keys;
 mod levels;
 mod log;
@@ -118,6 +120,7 @@ impl Store {
         worked |= self.drop_expired()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard)?;
+            worked |= self.maintain_groups(shard)?;
         }
         self.fit_partitions()?;
         Ok(worked)

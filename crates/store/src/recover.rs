@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use index::{Catalog, Groups};
+use index::{Catalog, GroupEntry, Groups, Segment};
 use parking_lot::{Mutex, RwLock};
 use platform::{Files, LockError, OpenMode, Platform};
 
@@ -18,7 +18,8 @@ use crate::log::{segment_number, segment_path};
 use crate::manifest::{Edit, Manifest, State};
 use crate::journal::Journal;
 use crate::part::{Part, PartData};
-use crate::shard::Shard;
+use crate::segment::GroupsFile;
+use crate::shard::{Shard, ShardGroups};
 use crate::stats::Counters;
 use crate::{CatalogState, Store, StoreError, StoreOptions, part_path, segment};
 
@@ -118,14 +119,19 @@ impl Opened {
             state.fast_ns = options.partition_ns.max(1);
         }
         let mut catalog = Catalog::default();
-        let mut groups: Vec<Groups> = Vec::new();
+        let mut indexes: Vec<ShardIndex> = Vec::new();
+        indexes.resize_with(state.shards as usize, ShardIndex::default);
         let mut hash_seed = [0; 8];
         platform.random.fill(&mut hash_seed).map_err(StoreError::io("draw random bytes for", &directory))?;
-        groups.resize_with(state.shards as usize, || Groups::with_hash_seed(u64::from_le_bytes(hash_seed)));
         for (id, shard) in &state.segments {
-            let path = segment::segment_path(&directory, *id);
-            load_segment(&*files, &path, *shard, &mut catalog, &mut groups)?;
+            match shard {
+                None => load_catalog(&*files, &segment::segment_path(&directory, *id), &mut catalog)?,
+                Some(shard) => load_groups(&*files, &directory, *id, *shard, &mut indexes)?,
+            }
         }
+        let seed = u64::from_le_bytes(hash_seed);
+        let groups = indexes.into_iter().map(|index| index.open(&directory, seed));
+        let groups = groups.collect::<Result<Vec<ShardGroups>, StoreError>>()?;
         let mut parts: Vec<Vec<Arc<Part>>> = vec![Vec::new(); state.shards as usize];
         let mut set_aside = Vec::new();
         let is_gone = |error: &StoreError| match error {
@@ -245,8 +251,8 @@ impl Opened {
             Record::Groups { shard, entries } => {
                 if let Some(shard) = self.shards.get_mut(shard) {
                     let index = shard.groups.get_mut();
-                    for entry in entries {
-                        index.groups.apply(entry);
+                    for entry in &entries {
+                        index.groups.apply(entry).map_err(StoreError::index(&self.options.directory))?;
                     }
                     if index.groups.has_unsaved() {
                         index.unsaved_since.get_or_insert(frame.sequence);
@@ -264,10 +270,10 @@ impl Opened {
         let Some(shard) = self.shards.get(rows.shard).filter(|_| sequence > flushed) else {
             return;
         };
-        let known = shard.groups.read().groups.len();
+        let known = shard.groups.read().groups.next_id();
         let all: u64 = rows.blocks.iter().map(|block| block.rows() as u64).sum();
         // Their numbers will be given to others: rows of groups that nothing tells of must not wait for them.
-        rows.blocks.iter_mut().for_each(|block| block.retain_groups(|group| (group as usize) < known));
+        rows.blocks.iter_mut().for_each(|block| block.retain_groups(|group| group < known));
         let lost = all - rows.blocks.iter().map(|block| block.rows() as u64).sum::<u64>();
         self.recovery.log_rows_lost += lost;
         self.recovery.log_rows += all - lost;
@@ -295,20 +301,54 @@ impl Opened {
     }
 }
 
-fn load_segment(
-    files: &dyn Files,
-    path: &Path,
-    shard: Option<u32>,
-    catalog: &mut Catalog,
-    groups: &mut [Groups],
-) -> Result<(), StoreError> {
-    let Some(shard) = shard else {
-        for entry in segment::read_catalog(files, path)? {
-            catalog.apply_saved(&entry).map_err(|error| StoreError::corrupt(path, 0, error.to_string()))?;
+fn load_catalog(files: &dyn Files, path: &Path, catalog: &mut Catalog) -> Result<(), StoreError> {
+    for entry in segment::read_catalog(files, path)? {
+        catalog.apply_saved(&entry).map_err(|error| StoreError::corrupt(path, 0, error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// A shard's segments, opened.
+#[derive(Default)]
+struct ShardIndex {
+    segments: Vec<Segment>,
+    /// Those of version 1, in order, with what they say.
+    old: Vec<(u64, Vec<GroupEntry>)>,
+}
+
+impl ShardIndex {
+    fn open(self, directory: &Path, seed: u64) -> Result<ShardGroups, StoreError> {
+        let groups = Groups::open(self.segments, seed).map_err(StoreError::index(directory))?;
+        let mut shard = ShardGroups { groups, ..ShardGroups::default() };
+        for (id, entries) in self.old {
+            if !shard.groups.apply_old_segment(&entries).map_err(StoreError::index(directory))? {
+                let path = segment::segment_path(directory, id);
+                return Err(StoreError::corrupt(&path, 0, "entries do not follow from those before them"));
+            }
+            shard.old_segments.push(id);
         }
-        return Ok(());
+        Ok(shard)
+    }
+}
+
+fn load_groups(
+    files: &dyn Files,
+    directory: &Path,
+    id: u64,
+    shard: u32,
+    indexes: &mut [ShardIndex],
+) -> Result<(), StoreError> {
+    let path = segment::segment_path(directory, id);
+    let Some(index) = indexes.get_mut(shard as usize) else {
+        return Err(StoreError::corrupt(
+            &path,
+            0,
+            format!("the manifest gives it to shard {shard}, which is not there"),
+        ));
     };
-    let entries = segment::read_groups(files, path)?;
-    let applied = groups.get_mut(shard as usize).is_some_and(|groups| groups.apply_saved(entries));
-    if applied { Ok(()) } else { Err(StoreError::corrupt(path, 0, "entries do not follow from those before them")) }
+    match segment::open_groups(files, &path, id)? {
+        GroupsFile::Segment(segment) => index.segments.push(*segment),
+        GroupsFile::Entries(entries) => index.old.push((id, entries)),
+    }
+    Ok(())
 }

@@ -260,7 +260,8 @@ impl Store {
             let mut entries = Vec::new();
             for group in groups {
                 let labels = &group.identity.labels;
-                let (id, entry) = index.groups.register(database, group.measurement, labels, &group.slots);
+                let known = index.groups.register(database, group.measurement, labels, &group.slots);
+                let (id, entry) = known.map_err(StoreError::index(&self.options.directory))?;
                 entries.extend(entry);
                 let slot = group.slots.first().copied().unwrap_or(0);
                 registered.insert(group.hash, Ok(Target { shard: number, group: id, slot }));

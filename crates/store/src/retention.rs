@@ -166,7 +166,7 @@ impl Store {
         let Some(id) = self.catalog.read().catalog.database(database) else {
             return Ok(Deleted::default());
         };
-        let selected = self.select(database, matchers);
+        let selected = self.select(database, matchers)?;
         let by_name = matchers.iter().any(|matcher| matcher.name() == model::METRIC_NAME);
         let mut deleted = Deleted::default();
         let mut masked: Vec<Masked> = Vec::new();

@@ -1,14 +1,14 @@
 //! Reading: which groups satisfy matchers, and their samples in a stretch of time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use index::{CompiledMatcher, DatabaseId, GroupId, RoaringBitmap, Slot};
+use index::{Cardinality, CompiledMatcher, DatabaseId, GroupId, Groups, IndexError, RoaringBitmap, Slot};
 use model::{Labels, MetricMetadata, ValueType};
 
-use crate::Store;
 use crate::part::PartKey;
 use crate::shard::Shard;
+use crate::{Store, StoreError};
 
 /// A group that satisfies matchers, with the chosen of its columns.
 #[derive(Debug, Clone)]
@@ -31,21 +31,26 @@ pub struct SelectedColumn {
     pub(crate) slot: Slot,
 }
 
+/// Columns by measurement and slots: many groups have the same.
+type SharedColumns = HashMap<(u32, Arc<[Slot]>), Arc<Vec<SelectedColumn>>>;
+
 impl Store {
     /// The groups that satisfy all matchers, those on `__name__` choosing columns. Groups whose columns make up the same
     /// labels (a row of `cpu` with `usage` and one of `cpu_usage`) are all given.
-    pub fn select(&self, database: &str, matchers: &[CompiledMatcher]) -> Vec<SelectedGroup> {
+    pub fn select(&self, database: &str, matchers: &[CompiledMatcher]) -> Result<Vec<SelectedGroup>, StoreError> {
         let catalog = self.catalog.read();
         let Some(database) = catalog.catalog.database(database) else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let columns = catalog.catalog.metrics(database, matchers);
+        let unreadable = StoreError::index(&self.options.directory);
         let mut selected = Vec::new();
         for (number, shard) in self.shards.iter().enumerate() {
             let index = shard.groups.read();
-            let mut shared: HashMap<(u32, Vec<Slot>), Arc<Vec<SelectedColumn>>> = HashMap::new();
-            for (id, slots) in index.groups.select(database, &columns, matchers) {
-                let Some(group) = index.groups.get(id) else {
+            let mut shared: SharedColumns = HashMap::new();
+            let mut groups = index.groups.reader();
+            for (id, slots) in index.groups.select(database, &columns, matchers).map_err(&unreadable)? {
+                let Some(group) = groups.get(id).map_err(&unreadable)? else {
                     continue;
                 };
                 let measurement = group.measurement;
@@ -57,49 +62,63 @@ impl Store {
                     Arc::new(slots.iter().filter_map(column).collect())
                 });
                 let key = PartKey { database, measurement, group: id, block: 0 };
-                selected.push(SelectedGroup {
-                    labels: group.labels.clone(),
-                    columns: columns.clone(),
-                    shard: number,
-                    key,
-                });
+                let columns = columns.clone();
+                selected.push(SelectedGroup { labels: group.labels, columns, shard: number, key });
             }
         }
-        selected
+        Ok(selected)
     }
 
     /// Names of all labels of the selected groups, sorted, `__name__` not among them.
-    pub fn label_names(&self, database: &str, selected: &[SelectedGroup]) -> Vec<String> {
-        let mut names = std::collections::BTreeSet::new();
-        self.each_shard(database, selected, |shard, database, groups| {
-            names.extend(shard.groups.read().groups.label_names(database, groups).map(str::to_owned));
-        });
-        names.into_iter().collect()
+    pub fn label_names(&self, database: &str, selected: &[SelectedGroup]) -> Result<Vec<String>, StoreError> {
+        let mut names = BTreeSet::new();
+        self.each_shard(database, selected, |groups, database, chosen| {
+            groups.label_names(database, chosen, &mut names)
+        })?;
+        Ok(names.into_iter().collect())
     }
 
     /// Values of a label (not `__name__`) of the selected groups, sorted.
-    pub fn label_values(&self, database: &str, name: &str, selected: &[SelectedGroup]) -> Vec<String> {
-        let mut values = std::collections::BTreeSet::new();
-        self.each_shard(database, selected, |shard, database, groups| {
-            values.extend(shard.groups.read().groups.label_values(database, name, groups).map(str::to_owned));
-        });
-        values.into_iter().collect()
+    pub fn label_values(
+        &self,
+        database: &str,
+        name: &str,
+        selected: &[SelectedGroup],
+    ) -> Result<Vec<String>, StoreError> {
+        let mut values = BTreeSet::new();
+        self.each_shard(database, selected, |groups, database, chosen| {
+            groups.label_values(database, name, chosen, &mut values)
+        })?;
+        Ok(values.into_iter().collect())
+    }
+
+    /// What makes a database large, from the index alone; each list holds the `top` largest. `None` if there is no
+    /// such database.
+    pub fn cardinality(&self, database: &str, top: usize) -> Result<Option<Cardinality>, StoreError> {
+        let Some(database) = self.catalog.read().catalog.database(database) else {
+            return Ok(None);
+        };
+        let shards: Vec<_> = self.shards.iter().map(|shard| shard.groups.read()).collect();
+        let groups: Vec<&Groups> = shards.iter().map(|shard| &shard.groups).collect();
+        index::cardinality(&groups, database, top).map(Some).map_err(StoreError::index(&self.options.directory))
     }
 
     fn each_shard(
         &self,
         database: &str,
         selected: &[SelectedGroup],
-        mut visit: impl FnMut(&Shard, DatabaseId, &RoaringBitmap),
-    ) {
+        mut visit: impl FnMut(&Groups, DatabaseId, &RoaringBitmap) -> Result<(), IndexError>,
+    ) -> Result<(), StoreError> {
         let Some(database) = self.catalog.read().catalog.database(database) else {
-            return;
+            return Ok(());
         };
         for (number, shard) in self.shards.iter().enumerate() {
             let of_shard = selected.iter().filter(|group| group.shard == number);
             let groups: RoaringBitmap = of_shard.map(|group| group.key.group as GroupId).collect();
-            visit(shard, database, &groups);
+            visit(&shard.groups.read().groups, database, &groups)
+                .map_err(StoreError::index(&self.options.directory))?;
         }
+        Ok(())
     }
 
     /// What clients said of metric families, by name; of one family if it is named.

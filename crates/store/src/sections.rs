@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use index::{DatabaseId, GroupId};
+use index::DatabaseId;
 use model::TimeRange;
 
 use crate::chunk;
@@ -37,14 +37,15 @@ impl Store {
 
     fn sections(&self, shard: &Shard, head: &Head) -> Result<Sections, StoreError> {
         let contents = head.contents();
-        let mut keys: Vec<PartKey> = {
+        let mut keys: Vec<PartKey> = Vec::new();
+        {
             let index = shard.groups.read();
-            let keyed = |(id, block): (GroupId, u32)| {
-                let group = index.groups.get(id)?;
-                Some(PartKey { database: group.database, measurement: group.measurement, group: id, block })
-            };
-            contents.keys().filter_map(keyed).collect()
-        };
+            for (group, block) in contents.keys() {
+                let place = index.groups.place(group).map_err(StoreError::index(&self.options.directory))?;
+                // Rows of groups that are removed go with them.
+                keys.extend(place.map(|(database, measurement)| PartKey { database, measurement, group, block }));
+            }
+        }
         keys.sort_unstable();
         keys.dedup();
         let grid = self.grid(shard, head);

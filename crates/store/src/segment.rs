@@ -1,10 +1,12 @@
-//! Files of index segments: entries of the catalog or of a shard's groups. Layout: `docs/formats/segment.md`.
+//! Files of index segments: the catalog's entries, a shard's groups. Layout: `docs/formats/segment.md`.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use codec::Reader;
-use index::{CatalogEntry, GroupEntry, decode_entries, encode_entries};
-use platform::Files;
+use codec::{DecodeError, Reader};
+use index::{CatalogEntry, GroupEntry, IndexError, Segment, decode_entries, encode_entries};
+use platform::{File, Files, OpenMode};
 
 use crate::StoreError;
 
@@ -24,22 +26,73 @@ pub(crate) fn write_catalog(files: &dyn Files, path: &Path, entries: &[CatalogEn
     write(files, path, &payload)
 }
 
-pub(crate) fn write_groups(files: &dyn Files, path: &Path, entries: &[GroupEntry]) -> Result<(), StoreError> {
-    let mut payload = Vec::new();
-    encode_entries(entries, &mut payload);
-    write(files, path, &payload)
-}
-
 pub(crate) fn read_catalog(files: &dyn Files, path: &Path) -> Result<Vec<CatalogEntry>, StoreError> {
     let bytes = read(files, path)?;
     decode_entries(&mut Reader::new(&bytes[HEADER_BYTES..]))
         .map_err(|error| StoreError::corrupt(path, (HEADER_BYTES + error.offset) as u64, error.what))
 }
 
-pub(crate) fn read_groups(files: &dyn Files, path: &Path) -> Result<Vec<GroupEntry>, StoreError> {
-    let bytes = read(files, path)?;
-    decode_entries(&mut Reader::new(&bytes[HEADER_BYTES..]))
-        .map_err(|error| StoreError::corrupt(path, (HEADER_BYTES + error.offset) as u64, error.what))
+/// A file of a shard's groups.
+pub(crate) enum GroupsFile {
+    /// Of version 1: entries, to be taken in anew.
+    Entries(Vec<GroupEntry>),
+    Segment(Box<Segment>),
+}
+
+/// Opens a segment of groups; of version 2 nothing but the directory is read.
+pub(crate) fn open_groups(files: &dyn Files, path: &Path, id: u64) -> Result<GroupsFile, StoreError> {
+    let bytes = files.map(path).map_err(StoreError::io("map index segment", path))?;
+    if !Segment::is_segment((*bytes).as_ref()) {
+        let bytes = read(files, path)?;
+        let entries = decode_entries(&mut Reader::new(&bytes[HEADER_BYTES..]));
+        let corrupt = |error: DecodeError| StoreError::corrupt(path, (HEADER_BYTES + error.offset) as u64, error.what);
+        return entries.map(GroupsFile::Entries).map_err(corrupt);
+    }
+    let corrupt = |error| match error {
+        IndexError::Damaged { offset, what, .. } => StoreError::corrupt(path, offset, what),
+        error => StoreError::corrupt(path, 0, error.to_string()),
+    };
+    Segment::open(id, bytes).map(|segment| GroupsFile::Segment(Box::new(segment))).map_err(corrupt)
+}
+
+/// Writes a segment of groups, durably, and opens it.
+pub(crate) fn write_groups(
+    files: &dyn Files,
+    path: &Path,
+    id: u64,
+    write: impl FnOnce(&mut dyn io::Write) -> Result<(), IndexError>,
+) -> Result<Segment, StoreError> {
+    let file = files.open(path, OpenMode::CreateNew).map_err(StoreError::io("create index segment", path))?;
+    let mut sink = Sink { file, end: 0 };
+    write(&mut sink).map_err(|error| match error {
+        IndexError::Io(error) => StoreError::io("write index segment", path)(error),
+        error => StoreError::index(path.parent().and_then(Path::parent).unwrap_or(path))(error),
+    })?;
+    sink.file.sync_data().map_err(StoreError::io("sync index segment", path))?;
+    let folder = path.parent().unwrap_or(path);
+    files.sync_directory(folder).map_err(StoreError::io("sync folder", folder))?;
+    match open_groups(files, path, id)? {
+        GroupsFile::Segment(segment) => Ok(*segment),
+        GroupsFile::Entries(_) => Err(StoreError::corrupt(path, 0, "written as version 2, found as version 1")),
+    }
+}
+
+/// Appends to a file.
+struct Sink {
+    file: Arc<dyn File>,
+    end: u64,
+}
+
+impl io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write_all_at(bytes, self.end)?;
+        self.end += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn write(files: &dyn Files, path: &Path, payload: &[u8]) -> Result<(), StoreError> {

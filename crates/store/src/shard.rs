@@ -30,6 +30,10 @@ pub(crate) struct ShardGroups {
     pub(crate) groups: Groups,
     /// Smallest sequence id of a group record whose groups no segment holds yet.
     pub(crate) unsaved_since: Option<u64>,
+    /// The same of groups that are being written to a segment.
+    pub(crate) frozen_since: Option<u64>,
+    /// Segments of version 1: their groups count as unsaved, and the next segment takes their place.
+    pub(crate) old_segments: Vec<u64>,
 }
 
 /// What readers and writers of samples share.
@@ -55,7 +59,7 @@ pub(crate) struct Frozen {
 impl Shard {
     pub(crate) fn new(
         number: u32,
-        groups: Groups,
+        groups: ShardGroups,
         mut parts: Vec<Arc<Part>>,
         deletes: Vec<Delete>,
         head_bytes: usize,
@@ -63,12 +67,7 @@ impl Shard {
         parts.sort_unstable_by_key(|part| levels::age_order(&part.info));
         let (parts, deletes) = (Arc::new(parts), Arc::new(deletes));
         let state = ShardState { head: Head::new(head_bytes), newest_ns: i64::MIN, frozen: None, parts, deletes };
-        Self {
-            number,
-            groups: RwLock::new(ShardGroups { groups, unsaved_since: None }),
-            state: Mutex::new(state),
-            work: Mutex::new(()),
-        }
+        Self { number, groups: RwLock::new(groups), state: Mutex::new(state), work: Mutex::new(()) }
     }
 
     /// Puts rows into the head, and tells the index of groups that have more fields than before.
@@ -78,8 +77,9 @@ impl Shard {
         state.newest_ns = state.newest_ns.max(state.head.newest_ns().unwrap_or(i64::MIN));
         let is_news = |(group, slots): &(u32, Vec<u32>)| {
             let groups = &self.groups.read().groups;
-            let known = groups.get(*group).map(|known| groups.slots(known.schema));
-            known.is_some_and(|known| slots.iter().any(|slot| known.binary_search(slot).is_err()))
+            // Where the index cannot be read, reading the group will say so.
+            let known = groups.slots(*group).ok().flatten();
+            known.is_some_and(|known| slots.iter().any(|slot| !known.contains(*slot)))
         };
         grown.retain(is_news);
         if grown.is_empty() {
@@ -87,7 +87,7 @@ impl Shard {
         }
         let mut index = self.groups.write();
         for (group, slots) in grown {
-            index.groups.extend(group, &slots);
+            let _ = index.groups.extend(group, &slots);
         }
         index.unsaved_since.get_or_insert(sequence);
     }
@@ -113,7 +113,7 @@ impl Shard {
     pub(crate) fn first_needed(&self) -> Option<u64> {
         let state = self.state.lock();
         let frozen = state.frozen.as_ref().and_then(|frozen| frozen.head.first_sequence());
-        let unsaved = self.groups.read().unsaved_since;
-        [frozen, state.head.first_sequence(), unsaved].into_iter().flatten().min()
+        let groups = self.groups.read();
+        [frozen, state.head.first_sequence(), groups.unsaved_since, groups.frozen_since].into_iter().flatten().min()
     }
 }

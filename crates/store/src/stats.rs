@@ -119,7 +119,7 @@ impl Store {
             ..Stats::default()
         };
         for shard in &self.shards {
-            stats.groups += shard.groups.read().groups.len() as u64;
+            stats.groups += shard.groups.read().groups.len();
             let shard = shard.state.lock();
             for head in shard.frozen.iter().map(|frozen| &frozen.head).chain([&shard.head]) {
                 stats.head_bytes += head.bytes() as u64;

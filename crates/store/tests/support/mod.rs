@@ -60,7 +60,7 @@ pub(crate) fn apply(content: &mut Content, rows: &[Row]) {
 /// Everything in the default database in a range.
 pub(crate) fn read_all(store: &Store, range: TimeRange) -> Content {
     let mut content = Content::new();
-    for group in store.select("default", &compile(&[]).unwrap()) {
+    for group in store.select("default", &compile(&[]).unwrap()).unwrap() {
         let columns = store.read(&group, &range).unwrap();
         for (selected, column) in group.columns.iter().zip(columns) {
             let Column::F64(timestamps, values) = column else {
