@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use index::IndexError;
+use platform::objects::ObjectError;
 
 use crate::segment::segment_path;
 
@@ -39,6 +40,8 @@ pub enum StoreError {
         /// The first failure.
         reason: String,
     },
+    /// The object store refused, or could not be reached; [`ObjectError::kind`] says what to do.
+    Objects(ObjectError),
     /// The request can not be taken as it is: change it.
     Invalid(String),
 }
@@ -90,6 +93,7 @@ impl fmt::Display for StoreError {
                 formatter,
                 "writes are refused until the data folder is opened again, because an earlier write failed: {reason}"
             ),
+            Self::Objects(error) => error.fmt(formatter),
             Self::Invalid(message) => formatter.write_str(message),
         }
     }

@@ -23,14 +23,9 @@ struct Unsaved {
 }
 
 impl Store {
-    /// Writes a shard's head to parts. Reads see its rows all the time; writes go to a new head.
-    pub(crate) fn flush(&self, shard: &Shard) -> Result<(), StoreError> {
-        let _work = shard.work.lock();
-        self.flush_locked(shard).map(|_| ())
-    }
-
-    /// As [`Store::flush`], by whoever holds the shard's `work`. Rows up to the returned sequence id are in parts.
-    pub(crate) fn flush_locked(&self, shard: &Shard) -> Result<u64, StoreError> {
+    /// Writes a shard's head to parts. Reads see its rows all the time; writes go to a new head. Rows up to the returned sequence
+    /// id are in parts. Merges go on meanwhile: what they take away is older.
+    pub(crate) fn flush(&self, shard: &Shard) -> Result<u64, StoreError> {
         // Flushes of different shards share the catalog's entries: their segments must have the order of the entries, and
         // the log may be released only when no entry is on its way.
         let _flushing = self.flushing.lock();

@@ -68,18 +68,12 @@ impl Store {
         ids.iter().for_each(|id| self.remove_file(&segment_path(&self.options.directory, *id)));
     }
 
-    /// Writes a shard's groups to a segment when they have become many, and merges segments when those have. Whether
-    /// it did.
-    pub(crate) fn maintain_groups(&self, shard: &Shard) -> Result<bool, StoreError> {
-        let frozen = self.freeze_groups_if_due(shard)?;
-        Ok(self.merge_groups_if_due(shard)? || frozen)
-    }
-
-    fn freeze_groups_if_due(&self, shard: &Shard) -> Result<bool, StoreError> {
+    /// Writes a shard's groups to a segment when they have become many. Whether it did.
+    pub(crate) fn freeze_groups_if_due(&self, shard: &Shard) -> Result<bool, StoreError> {
         if !shard.groups.read().groups.freeze_due() {
             return Ok(false);
         }
-        let _work = shard.work.lock();
+        let _flushing = self.flushing.lock();
         let frozen = shard.groups.write().freeze();
         let Some(frozen) = frozen else {
             return Ok(false);
@@ -92,7 +86,8 @@ impl Store {
         Ok(true)
     }
 
-    fn merge_groups_if_due(&self, shard: &Shard) -> Result<bool, StoreError> {
+    /// Merges a shard's index segments when they have become many. Whether it did.
+    pub(crate) fn merge_groups_if_due(&self, shard: &Shard) -> Result<bool, StoreError> {
         let _work = shard.work.lock();
         let job = shard.groups.read().groups.merge_due();
         let Some(job) = job else {

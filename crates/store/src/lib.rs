@@ -33,6 +33,7 @@ mod retention;
 mod scan;
 mod sections;
 mod segment;
+mod settled;
 mod shard;
 mod stats;
 mod summary;
@@ -47,7 +48,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use index::{Catalog, DatabaseId};
 use parking_lot::{Mutex, RwLock};
-use platform::Platform;
+use platform::{Files, Platform};
 
 pub use error::StoreError;
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
@@ -58,6 +59,7 @@ pub use part::fuzz_part;
 pub use policy::DatabasePolicy;
 pub use recover::Recovery;
 pub use retention::Deleted;
+pub use settled::ObjectTierOptions;
 pub use scan::{SelectedColumn, SelectedGroup};
 pub use stats::{LevelStats, Stats};
 pub use windows::{ReadCounts, WindowColumn, Windows};
@@ -68,6 +70,7 @@ use keys::Keys;
 use log::writer::Log;
 use manifest::{Edit, Manifest};
 use part::{Part, PartData, PartInfo};
+use settled::Settled;
 use shard::Shard;
 use stats::Counters;
 
@@ -88,6 +91,8 @@ pub struct Store {
     fast_ns: AtomicI64,
     /// As in the manifest.
     policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
+    /// Where parts settle, if not in the data folder.
+    settled: Option<Settled>,
     recovery: Recovery,
     /// Keeps other processes out; released when the store is dropped.
     _lock: Box<dyn Send + Sync>,
@@ -112,15 +117,31 @@ impl Store {
         self.manifest.lock().state.incarnation
     }
 
-    /// Does what is due of flushing and merging; to be called again at once while it returns `true`, else now and then.
+    /// Does what is due of flushing, merging and uploading; to be called again at once while it returns `true`, else now and
+    /// then. Whoever has threads calls its three parts in one thread each, so that none waits for another.
     pub fn maintain(&self) -> Result<bool, StoreError> {
+        let worked = self.maintain_heads()?;
+        let worked = self.maintain_parts()? || worked;
+        Ok(self.maintain_objects()? || worked)
+    }
+
+    /// Makes room in memory and in the log.
+    pub fn maintain_heads(&self) -> Result<bool, StoreError> {
         let mut worked = self.flush_due()?;
         // Behind the flush, which may be what makes room for it.
         self.log.prepare_spare()?;
-        worked |= self.drop_expired()?;
+        for shard in &self.shards {
+            worked |= self.freeze_groups_if_due(shard)?;
+        }
+        Ok(worked)
+    }
+
+    /// Merges parts and index segments, drops what is past keeping.
+    pub fn maintain_parts(&self) -> Result<bool, StoreError> {
+        let mut worked = self.drop_expired()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard)?;
-            worked |= self.maintain_groups(shard)?;
+            worked |= self.merge_groups_if_due(shard)?;
         }
         self.fit_partitions()?;
         Ok(worked)
@@ -151,14 +172,14 @@ impl Store {
         let oldest =
             self.shards.iter().filter_map(|shard| Some((shard.first_needed()?, shard))).min_by_key(|old| old.0);
         match oldest {
-            Some((_, shard)) => self.flush(shard).map(|()| true),
+            Some((_, shard)) => self.flush(shard).map(|_| true),
             None => Ok(false),
         }
     }
 
     /// Flushes everything, so that the next opening has no log to read.
     pub fn flush_all(&self) -> Result<(), StoreError> {
-        self.shards.iter().try_for_each(|shard| self.flush(shard))
+        self.shards.iter().try_for_each(|shard| self.flush(shard).map(|_| ()))
     }
 
     /// Flushes and merges everything there is to merge.
@@ -179,8 +200,7 @@ impl Store {
     }
 
     fn open_part(&self, info: PartInfo) -> Result<Arc<Part>, StoreError> {
-        let data = PartData::open_local(&*self.platform.files, self.part_path(info.file), &info)?;
-        Part::open(data, info).map(Arc::new)
+        open_part(&*self.platform.files, &self.options.directory, self.settled.as_ref(), info)
     }
 
     fn sync_folder(&self, name: &str) -> Result<(), StoreError> {
@@ -227,6 +247,19 @@ impl Store {
             self.counters.removals_failed.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+fn open_part(
+    files: &dyn Files,
+    directory: &Path,
+    settled: Option<&Settled>,
+    info: PartInfo,
+) -> Result<Arc<Part>, StoreError> {
+    let data = match settled {
+        Some(settled) if !info.places.local => settled.open_part(files, directory, &info)?,
+        _ => PartData::open_local(files, part_path(directory, info.file), &info)?,
+    };
+    Part::open(data, info).map(Arc::new)
 }
 
 fn part_path(directory: &Path, file: u64) -> PathBuf {

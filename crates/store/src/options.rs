@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::settled::ObjectTierOptions;
+
 /// Settings of a data folder; all but the number of shards may change from one opening to the next.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
@@ -30,6 +32,8 @@ pub struct StoreOptions {
     pub join_bytes_max: u64,
     /// Rows that a summary stands for on average, at least: fewer cost room, more leave more to decode at windows' edges.
     pub node_rows_min: usize,
+    /// Where parts settle; without it they stay in the data folder.
+    pub objects: Option<ObjectTierOptions>,
     /// Changes that are remembered for whoever keeps answers.
     pub journal_changes_max: usize,
     /// Raw group keys that are remembered, so that their labels need not be parsed again.
@@ -54,6 +58,7 @@ impl StoreOptions {
             patches_max: 4,
             join_bytes_max: 64 << 20,
             node_rows_min: 1000,
+            objects: None,
             journal_changes_max: 4096,
             group_keys_max: 4 << 20,
             rejections_max: 100,

@@ -17,11 +17,12 @@ use crate::log::writer::{Log, SegmentInfo};
 use crate::log::{segment_number, segment_path};
 use crate::manifest::{Edit, Manifest, State};
 use crate::journal::Journal;
-use crate::part::{Part, PartData};
+use crate::part::{Part, PartInfo};
+use crate::settled::{Settled, tail_path};
 use crate::segment::GroupsFile;
 use crate::shard::{Shard, ShardGroups};
 use crate::stats::Counters;
-use crate::{CatalogState, Store, StoreError, StoreOptions, part_path, segment};
+use crate::{CatalogState, Store, StoreError, StoreOptions, open_part, part_path, segment};
 
 /// Bytes that a log segment's file may have.
 const LOG_SEGMENT_BYTES_MAX: u64 = 8 << 30;
@@ -52,6 +53,7 @@ struct Opened {
     catalog: Catalog,
     shards: Vec<Shard>,
     manifest: Manifest,
+    settled: Option<Settled>,
     recovery: Recovery,
 }
 
@@ -81,6 +83,7 @@ impl Store {
             journal: Journal::new(journal_changes_max, sequence),
             fast_ns: AtomicI64::new(fast_ns),
             policies: RwLock::new(policies),
+            settled: opened.settled,
             recovery: opened.recovery,
             _lock: lock,
         })
@@ -118,6 +121,12 @@ impl Opened {
         if state.fast_ns <= 0 {
             state.fast_ns = options.partition_ns.max(1);
         }
+        let tier = options.objects.as_ref();
+        let settled = tier.map(|tier| Settled::open(&platform, tier, &directory, state.incarnation)).transpose()?;
+        if settled.is_none() && state.parts.values().any(|part| !part.places.local) {
+            let message = "parts of this folder are in an object store: say which (objects.url in the settings)";
+            return Err(StoreError::Invalid(message.to_owned()));
+        }
         let mut catalog = Catalog::default();
         let mut indexes: Vec<ShardIndex> = Vec::new();
         indexes.resize_with(state.shards as usize, ShardIndex::default);
@@ -140,10 +149,9 @@ impl Opened {
             _ => false,
         };
         for info in state.parts.values() {
-            let path = part_path(&directory, info.file);
-            let opened = PartData::open_local(&*files, path, info).and_then(|data| Part::open(data, *info));
+            let opened = open_part(&*files, &directory, settled.as_ref(), *info);
             match (opened, parts.get_mut(info.shard as usize)) {
-                (Ok(part), Some(parts)) => parts.push(Arc::new(part)),
+                (Ok(part), Some(parts)) => parts.push(part),
                 (Err(error), _) if is_gone(&error) => {
                     set_aside.push(*info);
                     recovery.parts_set_aside.push(error.to_string());
@@ -171,7 +179,7 @@ impl Opened {
                 let _ = files.rename(&path, &path.with_extension("damaged"));
             }
         }
-        Ok(Self { platform, options, catalog, shards, manifest, recovery })
+        Ok(Self { platform, options, catalog, shards, manifest, settled, recovery })
     }
 
     /// Reads the log and starts a new segment behind it. With it, the first sequence id that the catalog needs.
@@ -283,7 +291,13 @@ impl Opened {
     /// Removes files that the manifest does not name: what a crash left unfinished.
     fn remove_unnamed(&mut self) -> Result<(), StoreError> {
         let state = &self.manifest.state;
-        let parts: BTreeSet<PathBuf> = state.parts.values().map(|part| part_path(&self.options.directory, part.file)).collect();
+        let parts: BTreeSet<PathBuf> = {
+            let path = |part: &PartInfo| match part.places.local {
+                true => part_path(&self.options.directory, part.file),
+                false => tail_path(&self.options.directory, part.id),
+            };
+            state.parts.values().map(path).collect()
+        };
         let segments: BTreeSet<PathBuf> =
             state.segments.keys().map(|id| segment::segment_path(&self.options.directory, *id)).collect();
         for (folder, named) in [("parts", parts), ("index", segments)] {

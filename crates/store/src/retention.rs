@@ -195,7 +195,7 @@ impl Store {
         let _work = shard.work.lock();
         // A record of its own, so that no two deletes have the same number.
         self.log.append(crate::log::record::MARK, &[])?;
-        delete.sequence = self.flush_locked(shard)?;
+        delete.sequence = self.flush(shard)?;
         self.commit_edits(&[Edit::AddDelete { shard: shard.number, delete: delete.clone() }])?;
         let change = Change {
             sequence: self.log.last_sequence(),

@@ -2,7 +2,7 @@
 //!
 //! Lock order, to be kept everywhere: catalog → groups of a shard → log, and states of shards (ascending) → groups of
 //! a shard → log. The manifest is taken after all of them, and never held while one of them is taken. `work` of a shard,
-//! then the store's `flushing`, come before all others.
+//! then the store's `flushing`, come before all others. `policies` are taken before the manifest.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Shard {
     pub(crate) number: u32,
     pub(crate) groups: RwLock<ShardGroups>,
     pub(crate) state: Mutex<ShardState>,
-    /// Held by whoever flushes or merges: one at a time.
+    /// Held by whoever merges, deletes or moves parts: one at a time.
     pub(crate) work: Mutex<()>,
 }
 
@@ -101,6 +101,11 @@ impl Shard {
             state.parts = Arc::new(parts);
         }
         state.frozen = None;
+    }
+
+    /// Whether a part exists.
+    pub(crate) fn has_part(&self, id: u64) -> bool {
+        self.state.lock().parts.iter().any(|part| part.info.id == id)
     }
 
     /// What is on disk, and what of it is masked.

@@ -11,6 +11,7 @@ use crate::deletes::Delete;
 use crate::levels::{self, Goal, Job, Situation};
 use crate::manifest::Edit;
 use crate::part::{KeyCursor, Part, PartInfo, PartKey};
+use crate::settled::tail_path;
 use crate::shard::Shard;
 use crate::{Store, StoreError};
 
@@ -116,10 +117,13 @@ impl Store {
         };
         for part in removed {
             self.counters.bytes_replaced.fetch_add(part.info.bytes, Ordering::Relaxed);
-            if part.info.places.local && !kept_files.contains(&part.info.file) {
+            if !part.info.places.local {
+                self.remove_file(&tail_path(&self.options.directory, part.info.id));
+            } else if !kept_files.contains(&part.info.file) {
                 self.remove_file(&self.part_path(part.info.file));
             }
         }
+        self.forget_objects(removed);
         self.drop_idle_deletes(shard)
     }
 }

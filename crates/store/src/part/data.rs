@@ -1,12 +1,15 @@
 //! Where a part's bytes come from.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use platform::{File, Files, OpenMode};
 
-use super::{PartInfo, Place};
+use super::reader::tail_bytes;
+use super::{FOOTER_BYTES, HEADER_BYTES, HEADER_MAGIC, PartInfo, Place, VERSION};
 use crate::StoreError;
+use crate::tier::Tier;
 
 /// A part's bytes.
 pub(crate) enum PartData {
@@ -18,6 +21,15 @@ pub(crate) enum PartData {
         file: Arc<dyn File>,
         /// Where in it the part begins.
         base: u64,
+    },
+    /// An object.
+    Object {
+        tier: Arc<Tier>,
+        /// Its key, for messages a path.
+        key: PathBuf,
+        bytes: u64,
+        /// The part's last bytes, from its index on: they are kept locally.
+        tail: Vec<u8>,
     },
 }
 
@@ -33,10 +45,48 @@ impl PartData {
         Ok(Self::Local { path, file, base: info.offset })
     }
 
+    /// A part in the object store, whose tail is known.
+    pub(crate) fn object(tier: Arc<Tier>, key: String, bytes: u64, tail: Vec<u8>) -> Self {
+        Self::Object { tier, key: PathBuf::from(key), bytes, tail }
+    }
+
+    /// The same with its tail.
+    pub(crate) fn with_tail(self, tail: Vec<u8>) -> Self {
+        match self {
+            Self::Object { tier, key, bytes, .. } => Self::Object { tier, key, bytes, tail },
+            local @ Self::Local { .. } => local,
+        }
+    }
+
+    /// Reads a part's last bytes, from its index on.
+    pub(crate) fn fetch_tail(&self) -> Result<Vec<u8>, StoreError> {
+        let size = self.bytes()?;
+        let footer_offset = size.checked_sub(FOOTER_BYTES as u64).filter(|offset| *offset >= HEADER_BYTES as u64);
+        let footer_offset = footer_offset.ok_or_else(|| self.corrupt(size, "a part is cut short"))?;
+        let footer = self.read(&[Place { offset: footer_offset, bytes: FOOTER_BYTES as u32 }])?;
+        let tail = footer.first().map(|footer| tail_bytes(footer)).transpose();
+        let tail = tail.map_err(|error| self.corrupt(footer_offset, error.what))?.unwrap_or(0);
+        let offset = footer_offset.checked_sub(tail).filter(|offset| *offset >= HEADER_BYTES as u64);
+        let offset = offset.ok_or_else(|| self.corrupt(footer_offset, "index and footer do not fit together"))?;
+        let bytes = u32::try_from(size - offset).map_err(|_| self.corrupt(footer_offset, "an index beyond 4 GiB"))?;
+        Ok(self.read(&[Place { offset, bytes }])?.pop().unwrap_or_default())
+    }
+
+    fn bytes(&self) -> Result<u64, StoreError> {
+        match self {
+            Self::Local { path, file, base } => {
+                let size = file.size_bytes().map_err(StoreError::io("read part", path))?;
+                Ok(size.saturating_sub(*base))
+            }
+            Self::Object { bytes, .. } => Ok(*bytes),
+        }
+    }
+
     /// What to call it in messages.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Local { path, .. } => path,
+            Self::Object { key, .. } => key,
         }
     }
 
@@ -44,10 +94,11 @@ impl PartData {
     pub(crate) fn offset(&self, offset: u64) -> u64 {
         match self {
             Self::Local { base, .. } => base.saturating_add(offset),
+            Self::Object { .. } => offset,
         }
     }
 
-    /// Reads stretches of the part.
+    /// Reads stretches of the part, each whole.
     pub(crate) fn read(&self, places: &[Place]) -> Result<Vec<Vec<u8>>, StoreError> {
         match self {
             Self::Local { path, file, .. } => {
@@ -59,6 +110,20 @@ impl PartData {
                 };
                 places.iter().map(read).collect()
             }
+            Self::Object { tier, key, bytes, tail } => {
+                let mut found: Vec<Option<Vec<u8>>> =
+                    places.iter().map(|place| local_bytes(place, *bytes, tail)).collect();
+                let missing = places.iter().zip(&found).filter(|(_, found)| found.is_none());
+                let ranges: Vec<Range<u64>> =
+                    missing.map(|(place, _)| place.offset..place.offset + u64::from(place.bytes)).collect();
+                let mut read = if ranges.is_empty() {
+                    Vec::new().into_iter()
+                } else {
+                    let key = key.to_string_lossy();
+                    tier.read(&key, *bytes, &ranges).map_err(StoreError::Objects)?.into_iter()
+                };
+                Ok(found.iter_mut().map(|found| found.take().or_else(|| read.next()).unwrap_or_default()).collect())
+            }
         }
     }
 
@@ -66,4 +131,17 @@ impl PartData {
     pub(crate) fn corrupt(&self, offset: u64, message: impl Into<String>) -> StoreError {
         StoreError::corrupt(self.path(), self.offset(offset), message)
     }
+}
+
+/// What of a part in the object store needs no request: its header, which is always the same, and its tail.
+fn local_bytes(place: &Place, part_bytes: u64, tail: &[u8]) -> Option<Vec<u8>> {
+    if place.offset == 0 && place.bytes as usize == HEADER_BYTES && !tail.is_empty() {
+        let mut header = HEADER_MAGIC.to_vec();
+        header.extend_from_slice(&VERSION.to_le_bytes());
+        header.resize(HEADER_BYTES, 0);
+        return Some(header);
+    }
+    let tail_offset = part_bytes.checked_sub(tail.len() as u64)?;
+    let from = usize::try_from(place.offset.checked_sub(tail_offset)?).ok()?;
+    tail.get(from..from + place.bytes as usize).map(<[u8]>::to_vec)
 }

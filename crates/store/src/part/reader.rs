@@ -161,6 +161,13 @@ impl Part {
         corrupt(&self.data, offset, error)
     }
 
+    /// The part's last bytes, from its index on.
+    pub(crate) fn tail(&self) -> Result<Vec<u8>, StoreError> {
+        let bytes = u32::try_from(self.info.bytes - self.index_offset);
+        let bytes = bytes.map_err(|_| self.data.corrupt(self.index_offset, "an index beyond 4 GiB"))?;
+        Ok(self.data.read(&[Place { offset: self.index_offset, bytes }])?.pop().unwrap_or_default())
+    }
+
     /// Reads everything and checks it; the number of chunks.
     pub(crate) fn verify(&self) -> Result<u64, StoreError> {
         let mut chunks = 0;
@@ -288,6 +295,11 @@ impl Footer {
     fn tail_bytes(&self) -> u64 {
         self.index_bytes.saturating_add(self.directory_bytes).saturating_add(self.groups_bytes)
     }
+}
+
+/// Bytes of index, directory and groups before a footer of the present version.
+pub(super) fn tail_bytes(footer: &[u8]) -> Result<u64, DecodeError> {
+    Footer::decode(footer, VERSION).map(|footer| footer.tail_bytes())
 }
 
 fn take_directory(directory: &[u8], index_bytes: usize) -> Result<Vec<BlockStart>, DecodeError> {
