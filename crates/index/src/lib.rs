@@ -27,11 +27,12 @@ mod search;
 mod segment;
 mod slots;
 mod source;
+mod text;
 
 use model::Labels;
 
 pub use cardinality::{Cardinality, NameCardinality, cardinality};
-pub use catalog::{Catalog, CatalogError, FieldInfo, MetricColumns};
+pub use catalog::{Catalog, CatalogError, FieldInfo, MetricColumns, UnsavedCatalog};
 pub use entry::{CatalogEntry, GroupEntry, decode_entries, encode_entries};
 pub use error::IndexError;
 pub use groups::{FrozenGroups, Group, Groups, MergeJob, Selected};
@@ -79,7 +80,7 @@ pub fn fuzz_segment_opened(segment: Segment) {
     for id in &ids {
         let _ = (groups.get(*id), groups.slots(*id));
     }
-    let everything = [MetricColumns { measurement: 0, slots: vec![0, 1, 2] }];
+    let everything = [MetricColumns { measurement: 0, slots: vec![0, 1, 2], decided: Vec::new() }];
     for (op, value) in [(model::MatchOp::Equal, "a"), (model::MatchOp::Regex, "a.*|.b"), (model::MatchOp::NotEqual, "")]
     {
         let matchers = CompiledMatcher::new(&model::Matcher::new("x", op, value));

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use index::{Cardinality, CompiledMatcher, DatabaseId, GroupId, Groups, IndexError, RoaringBitmap, Slot};
-use model::{Column, Labels, MetricMetadata, TimeRange, ValueType};
+use model::{Column, Labels, METRIC_NAME, MetricMetadata, TimeRange, ValueType};
 
 use crate::chunk::{self, Rows, RowsColumn};
 use crate::part::PartKey;
@@ -29,7 +29,17 @@ pub struct SelectedColumn {
     pub metric: String,
     /// The type of its values.
     pub value_type: ValueType,
+    /// Labels that it has beside those of its group.
+    pub labels: Labels,
     slot: Slot,
+}
+
+impl SelectedColumn {
+    /// All labels of the series: the group's, the column's own, and the metric name.
+    pub fn series_labels(&self, group: &Labels) -> Labels {
+        let joined = self.labels.iter().fold(group.clone(), |labels, (name, value)| labels.with(name, value));
+        joined.with(METRIC_NAME, &self.metric)
+    }
 }
 
 /// Columns by measurement and slots: many groups have the same.
@@ -58,7 +68,8 @@ impl Store {
                 let columns = shared.entry((measurement, slots)).or_insert_with_key(|(_, slots)| {
                     let column = |slot: &Slot| {
                         let field = catalog.catalog.field(measurement, *slot)?;
-                        Some(SelectedColumn { metric: field.metric.clone(), value_type: field.value_type, slot: *slot })
+                        let (metric, value_type) = (field.metric(), field.value_type);
+                        Some(SelectedColumn { metric, value_type, labels: field.labels, slot: *slot })
                     };
                     Arc::new(slots.iter().filter_map(column).collect())
                 });
@@ -110,6 +121,7 @@ impl Store {
         self.each_shard(database, selected, |groups, database, chosen| {
             groups.label_names(database, chosen, &mut names)
         })?;
+        names.extend(own_labels(selected).map(|(name, _)| name.to_owned()));
         Ok(names.into_iter().collect())
     }
 
@@ -124,6 +136,8 @@ impl Store {
         self.each_shard(database, selected, |groups, database, chosen| {
             groups.label_values(database, name, chosen, &mut values)
         })?;
+        let own = own_labels(selected).filter(|(own, _)| *own == name);
+        values.extend(own.map(|(_, value)| value.to_owned()));
         Ok(values.into_iter().collect())
     }
 
@@ -172,6 +186,11 @@ impl Store {
     pub fn databases(&self) -> Vec<String> {
         self.catalog.read().catalog.database_names().map(str::to_owned).collect()
     }
+}
+
+/// Labels that columns have themselves.
+fn own_labels(selected: &[SelectedGroup]) -> impl Iterator<Item = (&str, &str)> {
+    selected.iter().flat_map(|group| group.columns.iter()).flat_map(|column| column.labels.iter())
 }
 
 /// A group's rows from everywhere, oldest sequence ids first.
