@@ -1,15 +1,15 @@
 //! Memory, speed and size of the index with series of ten labels, and of the catalog and with wide groups.
 //!
-//! `cargo bench -p thalweg-index` takes a million series; `THALWEG_BENCH_SERIES` says how many. Prints a table; times
-//! are the processor's.
+//! `cargo bench -p thalweg-index` takes a million series; `THALWEG_BENCH_SERIES` says how many. Prints a table; times of
+//! longer runs are the processor's, those of look-ups the best of several.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, clippy::pedantic, reason = "a program for people")]
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use model::{Labels, MatchOp, Matcher};
-use thalweg_index::{CompiledMatcher, Groups, MetricColumns, Segment, cardinality};
+use model::{Field, Labels, MatchOp, Matcher, ValueType};
+use thalweg_index::{Catalog, CompiledMatcher, Groups, MetricColumns, Segment, cardinality};
 
 /// Bytes of the process in memory; zero where the system does not tell.
 fn resident_bytes() -> usize {
@@ -72,7 +72,7 @@ fn per(bytes: usize, count: u64) -> String {
 fn best_of<T>(times: usize, mut run: impl FnMut() -> T) -> Duration {
     let mut best = Duration::MAX;
     for _ in 0..times {
-        let start = Stopwatch::now();
+        let start = Instant::now();
         black_box(run());
         best = best.min(start.elapsed());
     }
@@ -112,7 +112,7 @@ fn matchers(groups: &Groups, what: &str) {
     for (metrics, name, op, value) in cases {
         let compiled = [CompiledMatcher::new(&Matcher::new(name, op, value)).unwrap()];
         let columns = &any[..metrics];
-        let start = Stopwatch::now();
+        let start = Instant::now();
         let found = groups.select(0, columns, &compiled).unwrap().len();
         let first = start.elapsed();
         let again = best_of(5, || groups.select(0, columns, &compiled).unwrap());
@@ -164,6 +164,29 @@ fn main() {
     line("cardinality, top 10", format!("{:.1?}", best_of(3, || cardinality(&[&groups], 0, 10).unwrap())));
     drop(groups);
     in_pieces(&made);
+    members(count);
+}
+
+/// A wide group: as many fields of one measurement.
+fn members(count: u64) {
+    let mut catalog = Catalog::default();
+    let (database, _) = catalog.register_database("default");
+    let (measurement, _) = catalog.register_measurement(database, "wide");
+    let start = Stopwatch::now();
+    for number in 0..count {
+        let field = Field { name: format!("sensor_{number:07}"), value_type: ValueType::F64 };
+        black_box(catalog.register_field(measurement, &field).unwrap());
+    }
+    line(
+        "catalog: fields of one measurement",
+        format!("{:.0} k/s", count as f64 / start.elapsed().as_secs_f64() / 1e3),
+    );
+    line("  in memory", per(catalog.memory_bytes(), count));
+    let mut groups = Groups::with_hash_seed(42);
+    let (id, _) = groups.register(0, measurement, &Labels::empty(), &[]).unwrap();
+    let slots: Vec<u32> = (0..count as u32).collect();
+    assert!(slots.chunks(1000).all(|some| groups.extend(id, some).unwrap()));
+    line("  index of the group that has them all", format!("{} B", groups.memory_bytes()));
 }
 
 /// As a server does: frozen whenever it is due, merged as decided.
@@ -203,7 +226,7 @@ fn in_pieces(made: &[(u32, Labels)]) {
         job.write(&mut bytes).unwrap();
         line("  merge all", format!("{:.1?}, {}", start.elapsed(), per(bytes.len(), made.len() as u64)));
     }
-    let start = Stopwatch::now();
+    let start = Instant::now();
     let segment = Segment::open(1, Arc::new(bytes)).ok();
     line("  open", format!("{:.1?}", start.elapsed()));
     drop(segment);

@@ -62,9 +62,15 @@ pub fn routing_hash(database: DatabaseId, measurement: &str, labels: &Labels) ->
     hasher.digest()
 }
 
-/// Reads bytes as a segment, and everything in it: the entry for fuzzing.
+/// Reads bytes as a segment, and everything in it: the entry for fuzzing. The first two bytes say how many of the others are its
+/// directory; magic and checksum are put around them, so that what is behind the directory is reached.
 pub fn fuzz_segment(bytes: &[u8]) {
-    if let Ok(segment) = Segment::open(0, std::sync::Arc::new(bytes.to_vec())) {
+    let Some((length, rest)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let directory = usize::from(u16::from_le_bytes(*length)).min(rest.len());
+    let (body, directory) = rest.split_at(rest.len() - directory);
+    if let Ok(segment) = Segment::open(0, std::sync::Arc::new(segment::enclosed(body, directory))) {
         fuzz_segment_opened(segment);
     }
 }
