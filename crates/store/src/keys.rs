@@ -64,7 +64,7 @@ pub(crate) struct Keys {
 struct Tables {
     /// Of each value of the bits that say the table, its number.
     shares: Vec<u16>,
-    tables: Vec<HashTable<KnownKey>>,
+    parts: Vec<HashTable<KnownKey>>,
     keys: usize,
 }
 
@@ -85,24 +85,24 @@ const SHARE_BITS: u32 = 14;
 
 impl Tables {
     fn empty() -> Self {
-        let mut tables = Vec::new();
-        tables.resize_with(usize::from(TABLES), HashTable::new);
+        let mut parts = Vec::new();
+        parts.resize_with(usize::from(TABLES), HashTable::new);
         // The table of x in 0..1 is the logarithm of 1 + x.
         let whole = f64::from(1u32 << SHARE_BITS);
         let table = |share: u32| ((1.0 + f64::from(share) / whole).log2() * f64::from(TABLES)) as u16;
         let shares = (0..1 << SHARE_BITS).map(|share| table(share).min(TABLES - 1)).collect();
-        Self { shares, tables, keys: 0 }
+        Self { shares, parts, keys: 0 }
     }
 
     fn get(&self, hash: u128) -> Option<u64> {
         let (high, low) = halves(hash);
-        let table = self.tables.get(self.table_of(hash)?)?;
+        let table = self.parts.get(self.table_of(hash)?)?;
         table.find(high, |known| (known.high, known.low) == (high, low)).map(|known| known.target)
     }
 
     fn insert(&mut self, hash: u128, target: u64) {
         let (high, low) = halves(hash);
-        let Some(table) = self.table_of(hash).and_then(|table| self.tables.get_mut(table)) else {
+        let Some(table) = self.table_of(hash).and_then(|table| self.parts.get_mut(table)) else {
             return;
         };
         match table.find_mut(high, |known| (known.high, known.low) == (high, low)) {
@@ -153,7 +153,7 @@ impl Keys {
 
     /// Bytes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.tables.read().tables.iter().map(|table| size_of_val(table) + table.allocation_size()).sum()
+        self.tables.read().parts.iter().map(|table| size_of_val(table) + table.allocation_size()).sum()
     }
 }
 
