@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use index::compile;
-use model::{Column, Labels, METRIC_NAME, TimeRange};
+use model::{Column, Labels, TimeRange};
 use store::{SelectedGroup, Store, StoreError};
 
 use crate::{Budget, QueryError, Selection, Series, Source};
