@@ -21,7 +21,7 @@ impl Db {
     ) -> Result<Vec<Labels>, QueryError> {
         let mut found = BTreeSet::new();
         for group in self.groups(database, matcher_sets, range)? {
-            let series = group.columns.iter().map(|column| group.labels.with(METRIC_NAME, &column.metric));
+            let series = group.columns.iter().map(|column| column.series_labels(&group.labels));
             found.extend(series);
         }
         Ok(limited(found, limit))

@@ -1,10 +1,17 @@
 //! What exists by name: databases, measurements, fields, and what clients say of metrics.
+//!
+//! Fields may be many (a wide group has one for each member), so that one costs its name, its labels and some twenty bytes: names
+//! stand once in an arena, metric names are put together when they are needed, and one table finds fields by them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use model::{Field, MetricMetadata, ValueType, metric_name};
+use hashbrown::HashTable;
+use model::{Field, Labels, MetricMetadata, VALUE_FIELD, ValueType, metric_name};
 
+use crate::entry::Entry;
+use crate::identity::{mix, text_hash};
+use crate::text::{TextArena, push_lean};
 use crate::{CatalogEntry, CompiledMatcher, DatabaseId, MeasurementId, Slot};
 
 /// Databases, measurements and fields, each numbered in order of appearance; nothing is ever renumbered.
@@ -13,16 +20,17 @@ pub struct Catalog {
     databases: Vec<Database>,
     database_ids: HashMap<String, DatabaseId>,
     measurements: Vec<Measurement>,
-    /// Entries since the last [`Catalog::take_unsaved`].
-    unsaved: Vec<CatalogEntry>,
+    text: TextArena,
+    unsaved: UnsavedCatalog,
 }
 
 #[derive(Debug)]
 struct Database {
     name: String,
     measurements: HashMap<String, MeasurementId>,
-    /// Metric name to the columns that bear it: more than one where `a` + `b_c` and `a_b` + `c` both exist.
-    metrics: BTreeMap<String, Vec<(MeasurementId, Slot)>>,
+    /// Fields by metric name: of each measurement the first of a name. More than one where `a` + `b_c` and `a_b` + `c`
+    /// both exist.
+    metrics: HashTable<(MeasurementId, Slot)>,
     metadata: BTreeMap<String, MetricMetadata>,
 }
 
@@ -30,28 +38,84 @@ struct Database {
 struct Measurement {
     database: DatabaseId,
     name: String,
-    fields: Vec<FieldInfo>,
-    slots: HashMap<String, Slot>,
+    /// Where each field's name stands; equal names stand in one place.
+    names: Vec<u32>,
+    types: Vec<ValueType>,
+    labelled: Option<Box<Labelled>>,
+}
+
+/// Fields of a measurement some of which have labels.
+#[derive(Debug, Default)]
+struct Labelled {
+    /// Where each field's labels stand, packed; fields behind the last have none.
+    labels: Vec<u32>,
+    /// Fields with labels, by name and labels.
+    slots: HashTable<Slot>,
 }
 
 /// A field as the catalog knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FieldInfo {
+pub struct FieldInfo<'a> {
+    /// The name of its measurement.
+    pub measurement: &'a str,
     /// Its name.
-    pub name: String,
+    pub name: &'a str,
     /// The type of its values.
     pub value_type: ValueType,
-    /// The metric name under which PromQL sees it.
-    pub metric: String,
+    /// Labels of its own.
+    pub labels: Labels,
 }
 
-/// The columns of one measurement that a metric matcher chose: slots, sorted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+impl FieldInfo<'_> {
+    /// The metric name under which PromQL sees it.
+    pub fn metric(&self) -> String {
+        metric_name(self.measurement, self.name)
+    }
+}
+
+/// Columns of one measurement that matchers chose.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MetricColumns {
     /// The measurement.
     pub measurement: MeasurementId,
-    /// Its chosen slots.
+    /// Its chosen slots, sorted.
     pub slots: Vec<Slot>,
+    /// Places of the matchers that the columns' own labels have decided, sorted; the others are for the groups to satisfy.
+    pub decided: Vec<usize>,
+}
+
+/// What no segment holds yet, by number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnsavedCatalog {
+    databases: Vec<DatabaseId>,
+    measurements: Vec<MeasurementId>,
+    /// Ranges of fields: first, and one more than the last.
+    fields: Vec<(MeasurementId, Slot, Slot)>,
+    metadata: Vec<(DatabaseId, String)>,
+}
+
+impl UnsavedCatalog {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.databases.is_empty() && self.measurements.is_empty() && self.fields.is_empty() && self.metadata.is_empty()
+    }
+
+    fn add(&mut self, entry: &CatalogEntry) {
+        match entry {
+            CatalogEntry::Database { id, .. } => self.databases.push(*id),
+            CatalogEntry::Measurement { id, .. } => self.measurements.push(*id),
+            CatalogEntry::Field { measurement, slot, .. } => match self.fields.last_mut() {
+                Some((last, _, end)) if last == measurement && *end == *slot => *end += 1,
+                _ => self.fields.push((*measurement, *slot, slot + 1)),
+            },
+            CatalogEntry::Metadata { database, metadata } => self.metadata.push((*database, metadata.family.clone())),
+        }
+    }
+
+    fn entries(&self) -> usize {
+        let fields: usize = self.fields.iter().map(|(_, first, end)| (end - first) as usize).sum();
+        self.databases.len() + self.measurements.len() + fields + self.metadata.len()
+    }
 }
 
 /// Why something cannot be registered.
@@ -114,24 +178,70 @@ impl Catalog {
     }
 
     /// A field of a measurement.
-    pub fn field(&self, measurement: MeasurementId, slot: Slot) -> Option<&FieldInfo> {
-        self.measurements.get(measurement as usize)?.fields.get(slot as usize)
+    pub fn field(&self, measurement: MeasurementId, slot: Slot) -> Option<FieldInfo<'_>> {
+        let known = self.measurements.get(measurement as usize)?;
+        Some(FieldInfo {
+            measurement: &known.name,
+            name: self.field_name(known, slot)?,
+            value_type: *known.types.get(slot as usize)?,
+            labels: self.labels_of(known, slot),
+        })
     }
 
-    /// The slots of fields that all exist with these types; `None` if one of them is new.
+    fn field_name(&self, measurement: &Measurement, slot: Slot) -> Option<&str> {
+        measurement.names.get(slot as usize).map(|at| self.text.get(*at))
+    }
+
+    fn packed_labels(&self, measurement: &Measurement, slot: Slot) -> &str {
+        let at = measurement.labelled.as_ref().and_then(|labelled| labelled.labels.get(slot as usize).copied());
+        at.filter(|at| *at != NO_LABELS).map_or("", |at| self.text.get(at))
+    }
+
+    fn labels_of(&self, measurement: &Measurement, slot: Slot) -> Labels {
+        unpack(self.packed_labels(measurement, slot))
+    }
+
+    /// The slots of fields without labels that all exist with these types; `None` if one of them is new.
     pub fn find_slots(&self, measurement: MeasurementId, fields: &[Field]) -> Result<Option<Vec<Slot>>, CatalogError> {
         let Some(known) = self.measurements.get(measurement as usize) else {
             return Ok(None);
         };
         let mut slots = Vec::with_capacity(fields.len());
         for field in fields {
-            let Some(slot) = known.slots.get(&field.name).copied() else {
+            let Some(slot) = self.slot(measurement, &field.name, &Labels::empty()) else {
                 return Ok(None);
             };
             known.check_type(slot, field)?;
             slots.push(slot);
         }
         Ok(Some(slots))
+    }
+
+    /// The slot of a field, known by its name and labels.
+    pub fn slot(&self, id: MeasurementId, name: &str, labels: &Labels) -> Option<Slot> {
+        let known = self.measurements.get(id as usize)?;
+        if !labels.is_empty() {
+            let same = |slot: &Slot| {
+                self.field_name(known, *slot) == Some(name) && self.packed_labels(known, *slot) == pack(labels)
+            };
+            return known.labelled.as_ref()?.slots.find(labelled_hash(name, &pack(labels)), same).copied();
+        }
+        let first = self.first_of_name(id, known, name)?;
+        if self.packed_labels(known, first).is_empty() {
+            return Some(first);
+        }
+        let at = known.names.get(first as usize)?;
+        let mut same = (0..).zip(&known.names).filter(|(_, name)| *name == at).map(|(slot, _)| slot);
+        same.find(|slot| self.packed_labels(known, *slot).is_empty())
+    }
+
+    /// The first field of a name.
+    fn first_of_name(&self, id: MeasurementId, known: &Measurement, name: &str) -> Option<Slot> {
+        let metrics = &self.databases.get(known.database as usize)?.metrics;
+        let same = |(measurement, slot): &(MeasurementId, Slot)| {
+            *measurement == id && self.field_name(known, *slot) == Some(name)
+        };
+        metrics.find(metric_hash(&metric_name(&known.name, name)), same).map(|(_, slot)| *slot)
     }
 
     /// The number of a database, and the entry that tells of it if it is new.
@@ -158,14 +268,25 @@ impl Catalog {
         measurement: MeasurementId,
         field: &Field,
     ) -> Result<(Slot, Option<CatalogEntry>), CatalogError> {
+        self.register_member(measurement, field, &Labels::empty())
+    }
+
+    /// The same for a field with labels of its own: the members of a group may differ in more than their names.
+    pub fn register_member(
+        &mut self,
+        measurement: MeasurementId,
+        field: &Field,
+        labels: &Labels,
+    ) -> Result<(Slot, Option<CatalogEntry>), CatalogError> {
         let known = self.measurements.get(measurement as usize);
-        let next = known.map_or(0, |known| known.fields.len() as Slot);
-        if let Some((known, slot)) = known.and_then(|known| Some((known, *known.slots.get(&field.name)?))) {
+        let next = known.map_or(0, |known| known.names.len() as Slot);
+        let slot = self.slot(measurement, &field.name, labels);
+        if let Some((known, slot)) = known.zip(slot) {
             known.check_type(slot, field)?;
             return Ok((slot, None));
         }
-        let (name, value_type) = (field.name.clone(), field.value_type);
-        Ok((next, self.add(CatalogEntry::Field { measurement, slot: next, name, value_type })))
+        let (name, value_type, labels) = (field.name.clone(), field.value_type, labels.clone());
+        Ok((next, self.add(CatalogEntry::Field { measurement, slot: next, name, value_type, labels })))
     }
 
     /// Keeps what a client says of a metric family; the entry that tells of it unless it was said before.
@@ -179,13 +300,13 @@ impl Catalog {
 
     fn add(&mut self, entry: CatalogEntry) -> Option<CatalogEntry> {
         // An entry made here always follows; `apply` refuses only entries from elsewhere.
-        self.apply(entry.clone()).ok().map(|()| entry)
+        self.apply(&entry).ok().map(|()| entry)
     }
 
     /// Takes in an entry from the log or a segment. Entries that are known already change nothing.
-    pub fn apply(&mut self, entry: CatalogEntry) -> Result<(), CatalogError> {
-        if self.apply_known(&entry)? {
-            self.unsaved.push(entry);
+    pub fn apply(&mut self, entry: &CatalogEntry) -> Result<(), CatalogError> {
+        if self.apply_known(entry)? {
+            self.unsaved.add(entry);
         }
         Ok(())
     }
@@ -209,7 +330,7 @@ impl Catalog {
                 self.databases.push(Database {
                     name: name.clone(),
                     measurements: HashMap::new(),
-                    metrics: BTreeMap::new(),
+                    metrics: HashTable::new(),
                     metadata: BTreeMap::new(),
                 });
             }
@@ -225,12 +346,13 @@ impl Catalog {
                 self.measurements.push(Measurement {
                     database: *database,
                     name: name.clone(),
-                    fields: Vec::new(),
-                    slots: HashMap::new(),
+                    names: Vec::new(),
+                    types: Vec::new(),
+                    labelled: None,
                 });
             }
-            CatalogEntry::Field { measurement, slot, name, value_type } => {
-                return self.apply_field(*measurement, *slot, name, *value_type).ok_or_else(out_of_order);
+            CatalogEntry::Field { measurement, slot, name, value_type, labels } => {
+                return self.apply_field(*measurement, *slot, (name, labels), *value_type).ok_or_else(out_of_order);
             }
             CatalogEntry::Metadata { database, metadata } => {
                 let known = self.databases.get_mut(*database as usize).ok_or_else(out_of_order)?;
@@ -241,70 +363,176 @@ impl Catalog {
         Ok(true)
     }
 
-    /// Whether the field is new; `None` if it does not follow.
-    fn apply_field(&mut self, id: MeasurementId, slot: Slot, name: &str, value_type: ValueType) -> Option<bool> {
-        let measurement = self.measurements.get_mut(id as usize)?;
-        if (slot as usize) < measurement.fields.len() {
+    /// Whether the field is new; `None` if it does not follow, or if there is no room for it.
+    fn apply_field(
+        &mut self,
+        id: MeasurementId,
+        slot: Slot,
+        (name, labels): (&str, &Labels),
+        value_type: ValueType,
+    ) -> Option<bool> {
+        let known = self.measurements.get(id as usize)?;
+        if (slot as usize) < known.names.len() {
             return Some(false);
         }
-        if slot as usize > measurement.fields.len() {
+        let full = self.text.len() + name.len() + labels.packed_bytes() + 32 > u32::MAX as usize;
+        if slot as usize > known.names.len() || full {
             return None;
         }
-        let metric = metric_name(&measurement.name, name);
-        let database = self.databases.get_mut(measurement.database as usize)?;
-        database.metrics.entry(metric.clone()).or_default().push((id, slot));
-        measurement.slots.insert(name.to_owned(), slot);
-        measurement.fields.push(FieldInfo { name: name.to_owned(), value_type, metric });
+        let first = self.first_of_name(id, known, name);
+        let at = match first.and_then(|first| known.names.get(first as usize)) {
+            Some(at) => *at,
+            None => self.text.push(name),
+        };
+        let measurement = self.measurements.get_mut(id as usize)?;
+        push_lean(&mut measurement.names, at);
+        push_lean(&mut measurement.types, value_type);
+        if first.is_none() {
+            let metric = metric_hash(&metric_name(&measurement.name, name));
+            let (measurements, text) = (&self.measurements, &self.text);
+            let rehash =
+                |(measurement, slot): &(MeasurementId, Slot)| metric_of(measurements, text, *measurement, *slot);
+            self.databases.get_mut(measurements.get(id as usize)?.database as usize)?.metrics.insert_unique(
+                metric,
+                (id, slot),
+                rehash,
+            );
+        }
+        if !labels.is_empty() {
+            self.apply_labels(id, slot, (name, labels))?;
+        }
         Some(true)
     }
 
-    /// Entries since the last call: what the next segment must hold.
-    pub fn take_unsaved(&mut self) -> Vec<CatalogEntry> {
+    fn apply_labels(&mut self, id: MeasurementId, slot: Slot, (name, labels): (&str, &Labels)) -> Option<()> {
+        let packed = pack(labels);
+        let at = self.text.push(&packed);
+        let measurement = self.measurements.get_mut(id as usize)?;
+        let labelled = measurement.labelled.get_or_insert_default();
+        labelled.labels.resize(slot as usize, NO_LABELS);
+        push_lean(&mut labelled.labels, at);
+        let (text, names, places) = (&self.text, &measurement.names, &labelled.labels);
+        let text_at = |places: &[u32], slot: Slot| places.get(slot as usize).map_or("", |at| text.get(*at));
+        let rehash = |slot: &Slot| labelled_hash(text_at(names, *slot), text_at(places, *slot));
+        labelled.slots.insert_unique(labelled_hash(name, &packed), slot, rehash);
+        Some(())
+    }
+
+    /// What the next segment must hold: what is new since the last call.
+    pub fn take_unsaved(&mut self) -> UnsavedCatalog {
         std::mem::take(&mut self.unsaved)
     }
 
-    /// Whether there are entries that no segment holds.
+    /// Whether there is something that no segment holds.
     pub fn has_unsaved(&self) -> bool {
         !self.unsaved.is_empty()
     }
 
-    /// Puts back entries whose segment could not be written.
-    pub fn put_back_unsaved(&mut self, mut entries: Vec<CatalogEntry>) {
-        entries.append(&mut self.unsaved);
-        self.unsaved = entries;
+    /// Puts back what could not be written.
+    pub fn put_back_unsaved(&mut self, mut unsaved: UnsavedCatalog) {
+        unsaved.databases.append(&mut self.unsaved.databases);
+        unsaved.measurements.append(&mut self.unsaved.measurements);
+        unsaved.fields.append(&mut self.unsaved.fields);
+        unsaved.metadata.append(&mut self.unsaved.metadata);
+        self.unsaved = unsaved;
     }
 
-    /// The columns whose metric names satisfy all the matchers; other labels' matchers are not looked at.
+    /// The columns whose metric names and own labels satisfy the matchers. A matcher on a label that a column has itself is decided by
+    /// the column; one on any other label is left to the groups.
     pub fn metrics(&self, database: DatabaseId, matchers: &[CompiledMatcher]) -> Vec<MetricColumns> {
-        let Some(database) = self.databases.get(database as usize) else {
+        let Some(known) = self.databases.get(database as usize) else {
             return Vec::new();
         };
         let on_name: Vec<&CompiledMatcher> =
             matchers.iter().filter(|matcher| matcher.name() == model::METRIC_NAME).collect();
-        let mut columns: BTreeMap<MeasurementId, Vec<Slot>> = BTreeMap::new();
-        let mut choose = |metric: &str, places: &[(MeasurementId, Slot)]| {
-            if on_name.iter().all(|matcher| matcher.matches(metric)) {
-                for (measurement, slot) in places {
-                    columns.entry(*measurement).or_default().push(*slot);
-                }
-            }
-        };
+        let is_chosen = |metric: &str| on_name.iter().all(|matcher| matcher.matches(metric));
+        let mut chosen: BTreeMap<MeasurementId, Vec<Slot>> = BTreeMap::new();
         match on_name.iter().find_map(|matcher| matcher.candidates()) {
             Some(names) => {
-                for name in names {
-                    if let Some(places) = database.metrics.get(name) {
-                        choose(name, places);
+                for metric in names.iter().filter(|metric| is_chosen(metric)) {
+                    for (id, slot) in known.metrics.iter_hash(metric_hash(metric)) {
+                        if self.is_metric(*id, *slot, metric) {
+                            chosen.entry(*id).or_default().push(*slot);
+                        }
                     }
                 }
             }
-            None => database.metrics.iter().for_each(|(metric, places)| choose(metric, places)),
+            None => {
+                let mut metric = String::new();
+                for (id, slot) in &known.metrics {
+                    if !on_name.is_empty() {
+                        self.write_metric(*id, *slot, &mut metric);
+                    }
+                    if is_chosen(&metric) {
+                        chosen.entry(*id).or_default().push(*slot);
+                    }
+                }
+            }
         }
-        let columns = columns.into_iter().map(|(measurement, mut slots)| {
+        let mut columns = Vec::new();
+        for (measurement, mut slots) in chosen {
             slots.sort_unstable();
             slots.dedup();
-            MetricColumns { measurement, slots }
-        });
-        columns.collect()
+            self.push_columns(measurement, slots, matchers, &mut columns);
+        }
+        columns
+    }
+
+    fn write_metric(&self, id: MeasurementId, slot: Slot, metric: &mut String) {
+        metric.clear();
+        let Some(measurement) = self.measurements.get(id as usize) else {
+            return;
+        };
+        metric.push_str(&measurement.name);
+        match self.field_name(measurement, slot) {
+            Some(VALUE_FIELD) | None => {}
+            Some(name) => metric.extend(["_", name]),
+        }
+    }
+
+    fn is_metric(&self, id: MeasurementId, slot: Slot, metric: &str) -> bool {
+        let Some(measurement) = self.measurements.get(id as usize) else {
+            return false;
+        };
+        let rest = metric.strip_prefix(measurement.name.as_str());
+        match self.field_name(measurement, slot) {
+            Some(VALUE_FIELD) => rest == Some(""),
+            Some(name) => rest.and_then(|rest| rest.strip_prefix('_')) == Some(name),
+            None => false,
+        }
+    }
+
+    /// Adds the fields that have the names of the chosen ones, apart by which matchers their labels decide.
+    fn push_columns(
+        &self,
+        measurement: MeasurementId,
+        slots: Vec<Slot>,
+        matchers: &[CompiledMatcher],
+        columns: &mut Vec<MetricColumns>,
+    ) {
+        let Some(known) = self.measurements.get(measurement as usize) else {
+            return;
+        };
+        if known.labelled.is_none() {
+            columns.push(MetricColumns { measurement, slots, decided: Vec::new() });
+            return;
+        }
+        let mut names: Vec<u32> = slots.iter().filter_map(|slot| known.names.get(*slot as usize).copied()).collect();
+        names.sort_unstable();
+        let mut by_decided: BTreeMap<Vec<usize>, Vec<Slot>> = BTreeMap::new();
+        for (slot, _) in (0..).zip(&known.names).filter(|(_, name)| names.binary_search(name).is_ok()) {
+            let labels = self.labels_of(known, slot);
+            let value_of = |(place, matcher): (usize, &CompiledMatcher)| {
+                labels.get(matcher.name()).map(|value| (place, matcher.matches(value)))
+            };
+            let verdicts: Vec<(usize, bool)> = matchers.iter().enumerate().filter_map(value_of).collect();
+            if verdicts.iter().all(|(_, satisfied)| *satisfied) {
+                let decided = verdicts.into_iter().map(|(place, _)| place).collect();
+                by_decided.entry(decided).or_default().push(slot);
+            }
+        }
+        let columns_of = |(decided, slots)| MetricColumns { measurement, slots, decided };
+        columns.extend(by_decided.into_iter().map(columns_of));
     }
 
     /// What clients said of one metric family.
@@ -312,45 +540,133 @@ impl Catalog {
         self.databases.get(database as usize)?.metadata.get(family)
     }
 
-    /// Everything, as entries: what a segment that replaces all others holds.
-    pub fn all_entries(&self) -> Vec<CatalogEntry> {
-        let mut entries = Vec::new();
-        for (id, database) in self.databases.iter().enumerate() {
-            entries.push(CatalogEntry::Database { id: id as DatabaseId, name: database.name.clone() });
-        }
-        for (id, known) in self.measurements.iter().enumerate() {
-            let id = id as MeasurementId;
-            entries.push(CatalogEntry::Measurement { id, database: known.database, name: known.name.clone() });
-            entries.extend(known.fields.iter().enumerate().map(|(slot, field)| CatalogEntry::Field {
-                measurement: id,
-                slot: slot as Slot,
-                name: field.name.clone(),
-                value_type: field.value_type,
-            }));
-        }
-        for (id, database) in self.databases.iter().enumerate() {
-            let said = |metadata: &MetricMetadata| CatalogEntry::Metadata {
-                database: id as DatabaseId,
-                metadata: metadata.clone(),
-            };
-            entries.extend(database.metadata.values().map(said));
-        }
-        entries
-    }
-
     /// What clients said of metric families, by name.
     pub fn metadata(&self, database: DatabaseId) -> impl Iterator<Item = &MetricMetadata> {
         self.databases.get(database as usize).into_iter().flat_map(|database| database.metadata.values())
     }
+
+    /// Appends what is not saved, as a list of entries.
+    pub fn encode_unsaved(&self, unsaved: &UnsavedCatalog, out: &mut Vec<u8>) {
+        codec::varint::push(out, unsaved.entries() as u64);
+        let databases = unsaved.databases.iter().filter_map(|id| self.database_entry(*id));
+        let measurements = unsaved.measurements.iter().filter_map(|id| self.measurement_entry(*id));
+        databases.chain(measurements).for_each(|entry| entry.encode(out));
+        for (measurement, first, end) in &unsaved.fields {
+            let fields = (*first..*end).filter_map(|slot| self.field_entry(*measurement, slot));
+            fields.for_each(|entry| entry.encode(out));
+        }
+        let said = |(database, family): &(DatabaseId, String)| {
+            let metadata = self.metadata_of(*database, family)?.clone();
+            Some(CatalogEntry::Metadata { database: *database, metadata })
+        };
+        unsaved.metadata.iter().filter_map(said).for_each(|entry| entry.encode(out));
+    }
+
+    /// Appends everything, as a list of entries: what a segment that replaces all others holds.
+    pub fn encode_all(&self, out: &mut Vec<u8>) {
+        self.encode_unsaved(&self.everything(), out);
+    }
+
+    fn everything(&self) -> UnsavedCatalog {
+        let field = |(id, known): (MeasurementId, &Measurement)| (id, 0, known.names.len() as Slot);
+        let metadata = self
+            .databases
+            .iter()
+            .zip(0..)
+            .flat_map(|(database, id)| database.metadata.keys().map(move |family| (id, family.clone())));
+        UnsavedCatalog {
+            databases: (0..self.databases.len() as DatabaseId).collect(),
+            measurements: (0..self.measurements.len() as MeasurementId).collect(),
+            fields: (0..).zip(&self.measurements).map(field).collect(),
+            metadata: metadata.collect(),
+        }
+    }
+
+    fn database_entry(&self, id: DatabaseId) -> Option<CatalogEntry> {
+        let name = self.databases.get(id as usize)?.name.clone();
+        Some(CatalogEntry::Database { id, name })
+    }
+
+    fn measurement_entry(&self, id: MeasurementId) -> Option<CatalogEntry> {
+        let known = self.measurements.get(id as usize)?;
+        Some(CatalogEntry::Measurement { id, database: known.database, name: known.name.clone() })
+    }
+
+    fn field_entry(&self, measurement: MeasurementId, slot: Slot) -> Option<CatalogEntry> {
+        let FieldInfo { name, value_type, labels, .. } = self.field(measurement, slot)?;
+        Some(CatalogEntry::Field { measurement, slot, name: name.to_owned(), value_type, labels })
+    }
+
+    /// Bytes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        let measurement = |known: &Measurement| {
+            let labelled = known.labelled.as_ref();
+            let labelled = labelled.map_or(0, |some| some.labels.capacity() * 4 + some.slots.allocation_size() + 64);
+            // The name stands here and in the database's map.
+            2 * (size_of::<Measurement>() + known.name.len())
+                + known.names.capacity() * 4
+                + known.types.capacity()
+                + labelled
+        };
+        let metadata = |metadata: &MetricMetadata| 128 + 2 * metadata.family.len() + metadata.help.len();
+        let database =
+            |known: &Database| known.metrics.allocation_size() + known.metadata.values().map(metadata).sum::<usize>();
+        self.text.memory_bytes()
+            + self.measurements.iter().map(measurement).sum::<usize>()
+            + self.databases.iter().map(database).sum::<usize>()
+            + self.unsaved.fields.capacity() * 12
+    }
+}
+
+/// Stands for no place in the arena.
+const NO_LABELS: u32 = u32::MAX;
+
+fn metric_hash(metric: &str) -> u64 {
+    text_hash(0, metric)
+}
+
+fn metric_of(measurements: &[Measurement], text: &TextArena, id: MeasurementId, slot: Slot) -> u64 {
+    let Some(measurement) = measurements.get(id as usize) else {
+        return 0;
+    };
+    let name = measurement.names.get(slot as usize).map_or("", |at| text.get(*at));
+    metric_hash(&metric_name(&measurement.name, name))
+}
+
+fn labelled_hash(name: &str, packed: &str) -> u64 {
+    mix(text_hash(0, name), text_hash(1, packed))
+}
+
+/// Labels as one text: pairs of lines, lengths in front of each.
+fn pack(labels: &Labels) -> String {
+    let mut packed = String::new();
+    for text in labels.iter().flat_map(|(name, value)| [name, value]) {
+        packed.push_str(&text.len().to_string());
+        packed.push(' ');
+        packed.push_str(text);
+    }
+    packed
+}
+
+fn unpack(mut packed: &str) -> Labels {
+    let mut texts = Vec::new();
+    while let Some((length, rest)) = packed.split_once(' ') {
+        let Some((text, rest)) = length.parse().ok().and_then(|length| rest.split_at_checked(length)) else {
+            break;
+        };
+        texts.push(text);
+        packed = rest;
+    }
+    Labels::from_sorted(texts.as_chunks::<2>().0.iter().map(|[name, value]| (*name, *value)))
 }
 
 impl Measurement {
     fn check_type(&self, slot: Slot, field: &Field) -> Result<(), CatalogError> {
-        match self.fields.get(slot as usize) {
-            Some(known) if known.value_type != field.value_type => Err(CatalogError::TypeConflict {
+        match self.types.get(slot as usize) {
+            Some(existing) if *existing != field.value_type => Err(CatalogError::TypeConflict {
                 measurement: self.name.clone(),
                 field: field.name.clone(),
-                existing: known.value_type,
+                existing: *existing,
                 given: field.value_type,
             }),
             _ => Ok(()),
@@ -359,67 +675,5 @@ impl Measurement {
 }
 
 #[cfg(test)]
-mod tests {
-    use model::{MatchOp, Matcher};
-
-    use super::*;
-
-    fn field(name: &str, value_type: ValueType) -> Field {
-        Field { name: name.to_owned(), value_type }
-    }
-
-    fn example() -> Catalog {
-        let mut catalog = Catalog::default();
-        let (database, _) = catalog.register_database("default");
-        let (cpu, _) = catalog.register_measurement(database, "cpu");
-        catalog.register_field(cpu, &field("usage_user", ValueType::F64)).unwrap();
-        catalog.register_field(cpu, &field("value", ValueType::I64)).unwrap();
-        let (cpu_usage, _) = catalog.register_measurement(database, "cpu_usage");
-        catalog.register_field(cpu_usage, &field("user", ValueType::F64)).unwrap();
-        catalog
-    }
-
-    #[test]
-    fn one_metric_name_may_stand_for_columns_of_several_measurements() {
-        let catalog = example();
-        let chosen = |op, value: &str| {
-            let matcher = CompiledMatcher::new(&Matcher::new("__name__", op, value)).unwrap();
-            let columns = catalog.metrics(0, &[matcher]).into_iter();
-            columns.map(|columns| (columns.measurement, columns.slots)).collect::<Vec<_>>()
-        };
-        assert_eq!(chosen(MatchOp::Equal, "cpu_usage_user"), [(0, vec![0]), (1, vec![0])]);
-        assert_eq!(chosen(MatchOp::Equal, "cpu"), [(0, vec![1])]);
-        assert_eq!(chosen(MatchOp::Regex, "cpu.*"), [(0, vec![0, 1]), (1, vec![0])]);
-        assert_eq!(chosen(MatchOp::NotEqual, "cpu"), [(0, vec![0]), (1, vec![0])]);
-        assert_eq!(chosen(MatchOp::Equal, ""), []);
-    }
-
-    #[test]
-    fn a_type_conflict_names_the_field_and_both_types() {
-        let mut catalog = example();
-        let error = catalog.register_field(0, &field("value", ValueType::F64)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "field type conflict: input field \"value\" on measurement \"cpu\" is type float, already exists as type \
-             integer"
-        );
-    }
-
-    #[test]
-    fn is_the_sum_of_its_entries() {
-        let mut catalog = example();
-        let entries = catalog.take_unsaved();
-        assert_eq!(entries.len(), 6);
-        let mut copy = Catalog::default();
-        for entry in entries.iter().chain(&entries) {
-            copy.apply(entry.clone()).unwrap();
-        }
-        assert_eq!(copy.take_unsaved(), entries, "known entries change nothing");
-        let mut whole = Catalog::default();
-        for entry in copy.all_entries() {
-            whole.apply(entry).unwrap();
-        }
-        assert_eq!(whole.all_entries(), catalog.all_entries());
-        assert!(Catalog::default().apply(entries[2].clone()).is_err(), "a field before its measurement");
-    }
-}
+#[path = "catalog_tests.rs"]
+mod tests;

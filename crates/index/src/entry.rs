@@ -34,6 +34,8 @@ pub enum CatalogEntry {
         name: String,
         /// The type of its values.
         value_type: ValueType,
+        /// Labels that the series of this field have beside those of their groups. A field is known by its name and these.
+        labels: Labels,
     },
     /// What a client says of a metric family; replaces what was said before.
     Metadata {
@@ -103,6 +105,7 @@ const METADATA: u8 = 4;
 const NEW: u8 = 5;
 const EXTEND: u8 = 6;
 const REMOVE: u8 = 7;
+const LABELLED_FIELD: u8 = 8;
 
 impl Entry for CatalogEntry {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -118,12 +121,15 @@ impl Entry for CatalogEntry {
                 push_id(out, *database);
                 varint::push_text(out, name);
             }
-            Self::Field { measurement, slot, name, value_type } => {
-                out.push(FIELD);
+            Self::Field { measurement, slot, name, value_type, labels } => {
+                out.push(if labels.is_empty() { FIELD } else { LABELLED_FIELD });
                 push_id(out, *measurement);
                 push_id(out, *slot);
                 varint::push_text(out, name);
                 out.push(*value_type as u8);
+                if !labels.is_empty() {
+                    push_labels(out, labels);
+                }
             }
             Self::Metadata { database, metadata } => {
                 out.push(METADATA);
@@ -142,11 +148,12 @@ impl Entry for CatalogEntry {
             MEASUREMENT => {
                 Self::Measurement { id: take_id(reader)?, database: take_id(reader)?, name: reader.text()?.to_owned() }
             }
-            FIELD => Self::Field {
+            tag @ (FIELD | LABELLED_FIELD) => Self::Field {
                 measurement: take_id(reader)?,
                 slot: take_id(reader)?,
                 name: reader.text()?.to_owned(),
                 value_type: ValueType::from_number(reader.byte()?).ok_or_else(|| reader.error("unknown value type"))?,
+                labels: if tag == FIELD { Labels::empty() } else { take_labels(reader)? },
             },
             METADATA => {
                 let database = take_id(reader)?;
@@ -169,11 +176,7 @@ impl Entry for GroupEntry {
                 push_id(out, *id);
                 push_id(out, *database);
                 push_id(out, *measurement);
-                varint::push(out, labels.len() as u64);
-                for (name, value) in labels.iter() {
-                    varint::push_text(out, name);
-                    varint::push_text(out, value);
-                }
+                push_labels(out, labels);
                 push_slots(out, slots);
             }
             Self::Extend { id, slots } => {
@@ -210,6 +213,14 @@ fn push_id(out: &mut Vec<u8>, id: u32) {
 
 fn take_id(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
     u32::try_from(reader.varint()?).map_err(|_| reader.error("number beyond 32 bits"))
+}
+
+fn push_labels(out: &mut Vec<u8>, labels: &Labels) {
+    varint::push(out, labels.len() as u64);
+    for (name, value) in labels.iter() {
+        varint::push_text(out, name);
+        varint::push_text(out, value);
+    }
 }
 
 fn take_labels(reader: &mut Reader<'_>) -> Result<Labels, DecodeError> {
@@ -267,7 +278,20 @@ mod tests {
         round_trip(&[
             CatalogEntry::Database { id: 0, name: "default".into() },
             CatalogEntry::Measurement { id: 300, database: 0, name: "cpu".into() },
-            CatalogEntry::Field { measurement: 300, slot: 2, name: "usage".into(), value_type: ValueType::Bool },
+            CatalogEntry::Field {
+                measurement: 300,
+                slot: 2,
+                name: "usage".into(),
+                value_type: ValueType::Bool,
+                labels: Labels::empty(),
+            },
+            CatalogEntry::Field {
+                measurement: 300,
+                slot: 3,
+                name: "usage".into(),
+                value_type: ValueType::F64,
+                labels: Labels::from_pairs([("core", "1"), ("mode", "idle")]).unwrap(),
+            },
             CatalogEntry::Metadata { database: 0, metadata },
         ]);
     }

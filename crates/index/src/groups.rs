@@ -3,6 +3,7 @@
 //! Segments own ascending ranges of ids. A group is found in the segment that owns its id; what newer segments say of its
 //! fields, and of its being removed, comes first.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::ops::Range;
@@ -412,15 +413,14 @@ impl Groups {
         columns: &[MetricColumns],
         matchers: &[CompiledMatcher],
     ) -> Result<Vec<Selected>, IndexError> {
-        let mut matching = Vec::new();
-        for source in self.sources() {
-            let segment = self.segments.get(matching.len()).map(|segment| segment.number());
-            let cache = segment.map(|segment| (&self.cache, segment));
-            matching.push(search::matching(source, database, matchers, cache)?);
-        }
+        let mut by_decided: HashMap<&[usize], Vec<Option<RoaringBitmap>>> = HashMap::new();
         let mut selected = Vec::new();
         for columns in columns {
-            for (source, matching) in self.sources().zip(&matching) {
+            let matching = match by_decided.entry(&columns.decided) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => entry.insert(self.matching(database, matchers, &columns.decided)?),
+            };
+            for (source, matching) in self.sources().zip(&*matching) {
                 let nothing = matching.as_ref().is_some_and(RoaringBitmap::is_empty);
                 let found = if nothing { None } else { source.measurement(database, columns.measurement)? };
                 let Some(found) = found else {
@@ -435,6 +435,24 @@ impl Groups {
             }
         }
         Ok(selected)
+    }
+
+    /// For each source its groups that satisfy the matchers but those decided already.
+    fn matching(
+        &self,
+        database: DatabaseId,
+        matchers: &[CompiledMatcher],
+        decided: &[usize],
+    ) -> Result<Vec<Option<RoaringBitmap>>, IndexError> {
+        let open = matchers.iter().enumerate().filter(|(place, _)| decided.binary_search(place).is_err());
+        let open: Vec<&CompiledMatcher> = open.map(|(_, matcher)| matcher).collect();
+        let mut matching = Vec::new();
+        for source in self.sources() {
+            let segment = self.segments.get(matching.len()).map(|segment| segment.number());
+            let cache = segment.map(|segment| (&self.cache, segment));
+            matching.push(search::matching(source, database, &open, cache)?);
+        }
+        Ok(matching)
     }
 
     fn push_selected(

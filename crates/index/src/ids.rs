@@ -47,8 +47,8 @@ impl IdList {
                 grown
             }
             Self::Long(bitmap) => {
-                // What does not follow is known already, or a forgery that must not change the order.
-                let _ = bitmap.try_push(id);
+                // Appending would look for the largest id first, word by word.
+                bitmap.insert(id);
                 2
             }
         }

@@ -27,11 +27,12 @@ mod search;
 mod segment;
 mod slots;
 mod source;
+mod text;
 
 use model::Labels;
 
 pub use cardinality::{Cardinality, NameCardinality, cardinality};
-pub use catalog::{Catalog, CatalogError, FieldInfo, MetricColumns};
+pub use catalog::{Catalog, CatalogError, FieldInfo, MetricColumns, UnsavedCatalog};
 pub use entry::{CatalogEntry, GroupEntry, decode_entries, encode_entries};
 pub use error::IndexError;
 pub use groups::{FrozenGroups, Group, Groups, MergeJob, Selected};
@@ -61,9 +62,15 @@ pub fn routing_hash(database: DatabaseId, measurement: &str, labels: &Labels) ->
     hasher.digest()
 }
 
-/// Reads bytes as a segment, and everything in it: the entry for fuzzing.
+/// Reads bytes as a segment, and everything in it: the entry for fuzzing. The first two bytes say how many of the others are its
+/// directory; magic and checksum are put around them, so that what is behind the directory is reached.
 pub fn fuzz_segment(bytes: &[u8]) {
-    if let Ok(segment) = Segment::open(0, std::sync::Arc::new(bytes.to_vec())) {
+    let Some((length, rest)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let directory = usize::from(u16::from_le_bytes(*length)).min(rest.len());
+    let (body, directory) = rest.split_at(rest.len() - directory);
+    if let Ok(segment) = Segment::open(0, std::sync::Arc::new(segment::enclosed(body, directory))) {
         fuzz_segment_opened(segment);
     }
 }
@@ -79,7 +86,7 @@ pub fn fuzz_segment_opened(segment: Segment) {
     for id in &ids {
         let _ = (groups.get(*id), groups.slots(*id));
     }
-    let everything = [MetricColumns { measurement: 0, slots: vec![0, 1, 2] }];
+    let everything = [MetricColumns { measurement: 0, slots: vec![0, 1, 2], decided: Vec::new() }];
     for (op, value) in [(model::MatchOp::Equal, "a"), (model::MatchOp::Regex, "a.*|.b"), (model::MatchOp::NotEqual, "")]
     {
         let matchers = CompiledMatcher::new(&model::Matcher::new("x", op, value));

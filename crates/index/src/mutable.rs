@@ -12,6 +12,7 @@ use roaring::RoaringBitmap;
 use crate::identity::{mix, spread, text_hash};
 use crate::ids::{IdList, Ids};
 use crate::source::{Family, Fingerprints, GroupVisitor, Name, Source, TermCursor};
+use crate::text::{TextArena, push_lean, reserve_lean};
 use crate::{DatabaseId, GroupId, IndexError, MeasurementId, SlotSet};
 
 /// Bytes that a map's entry costs beside what it holds, roughly.
@@ -145,7 +146,7 @@ impl Mutable {
             return Err(IndexError::Full("all group ids of the shard are used up"));
         }
         // A label costs at most five bytes for its number and five for its length.
-        if self.text.bytes.len().max(self.values.len()) + 10 * labels.packed_bytes() > u32::MAX as usize {
+        if self.text.len().max(self.values.len()) + 10 * labels.packed_bytes() > u32::MAX as usize {
             return Err(IndexError::Full("4 GiB of labels wait to be written to an index segment"));
         }
         let values_at = self.values.len() as u32;
@@ -266,7 +267,7 @@ impl Mutable {
             + self.fingerprints.capacity() * 4
             + self.by_identity.allocation_size()
             + self.values.capacity()
-            + self.text.bytes.capacity()
+            + self.text.memory_bytes()
             + self.grown_bytes
     }
 }
@@ -329,37 +330,6 @@ impl NameTerms {
         let text_of = |number: &u32| self.texts.get(*number as usize).map_or("", |at| text.get(*at));
         self.by_text.find(text_hash(seed, value), |number| text_of(number) == value).copied()
     }
-}
-
-/// Texts one behind another, each behind its length; addressed by where they begin.
-#[derive(Debug, Default)]
-struct TextArena {
-    bytes: Vec<u8>,
-}
-
-impl TextArena {
-    fn push(&mut self, text: &str) -> u32 {
-        let at = self.bytes.len() as u32;
-        reserve_lean(&mut self.bytes, text.len() + 5);
-        varint::push_text(&mut self.bytes, text);
-        at
-    }
-
-    fn get(&self, at: u32) -> &str {
-        Reader::new(self.bytes.get(at as usize..).unwrap_or_default()).text().unwrap_or("")
-    }
-}
-
-/// Makes room by an eighth instead of by doubling: large vectors are moved by the page table, not copied.
-fn reserve_lean<T>(vector: &mut Vec<T>, more: usize) {
-    if vector.capacity() - vector.len() < more {
-        vector.reserve_exact(more.max(vector.len() / 8).max(16));
-    }
-}
-
-fn push_lean<T>(vector: &mut Vec<T>, value: T) {
-    reserve_lean(vector, 1);
-    vector.push(value);
 }
 
 /// Goes over the values of a label in memory.

@@ -22,7 +22,7 @@ const RESULT_BYTES: usize = 128;
 pub(crate) fn matching(
     source: &dyn Source,
     database: DatabaseId,
-    matchers: &[CompiledMatcher],
+    matchers: &[&CompiledMatcher],
     cache: Option<(&MatcherCache, u64)>,
 ) -> Result<Option<RoaringBitmap>, IndexError> {
     let mut chosen: Option<RoaringBitmap> = None;

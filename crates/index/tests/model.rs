@@ -143,8 +143,9 @@ impl Pair {
     }
 
     fn check_database(&self, database: u32, matchers: &[CompiledMatcher]) {
-        let columns: Vec<MetricColumns> =
-            (0..2).map(|measurement| MetricColumns { measurement, slots: vec![0, 2, 3] }).collect();
+        let columns: Vec<MetricColumns> = (0..2)
+            .map(|measurement| MetricColumns { measurement, slots: vec![0, 2, 3], decided: Vec::new() })
+            .collect();
         let selected = self.groups.select(database, &columns, matchers).unwrap();
         let mut expected = Vec::new();
         for columns in &columns {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use index::compile;
-use model::{Column, Labels, METRIC_NAME, TimeRange};
+use model::{Column, Labels, TimeRange};
 use store::{SelectedGroup, Store, StoreError};
 
 use crate::{Budget, QueryError, Selection, Series, Source};
@@ -56,7 +56,7 @@ impl Source for StoreSource<'_> {
                     continue;
                 };
                 budget.take(values.len())?;
-                let labels = group.labels.with(METRIC_NAME, &selected.metric);
+                let labels = selected.series_labels(&group.labels);
                 let series = Series { labels: labels.clone(), timestamps_ms, values };
                 match places.entry(labels) {
                     Entry::Vacant(vacant) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use index::{CatalogEntry, FrozenGroups};
+use index::{FrozenGroups, UnsavedCatalog};
 
 use crate::head::Head;
 use crate::manifest::Edit;
@@ -17,7 +17,7 @@ const SEGMENTS_MAX: usize = 8;
 /// Index entries that no segment holds yet, on their way to disk, and the first log records that tell of them.
 #[derive(Default)]
 struct Unsaved {
-    catalog: Vec<CatalogEntry>,
+    catalog: UnsavedCatalog,
     catalog_since: Option<u64>,
     groups: Option<FrozenGroups>,
 }
@@ -104,7 +104,7 @@ impl Store {
     /// Writes the catalog's new entries as a segment; when there are many segments, everything as one that replaces them.
     fn write_catalog(
         &self,
-        new: &[CatalogEntry],
+        new: &UnsavedCatalog,
         edits: &mut Vec<Edit>,
         obsolete: &mut Vec<u64>,
     ) -> Result<(), StoreError> {
@@ -116,11 +116,13 @@ impl Store {
         };
         let path = segment::segment_path(&self.options.directory, id);
         edits.push(Edit::AddSegment { id, shard: None });
+        let mut entries = Vec::new();
         if others.len() < SEGMENTS_MAX {
-            return segment::write_catalog(&*self.platform.files, &path, new);
+            self.catalog.read().catalog.encode_unsaved(new, &mut entries);
+            return segment::write_catalog(&*self.platform.files, &path, &entries);
         }
-        let all = self.catalog.read().catalog.all_entries();
-        segment::write_catalog(&*self.platform.files, &path, &all)?;
+        self.catalog.read().catalog.encode_all(&mut entries);
+        segment::write_catalog(&*self.platform.files, &path, &entries)?;
         edits.extend(others.iter().map(|id| Edit::RemoveSegment(*id)));
         obsolete.extend(others);
         Ok(())

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use hashbrown::HashTable;
 use index::{GroupId, Slot};
 use parking_lot::{RwLock, RwLockReadGuard};
 
@@ -52,29 +53,93 @@ impl Hasher for HashIsKey {
 pub(crate) type TargetsByHash<T> = HashMap<u128, T, BuildHasherDefault<HashIsKey>>;
 
 /// Targets by the 128-bit hash of a raw key. Bounded; keeps no key bytes.
+///
+/// Split into tables, so that growing moves one small table. They get shares that grow evenly from one to two, so that they
+/// double one after another and never all at once: 40 to 42 bytes a key at any time instead of 29 to 57.
 pub(crate) struct Keys {
-    targets: RwLock<TargetsByHash<u64>>,
+    tables: RwLock<Tables>,
     keys_max: usize,
 }
 
+struct Tables {
+    /// Of each value of the bits that say the table, its number.
+    shares: Vec<u16>,
+    parts: Vec<HashTable<KnownKey>>,
+    keys: usize,
+}
+
+/// Halves of a hash and the target, packed to 24 bytes.
+#[derive(Clone, Copy)]
+struct KnownKey {
+    high: u64,
+    low: u64,
+    target: u64,
+}
+
 /// For looking up many keys at once.
-pub(crate) struct KeysReader<'a>(RwLockReadGuard<'a, TargetsByHash<u64>>);
+pub(crate) struct KeysReader<'a>(RwLockReadGuard<'a, Tables>);
+
+const TABLES: u16 = 256;
+/// Bits of the hash that say the table.
+const SHARE_BITS: u32 = 14;
+
+impl Tables {
+    fn empty() -> Self {
+        let mut parts = Vec::new();
+        parts.resize_with(usize::from(TABLES), HashTable::new);
+        // The table of x in 0..1 is the logarithm of 1 + x.
+        let whole = f64::from(1u32 << SHARE_BITS);
+        let table = |share: u32| ((1.0 + f64::from(share) / whole).log2() * f64::from(TABLES)) as u16;
+        let shares = (0..1 << SHARE_BITS).map(|share| table(share).min(TABLES - 1)).collect();
+        Self { shares, parts, keys: 0 }
+    }
+
+    fn get(&self, hash: u128) -> Option<u64> {
+        let (high, low) = halves(hash);
+        let table = self.parts.get(self.table_of(hash)?)?;
+        table.find(high, |known| (known.high, known.low) == (high, low)).map(|known| known.target)
+    }
+
+    fn insert(&mut self, hash: u128, target: u64) {
+        let (high, low) = halves(hash);
+        let Some(table) = self.table_of(hash).and_then(|table| self.parts.get_mut(table)) else {
+            return;
+        };
+        match table.find_mut(high, |known| (known.high, known.low) == (high, low)) {
+            Some(known) => known.target = target,
+            None => {
+                table.insert_unique(high, KnownKey { high, low, target }, |known| known.high);
+                self.keys += 1;
+            }
+        }
+    }
+
+    fn table_of(&self, hash: u128) -> Option<usize> {
+        self.shares.get(hash as usize & ((1 << SHARE_BITS) - 1)).map(|table| usize::from(*table))
+    }
+}
+
+fn halves(hash: u128) -> (u64, u64) {
+    // Tests and weak hashes fill the low half only.
+    let (high, low) = ((hash >> 64) as u64, hash as u64);
+    (high ^ low.rotate_left(17), low)
+}
 
 impl Keys {
     pub(crate) fn new(keys_max: usize) -> Self {
-        Self { targets: RwLock::default(), keys_max }
+        Self { tables: RwLock::new(Tables::empty()), keys_max }
     }
 
     pub(crate) fn reader(&self) -> KeysReader<'_> {
-        KeysReader(self.targets.read())
+        KeysReader(self.tables.read())
     }
 
     /// Remembers targets. When there is no room, all are forgotten first: the slow path fills the map again.
     pub(crate) fn insert(&self, targets: impl Iterator<Item = (u128, Target)>) {
-        let mut known = self.targets.write();
+        let mut known = self.tables.write();
         for (hash, target) in targets {
-            if known.len() >= self.keys_max {
-                known.clear();
+            if known.keys >= self.keys_max {
+                *known = Tables::empty();
             }
             if let Some(word) = target.pack() {
                 known.insert(hash, word);
@@ -83,19 +148,36 @@ impl Keys {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.targets.read().len()
+        self.tables.read().keys
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.tables.read().parts.iter().map(|table| size_of_val(table) + table.allocation_size()).sum()
     }
 }
 
 impl KeysReader<'_> {
     pub(crate) fn get(&self, hash: u128) -> Option<Target> {
-        self.0.get(&hash).copied().map(Target::unpack)
+        self.0.get(hash).map(Target::unpack)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_costs_little() {
+        let keys = Keys::new(1 << 20);
+        let target = Target { shard: 0, group: 1, slot: 0 };
+        for count in [100_000u32, 300_000, 500_000] {
+            let hash = |number: u32| u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+            keys.insert((0..count).map(|number| (hash(number), target)));
+            let bytes = keys.memory_bytes() / count as usize;
+            assert!((24..=44).contains(&bytes), "{bytes} bytes a key with {count}");
+        }
+    }
 
     #[test]
     fn targets_come_back_and_the_map_is_bounded() {

@@ -250,7 +250,7 @@ impl Opened {
             Record::Catalog(entries) => {
                 for entry in entries {
                     // An entry that does not follow tells of one before it that was damaged; rows that need it are counted.
-                    let _ = self.catalog.apply(entry);
+                    let _ = self.catalog.apply(&entry);
                 }
                 if self.catalog.has_unsaved() {
                     catalog_since.get_or_insert(frame.sequence);

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use index::{Cardinality, CompiledMatcher, DatabaseId, GroupId, Groups, IndexError, RoaringBitmap, Slot};
-use model::{Labels, MetricMetadata, ValueType};
+use model::{Labels, METRIC_NAME, MetricMetadata, ValueType};
 
 use crate::part::PartKey;
 use crate::shard::Shard;
@@ -28,7 +28,17 @@ pub struct SelectedColumn {
     pub metric: String,
     /// The type of its values.
     pub value_type: ValueType,
+    /// Labels that it has beside those of its group.
+    pub labels: Labels,
     pub(crate) slot: Slot,
+}
+
+impl SelectedColumn {
+    /// All labels of the series: the group's, the column's own, and the metric name.
+    pub fn series_labels(&self, group: &Labels) -> Labels {
+        let joined = self.labels.iter().fold(group.clone(), |labels, (name, value)| labels.with(name, value));
+        joined.with(METRIC_NAME, &self.metric)
+    }
 }
 
 /// Columns by measurement and slots: many groups have the same.
@@ -57,7 +67,8 @@ impl Store {
                 let columns = shared.entry((measurement, slots)).or_insert_with_key(|(_, slots)| {
                     let column = |slot: &Slot| {
                         let field = catalog.catalog.field(measurement, *slot)?;
-                        Some(SelectedColumn { metric: field.metric.clone(), value_type: field.value_type, slot: *slot })
+                        let (metric, value_type) = (field.metric(), field.value_type);
+                        Some(SelectedColumn { metric, value_type, labels: field.labels, slot: *slot })
                     };
                     Arc::new(slots.iter().filter_map(column).collect())
                 });
@@ -75,6 +86,7 @@ impl Store {
         self.each_shard(database, selected, |groups, database, chosen| {
             groups.label_names(database, chosen, &mut names)
         })?;
+        names.extend(own_labels(selected).map(|(name, _)| name.to_owned()));
         Ok(names.into_iter().collect())
     }
 
@@ -89,6 +101,8 @@ impl Store {
         self.each_shard(database, selected, |groups, database, chosen| {
             groups.label_values(database, name, chosen, &mut values)
         })?;
+        let own = own_labels(selected).filter(|(own, _)| *own == name);
+        values.extend(own.map(|(_, value)| value.to_owned()));
         Ok(values.into_iter().collect())
     }
 
@@ -137,4 +151,9 @@ impl Store {
     pub fn databases(&self) -> Vec<String> {
         self.catalog.read().catalog.database_names().map(str::to_owned).collect()
     }
+}
+
+/// Labels that columns have themselves.
+fn own_labels(selected: &[SelectedGroup]) -> impl Iterator<Item = (&str, &str)> {
+    selected.iter().flat_map(|group| group.columns.iter()).flat_map(|column| column.labels.iter())
 }

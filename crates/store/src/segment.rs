@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use codec::{DecodeError, Reader};
-use index::{CatalogEntry, GroupEntry, IndexError, Segment, decode_entries, encode_entries};
+use index::{CatalogEntry, GroupEntry, IndexError, Segment, decode_entries};
 use platform::{File, Files, OpenMode};
 
 use crate::StoreError;
@@ -20,10 +20,9 @@ pub(crate) fn segment_path(directory: &Path, id: u64) -> PathBuf {
     directory.join("index").join(format!("{id:010}.segment"))
 }
 
-pub(crate) fn write_catalog(files: &dyn Files, path: &Path, entries: &[CatalogEntry]) -> Result<(), StoreError> {
-    let mut payload = Vec::new();
-    encode_entries(entries, &mut payload);
-    write(files, path, &payload)
+/// Writes a list of the catalog's entries.
+pub(crate) fn write_catalog(files: &dyn Files, path: &Path, entries: &[u8]) -> Result<(), StoreError> {
+    write(files, path, entries)
 }
 
 pub(crate) fn read_catalog(files: &dyn Files, path: &Path) -> Result<Vec<CatalogEntry>, StoreError> {

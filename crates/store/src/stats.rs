@@ -65,6 +65,8 @@ pub struct Stats {
     pub groups: u64,
     /// Raw group keys that are remembered.
     pub group_keys: u64,
+    /// Bytes of the index in memory: groups of all shards, catalog, raw keys. Mapped segments are not in it.
+    pub index_bytes: u64,
     /// Bytes of all heads, those being flushed included.
     pub head_bytes: u64,
     /// Rows in all heads, those being flushed included.
@@ -111,6 +113,7 @@ impl Store {
             merges: count(&self.counters.merges),
             removals_failed: count(&self.counters.removals_failed),
             group_keys: self.keys.len() as u64,
+            index_bytes: (self.catalog.read().catalog.memory_bytes() + self.keys.memory_bytes()) as u64,
             log: self.log.stats(),
             shards: self.shards.len() as u64,
             merges_by_goal: self.counters.by_goal.each_ref().map(count),
@@ -119,7 +122,10 @@ impl Store {
             ..Stats::default()
         };
         for shard in &self.shards {
-            stats.groups += shard.groups.read().groups.len();
+            let groups = shard.groups.read();
+            stats.groups += groups.groups.len();
+            stats.index_bytes += groups.groups.memory_bytes() as u64;
+            drop(groups);
             let shard = shard.state.lock();
             for head in shard.frozen.iter().map(|frozen| &frozen.head).chain([&shard.head]) {
                 stats.head_bytes += head.bytes() as u64;

@@ -48,3 +48,17 @@ pub(crate) fn u32_at(bytes: &[u8], offset: u64) -> Result<u32, DecodeError> {
     let found = slice(bytes, offset, 4)?;
     Ok(found.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)))
 }
+
+/// Body and directory with what makes a file of them.
+pub(crate) fn enclosed(body: &[u8], directory: &[u8]) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.resize(HEADER_BYTES, 0);
+    bytes.extend_from_slice(body);
+    let offset = bytes.len() as u64;
+    bytes.extend_from_slice(directory);
+    bytes.extend_from_slice(&offset.to_le_bytes());
+    bytes.extend_from_slice(&crc32c::crc32c(directory).to_le_bytes());
+    bytes.extend_from_slice(END_MAGIC);
+    bytes
+}

@@ -1,0 +1,8 @@
+//! Hostile bytes as a segment of the index, magic and checksum put around them.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    index::fuzz_segment(data);
+});
