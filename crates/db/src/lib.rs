@@ -65,7 +65,7 @@ impl Db {
             .fill(&mut secret)
             .map_err(|error| StoreError::Io { action: "draw random bytes for a hash key".to_owned(), error })?;
         let store = Arc::new(Store::open(platform.clone(), options.store)?);
-        let worker = Worker::start(store.clone())
+        let worker = Worker::start(&store)
             .map_err(|error| StoreError::Io { action: "start the background thread".to_owned(), error })?;
         Ok(Self {
             platform,

@@ -1,4 +1,4 @@
-//! The thread that flushes and merges.
+//! The threads that flush, merge and upload, one each: a slow object store must not keep merges waiting, nor long merges flushes.
 
 use std::io;
 use std::sync::Arc;
@@ -6,18 +6,24 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use store::Store;
+use store::{Store, StoreError};
 
-/// How long the thread waits when nothing was due.
+/// How long a thread waits when nothing was due.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// How long it waits after a failure: a full disk is not helped by trying at once.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// A running background thread.
+/// A kind of work: does some of it, and says whether there may be more.
+type Work = fn(&Store) -> Result<bool, StoreError>;
+
+const WORKS: [(&str, Work); 3] =
+    [("flush", Store::maintain_heads), ("merge", Store::maintain_parts), ("upload", Store::maintain_objects)];
+
+/// The running background threads.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -29,26 +35,32 @@ struct Shared {
 #[derive(Default)]
 struct State {
     stopping: bool,
-    error: Option<String>,
+    /// Why each thread's work failed last, if it did.
+    errors: [Option<String>; WORKS.len()],
 }
 
 impl Worker {
-    pub(crate) fn start(store: Arc<Store>) -> io::Result<Self> {
+    pub(crate) fn start(store: &Arc<Store>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let for_thread = shared.clone();
-        let thread = thread::Builder::new().name("background".to_owned()).spawn(move || work(&store, &for_thread))?;
-        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+        let worker = Self { shared, threads: Mutex::default() };
+        for (place, (name, work)) in WORKS.into_iter().enumerate() {
+            let (store, shared) = (store.clone(), worker.shared.clone());
+            let thread = thread::Builder::new().name(name.to_owned());
+            let thread = thread.spawn(move || repeat(&store, work, place, &shared))?;
+            worker.threads.lock().push(thread);
+        }
+        Ok(worker)
     }
 
     pub(crate) fn error(&self) -> Option<String> {
-        self.shared.state.lock().error.clone()
+        self.shared.state.lock().errors.iter().flatten().next().cloned()
     }
 
-    /// Returns when the thread has ended.
+    /// Returns when the threads have ended.
     pub(crate) fn stop(&self) {
         self.shared.state.lock().stopping = true;
         self.shared.woken.notify_all();
-        if let Some(thread) = self.thread.lock().take() {
+        for thread in self.threads.lock().drain(..) {
             // A panic in the thread was reported when it happened; there is nothing to add.
             let _ = thread.join();
         }
@@ -61,16 +73,18 @@ impl Drop for Worker {
     }
 }
 
-fn work(store: &Store, shared: &Shared) {
+fn repeat(store: &Store, work: Work, place: usize, shared: &Shared) {
     loop {
-        let result = store.maintain();
+        let result = work(store);
         let mut state = shared.state.lock();
         let pause = match &result {
             Ok(true) => None,
             Ok(false) => Some(IDLE),
             Err(_) => Some(AFTER_FAILURE),
         };
-        state.error = result.err().map(|error| error.to_string());
+        if let Some(error) = state.errors.get_mut(place) {
+            *error = result.err().map(|error| error.to_string());
+        }
         if let Some(pause) = pause.filter(|_| !state.stopping) {
             shared.woken.wait_for(&mut state, pause);
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use index::compile;
 use model::{MatchOp, Matcher, TimeRange};
-use platform::sim::Simulation;
-use store::{DatabasePolicy, Finding, Store, StoreError, StoreOptions, Windows};
+use platform::sim::{ObjectFaults, Simulation};
+use store::{DatabasePolicy, Finding, ObjectTierOptions, Store, StoreError, StoreOptions, Windows};
 
 use crate::Report;
 use crate::check::{self, Content};
@@ -30,6 +30,7 @@ const FOLD_NS: i64 = 4 * MINUTE_NS;
 const EVERYTHING_EACH: u64 = 25;
 
 pub(crate) struct World {
+    seed: u64,
     simulation: Simulation,
     store: Option<Store>,
     oracles: BTreeMap<&'static str, Oracle>,
@@ -40,8 +41,15 @@ pub(crate) struct World {
 }
 
 /// Small sizes, so that a few hundred rows go through every mechanism.
-fn options() -> StoreOptions {
+fn options(seed: u64) -> StoreOptions {
+    let objects = ObjectTierOptions {
+        cache_memory_bytes: 64 << 10,
+        cache_flash_bytes: 256 << 10,
+        local_bytes_max: 20 << 10,
+        ..ObjectTierOptions::new("sim://settled")
+    };
     StoreOptions {
+        objects: seed.is_multiple_of(2).then_some(objects),
         head_bytes_max: 8 << 10,
         log_segment_bytes: 16 << 10,
         log_bytes_max: 96 << 10,
@@ -69,6 +77,7 @@ impl World {
     pub(crate) fn new(seed: u64) -> Result<Self, String> {
         let oracles = [PLAIN, SHORT, FOLDED].map(|database| (database, Oracle::default()));
         let mut world = Self {
+            seed,
             simulation: Simulation::new(seed),
             store: None,
             oracles: oracles.into_iter().collect(),
@@ -113,7 +122,7 @@ impl World {
             self.report.flushes += stats.flushes;
             self.report.merges.iter_mut().zip(stats.merges_by_goal).for_each(|(sum, more)| *sum += more);
         }
-        let store = Store::open(self.simulation.platform(), options()).map_err(|error| format!("opening: {error}"))?;
+        let store = Store::open(self.simulation.platform(), options(self.seed)).map_err(|error| format!("opening: {error}"))?;
         let recovery = store.recovery();
         let is_torn = |finding: &Finding| matches!(finding, Finding::TornTail { .. });
         if !recovery.log_findings.iter().all(is_torn)
@@ -139,7 +148,8 @@ impl World {
         match self.below(100) {
             0..60 => self.write()?,
             60..68 => self.background(Store::flush_all)?,
-            68..82 => self.background(|store| store.maintain().map(|_| ()))?,
+            68..78 => self.background(|store| store.maintain().map(|_| ()))?,
+            78..82 => self.spoil_uploads()?,
             82..87 => self.simulation.advance_ns(self.below(HOUR_NS as u64) as i64),
             87..91 => self.delete()?,
             91..92 => self.set_policy(SHORT, [6, 12, 24][self.below(3) as usize])?,
@@ -174,6 +184,27 @@ impl World {
             Err(error) if !self.refused(&error) => Err(format!("background work: {error}")),
             _ => Ok(()),
         }
+    }
+
+    /// Uploads while the object store fails now and then: nothing of that may show in what is read.
+    fn spoil_uploads(&mut self) -> Result<(), String> {
+        self.simulation.set_object_faults(ObjectFaults {
+            busy_per_mille: 100,
+            other_per_mille: 50,
+            lost_answers_per_mille: 100,
+            cut_uploads_per_mille: 100,
+            conflicts_per_mille: 20,
+        });
+        for _ in 0..self.below(10) {
+            let worked = self.store()?.maintain_objects();
+            match worked {
+                Ok(_) | Err(StoreError::Objects(_)) => {}
+                Err(error) if self.refused(&error) => {}
+                Err(error) => return Err(format!("uploading: {error}")),
+            }
+        }
+        self.simulation.set_object_faults(ObjectFaults::default());
+        Ok(())
     }
 
     fn write(&mut self) -> Result<(), String> {

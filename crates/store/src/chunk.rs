@@ -5,9 +5,6 @@ use codec::{DecodeError, Reader, boolean, float, integer, text, varint};
 use index::Slot;
 use model::{STALE_NAN_BITS, TimeRange, ValueType};
 
-/// Rows of a chunk that a merge makes; one that a flush makes may hold fewer.
-pub(crate) const CHUNK_ROWS: usize = 1024;
-
 /// Rows that any chunk may hold.
 pub(crate) const CHUNK_ROWS_MAX: usize = 1 << 16;
 

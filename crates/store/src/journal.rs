@@ -23,7 +23,7 @@ pub enum ChangeKind {
     Deleted,
     /// Samples replaced by summaries.
     Folded,
-    /// Groups, or columns of groups, that were not there.
+    /// Groups that were not there.
     NewGroups,
 }
 
@@ -148,6 +148,15 @@ impl Journal {
         let edge_ns = state.edges.iter().find(|(of_request, _)| *of_request > sequence).map(|(_, edge_ns)| *edge_ns);
         let behind = state.changes.iter().filter(|change| change.sequence > sequence).cloned().collect();
         Ok(Changes { edge_ns, behind })
+    }
+
+    /// Tells of groups that are new in a shard.
+    pub(crate) fn registered(&self, sequence: u64, shard: u32, groups: std::ops::Range<GroupId>) {
+        if !groups.is_empty() {
+            let groups = Some(Arc::new(groups.collect()));
+            let (kind, range) = (ChangeKind::NewGroups, TimeRange::ALL);
+            self.push(Change { sequence, kind, shard, database: None, range, groups });
+        }
     }
 
     /// Tells that the samples of parts were replaced by summaries.

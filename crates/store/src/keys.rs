@@ -1,5 +1,7 @@
 //! Which group a raw key means, without parsing it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -20,12 +22,12 @@ pub(crate) const SHARDS_MAX: u32 = 1 << 12;
 const SLOT_BITS: u32 = 20;
 
 impl Target {
-    fn pack(self) -> Option<u64> {
+    pub(crate) fn pack(self) -> Option<u64> {
         let fits = self.slot < 1 << SLOT_BITS && self.shard < SHARDS_MAX as usize;
         fits.then_some((self.shard as u64) << 52 | u64::from(self.slot) << 32 | u64::from(self.group))
     }
 
-    fn unpack(word: u64) -> Self {
+    pub(crate) fn unpack(word: u64) -> Self {
         Self { shard: (word >> 52) as usize, slot: (word >> 32) as u32 & ((1 << SLOT_BITS) - 1), group: word as u32 }
     }
 }
@@ -59,6 +61,8 @@ pub(crate) type TargetsByHash<T> = HashMap<u128, T, BuildHasherDefault<HashIsKey
 pub(crate) struct Keys {
     tables: RwLock<Tables>,
     keys_max: usize,
+    /// How often all were forgotten because groups left the index.
+    generation: AtomicU64,
 }
 
 struct Tables {
@@ -127,16 +131,32 @@ fn halves(hash: u128) -> (u64, u64) {
 
 impl Keys {
     pub(crate) fn new(keys_max: usize) -> Self {
-        Self { tables: RwLock::new(Tables::empty()), keys_max }
+        Self { tables: RwLock::new(Tables::empty()), keys_max, generation: AtomicU64::new(0) }
     }
 
     pub(crate) fn reader(&self) -> KeysReader<'_> {
         KeysReader(self.tables.read())
     }
 
-    /// Remembers targets. When there is no room, all are forgotten first: the slow path fills the map again.
-    pub(crate) fn insert(&self, targets: impl Iterator<Item = (u128, Target)>) {
+    /// Changes when groups leave the index: a target that was looked up before may stand for nothing.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Forgets all, because groups have left the index.
+    pub(crate) fn clear(&self) {
         let mut known = self.tables.write();
+        *known = Tables::empty();
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Remembers targets that were found in a generation, if it is still the same. When there is no room, all are forgotten
+    /// first: the slow path fills the map again.
+    pub(crate) fn insert(&self, generation: u64, targets: impl Iterator<Item = (u128, Target)>) {
+        let mut known = self.tables.write();
+        if generation != self.generation() {
+            return;
+        }
         for (hash, target) in targets {
             if known.keys >= self.keys_max {
                 *known = Tables::empty();
@@ -173,7 +193,7 @@ mod tests {
         let target = Target { shard: 0, group: 1, slot: 0 };
         for count in [100_000u32, 300_000, 500_000] {
             let hash = |number: u32| u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-            keys.insert((0..count).map(|number| (hash(number), target)));
+            keys.insert(0, (0..count).map(|number| (hash(number), target)));
             let bytes = keys.memory_bytes() / count as usize;
             assert!((24..=44).contains(&bytes), "{bytes} bytes a key with {count}");
         }
@@ -183,10 +203,10 @@ mod tests {
     fn targets_come_back_and_the_map_is_bounded() {
         let keys = Keys::new(3);
         let target = |group| Target { shard: 4095, group, slot: (1 << 20) - 1 };
-        keys.insert((0..4u32).map(|group| (u128::from(group), target(group))));
+        keys.insert(0, (0..4u32).map(|group| (u128::from(group), target(group))));
         assert_eq!(keys.len(), 1);
         assert_eq!(keys.reader().get(3), Some(target(3)));
-        keys.insert([(9, Target { slot: 1 << 20, ..target(1) })].into_iter());
+        keys.insert(0, [(9, Target { slot: 1 << 20, ..target(1) })].into_iter());
         assert_eq!(keys.reader().get(9), None, "what does not fit is looked up anew each time");
     }
 }

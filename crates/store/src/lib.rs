@@ -38,15 +38,16 @@ mod shard;
 mod stats;
 mod summary;
 pub mod tier;
+mod tokens;
 mod windows;
 mod write;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use index::{Catalog, DatabaseId};
+use index::{Catalog, CatalogEntry, DatabaseId};
 use parking_lot::{Mutex, RwLock};
 use platform::{Files, Platform};
 
@@ -62,6 +63,7 @@ pub use retention::Deleted;
 pub use settled::ObjectTierOptions;
 pub use scan::{SelectedColumn, SelectedGroup};
 pub use stats::{LevelStats, Stats};
+pub use tokens::{Appender, GroupLayout, Token};
 pub use windows::{ReadCounts, WindowColumn, Windows};
 pub use write::{Rejected, WriteReport};
 
@@ -86,6 +88,8 @@ pub struct Store {
     /// Held by whoever flushes: one shard at a time.
     flushing: Mutex<()>,
     counters: Counters,
+    /// Whether there are entries that the log does not hold yet.
+    untold: AtomicBool,
     journal: Journal,
     /// Length of partitions on the fast tier, in nanoseconds.
     fast_ns: AtomicI64,
@@ -104,6 +108,8 @@ pub(crate) struct CatalogState {
     pub(crate) catalog: Catalog,
     /// Smallest sequence id of a catalog record whose entries no segment holds yet.
     pub(crate) unsaved_since: Option<u64>,
+    /// Entries that the log does not hold yet, because the disk was full.
+    pub(crate) untold: Vec<CatalogEntry>,
 }
 
 impl Store {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use index::{Catalog, GroupEntry, Groups, Segment};
 use parking_lot::{Mutex, RwLock};
@@ -74,12 +74,13 @@ impl Store {
             keys: Keys::new(opened.options.group_keys_max),
             platform: opened.platform,
             options: opened.options,
-            catalog: RwLock::new(CatalogState { catalog: opened.catalog, unsaved_since: log.1 }),
+            catalog: RwLock::new(CatalogState { catalog: opened.catalog, unsaved_since: log.1, untold: Vec::new() }),
             log: log.0,
             shards: opened.shards,
             manifest: Mutex::new(opened.manifest),
             flushing: Mutex::new(()),
             counters: Counters::default(),
+            untold: AtomicBool::new(false),
             journal: Journal::new(journal_changes_max, sequence),
             fast_ns: AtomicI64::new(fast_ns),
             policies: RwLock::new(policies),

@@ -2,13 +2,15 @@
 //! the log before anybody can use their numbers.
 
 use std::collections::hash_map::Entry;
+use std::sync::atomic::Ordering;
 
 use index::{DatabaseId, MeasurementId, Slot, routing_hash};
-use model::{Batch, Block, Field, GroupIdentity, MetricMetadata, VALUE_FIELD, ValueType};
+use model::{Batch, Block, Field, GroupIdentity, Labels, MetricMetadata, VALUE_FIELD, ValueType};
 
 use crate::keys::{Target, TargetsByHash};
 use crate::log::record;
 use crate::write::Rejected;
+use crate::shard::ShardGroups;
 use crate::{CatalogState, Store, StoreError};
 
 /// Where a batch's rows go.
@@ -78,13 +80,49 @@ impl Store {
         let mut state = self.catalog.write();
         let mut entries = Vec::new();
         let result = change(&mut state, &mut entries);
-        if !entries.is_empty() {
-            let mut payload = Vec::new();
-            record::encode_catalog(&entries, &mut payload);
-            let sequence = self.log.append(record::CATALOG, &payload)?;
-            state.unsaved_since.get_or_insert(sequence);
-        }
+        state.untold.append(&mut entries);
+        self.tell_catalog(&mut state)?;
         result
+    }
+
+    /// Puts what the log does not know of the catalog yet into it.
+    fn tell_catalog(&self, state: &mut CatalogState) -> Result<(), StoreError> {
+        if state.untold.is_empty() {
+            return Ok(());
+        }
+        let mut payload = Vec::new();
+        record::encode_catalog(&state.untold, &mut payload);
+        let told = self.log.append(record::CATALOG, &payload);
+        let sequence = told.inspect_err(|_| self.untold.store(true, Ordering::Release))?;
+        state.untold.clear();
+        state.unsaved_since.get_or_insert(sequence);
+        Ok(())
+    }
+
+    /// The same for a shard's groups.
+    pub(crate) fn tell_groups(&self, shard: usize, index: &mut ShardGroups) -> Result<(), StoreError> {
+        if index.untold.is_empty() {
+            return Ok(());
+        }
+        let mut payload = Vec::new();
+        record::encode_groups(shard, &index.untold, &mut payload);
+        let told = self.log.append(record::GROUPS, &payload);
+        let sequence = told.inspect_err(|_| self.untold.store(true, Ordering::Release))?;
+        index.untold.clear();
+        index.unsaved_since.get_or_insert(sequence);
+        Ok(())
+    }
+
+    /// What a full disk kept from the log comes before any row that needs it.
+    pub(crate) fn tell_untold(&self) -> Result<(), StoreError> {
+        if !self.untold.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.tell_catalog(&mut self.catalog.write())?;
+        for (number, shard) in self.shards.iter().enumerate() {
+            self.tell_groups(number, &mut shard.groups.write())?;
+        }
+        Ok(())
     }
 
     pub(crate) fn resolve(&self, database: DatabaseId, batch: &Batch<'_>) -> Result<Route, StoreError> {
@@ -116,7 +154,7 @@ impl Store {
         };
         let (mut targets, unknown) = self.look_up(block);
         if !unknown.is_empty() {
-            let registered = self.register_groups(database, batch, block, shared.as_ref(), &unknown)?;
+            let registered = self.register_keys(database, batch, block, shared.as_ref(), &unknown)?;
             for row in unknown {
                 match registered.get(&block.keys[row].hash) {
                     Some(Ok(target)) => targets[row] = Some(*target),
@@ -134,7 +172,7 @@ impl Store {
 
     /// Measurement and slots of a block; the inner error rejects the block's rows.
     #[allow(clippy::type_complexity, reason = "the inner result is for the user, the outer one for the server")]
-    fn resolve_fields(
+    pub(crate) fn resolve_fields(
         &self,
         database: DatabaseId,
         measurement: &str,
@@ -167,6 +205,27 @@ impl Store {
         })
     }
 
+    /// The measurement and the slots of members that may have labels of their own.
+    pub(crate) fn resolve_members(
+        &self,
+        database: DatabaseId,
+        measurement: &str,
+        members: &[(Field, Labels)],
+    ) -> Result<(MeasurementId, Vec<Slot>), StoreError> {
+        self.with_catalog(|state, entries| {
+            let (id, entry) = state.catalog.register_measurement(database, measurement);
+            entries.extend(entry);
+            let mut slots = Vec::with_capacity(members.len());
+            for (field, labels) in members {
+                let registered = state.catalog.register_member(id, field, labels);
+                let (slot, entry) = registered.map_err(|conflict| StoreError::Invalid(conflict.to_string()))?;
+                slots.push(slot);
+                entries.extend(entry);
+            }
+            Ok((id, slots))
+        })
+    }
+
     /// Targets of the rows whose keys are known, and the rows whose keys are not.
     fn look_up(&self, block: &Block) -> (Vec<Option<Target>>, Vec<usize>) {
         let keys = self.keys.reader();
@@ -182,7 +241,7 @@ impl Store {
         (targets, unknown)
     }
 
-    fn register_groups(
+    fn register_keys(
         &self,
         database: DatabaseId,
         batch: &Batch<'_>,
@@ -190,6 +249,7 @@ impl Store {
         shared: Option<&(MeasurementId, Vec<Slot>)>,
         rows: &[usize],
     ) -> Result<Registered, StoreError> {
+        let generation = self.keys.generation();
         let mut registered = Registered::default();
         let mut identities = Vec::new();
         for row in rows {
@@ -216,7 +276,7 @@ impl Store {
         };
         self.register_in_shards(database, groups, &mut registered)?;
         let targets = registered.iter().filter_map(|(hash, target)| Some((*hash, *target.as_ref().ok()?)));
-        self.keys.insert(targets);
+        self.keys.insert(generation, targets);
         Ok(registered)
     }
 
@@ -246,33 +306,42 @@ impl Store {
         groups: Vec<NewGroup>,
         registered: &mut Registered,
     ) -> Result<(), StoreError> {
-        let mut by_shard: Vec<Vec<NewGroup>> = Vec::new();
-        by_shard.resize_with(self.shards.len(), Vec::new);
-        for group in groups {
-            let hash = routing_hash(database, &group.identity.measurement, &group.identity.labels);
-            by_shard[(hash % self.shards.len() as u64) as usize].push(group);
+        let identity = |group: &NewGroup| (group.measurement, group.identity.clone(), group.slots.clone());
+        let targets = self.register_identities(database, groups.iter().map(identity).collect())?;
+        for (group, target) in groups.iter().zip(targets) {
+            registered.insert(group.hash, Ok(target));
         }
-        for (number, (shard, groups)) in self.shards.iter().zip(by_shard).enumerate() {
-            if groups.is_empty() {
+        Ok(())
+    }
+
+    /// The targets of groups, in the order given; those that are new are told to the log.
+    pub(crate) fn register_identities(
+        &self,
+        database: DatabaseId,
+        groups: Vec<(MeasurementId, GroupIdentity, Vec<Slot>)>,
+    ) -> Result<Vec<Target>, StoreError> {
+        let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); self.shards.len()];
+        for (place, (_, identity, _)) in groups.iter().enumerate() {
+            let hash = routing_hash(database, &identity.measurement, &identity.labels);
+            by_shard[(hash % self.shards.len() as u64) as usize].push(place);
+        }
+        let mut targets = vec![Target { shard: 0, group: 0, slot: 0 }; groups.len()];
+        for (number, (shard, places)) in self.shards.iter().zip(by_shard).enumerate() {
+            if places.is_empty() {
                 continue;
             }
             let mut index = shard.groups.write();
-            let mut entries = Vec::new();
-            for group in groups {
-                let labels = &group.identity.labels;
-                let known = index.groups.register(database, group.measurement, labels, &group.slots);
-                let (id, entry) = known.map_err(StoreError::index(&self.options.directory))?;
-                entries.extend(entry);
-                let slot = group.slots.first().copied().unwrap_or(0);
-                registered.insert(group.hash, Ok(Target { shard: number, group: id, slot }));
+            let first_new = index.groups.next_id();
+            for place in places {
+                let (measurement, identity, slots) = &groups[place];
+                let known = index.groups.register(database, *measurement, &identity.labels, slots);
+                let (group, entry) = known.map_err(StoreError::index(&self.options.directory))?;
+                index.untold.extend(entry);
+                targets[place] = Target { shard: number, group, slot: slots.first().copied().unwrap_or(0) };
             }
-            if !entries.is_empty() {
-                let mut payload = Vec::new();
-                record::encode_groups(number, &entries, &mut payload);
-                let sequence = self.log.append(record::GROUPS, &payload)?;
-                index.unsaved_since.get_or_insert(sequence);
-            }
+            self.tell_groups(number, &mut index)?;
+            self.journal.registered(self.log.last_sequence(), number as u32, first_new..index.groups.next_id());
         }
-        Ok(())
+        Ok(targets)
     }
 }

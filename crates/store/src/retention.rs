@@ -124,6 +124,8 @@ impl Store {
             let removed: Vec<_> = parts.iter().filter(|part| expired.contains(&part.info.id)).cloned().collect();
             let edits: Vec<Edit> = expired.iter().map(|id| Edit::RemovePart(*id)).collect();
             self.replace_parts(shard, &edits, &removed, Vec::new())?;
+            let groups = removed.iter().fold(RoaringBitmap::new(), |groups, part| groups | &part.groups);
+            self.purge_groups(shard, groups)?;
             let sequence = self.log.last_sequence();
             for part in &removed {
                 let groups = Some(Arc::new(part.groups.clone()));
@@ -132,6 +134,28 @@ impl Store {
             }
         }
         Ok(dropped)
+    }
+
+    /// Takes groups that have no rows any more out of the index.
+    pub(crate) fn purge_groups(&self, shard: &Shard, mut groups: RoaringBitmap) -> Result<(), StoreError> {
+        // No row can come while the state is held: writers look whether a group is still there after they have it.
+        let state = shard.state.lock();
+        state.parts.iter().for_each(|part| groups -= &part.groups);
+        let is_silent = |group: &u32| {
+            state.head.is_silent(*group) && state.frozen.as_ref().is_none_or(|frozen| frozen.head.is_silent(*group))
+        };
+        let silent: RoaringBitmap = groups.iter().filter(is_silent).collect();
+        if silent.is_empty() {
+            return Ok(());
+        }
+        let mut index = shard.groups.write();
+        let entry = index.groups.remove(&silent);
+        index.untold.extend(entry);
+        index.removed |= &silent;
+        self.keys.clear();
+        let told = self.tell_groups(shard.number as usize, &mut index);
+        drop(state);
+        told
     }
 
     /// Halves or doubles the lengths of partitions so that levels 0 and 1 fit the fast tier.

@@ -7,7 +7,6 @@ use index::{Cardinality, CompiledMatcher, DatabaseId, GroupId, Groups, IndexErro
 use model::{Labels, METRIC_NAME, MetricMetadata, ValueType};
 
 use crate::part::PartKey;
-use crate::shard::Shard;
 use crate::{Store, StoreError};
 
 /// A group that satisfies matchers, with the chosen of its columns.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use index::Groups;
+use index::{GroupEntry, Groups, RoaringBitmap};
 use parking_lot::{Mutex, RwLock};
 
 use crate::deletes::Delete;
@@ -34,6 +34,10 @@ pub(crate) struct ShardGroups {
     pub(crate) frozen_since: Option<u64>,
     /// Segments of version 1: their groups count as unsaved, and the next segment takes their place.
     pub(crate) old_segments: Vec<u64>,
+    /// Entries that the log does not hold yet, because the disk was full.
+    pub(crate) untold: Vec<GroupEntry>,
+    /// Groups that left the index since opening: rows for them must not be taken.
+    pub(crate) removed: RoaringBitmap,
 }
 
 /// What readers and writers of samples share.

@@ -36,6 +36,12 @@ impl Counters {
         }
     }
 
+    pub(crate) fn appended(&self, rows: u64, values: u64) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+        self.values.fetch_add(values, Ordering::Relaxed);
+    }
+
     pub(crate) fn wrote(&self, report: &WriteReport) {
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.rows.fetch_add(report.rows_written, Ordering::Relaxed);

@@ -38,31 +38,42 @@ impl Store {
         admit(batch)?;
         let database = self.database_id(database)?;
         self.register_metadata(database, &batch.metadata)?;
-        let route = self.resolve(database, batch)?;
-        let rows = self.split(batch, &route);
-        let sequence = self.append(&rows)?;
-        self.log.commit(sequence)?;
-        let report = self.report(batch, route);
-        self.counters.wrote(&report);
-        Ok(report)
+        loop {
+            let generation = self.keys.generation();
+            let route = self.resolve(database, batch)?;
+            let rows = self.split(batch, &route);
+            // A group that left the index meanwhile is registered anew.
+            if let Some(sequence) = self.append(&rows, Some(generation))? {
+                self.log.commit(sequence)?;
+                let report = self.report(batch, route);
+                self.counters.wrote(&report);
+                return Ok(report);
+            }
+        }
     }
 
-    /// Puts rows into the log and the heads under one hold of the shards' locks, so that both have the same order.
-    fn append(&self, rows: &[ShardRows]) -> Result<u64, StoreError> {
+    /// Puts rows into the log and the heads under one hold of the shards' locks, so that both have the same order. `None` if
+    /// groups left the index since the keys' generation was read: nothing was written.
+    pub(crate) fn append(&self, rows: &[ShardRows], generation: Option<u64>) -> Result<Option<u64>, StoreError> {
         if rows.is_empty() {
-            return Ok(self.log.last_sequence());
+            return Ok(Some(self.log.last_sequence()));
         }
         self.wait_for_room(rows)?;
+        self.tell_untold()?;
         let mut payload = Vec::new();
         record::encode_rows(rows, &mut payload);
         let shards: Vec<_> = rows.iter().filter_map(|rows| self.shards.get(rows.shard)).collect();
         let mut states: Vec<_> = shards.iter().map(|shard| shard.state.lock()).collect();
+        if generation.is_some_and(|generation| generation != self.keys.generation()) {
+            return Ok(None);
+        }
         let sequence = self.log.append(record::ROWS, &payload)?;
+        let now_ns = self.platform.clock.now_ns();
         for ((shard, state), rows) in shards.iter().zip(&mut states).zip(rows) {
-            self.journal.tell(shard.number, state.newest_ns, rows, sequence);
+            self.journal.tell(shard.number, state.newest_ns.min(now_ns), rows, sequence);
             shard.apply(state, rows, sequence);
         }
-        Ok(sequence)
+        Ok(Some(sequence))
     }
 
     /// Writers that outrun the flushing flush themselves.

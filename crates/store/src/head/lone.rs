@@ -47,10 +47,6 @@ impl LoneRows {
         rows * size_of::<LoneRow>() + self.unsorted.capacity() * size_of::<LoneRow>()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.runs.is_empty() && self.unsorted.is_empty()
-    }
-
     pub(crate) fn push(&mut self, row: LoneRow) {
         self.unsorted.push(row);
         if self.unsorted.len() >= RUN_ROWS {

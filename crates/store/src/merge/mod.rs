@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use index::RoaringBitmap;
+
 use crate::deletes::Delete;
 use crate::levels::{self, Goal, Job, Situation};
 use crate::manifest::Edit;
@@ -64,7 +66,11 @@ impl Store {
         if job.goal == Goal::Fold {
             self.journal.folded(self.log.last_sequence(), shard.number, &inputs);
         }
-        self.replace_parts(shard, &edits, &inputs, opened)
+        let groups = inputs.iter().fold(RoaringBitmap::new(), |groups, part| groups | &part.groups);
+        let left = opened.iter().fold(groups, |groups, part| groups - &part.groups);
+        self.replace_parts(shard, &edits, &inputs, opened)?;
+        // All rows of these were deleted.
+        if left.is_empty() { Ok(()) } else { self.purge_groups(shard, left) }
     }
 
     /// Goes over the inputs as often as there are more outputs than may be written at once.

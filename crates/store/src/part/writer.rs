@@ -1,6 +1,6 @@
 //! Writing parts into a file, key by key in order.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use codec::varint;
@@ -31,11 +31,6 @@ impl FileWriter {
     pub(crate) fn create(files: &dyn Files, path: PathBuf) -> Result<Self, StoreError> {
         let file = files.open(&path, OpenMode::CreateNew).map_err(StoreError::io("create part", &path))?;
         Ok(Self { path, file, buffer: Vec::new(), written: 0 })
-    }
-
-    /// The file's path.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     fn end(&self) -> u64 {
