@@ -414,7 +414,11 @@ impl World {
         };
         if database == FOLDED {
             let windows = self.folded_windows(40 * HOUR_NS);
-            for group in check::groups(self.store()?, database)? {
+            let groups = check::groups(self.store()?, database)?;
+            if let Some(missing) = check::missing_series(&groups, oracle) {
+                return Ok(Some(missing));
+            }
+            for group in groups {
                 let compared = check::compare_windows(self.store()?, &group, &windows, oracle, self.now_ns(), true);
                 if let Err(message) = compared {
                     return Ok(Some(message));

@@ -234,7 +234,7 @@ fn push_record(edits: &[Edit], out: &mut Vec<u8>) {
 }
 
 /// Reads all records. A last one that is not whole was never acknowledged; one in the middle is damage.
-fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
     let mut reader = Reader::new(bytes);
     if reader.bytes(8)? != MAGIC {
         return Err(DecodeError { offset: 0, what: "expected the magic THWGMANI" });

@@ -208,7 +208,8 @@ impl Opened {
             infos.push(SegmentInfo { number: *number, first_sequence, bytes: bytes.len() as u64 });
         }
         let flushed = self.manifest.state.flushed.values().copied().max().unwrap_or(0);
-        let sequence = scan.largest_sequence.max(flushed);
+        let deleted = self.manifest.state.deletes.keys().map(|(_, sequence)| *sequence).max().unwrap_or(0);
+        let sequence = scan.largest_sequence.max(flushed).max(deleted);
         self.recovery.log_findings = scan.into_findings();
         // From here on the records that count are settled, whatever is written behind them.
         self.manifest.commit(&ended)?;

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use platform::Platform;
 use platform::objects::{ObjectOptions, Version};
 
-use crate::manifest::{Edit, State};
+use crate::manifest::{self, Edit, State};
 use crate::part::{Part, PartData, PartInfo, PartPlaces};
 use crate::shard::Shard;
 use crate::tier::{FlashOptions, ManifestPut, Tier, TierOptions};
@@ -294,6 +294,11 @@ impl Store {
                 (state.copy, state.copied) = (Some(version), true);
                 Ok(())
             }
+            // One of our own, whose answer was lost, or of this folder's earlier life: the next attempt replaces it.
+            ManifestPut::Fenced(found) if !self.is_later(found.as_ref().map(|copy| copy.bytes.as_slice())) => {
+                settled.state.lock().copy = found.map(|copy| copy.version);
+                Ok(())
+            }
             ManifestPut::Fenced(_) => {
                 let reason = format!(
                     "another process writes the objects of this data folder in {}: stop it",
@@ -303,6 +308,14 @@ impl Store {
                 Err(StoreError::Poisoned { reason })
             }
         }
+    }
+}
+
+impl Store {
+    /// Whether a copy of the manifest was written by a process that opened the folder after this one.
+    fn is_later(&self, copy: Option<&[u8]>) -> bool {
+        let epoch = self.manifest.lock().state.epoch;
+        copy.and_then(|bytes| manifest::parse(bytes).ok()).is_some_and(|state| state.epoch > epoch)
     }
 }
 
