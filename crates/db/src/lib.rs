@@ -25,7 +25,7 @@ use platform::Platform;
 use store::{Store, StoreError, StoreOptions};
 
 pub use query_api::{InstantQuery, RangeQuery};
-pub use store::{Finding, Recovery, Rejected, Stats, WriteReport};
+pub use store::{Finding, MemoryUse, ObjectTierOptions, Recovery, Rejected, Stats, WriteReport};
 pub use write::WriteError;
 
 use worker::Worker;

@@ -284,7 +284,8 @@ fn decode_column(
 pub(crate) fn join(mut pieces: Vec<Rows>) -> Rows {
     pieces.retain(|rows| !rows.timestamps_ns.is_empty());
     let alike = |a: &Rows, b: &Rows| {
-        let kinds = |rows: &Rows| rows.columns.iter().map(|column| (column.slot, column.value_type)).collect::<Vec<_>>();
+        let kinds =
+            |rows: &Rows| rows.columns.iter().map(|column| (column.slot, column.value_type)).collect::<Vec<_>>();
         kinds(a) == kinds(b)
     };
     let follows = |a: &Rows, b: &Rows| a.timestamps_ns.last() < b.timestamps_ns.first() && alike(a, b);

@@ -141,15 +141,11 @@ impl State {
         edits.extend(self.segments.iter().map(|(id, shard)| Edit::AddSegment { id: *id, shard: *shard }));
         edits.extend(self.log_ends.iter().map(|(segment, end)| Edit::LogEnded { segment: *segment, end: *end }));
         edits.push(Edit::FastLength(self.fast_ns));
-        let policy = |(database, policy): (&u32, &DatabasePolicy)| Edit::Policy {
-            database: *database,
-            policy: policy.clone(),
-        };
+        let policy =
+            |(database, policy): (&u32, &DatabasePolicy)| Edit::Policy { database: *database, policy: policy.clone() };
         edits.extend(self.policies.iter().map(policy));
-        let delete = |((shard, _), delete): (&(u32, u64), &Delete)| Edit::AddDelete {
-            shard: *shard,
-            delete: delete.clone(),
-        };
+        let delete =
+            |((shard, _), delete): (&(u32, u64), &Delete)| Edit::AddDelete { shard: *shard, delete: delete.clone() };
         edits.extend(self.deletes.iter().map(delete));
         edits
     }

@@ -263,8 +263,7 @@ impl Store {
         }
         let folder = format!("{}/parts", settled.prefix);
         let listed = settled.tier.list(&folder, SWEEP_OBJECTS_MAX).map_err(StoreError::Objects)?;
-        let named: BTreeSet<String> =
-            self.manifest.lock().state.parts.keys().map(|id| settled.part_key(*id)).collect();
+        let named: BTreeSet<String> = self.manifest.lock().state.parts.keys().map(|id| settled.part_key(*id)).collect();
         let forgotten = listed.iter().filter(|object| !named.contains(&object.key));
         forgotten.into_iter().try_for_each(|object| settled.tier.delete(&object.key).map_err(StoreError::Objects))
     }
