@@ -9,18 +9,30 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use model::TimeRange;
+use index::compile;
+use model::{MatchOp, Matcher, TimeRange};
 use platform::Platform;
 use support::{Content, Row, apply, batch, read_all};
-use thalweg_store::{Store, StoreOptions};
+use thalweg_store::{DatabasePolicy, Store, StoreOptions};
 
-const VERSION: &str = "v1";
+const VERSION: &str = "v2";
 
+/// Partitions so short that the rounds of [`VERSION`] reach every level.
 fn options(directory: &Path) -> StoreOptions {
-    StoreOptions { log_segment_bytes: 4 << 10, level0_parts_max: 1, ..StoreOptions::new(directory) }
+    StoreOptions {
+        log_segment_bytes: 4 << 10,
+        level0_parts_max: 1,
+        partition_ns: 8 * 1_000_000_000,
+        node_rows_min: 1,
+        ..StoreOptions::new(directory)
+    }
 }
 
-/// Rows of three rounds: the first two end up in a merged part, the third stays in the log.
+/// How many rounds a version's folder holds: the last stays in the log.
+fn rounds(version: &str) -> i64 {
+    if version == "v1" { 3 } else { 8 }
+}
+
 fn round(number: i64) -> Vec<Row> {
     let row = |place: i64| Row {
         host: format!("host-{}", place % 3),
@@ -36,12 +48,22 @@ fn folder(version: &str) -> PathBuf {
 
 fn write_golden(directory: &Path) {
     let store = Store::open(Platform::real(), options(directory)).unwrap();
-    for number in 0..3 {
+    for number in 0..rounds(VERSION) - 1 {
         store.write("default", &batch(&round(number))).unwrap();
-        if number < 2 {
-            store.settle().unwrap();
-        }
+        store.settle().unwrap();
     }
+    // Late rows, the same again: a patch.
+    store.write("default", &batch(&round(0)[..3])).unwrap();
+    store.settle().unwrap();
+    store.set_policy("kept", &DatabasePolicy { retention_ns: 1_000, ..DatabasePolicy::default() }).unwrap();
+    let matcher = [Matcher::new("host", MatchOp::Equal, "host-0")];
+    store.delete("default", &compile(&matcher).unwrap(), &deleted()).unwrap();
+    store.write("default", &batch(&round(rounds(VERSION) - 1))).unwrap();
+}
+
+/// What is deleted of the first host in folders from version 2 on.
+fn deleted() -> TimeRange {
+    TimeRange::new(1_700_000_000_000_000_000, 1_700_000_005_000_000_000)
 }
 
 /// Zeros do not matter to git; the lock and spare files do not belong to the folder.
@@ -69,9 +91,16 @@ fn folders_of_older_versions_open() {
         let scratch = std::env::temp_dir().join(format!("thalweg-golden-{}", std::process::id()));
         copy(&version, &scratch);
         let store = Store::open(Platform::real(), options(&scratch)).unwrap();
+        let name = version.file_name().unwrap().to_string_lossy().into_owned();
         let mut expected = Content::new();
-        (0..3).for_each(|number| apply(&mut expected, &round(number)));
-        assert_eq!(read_all(&store, TimeRange::ALL), expected, "{}", version.display());
+        (0..rounds(&name)).for_each(|number| apply(&mut expected, &round(number)));
+        if name != "v1" {
+            let of_host = expected.iter_mut().filter(|((host, _), _)| host == "host-0");
+            of_host.for_each(|(_, samples)| samples.retain(|timestamp_ns, _| !deleted().contains(*timestamp_ns)));
+            assert!(store.stats().levels[2].parts > 2, "settled parts are part of the folder");
+            assert_eq!(store.policy("kept").unwrap().retention_ns, 1_000);
+        }
+        assert_eq!(read_all(&store, TimeRange::ALL), expected, "{name}");
         assert!(store.recovery().log_rows > 0, "the log is part of the folder");
         assert!(store.stats().levels[1].parts > 0, "merged parts are part of the folder");
         drop(store);
