@@ -29,6 +29,11 @@ impl Store {
         // Flushes of different shards share the catalog's entries: their segments must have the order of the entries, and
         // the log may be released only when no entry is on its way.
         let _flushing = self.flushing.lock();
+        self.flush_held(shard)
+    }
+
+    /// As [`Store::flush`], by whoever holds `flushing`.
+    pub(crate) fn flush_held(&self, shard: &Shard) -> Result<u64, StoreError> {
         let frozen = self.freeze(shard);
         let unsaved = self.take_unsaved(shard);
         if frozen.head.is_empty() && unsaved.catalog.is_empty() && unsaved.groups.is_none() {

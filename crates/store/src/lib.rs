@@ -9,15 +9,20 @@
 //! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`]: what of the past has changed
 //! * [`indexing`], [`segment`]: new groups become segments of the index
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
+//! * [`inspect`], [`check`], [`backup`], [`compact`]: upkeep
 //! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to
 
+mod backup;
+mod check;
 mod chunk;
+mod compact;
 mod deletes;
 mod error;
 mod flush;
 mod head;
 mod journal;
 mod indexing;
+mod inspect;
 mod keys;
 mod levels;
 mod log;
@@ -26,6 +31,7 @@ mod merge;
 mod options;
 mod part;
 mod policy;
+mod progress;
 mod read;
 mod recover;
 mod resolve;
@@ -50,13 +56,18 @@ use index::{Catalog, DatabaseId};
 use parking_lot::{Mutex, RwLock};
 use platform::{Files, Platform};
 
+pub use backup::{BackupReport, PruneReport, RestoreReport, backups, prune, restore};
+pub use check::{CheckReport, Damage, check};
+pub use compact::CompactReport;
 pub use error::StoreError;
+pub use inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
 pub use options::StoreOptions;
 pub use part::fuzz_part;
 pub use policy::DatabasePolicy;
+pub use progress::Progress;
 pub use recover::Recovery;
 pub use retention::Deleted;
 pub use settled::ObjectTierOptions;

@@ -177,6 +177,11 @@ impl Manifest {
         parse(&bytes).map(Some).map_err(|error| StoreError::corrupt(&path, error.offset as u64, error.what))
     }
 
+    /// Reads the bytes of a manifest.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
+        parse(bytes)
+    }
+
     /// Writes the manifest anew, as a snapshot, and opens it for edits.
     pub(crate) fn write(files: &dyn Files, directory: &Path, state: State) -> Result<Self, StoreError> {
         let path = directory.join("MANIFEST");
