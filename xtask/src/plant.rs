@@ -135,7 +135,8 @@ fn build(copy: &Path) -> Result<PathBuf, String> {
 fn search(program: &Path, options: &Options) -> Result<Outcome, String> {
     let (seeds, operations) = (options.seeds.to_string(), options.operations.to_string());
     let arguments = ["--seeds", &seeds, "--operations", &operations, "--failures", "1"];
-    let output = Command::new(program).args(arguments).output().map_err(|error| format!("{}: {error}", program.display()))?;
+    let output =
+        Command::new(program).args(arguments).output().map_err(|error| format!("{}: {error}", program.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     match output.status.code() {
         Some(0) => Ok(Outcome::Missed),

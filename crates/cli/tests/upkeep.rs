@@ -90,7 +90,10 @@ fn check_and_inspect_tell_of_a_live_and_of_a_damaged_folder() {
     fs::write(&part, bytes).unwrap();
     let (code, said) = tell(&["check", "--data", named]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("damaged: ") && said.contains(part.to_str().unwrap()) && said.contains("at offset"), "{said}");
+    assert!(
+        said.contains("damaged: ") && said.contains(part.to_str().unwrap()) && said.contains("at offset"),
+        "{said}"
+    );
     let (code, said) = tell(&["check", "--data", named, "--json"]);
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!((code, report["damages"].as_array().unwrap().len()), (Some(1), 1), "{said}");

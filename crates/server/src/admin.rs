@@ -22,15 +22,18 @@ const NS_PER_MS: i64 = 1_000_000;
 /// Pages of other sites cannot ask for any of this through a browser that reaches the server.
 pub(crate) async fn same_site(request: Request, next: Next) -> Response {
     if is_of_another_site(request.headers()) {
-        let message = "a page of another site asked for this; administration is for this server's own page and for programs";
-        return ApiError { status: StatusCode::FORBIDDEN, kind: "forbidden", message: message.to_owned() }.into_response();
+        let message =
+            "a page of another site asked for this; administration is for this server's own page and for programs";
+        return ApiError { status: StatusCode::FORBIDDEN, kind: "forbidden", message: message.to_owned() }
+            .into_response();
     }
     next.run(request).await
 }
 
 fn is_of_another_site(headers: &HeaderMap) -> bool {
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let from_afar = matches!(headers.get("sec-fetch-site").map(|value| value.as_bytes()), Some(b"cross-site" | b"same-site"));
+    let from_afar =
+        matches!(headers.get("sec-fetch-site").map(|value| value.as_bytes()), Some(b"cross-site" | b"same-site"));
     let origin = text(header::ORIGIN).map(|origin| origin.split_once("://").map_or("?", |(_, authority)| authority));
     from_afar || origin.is_some_and(|origin| text(header::HOST) != Some(origin))
 }
@@ -205,7 +208,9 @@ fn duration_ns(name: &str, text: &str) -> Result<i64, ApiError> {
     let duration_ms = parse_duration_ms(text).map_err(|why| ApiError::invalid_parameter(name, why))?;
     match duration_ms.checked_mul(NS_PER_MS).filter(|duration_ns| *duration_ns > 0) {
         Some(duration_ns) => Ok(duration_ns),
-        None => Err(ApiError::invalid_parameter(name, format!("{text:?} is not a duration above 0 and below 290 years"))),
+        None => {
+            Err(ApiError::invalid_parameter(name, format!("{text:?} is not a duration above 0 and below 290 years")))
+        }
     }
 }
 
@@ -228,7 +233,9 @@ mod tests {
         assert_eq!(read("").unwrap(), PolicyChange::default());
         let kept = read(r#"{"folds":""}"#).unwrap().over(policy);
         assert_eq!((kept.retention_ns, kept.folds.len()), (30 * DAY_NS, 0));
-        for bad in ["[]", "{", r#"{"retention":5}"#, r#"{"retention":"soon"}"#, r#"{"keep":"1d"}"#, r#"{"folds":"30d"}"#] {
+        for bad in
+            ["[]", "{", r#"{"retention":5}"#, r#"{"retention":"soon"}"#, r#"{"keep":"1d"}"#, r#"{"folds":"30d"}"#]
+        {
             assert_eq!(read(bad).unwrap_err().status, StatusCode::BAD_REQUEST, "{bad}");
         }
     }
@@ -236,9 +243,9 @@ mod tests {
     #[test]
     fn pages_of_other_sites_are_told_by_their_headers() {
         let check = |pairs: &[(&'static str, &'static str)], expected: bool| {
-            let pairs = pairs.iter().map(|(name, value)| {
-                (header::HeaderName::from_static(name), header::HeaderValue::from_static(value))
-            });
+            let pairs = pairs
+                .iter()
+                .map(|(name, value)| (header::HeaderName::from_static(name), header::HeaderValue::from_static(value)));
             assert_eq!(is_of_another_site(&pairs.collect()), expected);
         };
         check(&[("host", "127.0.0.1:7780")], false);

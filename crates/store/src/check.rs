@@ -206,7 +206,11 @@ impl Check<'_> {
             Ok(local) if local == tail => Ok(()),
             Ok(local) => {
                 let same = local.iter().zip(tail).take_while(|(local, object)| local == object).count();
-                Err(StoreError::corrupt(&path, same as u64, "expected the index of the part's object, found other bytes"))
+                Err(StoreError::corrupt(
+                    &path,
+                    same as u64,
+                    "expected the index of the part's object, found other bytes",
+                ))
             }
         }
     }
@@ -244,8 +248,7 @@ fn scan_log(files: &dyn Files, directory: &Path, state: &State) -> Result<CheckR
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             read => read.map_err(StoreError::io("read log segment", &path))?,
         };
-        let segment =
-            SegmentBytes { number, path: &path, bytes: &bytes, end: state.log_ends.get(&number).copied() };
+        let segment = SegmentBytes { number, path: &path, bytes: &bytes, end: state.log_ends.get(&number).copied() };
         let mut unreadable = None;
         let visit = |frame: Frame<'_>| {
             report.log_records += 1;

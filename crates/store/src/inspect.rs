@@ -100,7 +100,10 @@ pub fn inspect(platform: &Platform, directory: &Path) -> Result<FolderReport, St
         shards: state.shards,
         epoch: state.epoch,
         partition_ns: state.fast_ns,
-        flushed_through: (0..state.shards).map(|shard| state.flushed.get(&shard).copied().unwrap_or(0)).min().unwrap_or(0),
+        flushed_through: (0..state.shards)
+            .map(|shard| state.flushed.get(&shard).copied().unwrap_or(0))
+            .min()
+            .unwrap_or(0),
         databases: databases(files, directory, &state),
         partitions: partitions(state.parts.values()),
         log,
@@ -126,7 +129,9 @@ pub fn inspect(platform: &Platform, directory: &Path) -> Result<FolderReport, St
 pub(crate) fn read_manifest(files: &dyn Files, directory: &Path) -> Result<State, StoreError> {
     Manifest::read(files, directory)?.ok_or_else(|| {
         let directory = directory.display();
-        StoreError::Invalid(format!("{directory} is no data folder: there is no file MANIFEST in it; name another folder"))
+        StoreError::Invalid(format!(
+            "{directory} is no data folder: there is no file MANIFEST in it; name another folder"
+        ))
     })
 }
 

@@ -12,8 +12,8 @@ use platform::objects::{ObjectOptions, Objects};
 use platform::sim::Simulation;
 use support::{Content, Row, apply, batch, read_all};
 use thalweg_store::{
-    BackupReport, CheckReport, DatabasePolicy, ObjectTierOptions, Progress, Store, StoreError, StoreOptions, backups, check,
-    inspect, prune, restore,
+    BackupReport, CheckReport, DatabasePolicy, ObjectTierOptions, Progress, Store, StoreError, StoreOptions, backups,
+    check, inspect, prune, restore,
 };
 
 const SECOND_NS: i64 = 1_000_000_000;

@@ -56,7 +56,9 @@ pub(crate) fn run(flags: &CheckFlags) -> Result<ExitCode, String> {
 fn as_text(report: &CheckReport) -> String {
     let mut lines: Vec<String> = Vec::new();
     let damages = report.damages.iter();
-    lines.extend(damages.map(|damage| format!("damaged: {} at offset {}: {}", damage.file, damage.offset, damage.message)));
+    lines.extend(
+        damages.map(|damage| format!("damaged: {} at offset {}: {}", damage.file, damage.offset, damage.message)),
+    );
     lines.extend(report.log_torn.iter().map(|torn| format!("no damage: {torn}")));
     lines.extend(report.unnamed.iter().map(|file| format!("not named by the manifest: {file}")));
     if report.objects_skipped > 0 {

@@ -68,8 +68,11 @@ fn as_text(report: &FolderReport) -> String {
 fn databases(databases: &[PolicyReport]) -> String {
     let mut table = table(&["database", "class", "retention", "folds"]);
     for PolicyReport { database, policy } in databases {
-        let folds: Vec<String> =
-            policy.folds.iter().map(|(age_ns, width_ns)| format!("{}:{}", duration(*age_ns), duration(*width_ns))).collect();
+        let folds: Vec<String> = policy
+            .folds
+            .iter()
+            .map(|(age_ns, width_ns)| format!("{}:{}", duration(*age_ns), duration(*width_ns)))
+            .collect();
         let retention = if policy.retention_ns > 0 { duration(policy.retention_ns) } else { "forever".to_owned() };
         table.add_row([database.clone(), policy.class.to_string(), retention, folds.join(",")]);
     }

@@ -55,9 +55,7 @@ pub(super) fn table(header: &[&str]) -> Table {
 
 /// The folder's parts, by level and partition.
 pub(super) fn partitions(report: &FolderReport) -> String {
-    let header = [
-        "level", "class", "from", "to", "parts", "patches", "rows", "bytes", "bytes/row", "fold", "place",
-    ];
+    let header = ["level", "class", "from", "to", "parts", "patches", "rows", "bytes", "bytes/row", "fold", "place"];
     let mut table = table(&header);
     for partition in &report.partitions {
         table.add_row([
@@ -124,5 +122,9 @@ pub(super) fn time(ns: i64) -> String {
 
 pub(super) fn duration(ns: i64) -> String {
     let day_ns = 86_400_000_000_000;
-    if ns > 0 && ns % day_ns == 0 { format!("{}d", ns / day_ns) } else { format!("{:#}", SignedDuration::from_nanos(ns)) }
+    if ns > 0 && ns % day_ns == 0 {
+        format!("{}d", ns / day_ns)
+    } else {
+        format!("{:#}", SignedDuration::from_nanos(ns))
+    }
 }

@@ -9,7 +9,10 @@ fn databases_are_made_shown_and_changed() {
     assert_eq!(server.get(path).status, 404);
     let answer = server.send("PUT", path, &[], r#"{"retention":"1y","folds":"30d:5m,90d:1h"}"#);
     let policy = r#"{"folds":"30d:5m,90d:1h","name":"metrics a","retention":"365d"}"#;
-    assert_eq!((answer.status, answer.body.as_str()), (200, format!(r#"{{"status":"success","data":{policy}}}"#).as_str()));
+    assert_eq!(
+        (answer.status, answer.body.as_str()),
+        (200, format!(r#"{{"status":"success","data":{policy}}}"#).as_str())
+    );
     let answer = server.send("PUT", path, &[], r#"{"folds":""}"#);
     assert!(answer.body.contains(r#""folds":"","name":"metrics a","retention":"365d""#), "{}", answer.body);
     let all = server.get("/api/v1/admin/databases");
@@ -50,7 +53,11 @@ fn a_backup_goes_where_it_is_told() {
     let answer = server.post(&path, "");
     assert!(answer.status == 200 && answer.body.contains(r#""backups_removed":0"#), "{}", answer.body);
     let answer = server.post(&path, "");
-    assert!(answer.body.contains(r#""files_copied":0"#) && answer.body.contains(r#""backups_removed":1"#), "{}", answer.body);
+    assert!(
+        answer.body.contains(r#""files_copied":0"#) && answer.body.contains(r#""backups_removed":1"#),
+        "{}",
+        answer.body
+    );
     assert!(folder.join("LATEST").is_file());
     std::fs::remove_dir_all(&folder).unwrap();
     for (query, why) in [("", "missing"), ("to=ftp://x", "not known"), ("to=/x&keep=0", "from 1 up")] {

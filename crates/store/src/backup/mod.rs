@@ -134,7 +134,10 @@ impl Store {
 
     /// Opens all files that the manifest names; `None` if one of them has gone since.
     #[allow(clippy::type_complexity, reason = "two maps, named by their only caller")]
-    fn pin_files(&self, state: &State) -> Result<Option<(BTreeMap<u64, Arc<Part>>, BTreeMap<u64, Mapped>)>, StoreError> {
+    fn pin_files(
+        &self,
+        state: &State,
+    ) -> Result<Option<(BTreeMap<u64, Arc<Part>>, BTreeMap<u64, Mapped>)>, StoreError> {
         let mut by_id: BTreeMap<u64, Arc<Part>> = BTreeMap::new();
         for shard in &self.shards {
             by_id.extend(shard.parts_and_deletes().0.iter().map(|part| (part.info.id, part.clone())));

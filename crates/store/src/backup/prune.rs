@@ -41,11 +41,8 @@ pub fn prune(target: &dyn Objects, keep: usize) -> Result<PruneReport, StoreErro
     for name in old {
         target.delete(name).map_err(StoreError::Objects)?;
     }
-    let mut report = PruneReport {
-        backups_kept: kept.len() as u64,
-        backups_removed: old.len() as u64,
-        ..PruneReport::default()
-    };
+    let mut report =
+        PruneReport { backups_kept: kept.len() as u64, backups_removed: old.len() as u64, ..PruneReport::default() };
     for name in ["parts", "index"] {
         for object in list_all(target, &folder.folder(name))?.iter().filter(|object| !needed.contains(&object.key)) {
             target.delete(&object.key).map_err(StoreError::Objects)?;

@@ -88,12 +88,16 @@ fn find(source: &dyn Objects, name: &str) -> Result<String, StoreError> {
 }
 
 fn unknown(source: &dyn Objects, name: &str) -> StoreError {
-    StoreError::Invalid(format!("there is no backup {name} in {}; without a name the newest is taken", source.location()))
+    StoreError::Invalid(format!(
+        "there is no backup {name} in {}; without a name the newest is taken",
+        source.location()
+    ))
 }
 
 fn check_empty(files: &dyn Files, directory: &Path) -> Result<(), StoreError> {
     let own = ["LOCK", "log", "parts", "index"];
-    let mut found: Vec<String> = list(files, directory)?.into_iter().filter(|name| !own.contains(&name.as_str())).collect();
+    let mut found: Vec<String> =
+        list(files, directory)?.into_iter().filter(|name| !own.contains(&name.as_str())).collect();
     for folder in ["log", "parts", "index"] {
         found.extend(list(files, &directory.join(folder))?.into_iter().map(|name| format!("{folder}/{name}")));
     }
