@@ -89,6 +89,7 @@ pub fn check(
         check.index(*id, shard.is_some())?;
     }
     check.log(&state)?;
+    check.places(&state);
     for part in state.parts.values() {
         check.part(&state, part)?;
     }
@@ -145,6 +146,35 @@ impl Check<'_> {
             },
         }
         Ok(())
+    }
+
+    /// Whether the manifest agrees with itself: rows are inside their partitions, settled partitions do not overlap.
+    fn places(&mut self, state: &State) {
+        let file = self.directory.join("MANIFEST").display().to_string();
+        let mut found = Vec::new();
+        let mut settled: Vec<&PartInfo> = Vec::new();
+        for part in state.parts.values() {
+            let (partition, range) = (part.partition, part.range);
+            if part.rows > 0 && !(partition.contains(range.start_ns) && partition.contains(range.end_ns)) {
+                found.push(format!("part {}: expected rows in {partition:?}, found {range:?}", part.id));
+            }
+            if part.level == 2 && !part.is_patch() {
+                settled.push(part);
+            }
+        }
+        settled.sort_unstable_by_key(|part| (part.shard, part.class, part.partition.start_ns));
+        for pair in settled.windows(2) {
+            if let [a, b] = pair
+                && (a.shard, a.class) == (b.shard, b.class)
+                && a.partition.end_ns >= b.partition.start_ns
+            {
+                let (first, second) = (a.partition, b.partition);
+                let parts = format!("parts {} and {}", a.id, b.id);
+                found.push(format!("{parts}: expected apart from each other, found {first:?} and {second:?}"));
+            }
+        }
+        let damage = |message| Damage { file: file.clone(), offset: 0, message };
+        self.report.damages.extend(found.into_iter().map(damage));
     }
 
     fn index(&mut self, id: u64, of_shard: bool) -> Result<(), StoreError> {

@@ -58,8 +58,8 @@ impl<'a> Target<'a> {
         let list = read_backup(self.objects, &newest)?;
         let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
         for folder in ["parts", "index"] {
-            let listed = list_all(self.objects, &self.folder(folder))?;
-            sizes.extend(listed.into_iter().map(|object| (object.key, object.size_bytes)));
+            let objects = list_all(self.objects, &self.folder(folder))?;
+            sizes.extend(objects.into_iter().map(|object| (object.key, object.size_bytes)));
         }
         let is_there = |file: &BackupFile| sizes.get(&self.key(file.kind, file.id)) == Some(&file.bytes);
         Ok(list.files.into_iter().filter(is_there).map(|file| ((file.kind, file.id), file)).collect())
