@@ -11,7 +11,6 @@ use crate::check::{difference, expected, read_all};
 use crate::world::{PLAIN, SHORT, World, options};
 
 const TARGET: &str = "sim://backups";
-const RESTORED: &str = "restored";
 
 /// Attempts at a backup while its target fails now and then.
 const ATTEMPTS: usize = 20;
@@ -42,10 +41,12 @@ impl World {
             return Ok(());
         };
         self.report.backups += 1;
-        restore(&*objects, Some(&name), &platform, Path::new(RESTORED), &mut |_| {})
+        // Each into a folder of its own: a crash may bring files back whose removal was not synced.
+        let directory = format!("restored-{}", self.report.backups);
+        restore(&*objects, Some(&name), &platform, Path::new(&directory), &mut |_| {})
             .map_err(|error| format!("restoring {name}: {error}"))?;
-        let compared = self.compare_restored();
-        for path in self.simulation.files().iter().filter(|path| path.starts_with(RESTORED)) {
+        let compared = self.compare_restored(&directory);
+        for path in self.simulation.files().iter().filter(|path| path.starts_with(&directory)) {
             platform.files.remove(path).map_err(|error| format!("removing {}: {error}", path.display()))?;
         }
         compared
@@ -63,9 +64,9 @@ impl World {
         Ok(None)
     }
 
-    fn compare_restored(&self) -> Result<(), String> {
-        check_at(self, RESTORED)?;
-        let options = StoreOptions { directory: RESTORED.into(), ..options() };
+    fn compare_restored(&self, directory: &str) -> Result<(), String> {
+        check_at(self, directory)?;
+        let options = StoreOptions { directory: directory.into(), ..options() };
         let store = Store::open(self.simulation.platform(), options);
         let store = store.map_err(|error| format!("opening what was restored: {error}"))?;
         for database in [PLAIN, SHORT] {
