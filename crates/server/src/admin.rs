@@ -33,7 +33,7 @@ pub(crate) async fn same_site(request: Request, next: Next) -> Response {
 fn is_of_another_site(headers: &HeaderMap) -> bool {
     let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let from_afar =
-        matches!(headers.get("sec-fetch-site").map(|value| value.as_bytes()), Some(b"cross-site" | b"same-site"));
+        matches!(headers.get("sec-fetch-site").map(header::HeaderValue::as_bytes), Some(b"cross-site" | b"same-site"));
     let origin = text(header::ORIGIN).map(|origin| origin.split_once("://").map_or("?", |(_, authority)| authority));
     from_afar || origin.is_some_and(|origin| text(header::HOST) != Some(origin))
 }
@@ -195,13 +195,13 @@ fn retention(text: &str) -> Result<i64, ApiError> {
 
 /// Steps as `age:width`, between commas.
 fn folds(text: &str) -> Result<Vec<(i64, i64)>, ApiError> {
-    let step = |step: &str| {
+    let parse = |step: &str| {
         let (age, width) = step.split_once(':').ok_or_else(|| {
             ApiError::invalid_parameter("folds", format!("{step:?} is not an age and a width such as 30d:5m"))
         })?;
         Ok((duration_ns("folds", age.trim())?, duration_ns("folds", width.trim())?))
     };
-    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(step).collect()
+    text.split(',').map(str::trim).filter(|step| !step.is_empty()).map(parse).collect()
 }
 
 fn duration_ns(name: &str, text: &str) -> Result<i64, ApiError> {

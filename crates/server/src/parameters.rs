@@ -1,5 +1,7 @@
 //! Parameters of a request: from the query string and, for forms, the body.
 
+use std::fmt::Write;
+
 use axum::http::{HeaderMap, header};
 use model::{DEFAULT_DATABASE, Matcher, TimeRange};
 
@@ -131,7 +133,8 @@ pub(crate) fn duration_text(duration_ms: i64) -> String {
     for unit in ["d", "h", "m", "s", "ms"] {
         let unit_ms = unit_ms(unit).unwrap_or(1);
         if rest >= unit_ms {
-            text.push_str(&format!("{}{unit}", rest / unit_ms));
+            // Writing to memory does not fail.
+            let _ = write!(text, "{}{unit}", rest / unit_ms);
             rest %= unit_ms;
         }
     }

@@ -23,7 +23,7 @@ Only what the target does not have yet is copied. thalweg restore brings a backu
 pub(crate) struct BackupFlags {
     #[command(flatten)]
     place: Place,
-    /// Where backups are kept: a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix
+    /// Where backups are kept: a folder, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`
     #[arg(long, value_name = "FOLDER-OR-URL")]
     to: String,
     /// Remove all but the newest so many backups afterwards [default: none is removed]

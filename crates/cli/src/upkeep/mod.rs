@@ -32,7 +32,7 @@ pub(crate) struct Place {
     /// Data folder; no server may be running on it
     #[arg(long, value_name = "FOLDER", conflicts_with = "url")]
     data: Option<PathBuf>,
-    /// Where the database listens [default: THALWEG_URL, else http://127.0.0.1:7780, if no --data is given]
+    /// Where the database listens [default: `THALWEG_URL`, else `http://127.0.0.1:7780`, if no --data is given]
     #[arg(long)]
     url: Option<String>,
     /// With --data: the object store that holds the folder's settled parts, if there is one

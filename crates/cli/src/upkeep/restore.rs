@@ -21,7 +21,7 @@ The folder must be empty or new. Every byte is checked on its way; a damaged obj
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RestoreFlags {
-    /// Where the backups are: a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix
+    /// Where the backups are: a folder, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`
     #[arg(long, value_name = "FOLDER-OR-URL")]
     from: String,
     /// The folder to make

@@ -22,10 +22,11 @@ impl Bar {
     }
 
     pub(super) fn tell(&self, progress: &Progress) {
-        if progress.bytes_total > 0 && self.0.length().is_none() {
-            if let Ok(style) = ProgressStyle::with_template(BAR) {
-                self.0.set_style(style);
-            }
+        if progress.bytes_total > 0
+            && self.0.length().is_none()
+            && let Ok(style) = ProgressStyle::with_template(BAR)
+        {
+            self.0.set_style(style);
         }
         if progress.bytes_total > 0 {
             self.0.set_length(progress.bytes_total.max(progress.bytes));

@@ -82,12 +82,12 @@ impl<'a> Target<'a> {
 
     /// Makes the backup one: its list, then the pointer to it. Its name.
     pub(super) fn commit(&self, list: &BackupList) -> Result<String, StoreError> {
-        let bytes = list.encode();
-        let last = self.names()?.pop();
-        let number = last.as_deref().and_then(backup_number).unwrap_or(0) + 1;
+        let encoded = list.encode();
+        let newest = self.names()?.pop();
+        let number = newest.as_deref().and_then(backup_number).unwrap_or(0) + 1;
         let key = self.folder(&format!("backups/{number:08}-{:020}", list.sequence));
         let condition = PutCondition::IfAbsent;
-        self.objects.put(&key, Content::Bytes(&bytes), &condition).map_err(StoreError::Objects)?;
+        self.objects.put(&key, Content::Bytes(&encoded), &condition).map_err(StoreError::Objects)?;
         if read_backup(self.objects, &key)? != *list {
             return Err(corrupt(self.objects, &key, 0, "read back, it is not what was put there"));
         }
