@@ -1,3 +1,6 @@
-//! Checks of the source that neither the compiler nor clippy makes: `cargo xtask tidy`.
+//! The workshop: checks of the source that neither the compiler nor clippy makes (`cargo xtask tidy`), the simulation
+//! (`cargo xtask sim`), and whether that finds bugs (`cargo xtask plant`).
 
+pub mod plant;
+pub mod sim;
 pub mod tidy;

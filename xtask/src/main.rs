@@ -5,26 +5,46 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "Usage: cargo xtask tidy    hold the source against the house rules";
+use xtask::plant::{Options, Outcome};
+
+const USAGE: &str = "Usage:
+  cargo xtask tidy                                         hold the source against the house rules
+  cargo xtask sim [--seeds N] [--operations N] [--first N] run the simulation, optimised; failing seeds are printed
+  cargo xtask plant [--seeds N] [--operations N] [--only NAME]
+                                                           plant bugs and see whether the simulation finds them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments != ["tidy"] {
-        eprintln!("{USAGE}");
-        return ExitCode::from(2);
-    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    match xtask::tidy::check(&root) {
-        Ok(report) => {
-            for finding in &report.findings {
-                eprintln!("{finding}\n");
-            }
-            println!("{}", report.summary);
-            if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(error) => {
-            eprintln!("tidy could not look: {error}");
+    let done = match arguments.split_first() {
+        Some((command, [])) if command == "tidy" => tidy(&root),
+        Some((command, options)) if command == "sim" => xtask::sim::run(&root, options),
+        Some((command, options)) if command == "plant" => plant(&root, options),
+        _ => Err(USAGE.to_owned()),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("{message}");
             ExitCode::from(2)
         }
     }
+}
+
+fn tidy(root: &Path) -> Result<bool, String> {
+    let report = xtask::tidy::check(root).map_err(|error| format!("tidy could not look: {error}"))?;
+    for finding in &report.findings {
+        eprintln!("{finding}\n");
+    }
+    println!("{}", report.summary);
+    Ok(report.findings.is_empty())
+}
+
+fn plant(root: &Path, options: &[String]) -> Result<bool, String> {
+    let options = Options::read(options)?;
+    xtask::plant::run(root, &options, &mut |bug, outcome| match outcome {
+        Outcome::Found(divergence) => println!("{:<24} found: {divergence}", bug.name),
+        Outcome::Missed => println!("{:<24} MISSED; it breaks: {}", bug.name, bug.breaks),
+    })
 }

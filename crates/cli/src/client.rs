@@ -27,7 +27,16 @@ pub(crate) struct Answer {
 
 impl Client {
     pub(crate) fn new(url: &str) -> Self {
-        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(ANSWER_TIMEOUT));
+        Self::with_timeout(url, Some(ANSWER_TIMEOUT))
+    }
+
+    /// Waits as long as it takes: for a backup, say.
+    pub(crate) fn patient(url: &str) -> Self {
+        Self::with_timeout(url, None)
+    }
+
+    fn with_timeout(url: &str, timeout: Option<Duration>) -> Self {
+        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(timeout);
         Self { agent: config.build().into(), url: url.trim_end_matches('/').to_owned() }
     }
 
@@ -46,6 +55,30 @@ impl Client {
     /// The data of a successful answer of Prometheus's API.
     pub(crate) fn api(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value, String> {
         let answer = self.get(path, parameters)?;
+        self.data(&answer)
+    }
+
+    /// The same of an answer to something that changes; null if it is empty.
+    pub(crate) fn send_api(
+        &self,
+        method: &str,
+        path: &str,
+        parameters: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Value, String> {
+        let address = self.address(path, parameters);
+        let request = if method == "PUT" { self.agent.put(address) } else { self.agent.post(address) };
+        let answer = self.read(request.send(body))?;
+        if answer.status == 204 { Ok(Value::Null) } else { self.data(&answer) }
+    }
+
+    /// How many series there are of some selectors.
+    pub(crate) fn series(&self, parameters: &[(&str, &str)]) -> Result<u64, String> {
+        let found = self.api("/api/v1/series", parameters)?;
+        Ok(found.as_array().map_or(0, |found| found.len() as u64))
+    }
+
+    fn data(&self, answer: &Answer) -> Result<Value, String> {
         let mut parsed: Value = serde_json::from_str(&answer.body)
             .map_err(|_| format!("{} answered {}: {}", self.url, answer.status, answer.body.trim()))?;
         if parsed["status"] != "success" {

@@ -11,6 +11,7 @@ mod query;
 mod serve;
 mod settings;
 mod table;
+mod upkeep;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,9 @@ const EXAMPLES: &str = "Examples:
   thalweg serve --data /var/lib/thalweg          serve from another folder
   thalweg query 'rate(node_cpu_seconds_total[1m])' --range 30m
   thalweg import samples.lp readings.csv --tag station
+  thalweg db create metrics --retention 1y       keep a year
+  thalweg backup --to /mnt/backups/thalweg       back the running server up
+  thalweg check --data /var/lib/thalweg          verify every checksum
   thalweg bench load --connections 4             measure this machine";
 
 #[derive(Debug, Subcommand)]
@@ -43,6 +47,20 @@ enum Command {
     Query(query::QueryFlags),
     /// Send files of line protocol, CSV or text exposition to a running database
     Import(import::ImportFlags),
+    /// Databases and how long they keep their data
+    Db(upkeep::DatabaseFlags),
+    /// Delete series, or a stretch of time of them
+    Delete(upkeep::DeleteFlags),
+    /// Back up a running server, or a folder that no server runs on
+    Backup(upkeep::BackupFlags),
+    /// Write a backup into an empty folder
+    Restore(upkeep::RestoreFlags),
+    /// Verify every checksum of a data folder; nothing is changed
+    Check(upkeep::CheckFlags),
+    /// What is in a data folder: read from the manifest, nothing is changed
+    Inspect(upkeep::InspectFlags),
+    /// Flush, merge all that is due, and give back the room of deleted rows now
+    Compact(upkeep::CompactFlags),
     /// Measure
     Bench(bench::BenchFlags),
 }
@@ -54,6 +72,13 @@ fn main() -> ExitCode {
         Some(Command::Serve(flags)) => serve::run(&flags),
         Some(Command::Query(flags)) => query::run(&flags),
         Some(Command::Import(flags)) => import::run(&flags),
+        Some(Command::Db(flags)) => upkeep::database(&flags),
+        Some(Command::Delete(flags)) => upkeep::delete(&flags),
+        Some(Command::Backup(flags)) => upkeep::backup(&flags),
+        Some(Command::Restore(flags)) => upkeep::restore(&flags),
+        Some(Command::Check(flags)) => upkeep::check(&flags),
+        Some(Command::Inspect(flags)) => upkeep::inspect(&flags),
+        Some(Command::Compact(flags)) => upkeep::compact(&flags),
         Some(Command::Bench(flags)) => bench::run(&flags),
     };
     match done {

@@ -15,6 +15,7 @@
 
 mod names;
 mod query_api;
+mod upkeep;
 mod worker;
 mod write;
 
@@ -22,10 +23,14 @@ use std::sync::Arc;
 
 use ingest::{KEY_SECRET_BYTES, KeyHasher};
 use platform::Platform;
-use store::{Store, StoreError, StoreOptions};
+use store::{Store, StoreOptions};
 
 pub use query_api::{InstantQuery, RangeQuery};
-pub use store::{Finding, MemoryUse, ObjectTierOptions, Recovery, Rejected, Stats, WriteReport};
+pub use store::{
+    BackupReport, CheckReport, CompactReport, Damage, DatabasePolicy, Deleted, FileSizes, Finding, FolderReport,
+    MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport, Recovery, Rejected, RestoreReport,
+    Stats, StoreError, WriteReport, backups, check, inspect, restore,
+};
 pub use write::WriteError;
 
 use worker::Worker;
@@ -54,6 +59,8 @@ pub struct Db {
     limits: ingest::Limits,
     settings: promql::Settings,
     worker: Worker,
+    /// Held by a backup: what it removes behind it, another could be about to need.
+    backing_up: parking_lot::Mutex<()>,
 }
 
 impl Db {
@@ -74,6 +81,7 @@ impl Db {
             limits: ingest::Limits::default(),
             settings: promql::Settings { lookback_ms: options.lookback_ms, ..promql::Settings::default() },
             worker,
+            backing_up: parking_lot::Mutex::new(()),
         })
     }
 

@@ -5,9 +5,11 @@
 //! * [`body`], [`parameters`]: what comes in, within bounds
 //! * [`write`]: line protocol, remote write, text exposition · [`influx`]: InfluxDB's errors
 //! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers
+//! * [`admin`]: backups, policies, deletes
 //! * [`metrics`]: the server's own numbers · [`host`]: the machine's
 //! * [`page`]: the web page
 
+mod admin;
 mod body;
 mod error;
 mod host;

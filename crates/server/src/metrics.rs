@@ -19,7 +19,12 @@ pub(crate) struct Metrics {
 }
 
 /// Routes by which requests are counted; everything else is `other`.
-const ROUTES: [&str; 18] = [
+const ROUTES: [&str; 23] = [
+    "/api/v1/admin/backup",
+    "/api/v1/admin/compact",
+    "/api/v1/admin/databases",
+    "/api/v1/admin/tsdb/delete_series",
+    "/api/v1/admin/tsdb/clean_tombstones",
     "/write",
     "/api/v2/write",
     "/api/v1/write",
@@ -43,6 +48,9 @@ const ROUTES: [&str; 18] = [
 pub(crate) fn route_of(path: &str) -> &'static str {
     if path.starts_with("/api/v1/label/") {
         return "/api/v1/label/{name}/values";
+    }
+    if path.starts_with("/api/v1/admin/databases/") {
+        return "/api/v1/admin/databases/{name}";
     }
     ROUTES.iter().find(|route| **route == path).copied().unwrap_or("other")
 }

@@ -1,5 +1,7 @@
 //! Parameters of a request: from the query string and, for forms, the body.
 
+use std::fmt::Write;
+
 use axum::http::{HeaderMap, header};
 use model::{DEFAULT_DATABASE, Matcher, TimeRange};
 
@@ -101,7 +103,8 @@ fn parse_time_ms(text: &str) -> Result<i64, String> {
     Ok(time_ms)
 }
 
-fn parse_duration_ms(text: &str) -> Result<i64, String> {
+/// A duration in milliseconds: seconds, or Prometheus's form (`1h30m`).
+pub(crate) fn parse_duration_ms(text: &str) -> Result<i64, String> {
     let bad = || format!("cannot parse {text:?} to a valid duration");
     if let Ok(seconds) = text.parse::<f64>() {
         let milliseconds = seconds * MS_PER_S;
@@ -121,6 +124,21 @@ fn parse_duration_ms(text: &str) -> Result<i64, String> {
         (rest, last_unit_ms) = (next, unit_ms);
     }
     if total > TIME_MS_MAX || text.is_empty() { Err(bad()) } else { Ok(total) }
+}
+
+/// The same as text: `1h30m`.
+pub(crate) fn duration_text(duration_ms: i64) -> String {
+    let mut rest = duration_ms;
+    let mut text = String::new();
+    for unit in ["d", "h", "m", "s", "ms"] {
+        let unit_ms = unit_ms(unit).unwrap_or(1);
+        if rest >= unit_ms {
+            // Writing to memory does not fail.
+            let _ = write!(text, "{}{unit}", rest / unit_ms);
+            rest %= unit_ms;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
 }
 
 fn unit_ms(unit: &str) -> Option<i64> {
@@ -149,6 +167,9 @@ mod tests {
             assert!(parse_time_ms(bad).is_err(), "{bad}");
         }
         assert_eq!(parse_duration_ms("1h30m"), Ok(5_400_000));
+        for text in ["1h30m", "30d", "1d1ms", "0s"] {
+            assert_eq!(duration_text(parse_duration_ms(text).unwrap()), text);
+        }
         assert_eq!(parse_duration_ms("15"), Ok(15_000));
         assert_eq!(parse_duration_ms("0.5"), Ok(500));
         for bad in ["", "1x", "m", "1m1h", "1m1m", "99999999999999y", "1e30", "-5m"] {

@@ -8,13 +8,13 @@ use axum::extract::{Request, State as From};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use tower_http::compression::CompressionLayer;
 
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::state::State;
-use crate::{body, names, page, query, status, write};
+use crate::{admin, body, names, page, query, status, write};
 
 /// A request whose body was taken.
 pub(crate) struct Taken {
@@ -49,6 +49,14 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/metrics", get(status::metrics))
         .fallback(page)
         .layer(CompressionLayer::new());
+    let admin = Router::new()
+        .route("/api/v1/admin/backup", post(admin::backup))
+        .route("/api/v1/admin/compact", post(admin::compact))
+        .route("/api/v1/admin/databases", get(admin::databases))
+        .route("/api/v1/admin/databases/{name}", get(admin::database).put(admin::put_database))
+        .route("/api/v1/admin/tsdb/delete_series", put(admin::delete_series).post(admin::delete_series))
+        .route("/api/v1/admin/tsdb/clean_tombstones", put(admin::clean_tombstones).post(admin::clean_tombstones))
+        .layer(middleware::from_fn(admin::same_site));
     Router::new()
         .route("/write", post(write::influx_v1))
         .route("/api/v2/write", post(write::influx_v2))
@@ -58,6 +66,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/health", get(status::health))
         .route("/ready", get(status::ready))
         .merge(api)
+        .merge(admin)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(state.clone(), count))
         .with_state(state)

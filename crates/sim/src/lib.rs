@@ -3,11 +3,12 @@
 //! * [`oracle`]: what the store must hold.
 //! * [`rows`]: rows as they are drawn, and as the store takes them.
 //! * [`world`]: the machine, the store and the oracle, and what happens to them.
-//! * [`check`]: the comparison.
+//! * [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups
 
 mod check;
 mod oracle;
 mod rows;
+mod upkeep;
 mod world;
 
 use std::fmt;
@@ -31,6 +32,8 @@ pub struct Report {
     pub comparisons: u64,
     /// Nodes that stood for samples in window aggregates.
     pub nodes: u64,
+    /// Backups taken and restored.
+    pub backups: u64,
 }
 
 /// The store and the oracle differ, or the store failed where it must not.
@@ -61,6 +64,7 @@ impl Report {
         self.refused += other.refused;
         self.comparisons += other.comparisons;
         self.nodes += other.nodes;
+        self.backups += other.backups;
         self.merges.iter_mut().zip(other.merges).for_each(|(sum, more)| *sum += more);
     }
 }

@@ -1,5 +1,5 @@
-//! `thalweg-sim [--seeds N] [--first N] [--operations N]`: runs seeds and prints those that fail. `cargo xtask sim` builds and
-//! runs it optimised.
+//! `thalweg-sim [--seeds N] [--first N] [--operations N] [--failures N]`: runs seeds, until so many have failed, and prints those.
+//! `cargo xtask sim` builds and runs it optimised.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program answers on its terminal")]
 
@@ -14,10 +14,12 @@ struct Plan {
     first: u64,
     seeds: u64,
     operations: u64,
+    /// Failing seeds after which no further one is begun.
+    failures: u64,
 }
 
 fn plan(arguments: &[String]) -> Result<Plan, String> {
-    let mut plan = Plan { first: 0, seeds: 100, operations: 500 };
+    let mut plan = Plan { first: 0, seeds: 100, operations: 500, failures: u64::MAX };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else {
             return Err(format!("{} needs a number", pair.join(" ")));
@@ -27,27 +29,39 @@ fn plan(arguments: &[String]) -> Result<Plan, String> {
             "--first" => plan.first = value,
             "--seeds" => plan.seeds = value,
             "--operations" => plan.operations = value,
-            _ => return Err(format!("unknown option {name}; there are --first, --seeds, --operations")),
+            "--failures" => plan.failures = value,
+            _ => return Err(format!("unknown option {name}; there are --first, --seeds, --operations, --failures")),
         }
     }
     Ok(plan)
 }
 
+/// A panic, too, is something that a seed shows.
+fn run_caught(seed: u64, operations: u64) -> Result<Report, Divergence> {
+    std::panic::catch_unwind(|| run(seed, operations)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        let message = format!("panicked: {}", text.unwrap_or("without a message"));
+        Err(Divergence { seed, operation: 0, message })
+    })
+}
+
 /// Runs the plan's seeds on all cores.
 fn run_all(plan: &Plan) -> (Report, Vec<Divergence>) {
     let next = AtomicU64::new(plan.first);
+    let failures = AtomicU64::new(0);
     let work = || {
         let mut report = Report::default();
         let mut divergences = Vec::new();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= plan.first + plan.seeds {
+            if seed >= plan.first + plan.seeds || failures.load(Ordering::Relaxed) >= plan.failures {
                 return (report, divergences);
             }
-            match run(seed, plan.operations) {
+            match run_caught(seed, plan.operations) {
                 Ok(done) => report.add(&done),
                 Err(divergence) => {
                     println!("{divergence}");
+                    failures.fetch_add(1, Ordering::Relaxed);
                     divergences.push(divergence);
                 }
             }
@@ -58,7 +72,7 @@ fn run_all(plan: &Plan) -> (Report, Vec<Divergence>) {
     thread::scope(|scope| {
         let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
         for worker in workers {
-            // A panic in a run has been printed with its place; the seed's neighbours still count.
+            // Runs do not panic here any more: a worker comes back.
             if let Ok((report, divergences)) = worker.join() {
                 total.0.add(&report);
                 total.1.extend(divergences);

@@ -17,11 +17,11 @@ const MINUTE_NS: i64 = 60 * SECOND_NS;
 const HOUR_NS: i64 = 60 * MINUTE_NS;
 
 /// Keeps everything; rows are late, rewritten, deleted.
-const PLAIN: &str = "plain";
+pub(crate) const PLAIN: &str = "plain";
 /// Keeps rows for some hours.
-const SHORT: &str = "short";
+pub(crate) const SHORT: &str = "short";
 /// Folds; no row is written twice, since folded summaries would count it twice.
-const FOLDED: &str = "folded";
+pub(crate) const FOLDED: &str = "folded";
 
 /// Widths of the summaries that `folded` ends up with: windows are multiples of it.
 const FOLD_NS: i64 = 4 * MINUTE_NS;
@@ -31,17 +31,17 @@ const EVERYTHING_EACH: u64 = 25;
 
 pub(crate) struct World {
     seed: u64,
-    simulation: Simulation,
+    pub(crate) simulation: Simulation,
     store: Option<Store>,
-    oracles: BTreeMap<&'static str, Oracle>,
+    pub(crate) oracles: BTreeMap<&'static str, Oracle>,
     step: u64,
-    report: Report,
+    pub(crate) report: Report,
     /// Operations until the disk has room again.
-    full_for: u64,
+    pub(crate) full_for: u64,
 }
 
 /// Small sizes, so that a few hundred rows go through every mechanism.
-fn options(seed: u64) -> StoreOptions {
+pub(crate) fn options(seed: u64) -> StoreOptions {
     let objects = ObjectTierOptions {
         cache_memory_bytes: 64 << 10,
         cache_flash_bytes: 256 << 10,
@@ -104,15 +104,15 @@ impl World {
         Ok(())
     }
 
-    fn store(&self) -> Result<&Store, String> {
+    pub(crate) fn store(&self) -> Result<&Store, String> {
         self.store.as_ref().ok_or_else(|| "no store is open".to_owned())
     }
 
-    fn now_ns(&self) -> i64 {
+    pub(crate) fn now_ns(&self) -> i64 {
         self.simulation.platform().clock.now_ns()
     }
 
-    fn below(&self, bound: u64) -> u64 {
+    pub(crate) fn below(&self, bound: u64) -> u64 {
         self.simulation.below(bound)
     }
 
@@ -155,11 +155,16 @@ impl World {
             87..91 => self.delete()?,
             91..92 => self.set_policy(SHORT, [6, 12, 24][self.below(3) as usize])?,
             92..95 => self.reopen()?,
-            95..98 => self.crash()?,
+            95..97 => self.crash()?,
+            97..98 => self.back_up()?,
             _ => self.fill_disk(),
         }
         self.compare_some()?;
-        if self.step.is_multiple_of(EVERYTHING_EACH) { self.compare_everything() } else { Ok(()) }
+        if self.step.is_multiple_of(EVERYTHING_EACH) {
+            self.check_folder()?;
+            self.compare_everything()?;
+        }
+        Ok(())
     }
 
     /// Everything settled, compared once more.
@@ -236,7 +241,8 @@ impl World {
     }
 
     fn random_row(&self, database: &str, place: u64) -> Row {
-        let late_ns = match self.below(20) {
+        // Folds are where late rows are rare by themselves and matter most.
+        let late_ns = match self.below(if database == FOLDED { 4 } else { 20 }) {
             0 => self.below(6 * HOUR_NS as u64) as i64,
             1 => self.below(20 * MINUTE_NS as u64) as i64,
             _ => self.below(10) as i64 * SECOND_NS,
@@ -410,7 +416,7 @@ impl World {
     }
 
     /// Compares one database wholly.
-    fn differs(&self, database: &str) -> Result<Option<String>, String> {
+    pub(crate) fn differs(&self, database: &str) -> Result<Option<String>, String> {
         let Some(oracle) = self.oracles.get(database) else {
             return Ok(None);
         };

@@ -34,6 +34,14 @@ impl Store {
     /// Writes a shard's head to parts. Reads see its rows all the time; writes go to a new head. Rows up to the returned sequence
     /// id are in parts. Merges go on meanwhile: what they take away is older.
     pub(crate) fn flush(&self, shard: &Shard) -> Result<u64, StoreError> {
+        // Flushes of different shards share the catalog's entries: their segments must have the order of the entries, and
+        // the log may be released only when no entry is on its way.
+        let _flushing = self.flushing.lock();
+        self.flush_held(shard)
+    }
+
+    /// As [`Store::flush`], by whoever holds `flushing`.
+    pub(crate) fn flush_held(&self, shard: &Shard) -> Result<u64, StoreError> {
         loop {
             // What an earlier flush could not write is not what was in the head when this one began.
             if let Flushed { through, was_left_over: false } = self.flush_once(shard)? {
@@ -42,10 +50,8 @@ impl Store {
         }
     }
 
+    /// Once, by whoever holds `flushing`.
     fn flush_once(&self, shard: &Shard) -> Result<Flushed, StoreError> {
-        // Flushes of different shards share the catalog's entries: their segments must have the order of the entries, and
-        // the log may be released only when no entry is on its way.
-        let _flushing = self.flushing.lock();
         let (frozen, was_left_over) = self.freeze(shard);
         let flushed = Flushed { through: frozen.sequence, was_left_over };
         let unsaved = self.take_unsaved(shard);

@@ -9,14 +9,19 @@
 //! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`]: what of the past has changed
 //! * [`indexing`], [`segment`]: new groups become segments of the index
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
+//! * [`inspect`], [`check`], [`backup`], [`compact`]: upkeep
 //! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to
 
+mod backup;
+mod check;
 mod chunk;
+mod compact;
 mod deletes;
 mod error;
 mod flush;
 mod head;
 mod indexing;
+mod inspect;
 mod journal;
 mod keys;
 mod levels;
@@ -27,6 +32,7 @@ mod merge;
 mod options;
 mod part;
 mod policy;
+mod progress;
 mod read;
 mod recover;
 mod resolve;
@@ -52,7 +58,11 @@ use index::{Catalog, CatalogEntry, DatabaseId};
 use parking_lot::{Mutex, RwLock};
 use platform::{Files, Platform};
 
+pub use backup::{BackupReport, PruneReport, RestoreReport, backups, prune, restore};
+pub use check::{CheckReport, Damage, check};
+pub use compact::CompactReport;
 pub use error::StoreError;
+pub use inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
@@ -60,6 +70,7 @@ pub use memory::MemoryUse;
 pub use options::StoreOptions;
 pub use part::fuzz_part;
 pub use policy::DatabasePolicy;
+pub use progress::Progress;
 pub use recover::Recovery;
 pub use retention::Deleted;
 pub use scan::{SelectedColumn, SelectedGroup};

@@ -173,6 +173,11 @@ impl Manifest {
         parse(&bytes).map(Some).map_err(|error| StoreError::corrupt(&path, error.offset as u64, error.what))
     }
 
+    /// Reads the bytes of a manifest.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
+        parse(bytes)
+    }
+
     /// Writes the manifest anew, as a snapshot, and opens it for edits.
     pub(crate) fn write(files: &dyn Files, directory: &Path, state: State) -> Result<Self, StoreError> {
         let path = directory.join("MANIFEST");
@@ -230,7 +235,7 @@ fn push_record(edits: &[Edit], out: &mut Vec<u8>) {
 }
 
 /// Reads all records. A last one that is not whole was never acknowledged; one in the middle is damage.
-pub(crate) fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
+fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
     let mut reader = Reader::new(bytes);
     if reader.bytes(8)? != MAGIC {
         return Err(DecodeError { offset: 0, what: "expected the magic THWGMANI" });

@@ -91,7 +91,7 @@ impl Settled {
         let probe = tier.probe().map_err(StoreError::Objects)?;
         Ok(Self {
             tier: Arc::new(tier),
-            prefix: format!("{incarnation:016x}"),
+            prefix: prefix(incarnation),
             conditional_put: probe.conditional_put,
             local_bytes_max: options.local_bytes_max,
             state: Mutex::default(),
@@ -99,7 +99,7 @@ impl Settled {
     }
 
     fn part_key(&self, id: u64) -> String {
-        format!("{}/parts/{id:010}.part", self.prefix)
+        part_key(&self.prefix, id)
     }
 
     fn segment_key(&self, id: u64) -> String {
@@ -123,6 +123,16 @@ impl Settled {
         platform::write_file(files, &path, &tail).map_err(StoreError::io("write index of a part", &path))?;
         Ok(data.with_tail(tail))
     }
+}
+
+/// Keys of a folder's objects begin with it.
+pub(crate) fn prefix(incarnation: u64) -> String {
+    format!("{incarnation:016x}")
+}
+
+/// The object of a part.
+pub(crate) fn part_key(prefix: &str, id: u64) -> String {
+    format!("{prefix}/parts/{id:010}.part")
 }
 
 /// The local file with the index of a part whose bytes are in the object store.
@@ -314,7 +324,7 @@ impl Store {
     /// Whether a copy of the manifest was written by a process that opened the folder after this one.
     fn is_later(&self, copy: Option<&[u8]>) -> bool {
         let epoch = self.manifest.lock().state.epoch;
-        copy.and_then(|bytes| manifest::parse(bytes).ok()).is_some_and(|state| state.epoch > epoch)
+        copy.and_then(|bytes| manifest::Manifest::parse(bytes).ok()).is_some_and(|state| state.epoch > epoch)
     }
 }
 

@@ -190,7 +190,11 @@ fn join(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     for length in lengths.into_iter().skip(1).rev() {
         let mut cells: BTreeMap<i64, Vec<&PartInfo>> = BTreeMap::new();
         for base in &all {
-            cells.entry(partition_of(base.partition.start_ns, length).start_ns).or_default().push(base);
+            let cell = partition_of(base.partition.start_ns, length);
+            // Lengths may have been longer once: a part that reaches beyond the cell stays as it is.
+            if base.partition.end_ns <= cell.end_ns {
+                cells.entry(cell.start_ns).or_default().push(base);
+            }
         }
         for (start_ns, members) in cells.into_iter().filter(|(_, members)| members.len() > 1) {
             let cell = partition_of(start_ns, length);
@@ -316,6 +320,8 @@ mod tests {
         check(&old, &policy(), Some((Goal::Join, &[1, 2, 4])));
         let large = [PartInfo { bytes: 950, ..old[0] }, old[1], old[2]];
         check(&large, &policy(), None);
+        let long = [part(1, 2, (0, 4)), part(2, 2, (4, 80)), part(3, 1, (99, 100))];
+        check(&long, &policy(), None);
         let young = [part(1, 2, (0, 4)), part(2, 2, (4, 8)), part(3, 1, (12, 13))];
         check(&young, &policy(), None);
     }

@@ -87,6 +87,11 @@ impl Part {
         Ok(Self { info, data, version, index, index_offset: footer.index_offset, blocks, groups })
     }
 
+    /// Where its bytes come from.
+    pub(crate) fn data(&self) -> &PartData {
+        &self.data
+    }
+
     /// Bytes that the open part takes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>()

@@ -1,0 +1,98 @@
+//! `thalweg check`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use db::{CheckReport, ObjectTierOptions};
+use platform::Platform;
+use serde_json::{Value, json};
+
+use super::show::{Bar, partitions, partitions_json};
+use super::{counted, size};
+
+const EXAMPLES: &str = "Examples:
+  thalweg check --data /var/lib/thalweg
+  thalweg check --data /var/lib/thalweg --objects s3://bucket/prefix --json
+
+Exit code: 0 all is as it was written, 1 something is damaged, 2 the check could not be made.
+A damaged part or segment: restore a backup into a new folder (thalweg restore), or start the server, which sets damaged
+parts aside and serves the rest.";
+
+/// Verify every checksum of a data folder; nothing is changed
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CheckFlags {
+    /// Data folder; a server may be running on it
+    #[arg(long, env = "THALWEG_DATA", value_name = "FOLDER", default_value = "./thalweg-data")]
+    data: PathBuf,
+    /// The object store that holds the folder's settled parts: they are read and checked too
+    #[arg(long, value_name = "URL")]
+    objects: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(flags: &CheckFlags) -> Result<ExitCode, String> {
+    let platform = Platform::real();
+    let tier = flags.objects.as_deref().map(ObjectTierOptions::new);
+    let bar = Bar::new();
+    let checked = db::check(&platform, &flags.data, tier.as_ref(), &mut |progress| bar.tell(progress));
+    drop(bar);
+    let report = checked.map_err(|error| error.to_string())?;
+    // Without a readable manifest there is nothing to tell of parts; the damage says so.
+    let folder = db::inspect(&platform, &flags.data).unwrap_or_default();
+    if flags.json {
+        let mut value = as_json(&report);
+        value["partitions"] = partitions_json(&folder);
+        println!("{value}");
+    } else {
+        println!("{}\n{}", partitions(&folder), as_text(&report));
+    }
+    Ok(if report.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn as_text(report: &CheckReport) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let damages = report.damages.iter();
+    lines.extend(
+        damages.map(|damage| format!("damaged: {} at offset {}: {}", damage.file, damage.offset, damage.message)),
+    );
+    lines.extend(report.log_torn.iter().map(|torn| format!("no damage: {torn}")));
+    lines.extend(report.unnamed.iter().map(|file| format!("not named by the manifest: {file}")));
+    if report.objects_skipped > 0 {
+        let parts = counted(report.objects_skipped, "part was", "parts were");
+        lines.push(format!("{parts} not read in the object store: name it with --objects"));
+    }
+    let read = format!(
+        "{} with {}, {} and {} read",
+        counted(report.files, "file", "files"),
+        size(report.bytes),
+        counted(report.chunks, "chunk", "chunks"),
+        counted(report.log_records, "log record", "log records")
+    );
+    lines.push(match report.damages.len() as u64 {
+        0 => format!("all is well: {read}"),
+        count => format!("{} damaged: {read}", counted(count, "file is", "files are")),
+    });
+    lines.join("\n")
+}
+
+fn as_json(report: &CheckReport) -> Value {
+    let damages: Vec<Value> = report
+        .damages
+        .iter()
+        .map(|damage| json!({ "file": damage.file, "offset": damage.offset, "message": damage.message }))
+        .collect();
+    json!({
+        "damages": damages,
+        "files": report.files,
+        "bytes": report.bytes,
+        "chunks": report.chunks,
+        "log_records": report.log_records,
+        "log_torn": report.log_torn,
+        "objects_skipped": report.objects_skipped,
+        "unnamed": report.unnamed,
+    })
+}

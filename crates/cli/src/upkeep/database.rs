@@ -1,0 +1,102 @@
+//! `thalweg db`.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value};
+
+use super::show::table;
+use crate::client::Client;
+
+const EXAMPLES: &str = "Examples:
+  thalweg db list
+  thalweg db create metrics --retention 1y --fold 30d:5m --fold 90d:1h
+  thalweg db alter metrics --retention forever
+  thalweg db alter metrics --no-folds
+
+--fold AGE:WIDTH replaces samples older than AGE by a summary for each WIDTH; each width is a multiple of the one before.
+A shorter retention takes effect at once; what it took does not come back with a longer one.";
+
+/// Databases and how long they keep their data
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DatabaseFlags {
+    #[command(subcommand)]
+    action: Action,
+    /// Where the database listens
+    #[arg(long, global = true, env = "THALWEG_URL", default_value = super::DEFAULT_URL)]
+    url: String,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List all databases
+    List,
+    /// Show one
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Make one
+    Create(PolicyFlags),
+    /// Change how one keeps its data; what is not named stays as it is
+    Alter(PolicyFlags),
+}
+
+#[derive(Debug, Args)]
+struct PolicyFlags {
+    /// Its name
+    name: String,
+    /// How long rows are kept: 30d, 1y, forever
+    #[arg(long, value_name = "DURATION")]
+    retention: Option<String>,
+    /// Replace samples older than an age by summaries of a width; may be repeated
+    #[arg(long = "fold", value_name = "AGE:WIDTH")]
+    folds: Vec<String>,
+    /// Fold nothing any more
+    #[arg(long, conflicts_with = "folds")]
+    no_folds: bool,
+}
+
+pub(crate) fn run(flags: &DatabaseFlags) -> Result<ExitCode, String> {
+    let client = Client::new(&flags.url);
+    let shown = match &flags.action {
+        Action::List => client.api("/api/v1/admin/databases", &[])?,
+        Action::Show { name } => Value::from(vec![client.api(&path(name), &[])?]),
+        Action::Create(policy) => {
+            let known = client.api("/api/v1/admin/databases", &[])?;
+            let is_known = known.as_array().into_iter().flatten().any(|known| known["name"] == policy.name.as_str());
+            if is_known {
+                return Err(format!("there is a database {:?} already; `thalweg db alter` changes it", policy.name));
+            }
+            Value::from(vec![put(&client, policy)?])
+        }
+        Action::Alter(policy) => {
+            client.api(&path(&policy.name), &[]).map_err(|error| format!("{error}; `thalweg db create` makes one"))?;
+            Value::from(vec![put(&client, policy)?])
+        }
+    };
+    let mut table = table(&["database", "retention", "folds"]);
+    for known in shown.as_array().into_iter().flatten() {
+        table.add_row(["name", "retention", "folds"].map(|name| known[name].as_str().unwrap_or_default().to_owned()));
+    }
+    println!("{table}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn put(client: &Client, policy: &PolicyFlags) -> Result<Value, String> {
+    let mut body = Map::new();
+    if let Some(retention) = &policy.retention {
+        body.insert("retention".to_owned(), Value::from(retention.as_str()));
+    }
+    if !policy.folds.is_empty() || policy.no_folds {
+        body.insert("folds".to_owned(), Value::from(policy.folds.join(",")));
+    }
+    client.send_api("PUT", &path(&policy.name), &[], Value::from(body).to_string().as_bytes())
+}
+
+fn path(name: &str) -> String {
+    // A form's encoding but for the space, which a path writes otherwise.
+    let encoded: String = form_urlencoded::byte_serialize(name.as_bytes()).collect();
+    format!("/api/v1/admin/databases/{}", encoded.replace('+', "%20"))
+}

@@ -1,0 +1,84 @@
+//! Upkeep: looking at data folders, backing them up, and telling a running server to.
+
+mod backup;
+mod check;
+mod compact;
+mod database;
+mod delete;
+mod inspect;
+mod restore;
+mod show;
+
+pub(crate) use backup::{BackupFlags, run as backup};
+pub(crate) use check::{CheckFlags, run as check};
+pub(crate) use compact::{CompactFlags, run as compact};
+pub(crate) use database::{DatabaseFlags, run as database};
+pub(crate) use delete::{DeleteFlags, run as delete};
+pub(crate) use inspect::{InspectFlags, run as inspect};
+pub(crate) use restore::{RestoreFlags, run as restore};
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use db::{Db, DbOptions, ObjectTierOptions};
+use platform::Platform;
+
+/// Where a running database listens unless told otherwise.
+const DEFAULT_URL: &str = "http://127.0.0.1:7780";
+
+/// A data folder that nobody serves, or a running server.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// Data folder; no server may be running on it
+    #[arg(long, value_name = "FOLDER", conflicts_with = "url")]
+    data: Option<PathBuf>,
+    /// Where the database listens [default: `THALWEG_URL`, else `http://127.0.0.1:7780`, if no --data is given]
+    #[arg(long)]
+    url: Option<String>,
+    /// With --data: the object store that holds the folder's settled parts, if there is one
+    #[arg(long, value_name = "URL", requires = "data")]
+    objects: Option<String>,
+}
+
+/// One of the two.
+enum Where<'a> {
+    Folder(&'a Path),
+    Server(String),
+}
+
+impl Place {
+    fn resolve(&self) -> Where<'_> {
+        match &self.data {
+            Some(data) => Where::Folder(data),
+            None => {
+                let named = self.url.clone().or_else(|| std::env::var("THALWEG_URL").ok());
+                Where::Server(named.unwrap_or_else(|| DEFAULT_URL.to_owned()))
+            }
+        }
+    }
+
+    /// Opens the folder, which must be one already.
+    fn open(&self, data: &Path) -> Result<Db, String> {
+        let platform = Platform::real();
+        // Opening would make a new folder where a name is misspelt.
+        db::inspect(&platform, data).map_err(|error| error.to_string())?;
+        let mut options = DbOptions::new(data);
+        options.store.objects = self.objects.as_deref().map(ObjectTierOptions::new);
+        Db::open(platform, options).map_err(|error| match error {
+            locked @ db::StoreError::Locked { .. } => {
+                format!("{locked}; or name the running server with --url instead of --data")
+            }
+            error => error.to_string(),
+        })
+    }
+}
+
+/// A number of things, with the right ending.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// A size as people read it.
+fn size(bytes: u64) -> String {
+    indicatif::BinaryBytes(bytes).to_string()
+}

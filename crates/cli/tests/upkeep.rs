@@ -1,0 +1,149 @@
+//! Upkeep as its users do it, over a real server and real folders.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use support::{Folder, TestServer, run, text};
+
+/// Runs the program; its exit code and what it said.
+fn tell(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = run(arguments);
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
+fn done(arguments: &[&str]) -> String {
+    let (code, said) = tell(arguments);
+    assert_eq!(code, Some(0), "{arguments:?}: {said}");
+    said
+}
+
+fn write(server: &TestServer, hosts: std::ops::Range<u32>) {
+    let lines: String = hosts.map(|host| format!("m,host=h{host} v={host} {}000000000\n", host + 1)).collect();
+    assert_eq!(server.post("/write", lines.as_bytes()).0, 204);
+}
+
+fn count(server: &TestServer) -> String {
+    server.get("/api/v1/query?query=sum(count_over_time(m_v[1h]))&time=1000").1
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let found = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    found.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
+}
+
+#[test]
+fn a_running_server_is_backed_up_and_restored() {
+    let folder = Folder::new("backup");
+    let path = |name: &str| folder.0.join(name).to_str().unwrap().to_owned();
+    let (data, to, restored) = (path("data"), path("backups"), path("restored"));
+    let server = TestServer::start(Path::new(&data), &["--no-host-metrics"]);
+    write(&server, 0..50);
+    let said = done(&["backup", "--url", server.url(), "--to", &to]);
+    assert!(said.contains("backup ") && said.contains("copied now"), "{said}");
+    write(&server, 50..80);
+    done(&["backup", "--url", server.url(), "--to", &to]);
+    write(&server, 80..100);
+    let names = done(&["restore", "--from", &to, "--list"]);
+    let names: Vec<&str> = names.lines().collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    done(&["restore", "--from", &to, "--data", &restored]);
+    done(&["restore", "--from", &to, "--data", &path("first"), "--backup", names[0]]);
+    for (name, rows) in [("restored", r#"[1000,"80"]"#), ("first", r#"[1000,"50"]"#)] {
+        assert!(done(&["check", "--data", &path(name)]).contains("all is well"));
+        let server = TestServer::start(&folder.0.join(name), &["--no-host-metrics"]);
+        let counted = count(&server);
+        assert!(counted.contains(rows), "{name}: {counted}");
+    }
+    let (code, said) = tell(&["restore", "--from", &to, "--data", &restored]);
+    assert!(code == Some(2) && said.contains("is not empty"), "{said}");
+    let (code, said) = tell(&["restore", "--from", &path("nothing"), "--data", &path("new")]);
+    assert!(code == Some(2) && said.contains("there is no backup"), "{said}");
+    let (code, said) = tell(&["backup", "--data", &data, "--to", &to]);
+    assert!(code == Some(2) && said.contains("--url"), "{said}");
+    assert_eq!(server.stop().0, Some(0));
+    let said = done(&["backup", "--data", &data, "--to", &to, "--keep", "1"]);
+    assert!(said.contains("2 old backups were removed"), "{said}");
+}
+
+#[test]
+fn check_and_inspect_tell_of_a_live_and_of_a_damaged_folder() {
+    let folder = Folder::new("check");
+    let data = folder.0.join("data");
+    let named = data.to_str().unwrap();
+    let server = TestServer::start(&data, &["--no-host-metrics"]);
+    write(&server, 0..50);
+    done(&["db", "create", "short", "--retention", "30d", "--url", server.url()]);
+    assert!(done(&["check", "--data", named]).contains("all is well"));
+    let said = done(&["inspect", "--data", named]);
+    assert!(said.contains("short") && said.contains("30d") && said.contains("bytes/row"), "{said}");
+    assert_eq!(server.stop().0, Some(0));
+    let said = done(&["inspect", "--data", named, "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let rows: u64 = report["partitions"].as_array().unwrap().iter().map(|part| part["rows"].as_u64().unwrap()).sum();
+    assert_eq!((rows, report["shards"].as_u64().is_some()), (50, true), "{said}");
+    let part = files(&data.join("parts"), "part").remove(0);
+    let mut bytes = fs::read(&part).unwrap();
+    bytes[40] ^= 1;
+    fs::write(&part, bytes).unwrap();
+    let (code, said) = tell(&["check", "--data", named]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("damaged: ") && said.contains(part.to_str().unwrap()) && said.contains("at offset"),
+        "{said}"
+    );
+    let (code, said) = tell(&["check", "--data", named, "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, report["damages"].as_array().unwrap().len()), (Some(1), 1), "{said}");
+    let (code, said) = tell(&["check", "--data", folder.0.join("elsewhere").to_str().unwrap()]);
+    assert!(code == Some(2) && said.contains("is no data folder"), "{said}");
+    assert!(!folder.0.join("elsewhere").exists());
+}
+
+#[test]
+fn databases_are_listed_made_and_altered() {
+    let folder = Folder::new("db");
+    let server = TestServer::start(&folder.0.join("data"), &["--no-host-metrics"]);
+    let db = |arguments: &[&str]| tell(&[&["db"], arguments, &["--url", server.url()]].concat());
+    let (code, said) = db(&["create", "a b", "--retention", "1y", "--fold", "30d:5m", "--fold", "90d:1h"]);
+    assert!(code == Some(0) && said.contains("365d") && said.contains("30d:5m,90d:1h"), "{said}");
+    let (code, said) = db(&["create", "a b"]);
+    assert!(code == Some(2) && said.contains("db alter"), "{said}");
+    let (code, said) = db(&["alter", "other", "--retention", "1d"]);
+    assert!(code == Some(2) && said.contains("db create"), "{said}");
+    assert_eq!(db(&["alter", "a b", "--retention", "forever", "--no-folds"]).0, Some(0));
+    let (_, said) = db(&["show", "a b"]);
+    assert!(said.contains("forever") && !said.contains("5m"), "{said}");
+    let (code, said) = db(&["alter", "a b", "--retention", "soon"]);
+    assert!(code == Some(2) && said.contains("soon"), "{said}");
+    assert!(db(&["list"]).1.contains("a b"));
+}
+
+#[test]
+fn series_are_deleted_and_the_room_given_back() {
+    let folder = Folder::new("delete");
+    let data = folder.0.join("data");
+    let server = TestServer::start(&data, &["--no-host-metrics"]);
+    write(&server, 0..50);
+    let selector = "m_v{host=~\"h[0-9]\"}";
+    let said = done(&["delete", "--url", server.url(), "--match", selector, "--end", "1000", "--compact"]);
+    assert!(said.contains("samples of 10 series deleted"), "{said}");
+    assert!(count(&server).contains(r#"[1000,"40"]"#), "{}", count(&server));
+    let said = done(&["inspect", "--data", data.to_str().unwrap()]);
+    assert!(said.contains("40 rows") && said.contains("0 deletes pending"), "{said}");
+    assert!(done(&["compact", "--url", server.url()]).contains("parts took"));
+    let (code, said) = tell(&["delete", "--url", server.url(), "--match", "m_v{"]);
+    assert!(code == Some(2) && said.contains("match[]"), "{said}");
+    assert_eq!(server.stop().0, Some(0));
+    assert!(done(&["compact", "--data", data.to_str().unwrap()]).contains("0 merges"));
+}
+
+#[test]
+fn help_teaches_with_examples() {
+    for command in ["check", "inspect", "compact", "backup", "restore", "db", "delete"] {
+        let said = done(&[command, "--help"]);
+        assert!(said.contains("Examples:") && said.contains(&format!("  thalweg {command} ")), "{said}");
+    }
+}

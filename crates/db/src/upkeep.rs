@@ -1,0 +1,57 @@
+//! Upkeep of an open database: backups, compaction, policies, deletes.
+
+use model::{Matcher, TimeRange};
+use platform::objects::ObjectOptions;
+use store::{BackupReport, CompactReport, DatabasePolicy, Deleted, Progress, PruneReport, StoreError};
+
+use crate::Db;
+
+impl Db {
+    /// Copies what the folder holds now to an address (a folder, `s3://bucket/prefix`, …) that may hold earlier backups; with `keep`,
+    /// removes all but the newest so many afterwards. Reads and writes go on; two backups at a time take turns.
+    pub fn backup(
+        &self,
+        url: &str,
+        objects: &ObjectOptions,
+        keep: Option<usize>,
+        tell: &mut dyn FnMut(&Progress),
+    ) -> Result<(BackupReport, Option<PruneReport>), StoreError> {
+        let _turn = self.backing_up.lock();
+        let target = self.platform.objects.open(url, objects).map_err(StoreError::Objects)?;
+        let report = self.store.backup(&*target, tell)?;
+        let pruned = keep.map(|keep| store::prune(&*target, keep)).transpose()?;
+        Ok((report, pruned))
+    }
+
+    /// Flushes, merges until no merge is due, and gives back the room of deleted rows.
+    pub fn compact(&self, tell: &mut dyn FnMut(&Progress)) -> Result<CompactReport, StoreError> {
+        self.store.compact(tell)
+    }
+
+    /// How a database keeps its data; `None` if there is none of that name.
+    pub fn policy(&self, database: &str) -> Option<DatabasePolicy> {
+        self.store.policy(database)
+    }
+
+    /// Says how a database keeps its data; made if it does not exist.
+    pub fn set_policy(&self, database: &str, policy: &DatabasePolicy) -> Result<(), StoreError> {
+        self.store.set_policy(database, policy)
+    }
+
+    /// Deletes the samples in a range of all series that satisfy one of the sets of matchers. They are gone when this returns.
+    pub fn delete(
+        &self,
+        database: &str,
+        matcher_sets: &[Vec<Matcher>],
+        range: &TimeRange,
+    ) -> Result<Deleted, StoreError> {
+        let mut total = Deleted::default();
+        for matchers in matcher_sets {
+            let compiled = index::compile(matchers).map_err(|error| StoreError::Invalid(error.to_string()))?;
+            let deleted = self.store.delete(database, &compiled, range)?;
+            total.groups += deleted.groups;
+            total.series += deleted.series;
+        }
+        Ok(total)
+    }
+}

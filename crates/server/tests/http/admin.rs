@@ -1,0 +1,67 @@
+//! Administration over HTTP.
+
+use crate::harness::Running;
+
+#[test]
+fn databases_are_made_shown_and_changed() {
+    let server = Running::start();
+    let path = "/api/v1/admin/databases/metrics%20a";
+    assert_eq!(server.get(path).status, 404);
+    let answer = server.send("PUT", path, &[], r#"{"retention":"1y","folds":"30d:5m,90d:1h"}"#);
+    let policy = r#"{"folds":"30d:5m,90d:1h","name":"metrics a","retention":"365d"}"#;
+    assert_eq!(
+        (answer.status, answer.body.as_str()),
+        (200, format!(r#"{{"status":"success","data":{policy}}}"#).as_str())
+    );
+    let answer = server.send("PUT", path, &[], r#"{"folds":""}"#);
+    assert!(answer.body.contains(r#""folds":"","name":"metrics a","retention":"365d""#), "{}", answer.body);
+    let all = server.get("/api/v1/admin/databases");
+    assert!(all.body.contains(r#""name":"metrics a""#), "{}", all.body);
+    for (body, why) in [
+        (r#"{"folds":"30d:7m,90d:1h"}"#, "multiple"),
+        (r#"{"retentoin":"1d"}"#, "unknown field"),
+        ("nothing", "cannot be read"),
+    ] {
+        let answer = server.send("PUT", path, &[], body);
+        assert!(answer.status == 400 && answer.body.contains(why), "{body}: {}", answer.body);
+    }
+}
+
+#[test]
+fn series_are_deleted_as_in_prometheus() {
+    let server = Running::start();
+    server.write("m,host=a v=1 1000000000\nm,host=a v=2 5000000000\nm,host=b v=3 1000000000");
+    let selector = "match[]=m_v%7Bhost%3D%22a%22%7D";
+    assert_eq!(server.post("/api/v1/admin/tsdb/delete_series", "").status, 400);
+    let answer = server.post(&format!("/api/v1/admin/tsdb/delete_series?{selector}&start=0&end=1"), "");
+    assert_eq!((answer.status, answer.header("x-thalweg-series")), (204, "1"));
+    assert_eq!(server.result("default", "m_v", 1), r#"[{"metric":{"__name__":"m_v","host":"b"},"value":[1,"3"]}]"#);
+    assert!(server.result("default", "m_v{host='a'}", 5).contains(r#"[5,"2"]"#), "what is later stays");
+    assert_eq!(server.send("PUT", "/api/v1/admin/tsdb/clean_tombstones", &[], "").status, 204);
+    let answer = server.post("/api/v1/admin/compact", "");
+    assert!(answer.status == 200 && answer.body.contains(r#""deletes_after":0"#), "{}", answer.body);
+    let foreign = [("origin", "https://elsewhere.example")];
+    assert_eq!(server.send("POST", "/api/v1/admin/compact", &foreign, "").status, 403);
+}
+
+#[test]
+fn a_backup_goes_where_it_is_told() {
+    let server = Running::start();
+    server.write("m,host=a v=1 1000000000");
+    let folder = std::env::temp_dir().join(format!("thalweg-admin-backup-{}", std::process::id()));
+    let path = format!("/api/v1/admin/backup?keep=1&to={}", folder.display());
+    let answer = server.post(&path, "");
+    assert!(answer.status == 200 && answer.body.contains(r#""backups_removed":0"#), "{}", answer.body);
+    let answer = server.post(&path, "");
+    assert!(
+        answer.body.contains(r#""files_copied":0"#) && answer.body.contains(r#""backups_removed":1"#),
+        "{}",
+        answer.body
+    );
+    assert!(folder.join("LATEST").is_file());
+    std::fs::remove_dir_all(&folder).unwrap();
+    for (query, why) in [("", "missing"), ("to=ftp://x", "not known"), ("to=/x&keep=0", "from 1 up")] {
+        let answer = server.post(&format!("/api/v1/admin/backup?{query}"), "");
+        assert!(answer.status == 400 && answer.body.contains(why), "{query}: {}", answer.body);
+    }
+}

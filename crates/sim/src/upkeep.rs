@@ -1,0 +1,97 @@
+//! What the store says of its own folder, and backups: taken while faults of the target come and go, restored, compared.
+
+use std::path::Path;
+
+use model::TimeRange;
+use platform::objects::{ObjectOptions, Objects};
+use platform::sim::ObjectFaults;
+use store::{Store, StoreError, StoreOptions, check, restore};
+
+use crate::check::{difference, expected, read_all};
+use crate::world::{PLAIN, SHORT, World, options};
+
+const TARGET: &str = "sim://backups";
+
+/// Attempts at a backup while its target fails now and then.
+const ATTEMPTS: usize = 20;
+
+/// A restored folder keeps its parts itself.
+const RESTORED_SEED: u64 = 1;
+
+impl World {
+    /// Every checksum of the open folder is right, and its parts are where they belong.
+    pub(crate) fn check_folder(&self) -> Result<(), String> {
+        check_at(self, "data")
+    }
+
+    /// Takes a backup, restores it beside the folder, and compares what it holds.
+    pub(crate) fn back_up(&mut self) -> Result<(), String> {
+        if self.full_for > 0 {
+            return Ok(());
+        }
+        let platform = self.simulation.platform();
+        let objects = platform.objects.open(TARGET, &ObjectOptions::default());
+        let objects = objects.map_err(|error| format!("opening the target of backups: {error}"))?;
+        self.simulation.set_object_faults(ObjectFaults {
+            busy_per_mille: 20,
+            lost_answers_per_mille: 10,
+            cut_uploads_per_mille: 10,
+            ..ObjectFaults::default()
+        });
+        let name = self.attempt(&*objects);
+        self.simulation.set_object_faults(ObjectFaults::default());
+        let Some(name) = name? else {
+            return Ok(());
+        };
+        self.report.backups += 1;
+        // Each into a folder of its own: a crash may bring files back whose removal was not synced.
+        let directory = format!("restored-{}", self.report.backups);
+        restore(&*objects, Some(&name), &platform, Path::new(&directory), &mut |_| {})
+            .map_err(|error| format!("restoring {name}: {error}"))?;
+        let compared = self.compare_restored(&directory);
+        for path in self.simulation.files().iter().filter(|path| path.starts_with(&directory)) {
+            platform.files.remove(path).map_err(|error| format!("removing {}: {error}", path.display()))?;
+        }
+        compared
+    }
+
+    /// The name of a backup; `None` if the target failed each time.
+    fn attempt(&self, objects: &dyn Objects) -> Result<Option<String>, String> {
+        for _ in 0..ATTEMPTS {
+            match self.store()?.backup(objects, &mut |_| {}) {
+                Ok(report) => return Ok(Some(report.name)),
+                Err(StoreError::Objects(_)) => {}
+                Err(error) => return Err(format!("taking a backup: {error}")),
+            }
+        }
+        Ok(None)
+    }
+
+    fn compare_restored(&self, directory: &str) -> Result<(), String> {
+        check_at(self, directory)?;
+        let options = StoreOptions { directory: directory.into(), ..options(RESTORED_SEED) };
+        let store = Store::open(self.simulation.platform(), options);
+        let store = store.map_err(|error| format!("opening what was restored: {error}"))?;
+        for database in [PLAIN, SHORT] {
+            let Some(oracle) = self.oracles.get(database) else {
+                continue;
+            };
+            let found = read_all(&store, database, &TimeRange::ALL)?;
+            let expected = expected(oracle, &TimeRange::ALL, self.now_ns());
+            if let Some(difference) = difference(&found, &expected) {
+                return Err(format!("{database}, restored: {difference}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_at(world: &World, directory: &str) -> Result<(), String> {
+    let platform = world.simulation.platform();
+    let report = check(&platform, Path::new(directory), None, &mut |_| {});
+    let report = report.map_err(|error| format!("checking {directory}: {error}"))?;
+    match report.damages.first() {
+        None => Ok(()),
+        Some(damage) => Err(format!("{} at {}: {}", damage.file, damage.offset, damage.message)),
+    }
+}

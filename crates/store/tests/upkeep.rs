@@ -1,0 +1,285 @@
+//! Backup and restore, check and inspect, compact: against a map, and against every kind of damage.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use index::compile;
+use model::{MatchOp, Matcher, TimeRange};
+use platform::objects::{ObjectOptions, Objects};
+use platform::sim::Simulation;
+use support::{Content, Row, apply, batch, read_all};
+use thalweg_store::{
+    BackupReport, CheckReport, DatabasePolicy, ObjectTierOptions, Progress, Store, StoreError, StoreOptions, backups,
+    check, inspect, prune, restore,
+};
+
+const SECOND_NS: i64 = 1_000_000_000;
+const TARGET: &str = "sim://backups";
+const TIER: &str = "sim://tier";
+
+fn options(directory: &str) -> StoreOptions {
+    StoreOptions {
+        head_bytes_max: 6 << 10,
+        log_segment_bytes: 8 << 10,
+        log_bytes_max: 64 << 10,
+        partition_ns: 60 * SECOND_NS,
+        level0_parts_max: 2,
+        ..StoreOptions::new(directory)
+    }
+}
+
+fn with_tier(directory: &str) -> StoreOptions {
+    let tier = ObjectTierOptions { local_bytes_max: 0, cache_flash_bytes: 0, ..ObjectTierOptions::new(TIER) };
+    StoreOptions { objects: Some(tier), ..options(directory) }
+}
+
+fn open(simulation: &Simulation, options: StoreOptions) -> Store {
+    Store::open(simulation.platform(), options).unwrap()
+}
+
+fn target(simulation: &Simulation) -> Arc<dyn Objects> {
+    simulation.platform().objects.open(TARGET, &ObjectOptions::default()).unwrap()
+}
+
+fn quiet(_: &Progress) {}
+
+/// Writes rows of some steps; values are unique, some rows are late, some rewrite others.
+fn write(simulation: &Simulation, store: &Store, content: &mut Content, steps: std::ops::Range<i64>) {
+    for step in steps {
+        let rows: Vec<Row> = (0..8)
+            .map(|place| {
+                let late_s = if simulation.below(8) == 0 { simulation.below(3000) as i64 } else { 0 };
+                let fields = vec![("a".to_owned(), (step * 100 + place) as f64), ("b".to_owned(), -(step as f64))];
+                let host = format!("h{}", simulation.below(6));
+                Row { host, timestamp_ns: (step * 10 - late_s) * SECOND_NS, fields }
+            })
+            .collect();
+        store.write("default", &batch(&rows)).unwrap();
+        apply(content, &rows);
+        if step % 7 == 0 {
+            store.maintain().unwrap();
+        }
+    }
+}
+
+fn backup(store: &Store, target: &dyn Objects) -> BackupReport {
+    store.backup(target, &mut quiet).unwrap()
+}
+
+/// Restores into a folder, opens it and reads everything.
+fn restored(simulation: &Simulation, which: Option<&str>, directory: &str) -> Content {
+    let platform = simulation.platform();
+    restore(&*target(simulation), which, &platform, Path::new(directory), &mut quiet).unwrap();
+    let report = check(&platform, Path::new(directory), None, &mut quiet).unwrap();
+    assert_eq!((&report.damages, &report.unnamed), (&Vec::new(), &Vec::new()));
+    let store = open(simulation, options(directory));
+    assert!(store.recovery().parts_set_aside.is_empty() && !store.recovery().created);
+    read_all(&store, TimeRange::ALL)
+}
+
+#[test]
+fn a_restored_backup_is_what_the_folder_held_at_its_moment() {
+    for seed in 0..6 {
+        let simulation = Simulation::new(seed);
+        let store = open(&simulation, if seed % 2 == 0 { options("data") } else { with_tier("data") });
+        let mut content = Content::new();
+        write(&simulation, &store, &mut content, 0..150);
+        let first = backup(&store, &*target(&simulation));
+        let at_first = content.clone();
+        assert_eq!((first.files_copied, first.bytes_copied), (first.files, first.bytes));
+        write(&simulation, &store, &mut content, 150..170);
+        let second = backup(&store, &*target(&simulation));
+        let at_second = content.clone();
+        assert!(second.bytes_copied < second.bytes, "only what is new is copied: {second:?}");
+        let third = backup(&store, &*target(&simulation));
+        assert_eq!((third.files_copied, third.sequence), (0, second.sequence), "nothing is new");
+        write(&simulation, &store, &mut content, 170..300);
+        assert_eq!(restored(&simulation, Some(&first.name), "first"), at_first, "seed {seed}");
+        let short_name = second.name.rsplit('/').next().unwrap();
+        assert_eq!(restored(&simulation, Some(short_name), "second"), at_second, "seed {seed}");
+        assert_eq!(restored(&simulation, None, "newest"), at_second, "seed {seed}");
+        assert_eq!(read_all(&store, TimeRange::ALL), content, "the folder itself goes on");
+    }
+}
+
+#[test]
+fn a_restored_folder_is_written_on_and_is_another_one() {
+    let simulation = Simulation::new(9);
+    let store = open(&simulation, options("data"));
+    let mut content = Content::new();
+    write(&simulation, &store, &mut content, 0..60);
+    let hosts = compile(&[Matcher::new("host", MatchOp::Equal, "h1")]).unwrap();
+    store.delete("default", &hosts, &TimeRange::ALL).unwrap();
+    content.retain(|(host, _), _| host != "h1");
+    backup(&store, &*target(&simulation));
+    assert_eq!(restored(&simulation, None, "other"), content);
+    let other = open(&simulation, options("other"));
+    assert_ne!(other.incarnation(), store.incarnation(), "numbers of the one mean nothing in the other");
+    // The delete masks nothing that is written from here on, though the log that numbered it is gone.
+    write(&simulation, &other, &mut content, 60..120);
+    assert_eq!(read_all(&other, TimeRange::ALL), content);
+    drop(other);
+    assert_eq!(read_all(&open(&simulation, options("other")), TimeRange::ALL), content);
+    let other = open(&simulation, options("other"));
+    let again = backup(&other, &*target(&simulation));
+    assert_eq!(again.files_copied, again.files, "its files are not taken for those of the first");
+}
+
+#[test]
+fn old_backups_stay_until_they_are_pruned() {
+    let simulation = Simulation::new(4);
+    let store = open(&simulation, options("data"));
+    let mut content = Content::new();
+    let mut taken: Vec<(String, Content)> = Vec::new();
+    for round in 0..4 {
+        write(&simulation, &store, &mut content, round * 60..round * 60 + 60);
+        store.settle().unwrap();
+        taken.push((backup(&store, &*target(&simulation)).name, content.clone()));
+    }
+    let names: Vec<String> = taken.iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(backups(&*target(&simulation)).unwrap(), names);
+    let pruned = prune(&*target(&simulation), 2).unwrap();
+    assert_eq!((pruned.backups_kept, pruned.backups_removed), (2, 2));
+    assert!(pruned.files_removed > 0, "what merges replaced goes: {pruned:?}");
+    for (name, content) in &taken[2..] {
+        let directory = format!("from-{}", name.rsplit('/').next().unwrap());
+        assert_eq!(restored(&simulation, Some(name), &directory), *content);
+    }
+    let platform = simulation.platform();
+    let gone = restore(&*target(&simulation), Some(&names[0]), &platform, Path::new("gone"), &mut quiet).unwrap_err();
+    assert!(gone.to_string().contains("there is no backup"), "{gone}");
+    assert!(prune(&*target(&simulation), 0).is_err());
+}
+
+#[test]
+fn a_damaged_or_missing_object_is_named_and_nothing_is_left_behind() {
+    let simulation = Simulation::new(5);
+    let store = open(&simulation, options("data"));
+    write(&simulation, &store, &mut Content::new(), 0..80);
+    backup(&store, &*target(&simulation));
+    let platform = simulation.platform();
+    for key in simulation.object_keys(TARGET).iter().filter(|key| *key != "LATEST") {
+        let size = simulation.object(TARGET, key).unwrap().len() as u64;
+        let try_restore = || restore(&*target(&simulation), None, &platform, Path::new("broken"), &mut quiet);
+        for offset in [0, size / 2, size - 1] {
+            simulation.flip_object_bit(TARGET, key, offset, 3).unwrap();
+            let error = try_restore().unwrap_err();
+            assert!(matches!(error, StoreError::Corrupt { .. }) && error.to_string().contains(key), "{key}: {error}");
+            simulation.flip_object_bit(TARGET, key, offset, 3).unwrap();
+        }
+        let whole = simulation.object(TARGET, key).unwrap();
+        let put = |bytes: &[u8]| {
+            let content = platform::objects::Content::Bytes(bytes);
+            target(&simulation).put(key, content, &platform::objects::PutCondition::Always).unwrap();
+        };
+        put(&whole[..whole.len() - 1]);
+        let error = try_restore().unwrap_err();
+        assert!(error.to_string().contains(key), "{key}: {error}");
+        put(&whole);
+        let left: Vec<PathBuf> = simulation.files();
+        let left: Vec<_> = left.iter().filter(|path| path.starts_with("broken") && !path.ends_with("LOCK")).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+    restore(&*target(&simulation), None, &platform, Path::new("broken"), &mut quiet).unwrap();
+    let error = restore(&*target(&simulation), None, &platform, Path::new("broken"), &mut quiet).unwrap_err();
+    assert!(error.to_string().contains("is not empty"), "{error}");
+}
+
+fn checked(simulation: &Simulation, tier: bool) -> CheckReport {
+    let tier = tier.then(|| ObjectTierOptions::new(TIER));
+    check(&simulation.platform(), Path::new("data"), tier.as_ref(), &mut quiet).unwrap()
+}
+
+#[test]
+fn check_finds_every_flipped_byte_and_names_its_file() {
+    let simulation = Simulation::new(6);
+    let store = open(&simulation, options("data"));
+    // Without merges, so that every byte of every file is of a part that counts.
+    for steps in [1..7, 8..14, 15..21] {
+        store.flush_all().unwrap();
+        write(&simulation, &store, &mut Content::new(), steps);
+    }
+    let before = simulation.files();
+    let clean = checked(&simulation, false);
+    assert!(clean.damages.is_empty() && clean.chunks > 0 && clean.log_records > 0 && clean.bytes > 0, "{clean:?}");
+    assert_eq!(simulation.files(), before, "an open folder is checked, and nothing is written");
+    drop(store);
+    let files = before.iter().filter(|path| {
+        path.extension().is_some_and(|extension| ["part", "segment"].iter().any(|known| extension == *known))
+    });
+    for path in files {
+        let size = simulation.read(path).unwrap().len() as u64;
+        for place in 0..12 {
+            let offset = place * (size - 1) / 11;
+            simulation.flip_bit(path, offset, 5).unwrap();
+            let found = checked(&simulation, false);
+            let named = found.damages.iter().any(|damage| damage.file == path.display().to_string());
+            // The four zeros behind the version say nothing and are not looked at.
+            assert!(named || (12..16).contains(&offset), "{} at {offset}: {found:?}", path.display());
+            simulation.flip_bit(path, offset, 5).unwrap();
+        }
+    }
+    simulation.flip_bit(Path::new("data/MANIFEST"), 30, 1).unwrap();
+    assert_eq!(checked(&simulation, false).damages.len(), 1);
+}
+
+#[test]
+fn check_reads_objects_when_it_may() {
+    let simulation = Simulation::new(7);
+    let store = open(&simulation, with_tier("data"));
+    write(&simulation, &store, &mut Content::new(), 0..400);
+    store.settle().unwrap();
+    let keys = simulation.object_keys(TIER);
+    let keys: Vec<&String> = keys.iter().filter(|key| key.contains("/parts/")).collect();
+    assert!(!keys.is_empty());
+    assert_eq!(checked(&simulation, false).objects_skipped, keys.len() as u64);
+    let clean = checked(&simulation, true);
+    assert_eq!((clean.damages.len(), clean.objects_skipped), (0, 0), "{clean:?}");
+    for key in keys {
+        simulation.flip_object_bit(TIER, key, 40, 2).unwrap();
+        let found = checked(&simulation, true);
+        assert!(found.damages.len() == 1 && found.damages[0].file == *key, "{found:?}");
+        simulation.flip_object_bit(TIER, key, 40, 2).unwrap();
+    }
+}
+
+#[test]
+fn inspect_tells_what_there_is() {
+    let simulation = Simulation::new(8);
+    let store = open(&simulation, options("data"));
+    let policy = DatabasePolicy { retention_ns: 3600 * SECOND_NS, ..DatabasePolicy::default() };
+    store.set_policy("short", &policy).unwrap();
+    write(&simulation, &store, &mut Content::new(), 0..300);
+    store.flush_all().unwrap();
+    let report = inspect(&simulation.platform(), Path::new("data")).unwrap();
+    let stats = store.stats();
+    for level in 0..3u8 {
+        let rows: u64 = report.partitions.iter().filter(|part| part.level == level).map(|part| part.rows).sum();
+        assert_eq!(rows, stats.levels[usize::from(level)].rows, "level {level}");
+    }
+    assert_eq!((report.shards, report.epoch, report.incarnation), (2, 1, store.incarnation()));
+    let named: Vec<&str> = report.databases.iter().map(|known| known.database.as_str()).collect();
+    assert_eq!(named, ["short", "default"]);
+    assert_eq!(report.databases[0].policy.retention_ns, policy.retention_ns);
+    assert!(report.missing.is_empty() && report.index.bytes > 0 && report.log.bytes > 0, "{report:?}");
+    let error = inspect(&simulation.platform(), Path::new("elsewhere")).unwrap_err();
+    assert!(error.to_string().contains("is no data folder"), "{error}");
+}
+
+#[test]
+fn compact_carries_out_deletes() {
+    let simulation = Simulation::new(3);
+    let store = open(&simulation, options("data"));
+    let mut content = Content::new();
+    write(&simulation, &store, &mut content, 0..200);
+    let hosts = compile(&[Matcher::new("host", MatchOp::Equal, "h2")]).unwrap();
+    store.delete("default", &hosts, &TimeRange::ALL).unwrap();
+    content.retain(|(host, _), _| host != "h2");
+    let report = store.compact(&mut quiet).unwrap();
+    assert!(report.deletes.0 > 0 && report.deletes.1 == 0 && report.merges > 0, "{report:?}");
+    assert!(report.bytes.1 < report.bytes.0, "{report:?}");
+    assert_eq!(read_all(&store, TimeRange::ALL), content);
+}

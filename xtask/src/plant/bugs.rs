@@ -1,0 +1,105 @@
+//! The bugs that are planted: each breaks one promise of the store.
+
+/// A bug, as a change of one text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bug {
+    /// What to call it.
+    pub name: &'static str,
+    /// The file, from the root.
+    pub file: &'static str,
+    /// Stands in it exactly once.
+    pub find: &'static str,
+    /// Stands there instead.
+    pub replace: &'static str,
+    /// Which promise is broken.
+    pub breaks: &'static str,
+}
+
+/// All of them.
+pub const BUGS: [Bug; 12] = [
+    Bug {
+        name: "lost-sync",
+        file: "crates/store/src/merge/outputs.rs",
+        find: "            output.file.sync()?;\n",
+        replace: "",
+        breaks: "a merged part is on disk before the manifest names it",
+    },
+    Bug {
+        name: "partition-edge",
+        file: "crates/store/src/levels/place.rs",
+        find: "if timestamp_ns >= *fast_from =>",
+        replace: "if timestamp_ns > *fast_from =>",
+        breaks: "a row on the edge of a partition is inside the partition that it is put into",
+    },
+    Bug {
+        name: "summary-across-head",
+        file: "crates/store/src/windows.rs",
+        find: "    others.extend(heads.iter().filter_map(Rows::range));\n",
+        replace: "",
+        breaks: "a summary is not used where a head has rows",
+    },
+    Bug {
+        name: "summary-across-patch",
+        file: "crates/store/src/windows.rs",
+        find: "others.extend(other.chunks.iter().map(|chunk| chunk.range));",
+        replace: "others.extend(other.chunks.iter().filter(|_| !other.part.info.is_patch()).map(|chunk| chunk.range));",
+        breaks: "a summary is not used where a patch has rows",
+    },
+    Bug {
+        name: "delete-spares-level-0",
+        file: "crates/store/src/read.rs",
+        find: "        let masking = self.masking(part);\n        let read",
+        replace: "        let masking = if part.info.level == 0 { Vec::new() } else { self.masking(part) };\n        let read",
+        breaks: "a delete masks rows wherever they are",
+    },
+    Bug {
+        name: "age-order-reversed",
+        file: "crates/store/src/levels/mod.rs",
+        find: "(info.class, 2 - info.level.min(2), info.id)",
+        replace: "(info.class, 2 - info.level.min(2), if info.level == 0 { u64::MAX - info.id } else { info.id })",
+        breaks: "of two rows with the same key and time the later one counts",
+    },
+    Bug {
+        name: "log-released-early",
+        file: "crates/store/src/log/writer.rs",
+        find: "if next.first_sequence > sequence {",
+        replace: "if next.first_sequence > sequence + 1 {",
+        breaks: "the log keeps every record that no part holds yet",
+    },
+    Bug {
+        name: "last-record-skipped",
+        file: "crates/store/src/log/reader.rs",
+        find: "            visit(frame)?;\n            offset = next;",
+        replace: "            if look(bytes.get(next..).unwrap_or_default(), segment.number) != Found::Nothing {\n                \
+                  visit(frame)?;\n            }\n            offset = next;",
+        breaks: "recovery reads every record of the log",
+    },
+    Bug {
+        name: "merge-drops-row",
+        file: "crates/store/src/merge/outputs.rs",
+        find: "(from + chunk_rows).min(count));",
+        replace: "(from + chunk_rows).min(count - 1).max(from + 1));",
+        breaks: "a merge writes every row that it reads",
+    },
+    Bug {
+        name: "retention-early",
+        file: "crates/store/src/levels/plan.rs",
+        find: "part.partition.end_ns < oldest_ns)",
+        replace: "part.partition.start_ns < oldest_ns)",
+        breaks: "retention drops a partition only when all of it is past keeping",
+    },
+    Bug {
+        name: "folded-late-rows-lost",
+        file: "crates/store/src/merge/outputs.rs",
+        find: "        nodes.merge(&Nodes::of_rows(samples, fold_ns));\n",
+        replace: "        if gathered.folded.is_empty() {\n            nodes.merge(&Nodes::of_rows(samples, fold_ns));\n        }\n",
+        breaks: "rows that come behind a fold are added to its summaries",
+    },
+    Bug {
+        name: "torn-record-accepted",
+        file: "crates/store/src/log/frame.rs",
+        find: "if u32_at(24) != segment || crc32c::crc32c(checked) != u32_at(0) {",
+        replace: "if u32_at(24) != segment || checked.is_empty() {",
+        breaks: "a record that a crash tore does not count",
+    },
+];
