@@ -28,8 +28,8 @@ use store::{Store, StoreOptions};
 pub use query_api::{InstantQuery, RangeQuery};
 pub use store::{
     BackupReport, CheckReport, CompactReport, Damage, DatabasePolicy, Deleted, FileSizes, Finding, FolderReport,
-    MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport, Recovery, Rejected, RestoreReport,
-    Stats, StoreError, WriteReport, backups, check, inspect, restore,
+    MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport, Recovery, Rejected,
+    RestoreReport, Stats, StoreError, WriteReport, backups, check, inspect, restore,
 };
 pub use write::WriteError;
 

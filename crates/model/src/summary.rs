@@ -1,5 +1,7 @@
 //! What a stretch of samples adds up to.
 
+use std::cmp::Ordering;
+
 use crate::{STALE_NAN_BITS, ValueType};
 
 /// What a stretch of one member's samples adds up to: enough for the aggregates over windows, and for rate.
@@ -109,7 +111,7 @@ impl Summary {
         let fell = after < before;
         self.increase += later.increase + if fell { after } else { after - before };
         self.resets += later.resets + u64::from(fell);
-        let same = before == after || (before.is_nan() && after.is_nan());
+        let same = before.partial_cmp(&after) == Some(Ordering::Equal) || (before.is_nan() && after.is_nan());
         self.changes += later.changes + u64::from(!same);
         self.count += later.count;
         self.nan_count += later.nan_count;

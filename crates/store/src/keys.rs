@@ -60,7 +60,7 @@ pub(crate) type TargetsByHash<T> = HashMap<u128, T, BuildHasherDefault<HashIsKey
 /// double one after another and never all at once: 40 to 42 bytes a key at any time instead of 29 to 57.
 pub(crate) struct Keys {
     tables: RwLock<Tables>,
-    keys_max: usize,
+    targets_max: usize,
     /// How often all were forgotten because groups left the index.
     generation: AtomicU64,
 }
@@ -130,8 +130,8 @@ fn halves(hash: u128) -> (u64, u64) {
 }
 
 impl Keys {
-    pub(crate) fn new(keys_max: usize) -> Self {
-        Self { tables: RwLock::new(Tables::empty()), keys_max, generation: AtomicU64::new(0) }
+    pub(crate) fn new(targets_max: usize) -> Self {
+        Self { tables: RwLock::new(Tables::empty()), targets_max, generation: AtomicU64::new(0) }
     }
 
     pub(crate) fn reader(&self) -> KeysReader<'_> {
@@ -158,7 +158,7 @@ impl Keys {
             return;
         }
         for (hash, target) in targets {
-            if known.keys >= self.keys_max {
+            if known.keys >= self.targets_max {
                 *known = Tables::empty();
             }
             if let Some(word) = target.pack() {

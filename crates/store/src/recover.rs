@@ -125,12 +125,7 @@ impl Opened {
         if state.fast_ns <= 0 {
             state.fast_ns = options.partition_ns.max(1);
         }
-        let tier = options.objects.as_ref();
-        let settled = tier.map(|tier| Settled::open(&platform, tier, &directory, state.incarnation)).transpose()?;
-        if settled.is_none() && state.parts.values().any(|part| !part.places.local) {
-            let message = "parts of this folder are in an object store: say which (objects.url in the settings)";
-            return Err(StoreError::Invalid(message.to_owned()));
-        }
+        let settled = open_tier(&platform, &options, &state)?;
         let mut catalog = Catalog::default();
         let mut indexes: Vec<ShardIndex> = Vec::new();
         indexes.resize_with(state.shards as usize, ShardIndex::default);
@@ -297,9 +292,9 @@ impl Opened {
     fn remove_unnamed(&mut self) -> Result<(), StoreError> {
         let state = &self.manifest.state;
         let parts: BTreeSet<PathBuf> = {
-            let path = |part: &PartInfo| match part.places.local {
-                true => part_path(&self.options.directory, part.file),
-                false => tail_path(&self.options.directory, part.id),
+            let path = |part: &PartInfo| {
+                let directory = &self.options.directory;
+                if part.places.local { part_path(directory, part.file) } else { tail_path(directory, part.id) }
             };
             state.parts.values().map(path).collect()
         };
@@ -318,6 +313,17 @@ impl Opened {
         }
         Ok(())
     }
+}
+
+/// The object tier, if the folder has one; it must if parts are there and nowhere else.
+fn open_tier(platform: &Platform, options: &StoreOptions, state: &State) -> Result<Option<Settled>, StoreError> {
+    let tier = options.objects.as_ref();
+    let settled = tier.map(|tier| Settled::open(platform, tier, &options.directory, state.incarnation)).transpose()?;
+    if settled.is_none() && state.parts.values().any(|part| !part.places.local) {
+        let message = "parts of this folder are in an object store: say in which with --objects";
+        return Err(StoreError::Invalid(message.to_owned()));
+    }
+    Ok(settled)
 }
 
 fn load_catalog(files: &dyn Files, path: &Path, catalog: &mut Catalog) -> Result<(), StoreError> {

@@ -274,7 +274,7 @@ impl Store {
             }
             None => self.resolve_lone(database, identities, &mut registered)?,
         };
-        self.register_in_shards(database, groups, &mut registered)?;
+        self.register_in_shards(database, &groups, &mut registered)?;
         let targets = registered.iter().filter_map(|(hash, target)| Some((*hash, *target.as_ref().ok()?)));
         self.keys.insert(generation, targets);
         Ok(registered)
@@ -303,11 +303,11 @@ impl Store {
     fn register_in_shards(
         &self,
         database: DatabaseId,
-        groups: Vec<NewGroup>,
+        groups: &[NewGroup],
         registered: &mut Registered,
     ) -> Result<(), StoreError> {
         let identity = |group: &NewGroup| (group.measurement, group.identity.clone(), group.slots.clone());
-        let targets = self.register_identities(database, groups.iter().map(identity).collect())?;
+        let targets = self.register_identities(database, &groups.iter().map(identity).collect::<Vec<_>>())?;
         for (group, target) in groups.iter().zip(targets) {
             registered.insert(group.hash, target);
         }
@@ -318,7 +318,7 @@ impl Store {
     pub(crate) fn register_identities(
         &self,
         database: DatabaseId,
-        groups: Vec<(MeasurementId, GroupIdentity, Vec<Slot>)>,
+        groups: &[(MeasurementId, GroupIdentity, Vec<Slot>)],
     ) -> Result<Vec<Result<Target, String>>, StoreError> {
         let refusal = self.refusal.read().clone();
         let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); self.shards.len()];

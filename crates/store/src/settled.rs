@@ -152,7 +152,7 @@ impl Store {
             return Ok(true);
         }
         self.copy_manifest(settled)?;
-        self.delete_doomed(settled)?;
+        delete_doomed(settled)?;
         Ok(false)
     }
 
@@ -253,19 +253,6 @@ impl Store {
         state.copied = false;
     }
 
-    /// Deletes objects that neither the manifest's copy names nor anybody reads.
-    fn delete_doomed(&self, settled: &Settled) -> Result<(), StoreError> {
-        let idle: Vec<u64> = {
-            let mut state = settled.state.lock();
-            let (idle, read): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut state.doomed).into_iter().partition(|part| Arc::strong_count(part) == 1);
-            state.doomed = read;
-            idle.iter().map(|part| part.info.id).collect()
-        };
-        // One that cannot be deleted now is found by the sweep after the next opening.
-        idle.iter().try_for_each(|id| settled.tier.delete(&settled.part_key(*id)).map_err(StoreError::Objects))
-    }
-
     /// Once after opening: objects that an earlier process left behind.
     fn sweep_objects(&self, settled: &Settled) -> Result<(), StoreError> {
         if std::mem::replace(&mut settled.state.lock().swept, true) {
@@ -326,6 +313,19 @@ impl Store {
         let epoch = self.manifest.lock().state.epoch;
         copy.and_then(|bytes| manifest::Manifest::parse(bytes).ok()).is_some_and(|state| state.epoch > epoch)
     }
+}
+
+/// Deletes objects that neither the manifest's copy names nor anybody reads.
+fn delete_doomed(settled: &Settled) -> Result<(), StoreError> {
+    let idle: Vec<u64> = {
+        let mut state = settled.state.lock();
+        let (idle, read): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut state.doomed).into_iter().partition(|part| Arc::strong_count(part) == 1);
+        state.doomed = read;
+        idle.iter().map(|part| part.info.id).collect()
+    };
+    // One that cannot be deleted now is found by the sweep after the next opening.
+    idle.iter().try_for_each(|id| settled.tier.delete(&settled.part_key(*id)).map_err(StoreError::Objects))
 }
 
 /// What of the manifest holds without the local folder.

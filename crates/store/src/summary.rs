@@ -1,4 +1,4 @@
-//! Nodes of the TimeTree: what the samples of each member of a key add up to, in steps of time aligned to the epoch.
+//! Nodes of the `TimeTree`: what the samples of each member of a key add up to, in steps of time aligned to the epoch.
 //! After FrogFishDB's aggregated nodes; layout: `docs/formats/summary.md`.
 //!
 //! A part holds one level of nodes for each key. Windows that are multiples of a node's width add nodes up; the fan-out
@@ -264,7 +264,7 @@ fn decode_column(
     let node = |row: usize| {
         let [number, count, stale, nan, first, last, resets, changes, low, high] =
             whole.each_ref().map(|array| array.get(row).copied().unwrap_or(0));
-        let [sum, lost, increase] = fractions.each_ref().map(|array| array.get(row).copied().unwrap_or(0.0));
+        let [sum, rounded_off, increase] = fractions.each_ref().map(|array| array.get(row).copied().unwrap_or(0.0));
         let [min, max, first_value, last_value] = cells.each_ref().map(|array| array.get(row).copied().unwrap_or(0));
         let start_ns = node_range(number, width_ns).start_ns;
         let high = high.wrapping_add(low >> 63);
@@ -277,7 +277,7 @@ fn decode_column(
             last: (start_ns.wrapping_add(last), last_value),
             min,
             max,
-            sum: (sum, lost),
+            sum: (sum, rounded_off),
             sum_integer: i128::from(high) << 64 | i128::from(low as u64),
             increase,
             resets: resets as u64,

@@ -66,7 +66,7 @@ impl Store {
                 groups.push((*measurement, identity, slots.clone()));
             }
         }
-        self.register_tokens(id, groups)
+        self.register_tokens(id, &groups)
     }
 
     /// Registers groups of a measurement that share a list of members; their tokens, in the same order, and the layout of
@@ -84,14 +84,14 @@ impl Store {
         let types = members.iter().map(|(field, _)| field.value_type);
         let columns = slots.iter().copied().zip(types).collect();
         let identity = |labels: &Labels| GroupIdentity { measurement: measurement.to_owned(), labels: labels.clone() };
-        let groups = groups.iter().map(|labels| (number, identity(labels), slots.clone())).collect();
-        Ok((self.register_tokens(id, groups)?, GroupLayout { columns }))
+        let groups = groups.iter().map(|labels| (number, identity(labels), slots.clone())).collect::<Vec<_>>();
+        Ok((self.register_tokens(id, &groups)?, GroupLayout { columns }))
     }
 
     fn register_tokens(
         &self,
         database: u32,
-        groups: Vec<(u32, GroupIdentity, Vec<Slot>)>,
+        groups: &[(u32, GroupIdentity, Vec<Slot>)],
     ) -> Result<Vec<Token>, StoreError> {
         let targets = self.register_identities(database, groups)?;
         let token = |target: Result<Target, String>| {

@@ -55,22 +55,23 @@ mod tests {
 
     const HALF_HOUR: i64 = 30 * MINUTE_NS;
 
-    fn check(fast_bytes: u64, budget_bytes: u64, span_ns: i64, expected_minutes: f64) {
+    fn check(fast_bytes: u64, budget_bytes: u64, span_ns: i64, expected_parts: i64) {
         let fitted = fit(Lengths::new(HALF_HOUR), fast_bytes, budget_bytes, span_ns);
-        assert_eq!(fitted.fast_ns as f64 / MINUTE_NS as f64, expected_minutes, "{fast_bytes} of {budget_bytes}");
+        // In sixteenths of half an hour.
+        assert_eq!(fitted.fast_ns, HALF_HOUR / 16 * expected_parts, "{fast_bytes} of {budget_bytes}");
         assert_eq!(fitted.slow_ns, fitted.fast_ns * SLOW_TIMES);
     }
 
     #[test]
     fn lengths_follow_the_budget() {
         let long = 4 * HALF_HOUR;
-        check(100, 100, long, 30.0);
-        check(101, 100, long, 15.0);
-        check(399, 100, long, 7.5);
-        check(1_000_000, 100, long, 1.875);
-        check(49, 100, long, 60.0);
-        check(50, 100, long, 30.0);
-        check(10, 100, long - 1, 30.0);
+        check(100, 100, long, 16);
+        check(101, 100, long, 8);
+        check(399, 100, long, 4);
+        check(1_000_000, 100, long, 1);
+        check(49, 100, long, 32);
+        check(50, 100, long, 16);
+        check(10, 100, long - 1, 16);
     }
 
     #[test]

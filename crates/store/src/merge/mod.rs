@@ -56,7 +56,7 @@ impl Store {
         let (parts, deletes) = shard.parts_and_deletes();
         let inputs: Vec<Arc<Part>> = parts.iter().filter(|part| job.inputs.contains(&part.info.id)).cloned().collect();
         let mut outputs = Outputs::new(self, shard.number, class, job, deletes.last().map_or(0, |last| last.sequence));
-        let written = self.write_outputs(&inputs, &deletes, &mut outputs);
+        let written = write_outputs(&inputs, &deletes, &mut outputs);
         // What was written goes at once: on a full disk it would keep the next attempt from succeeding.
         let written = written.inspect_err(|_| outputs.abandon())?;
         self.sync_folder("parts")?;
@@ -72,35 +72,6 @@ impl Store {
         self.replace_parts(shard, &edits, &inputs, opened)?;
         // All rows of these were deleted.
         if left.is_empty() { Ok(()) } else { self.purge_groups(shard, left) }
-    }
-
-    /// Goes over the inputs as often as there are more outputs than may be written at once.
-    fn write_outputs(
-        &self,
-        inputs: &[Arc<Part>],
-        deletes: &[Delete],
-        outputs: &mut Outputs<'_>,
-    ) -> Result<Vec<PartInfo>, StoreError> {
-        let mut written = Vec::new();
-        loop {
-            let mut cursors: Vec<KeyCursor> = inputs.iter().cloned().map(KeyCursor::new).collect();
-            while let Some(key) = smallest_key(&mut cursors)? {
-                let mut sources = Vec::new();
-                for cursor in &mut cursors {
-                    if cursor.peek()? == Some(key)
-                        && let Some(entry) = cursor.take()?
-                    {
-                        sources.push(Source::read(cursor.part(), &entry, deletes)?);
-                    }
-                }
-                outputs.push(key, &gather(sources))?;
-            }
-            let (infos, is_complete) = outputs.finish()?;
-            written.extend(infos);
-            if is_complete {
-                return Ok(written);
-            }
-        }
     }
 
     /// Commits edits that put some parts in place of others, then shows them to readers and removes files that no part is in
@@ -132,6 +103,34 @@ impl Store {
         }
         self.forget_objects(removed);
         self.drop_idle_deletes(shard)
+    }
+}
+
+/// Goes over the inputs as often as there are more outputs than may be written at once.
+fn write_outputs(
+    inputs: &[Arc<Part>],
+    deletes: &[Delete],
+    outputs: &mut Outputs<'_>,
+) -> Result<Vec<PartInfo>, StoreError> {
+    let mut written = Vec::new();
+    loop {
+        let mut cursors: Vec<KeyCursor> = inputs.iter().cloned().map(KeyCursor::new).collect();
+        while let Some(key) = smallest_key(&mut cursors)? {
+            let mut sources = Vec::new();
+            for cursor in &mut cursors {
+                if cursor.peek()? == Some(key)
+                    && let Some(entry) = cursor.take()?
+                {
+                    sources.push(Source::read(cursor.part(), &entry, deletes)?);
+                }
+            }
+            outputs.push(key, &gather(sources))?;
+        }
+        let (infos, is_complete) = outputs.finish()?;
+        written.extend(infos);
+        if is_complete {
+            return Ok(written);
+        }
     }
 }
 

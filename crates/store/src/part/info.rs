@@ -129,7 +129,7 @@ impl PartInfo {
         let (chunks, bytes) = (reader.varint()?, reader.varint()?);
         let start_ns = levels::partition_of(range.start_ns, PARTITION_NS_VERSION_ONE).start_ns;
         let partition = TimeRange::new(start_ns, levels::partition_of(range.end_ns, PARTITION_NS_VERSION_ONE).end_ns);
-        Ok(Self { range, sequences, chunks, bytes, ..Self::empty(id, shard, level, 0, partition) })
+        Ok(Self { bytes, range, sequences, chunks, ..Self::empty(id, shard, level, 0, partition) })
     }
 }
 
