@@ -24,6 +24,11 @@ pub enum Cell {
     Stale,
 }
 
+/// Appends that all cells are values.
+pub fn encode_all_values(out: &mut Vec<u8>) {
+    out.push(0);
+}
+
 /// Appends the presence of a column's cells, quickly.
 pub fn encode(cells: &[Cell], out: &mut Vec<u8>) {
     encode_with(cells, Effort::Fast, out);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use platform::{Files, Platform};
+use platform::{Files, Mapped, Platform};
 
 use crate::inspect::{list, read_manifest, unnamed};
 use crate::log::frame::Frame;
@@ -216,12 +216,13 @@ impl Check<'_> {
         };
         let key = part_key(&prefix(state.incarnation), info.id);
         self.meter.begin(key.clone());
-        let data = PartData::object(tier, key.clone(), info.bytes, Vec::new());
+        let data = PartData::object(tier.clone(), key.clone(), info.bytes, None);
         let looked = data.fetch_tail().and_then(|tail| {
             if !info.places.local {
                 self.compare_tail(info, &tail)?;
             }
-            self.verify(data.with_tail(tail), *info)
+            let tail: Mapped = Arc::new(tail);
+            self.verify(PartData::object(tier, key.clone(), info.bytes, Some(tail)), *info)
         });
         self.note(Path::new(&key), looked, |state| state.parts.contains_key(&info.id))
     }

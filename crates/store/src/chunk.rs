@@ -170,27 +170,39 @@ pub(crate) fn encode_with(rows: &Rows, sequences: (u64, u64), effort: Effort, ou
 }
 
 fn encode_column(column: &RowsColumn, effort: Effort) -> Vec<u8> {
+    let mut out = Vec::new();
+    let is_stale = |bits: &u64| column.value_type == ValueType::F64 && *bits == STALE_NAN_BITS;
+    if !column.nulls.contains(&true) && !column.cells.iter().any(is_stale) {
+        presence::encode_all_values(&mut out);
+        encode_values(column, &column.cells, effort, &mut out);
+        return out;
+    }
     let state = |(row, cell): (usize, &u64)| match cell {
         _ if column.is_null(row) => Cell::Null,
-        bits if column.value_type == ValueType::F64 && *bits == STALE_NAN_BITS => Cell::Stale,
+        bits if is_stale(bits) => Cell::Stale,
         _ => Cell::Value,
     };
     let states: Vec<Cell> = column.cells.iter().enumerate().map(state).collect();
     let values = column.cells.iter().zip(&states).filter(|(_, state)| **state == Cell::Value).map(|(cell, _)| *cell);
-    let mut out = Vec::new();
+    let values: Vec<u64> = values.collect();
     presence::encode_with(&states, effort, &mut out);
+    encode_values(column, &values, effort, &mut out);
+    out
+}
+
+fn encode_values(column: &RowsColumn, cells: &[u64], effort: Effort, out: &mut Vec<u8>) {
+    let cells = cells.iter().copied();
     match column.value_type {
-        ValueType::F64 => float::encode_with(&values.map(f64::from_bits).collect::<Vec<_>>(), effort, &mut out),
+        ValueType::F64 => float::encode_with(&cells.map(f64::from_bits).collect::<Vec<_>>(), effort, out),
         ValueType::I64 | ValueType::U64 => {
-            integer::encode_with(&values.map(|cell| cell as i64).collect::<Vec<_>>(), effort, &mut out);
+            integer::encode_with(&cells.map(|cell| cell as i64).collect::<Vec<_>>(), effort, out);
         }
-        ValueType::Bool => boolean::encode(&values.map(|cell| cell != 0).collect::<Vec<_>>(), &mut out),
+        ValueType::Bool => boolean::encode(&cells.map(|cell| cell != 0).collect::<Vec<_>>(), out),
         ValueType::String => {
             let text = |place: u64| column.texts.get(place as usize).map_or("", String::as_str);
-            text::encode_with(&values.map(text).collect::<Vec<_>>(), effort, &mut out);
+            text::encode_with(&cells.map(text).collect::<Vec<_>>(), effort, out);
         }
     }
-    out
 }
 
 /// Reads a chunk's header. The checksum is checked by [`decode`].

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use platform::Platform;
 use platform::objects::{ObjectOptions, Version};
+use platform::{OpenMode, Platform};
 
 use crate::manifest::{self, Edit, State};
 use crate::part::{Part, PartData, PartInfo, PartPlaces};
@@ -115,13 +115,12 @@ impl Settled {
     ) -> Result<PartData, StoreError> {
         let path = tail_path(directory, info.id);
         let key = self.part_key(info.id);
-        if let Ok(tail) = platform::read_file(files, &path, info.bytes) {
-            return Ok(PartData::object(self.tier.clone(), key, info.bytes, tail));
+        if files.open(&path, OpenMode::Read).is_err() {
+            let tail = PartData::object(self.tier.clone(), key.clone(), info.bytes, None).fetch_tail()?;
+            platform::write_file(files, &path, &tail).map_err(StoreError::io("write index of a part", &path))?;
         }
-        let data = PartData::object(self.tier.clone(), key, info.bytes, Vec::new());
-        let tail = data.fetch_tail()?;
-        platform::write_file(files, &path, &tail).map_err(StoreError::io("write index of a part", &path))?;
-        Ok(data.with_tail(tail))
+        let tail = files.map(&path).map_err(StoreError::io("map index of a part", &path))?;
+        Ok(PartData::object(self.tier.clone(), key, info.bytes, Some(tail)))
     }
 }
 

@@ -1,13 +1,12 @@
 //! How long partitions are, so that levels 0 and 1 fit the fast tier: TimeUnion's Algorithm 1.
 
 const MINUTE_NS: i64 = 60 * 1_000_000_000;
-const DAY_NS: i64 = 24 * 60 * MINUTE_NS;
 
 /// Partitions are not made shorter than this.
 const SHORTEST_NS: i64 = 30 * MINUTE_NS / 16;
 
 /// Partitions of level 1 are not made longer than this, so that a merge there stays small.
-const LONGEST_NS: i64 = 8 * DAY_NS;
+const LONGEST_NS: i64 = 8 * 60 * MINUTE_NS;
 
 /// How much longer partitions of level 2 are than those of level 1.
 const SLOW_TIMES: i64 = 4;

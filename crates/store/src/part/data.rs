@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use platform::{File, Files, OpenMode};
+use platform::{File, Files, Mapped, OpenMode};
 
 use super::reader::tail_bytes;
 use super::{FOOTER_BYTES, HEADER_BYTES, HEADER_MAGIC, PartInfo, Place, VERSION};
@@ -21,6 +21,8 @@ pub(crate) enum PartData {
         file: Arc<dyn File>,
         /// Where in it the part begins.
         base: u64,
+        /// The file's bytes, mapped, where its index is worth it.
+        map: Option<Mapped>,
     },
     /// An object.
     Object {
@@ -28,10 +30,36 @@ pub(crate) enum PartData {
         /// Its key, for messages a path.
         key: PathBuf,
         bytes: u64,
-        /// The part's last bytes, from its index on: they are kept locally.
-        tail: Vec<u8>,
+        /// The part's last bytes, from its index on: they are kept locally, in a file of their own.
+        tail: Option<Mapped>,
     },
 }
+
+/// Bytes that stay where they are: in memory, or in a mapped file.
+pub(crate) enum Kept {
+    Owned(Vec<u8>),
+    Mapped(Mapped, Range<usize>),
+}
+
+impl Kept {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Owned(bytes) => bytes,
+            Self::Mapped(map, range) => (**map).as_ref().get(range.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Bytes of memory that they take for themselves.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Owned(bytes) => bytes.len(),
+            Self::Mapped(..) => 0,
+        }
+    }
+}
+
+/// Bytes of a part from which on its file is mapped: the index of a small one is simply read.
+const MAPPED_BYTES_MIN: u64 = 1 << 20;
 
 impl PartData {
     /// Opens a part's local file.
@@ -42,20 +70,33 @@ impl PartData {
             let message = format!("expected {} bytes at offset {}, the file has {size}", info.bytes, info.offset);
             return Err(StoreError::corrupt(&path, size, message));
         }
-        Ok(Self::Local { path, file, base: info.offset })
+        let is_large = info.bytes >= MAPPED_BYTES_MIN;
+        let map = is_large.then(|| files.map(&path)).transpose().map_err(StoreError::io("map part", &path))?;
+        Ok(Self::Local { path, file, base: info.offset, map })
+    }
+
+    /// A stretch of the part that is kept as long as the part is open: mapped where that is possible.
+    pub(crate) fn keep(&self, place: Place) -> Result<Kept, StoreError> {
+        let length = place.bytes as usize;
+        let mapped = match self {
+            Self::Local { map, .. } => map.as_ref().map(|map| (map, self.offset(place.offset))),
+            Self::Object { bytes, tail, .. } => tail.as_ref().and_then(|tail| {
+                let tail_offset = bytes.checked_sub((**tail).as_ref().len() as u64)?;
+                Some((tail, place.offset.checked_sub(tail_offset)?))
+            }),
+        };
+        if let Some((map, offset)) = mapped
+            && let Ok(from) = usize::try_from(offset)
+            && (**map).as_ref().len() >= from.saturating_add(length)
+        {
+            return Ok(Kept::Mapped(map.clone(), from..from + length));
+        }
+        Ok(Kept::Owned(self.read(&[place])?.pop().unwrap_or_default()))
     }
 
     /// A part in the object store, whose tail is known.
-    pub(crate) fn object(tier: Arc<Tier>, key: String, bytes: u64, tail: Vec<u8>) -> Self {
+    pub(crate) fn object(tier: Arc<Tier>, key: String, bytes: u64, tail: Option<Mapped>) -> Self {
         Self::Object { tier, key: PathBuf::from(key), bytes, tail }
-    }
-
-    /// The same with its tail.
-    pub(crate) fn with_tail(self, tail: Vec<u8>) -> Self {
-        match self {
-            Self::Object { tier, key, bytes, .. } => Self::Object { tier, key, bytes, tail },
-            local @ Self::Local { .. } => local,
-        }
     }
 
     /// Reads a part's last bytes, from its index on.
@@ -74,7 +115,7 @@ impl PartData {
 
     fn bytes(&self) -> Result<u64, StoreError> {
         match self {
-            Self::Local { path, file, base } => {
+            Self::Local { path, file, base, .. } => {
                 let size = file.size_bytes().map_err(StoreError::io("read part", path))?;
                 Ok(size.saturating_sub(*base))
             }
@@ -112,7 +153,7 @@ impl PartData {
             }
             Self::Object { tier, key, bytes, tail } => {
                 let mut found: Vec<Option<Vec<u8>>> =
-                    places.iter().map(|place| local_bytes(place, *bytes, tail)).collect();
+                    places.iter().map(|place| local_bytes(place, *bytes, tail.as_ref())).collect();
                 let missing = places.iter().zip(&found).filter(|(_, found)| found.is_none());
                 let ranges: Vec<Range<u64>> =
                     missing.map(|(place, _)| place.offset..place.offset + u64::from(place.bytes)).collect();
@@ -134,8 +175,9 @@ impl PartData {
 }
 
 /// What of a part in the object store needs no request: its header, which is always the same, and its tail.
-fn local_bytes(place: &Place, part_bytes: u64, tail: &[u8]) -> Option<Vec<u8>> {
-    if place.offset == 0 && place.bytes as usize == HEADER_BYTES && !tail.is_empty() {
+fn local_bytes(place: &Place, part_bytes: u64, tail: Option<&Mapped>) -> Option<Vec<u8>> {
+    let tail = (**tail?).as_ref();
+    if place.offset == 0 && place.bytes as usize == HEADER_BYTES {
         let mut header = HEADER_MAGIC.to_vec();
         header.extend_from_slice(&VERSION.to_le_bytes());
         header.resize(HEADER_BYTES, 0);

@@ -7,6 +7,7 @@ use index::Slot;
 use model::TimeRange;
 use roaring::RoaringBitmap;
 
+use super::data::Kept;
 use super::index_block::{self, ChunkRef, KeyEntry, Place};
 use super::{
     FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, VERSION, VERSION_ONE,
@@ -22,7 +23,7 @@ pub(crate) struct Part {
     pub(crate) info: PartInfo,
     data: PartData,
     version: u32,
-    index: Vec<u8>,
+    index: Kept,
     index_offset: u64,
     blocks: Vec<BlockStart>,
     pub(crate) groups: RoaringBitmap,
@@ -61,14 +62,13 @@ impl Part {
     fn open_tail(data: PartData, info: PartInfo, version: u32, footer: &Footer) -> Result<Self, StoreError> {
         let directory_offset = footer.index_offset + footer.index_bytes;
         let groups_offset = directory_offset + footer.directory_bytes;
+        let index = data.keep(Place { offset: footer.index_offset, bytes: footer.index_bytes as u32 })?;
         let places = [
-            Place { offset: footer.index_offset, bytes: footer.index_bytes as u32 },
             Place { offset: directory_offset, bytes: footer.directory_bytes as u32 },
             Place { offset: groups_offset, bytes: footer.groups_bytes as u32 },
         ];
         let mut read = data.read(&places)?.into_iter();
-        let (index, directory, groups) =
-            (read.next().unwrap_or_default(), read.next().unwrap_or_default(), read.next().unwrap_or_default());
+        let (directory, groups) = (read.next().unwrap_or_default(), read.next().unwrap_or_default());
         let check = |bytes: &[u8], expected: u32, offset: u64| {
             let found = crc32c::crc32c(bytes);
             let message = || format!("checksum: expected {expected:08x}, found {found:08x}");
@@ -76,11 +76,11 @@ impl Part {
         };
         check(&groups, footer.groups_checksum, groups_offset)?;
         let blocks = if version == VERSION_ONE {
-            check(&index, footer.directory_checksum, footer.index_offset)?;
-            blocks_version_one(&index).map_err(|error| corrupt(&data, footer.index_offset, &error))?
+            check(index.bytes(), footer.directory_checksum, footer.index_offset)?;
+            blocks_version_one(index.bytes()).map_err(|error| corrupt(&data, footer.index_offset, &error))?
         } else {
             check(&directory, footer.directory_checksum, directory_offset)?;
-            take_directory(&directory, index.len()).map_err(|error| corrupt(&data, directory_offset, &error))?
+            take_directory(&directory, index.bytes().len()).map_err(|error| corrupt(&data, directory_offset, &error))?
         };
         let groups = RoaringBitmap::deserialize_from(groups.as_slice())
             .map_err(|error| data.corrupt(groups_offset, error.to_string()))?;
@@ -95,7 +95,7 @@ impl Part {
     /// Bytes that the open part takes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>()
-            + self.index.len()
+            + self.index.memory_bytes()
             + self.blocks.len() * size_of::<BlockStart>()
             + self.groups.serialized_size()
     }
@@ -127,7 +127,7 @@ impl Part {
             return Ok(Vec::new());
         };
         let base = self.index_offset + block.offset as u64;
-        let bytes = self.index.get(block.offset..block.offset + block.bytes).unwrap_or_default();
+        let bytes = self.index.bytes().get(block.offset..block.offset + block.bytes).unwrap_or_default();
         let payload = if self.version == VERSION_ONE {
             bytes
         } else {
