@@ -6,6 +6,7 @@ use store::{GroupLayout, Store, Token};
 
 use super::data;
 use super::place::keep_up;
+use crate::bench::process::thread_cpu_seconds;
 
 /// Series that one call registers.
 const REGISTERED_AT_ONCE: usize = 20_000;
@@ -27,6 +28,17 @@ pub(super) enum Target {
 impl Target {
     /// Lone series of the experiments' labels; every `width` of them stand for a row.
     pub(super) fn series(store: &Store, count: usize, width: usize, label_count: usize) -> Result<Self, String> {
+        Self::series_timed(store, count, width, label_count).map(|(target, _)| target)
+    }
+
+    /// The same, and the CPU seconds of registering: those of making labels not among them.
+    pub(super) fn series_timed(
+        store: &Store,
+        count: usize,
+        width: usize,
+        label_count: usize,
+    ) -> Result<(Self, f64), String> {
+        let mut cpu_seconds = 0.0;
         let mut tokens = Vec::with_capacity(count);
         let all: Vec<usize> = (0..count).collect();
         for some in all.chunks(REGISTERED_AT_ONCE) {
@@ -34,13 +46,26 @@ impl Target {
             let named = metrics.iter().zip(some);
             let series = named.map(|(metric, series)| Ok((metric.as_str(), data::labels(*series, label_count)?)));
             let series: Vec<(&str, Labels)> = series.collect::<Result<_, String>>()?;
+            let before = thread_cpu_seconds();
             tokens.extend(store.register_series(DATABASE, &series).map_err(|error| error.to_string())?);
+            cpu_seconds += thread_cpu_seconds() - before;
         }
-        Ok(Self::Series(tokens, width.max(1)))
+        Ok((Self::Series(tokens, width.max(1)), cpu_seconds))
     }
 
     /// Groups with so many members.
     pub(super) fn groups(store: &Store, count: usize, members: usize, value_type: ValueType) -> Result<Self, String> {
+        Self::groups_timed(store, count, members, value_type).map(|(target, _)| target)
+    }
+
+    /// The same, and the CPU seconds of registering: those of making labels not among them.
+    pub(super) fn groups_timed(
+        store: &Store,
+        count: usize,
+        members: usize,
+        value_type: ValueType,
+    ) -> Result<(Self, f64), String> {
+        let mut cpu_seconds = 0.0;
         let field = |member: usize| (Field { name: format!("usage_{member:03}"), value_type }, Labels::empty());
         let fields: Vec<(Field, Labels)> = (0..members).map(field).collect();
         let mut tokens = Vec::with_capacity(count);
@@ -48,13 +73,15 @@ impl Target {
         let all: Vec<usize> = (0..count).collect();
         for some in all.chunks(REGISTERED_AT_ONCE) {
             let labels: Vec<Labels> = some.iter().map(|group| data::group_labels(*group)).collect::<Result<_, _>>()?;
+            let before = thread_cpu_seconds();
             let registered = store.register_groups(DATABASE, "node", &labels, &fields);
             let (registered, layout) = registered.map_err(|error| error.to_string())?;
+            cpu_seconds += thread_cpu_seconds() - before;
             tokens.extend(registered);
             shared = Some(layout);
         }
         let layout = shared.ok_or("there must be a group")?;
-        Ok(Self::Groups(tokens, layout))
+        Ok((Self::Groups(tokens, layout), cpu_seconds))
     }
 
     /// Rows of a step.

@@ -47,18 +47,16 @@ pub(super) fn run(flags: &MemoryFlags) -> Result<ExitCode, String> {
     let before = resident();
     let walks = Walks::doubles(1);
     let store = open(StoreOptions::new(folder.case("memory")))?;
-    let cpu_before = thread_cpu_seconds();
-    let (target, series) = match flags.groups {
+    let ((target, cpu_seconds), series) = match flags.groups {
         Some(groups) => {
-            let target = Target::groups(&store, groups as usize, flags.members as usize, ValueType::F64)?;
+            let target = Target::groups_timed(&store, groups as usize, flags.members as usize, ValueType::F64)?;
             (target, u64::from(groups) * u64::from(flags.members))
         }
         None => {
             let labels = usize::from(flags.labels) - 1;
-            (Target::series(&store, flags.series as usize, 1, labels)?, u64::from(flags.series))
+            (Target::series_timed(&store, flags.series as usize, 1, labels)?, u64::from(flags.series))
         }
     };
-    let cpu_seconds = thread_cpu_seconds() - cpu_before;
     let token_bytes = target.rows() as u64 * 8;
     let mut report = Report::new("memory");
     let mut measure = |name: &str, registered: bool| {

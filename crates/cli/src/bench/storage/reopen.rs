@@ -114,7 +114,7 @@ fn write_and_wait(flags: &ReopenFlags, path: &Path) -> Result<ExitCode, String> 
     let full = |bytes: u64| bytes + bytes / 16 >= u64::from(flags.log_mib) << 20;
     let mut step = 0;
     // The head's budget is larger than the log's, so nothing but the log's end makes it flush.
-    while !full(store.stats().log.bytes) {
+    while step == 0 || !full(store.stats().log.bytes) {
         fill(&store, &target, step..step + 1, &bar(0, ""), |step, row, cells| {
             cells.iter_mut().for_each(|cell| *cell = walks.value(row, step).to_bits());
             START_NS + step as i64 * 15 * SECOND_NS
