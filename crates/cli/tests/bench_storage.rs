@@ -97,7 +97,8 @@ fn help_teaches_and_folders_are_kept() {
     assert!(text(&help.stdout).contains("Examples:"));
     let folder = Folder::new("bench-kept");
     let kept = folder.0.join("kept");
-    let arguments = ["bench", "storage", "databases", "--databases", "2", "--rows", "2", "--data", kept.to_str().unwrap()];
+    let arguments =
+        ["bench", "storage", "databases", "--databases", "2", "--rows", "2", "--data", kept.to_str().unwrap()];
     let output = run(&arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("in heads"), "a table by default");

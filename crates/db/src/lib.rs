@@ -13,6 +13,7 @@
 //! # }
 //! ```
 
+mod fast_path;
 mod names;
 mod query_api;
 mod worker;
@@ -25,7 +26,10 @@ use platform::Platform;
 use store::{Store, StoreError, StoreOptions};
 
 pub use query_api::{InstantQuery, RangeQuery};
-pub use store::{Finding, Recovery, Rejected, Stats, WriteReport};
+pub use store::{
+    Appender, Finding, GroupLayout, ReadCounts, Recovery, Rejected, SelectedGroup, Stats, Token, WindowColumn, Windows,
+    WriteReport,
+};
 pub use write::WriteError;
 
 use worker::Worker;

@@ -94,9 +94,11 @@ struct Predicted {
     growing_bytes: f64,
     /// Equation 9: written to the slow tier by one level there.
     one_level_bytes: f64,
+    /// Equation 10: what one level saves.
+    saved_bytes: f64,
 }
 
-/// Equations 7 to 9 for so much data, of which so much is on the fast tier; the number of slow levels is rounded down, as the
+/// Equations 7 to 10 for so much data, of which so much is on the fast tier; the number of slow levels is rounded down, as the
 /// paper does.
 fn predict(data_bytes: f64, fast_bytes: f64, top_bytes: f64, multiplier: f64) -> Predicted {
     let levels = |bytes: f64| (bytes * (multiplier - 1.0) / top_bytes + 1.0).ln() / multiplier.ln();
@@ -108,6 +110,7 @@ fn predict(data_bytes: f64, fast_bytes: f64, top_bytes: f64, multiplier: f64) ->
         fast_levels: fast,
         growing_bytes: (1..=slow).map(|level| size(level) * f64::from(level)).sum(),
         one_level_bytes: (data_bytes - fast_bytes).max(0.0),
+        saved_bytes: (1..=slow).map(|level| size(level) * f64::from(level - 1)).sum(),
     }
 }
 
@@ -158,7 +161,8 @@ fn judge(flags: &AmplificationFlags, store: &Store, values: u64, objects: &Objec
     let bytes = stats.levels.map(|level| level.bytes as f64);
     let data_bytes: f64 = bytes.iter().sum();
     let fast_bytes = bytes[0] + bytes[1];
-    let predicted = predict(data_bytes, fast_bytes, f64::from(flags.head_mib) * 1_048_576.0, f64::from(flags.multiplier));
+    let predicted =
+        predict(data_bytes, fast_bytes, f64::from(flags.head_mib) * 1_048_576.0, f64::from(flags.multiplier));
     // What a user counts as ingested: a timestamp and a value of eight bytes each.
     let raw_gib = values as f64 * 16.0 / GIB;
     let mut case = Case::new("measured");
@@ -171,7 +175,7 @@ fn judge(flags: &AmplificationFlags, store: &Store, values: u64, objects: &Objec
         .add("fast_levels_equation_7", predicted.fast_levels)
         .add("growing_levels_equation_8_bytes", predicted.growing_bytes)
         .add("one_level_equation_9_bytes", predicted.one_level_bytes)
-        .add("saved_equation_10_bytes", predicted.growing_bytes - predicted.one_level_bytes)
+        .add("saved_equation_10_bytes", predicted.saved_bytes)
         .count("sent_bytes", objects.sent_bytes)
         .add("sent_per_equation_9", objects.sent_bytes as f64 / predicted.one_level_bytes)
         .count("received_bytes", objects.received_bytes)
@@ -195,6 +199,6 @@ mod tests {
         let predicted = predict(100e9, 1e9, 64e6, 10.0);
         assert!((predicted.fast_levels - 2.2).abs() < 0.1 && (predicted.levels - 4.2).abs() < 0.1, "{predicted:?}");
         assert!((predicted.growing_bytes - (6.4e9 + 2.0 * 64e9)).abs() < 1e6, "{predicted:?}");
-        assert_eq!(predicted.one_level_bytes, 99e9);
+        assert_eq!((predicted.one_level_bytes, predicted.saved_bytes), (99e9, 64e9));
     }
 }

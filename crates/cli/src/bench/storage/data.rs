@@ -161,14 +161,16 @@ mod tests {
     #[test]
     fn walks_never_jump() {
         let walks = Walks::integers(1);
-        let jump = (0..20_000).map(|step| (walks.value(33, step + 1) - walks.value(33, step)).abs()).fold(0.0, f64::max);
+        let jump =
+            (0..20_000).map(|step| (walks.value(33, step + 1) - walks.value(33, step)).abs()).fold(0.0, f64::max);
         assert!(jump < 8.0, "{jump}");
         assert_ne!(walks.value(0, 5).to_bits(), walks.value(1, 5).to_bits());
     }
 
     #[test]
     fn an_exporter_repeats_itself_for_a_series() {
-        let values = |series: usize| (0..100).scan(Exported::new(series), |one, _| Some(one.next())).collect::<Vec<f64>>();
+        let values =
+            |series: usize| (0..100).scan(Exported::new(series), |one, _| Some(one.next())).collect::<Vec<f64>>();
         for series in 0..20 {
             assert_eq!(values(series), values(series));
         }

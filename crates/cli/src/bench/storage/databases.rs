@@ -54,7 +54,8 @@ pub(super) fn run(flags: &DatabasesFlags) -> Result<ExitCode, String> {
         let mut appender = store.appender();
         for (number, (tokens, layout)) in databases.iter().enumerate() {
             for (group, token) in tokens.iter().enumerate() {
-                let cells: [u64; 10] = std::array::from_fn(|member| walks.value(number + group + member, step).to_bits());
+                let cells: [u64; 10] =
+                    std::array::from_fn(|member| walks.value(number + group + member, step).to_bits());
                 let at_ns = START_NS + step as i64 * 10 * SECOND_NS;
                 appender.row(*token, layout, at_ns, &cells).map_err(|error| error.to_string())?;
             }
@@ -71,7 +72,10 @@ pub(super) fn run(flags: &DatabasesFlags) -> Result<ExitCode, String> {
         case.count("databases", u64::from(flags.databases))
             .count("values", stats.values)
             .count("resident_bytes", now.resident_bytes)
-            .add("grown_bytes_per_database", now.resident_bytes.saturating_sub(before.resident_bytes) as f64 / f64::from(flags.databases))
+            .add(
+                "grown_bytes_per_database",
+                now.resident_bytes.saturating_sub(before.resident_bytes) as f64 / f64::from(flags.databases),
+            )
             .count("index_bytes", stats.index_bytes)
             .count("head_bytes", stats.head_bytes)
             .count("files", files(&path))

@@ -120,13 +120,7 @@ fn measure(
 }
 
 /// Writes steps until the time is over.
-fn write(
-    flags: &InsertFlags,
-    store: &Store,
-    target: &Target,
-    walks: &Walks,
-    upkeep: &Upkeep,
-) -> Result<Seen, String> {
+fn write(flags: &InsertFlags, store: &Store, target: &Target, walks: &Walks, upkeep: &Upkeep) -> Result<Seen, String> {
     let columns = ["seconds", "values", "level0_bytes", "level0_parts", "level1_parts", "level2_parts", "head_bytes"];
     let mut seen = Seen { course: Course::new(&columns), ..Seen::default() };
     let progress = bar(flags.seconds as u64, "seconds");

@@ -57,7 +57,9 @@ pub(super) fn run(flags: &LateFlags) -> Result<ExitCode, String> {
     for share in &flags.shares {
         let mut case = measure(flags, &folder, *share)?;
         if let Some(first) = report.cases.first() {
-            for figure in ["values_per_cpu_second", "read_before_us", "read_after_us", "windows_before_us", "windows_after_us"] {
+            for figure in
+                ["values_per_cpu_second", "read_before_us", "read_after_us", "windows_before_us", "windows_after_us"]
+            {
                 let ratio = case.get(figure) / first.get(figure);
                 case.add(format!("{figure}_ratio"), ratio);
             }

@@ -67,7 +67,10 @@ pub(super) fn run(flags: &MemoryFlags) -> Result<ExitCode, String> {
         let mut case = Case::new(name);
         case.count("series", series)
             .add("bytes_per_series", counted as f64 / series as f64)
-            .add("anonymous_bytes_per_series", grown(now.anonymous_bytes, before.anonymous_bytes + token_bytes) as f64 / series as f64)
+            .add(
+                "anonymous_bytes_per_series",
+                grown(now.anonymous_bytes, before.anonymous_bytes + token_bytes) as f64 / series as f64,
+            )
             .add("file_bytes_per_series", grown(now.file_bytes, before.file_bytes) as f64 / series as f64)
             .count("resident_bytes", now.resident_bytes)
             .count("resident_peak_bytes", now.peak_bytes)

@@ -10,10 +10,10 @@ mod insert;
 mod late;
 mod memory;
 mod place;
+mod reopen;
 mod report;
 mod size;
 mod windows;
-mod reopen;
 mod year;
 
 use std::process::ExitCode;

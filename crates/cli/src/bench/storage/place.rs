@@ -142,10 +142,7 @@ impl Upkeep {
 }
 
 /// Works while flushes, merges and uploads go on in a thread each, as in a server.
-pub(super) fn with_upkeep<T>(
-    store: &Store,
-    work: impl FnOnce(&Upkeep) -> Result<T, String>,
-) -> Result<T, String> {
+pub(super) fn with_upkeep<T>(store: &Store, work: impl FnOnce(&Upkeep) -> Result<T, String>) -> Result<T, String> {
     let upkeep = Upkeep::default();
     let done = std::thread::scope(|scope| {
         scope.spawn(|| upkeep.repeat(store, Store::maintain_heads, None));

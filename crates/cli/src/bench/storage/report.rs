@@ -34,7 +34,8 @@ impl Case {
     }
 
     fn to_json(&self) -> Value {
-        let figures: Map<String, Value> = self.figures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        let figures: Map<String, Value> =
+            self.figures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
         json!({ "case": self.name, "figures": figures })
     }
 }

@@ -183,7 +183,8 @@ fn held(store: &Store, path: &Path, case: &mut Case) {
     let stats = store.stats();
     let manifests = std::fs::read_dir(path).into_iter().flatten().flatten();
     let is_manifest = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("MANIFEST");
-    let manifest_bytes = manifests.filter(is_manifest).filter_map(|entry| entry.metadata().ok()).map(|file| file.len()).sum();
+    let manifest_bytes =
+        manifests.filter(is_manifest).filter_map(|entry| entry.metadata().ok()).map(|file| file.len()).sum();
     let part_bytes: u64 = stats.levels.iter().map(|level| level.bytes).sum();
     case.count("parts", stats.levels.iter().map(|level| level.parts).sum())
         .count("level2_parts", stats.levels[2].parts)
