@@ -5,6 +5,7 @@ mod bench;
 mod client;
 mod import;
 mod lines;
+mod memory;
 mod plot;
 mod query;
 mod serve;

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use db::DbOptions;
+use db::{DbOptions, ObjectTierOptions};
 use serde::{Deserialize, Serialize};
 use server::ServerSettings;
+
+use crate::memory;
 
 /// Settings; flags win over the environment, the environment over the file, the file over the defaults.
 #[derive(Debug, Default, Clone, PartialEq, Args, Serialize, Deserialize)]
@@ -41,6 +43,32 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_SHARDS", value_name = "NUMBER")]
     #[serde(skip_serializing_if = "Option::is_none")]
     shards: Option<u32>,
+
+    /// Bytes of memory to stay within [default: half of what the machine or its control group has]
+    #[arg(long, env = "THALWEG_MEMORY_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_bytes_max: Option<u64>,
+
+    /// Where old data settles: a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix [default: the data
+    /// folder]. Credentials come from the clouds' usual environment variables
+    #[arg(long, env = "THALWEG_OBJECTS", value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects: Option<String>,
+
+    /// Where an S3-compatible server listens, such as http://127.0.0.1:9000 [default: the cloud's own]
+    #[arg(long, env = "THALWEG_OBJECTS_ENDPOINT", value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects_endpoint: Option<String>,
+
+    /// Bytes of settled data whose local copies are kept beside an object store [default: 17179869184]
+    #[arg(long, env = "THALWEG_OBJECTS_LOCAL_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects_local_bytes_max: Option<u64>,
+
+    /// Bytes of recent data that the length of partitions is fitted to [default: 17179869184]
+    #[arg(long, env = "THALWEG_FAST_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fast_bytes_max: Option<u64>,
 
     /// Bytes of newest data in memory at which it is written to parts [default: 268435456]
     #[arg(long, env = "THALWEG_HEAD_BYTES_MAX", value_name = "BYTES")]
@@ -118,7 +146,12 @@ impl ServeFlags {
         let mut db = DbOptions::new(self.data.as_deref().unwrap_or(Path::new("./thalweg-data")));
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         db.store.shards = self.shards.unwrap_or(cores.min(16));
-        set(&mut db.store.head_bytes_max, self.head_bytes_max);
+        db.store.memory_bytes_max = self.memory_bytes_max.unwrap_or_else(memory::half_of_the_machine);
+        // Heads by default: an eighth of the memory, at most what the store's own default is.
+        let eighth = usize::try_from(db.store.memory_bytes_max / 8).unwrap_or(usize::MAX);
+        db.store.head_bytes_max = self.head_bytes_max.unwrap_or(db.store.head_bytes_max.min(eighth));
+        set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
+        db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));
         set(&mut db.store.log_bytes_max, self.log_bytes_max);
         set(&mut db.lookback_ms, self.lookback_ms);
         set(&mut server.body_bytes_max, self.body_bytes_max);
@@ -130,6 +163,18 @@ impl ServeFlags {
             server.host_metrics_interval_ms = None;
         }
         Ok(Settings { db, server })
+    }
+}
+
+impl ServeFlags {
+    fn object_tier(&self, url: &str) -> ObjectTierOptions {
+        let mut tier = ObjectTierOptions::new(url);
+        if let Some(endpoint) = &self.objects_endpoint {
+            tier.objects.allow_http = endpoint.starts_with("http://");
+            tier.objects.endpoint = Some(endpoint.clone());
+        }
+        set(&mut tier.local_bytes_max, self.objects_local_bytes_max);
+        tier
     }
 }
 

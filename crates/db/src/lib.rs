@@ -27,8 +27,8 @@ use store::{Store, StoreError, StoreOptions};
 
 pub use query_api::{InstantQuery, RangeQuery};
 pub use store::{
-    Appender, Finding, GroupLayout, ReadCounts, Recovery, Rejected, SelectedGroup, Stats, Token, WindowColumn, Windows,
-    WriteReport,
+    Appender, Finding, GroupLayout, MemoryUse, ObjectTierOptions, ReadCounts, Recovery, Rejected, SelectedGroup, Stats,
+    Token, WindowColumn, Windows, WriteReport,
 };
 pub use write::WriteError;
 

@@ -47,6 +47,9 @@ pub(crate) fn route_of(path: &str) -> &'static str {
     ROUTES.iter().find(|route| **route == path).copied().unwrap_or("other")
 }
 
+/// In the order of [`db::Stats::merges_by_goal`].
+const MERGE_GOALS: [&str; 7] = ["gather", "settle", "merge_patches", "join_patches", "join", "fold", "erase"];
+
 impl Metrics {
     pub(crate) fn count_request(&self, route: &'static str, status: u16) {
         // A poisoned lock would mean that a count was interrupted; counts stay usable.
@@ -87,6 +90,21 @@ impl Metrics {
             family(&mut out, name, kind, help);
             let _ = writeln!(out, "{name} {value}");
         }
+        family(&mut out, "thalweg_memory_bytes", "gauge", "Bytes in memory, by what holds them.");
+        let memory = &stats.memory;
+        for (holder, bytes) in [
+            ("heads", memory.heads),
+            ("index", memory.index),
+            ("keys", memory.keys),
+            ("parts", memory.parts),
+            ("cache", memory.cache),
+        ] {
+            let _ = writeln!(out, "thalweg_memory_bytes{{holder=\"{holder}\"}} {bytes}");
+        }
+        family(&mut out, "thalweg_merges_by_goal_total", "counter", "Merges of parts, by why.");
+        for (goal, count) in MERGE_GOALS.iter().zip(stats.merges_by_goal) {
+            let _ = writeln!(out, "thalweg_merges_by_goal_total{{goal=\"{goal}\"}} {count}");
+        }
         family(&mut out, "thalweg_level_bytes", "gauge", "Bytes of parts by level.");
         for (level, parts) in stats.levels.iter().enumerate() {
             let _ = writeln!(out, "thalweg_level_bytes{{level=\"{level}\"}} {}", parts.bytes);
@@ -100,7 +118,7 @@ impl Metrics {
     }
 }
 
-fn numbers(stats: &db::Stats, connections: u64) -> [(&'static str, &'static str, &'static str, u64); 13] {
+fn numbers(stats: &db::Stats, connections: u64) -> [(&'static str, &'static str, &'static str, u64); 15] {
     [
         ("thalweg_connections", "gauge", "Open connections.", connections),
         ("thalweg_batches_written_total", "counter", "Requests written.", stats.batches),
@@ -112,6 +130,8 @@ fn numbers(stats: &db::Stats, connections: u64) -> [(&'static str, &'static str,
         ("thalweg_group_keys", "gauge", "Raw group keys that are remembered.", stats.group_keys),
         ("thalweg_head_bytes", "gauge", "Bytes of the heads.", stats.head_bytes),
         ("thalweg_head_rows", "gauge", "Rows in the heads.", stats.head_rows),
+        ("thalweg_part_bytes_written_total", "counter", "Bytes of parts written.", stats.part_bytes_written),
+        ("thalweg_refuses_new_series", "gauge", "1 while memory is short.", u64::from(stats.refuses_new_series)),
         ("thalweg_log_bytes", "gauge", "Bytes of the log's segments.", stats.log.bytes),
         ("thalweg_log_sequence", "gauge", "Sequence id of the last record.", stats.log.sequence),
         ("thalweg_log_durable_sequence", "gauge", "Sequence id up to which all is on disk.", stats.log.durable),

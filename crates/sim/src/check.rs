@@ -1,6 +1,6 @@
 //! The comparison of the store with the oracle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use index::compile;
 use model::{Column, Summary, TimeRange};
@@ -99,6 +99,17 @@ pub(crate) fn compare_group(
         Some(difference) => Err(format!("in {range:?}: {difference}")),
         None => Ok(()),
     }
+}
+
+/// A series that the oracle has and no group holds.
+pub(crate) fn missing_series(groups: &[SelectedGroup], oracle: &Oracle) -> Option<String> {
+    let names = |group: &SelectedGroup| {
+        let host = host_of(group);
+        group.columns.iter().map(move |column| (host.clone(), column.metric.clone())).collect::<Vec<_>>()
+    };
+    let known: BTreeSet<SeriesName> = groups.iter().flat_map(names).collect();
+    let missing = oracle.series.iter().find(|(name, samples)| !samples.is_empty() && !known.contains(name));
+    missing.map(|(name, _)| format!("no group holds {name:?}"))
 }
 
 /// What of a summary is compared: of folded samples only what does not depend on their order.

@@ -64,11 +64,20 @@ impl Oracle {
         let Some(samples) = self.series.get(series) else {
             return Samples::new();
         };
-        samples.range(range.start_ns..=range.end_ns).map(|(timestamp_ns, value)| (*timestamp_ns, value.clone())).collect()
+        samples
+            .range(range.start_ns..=range.end_ns)
+            .map(|(timestamp_ns, value)| (*timestamp_ns, value.clone()))
+            .collect()
     }
 
     /// What the windows of a series add up to; empty where the values are no numbers.
-    pub(crate) fn aggregate(&self, series: &SeriesName, windows: &Windows, kind: ValueType, now_ns: i64) -> Vec<Summary> {
+    pub(crate) fn aggregate(
+        &self,
+        series: &SeriesName,
+        windows: &Windows,
+        kind: ValueType,
+        now_ns: i64,
+    ) -> Vec<Summary> {
         let mut summed = vec![Summary::empty(kind); windows.count];
         for (timestamp_ns, value) in self.read(series, &windows.range(), now_ns) {
             let place = (timestamp_ns - windows.start_ns).div_euclid(windows.width_ns);

@@ -57,12 +57,12 @@ fn decode_key(key: &[u8]) -> Result<GroupIdentity, String> {
 pub(crate) fn batch(database: &str, rows: &[Row]) -> Batch<'static> {
     let mut batch = Batch::new(&[], decode_key);
     for (number, row) in rows.iter().enumerate() {
-        let field =
-            |(name, value): &(String, Value)| Field { name: name.clone(), value_type: value.value_type() };
+        let field = |(name, value): &(String, Value)| Field { name: name.clone(), value_type: value.value_type() };
         let fields: Vec<Field> = row.fields.iter().map(field).collect();
         let key = format!("{}\0{}", row.measurement, row.host);
         let text = batch.push_text(key.as_bytes());
-        let hash_of = |hash: u128, byte: u8| hash.wrapping_mul(0x0100_0193_0000_01b3).wrapping_add(u128::from(byte) + 1);
+        let hash_of =
+            |hash: u128, byte: u8| hash.wrapping_mul(0x0100_0193_0000_01b3).wrapping_add(u128::from(byte) + 1);
         let hash = database.bytes().chain(key.bytes()).fold(7u128, hash_of);
         let measurement = Some(row.measurement.to_owned());
         let same = |block: &Block| block.measurement == measurement && block.fields == fields;

@@ -122,7 +122,8 @@ impl World {
             self.report.flushes += stats.flushes;
             self.report.merges.iter_mut().zip(stats.merges_by_goal).for_each(|(sum, more)| *sum += more);
         }
-        let store = Store::open(self.simulation.platform(), options(self.seed)).map_err(|error| format!("opening: {error}"))?;
+        let store =
+            Store::open(self.simulation.platform(), options(self.seed)).map_err(|error| format!("opening: {error}"))?;
         let recovery = store.recovery();
         let is_torn = |finding: &Finding| matches!(finding, Finding::TornTail { .. });
         if !recovery.log_findings.iter().all(is_torn)
@@ -173,8 +174,7 @@ impl World {
 
     /// Whether a full disk may have refused an operation: then nothing of it must have happened.
     fn refused(&mut self, error: &StoreError) -> bool {
-        let is_full =
-            matches!(error, StoreError::Io { error, .. } if error.kind() == std::io::ErrorKind::StorageFull);
+        let is_full = matches!(error, StoreError::Io { error, .. } if error.kind() == std::io::ErrorKind::StorageFull);
         self.report.refused += u64::from(is_full);
         is_full && self.full_for > 0
     }
@@ -336,7 +336,9 @@ impl World {
         match self.store()?.set_policy(database, &policy(database, hours)) {
             Ok(()) => {
                 let now_ns = self.now_ns();
-                if let Some(oracle) = self.oracles.get_mut(database).filter(|oracle| oracle.retention_ns != hours * HOUR_NS) {
+                if let Some(oracle) =
+                    self.oracles.get_mut(database).filter(|oracle| oracle.retention_ns != hours * HOUR_NS)
+                {
                     oracle.floor_ns = oracle.kept(&TimeRange::ALL, now_ns).start_ns;
                     oracle.retention_ns = hours * HOUR_NS;
                 }
@@ -414,7 +416,11 @@ impl World {
         };
         if database == FOLDED {
             let windows = self.folded_windows(40 * HOUR_NS);
-            for group in check::groups(self.store()?, database)? {
+            let groups = check::groups(self.store()?, database)?;
+            if let Some(missing) = check::missing_series(&groups, oracle) {
+                return Ok(Some(missing));
+            }
+            for group in groups {
                 let compared = check::compare_windows(self.store()?, &group, &windows, oracle, self.now_ns(), true);
                 if let Err(message) = compared {
                     return Ok(Some(message));

@@ -1,7 +1,7 @@
 //! One group's rows for a stretch of time, as columns: in memory and as bytes. Layout: `docs/formats/chunk.md`.
 
 use codec::presence::{self, Cell};
-use codec::{DecodeError, Reader, boolean, float, integer, text, varint};
+use codec::{DecodeError, Effort, Reader, boolean, float, integer, text, varint};
 use index::Slot;
 use model::{STALE_NAN_BITS, TimeRange, ValueType};
 
@@ -137,15 +137,20 @@ pub(crate) struct ChunkHeader {
     timestamps_bytes: usize,
 }
 
-/// Appends a chunk of rows (at least one, at most [`CHUNK_ROWS_MAX`]) and its checksum.
+/// Appends a chunk of rows (at least one, at most [`CHUNK_ROWS_MAX`]) and its checksum, quickly.
 pub(crate) fn encode(rows: &Rows, sequences: (u64, u64), out: &mut Vec<u8>) {
+    encode_with(rows, sequences, Effort::Fast, out);
+}
+
+/// The same, as quickly or as small as is asked for.
+pub(crate) fn encode_with(rows: &Rows, sequences: (u64, u64), effort: Effort, out: &mut Vec<u8>) {
     let (Some(first), Some(last)) = (rows.timestamps_ns.first(), rows.timestamps_ns.last()) else {
         return;
     };
     let start = out.len();
     let mut timestamps = Vec::new();
-    integer::encode(&rows.timestamps_ns, &mut timestamps);
-    let columns: Vec<Vec<u8>> = rows.columns.iter().map(encode_column).collect();
+    integer::encode_with(&rows.timestamps_ns, effort, &mut timestamps);
+    let columns: Vec<Vec<u8>> = rows.columns.iter().map(|column| encode_column(column, effort)).collect();
     varint::push(out, rows.timestamps_ns.len() as u64);
     varint::push_signed(out, *first);
     varint::push(out, last.wrapping_sub(*first) as u64);
@@ -164,7 +169,7 @@ pub(crate) fn encode(rows: &Rows, sequences: (u64, u64), out: &mut Vec<u8>) {
     out.extend_from_slice(&checksum.to_le_bytes());
 }
 
-fn encode_column(column: &RowsColumn) -> Vec<u8> {
+fn encode_column(column: &RowsColumn, effort: Effort) -> Vec<u8> {
     let state = |(row, cell): (usize, &u64)| match cell {
         _ if column.is_null(row) => Cell::Null,
         bits if column.value_type == ValueType::F64 && *bits == STALE_NAN_BITS => Cell::Stale,
@@ -173,16 +178,16 @@ fn encode_column(column: &RowsColumn) -> Vec<u8> {
     let states: Vec<Cell> = column.cells.iter().enumerate().map(state).collect();
     let values = column.cells.iter().zip(&states).filter(|(_, state)| **state == Cell::Value).map(|(cell, _)| *cell);
     let mut out = Vec::new();
-    presence::encode(&states, &mut out);
+    presence::encode_with(&states, effort, &mut out);
     match column.value_type {
-        ValueType::F64 => float::encode(&values.map(f64::from_bits).collect::<Vec<_>>(), &mut out),
+        ValueType::F64 => float::encode_with(&values.map(f64::from_bits).collect::<Vec<_>>(), effort, &mut out),
         ValueType::I64 | ValueType::U64 => {
-            integer::encode(&values.map(|cell| cell as i64).collect::<Vec<_>>(), &mut out);
+            integer::encode_with(&values.map(|cell| cell as i64).collect::<Vec<_>>(), effort, &mut out);
         }
         ValueType::Bool => boolean::encode(&values.map(|cell| cell != 0).collect::<Vec<_>>(), &mut out),
         ValueType::String => {
             let text = |place: u64| column.texts.get(place as usize).map_or("", String::as_str);
-            text::encode(&values.map(text).collect::<Vec<_>>(), &mut out);
+            text::encode_with(&values.map(text).collect::<Vec<_>>(), effort, &mut out);
         }
     }
     out
@@ -279,7 +284,8 @@ fn decode_column(
 pub(crate) fn join(mut pieces: Vec<Rows>) -> Rows {
     pieces.retain(|rows| !rows.timestamps_ns.is_empty());
     let alike = |a: &Rows, b: &Rows| {
-        let kinds = |rows: &Rows| rows.columns.iter().map(|column| (column.slot, column.value_type)).collect::<Vec<_>>();
+        let kinds =
+            |rows: &Rows| rows.columns.iter().map(|column| (column.slot, column.value_type)).collect::<Vec<_>>();
         kinds(a) == kinds(b)
     };
     let follows = |a: &Rows, b: &Rows| a.timestamps_ns.last() < b.timestamps_ns.first() && alike(a, b);

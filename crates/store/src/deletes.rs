@@ -46,9 +46,8 @@ impl Delete {
     }
 
     fn takes(&self, measurement: MeasurementId, slot: Slot) -> bool {
-        let of_measurement = |(known, slots): &(MeasurementId, Vec<Slot>)| {
-            *known == measurement && slots.binary_search(&slot).is_ok()
-        };
+        let of_measurement =
+            |(known, slots): &(MeasurementId, Vec<Slot>)| *known == measurement && slots.binary_search(&slot).is_ok();
         self.columns.is_empty() || self.columns.iter().any(of_measurement)
     }
 

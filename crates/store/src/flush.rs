@@ -22,22 +22,40 @@ struct Unsaved {
     groups: Option<FrozenGroups>,
 }
 
+/// What a flush did.
+struct Flushed {
+    /// Rows up to this sequence id are in parts.
+    through: u64,
+    /// Whether it wrote what an earlier one could not.
+    was_left_over: bool,
+}
+
 impl Store {
     /// Writes a shard's head to parts. Reads see its rows all the time; writes go to a new head. Rows up to the returned sequence
     /// id are in parts. Merges go on meanwhile: what they take away is older.
     pub(crate) fn flush(&self, shard: &Shard) -> Result<u64, StoreError> {
+        loop {
+            // What an earlier flush could not write is not what was in the head when this one began.
+            if let Flushed { through, was_left_over: false } = self.flush_once(shard)? {
+                return Ok(through);
+            }
+        }
+    }
+
+    fn flush_once(&self, shard: &Shard) -> Result<Flushed, StoreError> {
         // Flushes of different shards share the catalog's entries: their segments must have the order of the entries, and
         // the log may be released only when no entry is on its way.
         let _flushing = self.flushing.lock();
-        let frozen = self.freeze(shard);
+        let (frozen, was_left_over) = self.freeze(shard);
+        let flushed = Flushed { through: frozen.sequence, was_left_over };
         let unsaved = self.take_unsaved(shard);
         if frozen.head.is_empty() && unsaved.catalog.is_empty() && unsaved.groups.is_none() {
             shard.thaw(Vec::new());
-            return Ok(frozen.sequence);
+            return Ok(flushed);
         }
         // Rows may stand in a part only once their record is on disk: else a crash could keep half of a request.
-        let flushed = self.log.commit(frozen.sequence).and_then(|()| self.write_flush(shard, &frozen, &unsaved));
-        match flushed {
+        let written = self.log.commit(frozen.sequence).and_then(|()| self.write_flush(shard, &frozen, &unsaved));
+        match written {
             Ok(parts) => shard.thaw(parts),
             Err(error) => {
                 self.put_back(unsaved);
@@ -46,14 +64,14 @@ impl Store {
         }
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.release_log()?;
-        Ok(frozen.sequence)
+        Ok(flushed)
     }
 
-    /// Sets the head aside; one that an earlier flush could not write comes first.
-    fn freeze(&self, shard: &Shard) -> Arc<Frozen> {
+    /// Sets the head aside; one that an earlier flush could not write comes first, which is said with it.
+    fn freeze(&self, shard: &Shard) -> (Arc<Frozen>, bool) {
         let mut state = shard.state.lock();
         if let Some(frozen) = &state.frozen {
-            return frozen.clone();
+            return (frozen.clone(), true);
         }
         // Under the shard's lock every record that touches the shard is in the log and in the head, or in neither.
         let sequence = self.log.last_sequence();
@@ -61,7 +79,7 @@ impl Store {
         head.freeze();
         let frozen = Arc::new(Frozen { head, sequence });
         state.frozen = Some(frozen.clone());
-        frozen
+        (frozen, false)
     }
 
     fn take_unsaved(&self, shard: &Shard) -> Unsaved {

@@ -220,7 +220,8 @@ mod tests {
     #[test]
     fn the_edge_is_the_smallest_timestamp_since() {
         let journal = Journal::new(2, 0);
-        let requests: Vec<(u64, i64)> = (1..5000u64).map(|sequence| (sequence, (sequence * 7919 % 1000) as i64)).collect();
+        let requests: Vec<(u64, i64)> =
+            (1..5000u64).map(|sequence| (sequence, (sequence * 7919 % 1000) as i64)).collect();
         let ascending = (5000..9000u64).map(|sequence| (sequence, sequence as i64));
         for (sequence, smallest_ns) in requests.iter().copied().chain(ascending) {
             journal.wrote(sequence, smallest_ns);

@@ -16,12 +16,13 @@ mod deletes;
 mod error;
 mod flush;
 mod head;
-mod journal;
 mod indexing;
+mod journal;
 mod keys;
 mod levels;
 mod log;
 mod manifest;
+mod memory;
 mod merge;
 mod options;
 mod part;
@@ -45,7 +46,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use index::{Catalog, CatalogEntry, DatabaseId};
 use parking_lot::{Mutex, RwLock};
@@ -55,13 +56,14 @@ pub use error::StoreError;
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
+pub use memory::MemoryUse;
 pub use options::StoreOptions;
 pub use part::fuzz_part;
 pub use policy::DatabasePolicy;
 pub use recover::Recovery;
 pub use retention::Deleted;
-pub use settled::ObjectTierOptions;
 pub use scan::{SelectedColumn, SelectedGroup};
+pub use settled::ObjectTierOptions;
 pub use stats::{LevelStats, Stats};
 pub use tokens::{Appender, GroupLayout, Token};
 pub use windows::{ReadCounts, WindowColumn, Windows};
@@ -69,7 +71,7 @@ pub use write::{Rejected, WriteReport};
 
 use journal::Journal;
 use keys::Keys;
-use log::writer::Log;
+use log::WriteAheadLog;
 use manifest::{Edit, Manifest};
 use part::{Part, PartData, PartInfo};
 use settled::Settled;
@@ -82,7 +84,7 @@ pub struct Store {
     options: StoreOptions,
     catalog: RwLock<CatalogState>,
     keys: Keys,
-    log: Log,
+    log: Box<dyn WriteAheadLog>,
     shards: Vec<Shard>,
     manifest: Mutex<Manifest>,
     /// Held by whoever flushes: one shard at a time.
@@ -95,6 +97,10 @@ pub struct Store {
     fast_ns: AtomicI64,
     /// As in the manifest.
     policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
+    /// Bytes that all heads may take at present.
+    heads_bytes: AtomicU64,
+    /// Why new series are refused at present, if they are.
+    refusal: RwLock<Option<String>>,
     /// Where parts settle, if not in the data folder.
     settled: Option<Settled>,
     recovery: Recovery,
@@ -133,9 +139,10 @@ impl Store {
 
     /// Makes room in memory and in the log.
     pub fn maintain_heads(&self) -> Result<bool, StoreError> {
+        self.account();
         let mut worked = self.flush_due()?;
         // Behind the flush, which may be what makes room for it.
-        self.log.prepare_spare()?;
+        self.log.prepare()?;
         for shard in &self.shards {
             worked |= self.freeze_groups_if_due(shard)?;
         }
@@ -163,7 +170,7 @@ impl Store {
         self.journal.since(snapshot)
     }
 
-    /// Flushes the fullest head if all heads together are over their budget, and the oldest if the log is over its.
+    /// Flushes the fullest head if it is over its share of the budget, and the oldest if the log is over its.
     fn flush_due(&self) -> Result<bool, StoreError> {
         let head_bytes = |shard: &Shard| shard.state.lock().head.bytes();
         if let Some(fullest) = self.shards.iter().max_by_key(|shard| head_bytes(shard))
@@ -197,7 +204,7 @@ impl Store {
 
     /// Bytes of one shard's head at which it is flushed.
     fn head_bytes_max(&self) -> usize {
-        self.options.head_bytes_max / self.shards.len().max(1)
+        self.heads_bytes.load(Ordering::Relaxed) as usize / self.shards.len().max(1)
     }
 
     /// The file with this number.

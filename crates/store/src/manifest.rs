@@ -141,15 +141,11 @@ impl State {
         edits.extend(self.segments.iter().map(|(id, shard)| Edit::AddSegment { id: *id, shard: *shard }));
         edits.extend(self.log_ends.iter().map(|(segment, end)| Edit::LogEnded { segment: *segment, end: *end }));
         edits.push(Edit::FastLength(self.fast_ns));
-        let policy = |(database, policy): (&u32, &DatabasePolicy)| Edit::Policy {
-            database: *database,
-            policy: policy.clone(),
-        };
+        let policy =
+            |(database, policy): (&u32, &DatabasePolicy)| Edit::Policy { database: *database, policy: policy.clone() };
         edits.extend(self.policies.iter().map(policy));
-        let delete = |((shard, _), delete): (&(u32, u64), &Delete)| Edit::AddDelete {
-            shard: *shard,
-            delete: delete.clone(),
-        };
+        let delete =
+            |((shard, _), delete): (&(u32, u64), &Delete)| Edit::AddDelete { shard: *shard, delete: delete.clone() };
         edits.extend(self.deletes.iter().map(delete));
         edits
     }
@@ -234,7 +230,7 @@ fn push_record(edits: &[Edit], out: &mut Vec<u8>) {
 }
 
 /// Reads all records. A last one that is not whole was never acknowledged; one in the middle is damage.
-fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
     let mut reader = Reader::new(bytes);
     if reader.bytes(8)? != MAGIC {
         return Err(DecodeError { offset: 0, what: "expected the magic THWGMANI" });

@@ -11,6 +11,8 @@ pub struct StoreOptions {
     pub directory: PathBuf,
     /// Shards of a new folder. An existing one keeps its number.
     pub shards: u32,
+    /// Bytes that heads, index, keys and caches are to stay within: near it heads are flushed earlier and new series refused.
+    pub memory_bytes_max: u64,
     /// Bytes of all heads together at which the fullest is flushed. Writers wait at twice as many.
     pub head_bytes_max: usize,
     /// Bytes of one log segment.
@@ -48,6 +50,7 @@ impl StoreOptions {
         Self {
             directory: directory.into(),
             shards: 2,
+            memory_bytes_max: 4 << 30,
             head_bytes_max: 256 << 20,
             log_segment_bytes: 32 << 20,
             log_bytes_max: 256 << 20,

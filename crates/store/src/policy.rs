@@ -50,7 +50,9 @@ impl DatabasePolicy {
             _ => true,
         };
         if !self.folds.windows(2).all(grows) {
-            return Err("folding steps must grow in age, and each width must be a multiple of the one before".to_owned());
+            return Err(
+                "folding steps must grow in age, and each width must be a multiple of the one before".to_owned()
+            );
         }
         Ok(())
     }
@@ -79,9 +81,8 @@ impl DatabasePolicy {
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let number = |reader: &mut Reader<'_>| {
-            u32::try_from(reader.varint()?).map_err(|_| reader.error("class beyond 32 bits"))
-        };
+        let number =
+            |reader: &mut Reader<'_>| u32::try_from(reader.varint()?).map_err(|_| reader.error("class beyond 32 bits"));
         let class = number(reader)?;
         let (retention_ns, floor_ns) = (reader.varint_signed()?, reader.varint_signed()?);
         let count = reader.length(FOLDS_MAX)?;
@@ -99,7 +100,8 @@ mod tests {
 
     #[test]
     fn folding_steps_must_nest() {
-        let check = |folds: &[(i64, i64)]| DatabasePolicy { folds: folds.to_vec(), ..DatabasePolicy::default() }.check();
+        let check =
+            |folds: &[(i64, i64)]| DatabasePolicy { folds: folds.to_vec(), ..DatabasePolicy::default() }.check();
         assert!(check(&[]).is_ok());
         assert!(check(&[(10, 5), (100, 60)]).is_ok());
         for bad in [&[(10, 0)][..], &[(10, 5), (5, 10)], &[(10, 5), (20, 7)]] {

@@ -3,23 +3,23 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 use index::{Catalog, GroupEntry, Groups, Segment};
 use parking_lot::{Mutex, RwLock};
 use platform::{Files, LockError, OpenMode, Platform};
 
+use crate::journal::Journal;
 use crate::keys::{Keys, SHARDS_MAX};
 use crate::log::frame::Frame;
 use crate::log::reader::{Finding, Scan, SegmentBytes};
 use crate::log::record::{self, Record, ShardRows};
 use crate::log::writer::{Log, SegmentInfo};
-use crate::log::{segment_number, segment_path};
+use crate::log::{WriteAheadLog, segment_number, segment_path};
 use crate::manifest::{Edit, Manifest, State};
-use crate::journal::Journal;
 use crate::part::{Part, PartInfo};
-use crate::settled::{Settled, tail_path};
 use crate::segment::GroupsFile;
+use crate::settled::{Settled, tail_path};
 use crate::shard::{Shard, ShardGroups};
 use crate::stats::Counters;
 use crate::{CatalogState, Store, StoreError, StoreOptions, open_part, part_path, segment};
@@ -69,13 +69,14 @@ impl Store {
         let log = opened.replay()?;
         opened.remove_unnamed()?;
         let (sequence, journal_changes_max) = (log.0.last_sequence(), opened.options.journal_changes_max);
+        let heads_bytes = opened.options.head_bytes_max as u64;
         let (fast_ns, policies) = (opened.manifest.state.fast_ns, opened.manifest.state.policies.clone());
         Ok(Self {
             keys: Keys::new(opened.options.group_keys_max),
             platform: opened.platform,
             options: opened.options,
             catalog: RwLock::new(CatalogState { catalog: opened.catalog, unsaved_since: log.1, untold: Vec::new() }),
-            log: log.0,
+            log: Box::new(log.0),
             shards: opened.shards,
             manifest: Mutex::new(opened.manifest),
             flushing: Mutex::new(()),
@@ -84,6 +85,8 @@ impl Store {
             journal: Journal::new(journal_changes_max, sequence),
             fast_ns: AtomicI64::new(fast_ns),
             policies: RwLock::new(policies),
+            heads_bytes: AtomicU64::new(heads_bytes),
+            refusal: RwLock::default(),
             settled: opened.settled,
             recovery: opened.recovery,
             _lock: lock,
@@ -208,7 +211,8 @@ impl Opened {
             infos.push(SegmentInfo { number: *number, first_sequence, bytes: bytes.len() as u64 });
         }
         let flushed = self.manifest.state.flushed.values().copied().max().unwrap_or(0);
-        let sequence = scan.largest_sequence.max(flushed);
+        let deleted = self.manifest.state.deletes.keys().map(|(_, sequence)| *sequence).max().unwrap_or(0);
+        let sequence = scan.largest_sequence.max(flushed).max(deleted);
         self.recovery.log_findings = scan.into_findings();
         // From here on the records that count are settled, whatever is written behind them.
         self.manifest.commit(&ended)?;

@@ -9,8 +9,8 @@ use model::{Batch, Block, Field, GroupIdentity, Labels, MetricMetadata, VALUE_FI
 
 use crate::keys::{Target, TargetsByHash};
 use crate::log::record;
-use crate::write::Rejected;
 use crate::shard::ShardGroups;
+use crate::write::Rejected;
 use crate::{CatalogState, Store, StoreError};
 
 /// Where a batch's rows go.
@@ -309,23 +309,25 @@ impl Store {
         let identity = |group: &NewGroup| (group.measurement, group.identity.clone(), group.slots.clone());
         let targets = self.register_identities(database, groups.iter().map(identity).collect())?;
         for (group, target) in groups.iter().zip(targets) {
-            registered.insert(group.hash, Ok(target));
+            registered.insert(group.hash, target);
         }
         Ok(())
     }
 
-    /// The targets of groups, in the order given; those that are new are told to the log.
+    /// The targets of groups, in the order given; those that are new are told to the log, or refused with the reason.
     pub(crate) fn register_identities(
         &self,
         database: DatabaseId,
         groups: Vec<(MeasurementId, GroupIdentity, Vec<Slot>)>,
-    ) -> Result<Vec<Target>, StoreError> {
+    ) -> Result<Vec<Result<Target, String>>, StoreError> {
+        let refusal = self.refusal.read().clone();
         let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); self.shards.len()];
         for (place, (_, identity, _)) in groups.iter().enumerate() {
             let hash = routing_hash(database, &identity.measurement, &identity.labels);
             by_shard[(hash % self.shards.len() as u64) as usize].push(place);
         }
-        let mut targets = vec![Target { shard: 0, group: 0, slot: 0 }; groups.len()];
+        let nowhere = Target { shard: 0, group: 0, slot: 0 };
+        let mut targets: Vec<Result<Target, String>> = vec![Ok(nowhere); groups.len()];
         for (number, (shard, places)) in self.shards.iter().zip(by_shard).enumerate() {
             if places.is_empty() {
                 continue;
@@ -334,10 +336,17 @@ impl Store {
             let first_new = index.groups.next_id();
             for place in places {
                 let (measurement, identity, slots) = &groups[place];
+                if let Some(reason) = &refusal {
+                    let known = index.groups.find(database, *measurement, &identity.labels);
+                    if known.map_err(StoreError::index(&self.options.directory))?.is_none() {
+                        targets[place] = Err(reason.clone());
+                        continue;
+                    }
+                }
                 let known = index.groups.register(database, *measurement, &identity.labels, slots);
                 let (group, entry) = known.map_err(StoreError::index(&self.options.directory))?;
                 index.untold.extend(entry);
-                targets[place] = Target { shard: number, group, slot: slots.first().copied().unwrap_or(0) };
+                targets[place] = Ok(Target { shard: number, group, slot: slots.first().copied().unwrap_or(0) });
             }
             self.tell_groups(number, &mut index)?;
             self.journal.registered(self.log.last_sequence(), number as u32, first_new..index.groups.next_id());

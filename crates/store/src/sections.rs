@@ -32,6 +32,7 @@ impl Store {
         // What was written of it goes at once: on a full disk it would keep the next attempt from succeeding.
         let infos = written.inspect_err(|_| self.remove_file(&path))?;
         self.sync_folder("parts")?;
+        self.counters.wrote_parts(&infos);
         Ok(infos)
     }
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use platform::Platform;
 use platform::objects::{ObjectOptions, Version};
 
-use crate::manifest::{Edit, State};
+use crate::manifest::{self, Edit, State};
 use crate::part::{Part, PartData, PartInfo, PartPlaces};
 use crate::shard::Shard;
 use crate::tier::{FlashOptions, ManifestPut, Tier, TierOptions};
@@ -263,8 +263,7 @@ impl Store {
         }
         let folder = format!("{}/parts", settled.prefix);
         let listed = settled.tier.list(&folder, SWEEP_OBJECTS_MAX).map_err(StoreError::Objects)?;
-        let named: BTreeSet<String> =
-            self.manifest.lock().state.parts.keys().map(|id| settled.part_key(*id)).collect();
+        let named: BTreeSet<String> = self.manifest.lock().state.parts.keys().map(|id| settled.part_key(*id)).collect();
         let forgotten = listed.iter().filter(|object| !named.contains(&object.key));
         forgotten.into_iter().try_for_each(|object| settled.tier.delete(&object.key).map_err(StoreError::Objects))
     }
@@ -294,6 +293,11 @@ impl Store {
                 (state.copy, state.copied) = (Some(version), true);
                 Ok(())
             }
+            // One of our own, whose answer was lost, or of this folder's earlier life: the next attempt replaces it.
+            ManifestPut::Fenced(found) if !self.is_later(found.as_ref().map(|copy| copy.bytes.as_slice())) => {
+                settled.state.lock().copy = found.map(|copy| copy.version);
+                Ok(())
+            }
             ManifestPut::Fenced(_) => {
                 let reason = format!(
                     "another process writes the objects of this data folder in {}: stop it",
@@ -303,6 +307,14 @@ impl Store {
                 Err(StoreError::Poisoned { reason })
             }
         }
+    }
+}
+
+impl Store {
+    /// Whether a copy of the manifest was written by a process that opened the folder after this one.
+    fn is_later(&self, copy: Option<&[u8]>) -> bool {
+        let epoch = self.manifest.lock().state.epoch;
+        copy.and_then(|bytes| manifest::parse(bytes).ok()).is_some_and(|state| state.epoch > epoch)
     }
 }
 

@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Store;
-use crate::log::writer::LogStats;
 use crate::levels::Goal;
+use crate::log::writer::LogStats;
+use crate::memory::MemoryUse;
+use crate::part::PartInfo;
 use crate::write::WriteReport;
 
 /// What is counted while the store is open.
@@ -34,6 +36,10 @@ impl Counters {
         if let Some(counter) = self.by_goal.get(goal as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn wrote_parts(&self, infos: &[PartInfo]) {
+        self.bytes_written.fetch_add(infos.iter().map(|info| info.bytes).sum(), Ordering::Relaxed);
     }
 
     pub(crate) fn appended(&self, rows: u64, values: u64) {
@@ -89,8 +95,10 @@ pub struct Stats {
     pub part_bytes_written: u64,
     /// Length of partitions on the fast tier, in nanoseconds.
     pub partition_ns: i64,
-    /// Bytes of the indexes of open parts in memory.
-    pub part_index_bytes: u64,
+    /// Bytes in memory, by what holds them.
+    pub memory: MemoryUse,
+    /// Whether new series are refused because memory is short.
+    pub refuses_new_series: bool,
 }
 
 /// Parts of one level.
@@ -125,6 +133,8 @@ impl Store {
             merges_by_goal: self.counters.by_goal.each_ref().map(count),
             part_bytes_written: count(&self.counters.bytes_written),
             partition_ns: self.lengths().fast_ns,
+            memory: self.memory(),
+            refuses_new_series: self.refusal.read().is_some(),
             ..Stats::default()
         };
         for shard in &self.shards {
@@ -138,7 +148,6 @@ impl Store {
                 stats.head_rows += head.rows;
             }
             for part in shard.parts.iter() {
-                stats.part_index_bytes += part.memory_bytes() as u64;
                 if let Some(level) = stats.levels.get_mut(usize::from(part.info.level)) {
                     level.parts += 1;
                     level.chunks += part.info.chunks;

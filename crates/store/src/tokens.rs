@@ -3,10 +3,10 @@
 //! The slow path takes labels and gives tokens: [`Store::register_series`] for lone series, [`Store::register_groups`] for
 //! groups that share a list of members. The fast path takes rows by token: [`Appender`].
 
-use std::sync::Arc;
 use codec::COLUMN_VALUES_MAX;
 use index::Slot;
 use model::{Field, GroupIdentity, Labels, VALUE_FIELD, ValueType};
+use std::sync::Arc;
 
 use crate::keys::Target;
 use crate::log::record::{BLOCK_ROWS_MAX, RowBlock, ShardRows};
@@ -94,8 +94,11 @@ impl Store {
         groups: Vec<(u32, GroupIdentity, Vec<Slot>)>,
     ) -> Result<Vec<Token>, StoreError> {
         let targets = self.register_identities(database, groups)?;
-        let token = |target: Target| {
-            let bits = target.pack().ok_or_else(|| StoreError::Invalid("a slot beyond 20 bits has no token".to_owned()));
+        let token = |target: Result<Target, String>| {
+            let bits = target
+                .map_err(StoreError::Invalid)?
+                .pack()
+                .ok_or_else(|| StoreError::Invalid("a slot beyond 20 bits has no token".to_owned()));
             bits.map(Token)
         };
         targets.into_iter().map(token).collect()

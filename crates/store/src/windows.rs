@@ -203,10 +203,12 @@ fn choose(
     numbers.dedup();
     for number in numbers {
         let whole = summary::node_range(number, nodes.width_ns);
-        let range =
-            TimeRange::new(whole.start_ns.max(partition.start_ns), whole.end_ns.min(partition.end_ns));
-        let window = windows.place(range.start_ns).filter(|_| kept.contains(range.start_ns) && kept.contains(range.end_ns));
-        if window.is_some() && window == windows.place(range.end_ns) && !others.iter().any(|other| other.overlaps(&range))
+        let range = TimeRange::new(whole.start_ns.max(partition.start_ns), whole.end_ns.min(partition.end_ns));
+        let window =
+            windows.place(range.start_ns).filter(|_| kept.contains(range.start_ns) && kept.contains(range.end_ns));
+        if window.is_some()
+            && window == windows.place(range.end_ns)
+            && !others.iter().any(|other| other.overlaps(&range))
         {
             chosen.numbers.push(number);
             match chosen.covered.last_mut().filter(|last| last.end_ns.checked_add(1) == Some(range.start_ns)) {
@@ -229,7 +231,10 @@ impl Chosen {
     fn leave_out(&self, rows: Rows) -> Rows {
         let covered = |timestamp_ns: &i64| {
             let after = self.covered.partition_point(|range| range.start_ns <= *timestamp_ns);
-            after.checked_sub(1).and_then(|place| self.covered.get(place)).is_some_and(|range| range.contains(*timestamp_ns))
+            after
+                .checked_sub(1)
+                .and_then(|place| self.covered.get(place))
+                .is_some_and(|range| range.contains(*timestamp_ns))
         };
         let touches = rows.range().is_some_and(|range| self.covered.iter().any(|covered| covered.overlaps(&range)));
         if !touches {

@@ -1,7 +1,7 @@
 //! A group's newest rows, row by row, and the chunks that earlier ones became.
 
-use super::layouts::LayoutId;
 use super::SealedChunk;
+use super::layouts::LayoutId;
 
 /// One member block of a group.
 #[derive(Debug, Clone, Default)]

@@ -14,6 +14,39 @@ pub(crate) mod writer;
 
 use std::path::{Path, PathBuf};
 
+use crate::StoreError;
+use writer::LogStats;
+
+/// A log that requests are made durable in before they are acknowledged, and replayed from at the next opening. Sequence ids
+/// ascend by one; a log elsewhere (a partition of a message broker, whose offsets they would be) can take the place of the
+/// files.
+pub(crate) trait WriteAheadLog: Send + Sync {
+    /// Puts a record behind all others and gives its sequence id. Durable it is after [`WriteAheadLog::commit`].
+    fn append(&self, kind: u8, payload: &[u8]) -> Result<u64, StoreError>;
+
+    /// Returns when every record up to the sequence id is durable.
+    fn commit(&self, sequence: u64) -> Result<(), StoreError>;
+
+    /// Fails if nothing may be written any more.
+    fn check(&self) -> Result<(), StoreError>;
+
+    /// Last sequence id given out.
+    fn last_sequence(&self) -> u64;
+
+    /// The log's numbers.
+    fn stats(&self) -> LogStats;
+
+    /// Refuses everything from now on.
+    fn poison(&self, reason: &str);
+
+    /// Gives up records with smaller sequence ids, as far as that is worth while; the number of the last segment given up, if
+    /// that must be remembered.
+    fn release_before(&self, sequence: u64) -> Result<Option<u32>, StoreError>;
+
+    /// Prepares room for records to come, away from the write path.
+    fn prepare(&self) -> Result<(), StoreError>;
+}
+
 /// The file of a segment.
 pub(crate) fn segment_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("{number:010}.log"))

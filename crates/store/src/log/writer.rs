@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use platform::{File, Files, OpenMode};
 
 use super::frame::{self, Frame};
-use super::segment_path;
+use super::{WriteAheadLog, segment_path};
 use crate::StoreError;
 
 /// Files of segments that are kept for new segments once their records are not needed any more.
@@ -116,121 +116,6 @@ impl Log {
         Self { files, directory, segment_bytes, state: Mutex::new(state), committed: Condvar::new() }
     }
 
-    /// Puts a record behind all others and gives its sequence id. On disk it is after [`Log::commit`].
-    pub(crate) fn append(&self, kind: u8, payload: &[u8]) -> Result<u64, StoreError> {
-        let needed = frame::frame_bytes(payload.len());
-        if u32::try_from(payload.len()).is_err() {
-            return Err(StoreError::Invalid(format!("a request of {} bytes is too large for the log", payload.len())));
-        }
-        let mut state = self.state.lock();
-        state.check()?;
-        let room = state.active.as_ref().map_or(0, |segment| segment.bytes - state.position);
-        if room < needed {
-            self.rotate(&mut state, needed)?;
-        }
-        state.sequence += 1;
-        let (sequence, durable_through) = (state.sequence, state.durable);
-        state.push(&Frame { sequence, durable_through, kind, payload });
-        Ok(sequence)
-    }
-
-    /// Returns when every record up to the sequence id is on disk. One writer syncs for all that wait.
-    pub(crate) fn commit(&self, sequence: u64) -> Result<(), StoreError> {
-        let mut state = self.state.lock();
-        loop {
-            state.check()?;
-            if state.durable >= sequence {
-                return Ok(());
-            }
-            if state.committing {
-                self.committed.wait(&mut state);
-                continue;
-            }
-            state.committing = true;
-            let pending = std::mem::take(&mut state.pending);
-            let through = state.sequence;
-            drop(state);
-            let written = write_out(&pending);
-            state = self.state.lock();
-            state.committing = false;
-            match written {
-                Ok(()) => state.durable = through,
-                Err(error) => state.failed = Some(error.to_string()),
-            }
-            self.committed.notify_all();
-        }
-    }
-
-    /// Fails if nothing may be written any more.
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
-        self.state.lock().check()
-    }
-
-    /// Last sequence id given out.
-    pub(crate) fn last_sequence(&self) -> u64 {
-        self.state.lock().sequence
-    }
-
-    pub(crate) fn stats(&self) -> LogStats {
-        let state = self.state.lock();
-        LogStats {
-            sequence: state.sequence,
-            durable: state.durable,
-            segments: state.segments.len(),
-            bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
-            appended_bytes: state.appended_bytes,
-        }
-    }
-
-    /// Refuses everything from now on.
-    pub(crate) fn poison(&self, reason: &str) {
-        let mut state = self.state.lock();
-        state.failed.get_or_insert_with(|| reason.to_owned());
-        self.committed.notify_all();
-    }
-
-    /// Gives up segments all of whose records have smaller sequence ids; the number of the last one given up.
-    pub(crate) fn release_before(&self, sequence: u64) -> Result<Option<u32>, StoreError> {
-        let mut state = self.state.lock();
-        let mut released = None;
-        while let [oldest, next, ..] = *state.segments.make_contiguous() {
-            if next.first_sequence > sequence {
-                break;
-            }
-            released = Some(oldest.number);
-            let path = segment_path(&self.directory, oldest.number);
-            let reusable = oldest.bytes == self.segment_bytes as u64 && state.spares.len() < SPARE_FILES_MAX;
-            if reusable {
-                let spare = state.spare_path(&self.directory);
-                self.files.rename(&path, &spare).map_err(StoreError::io("rename log segment", &path))?;
-                state.spares.push(spare);
-            } else {
-                self.files.remove(&path).map_err(StoreError::io("remove log segment", &path))?;
-            }
-            state.segments.pop_front();
-        }
-        Ok(released)
-    }
-
-    /// Makes sure that the next rotation finds a file. To be called away from the write path: it fills a file with zeros.
-    pub(crate) fn prepare_spare(&self) -> Result<(), StoreError> {
-        let mut state = self.state.lock();
-        if !state.spares.is_empty() || state.failed.is_some() {
-            return Ok(());
-        }
-        let path = state.spare_path(&self.directory);
-        drop(state);
-        match self.fill(&path, self.segment_bytes) {
-            Ok(()) => self.state.lock().spares.push(path),
-            Err(error) => {
-                // On a full disk an unfinished file would only take room.
-                let _ = self.files.remove(&path);
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
     fn fill(&self, path: &Path, bytes: usize) -> Result<(), StoreError> {
         let failed = || StoreError::io("create log segment", path);
         let file = self.files.open(path, OpenMode::CreateNew).map_err(failed())?;
@@ -274,6 +159,116 @@ impl Log {
         let file = self.files.open(path, OpenMode::Write).map_err(StoreError::io("open log segment", path))?;
         self.files.sync_directory(&self.directory).map_err(StoreError::io("sync folder", &self.directory))?;
         Ok(file)
+    }
+}
+
+impl WriteAheadLog for Log {
+    fn append(&self, kind: u8, payload: &[u8]) -> Result<u64, StoreError> {
+        let needed = frame::frame_bytes(payload.len());
+        if u32::try_from(payload.len()).is_err() {
+            return Err(StoreError::Invalid(format!("a request of {} bytes is too large for the log", payload.len())));
+        }
+        let mut state = self.state.lock();
+        state.check()?;
+        let room = state.active.as_ref().map_or(0, |segment| segment.bytes - state.position);
+        if room < needed {
+            self.rotate(&mut state, needed)?;
+        }
+        state.sequence += 1;
+        let (sequence, durable_through) = (state.sequence, state.durable);
+        state.push(&Frame { sequence, durable_through, kind, payload });
+        Ok(sequence)
+    }
+
+    fn commit(&self, sequence: u64) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        loop {
+            state.check()?;
+            if state.durable >= sequence {
+                return Ok(());
+            }
+            if state.committing {
+                self.committed.wait(&mut state);
+                continue;
+            }
+            state.committing = true;
+            let pending = std::mem::take(&mut state.pending);
+            let through = state.sequence;
+            drop(state);
+            let written = write_out(&pending);
+            state = self.state.lock();
+            state.committing = false;
+            match written {
+                Ok(()) => state.durable = through,
+                Err(error) => state.failed = Some(error.to_string()),
+            }
+            self.committed.notify_all();
+        }
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        self.state.lock().check()
+    }
+
+    fn last_sequence(&self) -> u64 {
+        self.state.lock().sequence
+    }
+
+    fn stats(&self) -> LogStats {
+        let state = self.state.lock();
+        LogStats {
+            sequence: state.sequence,
+            durable: state.durable,
+            segments: state.segments.len(),
+            bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
+            appended_bytes: state.appended_bytes,
+        }
+    }
+
+    fn poison(&self, reason: &str) {
+        let mut state = self.state.lock();
+        state.failed.get_or_insert_with(|| reason.to_owned());
+        self.committed.notify_all();
+    }
+
+    fn release_before(&self, sequence: u64) -> Result<Option<u32>, StoreError> {
+        let mut state = self.state.lock();
+        let mut released = None;
+        while let [oldest, next, ..] = *state.segments.make_contiguous() {
+            if next.first_sequence > sequence {
+                break;
+            }
+            released = Some(oldest.number);
+            let path = segment_path(&self.directory, oldest.number);
+            let reusable = oldest.bytes == self.segment_bytes as u64 && state.spares.len() < SPARE_FILES_MAX;
+            if reusable {
+                let spare = state.spare_path(&self.directory);
+                self.files.rename(&path, &spare).map_err(StoreError::io("rename log segment", &path))?;
+                state.spares.push(spare);
+            } else {
+                self.files.remove(&path).map_err(StoreError::io("remove log segment", &path))?;
+            }
+            state.segments.pop_front();
+        }
+        Ok(released)
+    }
+
+    fn prepare(&self) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        if !state.spares.is_empty() || state.failed.is_some() {
+            return Ok(());
+        }
+        let path = state.spare_path(&self.directory);
+        drop(state);
+        match self.fill(&path, self.segment_bytes) {
+            Ok(()) => self.state.lock().spares.push(path),
+            Err(error) => {
+                // On a full disk an unfinished file would only take room.
+                let _ = self.files.remove(&path);
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -60,6 +60,7 @@ impl Store {
         // What was written goes at once: on a full disk it would keep the next attempt from succeeding.
         let written = written.inspect_err(|_| outputs.abandon())?;
         self.sync_folder("parts")?;
+        self.counters.wrote_parts(&written);
         let opened = written.iter().map(|info| self.open_part(*info)).collect::<Result<Vec<_>, _>>()?;
         let mut edits: Vec<Edit> = written.into_iter().map(Edit::AddPart).collect();
         edits.extend(job.inputs.iter().map(|id| Edit::RemovePart(*id)));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use codec::Effort;
 use model::TimeRange;
 
 use crate::chunk::{self, Rows, RowsColumn};
@@ -171,11 +172,13 @@ impl<'a> Outputs<'a> {
 
 fn encode(rows: &Rows, level: u8, sequences: (u64, u64)) -> Vec<Encoded> {
     let chunk_rows = CHUNK_ROWS[usize::from(level.clamp(1, 2) - 1)];
+    // What settles is read rarely and kept long.
+    let effort = if level < 2 { Effort::Fast } else { Effort::Small };
     let count = rows.timestamps_ns.len();
     let cut = |from: usize| {
         let piece = chunk::slice(rows, from, (from + chunk_rows).min(count));
         let mut bytes = Vec::new();
-        chunk::encode(&piece, sequences, &mut bytes);
+        chunk::encode_with(&piece, sequences, effort, &mut bytes);
         Some(Encoded { range: piece.range()?, rows: piece.timestamps_ns.len() as u64, bytes })
     };
     (0..count).step_by(chunk_rows).filter_map(cut).collect()

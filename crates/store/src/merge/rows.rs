@@ -35,8 +35,7 @@ pub(crate) struct Gathered {
 impl Source {
     /// Reads what a part has of a key.
     pub(crate) fn read(part: &Part, entry: &KeyEntry, deletes: &[Delete]) -> Result<Self, StoreError> {
-        let touching: Vec<&Delete> =
-            deletes.iter().filter(|delete| delete.touches(&entry.key, &part.info)).collect();
+        let touching: Vec<&Delete> = deletes.iter().filter(|delete| delete.touches(&entry.key, &part.info)).collect();
         let mut pieces = Vec::with_capacity(entry.chunks.len());
         for ((header, mut rows), chunk) in part.read(&entry.chunks, None)?.into_iter().zip(&entry.chunks) {
             touching.iter().for_each(|delete| delete.apply(&entry.key, &mut rows));

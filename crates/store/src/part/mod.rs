@@ -20,8 +20,8 @@ mod writer;
 pub(crate) use data::PartData;
 pub(crate) use index_block::{ChunkRef, KeyEntry, Place};
 pub(crate) use info::{PartInfo, PartPlaces};
-pub(crate) use reader::{KeyCursor, Part};
 pub use reader::fuzz_part;
+pub(crate) use reader::{KeyCursor, Part};
 pub(crate) use writer::{EncodedChunk, FileWriter, PartWriter};
 
 use index::{DatabaseId, GroupId, MeasurementId};

@@ -41,8 +41,8 @@ impl Part {
     pub(crate) fn open(data: PartData, info: PartInfo) -> Result<Self, StoreError> {
         let at_least = (HEADER_BYTES + FOOTER_BYTES) as u64;
         let footer_offset = info.bytes.checked_sub(FOOTER_BYTES as u64).filter(|_| info.bytes >= at_least);
-        let footer_offset = footer_offset
-            .ok_or_else(|| data.corrupt(info.bytes, format!("expected at least {at_least} bytes")))?;
+        let footer_offset =
+            footer_offset.ok_or_else(|| data.corrupt(info.bytes, format!("expected at least {at_least} bytes")))?;
         let header = Place { offset: 0, bytes: HEADER_BYTES as u32 };
         let footer = Place { offset: footer_offset, bytes: FOOTER_BYTES as u32 };
         let ends = data.read(&[header, footer])?;

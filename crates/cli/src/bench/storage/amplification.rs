@@ -1,4 +1,4 @@
-//! `thalweg bench storage amplification`: what a stored byte costs, against `TimeUnion`'s equations 7 to 10.
+//! `thalweg bench storage amplification`: what a stored byte costs, against TimeUnion's equations 7 to 10.
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -44,6 +44,9 @@ pub(crate) struct LateFlags {
     /// Hours that a row may be late
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     delay_h: u32,
+    /// Bytes of all heads together, in MiB: small enough that most rows are in parts
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    head_mib: u32,
     /// Queries of each kind
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     queries: u32,
@@ -72,7 +75,8 @@ pub(super) fn run(flags: &LateFlags) -> Result<ExitCode, String> {
 fn measure(flags: &LateFlags, folder: &Folder, share: u32) -> Result<Case, String> {
     let name = format!("{share} % late");
     let path = folder.case(&name);
-    let store = open(StoreOptions::new(&path))?;
+    let options = StoreOptions { head_bytes_max: (flags.head_mib as usize) << 20, ..StoreOptions::new(&path) };
+    let store = open(options)?;
     let rows = (flags.series / flags.members).max(1) as usize;
     let target = match flags.members {
         1 => Target::series(&store, rows, 1, 9)?,

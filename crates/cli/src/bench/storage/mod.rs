@@ -58,7 +58,7 @@ enum Experiment {
     Reopen(reopen::ReopenFlags),
     /// Many small databases
     Databases(databases::DatabasesFlags),
-    /// Bytes and requests that a stored byte costs, against `TimeUnion`'s equations 9 and 10
+    /// Bytes and requests that a stored byte costs, against TimeUnion's equations 9 and 10
     Amplification(amplification::AmplificationFlags),
 }
 

@@ -123,9 +123,10 @@ impl Upkeep {
 
     fn repeat(&self, store: &Store, work: fn(&Store) -> Result<bool, StoreError>, flag: Option<&AtomicBool>) {
         loop {
-            flag.inspect(|flag| flag.store(true, Ordering::Relaxed));
+            let tell = |works: bool| flag.iter().for_each(|flag| flag.store(works, Ordering::Relaxed));
+            tell(true);
             let worked = work(store);
-            flag.inspect(|flag| flag.store(false, Ordering::Relaxed));
+            tell(false);
             let is_idle = !matches!(worked, Ok(true));
             if let Err(error) = worked {
                 *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());

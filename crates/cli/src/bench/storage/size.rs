@@ -106,9 +106,10 @@ fn jittered(flags: &SizeFlags, folder: &Folder, name: &str, unit_ns: i64, groupe
     let mut walks: Vec<Walk> = (0..hosts * 10).map(|_| Walk::new(gauge, &mut chance)).collect();
     let jitter_units = i64::from(flags.jitter_ms) * 1_000_000 / unit_ns;
     measure(folder, name, |store| {
-        let target = match grouped {
-            true => Target::groups(store, hosts, 10, ValueType::F64)?,
-            false => Target::series(store, hosts * 10, 10, 9)?,
+        let target = if grouped {
+            Target::groups(store, hosts, 10, ValueType::F64)?
+        } else {
+            Target::series(store, hosts * 10, 10, 9)?
         };
         let steps = steps(flags, 10);
         let progress = bar((steps * hosts * 10) as u64, name);

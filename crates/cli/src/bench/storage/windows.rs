@@ -192,7 +192,7 @@ fn held(store: &Store, path: &Path, case: &mut Case) {
         .count("manifest_bytes", manifest_bytes)
         .count("files", files(path))
         .count("folder_bytes", folder_bytes(path))
-        .count("part_index_bytes", stats.part_index_bytes);
+        .count("part_index_bytes", stats.memory.parts);
 }
 
 /// Level 2 goes to the object store, and is asked with nothing of it in the block cache.

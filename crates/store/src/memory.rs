@@ -1,0 +1,109 @@
+//! What takes memory, and what happens when there is too little: heads are flushed earlier, new series are refused with a
+//! reason, what is there goes on being written and read.
+
+use crate::Store;
+use crate::shard::Shard;
+
+/// Share of the limit that index, keys and the indexes of parts may take before new series are refused.
+const INDEX_SHARE: (u64, u64) = (7, 10);
+
+/// Share of the limit that heads keep for themselves however large the index is.
+const HEADS_SHARE_MIN: (u64, u64) = (1, 8);
+
+/// Bytes in memory, by what holds them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Newest rows that are in no part yet.
+    pub heads: u64,
+    /// Groups and catalog, as far as they are not in mapped files.
+    pub index: u64,
+    /// Raw group keys that are remembered.
+    pub keys: u64,
+    /// Indexes of open parts.
+    pub parts: u64,
+    /// Blocks of objects.
+    pub cache: u64,
+}
+
+impl MemoryUse {
+    /// All together.
+    pub fn total(&self) -> u64 {
+        self.heads + self.fixed()
+    }
+
+    /// What a flush does not free.
+    fn fixed(&self) -> u64 {
+        self.index + self.keys + self.parts + self.cache
+    }
+}
+
+/// Bytes that the heads may take beside the rest.
+fn heads_bytes_max(limit: u64, heads_max: u64, fixed: u64) -> u64 {
+    let least = limit / HEADS_SHARE_MIN.1 * HEADS_SHARE_MIN.0;
+    limit.saturating_sub(fixed).max(least).min(heads_max)
+}
+
+/// Why new series are refused, if they are.
+fn refusal(limit: u64, memory: &MemoryUse) -> Option<String> {
+    let held = memory.index + memory.keys + memory.parts;
+    let most = limit / INDEX_SHARE.1 * INDEX_SHARE.0;
+    (held > most).then(|| {
+        format!(
+            "new series are refused: index and keys hold {held} bytes of the {most} that they may (7/10 of \
+             memory_bytes_max = {limit}); raise memory_bytes_max or write fewer series"
+        )
+    })
+}
+
+impl Store {
+    /// Bytes in memory now.
+    pub fn memory(&self) -> MemoryUse {
+        let mut memory = MemoryUse {
+            index: self.catalog.read().catalog.memory_bytes() as u64,
+            keys: self.keys.memory_bytes() as u64,
+            cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes),
+            ..MemoryUse::default()
+        };
+        for shard in &self.shards {
+            memory.index += shard.groups.read().groups.memory_bytes() as u64;
+            memory.heads += heads_bytes(shard);
+            let (parts, _) = shard.parts_and_deletes();
+            memory.parts += parts.iter().map(|part| part.memory_bytes() as u64).sum::<u64>();
+        }
+        memory
+    }
+
+    /// Looks at what is held, and sets how much heads may take and whether new series are refused.
+    pub(crate) fn account(&self) {
+        let memory = self.memory();
+        let limit = self.options.memory_bytes_max;
+        let heads = heads_bytes_max(limit, self.options.head_bytes_max as u64, memory.fixed());
+        self.heads_bytes.store(heads, std::sync::atomic::Ordering::Relaxed);
+        *self.refusal.write() = refusal(limit, &memory);
+    }
+}
+
+fn heads_bytes(shard: &Shard) -> u64 {
+    let state = shard.state.lock();
+    let frozen = state.frozen.as_ref().map_or(0, |frozen| frozen.head.bytes());
+    (state.head.bytes() + frozen) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_give_way_to_the_index_down_to_their_share() {
+        assert_eq!(heads_bytes_max(800, 256, 100), 256);
+        assert_eq!(heads_bytes_max(800, 256, 600), 200);
+        assert_eq!(heads_bytes_max(800, 256, 790), 100);
+    }
+
+    #[test]
+    fn new_series_are_refused_with_a_reason() {
+        let memory = |index| MemoryUse { index, heads: 10_000, ..MemoryUse::default() };
+        assert_eq!(refusal(1000, &memory(700)), None);
+        assert!(refusal(1000, &memory(701)).is_some_and(|reason| reason.contains("memory_bytes_max = 1000")));
+    }
+}
