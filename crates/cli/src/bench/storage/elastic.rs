@@ -75,7 +75,6 @@ pub(super) fn run(flags: &ElasticFlags) -> Result<ExitCode, String> {
     let options = StoreOptions {
         fast_bytes_max: flags.budget_mib << 20,
         head_bytes_max: (flags.head_mib as usize) << 20,
-        log_bytes_max: u64::from(flags.head_mib) << 20,
         ..StoreOptions::new(folder.case("elastic"))
     };
     let store = open_at(options, &clock)?;
