@@ -13,6 +13,7 @@
 //! # }
 //! ```
 
+mod fast_path;
 mod names;
 mod query_api;
 mod upkeep;
@@ -27,9 +28,10 @@ use store::{Store, StoreOptions};
 
 pub use query_api::{InstantQuery, RangeQuery};
 pub use store::{
-    BackupReport, CheckReport, CompactReport, Damage, DatabasePolicy, Deleted, FileSizes, Finding, FolderReport,
-    MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport, Recovery, Rejected,
-    RestoreReport, Stats, StoreError, WriteReport, backups, check, inspect, restore,
+    Appender, BackupReport, CheckReport, CompactReport, Damage, DatabasePolicy, Deleted, FileSizes, Finding,
+    FolderReport, GroupLayout, MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport,
+    ReadCounts, Recovery, Rejected, RestoreReport, SelectedGroup, Stats, StoreError, Token, WindowColumn, Windows,
+    WriteReport, backups, check, inspect, restore,
 };
 pub use write::WriteError;
 

@@ -206,8 +206,8 @@ fn folds(text: &str) -> Result<Vec<(i64, i64)>, ApiError> {
 
 fn duration_ns(name: &str, text: &str) -> Result<i64, ApiError> {
     let duration_ms = parse_duration_ms(text).map_err(|why| ApiError::invalid_parameter(name, why))?;
-    match duration_ms.checked_mul(NS_PER_MS).filter(|duration_ns| *duration_ns > 0) {
-        Some(duration_ns) => Ok(duration_ns),
+    match duration_ms.checked_mul(NS_PER_MS).filter(|length_ns| *length_ns > 0) {
+        Some(length_ns) => Ok(length_ns),
         None => {
             Err(ApiError::invalid_parameter(name, format!("{text:?} is not a duration above 0 and below 290 years")))
         }

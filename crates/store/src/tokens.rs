@@ -94,6 +94,8 @@ impl Store {
         groups: &[(u32, GroupIdentity, Vec<Slot>)],
     ) -> Result<Vec<Token>, StoreError> {
         let targets = self.register_identities(database, groups)?;
+        // A token that is handed out stands for something after a crash too.
+        self.log.commit(self.log.last_sequence())?;
         let token = |target: Result<Target, String>| {
             let bits = target
                 .map_err(StoreError::Invalid)?

@@ -4,6 +4,7 @@ mod generate;
 mod hosts;
 mod load;
 mod process;
+mod storage;
 mod walk;
 
 use std::process::ExitCode;
@@ -20,10 +21,13 @@ pub(crate) struct BenchFlags {
 enum Kind {
     /// Write generated data of the Time Series Benchmark Suite's kind
     Load(load::LoadFlags),
+    /// Measure the storage engine: memory, insertion, size, late data, long queries
+    Storage(storage::StorageFlags),
 }
 
 pub(crate) fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
     match &flags.kind {
         Kind::Load(flags) => load::run(flags),
+        Kind::Storage(flags) => storage::run(flags),
     }
 }

@@ -45,3 +45,37 @@ pub(crate) fn folder_bytes(folder: &std::path::Path) -> u64 {
     });
     bytes.sum()
 }
+
+/// What of a process is in memory now.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Resident {
+    pub(crate) resident_bytes: u64,
+    /// The most that was at once.
+    pub(crate) peak_bytes: u64,
+    /// Of the resident bytes, those that no file can give back.
+    pub(crate) anonymous_bytes: u64,
+    /// Of the resident bytes, those of mapped files.
+    pub(crate) file_bytes: u64,
+}
+
+/// What of this process is in memory now.
+#[cfg(target_os = "linux")]
+pub(crate) fn resident() -> Resident {
+    let read = || -> procfs::ProcResult<Resident> {
+        let status = procfs::process::Process::myself()?.status()?;
+        let bytes = |kib: Option<u64>| kib.unwrap_or(0) * 1024;
+        Ok(Resident {
+            resident_bytes: bytes(status.vmrss),
+            peak_bytes: bytes(status.vmhwm),
+            anonymous_bytes: bytes(status.rssanon),
+            file_bytes: bytes(status.rssfile),
+        })
+    };
+    read().unwrap_or_default()
+}
+
+/// What of this process is in memory now.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn resident() -> Resident {
+    Resident::default()
+}

@@ -102,6 +102,11 @@ impl Walk {
         }
     }
 
+    /// The value.
+    pub(super) fn number(&self) -> f64 {
+        self.value
+    }
+
     /// Writes the value as line protocol has it.
     pub(super) fn write(&self, out: &mut String) {
         // Writing into a string does not fail.

@@ -110,33 +110,49 @@ impl LoneRows {
     pub(crate) fn by_group(&self) -> RowsByGroup<'_> {
         let mut runs: Vec<&[LoneRow]> = self.runs.iter().map(|run| run.as_slice()).collect();
         runs.push(&self.unsorted);
-        let mut order = Vec::with_capacity(runs.iter().map(|run| run.len()).sum());
-        for (number, run) in runs.iter().enumerate() {
-            order.extend(run.iter().enumerate().map(|(place, row)| (row.group, number as u32, place as u32)));
+        let groups = runs.iter().flat_map(|run| run.iter()).map(|row| row.group as usize + 1).max().unwrap_or(0);
+        // A counting sort: how many rows each group has, where they start, where they go.
+        let mut starts = vec![0u32; groups + 1];
+        for row in runs.iter().flat_map(|run| run.iter()) {
+            starts[row.group as usize + 1] += 1;
         }
-        order.sort_by_key(|(group, ..)| *group);
-        RowsByGroup { runs, order }
+        for group in 0..groups {
+            starts[group + 1] += starts[group];
+        }
+        let mut next = starts.clone();
+        let mut rows = vec![(0, 0); starts.last().map_or(0, |rows| *rows as usize)];
+        for (number, run) in runs.iter().enumerate() {
+            for (place, row) in run.iter().enumerate() {
+                let at = &mut next[row.group as usize];
+                rows[*at as usize] = (number as u32, place as u32);
+                *at += 1;
+            }
+        }
+        RowsByGroup { runs, starts, rows }
     }
 }
 
 /// Rows by group, for a flush.
 pub(crate) struct RowsByGroup<'a> {
     runs: Vec<&'a [LoneRow]>,
-    /// Group, run, place in the run.
-    order: Vec<(GroupId, u32, u32)>,
+    /// Where each group's rows start; one more at the end.
+    starts: Vec<u32>,
+    /// Run, place in the run.
+    rows: Vec<(u32, u32)>,
 }
 
 impl RowsByGroup<'_> {
-    /// The groups, ascending.
+    /// The groups that have rows, ascending.
     pub(crate) fn groups(&self) -> impl Iterator<Item = GroupId> {
-        self.order.chunk_by(|a, b| a.0 == b.0).filter_map(|rows| Some(rows.first()?.0))
+        let ends = self.starts.windows(2).enumerate();
+        ends.filter(|(_, ends)| matches!(ends, [start, end] if start < end)).map(|(group, _)| group as GroupId)
     }
 
     /// A group's rows, in order of arrival.
     pub(crate) fn of_group(&self, group: GroupId) -> impl Iterator<Item = LoneRow> {
-        let from = self.order.partition_point(|(known, ..)| *known < group);
-        let rows = self.order.get(from..).unwrap_or_default().iter().take_while(move |(known, ..)| *known == group);
-        rows.filter_map(|(_, run, place)| self.runs.get(*run as usize)?.get(*place as usize).copied())
+        let at = |group: usize| self.starts.get(group).map_or(self.rows.len(), |start| *start as usize);
+        let rows = self.rows.get(at(group as usize)..at(group as usize + 1)).unwrap_or_default();
+        rows.iter().filter_map(|(run, place)| self.runs.get(*run as usize)?.get(*place as usize).copied())
     }
 }
 

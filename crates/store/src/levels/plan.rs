@@ -121,11 +121,12 @@ impl Situation<'_> {
 /// The most urgent merge, if one is due.
 pub(crate) fn plan(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     gather(situation, policy)
-        .or_else(|| settle(situation, policy))
+        .or_else(|| settle(situation, policy, 1))
         .or_else(|| merge_patches(situation, policy))
         .or_else(|| fold(situation, policy))
         .or_else(|| join(situation, policy))
         .or_else(|| erase(situation, policy))
+        .or_else(|| settle(situation, policy, 0))
 }
 
 /// The oldest partition of level 0 when there are too many, or the one with too many parts.
@@ -141,10 +142,11 @@ fn gather(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     Some(Job { goal: Goal::Gather, inputs, placement, fold_ns: 0 })
 }
 
-/// The oldest parts of level 1 that are too old for it: as many as make up one partition of level 2.
-fn settle(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
+/// The oldest parts of a level that are too old for the fast tier: as many as make up one partition of level 2. Of level 0 once
+/// nothing else is due: what nothing newer would push out.
+fn settle(situation: &Situation<'_>, policy: &Policy, level: u8) -> Option<Job> {
     let fast_from = situation.fast_from();
-    let is_old = |part: &&PartInfo| part.level == 1 && part.partition.end_ns < fast_from;
+    let is_old = |part: &&PartInfo| part.level == level && part.partition.end_ns < fast_from;
     let oldest = situation.parts.iter().filter(is_old).min_by_key(|part| part.partition.start_ns)?;
     let window = partition_of(oldest.partition.start_ns, situation.lengths.slow_ns);
     let in_window = |part: &&PartInfo| is_old(part) && part.partition.overlaps(&window);
@@ -303,6 +305,12 @@ mod tests {
         check(&fresh, &policy(), None);
         let parts = [part(1, 1, (4, 5)), part(2, 1, (5, 6)), part(3, 1, (8, 9)), part(4, 1, (12, 13))];
         check(&parts, &policy(), Some((Goal::Settle, &[1, 2])));
+    }
+
+    #[test]
+    fn what_rests_on_level_0_settles_too() {
+        let parts = [part(1, 0, (4, 5)), part(3, 0, (12, 13))];
+        check(&parts, &policy(), Some((Goal::Settle, &[1])));
     }
 
     #[test]

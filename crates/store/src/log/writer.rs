@@ -34,6 +34,8 @@ struct State {
     active: Option<Segment>,
     /// Where the active segment's next record goes.
     position: usize,
+    /// Bytes of records since opening.
+    appended_bytes: u64,
     /// What is appended but not written, in order.
     pending: Vec<Pending>,
     /// Whether a writer is writing and syncing for all.
@@ -82,6 +84,8 @@ pub struct LogStats {
     pub segments: usize,
     /// Bytes of those segments' files.
     pub bytes: u64,
+    /// Bytes of records appended since opening, their frames included.
+    pub appended_bytes: u64,
 }
 
 impl Log {
@@ -100,6 +104,7 @@ impl Log {
             durable: sequence,
             active: None,
             position: 0,
+            appended_bytes: 0,
             pending: Vec::new(),
             committing: false,
             failed: None,
@@ -216,6 +221,7 @@ impl WriteAheadLog for Log {
             durable: state.durable,
             segments: state.segments.len(),
             bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
+            appended_bytes: state.appended_bytes,
         }
     }
 
@@ -288,6 +294,7 @@ impl State {
             frame::push(&mut last.bytes, segment.number, frame);
         }
         self.position += needed;
+        self.appended_bytes += needed as u64;
     }
 
     fn spare_path(&mut self, directory: &Path) -> PathBuf {

@@ -1,0 +1,62 @@
+//! The fast path: what is registered once is written by token, without labels or names.
+
+use model::{Field, Labels};
+use store::{Appender, GroupLayout, ReadCounts, SelectedGroup, StoreError, Token, WindowColumn, Windows};
+
+use crate::Db;
+
+impl Db {
+    /// Registers lone series of floats, each by its metric name and labels; their tokens, in the same order.
+    pub fn register_series(&self, database: &str, series: &[(&str, Labels)]) -> Result<Vec<Token>, StoreError> {
+        self.store.register_series(database, series)
+    }
+
+    /// Registers groups of a measurement that share a list of members; their tokens, in the same order, and the layout of
+    /// their rows.
+    pub fn register_groups(
+        &self,
+        database: &str,
+        measurement: &str,
+        groups: &[Labels],
+        members: &[(Field, Labels)],
+    ) -> Result<(Vec<Token>, GroupLayout), StoreError> {
+        self.store.register_groups(database, measurement, groups, members)
+    }
+
+    /// Begins a request: rows by token, written together.
+    pub fn appender(&self) -> Appender<'_> {
+        self.store.appender()
+    }
+
+    /// What windows of a selected group's columns add up to.
+    pub fn aggregate(
+        &self,
+        selected: &SelectedGroup,
+        windows: &Windows,
+    ) -> Result<(Vec<WindowColumn>, ReadCounts), StoreError> {
+        self.store.aggregate(selected, windows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Labels;
+
+    use crate::{Db, DbOptions, InstantQuery};
+
+    #[test]
+    fn samples_by_token_are_found_by_name() {
+        let folder = std::env::temp_dir().join(format!("thalweg-fast-path-{}", std::process::id()));
+        let db = Db::open(platform::Platform::real(), DbOptions::new(&folder)).unwrap();
+        let north = Labels::from_pairs([("station", "north")]).unwrap();
+        let tokens = db.register_series("default", &[("level", north)]).unwrap();
+        let mut appender = db.appender();
+        appender.sample(tokens[0], 60_000_000_000, 21.5).unwrap();
+        assert!(appender.commit().unwrap().is_empty(), "the token is known");
+        let answer = db.instant("default", &InstantQuery::new("level", 60_000)).unwrap();
+        assert!(format!("{answer:?}").contains("21.5"), "{answer:?}");
+        db.close().unwrap();
+        drop(db);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
