@@ -49,13 +49,13 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes_max: Option<u64>,
 
-    /// Where old data settles: a folder, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix [default: the data
-    /// folder]. Credentials come from the clouds' usual environment variables
+    /// Where old data settles: a folder, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix` [default: the
+    /// data folder]. Credentials come from the clouds' usual environment variables
     #[arg(long, env = "THALWEG_OBJECTS", value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     objects: Option<String>,
 
-    /// Where an S3-compatible server listens, such as http://127.0.0.1:9000 [default: the cloud's own]
+    /// Where an S3-compatible server listens, such as `http://127.0.0.1:9000` [default: the cloud's own]
     #[arg(long, env = "THALWEG_OBJECTS_ENDPOINT", value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     objects_endpoint: Option<String>,

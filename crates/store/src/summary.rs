@@ -28,7 +28,7 @@ const WIDTHS_NS: [i64; 9] = [
 ];
 
 /// Nodes that are worth writing, at least: fewer are decoded as fast from their samples.
-const NODES_MIN: i128 = 4;
+const NODES_MIN: i128 = 8;
 
 /// Nodes that a member may have in a part: more are not written, and are damage where they are read.
 const COLUMN_NODES_MAX: usize = 1 << 18;

@@ -47,6 +47,7 @@ pub(crate) fn folder_bytes(folder: &std::path::Path) -> u64 {
 }
 
 /// What of a process is in memory now.
+#[allow(clippy::struct_field_names, reason = "units come last")]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Resident {
     pub(crate) resident_bytes: u64,
