@@ -21,7 +21,8 @@ fn done(arguments: &[&str]) -> String {
 }
 
 fn write(server: &TestServer, hosts: std::ops::Range<u32>) {
-    let lines: String = hosts.map(|host| format!("m,host=h{host} v={host} {}000000000\n", host + 1)).collect();
+    let lines: Vec<String> = hosts.map(|host| format!("m,host=h{host} v={host} {}000000000\n", host + 1)).collect();
+    let lines = lines.concat();
     assert_eq!(server.post("/write", lines.as_bytes()).0, 204);
 }
 
