@@ -320,6 +320,11 @@ impl Head {
                 rows.columns.push(RowsColumn::new(*slot, *value_type));
             }
         }
+        if let Some(dense) = dense(head, range, &columns, &wanted) {
+            rows.timestamps_ns = dense.0;
+            rows.columns.iter_mut().zip(dense.1).for_each(|(column, cells)| column.cells = cells);
+            return if head.unsorted { chunk::merge(&[rows]) } else { rows };
+        }
         for (timestamp_ns, present, cells) in head.rows(columns.len()) {
             if !range.contains(timestamp_ns) {
                 continue;
@@ -463,6 +468,24 @@ impl HeadContents<'_> {
         }
         chunks
     }
+}
+
+/// Timestamps and the wanted columns of a buffer all of whose rows are wanted, whole and numbers: column by column, which is
+/// several times as fast as row by row.
+fn dense(
+    head: &GroupHead,
+    range: &TimeRange,
+    columns: &[(Slot, ValueType)],
+    wanted: &[usize],
+) -> Option<(Vec<i64>, Vec<Vec<u64>>)> {
+    let has_texts = columns.iter().any(|(_, value_type)| *value_type == ValueType::String);
+    if head.sparse || has_texts || *range != TimeRange::ALL {
+        return None;
+    }
+    let rows = || head.buffer.chunks_exact(1 + columns.len());
+    let timestamps_ns = rows().map(|row| row[0] as i64).collect();
+    let cells = wanted.iter().map(|place| rows().map(|row| row[1 + place]).collect());
+    Some((timestamps_ns, cells.collect()))
 }
 
 /// Adds a row to a group's buffer; the bytes that it took.

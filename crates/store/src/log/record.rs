@@ -94,7 +94,11 @@ fn encode_block(block: &RowBlock, out: &mut Vec<u8>) {
     let groups: Vec<i64> = block.groups.iter().map(|group| i64::from(*group)).collect();
     integer::encode(&groups, out);
     integer::encode(&block.timestamps_ns, out);
-    out.extend(block.cells.iter().flat_map(|cell| cell.to_le_bytes()));
+    let start = out.len();
+    out.resize(start + block.cells.len() * 8, 0);
+    for (bytes, cell) in out[start..].as_chunks_mut::<8>().0.iter_mut().zip(&block.cells) {
+        *bytes = cell.to_le_bytes();
+    }
 }
 
 /// Appends the payload of a catalog record.
