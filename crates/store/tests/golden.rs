@@ -23,6 +23,8 @@ fn options(directory: &Path) -> StoreOptions {
         log_segment_bytes: 4 << 10,
         level0_parts_max: 1,
         partition_ns: 8 * 1_000_000_000,
+        // Too little for longer partitions.
+        fast_bytes_max: 1,
         node_rows_min: 1,
         ..StoreOptions::new(directory)
     }
