@@ -127,6 +127,7 @@ pub(crate) fn plan(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
         .or_else(|| join(situation, policy))
         .or_else(|| erase(situation, policy))
         .or_else(|| settle(situation, policy, 0))
+        .or_else(|| reclaim(situation, policy))
 }
 
 /// The oldest partition of level 0 when there are too many, or the one with too many parts.
@@ -153,6 +154,21 @@ fn settle(situation: &Situation<'_>, policy: &Policy, level: u8) -> Option<Job> 
     let inputs = situation.close(situation.parts.iter().filter(in_window).map(|part| part.id).collect());
     let placement = situation.placement(&inputs, policy);
     Some(Job { goal: Goal::Settle, inputs, placement, fold_ns: 0 })
+}
+
+/// The rest of a flush's file most of which was merged: the file takes its room until nothing of it is left.
+fn reclaim(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
+    let mut files: BTreeMap<u64, (u64, u64, BTreeSet<u64>)> = BTreeMap::new();
+    for part in situation.parts.iter().filter(|part| part.level == 0) {
+        let (live_bytes, end, parts) = files.entry(part.file).or_default();
+        *live_bytes += part.bytes;
+        *end = (*end).max(part.offset + part.bytes);
+        parts.insert(part.id);
+    }
+    let (_, _, parts) = files.into_values().find(|(live_bytes, end, _)| live_bytes.saturating_mul(2) < *end)?;
+    let inputs = situation.close(parts);
+    let placement = situation.placement(&inputs, policy);
+    Some(Job { goal: Goal::Gather, inputs, placement, fold_ns: 0 })
 }
 
 /// Patches that are many: joined with one another while they are small, else merged with their part.
@@ -311,6 +327,13 @@ mod tests {
     fn what_rests_on_level_0_settles_too() {
         let parts = [part(1, 0, (4, 5)), part(3, 0, (12, 13))];
         check(&parts, &policy(), Some((Goal::Settle, &[1])));
+    }
+
+    #[test]
+    fn a_file_that_is_mostly_merged_is_given_up() {
+        let behind = |offset| PartInfo { offset, file: 1, ..part(2, 0, (12, 13)) };
+        check(&[behind(100)], &policy(), None);
+        check(&[behind(101)], &policy(), Some((Goal::Gather, &[2])));
     }
 
     #[test]
