@@ -132,7 +132,7 @@ async function zoom(page) {
 
 async function instantQuery(page) {
   await page.goto(`${origin}/#/explore?mode=instant&q=${encodeURIComponent("2 * vector(21)")}`);
-  await page.locator('.explore[data-state="done"] td', { hasText: "42" }).waitFor({ timeout: WAIT_MS });
+  await page.locator('.explore[data-state="done"] td', { hasText: /^42$/ }).waitFor({ timeout: WAIT_MS });
 }
 
 async function failedQuery(page) {
