@@ -45,6 +45,8 @@ pub struct Recovery {
     pub parts_set_aside: Vec<String>,
     /// Files that nothing named and that were removed.
     pub files_removed: u64,
+    /// Whether the object store cannot keep two writers apart: nothing there says what a lost folder held.
+    pub objects_unfenced: bool,
 }
 
 /// What is opened before the log is read.
@@ -129,6 +131,7 @@ impl Opened {
             state.fast_ns = options.partition_ns.max(1);
         }
         let settled = open_tier(&platform, &options, &state)?;
+        recovery.objects_unfenced = settled.as_ref().is_some_and(|settled| !settled.conditional_put());
         let Named { catalog, groups, exemplars } = Named::load(&platform, &options, &state)?;
         let mut parts: Vec<Vec<Arc<Part>>> = vec![Vec::new(); state.shards as usize];
         let mut set_aside = Vec::new();
@@ -324,7 +327,8 @@ impl Opened {
 /// The object tier, if the folder has one; it must if parts are there and nowhere else.
 fn open_tier(platform: &Platform, options: &StoreOptions, state: &State) -> Result<Option<Settled>, StoreError> {
     let tier = options.objects.as_ref();
-    let settled = tier.map(|tier| Settled::open(platform, tier, &options.directory, state.incarnation)).transpose()?;
+    let settled =
+        tier.map(|tier| Settled::open(platform, tier, &options.directory, state.objects_incarnation())).transpose()?;
     if settled.is_none() && state.parts.values().any(|part| !part.places.local) {
         let message = "parts of this folder are in an object store: say in which with --objects";
         return Err(StoreError::Invalid(message.to_owned()));
