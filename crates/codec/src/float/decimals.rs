@@ -26,6 +26,16 @@ const EXCEPTION_SHARE: usize = 8;
 
 /// Appends exponent, exceptions and integers; false, with bytes half written, if too many values are no decimals.
 pub(super) fn encode(values: &[f64], effort: Effort, out: &mut Vec<u8>) -> bool {
+    // Whole numbers are frequent, and found out while they are converted.
+    if values.first().is_some_and(|first| rounded(*first).1 == 0) {
+        let mut integers = Vec::with_capacity(values.len());
+        let small = values.iter().fold(true, |small, value| small & (value.abs() < ROUNDED_MAX));
+        if small && !convert(values, &mut integers, rounded) {
+            out.extend_from_slice(&[0, 0]);
+            integer::encode_with(&integers, effort, out);
+            return true;
+        }
+    }
     let Some(exponent) = probe_exponent(values) else {
         return false;
     };
