@@ -122,7 +122,9 @@ fn measure(members: usize, values_max: u64, kind: &str) {
     let levels: Vec<String> = stats
         .levels
         .iter()
-        .map(|level| format!("{} parts, {:.1} MB, {:.1} M rows", level.parts, level.bytes as f64 / 1e6, level.rows as f64 / 1e6))
+        .map(|level| {
+            format!("{} parts, {:.1} MB, {:.1} M rows", level.parts, level.bytes as f64 / 1e6, level.rows as f64 / 1e6)
+        })
         .collect();
     println!("  flushes {}, merges {}; levels: {}", stats.flushes, stats.merges, levels.join(" | "));
     drop(store);
@@ -146,5 +148,8 @@ fn main() {
     let members = arguments.first().map_or("1,10,101", String::as_str);
     let millions: u64 = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(100);
     let kind = arguments.get(2).map_or("integers", String::as_str);
-    members.split(',').filter_map(|text| text.parse().ok()).for_each(|members| measure(members, millions * 1_000_000, kind));
+    members
+        .split(',')
+        .filter_map(|text| text.parse().ok())
+        .for_each(|members| measure(members, millions * 1_000_000, kind));
 }

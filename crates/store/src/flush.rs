@@ -81,8 +81,7 @@ impl Store {
         }
         // Under the shard's lock every record that touches the shard is in the log and in the head, or in neither.
         let sequence = self.log.last_sequence();
-        let mut head = std::mem::replace(&mut state.head, Head::new(self.head_bytes_max()));
-        head.freeze();
+        let head = std::mem::replace(&mut state.head, Head::new(self.head_bytes_max()));
         let frozen = Arc::new(Frozen { head, sequence });
         state.frozen = Some(frozen.clone());
         (frozen, false)

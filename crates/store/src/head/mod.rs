@@ -4,16 +4,17 @@
 //! Head
 //!  ├─ layouts        interned column lists
 //!  ├─ places[group]  nothing yet · a lone series · which of …
-//!  ├─ groups         row buffer (row-major: timestamp, presence words if sparse, cells) + sealed chunks
+//!  ├─ groups         row buffer (row-major: timestamp, presence words if sparse, cells) + earlier ones, sealed
 //!  ├─ wide           the same for member blocks beyond a group's first
 //!  ├─ lone           rows of all lone series together
 //!  └─ text           what string cells point into
 //! ```
 //!
-//! A row buffer that is full is sealed: sorted, merged, encoded as a chunk. Rows keep the order of arrival until then,
-//! so that for the same time the later one wins. A group whose rows have had one and the same single column all along is a lone
+//! A row buffer that is full is sealed: one of numbers, none missing, as it is, because writers have no time for more; others sorted,
+//! merged, encoded as a chunk. Rows keep the order of arrival until then, so that for the same time the later one wins. A group whose rows have had one and the same single column all along is a lone
 //! series: its rows go into the shared buffer.
 
+mod contents;
 mod group;
 mod layouts;
 mod lone;
@@ -21,6 +22,7 @@ mod lone;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use codec::DecodeError;
 use index::{GroupId, Slot};
 use model::{Span, TimeRange, ValueType};
 
@@ -28,9 +30,11 @@ use crate::chunk::{self, CHUNK_ROWS_MAX, Rows, RowsColumn};
 use crate::log::record::{RowBlock, ShardRows};
 use crate::part::{BLOCK_SLOTS, EncodedChunk, PartKey};
 
-use group::{GroupHead, is_present};
+use group::{DenseRows, GroupHead, Sealed, has_texts, is_present};
 use layouts::{LayoutId, Layouts, Placement};
-use lone::{LoneRow, LoneRows, RowsByGroup};
+use lone::{LoneRows, Sample};
+
+pub(crate) use contents::{FlushPiece, HeadContents};
 
 /// Least bytes of a group's row buffer before it is sealed (design: 2 KiB, or 40 B a member if that is more).
 const SEAL_BYTES_MIN: usize = 2 << 10;
@@ -80,7 +84,8 @@ impl SealedChunk {
         EncodedChunk { range: self.range, sequences: self.sequences, rows: self.rows, bytes: &self.bytes }
     }
 
-    fn of(rows: &Rows, sequences: (u64, u64)) -> Option<Self> {
+    /// Rows, encoded; `None` if there are none.
+    pub(crate) fn of(rows: &Rows, sequences: (u64, u64)) -> Option<Self> {
         let range = rows.range()?;
         let mut bytes = Vec::new();
         chunk::encode(rows, sequences, &mut bytes);
@@ -92,7 +97,9 @@ impl SealedChunk {
 #[derive(Debug, Clone)]
 pub(crate) enum HeadPiece {
     Sealed(SealedChunk),
-    /// Rows that are in no chunk yet, sorted.
+    /// A buffer of numbers that was full.
+    Dense(Arc<DenseRows>),
+    /// Rows that are sealed nowhere yet, sorted.
     Loose(Rows),
 }
 
@@ -100,7 +107,17 @@ impl HeadPiece {
     pub(crate) fn range(&self) -> Option<TimeRange> {
         match self {
             Self::Sealed(sealed) => Some(sealed.range),
+            Self::Dense(dense) => Some(dense.range),
             Self::Loose(rows) => rows.range(),
+        }
+    }
+
+    /// Its rows, with the given columns (sorted).
+    pub(crate) fn rows(&self, slots: &[Slot]) -> Result<Rows, DecodeError> {
+        match self {
+            Self::Sealed(sealed) => chunk::decode(&sealed.bytes, Some(slots)).map(|(_, rows)| rows),
+            Self::Dense(dense) => Ok(dense.rows(Some(slots))),
+            Self::Loose(rows) => Ok(rows.clone()),
         }
     }
 }
@@ -178,7 +195,9 @@ impl Head {
         let mut others = RowBlock { columns: block.columns.clone(), ..RowBlock::default() };
         for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
             let known = self.place_of(*group);
-            let is_lone = column.0 < BLOCK_SLOTS && known & LONE != 0;
+            // One that changes its column is no lone series any more.
+            let is_lone = known == NOWHERE || known == layout | LONE;
+            let is_lone = is_lone && column.0 < BLOCK_SLOTS && !self.lone.is_full();
             let Some(cell) = block.cells.get(row).copied() else {
                 continue;
             };
@@ -193,7 +212,7 @@ impl Head {
                 grown(*group, &[column.0]);
             }
             let cell = if is_text { self.move_text(cell, text) } else { cell };
-            self.lone.push(LoneRow { group: *group, layout, timestamp_ns: *timestamp_ns, cell });
+            self.lone.push(*group, Sample { timestamp_ns: *timestamp_ns, cell });
         }
         if others.rows() > 0 {
             self.append_block(&others, column.0 / BLOCK_SLOTS, text, sequence, grown);
@@ -218,7 +237,7 @@ impl Head {
         sequence: u64,
         grown: &mut impl FnMut(GroupId, &[Slot]),
     ) {
-        let texts = block.columns.iter().any(|(_, value_type)| *value_type == ValueType::String);
+        let texts = has_texts(&block.columns);
         let mut placement: Option<Placement> = None;
         let mut moved = Vec::new();
         for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
@@ -264,7 +283,8 @@ impl Head {
             return known as usize;
         }
         let place = self.groups.len();
-        self.groups.push((group, GroupHead::default()));
+        let lone_layout = if known == NOWHERE { LayoutId::default() } else { known & !LONE };
+        self.groups.push((group, GroupHead { lone_layout, ..GroupHead::default() }));
         self.places[group as usize] = place as u32;
         place
     }
@@ -285,23 +305,35 @@ impl Head {
             Some(place) => self.groups.get(place).map(|(_, head)| head),
             None => self.wide.get(&key),
         };
-        let Some(sealed) = found.and_then(|head| self.encode_buffer(head)) else {
+        let Some(range) = found.and_then(GroupHead::range) else {
             return;
         };
-        let active = self.groups.len() + self.wide.len();
+        let columns = found.map(|head| self.layouts.get(head.layout)).unwrap_or_default();
+        let is_dense = found.is_some_and(|head| !head.sparse) && !has_texts(&columns);
+        let chunk = if is_dense { None } else { found.and_then(|head| self.encode_buffer(head)) };
+        self.seal_bytes = seal_bytes(self.budget_bytes, self.groups.len() + self.wide.len());
         let found = match place {
             Some(place) => self.groups.get_mut(place).map(|(_, head)| head),
             None => self.wide.get_mut(&key),
         };
-        if let Some(head) = found {
-            self.bytes = self.bytes + sealed.bytes.len() + size_of::<SealedChunk>() - head.buffer.len() * 8;
+        let Some(head) = found else {
+            return;
+        };
+        if let Some(chunk) = chunk {
+            self.bytes = self.bytes + chunk.bytes.len() + size_of::<Sealed>() - head.buffer.len() * 8;
             head.buffer.clear();
-            head.chunks.push(sealed);
-            self.seal_bytes = seal_bytes(self.budget_bytes, active);
+            head.sealed.push(Sealed::Chunk(chunk));
             if head.buffer.capacity() * 8 > self.seal_bytes * 2 {
                 head.buffer.shrink_to(self.seal_bytes / 8);
             }
+            return;
         }
+        // The next one becomes as long, most likely.
+        let next = Vec::with_capacity(head.buffer.len());
+        let buffer = std::mem::replace(&mut head.buffer, next);
+        self.bytes += size_of::<Sealed>() + size_of::<DenseRows>();
+        let dense = DenseRows { columns, unsorted: head.unsorted, range, sequences: head.sequences, buffer };
+        head.sealed.push(Sealed::Dense(Arc::new(dense)));
     }
 
     /// The row buffer as a chunk; `None` if it is empty.
@@ -320,10 +352,8 @@ impl Head {
                 rows.columns.push(RowsColumn::new(*slot, *value_type));
             }
         }
-        if let Some(dense) = dense(head, range, &columns, &wanted) {
-            rows.timestamps_ns = dense.0;
-            rows.columns.iter_mut().zip(dense.1).for_each(|(column, cells)| column.cells = cells);
-            return if head.unsorted { chunk::merge(&[rows]) } else { rows };
+        if *range == TimeRange::ALL && !head.sparse && !has_texts(&columns) {
+            return group::dense_rows(&head.buffer, &columns, head.unsorted, slots);
         }
         for (timestamp_ns, present, cells) in head.rows(columns.len()) {
             if !range.contains(timestamp_ns) {
@@ -348,48 +378,48 @@ impl Head {
     }
 
     /// Rows of a lone series, sorted and merged.
-    fn lone_rows(&self, lone: impl Iterator<Item = LoneRow>, slots: Option<&[Slot]>) -> Rows {
-        let mut pieces: Vec<(LayoutId, Rows)> = Vec::new();
-        let mut is_sorted = true;
-        for row in lone {
-            let layout = self.layouts.get(row.layout);
-            let Some((slot, value_type)) = layout.first().copied() else {
-                continue;
-            };
-            if slots.is_some_and(|slots| slots.binary_search(&slot).is_err()) {
-                continue;
-            }
-            if pieces.last().is_none_or(|(last, _)| *last != row.layout) {
-                let columns = vec![RowsColumn::new(slot, value_type)];
-                pieces.push((row.layout, Rows { timestamps_ns: Vec::new(), columns }));
-            }
-            let Some((_, rows)) = pieces.last_mut() else {
-                continue;
-            };
-            is_sorted &= rows.timestamps_ns.last().is_none_or(|last| *last < row.timestamp_ns);
-            rows.timestamps_ns.push(row.timestamp_ns);
-            rows.columns.iter_mut().for_each(|column| self.push_cell(column, Some(row.cell)));
+    fn lone_rows(&self, group: GroupId, samples: &[Sample], slots: Option<&[Slot]>) -> Rows {
+        let layout = self.layouts.get(self.lone_layout(group));
+        let Some((slot, value_type)) = layout.first().copied().filter(|_| !samples.is_empty()) else {
+            return Rows::default();
+        };
+        if slots.is_some_and(|slots| slots.binary_search(&slot).is_err()) {
+            return Rows::default();
         }
-        let mut pieces: Vec<Rows> = pieces.into_iter().map(|(_, rows)| rows).collect();
-        if is_sorted && pieces.len() <= 1 { pieces.pop().unwrap_or_default() } else { chunk::merge(&pieces) }
+        let mut column = RowsColumn::new(slot, value_type);
+        if value_type == ValueType::String {
+            samples.iter().for_each(|sample| self.push_cell(&mut column, Some(sample.cell)));
+        } else {
+            column.cells = samples.iter().map(|sample| sample.cell).collect();
+        }
+        let timestamps_ns: Vec<i64> = samples.iter().map(|sample| sample.timestamp_ns).collect();
+        let is_sorted = timestamps_ns.is_sorted_by(|before, after| before < after);
+        let rows = Rows { timestamps_ns, columns: vec![column] };
+        if is_sorted { rows } else { chunk::merge(&[rows]) }
+    }
+
+    /// The layout of a group's rows as a lone series.
+    fn lone_layout(&self, group: GroupId) -> LayoutId {
+        match self.places.get(group as usize) {
+            None | Some(&NOWHERE) => LayoutId::default(),
+            Some(place) if place & LONE != 0 => place & !LONE,
+            Some(place) => self.groups.get(*place as usize).map_or(0, |(_, head)| head.lone_layout),
+        }
     }
 
     /// What the head has of a key in a range, oldest first.
-    pub(crate) fn read(&mut self, key: &PartKey, range: &TimeRange, slots: &[Slot]) -> Vec<HeadPiece> {
-        self.lone.prepare_read();
-        self.read_frozen(key, range, slots)
-    }
-
-    /// As [`Head::read`], of a head that nothing is added to any more.
-    pub(crate) fn read_frozen(&self, key: &PartKey, range: &TimeRange, slots: &[Slot]) -> Vec<HeadPiece> {
+    pub(crate) fn read(&self, key: &PartKey, range: &TimeRange, slots: &[Slot]) -> Vec<HeadPiece> {
         let mut pieces = Vec::new();
         if key.block == 0 {
-            let lone = self.lone_rows(self.lone.of_group(key.group, range).into_iter(), Some(slots));
-            pieces.push(HeadPiece::Loose(lone));
+            let samples = self.lone.of_group(key.group, range);
+            pieces.push(HeadPiece::Loose(self.lone_rows(key.group, &samples, Some(slots))));
         }
         if let Some(head) = self.group(key) {
-            let sealed = head.chunks.iter().filter(|chunk| chunk.range.overlaps(range)).cloned();
-            pieces.extend(sealed.map(HeadPiece::Sealed));
+            let sealed = head.sealed.iter().filter(|sealed| sealed.range().overlaps(range));
+            pieces.extend(sealed.map(|sealed| match sealed {
+                Sealed::Dense(dense) => HeadPiece::Dense(dense.clone()),
+                Sealed::Chunk(chunk) => HeadPiece::Sealed(chunk.clone()),
+            }));
             pieces.push(HeadPiece::Loose(self.sorted(head, range, Some(slots))));
         }
         pieces.retain(|piece| piece.range().is_some());
@@ -405,30 +435,19 @@ impl Head {
     }
 
     /// Whether a key has a row in a range, judged by whole chunks.
-    pub(crate) fn has_rows(&mut self, key: &PartKey, range: &TimeRange) -> bool {
-        self.lone.prepare_read();
-        self.has_rows_frozen(key, range)
-    }
-
-    /// As [`Head::has_rows`], of a head that nothing is added to any more.
-    pub(crate) fn has_rows_frozen(&self, key: &PartKey, range: &TimeRange) -> bool {
-        if key.block == 0 && !self.lone.of_group(key.group, range).is_empty() {
+    pub(crate) fn has_rows(&self, key: &PartKey, range: &TimeRange) -> bool {
+        if key.block == 0 && self.lone.has_rows(key.group, range) {
             return true;
         }
         self.group(key).is_some_and(|head| {
-            head.chunks.iter().any(|chunk| chunk.range.overlaps(range))
+            head.sealed.iter().any(|sealed| sealed.range().overlaps(range))
                 || head.rows(self.layouts.width(head.layout)).any(|(timestamp_ns, ..)| range.contains(timestamp_ns))
         })
     }
 
-    /// Sorts what a flush will go through.
-    pub(crate) fn freeze(&mut self) {
-        self.lone.sort();
-    }
-
     /// Everything, for a flush.
     pub(crate) fn contents(&self) -> HeadContents<'_> {
-        HeadContents { head: self, lone: self.lone.by_group() }
+        HeadContents::of(self)
     }
 
     /// Whether there is nothing of a group.
@@ -436,56 +455,6 @@ impl Head {
         self.places.get(group as usize).is_none_or(|place| *place == NOWHERE)
             && self.wide.range((group, 0)..=(group, u32::MAX)).next().is_none()
     }
-}
-
-/// Everything in a head, for a flush.
-pub(crate) struct HeadContents<'a> {
-    head: &'a Head,
-    lone: RowsByGroup<'a>,
-}
-
-impl HeadContents<'_> {
-    /// Groups and member blocks that have rows; some may come twice.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = (GroupId, u32)> {
-        let own = self.head.groups.iter().map(|(group, _)| (*group, 0));
-        own.chain(self.head.wide.keys().copied()).chain(self.lone.groups().map(|group| (group, 0)))
-    }
-
-    /// A key's rows as chunks, oldest first.
-    pub(crate) fn chunks(&self, group: GroupId, block: u32) -> Vec<SealedChunk> {
-        let mut chunks = Vec::new();
-        if block == 0 {
-            let rows = self.head.lone_rows(self.lone.of_group(group), None);
-            for from in (0..rows.timestamps_ns.len()).step_by(CHUNK_ROWS_MAX) {
-                let to = (from + CHUNK_ROWS_MAX).min(rows.timestamps_ns.len());
-                chunks.extend(SealedChunk::of(&chunk::slice(&rows, from, to), self.head.sequences.unwrap_or((0, 0))));
-            }
-        }
-        let key = PartKey { group, block, ..PartKey::default() };
-        if let Some(head) = self.head.group(&key) {
-            chunks.extend(head.chunks.iter().cloned());
-            chunks.extend(self.head.encode_buffer(head));
-        }
-        chunks
-    }
-}
-
-/// Timestamps and the wanted columns of a buffer all of whose rows are wanted, whole and numbers: column by column, which is
-/// several times as fast as row by row.
-fn dense(
-    head: &GroupHead,
-    range: &TimeRange,
-    columns: &[(Slot, ValueType)],
-    wanted: &[usize],
-) -> Option<(Vec<i64>, Vec<Vec<u64>>)> {
-    let has_texts = columns.iter().any(|(_, value_type)| *value_type == ValueType::String);
-    if head.sparse || has_texts || *range != TimeRange::ALL {
-        return None;
-    }
-    let rows = || head.buffer.chunks_exact(1 + columns.len());
-    let timestamps_ns = rows().map(|row| row[0] as i64).collect();
-    let cells = wanted.iter().map(|place| rows().map(|row| row[1 + place]).collect());
-    Some((timestamps_ns, cells.collect()))
 }
 
 /// Adds a row to a group's buffer; the bytes that it took.
@@ -499,16 +468,18 @@ fn push_row(
 ) -> usize {
     let mut bytes = 0;
     if head.buffer.is_empty() {
-        if head.chunks.is_empty() {
+        if head.sealed.is_empty() {
             bytes += GROUP_BYTES;
         }
         head.sequences = (sequence, sequence);
+        head.range_ns = (timestamp_ns, timestamp_ns);
         head.unsorted = false;
         head.sparse = false;
     } else {
-        head.unsorted |= timestamp_ns <= head.last_ns;
+        // Beyond the largest timestamp, or not in order.
+        head.unsorted |= timestamp_ns <= head.range_ns.1;
+        head.range_ns = (head.range_ns.0.min(timestamp_ns), head.range_ns.1.max(timestamp_ns));
     }
-    head.last_ns = timestamp_ns;
     head.sequences.1 = sequence;
     let before = head.buffer.len();
     head.push(timestamp_ns, cells, places, width);
