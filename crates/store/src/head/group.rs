@@ -54,9 +54,9 @@ pub(crate) fn is_present(present: &[u64], place: usize) -> bool {
     present.get(place / 64).is_none_or(|word| word >> (place % 64) & 1 == 1)
 }
 
-/// Whether cells are numbers by themselves.
+/// Whether some cells are not numbers by themselves, but point at bytes.
 pub(crate) fn has_texts(columns: &[(Slot, ValueType)]) -> bool {
-    columns.iter().any(|(_, value_type)| *value_type == ValueType::String)
+    columns.iter().any(|(_, value_type)| value_type.is_elsewhere())
 }
 
 impl Sealed {

@@ -191,7 +191,7 @@ impl Head {
         grown: &mut impl FnMut(GroupId, &[Slot]),
     ) {
         let layout = self.layouts.intern(vec![column]);
-        let is_text = column.1 == ValueType::String;
+        let is_text = column.1.is_elsewhere();
         let mut others = RowBlock { columns: block.columns.clone(), ..RowBlock::default() };
         for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
             let known = self.place_of(*group);
@@ -245,7 +245,7 @@ impl Head {
                 moved.clear();
                 let cells = block.row(row).iter().zip(&block.columns);
                 moved.extend(cells.map(|(cell, (_, kind))| match kind {
-                    ValueType::String => self.move_text(*cell, text),
+                    kind if kind.is_elsewhere() => self.move_text(*cell, text),
                     _ => *cell,
                 }));
             }
@@ -370,7 +370,7 @@ impl Head {
 
     fn push_cell(&self, column: &mut RowsColumn, cell: Option<u64>) {
         match cell {
-            Some(cell) if column.value_type == ValueType::String => {
+            Some(cell) if column.value_type.is_elsewhere() => {
                 column.push_text(crate::log::record::text_of(&self.text, cell).unwrap_or_default());
             }
             cell => column.push(cell),
@@ -387,7 +387,7 @@ impl Head {
             return Rows::default();
         }
         let mut column = RowsColumn::new(slot, value_type);
-        if value_type == ValueType::String {
+        if value_type.is_elsewhere() {
             samples.iter().for_each(|sample| self.push_cell(&mut column, Some(sample.cell)));
         } else {
             column.cells = samples.iter().map(|sample| sample.cell).collect();
