@@ -1,15 +1,16 @@
 //! What log records say. The same [`ShardRows`] go into the log and into the head, when written and when replayed.
 
-use codec::{COLUMN_VALUES_MAX, DecodeError, Reader, histogram, integer, varint};
+use codec::{COLUMN_VALUES_MAX, DecodeError, Reader, cells, histogram, integer, varint};
 use index::{CatalogEntry, GroupEntry, GroupId, Slot, decode_entries, encode_entries};
 use model::ValueType;
 
-/// Kinds of records. Numbers 4 and 5 are kept for exemplars and start timestamps.
-pub(crate) const ROWS: u8 = 1;
+/// Kinds of records. Numbers 4 and 5 are kept for exemplars and start timestamps. Rows of kind 1 were written by earlier versions.
+pub(crate) const PLAIN_ROWS: u8 = 1;
 pub(crate) const CATALOG: u8 = 2;
 pub(crate) const GROUPS: u8 = 3;
 /// Says nothing; has a sequence id that nothing else has.
 pub(crate) const MARK: u8 = 6;
+pub(crate) const ROWS: u8 = 7;
 
 /// Rows that one block may hold: bounds columns, and with them what a damaged record can make the reader allocate.
 pub(crate) const BLOCK_ROWS_MAX: usize = 1 << 16;
@@ -94,11 +95,8 @@ fn encode_block(block: &RowBlock, out: &mut Vec<u8>) {
     let groups: Vec<i64> = block.groups.iter().map(|group| i64::from(*group)).collect();
     integer::encode(&groups, out);
     integer::encode(&block.timestamps_ns, out);
-    let start = out.len();
-    out.resize(start + block.cells.len() * 8, 0);
-    for (bytes, cell) in out[start..].as_chunks_mut::<8>().0.iter_mut().zip(&block.cells) {
-        *bytes = cell.to_le_bytes();
-    }
+    let is_float: Vec<bool> = block.columns.iter().map(|(_, value_type)| *value_type == ValueType::F64).collect();
+    cells::encode(&block.cells, &is_float, out);
 }
 
 /// Appends the payload of a catalog record.
@@ -116,9 +114,9 @@ pub(crate) fn encode_groups(shard: usize, entries: &[GroupEntry], out: &mut Vec<
 pub(crate) fn decode(kind: u8, payload: &[u8]) -> Result<Record, DecodeError> {
     let mut reader = Reader::new(payload);
     let record = match kind {
-        ROWS => {
+        ROWS | PLAIN_ROWS => {
             let shards = reader.length(payload.len())?;
-            Record::Rows((0..shards).map(|_| decode_shard(&mut reader)).collect::<Result<_, _>>()?)
+            Record::Rows((0..shards).map(|_| decode_shard(kind, &mut reader)).collect::<Result<_, _>>()?)
         }
         CATALOG => Record::Catalog(decode_entries(&mut reader)?),
         GROUPS => {
@@ -130,16 +128,16 @@ pub(crate) fn decode(kind: u8, payload: &[u8]) -> Result<Record, DecodeError> {
     if reader.is_empty() { Ok(record) } else { Err(reader.error("bytes left over")) }
 }
 
-fn decode_shard(reader: &mut Reader<'_>) -> Result<ShardRows, DecodeError> {
+fn decode_shard(kind: u8, reader: &mut Reader<'_>) -> Result<ShardRows, DecodeError> {
     let shard = reader.length(usize::from(u16::MAX))?;
     let text_bytes = reader.length(reader.rest().len())?;
     let text = reader.bytes(text_bytes)?.to_vec();
     let blocks = reader.length(reader.rest().len())?;
-    let blocks = (0..blocks).map(|_| decode_block(reader, &text)).collect::<Result<_, _>>()?;
+    let blocks = (0..blocks).map(|_| decode_block(kind, reader, &text)).collect::<Result<_, _>>()?;
     Ok(ShardRows { shard, blocks, text })
 }
 
-fn decode_block(reader: &mut Reader<'_>, text: &[u8]) -> Result<RowBlock, DecodeError> {
+fn decode_block(kind: u8, reader: &mut Reader<'_>, text: &[u8]) -> Result<RowBlock, DecodeError> {
     let width = reader.length(reader.rest().len())?;
     let mut columns = Vec::with_capacity(width);
     for _ in 0..width {
@@ -154,8 +152,13 @@ fn decode_block(reader: &mut Reader<'_>, text: &[u8]) -> Result<RowBlock, Decode
     let groups = groups.map_err(|_| reader.error("group beyond 32 bits"))?;
     let mut timestamps_ns = Vec::new();
     integer::decode(reader, rows, &mut timestamps_ns)?;
-    let cells = reader.bytes(rows.saturating_mul(width).saturating_mul(8))?;
-    let cells = cells.as_chunks::<8>().0.iter().map(|cell| u64::from_le_bytes(*cell)).collect();
+    let mut cells = Vec::new();
+    if kind == PLAIN_ROWS {
+        let plain = reader.bytes(rows.saturating_mul(width).saturating_mul(8))?;
+        cells.extend(plain.as_chunks::<8>().0.iter().map(|cell| u64::from_le_bytes(*cell)));
+    } else {
+        cells::decode(reader, rows, width, &mut cells)?;
+    }
     let block = RowBlock { columns, groups, timestamps_ns, cells };
     check_texts(&block, text).ok_or_else(|| reader.error("string cell outside the text"))?;
     Ok(block)
@@ -201,12 +204,20 @@ mod tests {
         };
         let mut payload = Vec::new();
         encode_rows(std::slice::from_ref(&rows), &mut payload);
-        assert_eq!(decode(ROWS, &payload), Ok(Record::Rows(vec![rows])));
+        assert_eq!(decode(ROWS, &payload), Ok(Record::Rows(vec![rows.clone()])));
+        // As earlier versions wrote it.
+        let plain: Vec<u8> = rows.blocks[0].cells.iter().flat_map(|cell| cell.to_le_bytes()).collect();
+        let mut cells = Vec::new();
+        cells::encode(&rows.blocks[0].cells, &[true, false], &mut cells);
+        assert!(payload.ends_with(&cells));
+        payload.truncate(payload.len() - cells.len());
+        payload.extend_from_slice(&plain);
+        assert_eq!(decode(PLAIN_ROWS, &payload), Ok(Record::Rows(vec![rows])));
     }
 
     proptest! {
         #[test]
-        fn hostile_payloads_are_an_error_or_a_record(kind in 0u8..5, payload in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn hostile_payloads_are_an_error_or_a_record(kind in 0u8..9, payload in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = decode(kind, &payload);
         }
     }
