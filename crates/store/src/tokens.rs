@@ -229,9 +229,7 @@ impl Appender<'_> {
             *last_layout = shared.cloned();
         }
         if let Some(block) = rows.blocks.last_mut() {
-            block.groups.push(target.group);
-            block.timestamps_ns.push(timestamp_ns);
-            block.cells.extend_from_slice(cells);
+            block.push(target.group, timestamp_ns, cells);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use index::GroupId;
 use model::TimeRange;
 
 use super::group::Sealed;
-use super::lone::SamplesByGroup;
+use super::shared::{RowsByGroup, SharedRows};
 use super::{Head, SealedChunk};
 use crate::chunk::{self, Rows};
 use crate::part::PartKey;
@@ -12,7 +12,8 @@ use crate::part::PartKey;
 /// Everything in a head, for a flush.
 pub(crate) struct HeadContents<'a> {
     head: &'a Head,
-    lone: SamplesByGroup,
+    /// By layout.
+    shared: Vec<Option<RowsByGroup<'a>>>,
 }
 
 /// Rows of a key, sorted, with the smallest and the largest sequence id among them; or a chunk of such.
@@ -44,22 +45,26 @@ impl Gathered {
 
 impl<'a> HeadContents<'a> {
     pub(super) fn of(head: &'a Head) -> Self {
-        Self { head, lone: head.lone.by_group() }
+        let shared = head.shared.iter().map(|shared| shared.as_ref().map(SharedRows::by_group)).collect();
+        Self { head, shared }
     }
 
     /// Groups and member blocks that have rows; some may come twice.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (GroupId, u32)> {
         let own = self.head.groups.iter().map(|(group, _)| (*group, 0));
-        own.chain(self.head.wide.keys().copied()).chain(self.lone.groups().map(|group| (group, 0)))
+        own.chain(self.head.wide.keys().copied())
+            .chain(self.shared.iter().flatten().flat_map(RowsByGroup::groups).map(|group| (group, 0)))
     }
 
     /// A key's rows, oldest first.
     pub(crate) fn pieces(&self, group: GroupId, block: u32) -> Vec<FlushPiece> {
         let mut pieces = Vec::new();
         let mut gathered = Gathered::default();
-        if block == 0 {
-            let samples = self.lone.of_group(group);
-            gathered.add(self.head.lone_rows(group, samples, None), self.head.sequences.unwrap_or_default());
+        if let Some((_, layout, _)) = self.head.shared_place(group).filter(|_| block == 0)
+            && let Some(Some(shared)) = self.shared.get(layout as usize)
+        {
+            let rows = self.head.shared_rows(layout, &shared.of_group(group), None);
+            gathered.add(rows, self.head.sequences.unwrap_or_default());
             pieces.extend(gathered.take());
         }
         let Some(head) = self.head.group(&PartKey { group, block, ..PartKey::default() }) else {

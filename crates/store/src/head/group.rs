@@ -13,8 +13,8 @@ use crate::chunk::{self, Rows, RowsColumn};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GroupHead {
     pub(crate) layout: LayoutId,
-    /// The layout of its rows among those of lone series, if it was one before.
-    pub(crate) lone_layout: LayoutId,
+    /// The layout of its rows among the shared ones, if it has some there.
+    pub(crate) shared_layout: LayoutId,
     /// Whether rows have presence words: some cells are missing.
     pub(crate) sparse: bool,
     pub(crate) unsorted: bool,

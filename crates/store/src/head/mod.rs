@@ -3,21 +3,22 @@
 //! ```text
 //! Head
 //!  ├─ layouts        interned column lists
-//!  ├─ places[group]  nothing yet · a lone series · which of …
+//!  ├─ places[group]  nothing yet · its columns and its newest row among the shared ones · which of …
 //!  ├─ groups         row buffer (row-major: timestamp, presence words if sparse, cells) + earlier ones, sealed
 //!  ├─ wide           the same for member blocks beyond a group's first
-//!  ├─ lone           rows of all lone series together
+//!  ├─ shared         rows of all other groups, those with the same columns together
 //!  └─ text           what string cells point into
 //! ```
 //!
-//! A row buffer that is full is sealed: one of numbers, none missing, as it is, because writers have no time for more; others sorted,
-//! merged, encoded as a chunk. Rows keep the order of arrival until then, so that for the same time the later one wins. A group whose rows have had one and the same single column all along is a lone
-//! series: its rows go into the shared buffer.
+//! A group whose rows have had one and the same columns all along, none missing, has its rows in the buffer that all groups with these
+//! columns share; lone series are such groups. Another one gets a buffer of its own, which is sealed when it is full: one of numbers,
+//! none missing, as it is, because writers have no time for more; others sorted, merged, encoded as a chunk. Rows keep the order of
+//! arrival until then, so that for the same time the later one wins.
 
 mod contents;
 mod group;
 mod layouts;
-mod lone;
+mod shared;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ use crate::part::{BLOCK_SLOTS, EncodedChunk, PartKey};
 
 use group::{DenseRows, GroupHead, Sealed, has_texts, is_present};
 use layouts::{LayoutId, Layouts, Placement};
-use lone::{LoneRows, Sample};
+use shared::{NONE, SharedRows};
 
 pub(crate) use contents::{FlushPiece, HeadContents};
 
@@ -45,22 +46,31 @@ const SEAL_BYTES_MAX: usize = 64 << 10;
 /// Fixed cost of a group that has rows: its entry in the head and the allocations behind it.
 const GROUP_BYTES: usize = size_of::<GroupHead>() + 32;
 
-/// What [`Head::places`] says of a group: a place in `groups`, or with this bit the layout of a lone series.
-const LONE: u32 = 1 << 31;
+/// What [`GroupPlace::of`] says of a group: a place in `groups`, or with this bit the layout of its shared rows.
+const SHARED: u32 = 1 << 31;
 /// A group that has no rows yet: it may become either.
 const NOWHERE: u32 = u32::MAX;
+
+/// Where a group's rows are.
+#[derive(Debug, Clone, Copy)]
+struct GroupPlace {
+    of: u32,
+    /// Its newest row among the shared ones.
+    newest: u32,
+}
 
 /// The newest rows of a shard.
 #[derive(Debug)]
 pub(crate) struct Head {
     budget_bytes: usize,
     layouts: Layouts,
-    places: Vec<u32>,
+    places: Vec<GroupPlace>,
     groups: Vec<(GroupId, GroupHead)>,
     wide: BTreeMap<(GroupId, u32), GroupHead>,
-    lone: LoneRows,
+    /// By layout.
+    shared: Vec<Option<SharedRows>>,
     text: Vec<u8>,
-    /// Bytes of row buffers, chunks and text.
+    /// Bytes of rows, chunks and text.
     bytes: usize,
     seal_bytes: usize,
     pub(crate) rows: u64,
@@ -130,7 +140,7 @@ impl Head {
             places: Vec::new(),
             groups: Vec::new(),
             wide: BTreeMap::new(),
-            lone: LoneRows::default(),
+            shared: Vec::new(),
             text: Vec::new(),
             bytes: 0,
             seal_bytes: SEAL_BYTES_MAX,
@@ -142,7 +152,7 @@ impl Head {
 
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes + self.lone.bytes() + self.places.capacity() * size_of::<u32>()
+        self.bytes + self.places.capacity() * size_of::<GroupPlace>()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -163,17 +173,19 @@ impl Head {
         for block in &rows.blocks {
             self.rows += block.rows() as u64;
             self.newest_ns = self.newest_ns.max(block.timestamps_ns.iter().copied().max());
-            if let [column] = block.columns.as_slice() {
-                self.append_single(block, *column, &rows.text, sequence, &mut grown);
-                continue;
-            }
             let block_of = |(slot, _): &(Slot, ValueType)| slot / BLOCK_SLOTS;
             let first = block.columns.first().map_or(0, block_of);
-            if block.columns.iter().all(|column| block_of(column) == first) {
-                self.append_block(block, first, &rows.text, sequence, &mut grown);
-            } else {
+            if !block.columns.iter().all(|column| block_of(column) == first) {
                 for (number, part) in split_members(block) {
                     self.append_block(&part, number, &rows.text, sequence, &mut grown);
+                }
+                continue;
+            }
+            let others = if first == 0 { self.append_shared(block, &rows.text, &mut grown) } else { None };
+            match others {
+                None if first == 0 => {}
+                others => {
+                    self.append_block(others.as_ref().unwrap_or(block), first, &rows.text, sequence, &mut grown);
                 }
             }
         }
@@ -181,49 +193,64 @@ impl Head {
         self.sequences = Some((first, sequence));
     }
 
-    /// Rows of one column: those of lone series into the shared buffer, the others into their groups' own.
-    fn append_single(
+    /// Adds the rows of groups that have had no other columns to the shared ones; the other rows.
+    fn append_shared(
         &mut self,
         block: &RowBlock,
-        column: (Slot, ValueType),
         text: &[u8],
-        sequence: u64,
         grown: &mut impl FnMut(GroupId, &[Slot]),
-    ) {
-        let layout = self.layouts.intern(vec![column]);
-        let is_text = column.1.is_elsewhere();
-        let mut others = RowBlock { columns: block.columns.clone(), ..RowBlock::default() };
+    ) -> Option<RowBlock> {
+        let placed = self.layouts.place(LayoutId::default(), &block.columns);
+        let layout = placed.to;
+        let width = self.layouts.width(layout);
+        if width != block.columns.len() {
+            return Some(block.clone());
+        }
+        if self.shared.len() <= layout as usize {
+            self.shared.resize_with(layout as usize + 1, || None);
+        }
+        let mut shared = self.shared[layout as usize].take().unwrap_or_else(|| SharedRows::new(width));
+        let texts = has_texts(&block.columns);
+        let mut moved = Vec::new();
+        let mut others: Option<RowBlock> = None;
         for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
+            let cells = block.row(row);
             let known = self.place_of(*group);
-            // One that changes its column is no lone series any more.
-            let is_lone = known == NOWHERE || known == layout | LONE;
-            let is_lone = is_lone && column.0 < BLOCK_SLOTS && !self.lone.is_full();
-            let Some(cell) = block.cells.get(row).copied() else {
-                continue;
-            };
-            if !is_lone {
-                others.groups.push(*group);
-                others.timestamps_ns.push(*timestamp_ns);
-                others.cells.push(cell);
+            let fits = known.of == NOWHERE || known.of == layout | SHARED;
+            if !fits || shared.is_full() {
+                // One that changes its columns shares no more.
+                let new = || RowBlock { columns: block.columns.clone(), ..RowBlock::default() };
+                others.get_or_insert_with(new).push(*group, *timestamp_ns, cells);
                 continue;
             }
-            if known != layout | LONE {
-                self.places[*group as usize] = layout | LONE;
-                grown(*group, &[column.0]);
+            if known.of == NOWHERE {
+                grown(*group, &block.columns.iter().map(|(slot, _)| *slot).collect::<Vec<_>>());
             }
-            let cell = if is_text { self.move_text(cell, text) } else { cell };
-            self.lone.push(*group, Sample { timestamp_ns: *timestamp_ns, cell });
+            let cells = if texts { self.move_texts(block, row, text, &mut moved) } else { cells };
+            let newest = shared.push(*group, known.newest, *timestamp_ns, cells, placed.places.as_deref());
+            self.places[*group as usize] = GroupPlace { of: layout | SHARED, newest };
         }
-        if others.rows() > 0 {
-            self.append_block(&others, column.0 / BLOCK_SLOTS, text, sequence, grown);
-        }
+        let added = block.rows() - others.as_ref().map_or(0, RowBlock::rows);
+        self.bytes += added * shared.row_bytes();
+        self.shared[layout as usize] = Some(shared);
+        others
+    }
+
+    /// A row's cells, their texts copied into the head.
+    fn move_texts<'a>(&mut self, block: &RowBlock, row: usize, text: &[u8], moved: &'a mut Vec<u64>) -> &'a [u64] {
+        moved.clear();
+        let cells = block.row(row).iter().zip(&block.columns);
+        moved.extend(
+            cells.map(|(cell, (_, kind))| if kind.is_elsewhere() { self.move_text(*cell, text) } else { *cell }),
+        );
+        moved
     }
 
     /// What is known of a group, which has an entry from now on.
-    fn place_of(&mut self, group: GroupId) -> u32 {
+    fn place_of(&mut self, group: GroupId) -> GroupPlace {
         let place = group as usize;
         if place >= self.places.len() {
-            self.places.resize(place + 1, NOWHERE);
+            self.places.resize(place + 1, GroupPlace { of: NOWHERE, newest: NONE });
         }
         self.places[place]
     }
@@ -241,15 +268,7 @@ impl Head {
         let mut placement: Option<Placement> = None;
         let mut moved = Vec::new();
         for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
-            if texts {
-                moved.clear();
-                let cells = block.row(row).iter().zip(&block.columns);
-                moved.extend(cells.map(|(cell, (_, kind))| match kind {
-                    kind if kind.is_elsewhere() => self.move_text(*cell, text),
-                    _ => *cell,
-                }));
-            }
-            let cells = if texts { moved.as_slice() } else { block.row(row) };
+            let cells = if texts { self.move_texts(block, row, text, &mut moved) } else { block.row(row) };
             let place = if number == 0 { Some(self.own_place(*group)) } else { None };
             let head = match place {
                 Some(place) => &mut self.groups[place].1,
@@ -276,16 +295,16 @@ impl Head {
         }
     }
 
-    /// The place of a group that is no lone series, from now on.
+    /// The place of a group that shares no buffer, from now on.
     fn own_place(&mut self, group: GroupId) -> usize {
         let known = self.place_of(group);
-        if known & LONE == 0 {
-            return known as usize;
+        if known.of & SHARED == 0 {
+            return known.of as usize;
         }
         let place = self.groups.len();
-        let lone_layout = if known == NOWHERE { LayoutId::default() } else { known & !LONE };
-        self.groups.push((group, GroupHead { lone_layout, ..GroupHead::default() }));
-        self.places[group as usize] = place as u32;
+        let shared_layout = if known.of == NOWHERE { LayoutId::default() } else { known.of & !SHARED };
+        self.groups.push((group, GroupHead { shared_layout, ..GroupHead::default() }));
+        self.places[group as usize].of = place as u32;
         place
     }
 
@@ -377,42 +396,36 @@ impl Head {
         }
     }
 
-    /// Rows of a lone series, sorted and merged.
-    fn lone_rows(&self, group: GroupId, samples: &[Sample], slots: Option<&[Slot]>) -> Rows {
-        let layout = self.layouts.get(self.lone_layout(group));
-        let Some((slot, value_type)) = layout.first().copied().filter(|_| !samples.is_empty()) else {
-            return Rows::default();
-        };
-        if slots.is_some_and(|slots| slots.binary_search(&slot).is_err()) {
-            return Rows::default();
+    /// Rows of a group (timestamp and cells of each) among the shared ones as columns, sorted and merged.
+    fn shared_rows(&self, layout: LayoutId, buffer: &[u64], slots: Option<&[Slot]>) -> Rows {
+        let columns = self.layouts.get(layout);
+        let rows = || buffer.chunks_exact(1 + columns.len());
+        let is_sorted = rows().map(|row| row[0] as i64).is_sorted_by(|before, after| before < after);
+        let mut found = group::dense_rows(buffer, &columns, false, slots);
+        for column in found.columns.iter_mut().filter(|column| column.value_type.is_elsewhere()) {
+            let cells = std::mem::take(&mut column.cells);
+            cells.into_iter().for_each(|cell| self.push_cell(column, Some(cell)));
         }
-        let mut column = RowsColumn::new(slot, value_type);
-        if value_type.is_elsewhere() {
-            samples.iter().for_each(|sample| self.push_cell(&mut column, Some(sample.cell)));
-        } else {
-            column.cells = samples.iter().map(|sample| sample.cell).collect();
-        }
-        let timestamps_ns: Vec<i64> = samples.iter().map(|sample| sample.timestamp_ns).collect();
-        let is_sorted = timestamps_ns.is_sorted_by(|before, after| before < after);
-        let rows = Rows { timestamps_ns, columns: vec![column] };
-        if is_sorted { rows } else { chunk::merge(&[rows]) }
+        if is_sorted { found } else { chunk::merge(&[found]) }
     }
 
-    /// The layout of a group's rows as a lone series.
-    fn lone_layout(&self, group: GroupId) -> LayoutId {
-        match self.places.get(group as usize) {
-            None | Some(&NOWHERE) => LayoutId::default(),
-            Some(place) if place & LONE != 0 => place & !LONE,
-            Some(place) => self.groups.get(*place as usize).map_or(0, |(_, head)| head.lone_layout),
-        }
+    /// The shared rows that a group has some of, their layout, and its newest.
+    fn shared_place(&self, group: GroupId) -> Option<(&SharedRows, LayoutId, u32)> {
+        let place = self.places.get(group as usize)?;
+        let layout = match place.of {
+            NOWHERE => return None,
+            shared if shared & SHARED != 0 => shared & !SHARED,
+            own => self.groups.get(own as usize)?.1.shared_layout,
+        };
+        Some((self.shared.get(layout as usize)?.as_ref()?, layout, place.newest))
     }
 
     /// What the head has of a key in a range, oldest first.
     pub(crate) fn read(&self, key: &PartKey, range: &TimeRange, slots: &[Slot]) -> Vec<HeadPiece> {
         let mut pieces = Vec::new();
-        if key.block == 0 {
-            let samples = self.lone.of_group(key.group, range);
-            pieces.push(HeadPiece::Loose(self.lone_rows(key.group, &samples, Some(slots))));
+        if let Some((shared, layout, newest)) = self.shared_place(key.group).filter(|_| key.block == 0) {
+            let rows = shared.of_group(newest, range);
+            pieces.push(HeadPiece::Loose(self.shared_rows(layout, &rows, Some(slots))));
         }
         if let Some(head) = self.group(key) {
             let sealed = head.sealed.iter().filter(|sealed| sealed.range().overlaps(range));
@@ -430,13 +443,14 @@ impl Head {
         if key.block > 0 {
             return self.wide.get(&(key.group, key.block));
         }
-        let place = self.places.get(key.group as usize).filter(|place| **place & LONE == 0)?;
-        self.groups.get(*place as usize).map(|(_, head)| head)
+        let place = self.places.get(key.group as usize).filter(|place| place.of & SHARED == 0)?;
+        self.groups.get(place.of as usize).map(|(_, head)| head)
     }
 
     /// Whether a key has a row in a range, judged by whole chunks.
     pub(crate) fn has_rows(&self, key: &PartKey, range: &TimeRange) -> bool {
-        if key.block == 0 && self.lone.has_rows(key.group, range) {
+        let shared = self.shared_place(key.group).filter(|_| key.block == 0);
+        if shared.is_some_and(|(shared, _, newest)| shared.has_rows(newest, range)) {
             return true;
         }
         self.group(key).is_some_and(|head| {
@@ -452,7 +466,7 @@ impl Head {
 
     /// Whether there is nothing of a group.
     pub(crate) fn is_silent(&self, group: GroupId) -> bool {
-        self.places.get(group as usize).is_none_or(|place| *place == NOWHERE)
+        self.places.get(group as usize).is_none_or(|place| place.of == NOWHERE)
             && self.wide.range((group, 0)..=(group, u32::MAX)).next().is_none()
     }
 }

@@ -43,6 +43,12 @@ pub(crate) struct RowBlock {
 }
 
 impl RowBlock {
+    pub(crate) fn push(&mut self, group: GroupId, timestamp_ns: i64, cells: &[u64]) {
+        self.groups.push(group);
+        self.timestamps_ns.push(timestamp_ns);
+        self.cells.extend_from_slice(cells);
+    }
+
     pub(crate) fn rows(&self) -> usize {
         self.timestamps_ns.len()
     }
@@ -62,9 +68,7 @@ impl RowBlock {
         let mut kept = Self { columns: self.columns.clone(), ..Self::default() };
         for (row, (group, timestamp_ns)) in self.groups.iter().zip(&self.timestamps_ns).enumerate() {
             if keep(*group) {
-                kept.groups.push(*group);
-                kept.timestamps_ns.push(*timestamp_ns);
-                kept.cells.extend_from_slice(self.row(row));
+                kept.push(*group, *timestamp_ns, self.row(row));
             }
         }
         *self = kept;
