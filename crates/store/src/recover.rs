@@ -18,6 +18,7 @@ use crate::log::writer::{Log, SegmentInfo};
 use crate::log::{WriteAheadLog, segment_number, segment_path};
 use crate::manifest::{Edit, Manifest, State};
 use crate::part::{Part, PartInfo};
+use crate::pressure::Pressure;
 use crate::segment::GroupsFile;
 use crate::settled::{Settled, tail_path};
 use crate::shard::{Shard, ShardGroups};
@@ -80,6 +81,7 @@ impl Store {
             shards: opened.shards,
             manifest: Mutex::new(opened.manifest),
             flushing: Mutex::new(()),
+            pressure: Pressure::default(),
             counters: Counters::default(),
             untold: AtomicBool::new(false),
             journal: Journal::new(journal_changes_max, sequence),

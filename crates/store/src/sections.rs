@@ -54,7 +54,9 @@ impl Store {
         let grid = self.grid(shard, head);
         let classes = self.classes();
         let mut sections = Sections::new();
-        for key in keys {
+        let count = keys.len();
+        for (done, key) in keys.into_iter().enumerate() {
+            self.pressure.tell(done, count);
             let class = class_of(&classes, key.database);
             for piece in contents.pieces(key.group, key.block) {
                 let mut put = |partition: TimeRange, sealed: SealedChunk| {

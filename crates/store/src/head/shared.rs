@@ -37,7 +37,8 @@ struct Block {
 #[derive(Debug)]
 pub(crate) struct SharedRows {
     width: usize,
-    block_rows: usize,
+    /// Each block has 2 to this power rows.
+    block_bits: u32,
     /// In order of arrival; all but the last are full.
     blocks: Vec<Block>,
     count: usize,
@@ -46,8 +47,8 @@ pub(crate) struct SharedRows {
 impl SharedRows {
     /// Without rows; of so many columns.
     pub(crate) fn new(width: usize) -> Self {
-        let block_rows = (BLOCK_BYTES / ((1 + width) * 8)).max(1).next_power_of_two();
-        Self { width, block_rows, blocks: Vec::new(), count: 0 }
+        let block_bits = (BLOCK_BYTES / ((1 + width) * 8)).max(1).ilog2();
+        Self { width, block_bits, blocks: Vec::new(), count: 0 }
     }
 
     /// Bytes that a row takes.
@@ -70,13 +71,13 @@ impl SharedRows {
         cells: &[u64],
         places: Option<&[usize]>,
     ) -> u32 {
-        if self.count.is_multiple_of(self.block_rows) {
+        if self.place_in_block(self.count) == 0 {
             let newest_ns = self.blocks.last().map_or(i64::MIN, |block| block.newest_ns);
             let mut block = Block { newest_ns, ..Block::default() };
             // The first block grows as it is filled: a small head stays small.
             if self.count > 0 {
-                block.links.reserve_exact(self.block_rows);
-                block.rows.reserve_exact(self.block_rows * (1 + self.width));
+                block.links.reserve_exact(1 << self.block_bits);
+                block.rows.reserve_exact((1 + self.width) << self.block_bits);
             }
             self.blocks.push(block);
         }
@@ -98,9 +99,17 @@ impl SharedRows {
         place
     }
 
+    fn block(&self, place: u32) -> Option<&Block> {
+        self.blocks.get(place as usize >> self.block_bits)
+    }
+
+    const fn place_in_block(&self, place: usize) -> usize {
+        place & ((1 << self.block_bits) - 1)
+    }
+
     fn row(&self, place: u32) -> Option<(Link, &[u64])> {
-        let (block, place) = (place as usize / self.block_rows, place as usize % self.block_rows);
-        let block = self.blocks.get(block)?;
+        let block = self.block(place)?;
+        let place = self.place_in_block(place as usize);
         let start = place * (1 + self.width);
         Some((*block.links.get(place)?, block.rows.get(start..=start + self.width)?))
     }
@@ -110,7 +119,7 @@ impl SharedRows {
         let mut place = newest;
         let range = *range;
         std::iter::from_fn(move || {
-            let block = self.blocks.get(place as usize / self.block_rows)?;
+            let block = self.block(place)?;
             if block.newest_ns < range.start_ns {
                 return None;
             }
@@ -152,14 +161,14 @@ impl SharedRows {
         links().for_each(|link| starts[(link.group - first) as usize] += 1);
         let mut groups = Vec::new();
         let mut sum = 0;
-        for (group, start) in (first..).zip(&mut starts) {
+        for (start, group) in starts.iter_mut().zip(first..) {
             if *start > 0 {
                 groups.push((group, sum));
             }
             sum += std::mem::replace(start, sum);
         }
         let mut order = vec![0; self.count];
-        for (place, link) in (0..).zip(links()) {
+        for (link, place) in links().zip(0..) {
             let at = &mut starts[(link.group - first) as usize];
             order[*at as usize] = place;
             *at += 1;
