@@ -2,12 +2,14 @@
 //!
 //! * this file: taking one while the folder is open
 //! * [`list`]: the object of a backup · [`store`]: where things are in the target, and whether they are whole
+//! * [`rebuild`]: from the objects of a lost folder to a folder
 //! * [`restore`]: from a backup to a folder · [`prune`]: which backups there are, and what goes with the old ones
 //!
 //! Layout: `docs/formats/backup.md`.
 
 mod list;
 mod prune;
+mod rebuild;
 mod restore;
 mod store;
 
@@ -26,6 +28,7 @@ use crate::shard::ShardState;
 use crate::{Store, StoreError, settled};
 
 pub use prune::{PruneReport, backups, prune};
+pub use rebuild::{RebuildReport, rebuild};
 pub use restore::{RestoreReport, restore};
 
 use list::{BackupFile, BackupList, FileKind};
@@ -98,6 +101,7 @@ impl Store {
     fn pin(&self) -> Result<Pinned, StoreError> {
         // Most of the work, so that what follows is short.
         self.flush_all()?;
+        self.save_exemplars()?;
         let _flushing = self.flushing.lock();
         let sequence = self.freeze_all()?;
         self.shards.iter().try_for_each(|shard| self.flush_held(shard).map(|_| ()))?;
