@@ -250,7 +250,7 @@ mod tests {
         assert!(check(&whole, &[true]) <= 1024 + 12);
         let cents: Vec<u64> = (0..1024).map(|n| (f64::from(n % 500) / 100.0).to_bits()).collect();
         assert!(check(&cents, &[true]) <= 2048 + 16);
-        let counters: Vec<u64> = (0..1024).map(|n| 1 << 40 | n % 200).collect();
+        let counters: Vec<u64> = (0..1024).map(|n| (1 << 40) + n % 200).collect();
         assert!(check(&counters, &[false]) <= 1024 + 40);
         assert!(check(&[f64::NAN.to_bits(), 0.1f64.sqrt().to_bits()], &[true, true]) <= 18);
     }

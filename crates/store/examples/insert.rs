@@ -66,9 +66,9 @@ fn measure(members: usize, values_max: u64, kind: &str) {
     let store = Store::open(Platform::real(), StoreOptions::new(&folder)).unwrap();
     let target = register(&store, members);
     let walks = walks(kind);
-    let stop = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     let upkeep = |work: fn(&Store) -> Result<bool, StoreError>| {
-        while !stop.load(Ordering::Relaxed) {
+        while !is_over.load(Ordering::Relaxed) {
             if !work(&store).unwrap() {
                 std::thread::park_timeout(Duration::from_millis(20));
             }
@@ -91,9 +91,9 @@ fn measure(members: usize, values_max: u64, kind: &str) {
                 *cell = walks[((row * members + place) * 97 + step) % walks.len()].to_bits();
             }
             making += thread_cpu_seconds() - before;
-            let began = Instant::now();
+            let request = Instant::now();
             append(&store, &target, &cells[..rows * members], row, START_NS + step as i64 * STEP_NS);
-            latencies.push(began.elapsed().as_secs_f64() * 1e3);
+            latencies.push(request.elapsed().as_secs_f64() * 1e3);
             written += (rows * members) as u64;
             row += rows;
             if row == target.tokens.len() {
@@ -101,7 +101,7 @@ fn measure(members: usize, values_max: u64, kind: &str) {
             }
         }
         let writer = thread_cpu_seconds() - start - making;
-        stop.store(true, Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
         (writer, flush.join().unwrap(), merge.join().unwrap())
     });
     let seconds = begun.elapsed().as_secs_f64();
