@@ -4,7 +4,7 @@
 //!
 //! * [`write`]: a batch comes in · [`resolve`]: keys become groups, names become slots
 //! * [`log`]: the request becomes one record · [`head`]: the rows go into memory · back in `write`: the record is synced
-//! * [`flush`], [`sections`]: a full head becomes parts · [`chunk`], [`summary`], [`part`]: what a part is made of
+//! * [`flush`], [`sections`]: a full head becomes parts · [`pressure`]: writers give way to that · [`chunk`], [`summary`], [`part`]: what a part is made of
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few
 //! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`]: what of the past has changed
 //! * [`indexing`], [`segment`]: new groups become segments of the index
@@ -35,6 +35,7 @@ mod merge;
 mod options;
 mod part;
 mod policy;
+mod pressure;
 mod progress;
 mod read;
 mod recover;
@@ -104,6 +105,7 @@ pub struct Store {
     manifest: Mutex<Manifest>,
     /// Held by whoever flushes: one shard at a time.
     flushing: Mutex<()>,
+    pressure: pressure::Pressure,
     counters: Counters,
     /// Whether there are entries that the log does not hold yet.
     untold: AtomicBool,

@@ -19,6 +19,7 @@ use crate::log::reader::Finding;
 use crate::manifest::{Edit, Manifest, State};
 use crate::memory::QueryMemory;
 use crate::part::{Part, PartInfo};
+use crate::pressure::Pressure;
 use crate::segment::GroupsFile;
 use crate::settled::{Settled, tail_path};
 use crate::shard::{Shard, ShardGroups};
@@ -82,6 +83,7 @@ impl Store {
             shards: opened.shards,
             manifest: Mutex::new(opened.manifest),
             flushing: Mutex::new(()),
+            pressure: Pressure::default(),
             counters: Counters::default(),
             untold: AtomicBool::new(false),
             journal: Journal::new(journal_changes_max, sequence),
