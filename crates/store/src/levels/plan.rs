@@ -178,8 +178,7 @@ fn gather(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
 /// Whether parts of level 0 are enough to go down: few late rows wait for more, so that they do not make a patch of every part
 /// below each time.
 fn is_worth(situation: &Situation<'_>, policy: &Policy, taken: &[&PartInfo]) -> bool {
-    let is_below =
-        |part: &&PartInfo| part.level > 0 && taken.iter().any(|above| above.range.overlaps(&part.partition));
+    let is_below = |part: &&PartInfo| part.level > 0 && taken.iter().any(|above| above.range.overlaps(&part.partition));
     let below_bytes: u64 = situation.parts.iter().filter(is_below).map(|part| part.bytes).sum();
     situation.is_idle || taken.len() > policy.level0_parts_max || outweigh(taken, below_bytes)
 }
@@ -281,9 +280,8 @@ fn join(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
             let of_inputs = situation.parts.iter().filter(|part| inputs.contains(&part.id));
             let bytes: u64 = of_inputs.map(|part| part.bytes).sum();
             // Late rows that wait on level 0 become patches some time; they keep nothing from being joined.
-            let is_alone = |part: &PartInfo| {
-                part.level == 0 || inputs.contains(&part.id) || !part.partition.overlaps(&cell)
-            };
+            let is_alone =
+                |part: &PartInfo| part.level == 0 || inputs.contains(&part.id) || !part.partition.overlaps(&cell);
             let alike = members.windows(2).all(|pair| matches!(pair, [a, b] if a.fold_ns == b.fold_ns));
             if cell.end_ns < fast_from
                 && bytes <= policy.join_bytes_max
