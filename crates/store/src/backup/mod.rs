@@ -98,6 +98,7 @@ impl Store {
     fn pin(&self) -> Result<Pinned, StoreError> {
         // Most of the work, so that what follows is short.
         self.flush_all()?;
+        self.save_exemplars()?;
         let _flushing = self.flushing.lock();
         let sequence = self.freeze_all()?;
         self.shards.iter().try_for_each(|shard| self.flush_held(shard).map(|_| ()))?;
@@ -165,6 +166,7 @@ impl Store {
 /// The manifest of a backup: all parts in files of the folder, nothing in the log.
 fn backup_state(mut state: State, sequence: u64) -> State {
     state.log_ends.clear();
+    state.log_released = 0;
     state.parts.values_mut().for_each(|part| part.places = PartPlaces { local: true, object: false });
     // Sequence ids go on behind all that stand in the backup, deletes among them.
     let last = state.deletes.keys().map(|(_, sequence)| *sequence).max().unwrap_or(0).max(sequence);
