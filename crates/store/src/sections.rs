@@ -1,13 +1,12 @@
 //! The parts that a flush writes: one file, a part for each partition of time and retention class.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use index::DatabaseId;
 use model::TimeRange;
 
 use crate::chunk;
-use crate::head::{Head, SealedChunk};
+use crate::head::{self, Head, SealedChunk};
 use crate::levels::{self, Lengths};
 use crate::part::{EncodedChunk, FileWriter, PartInfo, PartKey, PartWriter};
 use crate::shard::Shard;
@@ -54,19 +53,21 @@ impl Store {
         let mut sections = Sections::new();
         for key in keys {
             let class = class_of(&classes, key.database);
-            for sealed in contents.chunks(key.group, key.block) {
-                let mut put = |partition: TimeRange, sealed: SealedChunk| {
+            for sealed in contents.chunks(key.group, key.block, |timestamp_ns| grid.partition_of(timestamp_ns)) {
+                let mut put = |sealed: SealedChunk| {
+                    let partition = grid.partition_of(sealed.range.start_ns);
                     let section = (class, partition.start_ns, partition.end_ns);
                     sections.entry(section).or_default().push((key, sealed));
                 };
-                let first = grid.partition_of(sealed.range.start_ns);
-                if sealed.range.end_ns <= first.end_ns {
-                    put(first, sealed);
+                if sealed.range.end_ns <= grid.partition_of(sealed.range.start_ns).end_ns {
+                    put(sealed);
                     continue;
                 }
-                for (partition, piece) in cut(&sealed, &grid)? {
-                    put(partition, piece);
-                }
+                // Sealed before anybody knew where time would be cut.
+                let (_, rows) = chunk::decode(&sealed.bytes, None).map_err(|error| StoreError::in_head(&error))?;
+                let mut pieces = Vec::new();
+                head::cut(&rows, sealed.sequences, |timestamp_ns| grid.partition_of(timestamp_ns), &mut pieces);
+                pieces.into_iter().for_each(put);
             }
         }
         Ok(sections)
@@ -135,26 +136,6 @@ impl Grid {
         let cell = levels::partition_of(timestamp_ns, self.late_ns);
         TimeRange::new(cell.start_ns, cell.end_ns.min(self.late_before.saturating_sub(1)))
     }
-}
-
-/// Cuts a chunk at partitions.
-fn cut(sealed: &SealedChunk, grid: &Grid) -> Result<Vec<(TimeRange, SealedChunk)>, StoreError> {
-    let (_, rows) = chunk::decode(&sealed.bytes, None).map_err(|error| StoreError::in_head(&error))?;
-    let mut pieces = Vec::new();
-    let mut from = 0;
-    while let Some(timestamp_ns) = rows.timestamps_ns.get(from) {
-        let partition = grid.partition_of(*timestamp_ns);
-        let to = from + rows.timestamps_ns[from..].partition_point(|timestamp_ns| *timestamp_ns <= partition.end_ns);
-        let piece = chunk::slice(&rows, from, to);
-        if let Some(range) = piece.range() {
-            let mut bytes = Vec::new();
-            chunk::encode(&piece, sealed.sequences, &mut bytes);
-            let rows = piece.timestamps_ns.len() as u64;
-            pieces.push((partition, SealedChunk { range, sequences: sealed.sequences, rows, bytes: Arc::from(bytes) }));
-        }
-        from = to.max(from + 1);
-    }
-    Ok(pieces)
 }
 
 #[cfg(test)]

@@ -451,22 +451,46 @@ impl HeadContents<'_> {
         own.chain(self.head.wide.keys().copied()).chain(self.lone.groups().map(|group| (group, 0)))
     }
 
-    /// A key's rows as chunks, oldest first.
-    pub(crate) fn chunks(&self, group: GroupId, block: u32) -> Vec<SealedChunk> {
+    /// A key's rows as chunks, oldest first. Rows that are in no chunk yet are cut where a stretch of time ends that `stretch_of`
+    /// gives for a timestamp; chunks that were sealed before are whole.
+    pub(crate) fn chunks(
+        &self,
+        group: GroupId,
+        block: u32,
+        stretch_of: impl Fn(i64) -> TimeRange + Copy,
+    ) -> Vec<SealedChunk> {
         let mut chunks = Vec::new();
         if block == 0 {
             let rows = self.head.lone_rows(self.lone.of_group(group), None);
-            for from in (0..rows.timestamps_ns.len()).step_by(CHUNK_ROWS_MAX) {
-                let to = (from + CHUNK_ROWS_MAX).min(rows.timestamps_ns.len());
-                chunks.extend(SealedChunk::of(&chunk::slice(&rows, from, to), self.head.sequences.unwrap_or((0, 0))));
-            }
+            cut(&rows, self.head.sequences.unwrap_or((0, 0)), stretch_of, &mut chunks);
         }
         let key = PartKey { group, block, ..PartKey::default() };
         if let Some(head) = self.head.group(&key) {
             chunks.extend(head.chunks.iter().cloned());
-            chunks.extend(self.head.encode_buffer(head));
+            cut(&self.head.sorted(head, &TimeRange::ALL, None), head.sequences, stretch_of, &mut chunks);
         }
         chunks
+    }
+}
+
+/// Encodes rows as chunks that end where stretches of time do.
+pub(crate) fn cut(
+    rows: &Rows,
+    sequences: (u64, u64),
+    stretch_of: impl Fn(i64) -> TimeRange,
+    chunks: &mut Vec<SealedChunk>,
+) {
+    let mut from = 0;
+    while let Some(timestamp_ns) = rows.timestamps_ns.get(from) {
+        let end_ns = stretch_of(*timestamp_ns).end_ns;
+        let inside = rows.timestamps_ns[from..].partition_point(|timestamp_ns| *timestamp_ns <= end_ns);
+        let to = from + inside.clamp(1, CHUNK_ROWS_MAX);
+        if from == 0 && to == rows.timestamps_ns.len() {
+            chunks.extend(SealedChunk::of(rows, sequences));
+        } else {
+            chunks.extend(SealedChunk::of(&chunk::slice(rows, from, to), sequences));
+        }
+        from = to;
     }
 }
 
