@@ -418,15 +418,31 @@ fn interleave_column(pieces: &[Rows], order: &[RowPlace], (slot, value_type): (S
 }
 
 /// One piece's rows in order of time; `None` if two have the same timestamp. Much faster than the general way, and what
-/// late rows in a buffer come to.
+/// late rows in a buffer come to: rows that came in order are only gone through, late ones are sorted and put between them.
 fn sort_distinct(rows: &Rows) -> Option<Rows> {
-    let time = |row: &usize| rows.timestamps_ns[*row];
-    let mut order: Vec<usize> = (0..rows.timestamps_ns.len()).collect();
-    order.sort_by_key(time);
-    if order.windows(2).any(|pair| matches!(pair, [a, b] if time(a) == time(b))) {
-        return None;
+    let (mut on_time, mut late): (Vec<usize>, Vec<(i64, usize)>) = (Vec::new(), Vec::new());
+    let mut newest = None;
+    for (row, timestamp_ns) in rows.timestamps_ns.iter().enumerate() {
+        if newest < Some(*timestamp_ns) {
+            newest = Some(*timestamp_ns);
+            on_time.push(row);
+        } else {
+            late.push((*timestamp_ns, row));
+        }
     }
-    Some(rows.pick(&order))
+    late.sort_unstable();
+    let time = |row: usize| rows.timestamps_ns.get(row).copied();
+    let mut order = Vec::with_capacity(rows.timestamps_ns.len());
+    let mut on_time = on_time.into_iter().peekable();
+    for (timestamp_ns, row) in late {
+        while let Some(before) = on_time.next_if(|before| time(*before) < Some(timestamp_ns)) {
+            order.push(before);
+        }
+        order.push(row);
+    }
+    order.extend(on_time);
+    let is_distinct = order.windows(2).all(|pair| matches!(pair, [a, b] if time(*a) < time(*b)));
+    is_distinct.then(|| rows.pick(&order))
 }
 
 fn merge_column(pieces: &[Rows], order: &[RowPlace], (slot, value_type): (Slot, ValueType)) -> RowsColumn {
