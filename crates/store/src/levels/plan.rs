@@ -56,6 +56,9 @@ pub(crate) struct Job {
 /// Late rows are merged into what they are late for once that takes no more than so many times their own bytes.
 const REWRITTEN_TIMES: u64 = 1;
 
+/// So many parts below that late rows are for let them wait for one part more on level 0.
+const SCATTERED_PARTS: usize = 4;
+
 /// Patches are joined with one another while their part has more than so many times their bytes.
 const PATCHES_TIMES: u64 = 4;
 
@@ -176,11 +179,14 @@ fn gather(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
 }
 
 /// Whether parts of level 0 are enough to go down: few late rows wait for more, so that they do not make a patch of every part
-/// below each time.
+/// below each time. They wait the longer the more parts those are.
 fn is_worth(situation: &Situation<'_>, policy: &Policy, taken: &[&PartInfo]) -> bool {
     let is_below = |part: &&PartInfo| part.level > 0 && taken.iter().any(|above| above.range.overlaps(&part.partition));
-    let below_bytes: u64 = situation.parts.iter().filter(is_below).map(|part| part.bytes).sum();
-    situation.is_idle || taken.len() > policy.level0_parts_max || outweigh(taken, below_bytes)
+    let below = || situation.parts.iter().filter(is_below);
+    let scattered = below().filter(|part| !part.is_patch()).count() / SCATTERED_PARTS;
+    situation.is_idle
+        || taken.len() > policy.level0_parts_max.max(scattered)
+        || outweigh(taken, below().map(|part| part.bytes).sum())
 }
 
 fn outweigh(parts: &[&PartInfo], others_bytes: u64) -> bool {
