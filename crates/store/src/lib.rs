@@ -61,7 +61,7 @@ use index::{Catalog, CatalogEntry, DatabaseId};
 use parking_lot::{Mutex, RwLock};
 use platform::{Files, Platform};
 
-pub use backup::{BackupReport, PruneReport, RestoreReport, backups, prune, restore};
+pub use backup::{BackupReport, PruneReport, RebuildReport, RestoreReport, backups, prune, rebuild, restore};
 pub use check::{CheckReport, Damage, check};
 pub use compact::CompactReport;
 pub use error::StoreError;
@@ -69,7 +69,7 @@ pub use inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspec
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
-pub use memory::MemoryUse;
+pub use memory::{MemoryUse, QueryMemory};
 pub use options::StoreOptions;
 pub use part::fuzz_part;
 pub use policy::DatabasePolicy;
@@ -114,6 +114,7 @@ pub struct Store {
     policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
     /// Bytes that all heads may take at present.
     heads_bytes: AtomicU64,
+    query_memory: Arc<QueryMemory>,
     /// Why new series are refused at present, if they are.
     refusal: RwLock<Option<String>>,
     /// Where parts settle, if not in the data folder.
