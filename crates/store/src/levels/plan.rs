@@ -240,8 +240,8 @@ fn merge_patches(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     let patches_max = if situation.is_idle { 1 } else { policy.patches_max };
     let find = |id: u64| situation.parts.iter().find(|part| part.id == id);
     let patches = situation.patches();
-    let many = patches.iter().filter(|(_, patches)| patches.len() >= patches_max);
-    let (base, patches) = many.filter_map(|(base, patches)| Some((find(*base)?, patches))).next()?;
+    let mut many = patches.iter().filter(|(_, patches)| patches.len() >= patches_max);
+    let (base, patches) = many.find_map(|(base, patches)| Some((find(*base)?, patches)))?;
     let patch_bytes: u64 = patches.iter().map(|patch| patch.bytes).sum();
     if !situation.is_idle && patch_bytes.saturating_mul(PATCHES_TIMES) < base.bytes && base.fold_ns == 0 {
         let target = Target { level: base.level, partition: base.partition, patch_of: base.id };
