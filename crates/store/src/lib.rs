@@ -152,8 +152,13 @@ impl Store {
     /// Does what is due of flushing, merging and uploading; to be called again at once while it returns `true`, else now and
     /// then. Whoever has threads calls its three parts in one thread each, so that none waits for another.
     pub fn maintain(&self) -> Result<bool, StoreError> {
+        self.maintain_all(false)
+    }
+
+    /// As [`Store::maintain`]; `at_last` also what would wait for more rows.
+    pub(crate) fn maintain_all(&self, at_last: bool) -> Result<bool, StoreError> {
         let worked = self.maintain_heads()?;
-        let worked = self.maintain_parts()? || worked;
+        let worked = self.merge_parts(at_last)? || worked;
         Ok(self.maintain_objects()? || worked)
     }
 
@@ -171,9 +176,13 @@ impl Store {
 
     /// Merges parts and index segments, drops what is past keeping.
     pub fn maintain_parts(&self) -> Result<bool, StoreError> {
+        self.merge_parts(false)
+    }
+
+    fn merge_parts(&self, at_last: bool) -> Result<bool, StoreError> {
         let mut worked = self.drop_expired()?;
         for shard in &self.shards {
-            worked |= self.merge_if_due(shard)?;
+            worked |= self.merge_if_due(shard, at_last)?;
             worked |= self.merge_groups_if_due(shard)?;
         }
         self.fit_partitions()?;
@@ -218,7 +227,7 @@ impl Store {
     /// Flushes and merges everything there is to merge.
     pub fn settle(&self) -> Result<(), StoreError> {
         self.flush_all()?;
-        while self.maintain()? {}
+        while self.maintain_all(true)? {}
         Ok(())
     }
 
