@@ -13,6 +13,9 @@ pub struct Limits {
     pub name_bytes_max: usize,
     /// Longest key of a group: measurement and tags as spelled, or the labels of a series as sent.
     pub key_bytes_max: usize,
+    /// Bytes of all keys of a request that do not stand in its body as they are needed. Protocols that refer to names by
+    /// number can spell a long key in a few bytes.
+    pub keys_bytes_max: usize,
     /// Most sets of fields in one body, each spelled in its own way; every one costs memory beyond its text.
     pub layouts_max: usize,
     /// Most rows of one body. Protocols can spell a row in a few bytes that takes ten times as many in memory.
@@ -31,6 +34,7 @@ impl Default for Limits {
             fields_max: 4096,
             name_bytes_max: 1024,
             key_bytes_max: u16::MAX as usize,
+            keys_bytes_max: 256 << 20,
             layouts_max: 1 << 16,
             rows_max: 1 << 22,
             metadata_max: 1 << 17,

@@ -133,6 +133,7 @@ fn limits_hold() {
         tags_max: 2,
         name_bytes_max: 10,
         key_bytes_max: 40,
+        keys_bytes_max: 1000,
         rows_max: 1,
         metadata_max: 1,
         ..Limits::default()

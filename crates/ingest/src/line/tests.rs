@@ -290,6 +290,7 @@ fn limits_hold() {
         fields_max: 3,
         name_bytes_max: 10,
         key_bytes_max: 40,
+        keys_bytes_max: 1000,
         layouts_max: 3,
         rows_max: 4,
         metadata_max: 1,

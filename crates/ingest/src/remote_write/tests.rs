@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
+use model::{Labels, MetricKind, MetricMetadata};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::wire::{write_bytes, write_varint};
 use super::*;
+use crate::protobuf::{write_bytes, write_varint};
 use crate::render::render;
 use crate::{KEY_SECRET_BYTES, KeyHasher, Parsed, Protocol};
 
@@ -151,6 +152,7 @@ fn limits_hold() {
         tags_max: 2,
         name_bytes_max: 12,
         key_bytes_max: 50,
+        keys_bytes_max: 1000,
         rows_max: 2,
         metadata_max: 1,
         ..Limits::default()
@@ -167,7 +169,7 @@ fn limits_hold() {
     }
     let body = encode(&[Series { labels: &[("__name__", "m")], samples: &[(0, 1.0); 3] }], &[]);
     let row = "1 m{} value=1.0 @0\n";
-    let expected = format!("{row}{row}1 ! the request has more than 2 samples (rows_max); split it\n");
+    let expected = format!("{row}{row}1 ! the request has more than 2 rows (rows_max); split it\n");
     assert_eq!(parse_text(&body, &limits).unwrap(), expected);
 }
 
@@ -175,10 +177,10 @@ fn limits_hold() {
 fn unpacks_within_the_bound_and_no_further() {
     let body = vec![b'x'; 10_000];
     let packed = compress(&body);
-    assert_eq!(decompress(&packed, 10_000).unwrap(), body);
-    assert!(matches!(decompress(&packed, 9_999), Err(BodyError::TooLarge { size_bytes_max: 9_999, .. })));
+    assert_eq!(decompress(packed.clone(), 10_000).unwrap(), body);
+    assert!(matches!(decompress(packed.clone(), 9_999), Err(BodyError::TooLarge { size_bytes_max: 9_999, .. })));
     for bad in [&b""[..], b"\xff\xff\xff\xff\x0f", &packed[..packed.len() - 1], b"plain text"] {
-        assert!(decompress(bad, 1 << 20).is_err(), "{bad:?}");
+        assert!(decompress(bad.to_vec(), 1 << 20).is_err(), "{bad:?}");
     }
 }
 
@@ -212,6 +214,6 @@ proptest! {
             body[place] = byte;
         }
         let _ = parse_text(&body, &Limits::default());
-        let _ = decompress(&body, 1 << 16);
+        let _ = decompress(body.clone(), 1 << 16);
     }
 }
