@@ -127,6 +127,43 @@ pub fn decode_row(reader: &mut Reader<'_>) -> Result<Histogram, DecodeError> {
     decode(reader, 1)?.pop().ok_or(missing)
 }
 
+/// Appends a column of rows that are given as [`encode_row`] made them. As many as may share a column do; so a varint number of
+/// columns comes first, then of each the varint number of its rows.
+pub fn encode_rows<'a>(rows: impl Iterator<Item = &'a [u8]>, effort: Effort, out: &mut Vec<u8>) {
+    let mut columns: Vec<(Vec<Histogram>, usize)> = Vec::new();
+    for row in rows.filter_map(|bytes| decode_row(&mut Reader::new(bytes)).ok()) {
+        let weight = row_weight(&row.layout);
+        match columns.last_mut().filter(|(_, buckets)| buckets + weight <= COLUMN_BUCKETS_MAX) {
+            Some((values, buckets)) => {
+                values.push(row);
+                *buckets += weight;
+            }
+            None => columns.push((vec![row], weight)),
+        }
+    }
+    varint::push(out, columns.len() as u64);
+    for (values, _) in &columns {
+        varint::push(out, values.len() as u64);
+        // Each was a column of its own, and together they are within the bound: it cannot fail.
+        let _ = encode_with(values, effort, out);
+    }
+}
+
+/// Takes what [`encode_rows`] appended, for so many rows; each again in the bytes of [`encode_row`].
+pub fn decode_rows(reader: &mut Reader<'_>, count: usize) -> Result<Vec<Vec<u8>>, DecodeError> {
+    let columns = reader.length(count)?;
+    let mut rows = Vec::new();
+    for _ in 0..columns {
+        let values = reader.length(count - rows.len())?;
+        for value in decode(reader, values)? {
+            let mut bytes = Vec::new();
+            encode_row(&value, &mut bytes).map_err(|_| reader.error("counts do not fit the layout"))?;
+            rows.push(bytes);
+        }
+    }
+    if rows.len() == count { Ok(rows) } else { Err(reader.error("histograms missing")) }
+}
+
 /// Appends the column to `out`.
 pub fn encode_with(values: &[Histogram], effort: Effort, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     if values.is_empty() {

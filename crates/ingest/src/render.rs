@@ -40,6 +40,7 @@ fn render_row(batch: &Batch<'_>, block: &Block, row: usize) -> String {
             ValueType::U64 => format!("{cell}u"),
             ValueType::Bool => format!("{}", *cell == 1),
             ValueType::String => format!("{:?}", std::str::from_utf8(batch.text(Span::from_cell(*cell))).unwrap()),
+            ValueType::Histogram => format!("{:?}", batch.histograms[*cell as usize]),
         };
         write!(text, " {}={value}", field.name).unwrap();
     }

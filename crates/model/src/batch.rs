@@ -7,10 +7,12 @@
 //!  │   ├─ measurement    of all rows, or None: every group brings its own (lone series)
 //!  │   ├─ fields         name and type of each column
 //!  │   └─ keys, timestamps_ns, lines: one per row; cells: row-major, fields.len() per row
+//!  ├─ histograms         what histogram cells count in
+//!  ├─ exemplars, start_timestamps
 //!  └─ metadata           help, unit and kind of metrics
 //! ```
 
-use crate::{Labels, ValueType};
+use crate::{Labels, NativeHistogram, SeriesExemplar, StartTimestamp, ValueType};
 
 /// A piece of a batch's text. Offsets below the body's length lie in the body, the others in the arena behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,7 +69,8 @@ pub struct Field {
 /// Rows with the same fields, in order of arrival. The vectors are parallel; `cells` has `fields.len()` items per row.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Block {
-    /// The measurement of all rows; `None` when every group brings its own (lone series: one field, `value`).
+    /// The measurement of all rows; `None` when every group brings its own (lone series: one field, [`crate::VALUE_FIELD`]
+    /// of floats or [`crate::HISTOGRAM_FIELD`] of histograms).
     pub measurement: Option<String>,
     /// The columns. No name twice, never empty.
     pub fields: Vec<Field>,
@@ -169,6 +172,12 @@ pub struct Batch<'body> {
     pub key_decoder: KeyDecoder,
     /// Rows, by their fields.
     pub blocks: Vec<Block>,
+    /// Native histograms; the cell of one is its place here.
+    pub histograms: Vec<NativeHistogram>,
+    /// Exemplars of lone series.
+    pub exemplars: Vec<SeriesExemplar>,
+    /// Since when lone series count.
+    pub start_timestamps: Vec<StartTimestamp>,
     /// What the request says of metric families.
     pub metadata: Vec<MetricMetadata>,
 }
@@ -176,7 +185,16 @@ pub struct Batch<'body> {
 impl<'body> Batch<'body> {
     /// A batch without rows.
     pub fn new(body: &'body [u8], key_decoder: KeyDecoder) -> Self {
-        Self { body, arena: Vec::new(), key_decoder, blocks: Vec::new(), metadata: Vec::new() }
+        Self {
+            body,
+            arena: Vec::new(),
+            key_decoder,
+            blocks: Vec::new(),
+            histograms: Vec::new(),
+            exemplars: Vec::new(),
+            start_timestamps: Vec::new(),
+            metadata: Vec::new(),
+        }
     }
 
     /// The bytes of a span; empty if it lies outside.
@@ -194,6 +212,12 @@ impl<'body> Batch<'body> {
         let start = (self.body.len() + self.arena.len()) as u32;
         self.arena.extend_from_slice(text);
         Span { start, len: text.len() as u32 }
+    }
+
+    /// Takes in a histogram and gives the cell that stands for it.
+    pub fn push_histogram(&mut self, histogram: NativeHistogram) -> u64 {
+        self.histograms.push(histogram);
+        self.histograms.len() as u64 - 1
     }
 
     /// How many rows there are in all blocks.

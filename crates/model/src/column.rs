@@ -1,6 +1,6 @@
 //! Samples of one member on their way out.
 
-use crate::ValueType;
+use crate::{NativeHistogram, ValueType};
 
 /// One member's samples over a stretch of time: sorted by timestamp, one per timestamp, nulls left out.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +15,8 @@ pub enum Column {
     Bool(Vec<i64>, Vec<bool>),
     /// Texts.
     String(Vec<i64>, Vec<String>),
+    /// Native histograms; a stale marker is the histogram whose sum has [`crate::STALE_NAN_BITS`].
+    Histogram(Vec<i64>, Vec<NativeHistogram>),
 }
 
 impl Column {
@@ -26,6 +28,7 @@ impl Column {
             ValueType::U64 => Self::U64(Vec::new(), Vec::new()),
             ValueType::Bool => Self::Bool(Vec::new(), Vec::new()),
             ValueType::String => Self::String(Vec::new(), Vec::new()),
+            ValueType::Histogram => Self::Histogram(Vec::new(), Vec::new()),
         }
     }
 
@@ -36,7 +39,8 @@ impl Column {
             | Self::I64(timestamps, _)
             | Self::U64(timestamps, _)
             | Self::Bool(timestamps, _)
-            | Self::String(timestamps, _) => timestamps,
+            | Self::String(timestamps, _)
+            | Self::Histogram(timestamps, _) => timestamps,
         }
     }
 
@@ -48,6 +52,7 @@ impl Column {
             Self::U64(..) => ValueType::U64,
             Self::Bool(..) => ValueType::Bool,
             Self::String(..) => ValueType::String,
+            Self::Histogram(..) => ValueType::Histogram,
         }
     }
 }

@@ -12,6 +12,9 @@ pub const CUSTOM_BUCKETS_SCHEMA: i8 = -53;
 /// Smallest and largest schema with exponential buckets: the bounds of neighbours differ by the factor 2^(2^-schema).
 pub const EXPONENTIAL_SCHEMAS: std::ops::RangeInclusive<i8> = -4..=8;
 
+/// Buckets that a histogram may have on either side of zero, and bounds of custom ones.
+pub const BUCKETS_MAX: usize = 1 << 14;
+
 /// One sample of a native histogram.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NativeHistogram {
@@ -148,6 +151,9 @@ impl NativeHistogram {
         }
         if !custom && !layout.custom_bounds.is_empty() {
             return invalid("bounds of custom buckets with an exponential schema");
+        }
+        if layout.positive_buckets().max(layout.negative_buckets()).max(layout.custom_bounds.len()) > BUCKETS_MAX {
+            return invalid("more than 16384 buckets");
         }
         if custom && !layout.negative_spans.is_empty() {
             return invalid("custom buckets are positive ones only");

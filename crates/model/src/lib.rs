@@ -9,6 +9,7 @@
 
 mod batch;
 mod column;
+mod exemplar;
 pub mod histogram;
 mod labels;
 mod matcher;
@@ -18,6 +19,8 @@ mod value;
 
 pub use batch::{Batch, Block, Field, GroupIdentity, GroupKey, KeyDecoder, MetricKind, MetricMetadata, Span};
 pub use column::Column;
+pub use exemplar::{Exemplar, SeriesExemplar, StartTimestamp};
+pub use histogram::NativeHistogram;
 pub use labels::{DuplicateLabel, Labels};
 pub use matcher::{MatchOp, Matcher};
 pub use summary::Summary;
@@ -30,11 +33,18 @@ pub const METRIC_NAME: &str = "__name__";
 /// The field whose name does not show in a metric's name: `up` with field `value` is the metric `up`.
 pub const VALUE_FIELD: &str = "value";
 
+/// The field that holds a metric's native histograms, next to [`VALUE_FIELD`] with its floats. Its name does not show either.
+pub const HISTOGRAM_FIELD: &str = "native_histogram";
+
 /// The database that requests without one read and write.
 pub const DEFAULT_DATABASE: &str = "default";
 
 /// The metric name under which PromQL sees a field of a measurement: joined by `_`, or the measurement alone
-/// for the field `value`.
+/// for the fields `value` and `native_histogram`.
 pub fn metric_name(measurement: &str, field: &str) -> String {
-    if field == VALUE_FIELD { measurement.to_owned() } else { format!("{measurement}_{field}") }
+    if field == VALUE_FIELD || field == HISTOGRAM_FIELD {
+        measurement.to_owned()
+    } else {
+        format!("{measurement}_{field}")
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! A cell is a value, null (not written) or stale (Prometheus's end-of-series marker). In a batch every cell is
 //! one `u64`: the bits of an `f64`, an `i64` or a `u64`, 0 or 1 for a `bool`, and for a string the offset and
-//! the length of its text ([`crate::Span::to_cell`]). Rows of a block have a value in every cell, so null needs no form
+//! the length of its text ([`crate::Span::to_cell`]), for a histogram its place among the batch's histograms. Rows of a block have a value in every cell, so null needs no form
 //! there. Stale is the bit pattern by which Prometheus itself sends it; on disk it is kept apart from the values.
 
 /// The type of a field's values.
@@ -19,6 +19,8 @@ pub enum ValueType {
     Bool = 3,
     /// UTF-8 text.
     String = 4,
+    /// Native histogram ([`crate::NativeHistogram`]).
+    Histogram = 5,
 }
 
 impl ValueType {
@@ -30,6 +32,7 @@ impl ValueType {
             2 => Some(Self::U64),
             3 => Some(Self::Bool),
             4 => Some(Self::String),
+            5 => Some(Self::Histogram),
             _ => None,
         }
     }
@@ -42,7 +45,13 @@ impl ValueType {
             Self::U64 => "unsigned",
             Self::Bool => "boolean",
             Self::String => "string",
+            Self::Histogram => "histogram",
         }
+    }
+
+    /// Whether a cell does not hold the value but says where its bytes are.
+    pub const fn is_elsewhere(self) -> bool {
+        matches!(self, Self::String | Self::Histogram)
     }
 }
 

@@ -93,7 +93,7 @@ fn to_samples(column: &Column) -> Option<(Vec<i64>, Vec<f64>)> {
         Column::I64(_, values) => values.iter().map(|value| *value as f64).collect(),
         Column::U64(_, values) => values.iter().map(|value| *value as f64).collect(),
         Column::Bool(_, values) => values.iter().map(|value| f64::from(u8::from(*value))).collect(),
-        Column::String(..) => return None,
+        Column::String(..) | Column::Histogram(..) => return None,
     };
     let mut samples: (Vec<i64>, Vec<f64>) = (Vec::with_capacity(values.len()), Vec::with_capacity(values.len()));
     for (timestamp_ns, value) in timestamps_ns.iter().zip(values) {

@@ -31,6 +31,7 @@ fn samples(column: Column) -> Samples {
         Column::F64(times, values) => times.into_iter().zip(values.into_iter().map(Value::Float)).collect(),
         Column::I64(times, values) => times.into_iter().zip(values.into_iter().map(Value::Integer)).collect(),
         Column::String(times, values) => times.into_iter().zip(values.into_iter().map(Value::Text)).collect(),
+        Column::Histogram(times, values) => times.into_iter().zip(values.into_iter().map(Value::Histogram)).collect(),
         Column::U64(..) | Column::Bool(..) => Samples::new(),
     }
 }

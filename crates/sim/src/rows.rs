@@ -1,6 +1,9 @@
 //! Rows as they are drawn, and as the store takes them.
 
-use model::{Batch, Block, Field, GroupIdentity, GroupKey, Labels, ValueType, metric_name};
+use std::sync::Arc;
+
+use model::histogram::{BucketSpan, CounterReset, Counts, HistogramCounts, HistogramLayout};
+use model::{Batch, Block, Field, GroupIdentity, GroupKey, Labels, NativeHistogram, ValueType, metric_name};
 
 /// A value of any type.
 #[derive(Debug, Clone, PartialEq)]
@@ -8,6 +11,7 @@ pub(crate) enum Value {
     Float(f64),
     Integer(i64),
     Text(String),
+    Histogram(NativeHistogram),
 }
 
 impl Value {
@@ -16,6 +20,7 @@ impl Value {
             Self::Float(_) => ValueType::F64,
             Self::Integer(_) => ValueType::I64,
             Self::Text(_) => ValueType::String,
+            Self::Histogram(_) => ValueType::Histogram,
         }
     }
 
@@ -24,8 +29,27 @@ impl Value {
         match self {
             Self::Float(value) => Some(value.to_bits()),
             Self::Integer(value) => Some(*value as u64),
-            Self::Text(_) => None,
+            Self::Text(_) | Self::Histogram(_) => None,
         }
+    }
+}
+
+/// A histogram whose buckets depend on a number.
+pub(crate) fn histogram_of(number: u64) -> NativeHistogram {
+    let buckets = (number % 3 + 1) as u32;
+    let positive: Vec<u64> = (0..u64::from(buckets)).map(|bucket| number + bucket).collect();
+    let layout = HistogramLayout {
+        schema: (number % 4) as i8,
+        zero_threshold: 0.001,
+        positive_spans: vec![BucketSpan { offset: -2, length: buckets }],
+        ..HistogramLayout::default()
+    };
+    let counts = Counts { count: positive.iter().sum(), zero_count: 0, positive, negative: Vec::new() };
+    NativeHistogram {
+        layout: Arc::new(layout),
+        counter_reset: CounterReset::Unknown,
+        sum: number as f64 / 4.0,
+        counts: HistogramCounts::Integer(counts),
     }
 }
 
@@ -85,6 +109,7 @@ pub(crate) fn batch(database: &str, rows: &[Row]) -> Batch<'static> {
 fn cell(batch: &mut Batch<'static>, value: &Value) -> u64 {
     match value {
         Value::Text(text) => batch.push_text(text.as_bytes()).to_cell(),
+        Value::Histogram(value) => batch.push_histogram(value.clone()),
         number => number.bits().unwrap_or(0),
     }
 }

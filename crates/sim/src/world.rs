@@ -10,7 +10,7 @@ use store::{DatabasePolicy, Finding, ObjectTierOptions, Store, StoreError, Store
 use crate::Report;
 use crate::check::{self, Content};
 use crate::oracle::Oracle;
-use crate::rows::{Row, Value, batch, in_order_of_blocks};
+use crate::rows::{Row, Value, batch, histogram_of, in_order_of_blocks};
 
 const SECOND_NS: i64 = 1_000_000_000;
 const MINUTE_NS: i64 = 60 * SECOND_NS;
@@ -265,6 +265,10 @@ impl World {
             14..17 => ("m", vec![("s".to_owned(), Value::Text(format!("text {value}"))), float("a", value)]),
             17..27 => ("lone", vec![float("value", value)]),
             27 => ("wide", (0..1200).step_by(97).map(|number| float(&format!("f{number}"), value)).collect()),
+            28 => (
+                "m",
+                vec![("h".to_owned(), Value::Histogram(histogram_of(self.step * 100 + place))), float("a", value)],
+            ),
             _ => ("m", vec![float("a", value), float("b", -value)]),
         };
         let host = format!("h{}", self.below(5));

@@ -273,6 +273,9 @@ fn scan_log(files: &dyn Files, directory: &Path, state: &State) -> Result<CheckR
     let mut report = CheckReport::default();
     let mut scan = Scan::new();
     for number in list(files, &directory)?.iter().filter_map(|name| segment_number(name)) {
+        if number <= state.log_released {
+            continue;
+        }
         let path: PathBuf = log_path(&directory, number);
         let bytes = match platform::read_file(files, &path, LOG_SEGMENT_BYTES_MAX) {
             // Given up since it was listed.

@@ -1,7 +1,7 @@
 //! One group's rows for a stretch of time, as columns: in memory and as bytes. Layout: `docs/formats/chunk.md`.
 
 use codec::presence::{self, Cell};
-use codec::{DecodeError, Effort, Reader, boolean, float, integer, text, varint};
+use codec::{DecodeError, Effort, Reader, boolean, float, histogram, integer, text, varint};
 use index::Slot;
 use model::{STALE_NAN_BITS, TimeRange, ValueType};
 
@@ -24,11 +24,12 @@ pub(crate) struct Rows {
 pub(crate) struct RowsColumn {
     pub(crate) slot: Slot,
     pub(crate) value_type: ValueType,
-    /// Bits of the value; for strings a place in `texts`. A stale cell holds [`STALE_NAN_BITS`], a null cell anything.
+    /// Bits of the value; for strings and histograms a place in `texts`. A stale cell holds [`STALE_NAN_BITS`], a null cell anything.
     pub(crate) cells: Vec<u64>,
     /// Which cells are null; empty if none is.
     pub(crate) nulls: Vec<bool>,
-    pub(crate) texts: Vec<String>,
+    /// Texts, or histograms in the bytes of [`codec::histogram::encode_row`].
+    pub(crate) texts: Vec<Vec<u8>>,
 }
 
 impl Rows {
@@ -54,7 +55,7 @@ impl Rows {
     pub(crate) fn pick(&self, places: &[usize]) -> Self {
         let column = |column: &RowsColumn| {
             let mut picked = RowsColumn::new(column.slot, column.value_type);
-            if column.value_type == ValueType::String {
+            if column.value_type.is_elsewhere() {
                 places.iter().for_each(|row| picked.push_from(Some(column), *row));
                 return picked;
             }
@@ -90,8 +91,8 @@ impl RowsColumn {
         self.cells.push(cell.unwrap_or(0));
     }
 
-    pub(crate) fn push_text(&mut self, text: &str) {
-        self.texts.push(text.to_owned());
+    pub(crate) fn push_text(&mut self, text: &[u8]) {
+        self.texts.push(text.to_vec());
         self.push(Some(self.texts.len() as u64 - 1));
     }
 
@@ -111,7 +112,7 @@ impl RowsColumn {
             self.nulls.resize(self.cells.len() + other.cells.len(), false);
         }
         let texts = self.texts.len() as u64;
-        if self.value_type == ValueType::String {
+        if self.value_type.is_elsewhere() {
             self.cells.extend(other.cells.iter().map(|place| place + texts));
             self.texts.extend_from_slice(&other.texts);
         } else {
@@ -119,12 +120,17 @@ impl RowsColumn {
         }
     }
 
+    /// The bytes that a cell points at.
+    pub(crate) fn text(&self, place: u64) -> &[u8] {
+        self.texts.get(place as usize).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// Appends another column's cell, or null if there is none.
     pub(crate) fn push_from(&mut self, from: Option<&Self>, row: usize) {
         match from {
             Some(from) if !from.is_null(row) => match (from.value_type, from.cells.get(row)) {
-                (ValueType::String, Some(place)) => {
-                    self.push_text(from.texts.get(*place as usize).map_or("", String::as_str));
+                (value_type, Some(place)) if value_type.is_elsewhere() => {
+                    self.push_text(from.text(*place));
                 }
                 (_, cell) => self.push(cell.copied()),
             },
@@ -206,8 +212,12 @@ fn encode_values(column: &RowsColumn, cells: &[u64], effort: Effort, out: &mut V
         }
         ValueType::Bool => boolean::encode(&cells.map(|cell| cell != 0).collect::<Vec<_>>(), out),
         ValueType::String => {
-            let text = |place: u64| column.texts.get(place as usize).map_or("", String::as_str);
+            // Checked to be UTF-8 when it came in.
+            let text = |place: u64| std::str::from_utf8(column.text(place)).unwrap_or_default();
             text::encode_with(&cells.map(text).collect::<Vec<_>>(), effort, out);
+        }
+        ValueType::Histogram => {
+            histogram::encode_rows(cells.map(|place| column.text(place)), effort, out);
         }
     }
 }
@@ -279,7 +289,11 @@ fn decode_column(
             values.into_iter().map(u64::from).collect()
         }
         ValueType::String => {
-            column.texts = text::decode(reader, count)?;
+            column.texts = text::decode(reader, count)?.into_iter().map(String::into_bytes).collect();
+            (0..count as u64).collect()
+        }
+        ValueType::Histogram => {
+            column.texts = histogram::decode_rows(reader, count)?;
             (0..count as u64).collect()
         }
     };
@@ -376,7 +390,7 @@ fn merge_column(pieces: &[Rows], order: &[(i64, usize, usize)], (slot, value_typ
 pub(crate) fn slice(rows: &Rows, from: usize, to: usize) -> Rows {
     let column = |column: &RowsColumn| {
         let mut part = RowsColumn::new(column.slot, column.value_type);
-        if column.value_type == ValueType::String {
+        if column.value_type.is_elsewhere() {
             (from..to).for_each(|row| part.push_from(Some(column), row));
         } else {
             part.cells = column.cells.get(from..to).unwrap_or_default().to_vec();
@@ -472,7 +486,7 @@ mod tests {
     #[test]
     fn every_type_comes_back_and_columns_can_be_chosen() {
         let mut texts = RowsColumn::new(4, ValueType::String);
-        texts.push_text("a");
+        texts.push_text(b"a");
         texts.push(None);
         let mut flags = RowsColumn::new(2, ValueType::Bool);
         flags.push(Some(1));

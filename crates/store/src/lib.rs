@@ -20,6 +20,7 @@ mod deletes;
 mod error;
 mod flush;
 mod head;
+mod histogram;
 mod indexing;
 mod inspect;
 mod journal;

@@ -68,6 +68,8 @@ pub(crate) struct State {
     pub(crate) parts: BTreeMap<u64, PartInfo>,
     pub(crate) segments: BTreeMap<u64, Option<u32>>,
     pub(crate) log_ends: BTreeMap<u32, u64>,
+    /// Segments of the log up to this one are given up. Their removal may still be undone by a crash.
+    pub(crate) log_released: u32,
     pub(crate) next_id: u64,
     /// 0 until the first change.
     pub(crate) fast_ns: i64,
@@ -101,7 +103,10 @@ impl State {
             Edit::LogEnded { segment, end } => {
                 self.log_ends.insert(*segment, *end);
             }
-            Edit::LogReleased { through } => self.log_ends.retain(|segment, _| segment > through),
+            Edit::LogReleased { through } => {
+                self.log_ends.retain(|segment, _| segment > through);
+                self.log_released = self.log_released.max(*through);
+            }
             Edit::NextId(next_id) => self.next_id = self.next_id.max(*next_id),
             Edit::Moved { id, places } => {
                 if let Some(part) = self.parts.get_mut(id) {
@@ -140,6 +145,9 @@ impl State {
         edits.extend(self.parts.values().map(|info| Edit::AddPart(*info)));
         edits.extend(self.segments.iter().map(|(id, shard)| Edit::AddSegment { id: *id, shard: *shard }));
         edits.extend(self.log_ends.iter().map(|(segment, end)| Edit::LogEnded { segment: *segment, end: *end }));
+        if self.log_released > 0 {
+            edits.push(Edit::LogReleased { through: self.log_released });
+        }
         edits.push(Edit::FastLength(self.fast_ns));
         let policy =
             |(database, policy): (&u32, &DatabasePolicy)| Edit::Policy { database: *database, policy: policy.clone() };

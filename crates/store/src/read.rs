@@ -8,6 +8,7 @@ use model::{Column, TimeRange};
 use crate::chunk::{self, Rows, RowsColumn};
 use crate::deletes::Delete;
 use crate::head::HeadPiece;
+use crate::histogram;
 use crate::part::{BLOCK_SLOTS, Part, PartKey};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::shard::Shard;
@@ -185,7 +186,13 @@ fn push_cell(column: &mut Column, timestamp_ns: i64, cell: u64, cells: &RowsColu
         }
         Column::String(timestamps, values) => {
             timestamps.push(timestamp_ns);
-            values.push(cells.texts.get(cell as usize).cloned().unwrap_or_default());
+            values.push(String::from_utf8_lossy(cells.text(cell)).into_owned());
+        }
+        Column::Histogram(timestamps, values) => {
+            if let Some(value) = histogram::from_bytes(cells.text(cell), values.last()) {
+                timestamps.push(timestamp_ns);
+                values.push(value);
+            }
         }
     }
 }

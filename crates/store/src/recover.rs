@@ -185,7 +185,7 @@ impl Opened {
     fn replay(&mut self) -> Result<(Log, Option<u64>), StoreError> {
         let directory = self.options.directory.join("log");
         let names = self.platform.files.list(&directory).map_err(StoreError::io("list", &directory))?;
-        let numbers: Vec<u32> = names.iter().filter_map(|name| segment_number(name)).collect();
+        let numbers = self.needed_segments(&directory, &names)?;
         let mut scan = Scan::new();
         let mut infos = Vec::new();
         let mut ended = Vec::new();
@@ -216,8 +216,21 @@ impl Opened {
         Ok((log, catalog_since))
     }
 
+    /// Numbers of the segments that are not given up yet. Where a crash undid the removal of others, it is done again.
+    fn needed_segments(&mut self, directory: &Path, names: &[String]) -> Result<Vec<u32>, StoreError> {
+        let numbers = names.iter().filter_map(|name| segment_number(name));
+        let released = self.manifest.state.log_released;
+        let (needed, gone): (Vec<u32>, Vec<u32>) = numbers.partition(|number| *number > released);
+        for path in gone.into_iter().map(|number| segment_path(directory, number)) {
+            self.platform.files.remove(&path).map_err(StoreError::io("remove log segment", &path))?;
+            self.recovery.files_removed += 1;
+        }
+        Ok(needed)
+    }
+
     fn start_log(&self, directory: PathBuf, sequence: u64, infos: Vec<SegmentInfo>, spares: Vec<PathBuf>) -> Log {
-        let next_number = infos.last().map_or(1, |last| last.number + 1);
+        let last = infos.last().map_or(0, |last| last.number);
+        let next_number = last.max(self.manifest.state.log_released) + 1;
         let (files, bytes) = (self.platform.files.clone(), self.options.log_segment_bytes);
         Log::start(files, directory, bytes, sequence, infos, next_number, spares)
     }

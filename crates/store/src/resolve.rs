@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering;
 
 use index::{DatabaseId, MeasurementId, Slot, routing_hash};
-use model::{Batch, Block, Field, GroupIdentity, Labels, MetricMetadata, VALUE_FIELD, ValueType};
+use model::{Batch, Block, Field, GroupIdentity, Labels, MetricMetadata, ValueType};
 
 use crate::keys::{Target, TargetsByHash};
 use crate::log::record;
@@ -37,6 +37,17 @@ struct NewGroup {
     identity: GroupIdentity,
     measurement: MeasurementId,
     slots: Vec<Slot>,
+}
+
+/// What sets the key of a lone series of histograms apart from that of floats with the same labels: they have different slots.
+const HISTOGRAM_KEY: u128 = 0x9d8e_2a61_c7b3_5f04_1ce9_7730_4ab8_d2f6;
+
+/// The hash that a row's target is known by.
+fn key_hash(block: &Block, row: usize) -> u128 {
+    let hash = block.keys.get(row).map_or(0, |key| key.hash);
+    let lone_histograms = block.measurement.is_none()
+        && block.fields.first().is_some_and(|field| field.value_type == ValueType::Histogram);
+    if lone_histograms { hash ^ HISTOGRAM_KEY } else { hash }
 }
 
 impl Store {
@@ -156,7 +167,7 @@ impl Store {
         if !unknown.is_empty() {
             let registered = self.register_keys(database, batch, block, shared.as_ref(), &unknown)?;
             for row in unknown {
-                match registered.get(&block.keys[row].hash) {
+                match registered.get(&key_hash(block, row)) {
                     Some(Ok(target)) => targets[row] = Some(*target),
                     Some(Err(reason)) if rejected.len() < self.options.rejections_max => {
                         rejected.push(Rejected { line: block.lines[row], reason: reason.clone() });
@@ -231,8 +242,8 @@ impl Store {
         let keys = self.keys.reader();
         let mut unknown = Vec::new();
         let mut targets = Vec::with_capacity(block.rows());
-        for (row, key) in block.keys.iter().enumerate() {
-            let target = keys.get(key.hash);
+        for row in 0..block.rows() {
+            let target = keys.get(key_hash(block, row));
             if target.is_none() {
                 unknown.push(row);
             }
@@ -253,12 +264,12 @@ impl Store {
         let mut registered = Registered::default();
         let mut identities = Vec::new();
         for row in rows {
-            let key = block.keys[*row];
-            if let Entry::Vacant(vacant) = registered.entry(key.hash) {
-                match (batch.key_decoder)(batch.text(key.text)) {
+            let hash = key_hash(block, *row);
+            if let Entry::Vacant(vacant) = registered.entry(hash) {
+                match (batch.key_decoder)(batch.text(block.keys[*row].text)) {
                     Ok(identity) => {
                         vacant.insert(Err("the group could not be registered".to_owned()));
-                        identities.push((key.hash, identity));
+                        identities.push((hash, identity));
                     }
                     Err(reason) => {
                         vacant.insert(Err(reason));
@@ -272,7 +283,7 @@ impl Store {
                     |(hash, identity)| NewGroup { hash, identity, measurement: *measurement, slots: slots.clone() };
                 identities.into_iter().map(group).collect()
             }
-            None => self.resolve_lone(database, identities, &mut registered)?,
+            None => self.resolve_lone(database, &block.fields, identities, &mut registered)?,
         };
         self.register_in_shards(database, &groups, &mut registered)?;
         let targets = registered.iter().filter_map(|(hash, target)| Some((*hash, *target.as_ref().ok()?)));
@@ -280,17 +291,17 @@ impl Store {
         Ok(registered)
     }
 
-    /// Lone series: each metric is a measurement with the field `value`.
+    /// Lone series: each metric is a measurement with the field `value`, or that of histograms.
     fn resolve_lone(
         &self,
         database: DatabaseId,
+        fields: &[Field],
         identities: Vec<(u128, GroupIdentity)>,
         registered: &mut Registered,
     ) -> Result<Vec<NewGroup>, StoreError> {
-        let value = [Field { name: VALUE_FIELD.to_owned(), value_type: ValueType::F64 }];
         let mut groups = Vec::with_capacity(identities.len());
         for (hash, identity) in identities {
-            match self.resolve_fields(database, &identity.measurement, &value)? {
+            match self.resolve_fields(database, &identity.measurement, fields)? {
                 Ok((measurement, slots)) => groups.push(NewGroup { hash, identity, measurement, slots }),
                 Err(reason) => {
                     registered.insert(hash, Err(reason));

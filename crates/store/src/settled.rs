@@ -329,7 +329,7 @@ fn delete_doomed(settled: &Settled) -> Result<(), StoreError> {
 
 /// What of the manifest holds without the local folder.
 fn settled_state(state: &State) -> State {
-    let mut settled = State { log_ends: std::collections::BTreeMap::new(), ..state.clone() };
+    let mut settled = State { log_ends: std::collections::BTreeMap::new(), log_released: 0, ..state.clone() };
     settled.parts.retain(|_, part| part.places.object);
     settled.parts.values_mut().for_each(|part| part.places.local = false);
     settled

@@ -1,8 +1,9 @@
 //! The write path: resolve, log, head, commit. Everything that decides is in [`crate::resolve`].
 
 use codec::COLUMN_VALUES_MAX;
-use model::{Batch, Block, Field, Span, ValueType};
+use model::{Batch, Block, Field, HISTOGRAM_FIELD, Span, VALUE_FIELD, ValueType};
 
+use crate::histogram;
 use crate::log::record::{self, BLOCK_ROWS_MAX, RowBlock, ShardRows};
 use crate::resolve::{BlockRoute, Route};
 use crate::{Store, StoreError};
@@ -122,6 +123,31 @@ fn admit(batch: &Batch<'_>) -> Result<(), StoreError> {
         if !even || width == 0 || width > BLOCK_COLUMNS_MAX.min(COLUMN_VALUES_MAX) {
             return Err(StoreError::Invalid(format!("a block of {rows} rows and {width} fields is malformed")));
         }
+        let lone = |field: &Field| {
+            (field.name == VALUE_FIELD && field.value_type == ValueType::F64)
+                || (field.name == HISTOGRAM_FIELD && field.value_type == ValueType::Histogram)
+        };
+        if block.measurement.is_none() && !matches!(block.fields.as_slice(), [field] if lone(field)) {
+            return Err(StoreError::Invalid(
+                "a block of lone series has one field, value or native_histogram".to_owned(),
+            ));
+        }
+        admit_histograms(batch, block)?;
+    }
+    Ok(())
+}
+
+/// Whether every histogram cell stands for a histogram that makes sense.
+fn admit_histograms(batch: &Batch<'_>, block: &Block) -> Result<(), StoreError> {
+    for (place, _) in block.fields.iter().enumerate().filter(|(_, field)| field.value_type == ValueType::Histogram) {
+        for (row, line) in block.lines.iter().enumerate() {
+            let cell = block.row(row).get(place).and_then(|cell| usize::try_from(*cell).ok());
+            let Some(value) = cell.and_then(|cell| batch.histograms.get(cell)) else {
+                return Err(StoreError::Invalid(format!("item {line}: the histogram is missing from the batch")));
+            };
+            let checked = value.validate();
+            checked.map_err(|invalid| StoreError::Invalid(format!("item {line}: {invalid}")))?;
+        }
     }
     Ok(())
 }
@@ -130,12 +156,13 @@ fn admit(batch: &Batch<'_>) -> Result<(), StoreError> {
 /// the size of a block, start a new block.
 fn split_block(batch: &Batch<'_>, block: &Block, route: &BlockRoute, shards: &mut [ShardRows]) {
     let mut opened: Vec<bool> = vec![false; shards.len()];
-    let has_texts = block.fields.iter().any(|field| field.value_type == ValueType::String);
+    let lone_type = block.fields.first().map_or(ValueType::F64, |field| field.value_type);
+    let has_texts = block.fields.iter().any(|field| field.value_type.is_elsewhere());
     for (row, target) in route.targets.iter().enumerate() {
         let Some((target, rows)) = target.and_then(|target| Some((target, shards.get_mut(target.shard)?))) else {
             continue;
         };
-        let lone = [(target.slot, ValueType::F64)];
+        let lone = [(target.slot, lone_type)];
         let columns = route.columns.as_deref().unwrap_or(&lone);
         let fits = rows.blocks.last().is_some_and(|last| last.rows() < BLOCK_ROWS_MAX && last.columns == columns);
         if !fits || !opened[target.shard] {
@@ -157,12 +184,20 @@ fn split_block(batch: &Batch<'_>, block: &Block, route: &BlockRoute, shards: &mu
 
 fn push_with_texts(batch: &Batch<'_>, fields: &[Field], cells: &[u64], into: &mut RowBlock, text: &mut Vec<u8>) {
     for (field, cell) in fields.iter().zip(cells) {
-        if field.value_type != ValueType::String {
-            into.cells.push(*cell);
-            continue;
+        let start = text.len();
+        match field.value_type {
+            ValueType::String => text.extend_from_slice(batch.text(Span::from_cell(*cell))),
+            // Admitted, so it is there and fits.
+            ValueType::Histogram => {
+                if let Some(value) = usize::try_from(*cell).ok().and_then(|place| batch.histograms.get(place)) {
+                    histogram::push_bytes(value, text);
+                }
+            }
+            _ => {
+                into.cells.push(*cell);
+                continue;
+            }
         }
-        let bytes = batch.text(Span::from_cell(*cell));
-        into.cells.push(Span { start: text.len() as u32, len: bytes.len() as u32 }.to_cell());
-        text.extend_from_slice(bytes);
+        into.cells.push(Span { start: start as u32, len: (text.len() - start) as u32 }.to_cell());
     }
 }

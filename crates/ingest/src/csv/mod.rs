@@ -261,6 +261,7 @@ fn parse_value<'a>(name: &str, text: &'a str, value_type: ValueType) -> Result<F
         ValueType::Bool if text.eq_ignore_ascii_case("false") => Some(FieldValue::Bool(false)),
         ValueType::Bool => None,
         ValueType::String => Some(FieldValue::String(text.into())),
+        ValueType::Histogram => None,
     };
     value.ok_or_else(|| format!("column {name:?}: {text:?} is no {}", value_type.name()))
 }

@@ -167,6 +167,7 @@ fn encode_row(out: &mut Vec<u8>, batch: &Batch<'_>, block: &Block, row: usize) -
     for (field, cell) in block.fields.iter().zip(block.row(row)) {
         let value = match field.value_type {
             ValueType::F64 if !f64::from_bits(*cell).is_finite() => continue,
+            ValueType::Histogram => continue,
             ValueType::F64 => FieldValue::F64(f64::from_bits(*cell)),
             ValueType::I64 => FieldValue::I64(*cell as i64),
             ValueType::U64 => FieldValue::U64(*cell),

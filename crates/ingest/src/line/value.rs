@@ -79,7 +79,7 @@ fn parse_bool(text: &[u8]) -> Result<Value, &'static str> {
 /// What is wrong when neither a comma, a space nor the line's end follows a value.
 pub(super) fn bad_ending(kind: ValueType) -> &'static str {
     match kind {
-        ValueType::F64 | ValueType::I64 | ValueType::U64 => "invalid number",
+        ValueType::F64 | ValueType::I64 | ValueType::U64 | ValueType::Histogram => "invalid number",
         ValueType::Bool => "invalid boolean",
         ValueType::String => "invalid field format: text behind a closing quote",
     }

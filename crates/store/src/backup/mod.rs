@@ -165,6 +165,7 @@ impl Store {
 /// The manifest of a backup: all parts in files of the folder, nothing in the log.
 fn backup_state(mut state: State, sequence: u64) -> State {
     state.log_ends.clear();
+    state.log_released = 0;
     state.parts.values_mut().for_each(|part| part.places = PartPlaces { local: true, object: false });
     // Sequence ids go on behind all that stand in the backup, deletes among them.
     let last = state.deletes.keys().map(|(_, sequence)| *sequence).max().unwrap_or(0).max(sequence);

@@ -174,7 +174,7 @@ impl Head {
         grown: &mut impl FnMut(GroupId, &[Slot]),
     ) {
         let layout = self.layouts.intern(vec![column]);
-        let is_text = column.1 == ValueType::String;
+        let is_text = column.1.is_elsewhere();
         let mut others = RowBlock { columns: block.columns.clone(), ..RowBlock::default() };
         for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
             let known = self.place_of(*group);
@@ -218,7 +218,7 @@ impl Head {
         sequence: u64,
         grown: &mut impl FnMut(GroupId, &[Slot]),
     ) {
-        let texts = block.columns.iter().any(|(_, value_type)| *value_type == ValueType::String);
+        let texts = block.columns.iter().any(|(_, value_type)| value_type.is_elsewhere());
         let mut placement: Option<Placement> = None;
         let mut moved = Vec::new();
         for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
@@ -226,7 +226,7 @@ impl Head {
                 moved.clear();
                 let cells = block.row(row).iter().zip(&block.columns);
                 moved.extend(cells.map(|(cell, (_, kind))| match kind {
-                    ValueType::String => self.move_text(*cell, text),
+                    kind if kind.is_elsewhere() => self.move_text(*cell, text),
                     _ => *cell,
                 }));
             }
@@ -340,7 +340,7 @@ impl Head {
 
     fn push_cell(&self, column: &mut RowsColumn, cell: Option<u64>) {
         match cell {
-            Some(cell) if column.value_type == ValueType::String => {
+            Some(cell) if column.value_type.is_elsewhere() => {
                 column.push_text(crate::log::record::text_of(&self.text, cell).unwrap_or_default());
             }
             cell => column.push(cell),
@@ -478,7 +478,7 @@ fn dense(
     columns: &[(Slot, ValueType)],
     wanted: &[usize],
 ) -> Option<(Vec<i64>, Vec<Vec<u64>>)> {
-    let has_texts = columns.iter().any(|(_, value_type)| *value_type == ValueType::String);
+    let has_texts = columns.iter().any(|(_, value_type)| value_type.is_elsewhere());
     if head.sparse || has_texts || *range != TimeRange::ALL {
         return None;
     }

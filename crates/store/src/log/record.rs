@@ -1,6 +1,6 @@
 //! What log records say. The same [`ShardRows`] go into the log and into the head, when written and when replayed.
 
-use codec::{COLUMN_VALUES_MAX, DecodeError, Reader, integer, varint};
+use codec::{COLUMN_VALUES_MAX, DecodeError, Reader, histogram, integer, varint};
 use index::{CatalogEntry, GroupEntry, GroupId, Slot, decode_entries, encode_entries};
 use model::ValueType;
 
@@ -161,21 +161,24 @@ fn decode_block(reader: &mut Reader<'_>, text: &[u8]) -> Result<RowBlock, Decode
     Ok(block)
 }
 
-/// Whether every string cell points at UTF-8 in the text.
+/// Whether every string cell points at UTF-8 in the text, and every histogram cell at a histogram.
 fn check_texts(block: &RowBlock, text: &[u8]) -> Option<()> {
-    for (column, _) in block.columns.iter().enumerate().filter(|(_, (_, kind))| *kind == ValueType::String) {
+    for (column, (_, kind)) in block.columns.iter().enumerate().filter(|(_, (_, kind))| kind.is_elsewhere()) {
         for row in 0..block.rows() {
-            text_of(text, *block.row(row).get(column)?)?;
+            let bytes = text_of(text, *block.row(row).get(column)?)?;
+            match kind {
+                ValueType::Histogram => drop(histogram::decode_row(&mut Reader::new(bytes)).ok()?),
+                _ => drop(std::str::from_utf8(bytes).ok()?),
+            }
         }
     }
     Some(())
 }
 
-/// The text that a string cell points at.
-pub(crate) fn text_of(text: &[u8], cell: u64) -> Option<&str> {
+/// The bytes that a cell points at.
+pub(crate) fn text_of(text: &[u8], cell: u64) -> Option<&[u8]> {
     let span = model::Span::from_cell(cell);
-    let bytes = text.get(span.start as usize..)?.get(..span.len as usize)?;
-    std::str::from_utf8(bytes).ok()
+    text.get(span.start as usize..)?.get(..span.len as usize)
 }
 
 #[cfg(test)]
