@@ -24,9 +24,11 @@ pub struct LineErrors {
 }
 
 /// Limits by the names that reasons give them, in parentheses.
-const LIMIT_NAMES: [&str; 10] = [
+const LIMIT_NAMES: [&str; 12] = [
     "ahead_ms_max",
+    "exemplars_max",
     "fields_max",
+    "histograms_max",
     "key_bytes_max",
     "keys_bytes_max",
     "layouts_max",

@@ -20,6 +20,10 @@ pub struct Limits {
     pub layouts_max: usize,
     /// Most rows of one body. Protocols can spell a row in a few bytes that takes ten times as many in memory.
     pub rows_max: usize,
+    /// Most native histograms of one body.
+    pub histograms_max: usize,
+    /// Most exemplars of one body; further ones are left out.
+    pub exemplars_max: usize,
     /// Most metric families described in one body.
     pub metadata_max: usize,
     /// How many bad lines are reported in full; the others are counted.
@@ -37,6 +41,8 @@ impl Default for Limits {
             keys_bytes_max: 256 << 20,
             layouts_max: 1 << 16,
             rows_max: 1 << 22,
+            histograms_max: 1 << 18,
+            exemplars_max: 1 << 16,
             metadata_max: 1 << 17,
             errors_max: 100,
         }

@@ -101,7 +101,7 @@ impl<'body, 'options> Parser<'body, 'options> {
             key_prefix: key::prefix(options.extra_labels),
             line: 0,
             batch: Batch::new(body, decode_key),
-            lone: LoneRows::new(options.limits.rows_max),
+            lone: LoneRows::floats(options.limits.rows_max),
             keys_bytes: 0,
             errors: LineErrors::default(),
             families: HashMap::new(),
@@ -155,7 +155,7 @@ impl<'body, 'options> Parser<'body, 'options> {
         }
         self.lone.check_room()?;
         let key = self.place_key(start, raw_key)?;
-        self.lone.push(key, timestamp_ns, value, self.line);
+        self.lone.push(key, timestamp_ns, value.to_bits(), self.line);
         Ok(())
     }
 

@@ -37,7 +37,7 @@ pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'
     check_body_size(body)?;
     let mut batch = Batch::new(body, decode_key);
     let mut errors = LineErrors::default();
-    let mut rows = LoneRows::new(options.limits.rows_max);
+    let mut rows = LoneRows::floats(options.limits.rows_max);
     let (mut at, mut number) = (0, 0);
     while let Some(rest) = body.get(at..).filter(|rest| !rest.is_empty()) {
         let length = memchr(b'\n', rest).unwrap_or(rest.len());
@@ -75,7 +75,7 @@ fn take_line(line: &[u8], at: usize, number: u32, options: &Options<'_>, rows: &
     check_key(raw_key, limits)?;
     rows.check_room()?;
     let text = Span { start: start as u32, len: raw_key.len() as u32 };
-    rows.push(GroupKey { hash: options.hasher.hash(raw_key), text }, timestamp_ns, value, number);
+    rows.push(GroupKey { hash: options.hasher.hash(raw_key), text }, timestamp_ns, value.to_bits(), number);
     Ok(())
 }
 

@@ -47,7 +47,7 @@ pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'
     check_body_size(body)?;
     let mut batch = Batch::new(body, decode_key);
     let mut errors = LineErrors::default();
-    let mut rows = LoneRows::new(options.limits.rows_max);
+    let mut rows = LoneRows::floats(options.limits.rows_max);
     let (mut at, mut number) = (0, 0);
     while let Some(rest) = body.get(at..).filter(|rest| !rest.is_empty()) {
         let length = memchr(b'\n', rest).unwrap_or(rest.len());
@@ -87,7 +87,7 @@ fn take_line(
     for (Value(value), time_ms) in values.iter().zip(&timestamps) {
         rows.check_room()?;
         let timestamp_ns = time_ms.checked_mul(NS_PER_MS).ok_or("timestamp out of range")?;
-        rows.push_keyless(timestamp_ns, *value, number);
+        rows.push_keyless(timestamp_ns, value.to_bits(), number);
     }
     let start = raw_key.as_ptr() as usize - body.as_ptr() as usize;
     let text = Span { start: start as u32, len: raw_key.len() as u32 };

@@ -291,6 +291,8 @@ fn limits_hold() {
         name_bytes_max: 10,
         key_bytes_max: 40,
         keys_bytes_max: 1000,
+        histograms_max: 1,
+        exemplars_max: 1,
         layouts_max: 3,
         rows_max: 4,
         metadata_max: 1,

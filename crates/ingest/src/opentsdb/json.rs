@@ -38,7 +38,7 @@ pub fn parse_json<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Par
         options,
         batch: Batch::new(body, decode_key),
         errors: LineErrors::default(),
-        rows: LoneRows::new(options.limits.rows_max),
+        rows: LoneRows::floats(options.limits.rows_max),
         key: Vec::new(),
         keys_bytes: 0,
         items: 0,
@@ -97,7 +97,7 @@ impl Collector<'_, '_> {
         self.spell(metric, &item.tags, b" 0 0 ");
         self.keys_bytes += self.key.len();
         let text = self.batch.push_text(&self.key);
-        self.rows.push(GroupKey { hash, text }, timestamp_ns, value, self.items);
+        self.rows.push(GroupKey { hash, text }, timestamp_ns, value.to_bits(), self.items);
         Ok(())
     }
 

@@ -26,7 +26,7 @@ pub fn parse_telnet<'body>(
     check_body_size(body)?;
     let mut parser = Parser {
         options,
-        rows: LoneRows::new(options.limits.rows_max),
+        rows: LoneRows::floats(options.limits.rows_max),
         commands: Commands::default(),
         key: Vec::new(),
     };
@@ -84,7 +84,7 @@ impl Parser<'_> {
         let start = at + (rest.as_ptr() as usize - line.as_ptr() as usize);
         let text = Span { start: start as u32, len: rest.len() as u32 };
         let key = GroupKey { hash: self.options.hasher.hash(&self.key), text };
-        self.rows.push(key, timestamp_ns, value, number);
+        self.rows.push(key, timestamp_ns, value.to_bits(), number);
         Ok(())
     }
 

@@ -129,8 +129,8 @@ impl Fields {
         };
         let counter_reset = u8::try_from(self.reset_hint).ok().and_then(CounterReset::from_number).unwrap_or_default();
         let histogram = NativeHistogram { layout: Arc::new(layout), counter_reset, sum: self.sum, counts };
+        histogram.validate().map_err(|invalid| invalid.to_string())?;
         if !is_stale_bits(histogram.sum) {
-            histogram.validate().map_err(|invalid| invalid.to_string())?;
             check_counts(&histogram)?;
         }
         Ok(HistogramSample { histogram, time_ms: self.time_ms, start_ms: self.start_ms })

@@ -8,7 +8,8 @@
 //! * `collect.rs`: what both put into the batch. All samples go into one block of lone series.
 //! * `histogram.rs`: native histograms, which both versions spell alike. · `key.rs`: labels. · `encode.rs`: the way back.
 //!
-//! Stale markers and other NaNs keep their bits.
+//! Stale markers and other NaNs keep their bits. Exemplars that are malformed, or too many, are left out without a word, as
+//! Prometheus does.
 
 mod collect;
 mod encode;
@@ -21,7 +22,7 @@ mod v2;
 
 use model::Batch;
 
-pub use encode::{Series, compress, encode, encode_v2};
+pub use encode::{Series, SeriesV2, compress, encode, encode_v2};
 pub use key::decode_key;
 pub use v1::parse;
 pub use v2::parse_v2;
@@ -47,10 +48,6 @@ pub struct WriteRequest<'body> {
     pub errors: LineErrors,
     /// Samples, histograms and exemplars in the batch.
     pub taken: Taken,
-    /// Native histogram samples that were left out.
-    pub histograms_dropped: u64,
-    /// Exemplars that were left out.
-    pub exemplars_dropped: u64,
 }
 
 /// How much of each kind is in a batch.
@@ -62,17 +59,6 @@ pub struct Taken {
     pub histograms: u64,
     /// Exemplars.
     pub exemplars: u64,
-}
-
-impl WriteRequest<'_> {
-    /// For the sender: what was left out because Thalweg does not store it yet.
-    pub fn dropped_reason(&self) -> Option<String> {
-        let Self { histograms_dropped, exemplars_dropped, .. } = self;
-        let dropped = histograms_dropped + exemplars_dropped > 0;
-        dropped.then(|| {
-            format!("not stored: {histograms_dropped} native histogram samples and {exemplars_dropped} exemplars")
-        })
-    }
 }
 
 /// Unpacks a snappy block, refusing one that unpacks to more than `size_bytes_max`.

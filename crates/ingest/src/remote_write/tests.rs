@@ -15,10 +15,9 @@ fn parse_text(body: &[u8], limits: &Limits) -> Result<String, BodyError> {
     let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
     let options = Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits };
     let request = parse(body, &options)?;
-    let dropped = request.dropped_reason().unwrap_or_default();
     let metadata: Vec<String> = request.batch.metadata.iter().map(|one| format!("{one:?}\n")).collect();
     let metadata = metadata.concat();
-    Ok(render(&Parsed { batch: request.batch, errors: request.errors }) + &metadata + &dropped)
+    Ok(render(&Parsed { batch: request.batch, errors: request.errors }) + &metadata)
 }
 
 #[track_caller]
@@ -153,6 +152,8 @@ fn limits_hold() {
         name_bytes_max: 12,
         key_bytes_max: 50,
         keys_bytes_max: 1000,
+        histograms_max: 1,
+        exemplars_max: 1,
         rows_max: 2,
         metadata_max: 1,
         ..Limits::default()

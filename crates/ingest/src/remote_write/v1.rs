@@ -5,7 +5,7 @@ use std::ops::Range;
 use model::{MetricKind, MetricMetadata, Span};
 
 use super::collect::Collector;
-use super::key::{LabelRun, check_key};
+use super::key::{LabelRun, check_key, read_label};
 use super::{Options, WriteRequest};
 use crate::protobuf::{Value, Walker, WireField};
 use crate::{BodyError, check_body_size};
@@ -28,19 +28,26 @@ pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<WriteReq
 impl Collector<'_, '_> {
     fn series_v1(&mut self, range: Range<usize>) -> Result<(), BodyError> {
         self.series += 1;
-        let rows_before = self.lone.rows();
         let mut labels = LabelRun::default();
         let mut fields = Walker::new(self.body, range);
         while let Some(field) = fields.next_field()? {
             match field {
                 WireField { number: 1, value: Value::Bytes(_), start } => labels.add(self.body, start..fields.at()),
                 WireField { number: 2, value: Value::Bytes(range), .. } => self.sample(range)?,
-                WireField { number: 3, value: Value::Bytes(_), .. } => self.request.exemplars_dropped += 1,
-                WireField { number: 4, value: Value::Bytes(_), .. } => self.request.histograms_dropped += 1,
+                WireField { number: 3, value: Value::Bytes(range), .. } => {
+                    let body = self.body;
+                    self.exemplar(range, |field, pairs| {
+                        let Value::Bytes(range) = field else { return Some(()) };
+                        let (name, value) = read_label(body, range).ok()?;
+                        pairs.push((name, value));
+                        Some(())
+                    })?;
+                }
+                WireField { number: 4, value: Value::Bytes(range), .. } => self.histogram(range)?,
                 _ => {}
             }
         }
-        if self.lone.rows() == rows_before {
+        if !self.has_keyless() {
             return Ok(());
         }
         let raw_key = labels.text(self.body);

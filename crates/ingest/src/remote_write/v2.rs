@@ -71,7 +71,6 @@ struct Parser<'body, 'options> {
 impl<'body> Parser<'body, '_> {
     fn series(&mut self, range: Range<usize>) -> Result<(), BodyError> {
         self.collector.series += 1;
-        let rows_before = self.collector.lone.rows();
         let (mut references, mut metadata) = (0..0, None);
         let mut pieces: Vec<Range<usize>> = Vec::new();
         let mut fields = Walker::new(self.collector.body, range);
@@ -83,9 +82,11 @@ impl<'body> Parser<'body, '_> {
                     return Err(crate::protobuf::malformed("label references that are not packed", start));
                 }
                 WireField { number: 2, value: Value::Bytes(range), .. } => self.collector.sample(range)?,
-                WireField { number: 3, value: Value::Bytes(_), .. } => self.collector.request.histograms_dropped += 1,
-                WireField { number: 4, value: Value::Bytes(_), .. } => self.collector.request.exemplars_dropped += 1,
+                WireField { number: 3, value: Value::Bytes(range), .. } => self.collector.histogram(range)?,
+                WireField { number: 4, value: Value::Bytes(range), .. } => self.exemplar(range)?,
                 WireField { number: 5, value: Value::Bytes(range), .. } => metadata = Some(range),
+                // Earlier drafts of the message have it here.
+                WireField { number: 6, value: Value::Varint(start), .. } => self.collector.started(start as i64),
                 _ => {}
             }
         }
@@ -96,7 +97,7 @@ impl<'body> Parser<'body, '_> {
                 return Ok(());
             }
         };
-        if self.collector.lone.rows() > rows_before {
+        if self.collector.has_keyless() {
             self.keys_bytes += self.key.len();
             let text = self.collector.request.batch.push_text(&self.key);
             self.collector.add_keys(&self.key, text);
@@ -105,6 +106,19 @@ impl<'body> Parser<'body, '_> {
             Some(range) => self.metadata(name, range),
             None => Ok(()),
         }
+    }
+
+    fn exemplar(&mut self, range: Range<usize>) -> Result<(), BodyError> {
+        let (body, symbols) = (self.collector.body, &self.symbols);
+        self.collector.exemplar(range, |field, pairs| {
+            let Value::Bytes(range) = field else { return None };
+            let mut references = Walker::new(body, range);
+            while let (Ok(Some(name)), Ok(Some(value))) = (references.next_varint(), references.next_varint()) {
+                let text = |number| std::str::from_utf8(symbols.get(number)?).ok();
+                pairs.push((text(name)?, text(value)?));
+            }
+            Some(())
+        })
     }
 
     /// Puts the labels that the references stand for into the key; the metric's name. The inner error is the series'.
