@@ -10,7 +10,7 @@ pub(crate) enum Value {
     Fixed64(u64),
     /// Where the bytes lie in the body.
     Bytes(Range<usize>),
-    Fixed32(u32),
+    Fixed32,
 }
 
 /// One field of a message.
@@ -59,7 +59,10 @@ impl<'a> Walker<'a> {
                 self.at = end;
                 Value::Bytes(range)
             }
-            5 => Value::Fixed32(u32::from_le_bytes(self.array()?)),
+            5 => {
+                self.array::<4>()?;
+                Value::Fixed32
+            }
             _ => return Err(malformed("an unknown wire type", start)),
         };
         Ok(Some(WireField { number, value, start }))
@@ -104,6 +107,35 @@ impl<'a> Walker<'a> {
 #[cold]
 pub(crate) fn malformed(what: &str, at: usize) -> BodyError {
     BodyError::Malformed(format!("not a protobuf message: {what} at byte {at}"))
+}
+
+/// Fields of one number in a message: one stretch of the body, as all known senders write them, or pieces put together.
+#[derive(Default)]
+pub(crate) struct FieldRun {
+    pub(crate) run: Range<usize>,
+    pub(crate) joined: Option<Vec<u8>>,
+    pub(crate) count: usize,
+}
+
+impl FieldRun {
+    #[inline]
+    pub(crate) fn add(&mut self, body: &[u8], field: Range<usize>) {
+        self.count += 1;
+        if let Some(joined) = &mut self.joined {
+            joined.extend_from_slice(body.get(field).unwrap_or_default());
+        } else if self.run.is_empty() {
+            self.run = field;
+        } else if self.run.end == field.start {
+            self.run.end = field.end;
+        } else {
+            let pieces = [body.get(self.run.clone()).unwrap_or_default(), body.get(field).unwrap_or_default()];
+            self.joined = Some(pieces.concat());
+        }
+    }
+
+    pub(crate) fn text<'a>(&'a self, body: &'a [u8]) -> &'a [u8] {
+        self.joined.as_deref().or_else(|| body.get(self.run.clone())).unwrap_or_default()
+    }
 }
 
 /// A signed number as `sint32` and `sint64` spell it.

@@ -49,7 +49,7 @@ pub(super) fn read_histogram(body: &[u8], range: Range<usize>) -> Result<Result<
             Value::Varint(value) => fields.take_varint(field.number, value),
             Value::Fixed64(bits) => fields.take_float(field.number, f64::from_bits(bits)),
             Value::Bytes(range) => fields.take_list(body, field.number, range)?,
-            Value::Fixed32(_) => {}
+            Value::Fixed32 => {}
         }
     }
     Ok(fields.finish())
@@ -148,7 +148,7 @@ fn add_up(deltas: &[i64]) -> Result<Vec<u64>, String> {
 }
 
 /// Whether the buckets add up to the count, as Prometheus demands; observations of NaN are in no bucket.
-fn check_counts(histogram: &NativeHistogram) -> Result<(), String> {
+pub(crate) fn check_counts(histogram: &NativeHistogram) -> Result<(), String> {
     match &histogram.counts {
         HistogramCounts::Integer(counts) => {
             let buckets = counts.positive.iter().chain(&counts.negative);

@@ -7,35 +7,6 @@ use model::{GroupIdentity, Labels, METRIC_NAME};
 use crate::Limits;
 use crate::protobuf::{Value, Walker, WireField, write_bytes, write_varint};
 
-/// The label fields of a series: one stretch of the body, as all known senders write them, or pieces put together.
-#[derive(Default)]
-pub(super) struct LabelRun {
-    pub(super) run: Range<usize>,
-    pub(super) joined: Option<Vec<u8>>,
-    pub(super) count: usize,
-}
-
-impl LabelRun {
-    #[inline]
-    pub(super) fn add(&mut self, body: &[u8], field: Range<usize>) {
-        self.count += 1;
-        if let Some(joined) = &mut self.joined {
-            joined.extend_from_slice(body.get(field).unwrap_or_default());
-        } else if self.run.is_empty() {
-            self.run = field;
-        } else if self.run.end == field.start {
-            self.run.end = field.end;
-        } else {
-            let pieces = [body.get(self.run.clone()).unwrap_or_default(), body.get(field).unwrap_or_default()];
-            self.joined = Some(pieces.concat());
-        }
-    }
-
-    pub(super) fn text<'a>(&'a self, body: &'a [u8]) -> &'a [u8] {
-        self.joined.as_deref().or_else(|| body.get(self.run.clone())).unwrap_or_default()
-    }
-}
-
 pub(super) fn check_key(raw_key: &[u8], labels: usize, limits: &Limits) -> Result<(), String> {
     let Limits { tags_max, name_bytes_max, key_bytes_max, .. } = limits;
     if labels > *tags_max {

@@ -5,9 +5,9 @@ use std::ops::Range;
 use model::{MetricKind, MetricMetadata, Span};
 
 use super::collect::Collector;
-use super::key::{LabelRun, check_key, read_label};
+use super::key::{check_key, read_label};
 use super::{Options, WriteRequest};
-use crate::protobuf::{Value, Walker, WireField};
+use crate::protobuf::{FieldRun, Value, Walker, WireField};
 use crate::{BodyError, check_body_size};
 
 /// Parses an unpacked body. Fails if it is not a protobuf message; a series that is merely wrong is left out.
@@ -28,7 +28,7 @@ pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<WriteReq
 impl Collector<'_, '_> {
     fn series_v1(&mut self, range: Range<usize>) -> Result<(), BodyError> {
         self.series += 1;
-        let mut labels = LabelRun::default();
+        let mut labels = FieldRun::default();
         let mut fields = Walker::new(self.body, range);
         while let Some(field) = fields.next_field()? {
             match field {
