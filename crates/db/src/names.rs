@@ -1,8 +1,9 @@
 //! What there is, by name: series, label names, label values, metadata.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Labels, METRIC_NAME, MatchOp, Matcher, MetricMetadata, TimeRange};
+use index::compile;
+use model::{Exemplar, Labels, METRIC_NAME, MatchOp, Matcher, MetricMetadata, TimeRange};
 use query::{Budget, QueryError, StoreSource};
 use store::{SelectedGroup, StoreError};
 
@@ -66,6 +67,27 @@ impl Db {
     /// What clients said of metric families, by name; of one family if it is named.
     pub fn metadata(&self, database: &str, metric: Option<&str>) -> Vec<MetricMetadata> {
         self.store.metadata(database, metric)
+    }
+
+    /// Exemplars of the series that satisfy one of the sets of matchers, with timestamps in a range: by series, in order of time.
+    pub fn exemplars(
+        &self,
+        database: &str,
+        matcher_sets: &[Vec<Matcher>],
+        range: &TimeRange,
+    ) -> Result<Vec<(Labels, Vec<Exemplar>)>, QueryError> {
+        let mut found = BTreeMap::new();
+        for matchers in matcher_sets {
+            let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+            found.extend(self.store.exemplars(database, &compiled, range));
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// Since when the series that satisfy all matchers count, in nanoseconds since the Unix epoch, as far as senders said.
+    pub fn start_timestamps(&self, database: &str, matchers: &[Matcher]) -> Result<Vec<(Labels, i64)>, QueryError> {
+        let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        Ok(self.store.start_timestamps(database, &compiled))
     }
 
     fn groups(

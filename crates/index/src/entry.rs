@@ -215,7 +215,8 @@ fn take_id(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
     u32::try_from(reader.varint()?).map_err(|_| reader.error("number beyond 32 bits"))
 }
 
-fn push_labels(out: &mut Vec<u8>, labels: &Labels) {
+/// Appends labels.
+pub fn push_labels(out: &mut Vec<u8>, labels: &Labels) {
     varint::push(out, labels.len() as u64);
     for (name, value) in labels.iter() {
         varint::push_text(out, name);
@@ -223,7 +224,11 @@ fn push_labels(out: &mut Vec<u8>, labels: &Labels) {
     }
 }
 
-fn take_labels(reader: &mut Reader<'_>) -> Result<Labels, DecodeError> {
+/// Takes labels that [`push_labels`] appended.
+///
+/// # Errors
+/// If bytes are missing or a name comes twice.
+pub fn take_labels(reader: &mut Reader<'_>) -> Result<Labels, DecodeError> {
     let count = reader.length(reader.rest().len())?;
     let pairs: Result<Vec<_>, _> = (0..count).map(|_| Ok((reader.text()?, reader.text()?))).collect();
     Labels::from_pairs(pairs?).map_err(|_| reader.error("label given twice"))

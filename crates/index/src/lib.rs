@@ -33,7 +33,7 @@ use model::Labels;
 
 pub use cardinality::{Cardinality, NameCardinality, cardinality};
 pub use catalog::{Catalog, CatalogError, FieldInfo, MetricColumns, UnsavedCatalog};
-pub use entry::{CatalogEntry, GroupEntry, decode_entries, encode_entries};
+pub use entry::{CatalogEntry, GroupEntry, decode_entries, encode_entries, push_labels, take_labels};
 pub use error::IndexError;
 pub use groups::{FrozenGroups, Group, Groups, MergeJob, Selected};
 pub use levels::{SegmentSize, segments_to_merge};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use platform::{Files, Mapped, Platform};
 
+use crate::exemplars::{self, EXEMPLARS_SHARD};
 use crate::inspect::{list, read_manifest, unnamed};
 use crate::log::frame::Frame;
 use crate::log::reader::{Finding, Scan, SegmentBytes};
@@ -86,7 +87,7 @@ pub fn check(
     let meter = Meter::new(state.parts.values().map(|part| part.bytes).sum(), tell);
     let mut check = Check { files, directory, tier, meter, report: CheckReport { files: 1, ..CheckReport::default() } };
     for (id, shard) in &state.segments {
-        check.index(*id, shard.is_some())?;
+        check.index(*id, *shard)?;
     }
     check.log(&state)?;
     check.places(&state);
@@ -177,10 +178,16 @@ impl Check<'_> {
         self.report.damages.extend(found.into_iter().map(damage));
     }
 
-    fn index(&mut self, id: u64, of_shard: bool) -> Result<(), StoreError> {
+    fn index(&mut self, id: u64, shard: Option<u32>) -> Result<(), StoreError> {
         let path = segment_path(self.directory, id);
         self.meter.begin(path.display().to_string());
-        let looked = if of_shard { self.groups(&path, id) } else { self.catalog(&path) };
+        let looked = match shard {
+            Some(EXEMPLARS_SHARD) => {
+                exemplars::load(self.files, &path, usize::MAX).and_then(|_| crate::inspect::size_of(self.files, &path))
+            }
+            Some(_) => self.groups(&path, id),
+            None => self.catalog(&path),
+        };
         self.note(&path, looked, |state| state.segments.contains_key(&id))
     }
 

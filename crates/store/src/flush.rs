@@ -159,6 +159,12 @@ impl Store {
         let needed = self.shards.iter().filter_map(Shard::first_needed).min();
         let unsaved = self.catalog.read().unsaved_since;
         let needed = [needed, unsaved, Some(next)].into_iter().flatten().min().unwrap_or(next);
+        let holds_log = self.exemplars.lock().unsaved_since.is_some_and(|since| since < needed);
+        if holds_log {
+            self.save_exemplars()?;
+        }
+        let unsaved = self.exemplars.lock().unsaved_since;
+        let needed = unsaved.map_or(needed, |unsaved| unsaved.min(needed));
         let released = self.log.release_before(needed)?;
         match released {
             Some(through) => self.commit_edits(&[Edit::LogReleased { through }]),

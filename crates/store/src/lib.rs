@@ -8,6 +8,7 @@
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few
 //! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`]: what of the past has changed
 //! * [`indexing`], [`segment`]: new groups become segments of the index
+//! * [`exemplars`]: what stands beside the samples · [`histogram`]: samples that are distributions
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
 //! * [`inspect`], [`check`], [`backup`], [`compact`]: upkeep
 //! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to
@@ -18,6 +19,7 @@ mod chunk;
 mod compact;
 mod deletes;
 mod error;
+mod exemplars;
 mod flush;
 mod head;
 mod histogram;
@@ -81,6 +83,7 @@ pub use tokens::{Appender, GroupLayout, Token};
 pub use windows::{ReadCounts, WindowColumn, Windows};
 pub use write::{Rejected, WriteReport};
 
+use exemplars::Exemplars;
 use journal::Journal;
 use keys::Keys;
 use log::WriteAheadLog;
@@ -115,6 +118,8 @@ pub struct Store {
     refusal: RwLock<Option<String>>,
     /// Where parts settle, if not in the data folder.
     settled: Option<Settled>,
+    /// Exemplars, and since when series count.
+    exemplars: Mutex<Exemplars>,
     recovery: Recovery,
     /// Keeps other processes out; released when the store is dropped.
     _lock: Box<dyn Send + Sync>,

@@ -40,6 +40,8 @@ pub struct StoreOptions {
     pub journal_changes_max: usize,
     /// Raw group keys that are remembered, so that their labels need not be parsed again.
     pub group_keys_max: usize,
+    /// Exemplars that are kept, the newest; and series whose start timestamps are.
+    pub exemplars_max: usize,
     /// Reasons for rejected rows that an answer holds.
     pub rejections_max: usize,
 }
@@ -64,6 +66,7 @@ impl StoreOptions {
             objects: None,
             journal_changes_max: 4096,
             group_keys_max: 4 << 20,
+            exemplars_max: 100_000,
             rejections_max: 100,
         }
     }

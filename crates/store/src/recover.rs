@@ -9,6 +9,7 @@ use index::{Catalog, GroupEntry, Groups, Segment};
 use parking_lot::{Mutex, RwLock};
 use platform::{Files, LockError, OpenMode, Platform};
 
+use crate::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
 use crate::journal::Journal;
 use crate::keys::{Keys, SHARDS_MAX};
 use crate::log::frame::Frame;
@@ -54,6 +55,7 @@ struct Opened {
     shards: Vec<Shard>,
     manifest: Manifest,
     settled: Option<Settled>,
+    exemplars: Exemplars,
     recovery: Recovery,
 }
 
@@ -88,6 +90,7 @@ impl Store {
             heads_bytes: AtomicU64::new(heads_bytes),
             refusal: RwLock::default(),
             settled: opened.settled,
+            exemplars: Mutex::new(opened.exemplars),
             recovery: opened.recovery,
             _lock: lock,
         })
@@ -126,20 +129,7 @@ impl Opened {
             state.fast_ns = options.partition_ns.max(1);
         }
         let settled = open_tier(&platform, &options, &state)?;
-        let mut catalog = Catalog::default();
-        let mut indexes: Vec<ShardIndex> = Vec::new();
-        indexes.resize_with(state.shards as usize, ShardIndex::default);
-        let mut hash_seed = [0; 8];
-        platform.random.fill(&mut hash_seed).map_err(StoreError::io("draw random bytes for", &directory))?;
-        for (id, shard) in &state.segments {
-            match shard {
-                None => load_catalog(&*files, &segment::segment_path(&directory, *id), &mut catalog)?,
-                Some(shard) => load_groups(&*files, &directory, *id, *shard, &mut indexes)?,
-            }
-        }
-        let seed = u64::from_le_bytes(hash_seed);
-        let groups = indexes.into_iter().map(|index| index.open(&directory, seed));
-        let groups = groups.collect::<Result<Vec<ShardGroups>, StoreError>>()?;
+        let Named { catalog, groups, exemplars } = Named::load(&platform, &options, &state)?;
         let mut parts: Vec<Vec<Arc<Part>>> = vec![Vec::new(); state.shards as usize];
         let mut set_aside = Vec::new();
         let is_gone = |error: &StoreError| match error {
@@ -178,7 +168,7 @@ impl Opened {
                 let _ = files.rename(&path, &path.with_extension("damaged"));
             }
         }
-        Ok(Self { platform, options, catalog, shards, manifest, settled, recovery })
+        Ok(Self { platform, options, catalog, shards, manifest, settled, exemplars, recovery })
     }
 
     /// Reads the log and starts a new segment behind it. With it, the first sequence id that the catalog needs.
@@ -280,6 +270,9 @@ impl Opened {
                     }
                 }
             }
+            Record::Exemplars(entries) => {
+                self.exemplars.replay(entries, frame.sequence, self.options.exemplars_max);
+            }
             Record::Mark => {}
             Record::Rows(shards) => shards.into_iter().for_each(|rows| self.apply_rows(rows, frame.sequence)),
         }
@@ -344,6 +337,37 @@ fn load_catalog(files: &dyn Files, path: &Path, catalog: &mut Catalog) -> Result
         catalog.apply_saved(&entry).map_err(|error| StoreError::corrupt(path, 0, error.to_string()))?;
     }
     Ok(())
+}
+
+/// What the segments hold that the manifest names.
+struct Named {
+    catalog: Catalog,
+    /// By shard.
+    groups: Vec<ShardGroups>,
+    exemplars: Exemplars,
+}
+
+impl Named {
+    fn load(platform: &Platform, options: &StoreOptions, state: &State) -> Result<Self, StoreError> {
+        let (files, directory) = (&*platform.files, &options.directory);
+        let mut catalog = Catalog::default();
+        let mut exemplars = Exemplars::default();
+        let mut indexes: Vec<ShardIndex> = Vec::new();
+        indexes.resize_with(state.shards as usize, ShardIndex::default);
+        for (id, shard) in &state.segments {
+            let path = segment::segment_path(directory, *id);
+            match shard {
+                None => load_catalog(files, &path, &mut catalog)?,
+                Some(EXEMPLARS_SHARD) => exemplars = exemplars::load(files, &path, options.exemplars_max)?,
+                Some(shard) => load_groups(files, directory, *id, *shard, &mut indexes)?,
+            }
+        }
+        let mut seed = [0; 8];
+        platform.random.fill(&mut seed).map_err(StoreError::io("draw random bytes for", directory))?;
+        let seed = u64::from_le_bytes(seed);
+        let groups = indexes.into_iter().map(|index| index.open(directory, seed));
+        Ok(Self { catalog, groups: groups.collect::<Result<_, _>>()?, exemplars })
+    }
 }
 
 /// A shard's segments, opened.

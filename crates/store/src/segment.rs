@@ -25,6 +25,16 @@ pub(crate) fn write_catalog(files: &dyn Files, path: &Path, entries: &[u8]) -> R
     write(files, path, entries)
 }
 
+/// Writes a list of other entries in a file of the same form.
+pub(crate) fn write_entries(files: &dyn Files, path: &Path, entries: &[u8]) -> Result<(), StoreError> {
+    write(files, path, entries)
+}
+
+/// The bytes of such a file, and where its entries begin.
+pub(crate) fn read_entries(files: &dyn Files, path: &Path) -> Result<(Vec<u8>, usize), StoreError> {
+    Ok((read(files, path)?, HEADER_BYTES))
+}
+
 pub(crate) fn read_catalog(files: &dyn Files, path: &Path) -> Result<Vec<CatalogEntry>, StoreError> {
     let bytes = read(files, path)?;
     decode_entries(&mut Reader::new(&bytes[HEADER_BYTES..]))

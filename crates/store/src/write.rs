@@ -39,6 +39,7 @@ impl Store {
         admit(batch)?;
         let database = self.database_id(database)?;
         self.register_metadata(database, &batch.metadata)?;
+        self.write_exemplars(database, batch)?;
         loop {
             let generation = self.keys.generation();
             let route = self.resolve(database, batch)?;

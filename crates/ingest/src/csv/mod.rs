@@ -259,9 +259,8 @@ fn parse_value<'a>(name: &str, text: &'a str, value_type: ValueType) -> Result<F
         ValueType::U64 => text.parse().ok().map(FieldValue::U64),
         ValueType::Bool if text.eq_ignore_ascii_case("true") => Some(FieldValue::Bool(true)),
         ValueType::Bool if text.eq_ignore_ascii_case("false") => Some(FieldValue::Bool(false)),
-        ValueType::Bool => None,
+        ValueType::Bool | ValueType::Histogram => None,
         ValueType::String => Some(FieldValue::String(text.into())),
-        ValueType::Histogram => None,
     };
     value.ok_or_else(|| format!("column {name:?}: {text:?} is no {}", value_type.name()))
 }

@@ -98,6 +98,7 @@ impl Store {
     fn pin(&self) -> Result<Pinned, StoreError> {
         // Most of the work, so that what follows is short.
         self.flush_all()?;
+        self.save_exemplars()?;
         let _flushing = self.flushing.lock();
         let sequence = self.freeze_all()?;
         self.shards.iter().try_for_each(|shard| self.flush_held(shard).map(|_| ()))?;

@@ -4,10 +4,14 @@ use codec::{COLUMN_VALUES_MAX, DecodeError, Reader, histogram, integer, varint};
 use index::{CatalogEntry, GroupEntry, GroupId, Slot, decode_entries, encode_entries};
 use model::ValueType;
 
-/// Kinds of records. Numbers 4 and 5 are kept for exemplars and start timestamps.
+use crate::exemplars;
+
+/// Kinds of records.
 pub(crate) const ROWS: u8 = 1;
 pub(crate) const CATALOG: u8 = 2;
 pub(crate) const GROUPS: u8 = 3;
+pub(crate) const EXEMPLARS: u8 = 4;
+pub(crate) const START_TIMESTAMPS: u8 = 5;
 /// Says nothing; has a sequence id that nothing else has.
 pub(crate) const MARK: u8 = 6;
 
@@ -20,6 +24,7 @@ pub(crate) enum Record {
     Rows(Vec<ShardRows>),
     Catalog(Vec<CatalogEntry>),
     Groups { shard: usize, entries: Vec<GroupEntry> },
+    Exemplars(Vec<exemplars::Entry>),
     Mark,
 }
 
@@ -124,6 +129,7 @@ pub(crate) fn decode(kind: u8, payload: &[u8]) -> Result<Record, DecodeError> {
         GROUPS => {
             Record::Groups { shard: reader.length(usize::from(u16::MAX))?, entries: decode_entries(&mut reader)? }
         }
+        EXEMPLARS | START_TIMESTAMPS => Record::Exemplars(exemplars::decode(&mut reader)?),
         MARK => Record::Mark,
         _ => return Err(reader.error("unknown kind of record")),
     };
