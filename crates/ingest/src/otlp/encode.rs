@@ -41,6 +41,14 @@ impl Answer {
     }
 }
 
+/// An error as a `google.rpc.Status`.
+pub fn encode_status(code: u32, message: &str) -> Vec<u8> {
+    let mut status = Vec::new();
+    write_varint_field(&mut status, 1, code.into());
+    write_bytes(&mut status, 2, message.as_bytes());
+    status
+}
+
 /// A data point of a gauge to write.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NumberPoint<'a> {

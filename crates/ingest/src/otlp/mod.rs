@@ -27,7 +27,7 @@ mod walk;
 
 use model::Batch;
 
-pub use encode::{Answer, NumberPoint, encode_gauge};
+pub use encode::{Answer, NumberPoint, encode_gauge, encode_status};
 pub use json::json_to_protobuf;
 pub use key::decode_key;
 pub use walk::parse;
@@ -74,10 +74,6 @@ impl Translation {
 
     const fn escapes(self) -> bool {
         matches!(self, Self::UnderscoreEscapingWithSuffixes | Self::UnderscoreEscapingWithoutSuffixes)
-    }
-
-    const fn adds_suffixes(self) -> bool {
-        matches!(self, Self::UnderscoreEscapingWithSuffixes | Self::NoUTF8EscapingWithSuffixes)
     }
 }
 
