@@ -295,8 +295,9 @@ fn listener(flag: &str, given: Option<&str>, default_port: u16) -> Result<Option
         Some("off") => Ok(None),
         Some(text) => {
             let address = text.parse();
-            let address =
-                address.map_err(|_| format!("{flag} {text:?} is neither off nor an address such as 127.0.0.1:{default_port}"))?;
+            let address = address.map_err(|_| {
+                format!("{flag} {text:?} is neither off nor an address such as 127.0.0.1:{default_port}")
+            })?;
             Ok(Some(Listener { address, required: true }))
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
 use ingest::encoding::{Encoding, UnpackLimits, decompress};
@@ -53,7 +53,9 @@ impl Share {
         Err(ApiError {
             status: StatusCode::SERVICE_UNAVAILABLE,
             kind: "unavailable",
-            message: format!("the server holds {before} bytes of requests already (bodies_bytes_max); send it again later"),
+            message: format!(
+                "the server holds {before} bytes of requests already (bodies_bytes_max); send it again later"
+            ),
         })
     }
 }
@@ -83,13 +85,30 @@ async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Vec<u8>, 
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| ApiError::bad_data(format!("the body could not be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
-        if collected.len() + data.len() > limit {
-            return Err(ApiError::too_large(format!("the body has more than {limit} bytes (body_bytes_max)")));
+        let taken = if collected.len() + data.len() > limit {
+            Err(ApiError::too_large(format!("the body has more than {limit} bytes (body_bytes_max)")))
+        } else {
+            share.grow(data.len())
+        };
+        if let Err(error) = taken {
+            drop((collected, share));
+            pass_over(&mut body, limit).await;
+            return Err(error);
         }
-        share.grow(data.len())?;
         collected.extend_from_slice(&data);
     }
     Ok((collected, share))
+}
+
+/// Reads on without keeping anything: a client that still sends when the connection is closed does not get to see why.
+async fn pass_over(body: &mut Body, bytes_max: usize) {
+    let mut passed = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        passed += frame.data_ref().map_or(0, Bytes::len);
+        if passed > bytes_max {
+            return;
+        }
+    }
 }
 
 /// Unpacks a body by what its headers say of it.

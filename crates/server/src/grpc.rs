@@ -40,9 +40,11 @@ async fn unknown(request: Request) -> Response {
 
 async fn export(From(state): From<Arc<State>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let is_grpc = head.headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
+    let is_grpc =
+        head.headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
     if !is_grpc {
-        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "this port speaks gRPC; OTLP/HTTP is at /v1/metrics").into_response();
+        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "this port speaks gRPC; OTLP/HTTP is at /v1/metrics")
+            .into_response();
     }
     let written = async {
         let (body, mut share) = collect(&state, body).await?;
@@ -67,7 +69,8 @@ async fn export(From(state): From<Arc<State>>, request: Request) -> Response {
 
 fn packing(headers: &HeaderMap) -> Result<Encoding, ApiError> {
     let name = headers.get("grpc-encoding").map_or("", |value| value.to_str().unwrap_or("?"));
-    Encoding::from_name(name).ok_or_else(|| ApiError::not_found(format!("grpc-encoding {name:?} is not supported; use {}", Encoding::NAMES)))
+    Encoding::from_name(name)
+        .ok_or_else(|| ApiError::not_found(format!("grpc-encoding {name:?} is not supported; use {}", Encoding::NAMES)))
 }
 
 /// The one message of a call, and whether it is packed.
@@ -126,7 +129,8 @@ mod tests {
     #[test]
     fn messages_are_framed_and_texts_encoded() {
         assert_eq!(read_message(b"\x01\0\0\0\x02ab".to_vec()).unwrap(), (true, b"ab".to_vec()));
-        for bad in [&b""[..], b"\0\0\0\0", b"\0\0\0\0\x02a", b"\0\0\0\0\x01ab", b"\x02\0\0\0\0", b"\0\xff\xff\xff\xff"] {
+        for bad in [&b""[..], b"\0\0\0\0", b"\0\0\0\0\x02a", b"\0\0\0\0\x01ab", b"\x02\0\0\0\0", b"\0\xff\xff\xff\xff"]
+        {
             assert!(read_message(bad.to_vec()).is_err(), "{bad:?}");
         }
         assert_eq!(percent_encode("100 % ä\n"), "100 %25 %C3%A4%0A");

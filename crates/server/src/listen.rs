@@ -160,10 +160,12 @@ impl Server {
                 tokio::spawn(serve_udp(self.state.clone(), protocol, udp, stopped.clone(), alive.clone()));
             }
         }
-        let http = Http { state: self.state.clone(), router: routes::router(self.state.clone()), version: Version::One };
+        let http =
+            Http { state: self.state.clone(), router: routes::router(self.state.clone()), version: Version::One };
         tokio::spawn(http.accept(self.http, stopped.clone(), alive.clone()));
         if let Some(listener) = self.otlp_grpc {
-            let grpc = Http { state: self.state.clone(), router: grpc::router(self.state.clone()), version: Version::Two };
+            let grpc =
+                Http { state: self.state.clone(), router: grpc::router(self.state.clone()), version: Version::Two };
             tokio::spawn(grpc.accept(listener, stopped, alive.clone()));
         }
         drop(alive);

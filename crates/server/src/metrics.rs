@@ -123,7 +123,12 @@ impl Metrics {
             let labels = format!("protocol=\"{protocol}\",reason=\"{reason}\"");
             let _ = writeln!(out, "thalweg_streams_closed_total{{{labels}}} {count}");
         }
-        family(out, "thalweg_datagrams_total", "counter", "Datagrams of line listeners; dropped ones found the queue full.");
+        family(
+            out,
+            "thalweg_datagrams_total",
+            "counter",
+            "Datagrams of line listeners; dropped ones found the queue full.",
+        );
         for ((protocol, outcome), count) in lock(&self.datagrams).iter() {
             let labels = format!("protocol=\"{protocol}\",outcome=\"{outcome}\"");
             let _ = writeln!(out, "thalweg_datagrams_total{{{labels}}} {count}");
@@ -143,8 +148,10 @@ impl Metrics {
         family(&mut out, "thalweg_rejected_total", "counter", "What was not taken, by reason.");
         let rejected = lock(&self.rejected);
         let unreadable = rejected.get(UNREADABLE).copied().unwrap_or_default();
-        let by_limit = rejected.iter().filter(|(reason, _)| **reason != UNREADABLE).map(|(reason, count)| (*reason, *count));
-        let all = [(UNREADABLE, unreadable), ("row refused by the store", stats.rejected_rows)].into_iter().chain(by_limit);
+        let by_limit =
+            rejected.iter().filter(|(reason, _)| **reason != UNREADABLE).map(|(reason, count)| (*reason, *count));
+        let all =
+            [(UNREADABLE, unreadable), ("row refused by the store", stats.rejected_rows)].into_iter().chain(by_limit);
         for (reason, count) in all {
             let _ = writeln!(out, "thalweg_rejected_total{{reason=\"{reason}\"}} {count}");
         }

@@ -22,7 +22,10 @@ fn reads_samples() {
     check(b"a.b.c 12.5 1700000000\n", "1 a.b.c{} value=12.5 @1700000000000000000\n");
     check(b"a;k=v;b=c 1 1", "1 a{b=\"c\", k=\"v\"} value=1.0 @1000000000\n");
     check(b"  a \t 1e3   2.25  \r\n\n#x 1 3", "1 a{} value=1000.0 @2250000000\n3 #x{} value=1.0 @3000000000\n");
-    check(b"a 1 -1\na 2 N\na 3\na -4 -2.5", "1 a{} value=1.0 @77\n2 a{} value=2.0 @77\n3 a{} value=3.0 @77\n4 a{} value=-4.0 @-2500000000\n");
+    check(
+        b"a 1 -1\na 2 N\na 3\na -4 -2.5",
+        "1 a{} value=1.0 @77\n2 a{} value=2.0 @77\n3 a{} value=3.0 @77\n4 a{} value=-4.0 @-2500000000\n",
+    );
     check(b"a 0.1234567890123456789 1.0000000019", "1 a{} value=0.12345678901234568 @1000000001\n");
     check("ä.ö;ü=ß 1 1".as_bytes(), "1 ä.ö{ü=\"ß\"} value=1.0 @1000000000\n");
     check(b"a inf 1\na -Infinity 1", "1 a{} value=inf @1000000000\n2 a{} value=-inf @1000000000\n");

@@ -24,7 +24,10 @@ fn reads_series() {
          {\"timestamps\":[3],\"values\":[\"Infinity\"],\"metric\":{\"b\":\"\\u00fc\",\"a\":\"\",\"__name__\":\"m\"},\"more\":{}}\r\n",
         "1 up{job=\"a\"} value=1.0 @1000000000\n1 up{job=\"a\"} value=-0.5 @2000000000\n3 m{b=\"ü\"} value=inf @3000000\n",
     );
-    check(r#"{"metric":{"__name__":"m"},"values":[null,"NaN"],"timestamps":[1,2]}"#, "1 m{} value=NaN @1000000\n1 m{} value=NaN @2000000\n");
+    check(
+        r#"{"metric":{"__name__":"m"},"values":[null,"NaN"],"timestamps":[1,2]}"#,
+        "1 m{} value=NaN @1000000\n1 m{} value=NaN @2000000\n",
+    );
     check(r#"{"metric":{"__name__":"m"},"values":[],"timestamps":[]}"#, "");
 }
 
@@ -33,9 +36,15 @@ fn tells_what_is_wrong() {
     for (line, reason) in [
         (r#"{"metric":{"__name__":"m"},"values":[1],"timestamps":[1,2]}"#, "1 values but 2 timestamps"),
         (r#"{"metric":{"__name__":"m"},"values":[1],"timestamps":[9223372036854775]}"#, "timestamp out of range"),
-        (r#"{"metric":{"a":"m"},"values":[1],"timestamps":[1]}"#, "key: the series has no metric name (label \"__name__\")"),
+        (
+            r#"{"metric":{"a":"m"},"values":[1],"timestamps":[1]}"#,
+            "key: the series has no metric name (label \"__name__\")",
+        ),
         (r#"{"metric":{"__name__":"m","":"x"},"values":[1],"timestamps":[1]}"#, "key: a label without a name"),
-        (r#"{"metric":7,"values":[1],"timestamps":[1]}"#, "key: invalid \"metric\": invalid type: integer `7`, expected a map at line 1 column 1"),
+        (
+            r#"{"metric":7,"values":[1],"timestamps":[1]}"#,
+            "key: invalid \"metric\": invalid type: integer `7`, expected a map at line 1 column 1",
+        ),
         (r#"{"values":[1],"timestamps":[1]}"#, "missing field `metric` at line 1 column 31"),
         ("[", "EOF while parsing a list at line 1 column 1"),
         (r#"{"metric":{"__name__":"m"},"values":["x"],"timestamps":[1]}"#, "\"x\" is not a number at line 1 column 40"),
@@ -53,10 +62,22 @@ fn tells_what_is_wrong() {
 fn limits_hold_and_depth_does_not_matter() {
     let limits = Limits { tags_max: 1, name_bytes_max: 5, key_bytes_max: 60, rows_max: 2, ..Limits::default() };
     for (line, expected) in [
-        (r#"{"metric":{"__name__":"m","a":"b","c":"d"},"values":[1],"timestamps":[1]}"#, "1 ! more than 1 labels (tags_max)\n"),
-        (r#"{"metric":{"__name__":"mmmmmm"},"values":[1],"timestamps":[1]}"#, "1 ! a name is longer than 5 bytes (name_bytes_max)\n"),
-        (r#"{"metric":{"__name__":"m"},"values":[1,2,3],"timestamps":[1,2,3]}"#, "1 ! the request has more than 2 rows (rows_max); split it\n"),
-        (&format!(r#"{{"metric":{{"__name__":"m","a":"{}"}},"values":[1],"timestamps":[1]}}"#, "x".repeat(60)), "1 ! the labels take more than 60 bytes (key_bytes_max)\n"),
+        (
+            r#"{"metric":{"__name__":"m","a":"b","c":"d"},"values":[1],"timestamps":[1]}"#,
+            "1 ! more than 1 labels (tags_max)\n",
+        ),
+        (
+            r#"{"metric":{"__name__":"mmmmmm"},"values":[1],"timestamps":[1]}"#,
+            "1 ! a name is longer than 5 bytes (name_bytes_max)\n",
+        ),
+        (
+            r#"{"metric":{"__name__":"m"},"values":[1,2,3],"timestamps":[1,2,3]}"#,
+            "1 ! the request has more than 2 rows (rows_max); split it\n",
+        ),
+        (
+            &format!(r#"{{"metric":{{"__name__":"m","a":"{}"}},"values":[1],"timestamps":[1]}}"#, "x".repeat(60)),
+            "1 ! the labels take more than 60 bytes (key_bytes_max)\n",
+        ),
     ] {
         assert_eq!(parse_text(line.as_bytes(), &limits), expected);
     }

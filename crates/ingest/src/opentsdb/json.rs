@@ -90,7 +90,10 @@ impl Collector<'_, '_> {
         self.rows.check_room()?;
         if self.keys_bytes > limits.keys_bytes_max {
             let keys_bytes_max = limits.keys_bytes_max;
-            return Err(format!("the tags of all points take more than {keys_bytes_max} bytes (keys_bytes_max); split it").into());
+            return Err(format!(
+                "the tags of all points take more than {keys_bytes_max} bytes (keys_bytes_max); split it"
+            )
+            .into());
         }
         let hash = self.options.hasher.hash(&self.key);
         self.key.clear();

@@ -19,10 +19,7 @@ pub struct Commands {
 }
 
 /// Parses lines of commands. Fails only when the body is 2 GiB or longer.
-pub fn parse_telnet<'body>(
-    body: &'body [u8],
-    options: &Options<'_>,
-) -> Result<(Parsed<'body>, Commands), BodyError> {
+pub fn parse_telnet<'body>(body: &'body [u8], options: &Options<'_>) -> Result<(Parsed<'body>, Commands), BodyError> {
     check_body_size(body)?;
     let mut parser = Parser {
         options,
@@ -63,7 +60,8 @@ impl Parser<'_> {
             return Err(format!("the line is longer than {} bytes (line_bytes_max)", limits.line_bytes_max).into());
         }
         let text = line.trim_ascii();
-        let Some(rest) = text.strip_prefix(b"put").filter(|rest| rest.first().is_none_or(u8::is_ascii_whitespace)) else {
+        let Some(rest) = text.strip_prefix(b"put").filter(|rest| rest.first().is_none_or(u8::is_ascii_whitespace))
+        else {
             return self.take_command(text);
         };
         let rest = rest.trim_ascii_start();
@@ -116,7 +114,8 @@ fn parse_time(word: &[u8]) -> Result<i64, Reason> {
         None | Some([]) => whole_time_ns(whole),
         Some([b'.', fraction @ ..]) if (1..=3).contains(&fraction.len()) && whole >= 0 => {
             let scale = [100, 10, 1].get(fraction.len() - 1).copied().unwrap_or(1);
-            let (fraction, digits) = parse_i64(fraction).filter(|(_, digits)| *digits == fraction.len()).unwrap_or((-1, 0));
+            let (fraction, digits) =
+                parse_i64(fraction).filter(|(_, digits)| *digits == fraction.len()).unwrap_or((-1, 0));
             if digits == 0 || fraction < 0 {
                 return Err("invalid timestamp".into());
             }

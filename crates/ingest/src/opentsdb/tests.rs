@@ -24,7 +24,10 @@ fn json_text(body: &[u8]) -> Result<String, String> {
 #[test]
 fn reads_puts() {
     for (line, expected) in [
-        ("put sys.cpu.user 1356998400 42.5 host=webserver01 cpu=0", "1 sys.cpu.user{cpu=\"0\", host=\"webserver01\"} value=42.5 @1356998400000000000\n"),
+        (
+            "put sys.cpu.user 1356998400 42.5 host=webserver01 cpu=0",
+            "1 sys.cpu.user{cpu=\"0\", host=\"webserver01\"} value=42.5 @1356998400000000000\n",
+        ),
         ("put m 1356998400250 1 a=b\r\n", "1 m{a=\"b\"} value=1.0 @1356998400250000000\n"),
         ("put  m  1356998400.25  1\ta=b ", "1 m{a=\"b\"} value=1.0 @1356998400250000000\n"),
         ("put m 1356998400.250 -1e3", "1 m{} value=-1000.0 @1356998400250000000\n"),
@@ -65,7 +68,10 @@ fn limits_hold() {
         ("put m 1 1 a=b c=d e=f", "1 ! more than 2 tags (tags_max)\n"),
         ("put mmmmmm 1 1", "1 ! a name is longer than 5 bytes (name_bytes_max)\n"),
         ("put m 1 1 a=bbbbbbbbbbbbbbbbbbbbbbb", "1 ! metric and tags take more than 20 bytes (key_bytes_max)\n"),
-        ("put m 1 1\nput m 1 1", "1 m{} value=1.0 @1000000000\n2 ! the request has more than 1 rows (rows_max); split it\n"),
+        (
+            "put m 1 1\nput m 1 1",
+            "1 m{} value=1.0 @1000000000\n2 ! the request has more than 1 rows (rows_max); split it\n",
+        ),
         (&"x".repeat(61), "1 ! the line is longer than 60 bytes (line_bytes_max)\n"),
     ] {
         assert_eq!(telnet_text(line.as_bytes(), &limits), expected, "{line}");
@@ -79,11 +85,23 @@ fn reads_json() {
     assert_eq!(json_text(point.as_bytes()).unwrap(), format!("1 {row}\n"));
     assert_eq!(json_text(format!("[{point},{point}]").as_bytes()).unwrap(), format!("1 {row}\n2 {row}\n"));
     for (body, expected) in [
-        (r#"{"metric":"m","timestamp":1346846400250,"value":"1.5","tags":{"n":1,"t":true}}"#, "1 m{n=\"1\", t=\"true\"} value=1.5 @1346846400250000000\n"),
+        (
+            r#"{"metric":"m","timestamp":1346846400250,"value":"1.5","tags":{"n":1,"t":true}}"#,
+            "1 m{n=\"1\", t=\"true\"} value=1.5 @1346846400250000000\n",
+        ),
         (r#"{"metric":"\u006d","timestamp":"1","value":1,"tags":null,"more":[{}]}"#, "1 m{} value=1.0 @1000000000\n"),
-        (r#"[{"timestamp":1,"value":1},{"metric":"m","value":1}]"#, "1 ! Metric name was empty\n2 ! Invalid timestamp\n"),
-        (r#"[{"metric":"m","timestamp":1,"value":"x"},{"metric":"m","timestamp":-1,"value":1}]"#, "1 ! Unable to parse value to a number\n2 ! Invalid timestamp\n"),
-        (r#"{"metric":"m","timestamp":1,"value":1,"tags":{"a b":"c"}}"#, "1 ! invalid name or value (\"a b\"): illegal character:  \n"),
+        (
+            r#"[{"timestamp":1,"value":1},{"metric":"m","value":1}]"#,
+            "1 ! Metric name was empty\n2 ! Invalid timestamp\n",
+        ),
+        (
+            r#"[{"metric":"m","timestamp":1,"value":"x"},{"metric":"m","timestamp":-1,"value":1}]"#,
+            "1 ! Unable to parse value to a number\n2 ! Invalid timestamp\n",
+        ),
+        (
+            r#"{"metric":"m","timestamp":1,"value":1,"tags":{"a b":"c"}}"#,
+            "1 ! invalid name or value (\"a b\"): illegal character:  \n",
+        ),
         (r#"{"metric":"m","timestamp":1,"value":1,"tags":{"a":null}}"#, "1 ! key: invalid tag value: it is empty\n"),
         ("[]", ""),
     ] {

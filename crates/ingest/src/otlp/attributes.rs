@@ -68,9 +68,9 @@ fn push_json(out: &mut String, body: &[u8], number: u32, value: &Value, depth: u
         (4, Value::Fixed64(bits)) => {
             let _ = write!(out, "{}", f64::from_bits(*bits));
         }
-        (5, Value::Bytes(range)) => push_list(out, body, range.clone(), depth, "[]", |out, range| {
-            push_any(out, body, range, depth + 1)
-        })?,
+        (5, Value::Bytes(range)) => {
+            push_list(out, body, range.clone(), depth, "[]", |out, range| push_any(out, body, range, depth + 1))?
+        }
         (6, Value::Bytes(range)) => push_list(out, body, range.clone(), depth, "{}", |out, range| {
             let attribute = read_attribute(body, range)?;
             out.push_str(&quoted(attribute.name));

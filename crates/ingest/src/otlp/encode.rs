@@ -34,10 +34,7 @@ impl Answer {
             return "{}".to_owned();
         }
         let message = serde_json::Value::String(self.message.clone());
-        format!(
-            r#"{{"partialSuccess":{{"rejectedDataPoints":"{}","errorMessage":{message}}}}}"#,
-            self.points_rejected
-        )
+        format!(r#"{{"partialSuccess":{{"rejectedDataPoints":"{}","errorMessage":{message}}}}}"#, self.points_rejected)
     }
 }
 
@@ -61,7 +58,13 @@ pub struct NumberPoint<'a> {
 }
 
 /// A message `ExportMetricsServiceRequest` with one gauge. Messages may be joined: their resources follow one another.
-pub fn encode_gauge(resource: &[(&str, &str)], scope: &str, name: &str, unit: &str, points: &[NumberPoint<'_>]) -> Vec<u8> {
+pub fn encode_gauge(
+    resource: &[(&str, &str)],
+    scope: &str,
+    name: &str,
+    unit: &str,
+    points: &[NumberPoint<'_>],
+) -> Vec<u8> {
     let mut gauge = Vec::new();
     for point in points {
         let mut message = attributes(7, point.attributes);

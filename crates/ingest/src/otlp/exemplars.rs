@@ -35,8 +35,14 @@ pub(super) fn read_exemplar(body: &[u8], range: Range<usize>, escapes: bool) -> 
         pairs.iter().map(|(name, value)| name.chars().count() + value.chars().count()).sum::<usize>()
     };
     let fits = characters(&ids) + characters(&attributes) <= CHARACTERS_MAX;
-    let ids_alone = Labels::from_pairs(ids.iter().map(|(name, value)| (name, value))).ok().filter(|_| characters(&ids) <= CHARACTERS_MAX);
-    let all = if fits { Labels::from_pairs(ids.iter().chain(&attributes).map(|(name, value)| (name, value))).ok() } else { None };
+    let ids_alone = Labels::from_pairs(ids.iter().map(|(name, value)| (name, value)))
+        .ok()
+        .filter(|_| characters(&ids) <= CHARACTERS_MAX);
+    let all = if fits {
+        Labels::from_pairs(ids.iter().chain(&attributes).map(|(name, value)| (name, value))).ok()
+    } else {
+        None
+    };
     Some(Exemplar { labels: all.or(ids_alone)?, value: value?, timestamp_ns: time_ns })
 }
 

@@ -111,8 +111,8 @@ impl Buckets {
         for (place, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             // The bucket at index 0 is that above 1 there, and that below it here.
             let index = self.offset.checked_add(place as i64).ok_or_else(out_of_range)?;
-            let index = (index >> scale_down) + 1;
-            let gap = index - last.map_or(0, |last| last + 1);
+            let index = (index >> scale_down).checked_add(1).ok_or_else(out_of_range)?;
+            let gap = last.map_or(index, |last: i64| index - last - 1);
             match (last, counts.last_mut(), spans.last_mut()) {
                 (Some(last), Some(counted), _) if last == index => *counted = counted.saturating_add(*count),
                 (Some(_), _, Some(span)) if gap <= GAP_MAX => {

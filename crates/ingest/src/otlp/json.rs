@@ -47,10 +47,8 @@ const TEMPORALITY: Kind = Kind::Varint(&[
 ]);
 
 static REQUEST: [Field; 1] = [field("resourceMetrics", 1, Kind::Message(|| &RESOURCE_METRICS))];
-static RESOURCE_METRICS: [Field; 2] = [
-    field("resource", 1, Kind::Message(|| &RESOURCE)),
-    field("scopeMetrics", 2, Kind::Message(|| &SCOPE_METRICS)),
-];
+static RESOURCE_METRICS: [Field; 2] =
+    [field("resource", 1, Kind::Message(|| &RESOURCE)), field("scopeMetrics", 2, Kind::Message(|| &SCOPE_METRICS))];
 static RESOURCE: [Field; 1] = [field("attributes", 1, Kind::Message(|| &KEY_VALUE))];
 static SCOPE_METRICS: [Field; 2] =
     [field("scope", 1, Kind::Message(|| &SCOPE)), field("metrics", 2, Kind::Message(|| &METRIC))];
@@ -70,14 +68,10 @@ static SUM: [Field; 3] = [
     field("aggregationTemporality", 2, TEMPORALITY),
     field("isMonotonic", 3, Kind::Bool),
 ];
-static HISTOGRAM: [Field; 2] = [
-    field("dataPoints", 1, Kind::Message(|| &HISTOGRAM_POINT)),
-    field("aggregationTemporality", 2, TEMPORALITY),
-];
-static EXPONENTIAL: [Field; 2] = [
-    field("dataPoints", 1, Kind::Message(|| &EXPONENTIAL_POINT)),
-    field("aggregationTemporality", 2, TEMPORALITY),
-];
+static HISTOGRAM: [Field; 2] =
+    [field("dataPoints", 1, Kind::Message(|| &HISTOGRAM_POINT)), field("aggregationTemporality", 2, TEMPORALITY)];
+static EXPONENTIAL: [Field; 2] =
+    [field("dataPoints", 1, Kind::Message(|| &EXPONENTIAL_POINT)), field("aggregationTemporality", 2, TEMPORALITY)];
 static SUMMARY: [Field; 1] = [field("dataPoints", 1, Kind::Message(|| &SUMMARY_POINT))];
 static NUMBER_POINT: [Field; 7] = [
     field("attributes", 7, Kind::Message(|| &KEY_VALUE)),
@@ -211,7 +205,8 @@ impl Visitor<'_> for Name {
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
         let same = |field: &&Field| {
             let plain = name.bytes().filter(|byte| *byte != b'_');
-            field.name == name || name.contains('_') && plain.eq(field.name.bytes().map(|byte| byte.to_ascii_lowercase()))
+            field.name == name
+                || name.contains('_') && plain.eq(field.name.bytes().map(|byte| byte.to_ascii_lowercase()))
         };
         Ok(self.message.iter().find(same))
     }

@@ -180,12 +180,27 @@ mod tests {
         use Kind::{Counter, Gauge, Other};
         // Name, unit, kind; the name by each strategy in the order of `Translation::ALL`.
         for (name, unit, kind, expected) in [
-            ("http.server.duration", "s", Other, ["http_server_duration_seconds", "http_server_duration", "http.server.duration_seconds", "http.server.duration"]),
+            (
+                "http.server.duration",
+                "s",
+                Other,
+                [
+                    "http_server_duration_seconds",
+                    "http_server_duration",
+                    "http.server.duration_seconds",
+                    "http.server.duration",
+                ],
+            ),
             ("requests", "{request}", Counter, ["requests_total", "requests", "requests_total", "requests"]),
             ("requests.total", "1", Counter, ["requests_total", "requests_total", "requests_total", "requests.total"]),
             ("memory.usage", "By", Gauge, ["memory_usage_bytes", "memory_usage", "memory.usage_bytes", "memory.usage"]),
             ("memory.bytes", "By", Gauge, ["memory_bytes", "memory_bytes", "memory.bytes", "memory.bytes"]),
-            ("cpu.utilization", "1", Gauge, ["cpu_utilization_ratio", "cpu_utilization", "cpu.utilization_ratio", "cpu.utilization"]),
+            (
+                "cpu.utilization",
+                "1",
+                Gauge,
+                ["cpu_utilization_ratio", "cpu_utilization", "cpu.utilization_ratio", "cpu.utilization"],
+            ),
             ("io", "By/s", Gauge, ["io_bytes_per_second", "io", "io_bytes_per_second", "io"]),
             ("io", "{packet}/m", Gauge, ["io_per_minute", "io", "io_per_minute", "io"]),
             ("io", "widgets!/fortnight", Gauge, ["io_widgets_per_fortnight", "io", "io_widgets!_per_fortnight", "io"]),

@@ -70,8 +70,7 @@ pub(super) struct Bounds {
 
 impl Bounds {
     fn set(&mut self, values: &[f64]) {
-        if self.values.len() == values.len()
-            && self.values.iter().zip(values).all(|(a, b)| a.to_bits() == b.to_bits())
+        if self.values.len() == values.len() && self.values.iter().zip(values).all(|(a, b)| a.to_bits() == b.to_bits())
         {
             return;
         }
@@ -128,7 +127,11 @@ impl Converter<'_, '_> {
         }
         let fits = counts.is_empty() || counts.len() == bounds.len() + 1;
         if !fits || !bounds.is_sorted_by(|left, right| left < right) {
-            self.reject(format!("histogram: {} counts of buckets, {} bounds; there is one count more than ascending bounds", counts.len(), bounds.len()));
+            self.reject(format!(
+                "histogram: {} counts of buckets, {} bounds; there is one count more than ascending bounds",
+                counts.len(),
+                bounds.len()
+            ));
             return Ok(());
         }
         let mut set = std::mem::take(&mut self.bounds);
@@ -161,9 +164,7 @@ impl Converter<'_, '_> {
             keys.push(self.series(metric, "_bucket", label, common, time_ns, below as f64)?);
         }
         keys.push(self.series(metric, "_bucket", Some(("le", "+Inf")), common, time_ns, count as f64)?);
-        self.exemplars(common, |value| {
-            keys.get(bounds.values.partition_point(|bound| *bound < value)).copied()
-        });
+        self.exemplars(common, |value| keys.get(bounds.values.partition_point(|bound| *bound < value)).copied());
         Ok(())
     }
 
@@ -310,7 +311,9 @@ impl Converter<'_, '_> {
         self.keys_bytes += self.key.len();
         if self.keys_bytes > limits.keys_bytes_max {
             let keys_bytes_max = limits.keys_bytes_max;
-            return Err(format!("the labels of all series take more than {keys_bytes_max} bytes (keys_bytes_max); split it"));
+            return Err(format!(
+                "the labels of all series take more than {keys_bytes_max} bytes (keys_bytes_max); split it"
+            ));
         }
         let text = self.batch.push_text(&self.key);
         Ok(GroupKey { hash: self.options.hasher.hash(&self.key), text })

@@ -241,7 +241,10 @@ impl<'body, 'options> Converter<'body, 'options> {
         let is_delta = has_temporality && temporality == DELTA;
         let settings = self.options.settings;
         let refusal = if is_delta && !settings.keep_delta {
-            Some(format!("metric {:?} is of delta temporality: send cumulative ones, or set otlp_delta = \"keep\"", about.name))
+            Some(format!(
+                "metric {:?} is of delta temporality: send cumulative ones, or set otlp_delta = \"keep\"",
+                about.name
+            ))
         } else if has_temporality && !is_delta && temporality != CUMULATIVE {
             Some(format!("metric {:?} has no temporality", about.name))
         } else {
@@ -253,7 +256,8 @@ impl<'body, 'options> Converter<'body, 'options> {
             _ => Kind::Other,
         };
         let name = metric_name(about.name, about.unit, kind, settings.translation);
-        let refusal = refusal.or_else(|| name.is_none().then(|| format!("metric {:?}: nothing is left of its name", about.name)));
+        let refusal =
+            refusal.or_else(|| name.is_none().then(|| format!("metric {:?}: nothing is left of its name", about.name)));
         let name = name.unwrap_or_default();
         let metric = Metric { name: &name, head, is_cumulative: has_temporality && !is_delta, is_delta };
         let mut fields = Walker::new(self.body, range);

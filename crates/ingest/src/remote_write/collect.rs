@@ -144,7 +144,8 @@ impl<'body, 'options> Collector<'body, 'options> {
         let characters: usize = pairs.iter().map(|(name, value)| name.chars().count() + value.chars().count()).sum();
         let has_room = self.request.batch.exemplars.len() + self.exemplars.len() < self.options.limits.exemplars_max;
         let labels = Labels::from_pairs(pairs).ok().filter(|_| characters <= EXEMPLAR_CHARACTERS_MAX);
-        if let (Some(labels), Some(timestamp_ns), true) = (labels, time_ms.checked_mul(NS_PER_MS), readable && has_room) {
+        if let (Some(labels), Some(timestamp_ns), true) = (labels, time_ms.checked_mul(NS_PER_MS), readable && has_room)
+        {
             self.exemplars.push(Exemplar { labels, value, timestamp_ns });
         }
         Ok(())

@@ -137,7 +137,7 @@ impl<'body> Parser<'body, '_> {
                 };
                 let (Some(name), Some(value)) = (self.symbols.get(name), self.symbols.get(value)) else {
                     let symbols = self.symbols.places.len();
-                    return Ok(Err(format!("a label refers to symbol {name} or {value}, but there are {symbols}")));
+                    return Ok(Err(format!("a label refers to a symbol beyond the table's {symbols}")));
                 };
                 let is_metric = name == METRIC_NAME.as_bytes();
                 if name.len() > limits.name_bytes_max || is_metric && value.len() > limits.name_bytes_max {
@@ -159,7 +159,9 @@ impl<'body> Parser<'body, '_> {
         }
         if self.keys_bytes + self.key.len() > limits.keys_bytes_max {
             let keys_bytes_max = limits.keys_bytes_max;
-            return Ok(Err(format!("the labels of all series take more than {keys_bytes_max} bytes (keys_bytes_max); split it")));
+            return Ok(Err(format!(
+                "the labels of all series take more than {keys_bytes_max} bytes (keys_bytes_max); split it"
+            )));
         }
         Ok(Ok(metric))
     }

@@ -125,7 +125,10 @@ impl Connection {
         match served.and_then(|served| served) {
             Ok(served) => self.answer(served),
             Err(error) => {
-                shared.state.notices.tell(|| format!("{}: a connection was closed: {}", protocol.name(), error.message));
+                shared
+                    .state
+                    .notices
+                    .tell(|| format!("{}: a connection was closed: {}", protocol.name(), error.message));
                 Some("not stored")
             }
         }

@@ -135,7 +135,12 @@ impl State {
 
     /// The way of every protocol's rows into the database: what is too far ahead is refused, the rest written, what was
     /// left out counted. Returns when it is on disk.
-    pub(crate) fn store(&self, protocol: &'static str, database: &str, parsed: Parsed<'_>) -> Result<Outcome, ApiError> {
+    pub(crate) fn store(
+        &self,
+        protocol: &'static str,
+        database: &str,
+        parsed: Parsed<'_>,
+    ) -> Result<Outcome, ApiError> {
         let Parsed { mut batch, mut errors } = parsed;
         let (limits, ahead_ms_max) = (self.db.limits(), self.settings.ahead_ms_max);
         ingest::admission::refuse_ahead(&mut batch, &mut errors, limits, self.db.now_ns(), ahead_ms_max);

@@ -44,8 +44,7 @@ pub(crate) async fn put(From(state): From<Arc<State>>, request: Request) -> Resp
 fn write_points(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
     let database = taken.parameters.database(&taken.headers);
     let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
-    let options =
-        opentsdb::Options { hasher: state.hasher(Protocol::Opentsdb, &database)?, limits: state.db.limits() };
+    let options = opentsdb::Options { hasher: state.hasher(Protocol::Opentsdb, &database)?, limits: state.db.limits() };
     let parsed = opentsdb::parse_json(&body, &options).map_err(|error| body_error(&error))?;
     state.store("opentsdb", &database, parsed)
 }

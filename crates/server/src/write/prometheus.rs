@@ -66,7 +66,9 @@ fn check_headers(headers: &HeaderMap) -> Result<Message, ApiError> {
     match parts.find_map(|part| part.strip_prefix("proto=")) {
         None | Some("prometheus.WriteRequest") => Ok(Message::V1),
         Some("io.prometheus.write.v2.Request") => Ok(Message::V2),
-        Some(other) => unsupported(format!("message {other:?} is not supported; send io.prometheus.write.v2.Request or prometheus.WriteRequest")),
+        Some(other) => unsupported(format!(
+            "message {other:?} is not supported; send io.prometheus.write.v2.Request or prometheus.WriteRequest"
+        )),
     }
 }
 
@@ -79,7 +81,8 @@ fn write_remote(state: &State, mut taken: Taken, message: Message) -> Result<(Ou
         Message::V1 => remote_write::parse(&body, &options),
         Message::V2 => remote_write::parse_v2(&body, &options),
     };
-    let remote_write::WriteRequest { batch, errors, taken: mut samples } = request.map_err(|error| body_error(&error))?;
+    let remote_write::WriteRequest { batch, errors, taken: mut samples } =
+        request.map_err(|error| body_error(&error))?;
     let rows: Vec<(bool, Vec<u32>)> = batch.blocks.iter().map(lines_by_kind).collect();
     let outcome = state.store("remote_write", &database, Parsed { batch, errors })?;
     let (floats, histograms) = refused_by_kind(&outcome, &rows);
@@ -103,9 +106,8 @@ fn refused_by_kind(outcome: &Outcome, rows: &[(bool, Vec<u32>)]) -> (u64, u64) {
     };
     match &outcome.refused {
         Some(refused) => {
-            let refused = |of_histograms| {
-                total(of_histograms).filter(|line| refused.binary_search(line).is_ok()).count() as u64
-            };
+            let refused =
+                |of_histograms| total(of_histograms).filter(|line| refused.binary_search(line).is_ok()).count() as u64;
             (refused(false), refused(true))
         }
         None => (total(false).count() as u64, total(true).count() as u64),
