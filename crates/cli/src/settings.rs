@@ -146,13 +146,13 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     udp_queue_bytes_max: Option<usize>,
 
-    /// How OpenTelemetry's names become those of metrics and labels: UnderscoreEscapingWithSuffixes,
-    /// UnderscoreEscapingWithoutSuffixes, NoUTF8EscapingWithSuffixes or NoTranslation [default: the first]
+    /// How OpenTelemetry's names become those of metrics and labels: `UnderscoreEscapingWithSuffixes`,
+    /// `UnderscoreEscapingWithoutSuffixes`, `NoUTF8EscapingWithSuffixes` or `NoTranslation` [default: the first]
     #[arg(long, env = "THALWEG_OTLP_TRANSLATION", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     otlp_translation: Option<String>,
 
-    /// Whether OpenTelemetry's series get the labels otel_scope_name and otel_scope_version [default: true]
+    /// Whether OpenTelemetry's series get the labels `otel_scope_name` and `otel_scope_version` [default: true]
     #[arg(long, env = "THALWEG_OTLP_SCOPE_LABELS", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     otlp_scope_labels: Option<bool>,

@@ -3,6 +3,7 @@
 //! A message is a byte that says whether it is packed, its length in four bytes, and its bytes; the outcome is told in
 //! trailers (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use axum::Router;
@@ -116,7 +117,8 @@ fn percent_encode(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
+            // Writing to a string cannot fail.
+            _ => drop(write!(encoded, "%{byte:02X}")),
         }
     }
     encoded

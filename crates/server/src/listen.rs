@@ -25,7 +25,7 @@ use crate::{grpc, host, routes};
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often a silent connection of gRPC is asked whether its client is still there, and how long it may think about it.
-const PING_INTERVAL: Duration = Duration::from_secs(60);
+const PING_INTERVAL: Duration = Duration::from_mins(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Calls that a connection of gRPC may have under way.

@@ -1,5 +1,7 @@
 //! The protocol as tables, and hostile lines.
 
+use std::fmt::Write;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -88,10 +90,10 @@ proptest! {
         for (place, (path, tags, value, seconds)) in rows.iter().enumerate() {
             let (value, spelled) = (if value.is_nan() { 0.0 } else { *value }, |text: &String| text.replace([' ', '~'], "_"));
             let tags: Vec<(&String, String)> = tags.iter().map(|(name, value)| (name, spelled(value))).collect();
-            let text: String = tags.iter().map(|(name, value)| format!(";{name}={value}")).collect();
-            body += &format!("{path}{text} {value:?} {seconds}\n");
+            let text = tags.iter().map(|(name, value)| format!(";{name}={value}")).collect::<Vec<_>>().concat();
+            writeln!(body, "{path}{text} {value:?} {seconds}").unwrap();
             let labels = Labels::from_pairs(tags).unwrap();
-            expected += &format!("{} {path}{labels} value={value:?} @{}\n", place + 1, seconds * NS_PER_S);
+            writeln!(expected, "{} {path}{labels} value={value:?} @{}", place + 1, seconds * NS_PER_S).unwrap();
         }
         prop_assert_eq!(parse_text(body.as_bytes(), &Limits::default()), expected);
     }

@@ -104,8 +104,8 @@ proptest! {
             text(&|| serde_json::to_string(&times)),
         );
         let labels = Labels::from_pairs(&labels).unwrap();
-        let rows: String = samples.iter().map(|(value, time)| format!("1 m{labels} value={value:?} @{}\n", time * NS_PER_MS)).collect();
-        prop_assert_eq!(parse_text(body.as_bytes(), &Limits::default()), rows);
+        let rows: Vec<String> = samples.iter().map(|(value, time)| format!("1 m{labels} value={value:?} @{}\n", time * NS_PER_MS)).collect();
+        prop_assert_eq!(parse_text(body.as_bytes(), &Limits::default()), rows.concat());
     }
 
     #[test]

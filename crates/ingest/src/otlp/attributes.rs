@@ -69,7 +69,7 @@ fn push_json(out: &mut String, body: &[u8], number: u32, value: &Value, depth: u
             let _ = write!(out, "{}", f64::from_bits(*bits));
         }
         (5, Value::Bytes(range)) => {
-            push_list(out, body, range.clone(), depth, "[]", |out, range| push_any(out, body, range, depth + 1))?
+            push_list(out, body, range.clone(), depth, "[]", |out, range| push_any(out, body, range, depth + 1))?;
         }
         (6, Value::Bytes(range)) => push_list(out, body, range.clone(), depth, "{}", |out, range| {
             let attribute = read_attribute(body, range)?;

@@ -26,7 +26,7 @@ pub(super) struct Head(Vec<u8>);
 impl Head {
     /// The labels that all series of a scope share.
     pub(super) fn new(escapes: bool, of_resource: bool) -> Self {
-        Self(vec![u8::from(escapes) * ESCAPES | u8::from(of_resource) * OF_RESOURCE])
+        Self(vec![(u8::from(escapes) * ESCAPES) | (u8::from(of_resource) * OF_RESOURCE)])
     }
 
     /// A label that wins over an attribute of the same name.

@@ -1,5 +1,7 @@
 //! Requests as OpenTelemetry's JSON, what becomes of them, and hostile ones.
 
+use std::fmt::Write;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -256,7 +258,7 @@ proptest! {
         let mut expected = String::new();
         for (place, (labels, value, time_ns)) in points.iter().enumerate() {
             let labels = model::Labels::from_pairs(labels).unwrap();
-            expected += &format!("{} m{labels} value={value:?} @{time_ns}\n", place + 1);
+            writeln!(expected, "{} m{labels} value={value:?} @{time_ns}", place + 1).unwrap();
         }
         expected += "m gauge \"\" \"\"\n";
         prop_assert_eq!(text_of(&body, &Settings::default(), &Limits::default()), expected);

@@ -97,22 +97,22 @@ impl Outcome {
 pub(crate) struct Quoted<'a> {
     lines: std::slice::Split<'a, u8, fn(&u8) -> bool>,
     lines_read: u32,
-    quoted: String,
+    text: String,
 }
 
 impl<'a> Quoted<'a> {
     pub(crate) fn new(body: &'a [u8]) -> Self {
-        Self { lines: body.split(|byte| *byte == b'\n'), lines_read: 0, quoted: String::new() }
+        Self { lines: body.split(|byte| *byte == b'\n'), lines_read: 0, text: String::new() }
     }
 
     /// The beginning of a line, counted from 1.
     pub(crate) fn line(&mut self, line: u32) -> &str {
         if line > self.lines_read {
             let text = self.lines.nth((line - self.lines_read - 1) as usize).unwrap_or_default().trim_ascii();
-            self.quoted = String::from_utf8_lossy(text).chars().take(QUOTED_CHARACTERS_MAX).collect();
+            self.text = String::from_utf8_lossy(text).chars().take(QUOTED_CHARACTERS_MAX).collect();
             self.lines_read = line;
         }
-        &self.quoted
+        &self.text
     }
 }
 

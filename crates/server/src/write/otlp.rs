@@ -126,10 +126,10 @@ fn with_retry(status: StatusCode, mut response: Response) -> Response {
 /// The code of gRPC that says the same to its clients: whether to send again, above all.
 pub(crate) fn grpc_code(status: StatusCode) -> u32 {
     match status {
-        StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE => 3,
+        // A body that is too large is an invalid argument, not RESOURCE_EXHAUSTED, which clients may take for a reason to send
+        // the same again.
+        StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::PAYLOAD_TOO_LARGE => 3,
         StatusCode::REQUEST_TIMEOUT => 4,
-        // Not RESOURCE_EXHAUSTED, which clients may take for a reason to send the same again.
-        StatusCode::PAYLOAD_TOO_LARGE => 3,
         StatusCode::NOT_FOUND => 12,
         StatusCode::SERVICE_UNAVAILABLE => 14,
         _ => 13,

@@ -187,7 +187,7 @@ fn limits_are_named_and_counted() {
     assert_eq!(answer.status, 400);
     assert!(answer.body.contains("ahead of the server's clock (ahead_ms_max)"), "{}", answer.body);
     server.wait_for_metric("thalweg_rejected_total{reason=\"ahead_ms_max\"} 1");
-    let tags: String = (0..200).map(|tag| format!(",t{tag}=x")).collect();
+    let tags = (0..200).map(|tag| format!(",t{tag}=x")).collect::<Vec<_>>().concat();
     assert!(server.post("/write", format!("m{tags} v=1")).body.contains("(tags_max)"));
     server.wait_for_metric("thalweg_rejected_total{reason=\"tags_max\"} 1");
 

@@ -116,8 +116,9 @@ fn a_greedy_client_does_not_starve_others() {
         .map(|number| {
             let mut stream = connect(&server, "--line");
             std::thread::spawn(move || {
-                let lines: String = (1..20_000).map(|time| format!("greedy,n={number} v={time} {time}\n")).collect();
-                stream.write_all(lines.as_bytes()).unwrap();
+                let lines: Vec<String> =
+                    (1..20_000).map(|time| format!("greedy,n={number} v={time} {time}\n")).collect();
+                stream.write_all(lines.concat().as_bytes()).unwrap();
             })
         })
         .collect();
@@ -130,6 +131,10 @@ fn a_greedy_client_does_not_starve_others() {
     server.wait_for_metric("thalweg_protocol_rows_total{protocol=\"line\"} 59997");
 }
 
+/// Client and server are this process: two descriptors each. The usual limit is 1,024.
+#[cfg(target_os = "linux")]
+const CONNECTIONS: u64 = 400;
+
 #[cfg(target_os = "linux")]
 #[test]
 fn idle_connections_cost_little_memory() {
@@ -139,8 +144,6 @@ fn idle_connections_cost_little_memory() {
         line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
     };
     let server = Running::start_listening(|_| {});
-    // Client and server are this process: two descriptors each. The usual limit is 1,024.
-    const CONNECTIONS: u64 = 400;
     let before = resident_kib();
     let connections: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(&server, "--line")).collect();
     for (place, mut stream) in connections.iter().enumerate() {
