@@ -55,6 +55,8 @@ enum Command {
     Backup(upkeep::BackupFlags),
     /// Write a backup into an empty folder
     Restore(upkeep::RestoreFlags),
+    /// Make a data folder anew from what a lost one had put into its object store
+    Rebuild(upkeep::RebuildFlags),
     /// Verify every checksum of a data folder; nothing is changed
     Check(upkeep::CheckFlags),
     /// What is in a data folder: read from the manifest, nothing is changed
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Some(Command::Delete(flags)) => upkeep::delete(&flags),
         Some(Command::Backup(flags)) => upkeep::backup(&flags),
         Some(Command::Restore(flags)) => upkeep::restore(&flags),
+        Some(Command::Rebuild(flags)) => upkeep::rebuild(&flags),
         Some(Command::Check(flags)) => upkeep::check(&flags),
         Some(Command::Inspect(flags)) => upkeep::inspect(&flags),
         Some(Command::Compact(flags)) => upkeep::compact(&flags),

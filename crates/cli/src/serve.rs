@@ -80,6 +80,12 @@ fn report(recovery: &Recovery) {
     for part in &recovery.parts_set_aside {
         eprintln!("thalweg: a part is set aside (its file is renamed to .damaged), everything else is served: {part}");
     }
+    if recovery.objects_unfenced {
+        eprintln!(
+            "thalweg: the object store has no conditional writes: no copy of the manifest is kept there, and `thalweg rebuild` could \
+             make nothing of it; take backups"
+        );
+    }
     if recovery.log_rows_lost > 0 {
         eprintln!("thalweg: {} rows of the log belong to groups whose record is damaged", recovery.log_rows_lost);
     }

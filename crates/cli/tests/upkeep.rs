@@ -143,7 +143,7 @@ fn series_are_deleted_and_the_room_given_back() {
 
 #[test]
 fn help_teaches_with_examples() {
-    for command in ["check", "inspect", "compact", "backup", "restore", "db", "delete"] {
+    for command in ["check", "inspect", "compact", "backup", "restore", "rebuild", "db", "delete"] {
         let said = done(&[command, "--help"]);
         assert!(said.contains("Examples:") && said.contains(&format!("  thalweg {command} ")), "{said}");
     }

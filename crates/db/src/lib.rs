@@ -30,8 +30,8 @@ pub use query_api::{InstantQuery, RangeQuery};
 pub use store::{
     Appender, BackupReport, CheckReport, CompactReport, Damage, DatabasePolicy, Deleted, FileSizes, Finding,
     FolderReport, GroupLayout, MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport,
-    ReadCounts, Recovery, Rejected, RestoreReport, SelectedGroup, Stats, StoreError, Token, WindowColumn, Windows,
-    WriteReport, backups, check, inspect, restore,
+    ReadCounts, RebuildReport, Recovery, Rejected, RestoreReport, SelectedGroup, Stats, StoreError, Token,
+    WindowColumn, Windows, WriteReport, backups, check, inspect, rebuild, restore,
 };
 pub use write::WriteError;
 

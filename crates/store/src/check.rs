@@ -83,7 +83,7 @@ pub fn check(
         }
         Err(error) => return Err(error),
     };
-    let tier = objects.map(|options| open_tier(platform, options, state.incarnation)).transpose()?;
+    let tier = objects.map(|options| open_tier(platform, options, state.objects_incarnation())).transpose()?;
     let meter = Meter::new(state.parts.values().map(|part| part.bytes).sum(), tell);
     let mut check = Check { files, directory, tier, meter, report: CheckReport { files: 1, ..CheckReport::default() } };
     for (id, shard) in &state.segments {
@@ -221,7 +221,7 @@ impl Check<'_> {
             self.report.objects_skipped += 1;
             return Ok(());
         };
-        let key = part_key(&prefix(state.incarnation), info.id);
+        let key = part_key(&prefix(state.objects_incarnation()), info.id);
         self.meter.begin(key.clone());
         let data = PartData::object(tier.clone(), key.clone(), info.bytes, None);
         let looked = data.fetch_tail().and_then(|tail| {

@@ -61,7 +61,7 @@ use index::{Catalog, CatalogEntry, DatabaseId};
 use parking_lot::{Mutex, RwLock};
 use platform::{Files, Platform};
 
-pub use backup::{BackupReport, PruneReport, RestoreReport, backups, prune, restore};
+pub use backup::{BackupReport, PruneReport, RebuildReport, RestoreReport, backups, prune, rebuild, restore};
 pub use check::{CheckReport, Damage, check};
 pub use compact::CompactReport;
 pub use error::StoreError;

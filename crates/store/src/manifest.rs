@@ -56,6 +56,8 @@ pub(crate) enum Edit {
     AddDelete { shard: u32, delete: Delete },
     /// Nothing of a shard is masked by the delete any more.
     RemoveDelete { shard: u32, sequence: u64 },
+    /// Keys of the folder's objects begin with this incarnation, that of the folder that it was rebuilt from.
+    ObjectsOf { incarnation: u64 },
 }
 
 /// What exists.
@@ -76,9 +78,16 @@ pub(crate) struct State {
     pub(crate) policies: BTreeMap<u32, DatabasePolicy>,
     /// By shard and sequence id.
     pub(crate) deletes: BTreeMap<(u32, u64), Delete>,
+    /// Of a folder that was rebuilt from objects: the incarnation under which those lie.
+    pub(crate) objects_of: Option<u64>,
 }
 
 impl State {
+    /// The incarnation with which the keys of the folder's objects begin.
+    pub(crate) fn objects_incarnation(&self) -> u64 {
+        self.objects_of.unwrap_or(self.incarnation)
+    }
+
     pub(crate) fn apply(&mut self, edit: &Edit) {
         match edit {
             Edit::Identity { incarnation, shards } => (self.incarnation, self.shards) = (*incarnation, *shards),
@@ -123,6 +132,7 @@ impl State {
             Edit::RemoveDelete { shard, sequence } => {
                 self.deletes.remove(&(*shard, *sequence));
             }
+            Edit::ObjectsOf { incarnation } => self.objects_of = Some(*incarnation),
         }
     }
 
@@ -145,6 +155,7 @@ impl State {
         edits.extend(self.parts.values().map(|info| Edit::AddPart(*info)));
         edits.extend(self.segments.iter().map(|(id, shard)| Edit::AddSegment { id: *id, shard: *shard }));
         edits.extend(self.log_ends.iter().map(|(segment, end)| Edit::LogEnded { segment: *segment, end: *end }));
+        edits.extend(self.objects_of.map(|incarnation| Edit::ObjectsOf { incarnation }));
         if self.log_released > 0 {
             edits.push(Edit::LogReleased { through: self.log_released });
         }
@@ -318,6 +329,7 @@ fn push_edit(edit: &Edit, out: &mut Vec<u8>) {
             delete.encode(out);
         }
         Edit::RemoveDelete { shard, sequence } => numbers(16, &[u64::from(*shard), *sequence]),
+        Edit::ObjectsOf { incarnation } => numbers(17, &[*incarnation]),
     }
 }
 
@@ -346,6 +358,7 @@ fn take_edit(reader: &mut Reader<'_>) -> Result<Edit, DecodeError> {
         14 => Edit::Policy { database: small(reader)?, policy: DatabasePolicy::decode(reader)? },
         15 => Edit::AddDelete { shard: small(reader)?, delete: Delete::decode(reader)? },
         16 => Edit::RemoveDelete { shard: small(reader)?, sequence: reader.varint()? },
+        17 => Edit::ObjectsOf { incarnation: reader.varint()? },
         _ => return Err(reader.error("unknown edit")),
     })
 }

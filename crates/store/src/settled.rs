@@ -98,6 +98,11 @@ impl Settled {
         })
     }
 
+    /// Whether the store keeps two writers apart.
+    pub(crate) const fn conditional_put(&self) -> bool {
+        self.conditional_put
+    }
+
     fn part_key(&self, id: u64) -> String {
         part_key(&self.prefix, id)
     }
@@ -150,7 +155,9 @@ impl Store {
             settled.state.lock().copied = false;
             return Ok(true);
         }
-        self.copy_manifest(settled)?;
+        if self.copy_manifest(settled)? {
+            self.delete_replaced_segments(settled)?;
+        }
         delete_doomed(settled)?;
         Ok(false)
     }
@@ -264,15 +271,28 @@ impl Store {
         forgotten.into_iter().try_for_each(|object| settled.tier.delete(&object.key).map_err(StoreError::Objects))
     }
 
-    /// Puts a copy of the manifest beside the objects: what is in the bucket, and under which policies.
-    fn copy_manifest(&self, settled: &Settled) -> Result<(), StoreError> {
+    /// Deletes the objects of index segments that others have replaced, once the copy of the manifest does not name them.
+    fn delete_replaced_segments(&self, settled: &Settled) -> Result<(), StoreError> {
+        let named: BTreeSet<u64> = self.manifest.lock().state.segments.keys().copied().collect();
+        let replaced: Vec<u64> = settled.state.lock().segments.difference(&named).copied().collect();
+        for id in replaced {
+            settled.tier.delete(&settled.segment_key(id)).map_err(StoreError::Objects)?;
+            settled.state.lock().segments.remove(&id);
+        }
+        Ok(())
+    }
+
+    /// Puts a copy of the manifest beside the objects: what is in the bucket, and under which policies. Whether it is there.
+    fn copy_manifest(&self, settled: &Settled) -> Result<bool, StoreError> {
         let expected = {
             let state = settled.state.lock();
             if state.copied || !settled.conditional_put {
-                return Ok(());
+                return Ok(state.copied);
             }
             state.copy.clone()
         };
+        // It names no segment that is not there.
+        self.upload_segments(settled)?;
         let key = format!("{}/MANIFEST", settled.prefix);
         let expected = match expected {
             Some(version) => Some(version),
@@ -281,18 +301,22 @@ impl Store {
                 found.map(|copy| copy.version)
             }
         };
-        let bytes = settled_state(&self.manifest.lock().state).to_bytes();
+        let copy = settled_state(&self.manifest.lock().state);
+        if !copy.segments.keys().all(|id| settled.state.lock().segments.contains(id)) {
+            return Ok(false);
+        }
+        let bytes = copy.to_bytes();
         let put = settled.tier.put_manifest(&key, &bytes, expected.as_ref()).map_err(StoreError::Objects)?;
         match put {
             ManifestPut::Written(version) => {
                 let mut state = settled.state.lock();
                 (state.copy, state.copied) = (Some(version), true);
-                Ok(())
+                Ok(true)
             }
             // One of our own, whose answer was lost, or of this folder's earlier life: the next attempt replaces it.
             ManifestPut::Fenced(found) if !self.is_later(found.as_ref().map(|copy| copy.bytes.as_slice())) => {
                 settled.state.lock().copy = found.map(|copy| copy.version);
-                Ok(())
+                Ok(false)
             }
             ManifestPut::Fenced(_) => {
                 let reason = format!(

@@ -6,6 +6,7 @@ mod compact;
 mod database;
 mod delete;
 mod inspect;
+mod rebuild;
 mod restore;
 mod show;
 
@@ -15,6 +16,7 @@ pub(crate) use compact::{CompactFlags, run as compact};
 pub(crate) use database::{DatabaseFlags, run as database};
 pub(crate) use delete::{DeleteFlags, run as delete};
 pub(crate) use inspect::{InspectFlags, run as inspect};
+pub(crate) use rebuild::{RebuildFlags, run as rebuild};
 pub(crate) use restore::{RestoreFlags, run as restore};
 
 use std::path::{Path, PathBuf};

@@ -2,12 +2,14 @@
 //!
 //! * this file: taking one while the folder is open
 //! * [`list`]: the object of a backup · [`store`]: where things are in the target, and whether they are whole
+//! * [`rebuild`]: from the objects of a lost folder to a folder
 //! * [`restore`]: from a backup to a folder · [`prune`]: which backups there are, and what goes with the old ones
 //!
 //! Layout: `docs/formats/backup.md`.
 
 mod list;
 mod prune;
+mod rebuild;
 mod restore;
 mod store;
 
@@ -26,6 +28,7 @@ use crate::shard::ShardState;
 use crate::{Store, StoreError, settled};
 
 pub use prune::{PruneReport, backups, prune};
+pub use rebuild::{RebuildReport, rebuild};
 pub use restore::{RestoreReport, restore};
 
 use list::{BackupFile, BackupList, FileKind};

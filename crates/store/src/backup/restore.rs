@@ -45,15 +45,7 @@ pub fn restore(
     let state = Manifest::parse(&backup.manifest)
         .map_err(|error| corrupt(source, &name, error.offset as u64, format!("the manifest inside: {}", error.what)))?;
     let files = &*platform.files;
-    for folder in [directory.to_owned(), directory.join("log"), directory.join("parts"), directory.join("index")] {
-        files.create_directory(&folder).map_err(StoreError::io("create folder", &folder))?;
-    }
-    let lock_path = directory.join("LOCK");
-    let _lock = files.lock(&lock_path).map_err(|error| match error {
-        LockError::Held { pid } => StoreError::Locked { directory: directory.to_owned(), pid },
-        LockError::Io(error) => StoreError::io("lock", &lock_path)(error),
-    })?;
-    check_empty(files, directory)?;
+    let _lock = make_folder(files, directory)?;
     let target = Target::of_backup(source, &name);
     let written = write_files(files, &target, &backup, directory, tell);
     let written = written.and_then(|()| write_manifest(platform, directory, state));
@@ -92,6 +84,20 @@ fn unknown(source: &dyn Objects, name: &str) -> StoreError {
         "there is no backup {name} in {}; without a name the newest is taken",
         source.location()
     ))
+}
+
+/// Makes a folder, or finds an empty one, and keeps others out of it while the answer lives.
+pub(super) fn make_folder(files: &dyn Files, directory: &Path) -> Result<Box<dyn Send + Sync>, StoreError> {
+    for folder in [directory.to_owned(), directory.join("log"), directory.join("parts"), directory.join("index")] {
+        files.create_directory(&folder).map_err(StoreError::io("create folder", &folder))?;
+    }
+    let lock_path = directory.join("LOCK");
+    let lock = files.lock(&lock_path).map_err(|error| match error {
+        LockError::Held { pid } => StoreError::Locked { directory: directory.to_owned(), pid },
+        LockError::Io(error) => StoreError::io("lock", &lock_path)(error),
+    })?;
+    check_empty(files, directory)?;
+    Ok(lock)
 }
 
 fn check_empty(files: &dyn Files, directory: &Path) -> Result<(), StoreError> {
@@ -151,7 +157,7 @@ fn write_file(files: &dyn Files, target: &Target<'_>, file: &BackupFile, path: &
 }
 
 /// Last of all: with it the folder is one. Numbers that the old folder gave out since the backup must mean nothing here.
-fn write_manifest(platform: &Platform, directory: &Path, state: State) -> Result<(), StoreError> {
+pub(super) fn write_manifest(platform: &Platform, directory: &Path, state: State) -> Result<(), StoreError> {
     let mut incarnation = [0; 8];
     platform.random.fill(&mut incarnation).map_err(StoreError::io("make an identity for", directory))?;
     let state = State { incarnation: u64::from_le_bytes(incarnation), ..state };

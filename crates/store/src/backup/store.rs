@@ -126,7 +126,8 @@ pub(super) fn read_backup(objects: &dyn Objects, key: &str) -> Result<BackupList
     BackupList::decode(&bytes).map_err(|error| corrupt(objects, key, error.offset as u64, error.what))
 }
 
-fn read_small(objects: &dyn Objects, key: &str, bytes_max: u64) -> Result<Vec<u8>, StoreError> {
+/// Reads an object that is small.
+pub(super) fn read_small(objects: &dyn Objects, key: &str, bytes_max: u64) -> Result<Vec<u8>, StoreError> {
     let size = objects.head(key).map_err(StoreError::Objects)?.size_bytes;
     if size > bytes_max {
         return Err(corrupt(objects, key, 0, format!("expected at most {bytes_max} bytes, found {size}")));

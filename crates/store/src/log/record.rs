@@ -136,6 +136,11 @@ pub(crate) fn decode(kind: u8, payload: &[u8]) -> Result<Record, DecodeError> {
     if reader.is_empty() { Ok(record) } else { Err(reader.error("bytes left over")) }
 }
 
+/// The shard of a groups record.
+pub(crate) fn groups_shard(payload: &[u8]) -> Result<usize, DecodeError> {
+    Reader::new(payload).length(usize::from(u16::MAX))
+}
+
 fn decode_shard(reader: &mut Reader<'_>) -> Result<ShardRows, DecodeError> {
     let shard = reader.length(usize::from(u16::MAX))?;
     let text_bytes = reader.length(reader.rest().len())?;

@@ -1,4 +1,6 @@
-//! Opening a folder: lock, manifest, index, parts, then the log's records that are in no part yet.
+//! Opening a folder: lock, manifest, index, parts, then the log's records that are in no part yet ([`replay`]).
+
+mod replay;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,16 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 use index::{Catalog, GroupEntry, Groups, Segment};
 use parking_lot::{Mutex, RwLock};
-use platform::{Files, LockError, OpenMode, Platform};
+use platform::{Files, LockError, Platform};
 
 use crate::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
 use crate::journal::Journal;
 use crate::keys::{Keys, SHARDS_MAX};
-use crate::log::frame::Frame;
-use crate::log::reader::{Finding, Scan, SegmentBytes};
-use crate::log::record::{self, Record, ShardRows};
-use crate::log::writer::{Log, SegmentInfo};
-use crate::log::{WriteAheadLog, segment_number, segment_path};
+use crate::log::WriteAheadLog;
+use crate::log::reader::Finding;
 use crate::manifest::{Edit, Manifest, State};
 use crate::part::{Part, PartInfo};
 use crate::segment::GroupsFile;
@@ -24,9 +23,6 @@ use crate::settled::{Settled, tail_path};
 use crate::shard::{Shard, ShardGroups};
 use crate::stats::Counters;
 use crate::{CatalogState, Store, StoreError, StoreOptions, open_part, part_path, segment};
-
-/// Bytes that a log segment's file may have.
-const LOG_SEGMENT_BYTES_MAX: u64 = 8 << 30;
 
 /// What opening a folder found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,6 +41,8 @@ pub struct Recovery {
     pub parts_set_aside: Vec<String>,
     /// Files that nothing named and that were removed.
     pub files_removed: u64,
+    /// Whether the object store cannot keep two writers apart: nothing there says what a lost folder held.
+    pub objects_unfenced: bool,
 }
 
 /// What is opened before the log is read.
@@ -68,7 +66,7 @@ impl Store {
         }
         let lock = lock(&*platform.files, directory)?;
         let mut opened = Opened::load(platform, options)?;
-        let log = opened.replay()?;
+        let log = opened.replay_log()?;
         opened.remove_unnamed()?;
         let (sequence, journal_changes_max) = (log.0.last_sequence(), opened.options.journal_changes_max);
         let heads_bytes = opened.options.head_bytes_max as u64;
@@ -129,6 +127,7 @@ impl Opened {
             state.fast_ns = options.partition_ns.max(1);
         }
         let settled = open_tier(&platform, &options, &state)?;
+        recovery.objects_unfenced = settled.as_ref().is_some_and(|settled| !settled.conditional_put());
         let Named { catalog, groups, exemplars } = Named::load(&platform, &options, &state)?;
         let mut parts: Vec<Vec<Arc<Part>>> = vec![Vec::new(); state.shards as usize];
         let mut set_aside = Vec::new();
@@ -171,129 +170,6 @@ impl Opened {
         Ok(Self { platform, options, catalog, shards, manifest, settled, exemplars, recovery })
     }
 
-    /// Reads the log and starts a new segment behind it. With it, the first sequence id that the catalog needs.
-    fn replay(&mut self) -> Result<(Log, Option<u64>), StoreError> {
-        let directory = self.options.directory.join("log");
-        let names = self.platform.files.list(&directory).map_err(StoreError::io("list", &directory))?;
-        let numbers = self.needed_segments(&directory, &names)?;
-        let mut scan = Scan::new();
-        let mut infos = Vec::new();
-        let mut ended = Vec::new();
-        let mut catalog_since = None;
-        for number in &numbers {
-            let path = segment_path(&directory, *number);
-            let bytes = platform::read_file(&*self.platform.files, &path, LOG_SEGMENT_BYTES_MAX)
-                .map_err(StoreError::io("read log segment", &path))?;
-            let end = self.manifest.state.log_ends.get(number).copied();
-            let segment = SegmentBytes { number: *number, path: &path, bytes: &bytes, end };
-            let mut first = None;
-            let end = scan.segment(&segment, |frame| {
-                first.get_or_insert(frame.sequence);
-                self.apply(&frame, &path, &mut catalog_since)
-            })?;
-            ended.push(Edit::LogEnded { segment: *number, end });
-            let first_sequence = first.unwrap_or(scan.largest_sequence + 1);
-            infos.push(SegmentInfo { number: *number, first_sequence, bytes: bytes.len() as u64 });
-        }
-        let flushed = self.manifest.state.flushed.values().copied().max().unwrap_or(0);
-        let deleted = self.manifest.state.deletes.keys().map(|(_, sequence)| *sequence).max().unwrap_or(0);
-        let sequence = scan.largest_sequence.max(flushed).max(deleted);
-        self.recovery.log_findings = scan.into_findings();
-        // From here on the records that count are settled, whatever is written behind them.
-        self.manifest.commit(&ended)?;
-        let spares = self.usable_spares(&directory, &names)?;
-        let log = self.start_log(directory, sequence, infos, spares);
-        Ok((log, catalog_since))
-    }
-
-    /// Numbers of the segments that are not given up yet. Where a crash undid the removal of others, it is done again.
-    fn needed_segments(&mut self, directory: &Path, names: &[String]) -> Result<Vec<u32>, StoreError> {
-        let numbers = names.iter().filter_map(|name| segment_number(name));
-        let released = self.manifest.state.log_released;
-        let (needed, gone): (Vec<u32>, Vec<u32>) = numbers.partition(|number| *number > released);
-        for path in gone.into_iter().map(|number| segment_path(directory, number)) {
-            self.platform.files.remove(&path).map_err(StoreError::io("remove log segment", &path))?;
-            self.recovery.files_removed += 1;
-        }
-        Ok(needed)
-    }
-
-    fn start_log(&self, directory: PathBuf, sequence: u64, infos: Vec<SegmentInfo>, spares: Vec<PathBuf>) -> Log {
-        let last = infos.last().map_or(0, |last| last.number);
-        let next_number = last.max(self.manifest.state.log_released) + 1;
-        let (files, bytes) = (self.platform.files.clone(), self.options.log_segment_bytes);
-        Log::start(files, directory, bytes, sequence, infos, next_number, spares)
-    }
-
-    /// Spare files of the right size; others (unfinished, or made under another setting) are removed.
-    fn usable_spares(&self, directory: &Path, names: &[String]) -> Result<Vec<PathBuf>, StoreError> {
-        let mut usable = Vec::new();
-        for path in names.iter().map(|name| directory.join(name)) {
-            if path.extension().is_none_or(|extension| extension != "free") {
-                continue;
-            }
-            let file = self.platform.files.open(&path, OpenMode::Read).map_err(StoreError::io("open", &path))?;
-            let size = file.size_bytes().map_err(StoreError::io("open", &path))?;
-            if size == self.options.log_segment_bytes as u64 {
-                usable.push(path);
-            } else {
-                self.platform.files.remove(&path).map_err(StoreError::io("remove", &path))?;
-            }
-        }
-        Ok(usable)
-    }
-
-    fn apply(&mut self, frame: &Frame<'_>, path: &Path, catalog_since: &mut Option<u64>) -> Result<(), StoreError> {
-        let decoded = record::decode(frame.kind, frame.payload);
-        let decoded = decoded.map_err(|error| {
-            StoreError::corrupt(path, error.offset as u64, format!("record {}: {}", frame.sequence, error.what))
-        })?;
-        self.recovery.log_records += 1;
-        match decoded {
-            Record::Catalog(entries) => {
-                for entry in entries {
-                    // An entry that does not follow tells of one before it that was damaged; rows that need it are counted.
-                    let _ = self.catalog.apply(&entry);
-                }
-                if self.catalog.has_unsaved() {
-                    catalog_since.get_or_insert(frame.sequence);
-                }
-            }
-            Record::Groups { shard, entries } => {
-                if let Some(shard) = self.shards.get_mut(shard) {
-                    let index = shard.groups.get_mut();
-                    for entry in &entries {
-                        index.groups.apply(entry).map_err(StoreError::index(&self.options.directory))?;
-                    }
-                    if index.groups.has_unsaved() {
-                        index.unsaved_since.get_or_insert(frame.sequence);
-                    }
-                }
-            }
-            Record::Exemplars(entries) => {
-                self.exemplars.replay(entries, frame.sequence, self.options.exemplars_max);
-            }
-            Record::Mark => {}
-            Record::Rows(shards) => shards.into_iter().for_each(|rows| self.apply_rows(rows, frame.sequence)),
-        }
-        Ok(())
-    }
-
-    fn apply_rows(&mut self, mut rows: ShardRows, sequence: u64) {
-        let flushed = self.manifest.state.flushed.get(&(rows.shard as u32)).copied().unwrap_or(0);
-        let Some(shard) = self.shards.get(rows.shard).filter(|_| sequence > flushed) else {
-            return;
-        };
-        let known = shard.groups.read().groups.next_id();
-        let all: u64 = rows.blocks.iter().map(|block| block.rows() as u64).sum();
-        // Their numbers will be given to others: rows of groups that nothing tells of must not wait for them.
-        rows.blocks.iter_mut().for_each(|block| block.retain_groups(|group| group < known));
-        let lost = all - rows.blocks.iter().map(|block| block.rows() as u64).sum::<u64>();
-        self.recovery.log_rows_lost += lost;
-        self.recovery.log_rows += all - lost;
-        shard.apply(&mut shard.state.lock(), &rows, sequence);
-    }
-
     /// Removes files that the manifest does not name: what a crash left unfinished.
     fn remove_unnamed(&mut self) -> Result<(), StoreError> {
         let state = &self.manifest.state;
@@ -324,7 +200,8 @@ impl Opened {
 /// The object tier, if the folder has one; it must if parts are there and nowhere else.
 fn open_tier(platform: &Platform, options: &StoreOptions, state: &State) -> Result<Option<Settled>, StoreError> {
     let tier = options.objects.as_ref();
-    let settled = tier.map(|tier| Settled::open(platform, tier, &options.directory, state.incarnation)).transpose()?;
+    let settled =
+        tier.map(|tier| Settled::open(platform, tier, &options.directory, state.objects_incarnation())).transpose()?;
     if settled.is_none() && state.parts.values().any(|part| !part.places.local) {
         let message = "parts of this folder are in an object store: say in which with --objects";
         return Err(StoreError::Invalid(message.to_owned()));
