@@ -114,7 +114,7 @@ pub(crate) struct State {
     pub(crate) db: Arc<Db>,
     pub(crate) settings: ServerSettings,
     pub(crate) metrics: Metrics,
-    pub(crate) notices: Notices,
+    notices: Notices,
     /// Bodies that are held.
     pub(crate) bodies: Arc<Budget>,
     requests: Arc<Semaphore>,
@@ -125,6 +125,11 @@ impl State {
         let requests = Arc::new(Semaphore::new(settings.requests_max.clamp(1, Semaphore::MAX_PERMITS)));
         let bodies = Arc::new(Budget::new(settings.bodies_bytes_max));
         Self { db, settings, metrics: Metrics::default(), notices: Notices::default(), bodies, requests }
+    }
+
+    /// Tells the operator on stderr, not too often.
+    pub(crate) fn tell(&self, message: impl FnOnce() -> String) {
+        self.notices.tell(self.db.now_ns(), message);
     }
 
     pub(crate) fn body_timeout(&self) -> Duration {

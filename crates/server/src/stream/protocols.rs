@@ -81,7 +81,7 @@ fn serve_graphite(state: &State, lines: &[u8]) -> Result<Served, ApiError> {
     let parsed = graphite::parse(lines, &options).map_err(|error| body_error(&error))?;
     let outcome = state.store("graphite", DEFAULT_DATABASE, parsed)?;
     if outcome.dropped > 0 {
-        state.notices.tell(|| format!("graphite: {}", outcome.quote_lines(lines).message()));
+        state.tell(|| format!("graphite: {}", outcome.quote_lines(lines).message()));
     }
     Ok(Served::default())
 }

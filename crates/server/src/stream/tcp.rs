@@ -8,7 +8,7 @@ use std::time::Duration;
 use memchr::memrchr;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::protocols::{Close, LineProtocol, Served};
 use crate::listen::ACCEPT_PAUSE;
@@ -45,7 +45,7 @@ pub(crate) async fn serve_tcp(
             _ = stop.wait_for(|stop| *stop) => return,
         };
         let Ok((stream, _)) = accepted else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
+            sleep(ACCEPT_PAUSE).await;
             continue;
         };
         let (shared, stop, alive) = (shared.clone(), stop.clone(), alive.clone());
@@ -77,7 +77,7 @@ enum Read {
 
 impl Connection {
     fn new(shared: Arc<Shared>, stream: TcpStream) -> Self {
-        Self { shared, stream, rest: Vec::new(), deadline: Instant::now() }
+        Self { shared, stream, rest: Vec::new(), deadline: sleep(Duration::ZERO).deadline() }
     }
 
     /// Reads and stores until the connection ends; why it did, as metrics name it.
@@ -88,9 +88,9 @@ impl Connection {
         let mut had_rest = false;
         loop {
             match (self.rest.is_empty(), had_rest) {
-                (true, _) => self.deadline = Instant::now() + idle,
+                (true, _) => self.deadline = sleep(idle).deadline(),
                 // A line gets its time once, however many bytes of it trickle in.
-                (false, false) => self.deadline = Instant::now() + patience,
+                (false, false) => self.deadline = sleep(patience).deadline(),
                 (false, true) => {}
             }
             had_rest = !self.rest.is_empty();
@@ -125,10 +125,7 @@ impl Connection {
         match served.and_then(|served| served) {
             Ok(served) => self.answer(served),
             Err(error) => {
-                shared
-                    .state
-                    .notices
-                    .tell(|| format!("{}: a connection was closed: {}", protocol.name(), error.message));
+                shared.state.tell(|| format!("{}: a connection was closed: {}", protocol.name(), error.message));
                 Some("not stored")
             }
         }
@@ -193,7 +190,7 @@ impl Connection {
             Some(Close::BadLine(why)) => {
                 let name = self.shared.protocol.name();
                 let peer = self.stream.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
-                self.shared.state.notices.tell(|| format!("{name}: the connection of {peer} was closed: {why}"));
+                self.shared.state.tell(|| format!("{name}: the connection of {peer} was closed: {why}"));
                 Some("bad line")
             }
         }

@@ -85,7 +85,7 @@ async fn store(
                 Err(error) => Some(error.message),
             };
             if let Some(why) = why {
-                state.notices.tell(|| format!("{} by UDP: {why}", protocol.name()));
+                state.tell(|| format!("{} by UDP: {why}", protocol.name()));
             }
         }
         if stopped {
