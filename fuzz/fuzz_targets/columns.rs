@@ -2,7 +2,7 @@
 //! decoder returns more values than that, and what was read can be written, with either effort, and read again.
 #![no_main]
 
-use codec::{Effort, Reader, boolean, float, histogram, integer, presence, text};
+use codec::{Effort, Reader, boolean, cells, float, histogram, integer, presence, text};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -14,6 +14,7 @@ fuzz_target!(|data: &[u8]| {
     let _ = presence::decode(&mut Reader::new(bytes), count);
     texts(bytes, count);
     histograms(bytes, count);
+    rows_of_cells(bytes, count);
 });
 
 fn integers(bytes: &[u8], count: usize) {
@@ -48,6 +49,23 @@ fn floats(bytes: &[u8], count: usize) {
         float::encode_with(&values, effort, &mut out);
         float::decode(&mut Reader::new(&out), count, &mut back).expect("what was written");
         assert!(back.iter().zip(&values).all(|(back, value)| back.to_bits() == value.to_bits()));
+    }
+}
+
+fn rows_of_cells(bytes: &[u8], count: usize) {
+    for width in [1, 3] {
+        let mut values = Vec::new();
+        let decoded = cells::decode(&mut Reader::new(bytes), count, width, &mut values);
+        assert!(values.len() <= count * width);
+        if decoded.is_err() {
+            continue;
+        }
+        for is_float in [true, false] {
+            let (mut out, mut back) = (Vec::new(), Vec::new());
+            cells::encode(&values, &vec![is_float; width], &mut out);
+            cells::decode(&mut Reader::new(&out), count, width, &mut back).expect("what was written");
+            assert_eq!(back, values);
+        }
     }
 }
 

@@ -27,9 +27,43 @@ const fn mask(width: u8) -> u64 {
 
 /// Appends the values less `base`; what does not fit the width is cut off.
 pub(crate) fn pack(values: &[i64], base: i64, width: u8, out: &mut Vec<u8>) {
-    if width == 0 {
-        return;
+    macro_rules! by_width {
+        ($($width:literal)*) => {
+            match width {
+                0 => values.len(),
+                $($width => pack_eights::<$width>(values, base, out),)*
+                _ => 0,
+            }
+        };
     }
+    let done = by_width!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+    pack_rest(values.get(done..).unwrap_or_default(), base, width, out);
+}
+
+/// Packs by eights, which are whole bytes; returns how many values are done. Widths up to 16 bits: four values are a word at
+/// most.
+fn pack_eights<const WIDTH: usize>(values: &[i64], base: i64, out: &mut Vec<u8>) -> usize {
+    let mask = mask(WIDTH as u8);
+    let eights = values.as_chunks::<8>().0;
+    let start = out.len();
+    // A whole word is stored each time, of which the next one overwrites what is too much.
+    out.resize(start + eights.len() * WIDTH + 16, 0);
+    for (eight, values) in eights.iter().enumerate() {
+        let four = |from: usize| {
+            let bits = |place: usize| (values[from + place].wrapping_sub(base) as u64 & mask) << (place * WIDTH);
+            bits(0) | bits(1) | bits(2) | bits(3)
+        };
+        let bits = u128::from(four(0)) | u128::from(four(4)) << (4 * WIDTH);
+        let at = start + eight * WIDTH;
+        if let Some(bytes) = out.get_mut(at..at + 16) {
+            bytes.copy_from_slice(&bits.to_le_bytes());
+        }
+    }
+    out.truncate(start + eights.len() * WIDTH);
+    eights.len() * 8
+}
+
+fn pack_rest(values: &[i64], base: i64, width: u8, out: &mut Vec<u8>) {
     let (width_bits, mask) = (u32::from(width), mask(width));
     let mut pending = 0u64;
     let mut pending_bits = 0u32;

@@ -14,7 +14,7 @@
 //! 0: they cost what integers cost, their common factor included. The split is that paper's scheme for real doubles.
 
 mod bits;
-mod decimals;
+pub(crate) mod decimals;
 
 use crate::{COLUMN_VALUES_MAX, DecodeError, Effort, Reader};
 

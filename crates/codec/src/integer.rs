@@ -56,7 +56,7 @@ pub fn encode_with(values: &[i64], effort: Effort, out: &mut Vec<u8>) {
     transform.apply(&scaled, transform.implied(), &mut rest);
     match choice.center {
         Some(center) => tokens::encode(&rest, center, out),
-        None => patched::encode(&rest, out),
+        None => patched::encode(&rest, effort, out),
     }
 }
 

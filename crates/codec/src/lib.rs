@@ -7,6 +7,8 @@
 //! * [`boolean`], [`text`], [`histogram`]: the other types.
 //! * [`presence`]: which cells hold a value at all.
 //!
+//! Rows of cells of any type, as requests have them: [`cells`].
+//!
 //! What they are made of:
 //! * [`bitpack`], `patched`: integers in blocks of as many bits as most of the block need.
 //! * `bits`: bits, runs of bits or places of bits.
@@ -16,6 +18,7 @@
 pub mod bitpack;
 mod bits;
 pub mod boolean;
+pub mod cells;
 pub mod float;
 pub mod histogram;
 pub mod integer;

@@ -4,13 +4,16 @@
 //! fits): the low bits of all of them packed, and for the few that need more, their places and the rest of their bits.
 //! Blocks do not depend on one another.
 
-use crate::{DecodeError, Reader, bitpack, varint};
+use crate::{DecodeError, Effort, Reader, bitpack, varint};
 
 /// Values a block: a place fits a byte.
 pub(crate) const BLOCK_VALUES: usize = 256;
 
 /// Bit 7 of the first byte: the block has exceptions.
 const EXCEPTIONS: u8 = 0x80;
+
+/// Up to this width a block is packed without a search for exceptions if that is to be quick.
+const NARROW_BITS: u8 = 4;
 
 /// Values looked at to find the middle of a block.
 const MIDDLE_SAMPLES: usize = 9;
@@ -34,15 +37,21 @@ impl Plan {
 }
 
 /// Appends the values block by block.
-pub(crate) fn encode(values: &[i64], out: &mut Vec<u8>) {
+pub(crate) fn encode(values: &[i64], effort: Effort, out: &mut Vec<u8>) {
     for block in values.chunks(BLOCK_VALUES) {
-        encode_block(block, plan(block), out);
+        encode_block(block, plan(block, effort), out);
     }
+}
+
+/// Bits between the smallest and the largest of these values.
+pub(crate) fn spread_width(values: &[i64]) -> u8 {
+    let (smallest, largest) = bounds(values);
+    bitpack::width_of(largest.wrapping_sub(smallest) as u64)
 }
 
 /// Bits that a block of these values takes.
 pub(crate) fn block_bits(block: &[i64]) -> usize {
-    plan(block).bits(block.len())
+    plan(block, Effort::Small).bits(block.len())
 }
 
 /// Fills `values`.
@@ -70,12 +79,12 @@ pub(crate) fn skip(reader: &mut Reader<'_>, count: usize) -> Result<(), DecodeEr
     Ok(())
 }
 
-fn plan(block: &[i64]) -> Plan {
-    let smallest = block.iter().copied().min().unwrap_or(0);
-    let largest = block.iter().copied().max().unwrap_or(0);
+fn plan(block: &[i64], effort: Effort) -> Plan {
+    let (smallest, largest) = bounds(block);
     let width = bitpack::width_of(largest.wrapping_sub(smallest) as u64);
     let plain = Plan { base: smallest, width, exceptions: 0, high_width: 0 };
-    if width == 0 {
+    // Exceptions save a few bits a value at most of what is narrow already: no look at that in a hurry.
+    if width == 0 || (effort == Effort::Fast && width <= NARROW_BITS) {
         return plain;
     }
     let middle = middle(block);
@@ -84,6 +93,12 @@ fn plan(block: &[i64]) -> Plan {
     };
     let patched = plan_patched(block, middle, window_width);
     if patched.bits(block.len()) < plain.bits(block.len()) { patched } else { plain }
+}
+
+/// The smallest and the largest value; 0 of none.
+fn bounds(block: &[i64]) -> (i64, i64) {
+    let first = block.first().copied().unwrap_or(0);
+    block.iter().fold((first, first), |(smallest, largest), value| (smallest.min(*value), largest.max(*value)))
 }
 
 /// Values whose width is looked at together when a block's width is chosen.
@@ -220,8 +235,13 @@ mod tests {
     use super::*;
 
     fn check(values: &[i64]) -> usize {
+        let mut fast = Vec::new();
+        encode(values, Effort::Fast, &mut fast);
+        let mut back = vec![0; values.len()];
+        decode(&mut Reader::new(&fast), &mut back).unwrap();
+        assert_eq!(back, values);
         let mut out = Vec::new();
-        encode(values, &mut out);
+        encode(values, Effort::Small, &mut out);
         let bits: usize = values.chunks(BLOCK_VALUES).map(block_bits).sum();
         assert!(bits.div_ceil(8) <= out.len() + 2 * values.len().div_ceil(BLOCK_VALUES));
         let mut reader = Reader::new(&out);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use index::compile;
 use model::{Exemplar, Labels, METRIC_NAME, MatchOp, Matcher, MetricMetadata, TimeRange};
-use query::{Budget, QueryError, StoreSource};
+use query::{QueryError, StoreSource};
 use store::{SelectedGroup, StoreError};
 
 use crate::Db;
@@ -97,7 +97,7 @@ impl Db {
         range: TimeRange,
     ) -> Result<Vec<SelectedGroup>, QueryError> {
         let source = StoreSource::new(&self.store, database);
-        let budget = Budget::new(QUERY_SAMPLES_MAX);
+        let budget = self.budget(QUERY_SAMPLES_MAX);
         let everything = [vec![Matcher::new(METRIC_NAME, MatchOp::NotEqual, "")]];
         let matcher_sets = if matcher_sets.is_empty() { &everything[..] } else { matcher_sets };
         let mut groups = Vec::new();

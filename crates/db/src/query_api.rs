@@ -49,6 +49,11 @@ pub struct RangeQuery {
 }
 
 impl Db {
+    /// A budget of so many samples, out of the memory that all queries share.
+    pub fn budget(&self, samples_max: u64) -> Arc<Budget> {
+        Arc::new(Budget::sharing(samples_max, self.store.query_memory()))
+    }
+
     /// Evaluates an expression at one moment.
     pub fn instant(&self, database: &str, query: &InstantQuery) -> Result<Answer, QueryError> {
         let expression = Expression::parse(&query.text)?;

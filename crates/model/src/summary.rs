@@ -77,6 +77,10 @@ impl Summary {
             self.stale_count += 1;
             return;
         }
+        if self.count > 0 {
+            self.add_later(timestamp_ns, bits);
+            return;
+        }
         let one = Self {
             count: 1,
             nan_count: u64::from(self.is_nan(bits)),
@@ -89,6 +93,32 @@ impl Summary {
             ..Self::empty(self.value_type)
         };
         self.merge(&one);
+    }
+
+    /// As [`Summary::merge`] of one value, none of it a stale marker, to others: merges of parts come here for every sample.
+    fn add_later(&mut self, timestamp_ns: i64, bits: u64) {
+        let is_nan = self.is_nan(bits);
+        let only_nan = self.nan_count == self.count;
+        if only_nan || (!is_nan && self.less(bits, self.min)) {
+            self.min = bits;
+        }
+        if only_nan || (!is_nan && self.less(self.max, bits)) {
+            self.max = bits;
+        }
+        let (before, after) = (self.number(self.last.1), self.number(bits));
+        let fell = after < before;
+        self.increase += if fell { after } else { after - before };
+        self.resets += u64::from(fell);
+        let same = before.partial_cmp(&after) == Some(Ordering::Equal) || (before.is_nan() && after.is_nan());
+        self.changes += u64::from(!same);
+        self.count += 1;
+        self.nan_count += u64::from(is_nan);
+        self.last = (timestamp_ns, bits);
+        if self.value_type == ValueType::F64 {
+            add_compensated(&mut self.sum, after);
+        } else {
+            self.sum_integer = self.sum_integer.saturating_add(self.integer(bits));
+        }
     }
 
     /// Adds a summary whose samples are all later than those before.
@@ -210,6 +240,17 @@ mod tests {
     }
 
     proptest! {
+        /// A sample is added as a summary of one sample is.
+        #[test]
+        fn samples_are_summaries_of_one(values in proptest::collection::vec(prop_oneof![Just(f64::NAN), Just(-0.0), Just(f64::INFINITY), -9.0..9.0], 0..40), integer in any::<bool>()) {
+            let value_type = if integer { ValueType::I64 } else { ValueType::F64 };
+            let bits = |value: &f64| if integer { *value as i64 as u64 } else { value.to_bits() };
+            let samples: Vec<_> = (0..).zip(values.iter().map(bits)).collect();
+            let mut merged = Summary::empty(value_type);
+            samples.iter().for_each(|sample| merged.merge(&summed(value_type, &[*sample])));
+            prop_assert_eq!(format!("{merged:?}"), format!("{:?}", summed(value_type, &samples)));
+        }
+
         #[test]
         fn parts_add_up_to_the_whole(values in proptest::collection::vec(-1000i32..1000, 0..40), cut in 0usize..40) {
             let samples: Vec<_> = (0..).zip(values.iter().map(|value| f64::from(*value).to_bits())).collect();

@@ -1,8 +1,14 @@
 //! What one query may use.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use store::QueryMemory;
+
 use crate::QueryError;
+
+/// Bytes that a sample takes while a query holds it: its timestamp and its value.
+const SAMPLE_BYTES: u64 = 16;
 
 /// Why a running query was stopped from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,19 +26,30 @@ pub struct Budget {
     samples_max: u64,
     samples: AtomicU64,
     stop: AtomicU8,
+    /// What it shares with all other queries.
+    memory: Option<Arc<QueryMemory>>,
 }
 
 impl Budget {
     /// A budget of so many samples held at once.
     pub const fn new(samples_max: u64) -> Self {
-        Self { samples_max, samples: AtomicU64::new(0), stop: AtomicU8::new(0) }
+        Self { samples_max, samples: AtomicU64::new(0), stop: AtomicU8::new(0), memory: None }
+    }
+
+    /// The same, out of the memory that all queries share. What is held is given back when the budget is dropped.
+    pub const fn sharing(samples_max: u64, memory: Arc<QueryMemory>) -> Self {
+        Self { samples_max, samples: AtomicU64::new(0), stop: AtomicU8::new(0), memory: Some(memory) }
     }
 
     /// Takes samples out of the budget, or says that there are too few left, or that the query was stopped.
     pub fn take(&self, samples: usize) -> Result<(), QueryError> {
         self.check()?;
-        let before = self.samples.fetch_add(samples as u64, Ordering::Relaxed);
-        if before.saturating_add(samples as u64) > self.samples_max {
+        let samples = samples as u64;
+        if let Some(memory) = self.memory.as_ref().filter(|memory| !memory.take(samples.saturating_mul(SAMPLE_BYTES))) {
+            return Err(QueryError::TooMuchMemory { limit_bytes: memory.bytes_max });
+        }
+        let before = self.samples.fetch_add(samples, Ordering::Relaxed);
+        if before.saturating_add(samples) > self.samples_max {
             return Err(QueryError::TooManySamples { limit: self.samples_max });
         }
         Ok(())
@@ -41,6 +58,9 @@ impl Budget {
     /// Gives back samples that are no longer held.
     pub fn give_back(&self, samples: usize) {
         self.samples.fetch_sub(samples as u64, Ordering::Relaxed);
+        if let Some(memory) = &self.memory {
+            memory.give_back(samples as u64 * SAMPLE_BYTES);
+        }
     }
 
     /// Fails if the query was stopped. To be called at least once per series and per few thousand samples.
@@ -64,6 +84,14 @@ impl Budget {
     /// Samples held now.
     pub fn samples(&self) -> u64 {
         self.samples.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        if let Some(memory) = &self.memory {
+            memory.give_back(self.samples() * SAMPLE_BYTES);
+        }
     }
 }
 

@@ -50,6 +50,11 @@ pub enum QueryError {
         /// The limit, in samples.
         limit: u64,
     },
+    /// All running queries together need more memory than they may have: try again later, or narrow it.
+    TooMuchMemory {
+        /// The limit for all queries, in bytes.
+        limit_bytes: u64,
+    },
     /// The data could not be read. Holds the message.
     Storage(String),
 }
@@ -60,6 +65,11 @@ impl fmt::Display for QueryError {
             Self::Invalid(message) | Self::Execution(message) | Self::Storage(message) => formatter.write_str(message),
             Self::Stopped(Stop::Timeout) => formatter.write_str("query timed out in expression evaluation"),
             Self::Stopped(Stop::Cancelled) => formatter.write_str("query was canceled in expression evaluation"),
+            Self::TooMuchMemory { limit_bytes } => write!(
+                formatter,
+                "the running queries together need more memory than the {limit_bytes} bytes that they may have (a quarter of \
+                 memory_bytes_max): try again later, select fewer series or a shorter range"
+            ),
             Self::TooManySamples { limit } => write!(
                 formatter,
                 "query processing would load too many samples into memory: the limit is {limit} (query_samples_max); \

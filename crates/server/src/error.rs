@@ -41,7 +41,7 @@ impl From<QueryError> for ApiError {
         let message = error.to_string();
         match error {
             QueryError::Invalid(_) => Self::invalid_parameter("query", message),
-            QueryError::Execution(_) | QueryError::TooManySamples { .. } => {
+            QueryError::Execution(_) | QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. } => {
                 Self { status: StatusCode::UNPROCESSABLE_ENTITY, kind: "execution", message }
             }
             QueryError::Stopped(Stop::Timeout) => {

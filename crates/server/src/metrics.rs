@@ -170,6 +170,7 @@ impl Metrics {
             ("keys", memory.keys),
             ("parts", memory.parts),
             ("cache", memory.cache),
+            ("queries", memory.queries),
         ] {
             let _ = writeln!(out, "thalweg_memory_bytes{{holder=\"{holder}\"}} {bytes}");
         }

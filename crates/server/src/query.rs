@@ -36,7 +36,7 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
         text: parameters.required("query")?.to_owned(),
         time_ms: parameters.time_ms("time")?.unwrap_or_else(|| state.db.now_ns() / NS_PER_MS),
         lookback_ms: lookback_ms(parameters)?,
-        budget: Arc::new(Budget::new(state.settings.query_samples_max)),
+        budget: state.db.budget(state.settings.query_samples_max),
     };
     let database = parameters.database(&taken.headers);
     let limit = parameters.limit()?;
@@ -54,7 +54,7 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
         end_ms: parameters.required_time_ms("end")?,
         step_ms: step_ms(parameters)?,
         lookback_ms: lookback_ms(parameters)?,
-        budget: Arc::new(Budget::new(state.settings.query_samples_max)),
+        budget: state.db.budget(state.settings.query_samples_max),
     };
     if query.end_ms < query.start_ms {
         return Err(ApiError::invalid_parameter("end", "end timestamp must not be before start time"));

@@ -40,6 +40,13 @@ impl Store {
         self.flush_held(shard)
     }
 
+    /// Flushes a shard whose head is larger than so many bytes, unless another flush has done that meanwhile.
+    pub(crate) fn flush_if_over(&self, shard: &Shard, bytes: usize) -> Result<(), StoreError> {
+        let _flushing = self.flushing.lock();
+        let is_over = shard.state.lock().head.bytes() > bytes;
+        if is_over { self.flush_held(shard).map(|_| ()) } else { Ok(()) }
+    }
+
     /// As [`Store::flush`], by whoever holds `flushing`.
     pub(crate) fn flush_held(&self, shard: &Shard) -> Result<u64, StoreError> {
         loop {
@@ -52,6 +59,7 @@ impl Store {
 
     /// Once, by whoever holds `flushing`.
     fn flush_once(&self, shard: &Shard) -> Result<Flushed, StoreError> {
+        let _under_way = self.pressure.begin();
         let (frozen, was_left_over) = self.freeze(shard);
         let flushed = Flushed { through: frozen.sequence, was_left_over };
         let unsaved = self.take_unsaved(shard);
@@ -81,8 +89,7 @@ impl Store {
         }
         // Under the shard's lock every record that touches the shard is in the log and in the head, or in neither.
         let sequence = self.log.last_sequence();
-        let mut head = std::mem::replace(&mut state.head, Head::new(self.head_bytes_max()));
-        head.freeze();
+        let head = std::mem::replace(&mut state.head, Head::new(self.head_bytes_max()));
         let frozen = Arc::new(Frozen { head, sequence });
         state.frozen = Some(frozen.clone());
         (frozen, false)

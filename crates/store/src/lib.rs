@@ -4,7 +4,7 @@
 //!
 //! * [`write`]: a batch comes in · [`resolve`]: keys become groups, names become slots
 //! * [`log`]: the request becomes one record · [`head`]: the rows go into memory · back in `write`: the record is synced
-//! * [`flush`], [`sections`]: a full head becomes parts · [`chunk`], [`summary`], [`part`]: what a part is made of
+//! * [`flush`], [`sections`]: a full head becomes parts · [`pressure`]: writers give way to that · [`chunk`], [`summary`], [`part`]: what a part is made of
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few
 //! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`]: what of the past has changed
 //! * [`indexing`], [`segment`]: new groups become segments of the index
@@ -35,6 +35,7 @@ mod merge;
 mod options;
 mod part;
 mod policy;
+mod pressure;
 mod progress;
 mod read;
 mod recover;
@@ -69,7 +70,7 @@ pub use inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspec
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
-pub use memory::MemoryUse;
+pub use memory::{MemoryUse, QueryMemory};
 pub use options::StoreOptions;
 pub use part::fuzz_part;
 pub use policy::DatabasePolicy;
@@ -104,6 +105,7 @@ pub struct Store {
     manifest: Mutex<Manifest>,
     /// Held by whoever flushes: one shard at a time.
     flushing: Mutex<()>,
+    pressure: pressure::Pressure,
     counters: Counters,
     /// Whether there are entries that the log does not hold yet.
     untold: AtomicBool,
@@ -114,6 +116,7 @@ pub struct Store {
     policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
     /// Bytes that all heads may take at present.
     heads_bytes: AtomicU64,
+    query_memory: Arc<QueryMemory>,
     /// Why new series are refused at present, if they are.
     refusal: RwLock<Option<String>>,
     /// Where parts settle, if not in the data folder.

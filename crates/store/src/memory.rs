@@ -1,6 +1,8 @@
 //! What takes memory, and what happens when there is too little: heads are flushed earlier, new series are refused with a
 //! reason, what is there goes on being written and read.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::Store;
 use crate::shard::Shard;
 
@@ -9,6 +11,39 @@ const INDEX_SHARE: (u64, u64) = (7, 10);
 
 /// Share of the limit that heads keep for themselves however large the index is.
 const HEADS_SHARE_MIN: (u64, u64) = (1, 8);
+
+/// Share of the limit that all running queries may take together: a reader never takes the writers' room.
+const QUERIES_SHARE: (u64, u64) = (1, 4);
+
+/// What all running queries hold together, and how much that may be.
+#[derive(Debug)]
+pub struct QueryMemory {
+    used_bytes: AtomicU64,
+    /// Bytes that they may hold.
+    pub bytes_max: u64,
+}
+
+impl QueryMemory {
+    pub(crate) const fn new(memory_bytes_max: u64) -> Self {
+        Self { used_bytes: AtomicU64::new(0), bytes_max: memory_bytes_max / QUERIES_SHARE.1 * QUERIES_SHARE.0 }
+    }
+
+    /// Takes so many bytes, or takes none and says `false`.
+    pub fn take(&self, bytes: u64) -> bool {
+        let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.bytes_max);
+        self.used_bytes.try_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    /// Gives back bytes that were taken.
+    pub fn give_back(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes held now.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+}
 
 /// Bytes in memory, by what holds them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,6 +58,8 @@ pub struct MemoryUse {
     pub parts: u64,
     /// Blocks of objects.
     pub cache: u64,
+    /// What running queries hold.
+    pub queries: u64,
 }
 
 impl MemoryUse {
@@ -33,7 +70,7 @@ impl MemoryUse {
 
     /// What a flush does not free.
     fn fixed(&self) -> u64 {
-        self.index + self.keys + self.parts + self.cache
+        self.index + self.keys + self.parts + self.cache + self.queries
     }
 }
 
@@ -61,6 +98,7 @@ impl Store {
         let mut memory = MemoryUse {
             index: self.catalog.read().catalog.memory_bytes() as u64,
             keys: self.keys.memory_bytes() as u64,
+            queries: self.query_memory.used_bytes(),
             cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes),
             ..MemoryUse::default()
         };
@@ -73,12 +111,17 @@ impl Store {
         memory
     }
 
+    /// What all running queries take their memory from.
+    pub fn query_memory(&self) -> std::sync::Arc<QueryMemory> {
+        self.query_memory.clone()
+    }
+
     /// Looks at what is held, and sets how much heads may take and whether new series are refused.
     pub(crate) fn account(&self) {
         let memory = self.memory();
         let limit = self.options.memory_bytes_max;
         let heads = heads_bytes_max(limit, self.options.head_bytes_max as u64, memory.fixed());
-        self.heads_bytes.store(heads, std::sync::atomic::Ordering::Relaxed);
+        self.heads_bytes.store(heads, Ordering::Relaxed);
         *self.refusal.write() = refusal(limit, &memory);
     }
 }
@@ -98,6 +141,16 @@ mod tests {
         assert_eq!(heads_bytes_max(800, 256, 100), 256);
         assert_eq!(heads_bytes_max(800, 256, 600), 200);
         assert_eq!(heads_bytes_max(800, 256, 790), 100);
+    }
+
+    #[test]
+    fn queries_share_a_quarter_of_the_limit() {
+        let memory = QueryMemory::new(400);
+        assert!(memory.take(60) && memory.take(40));
+        assert!(!memory.take(1));
+        memory.give_back(60);
+        assert!(!memory.take(u64::MAX));
+        assert_eq!((memory.used_bytes(), memory.bytes_max), (40, 100));
     }
 
     #[test]

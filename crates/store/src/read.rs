@@ -27,11 +27,11 @@ impl KeyView {
     /// Takes a view of a key: nothing that is written later is in it.
     pub(crate) fn take(shard: &Shard, key: PartKey, range: &TimeRange, slots: &[Slot]) -> Self {
         let (parts, deletes, frozen, newest) = {
-            let mut state = shard.state.lock();
+            let state = shard.state.lock();
             let newest = state.head.read(&key, range, slots);
             (state.parts.clone(), state.deletes.clone(), state.frozen.clone(), newest)
         };
-        let frozen = frozen.map(|frozen| frozen.head.read_frozen(&key, range, slots));
+        let frozen = frozen.map(|frozen| frozen.head.read(&key, range, slots));
         let heads = frozen.into_iter().flatten().chain(newest).collect();
         Self { key, parts, deletes, heads }
     }
@@ -58,13 +58,8 @@ impl KeyView {
 
     /// The rows that heads have, oldest first.
     pub(crate) fn read_heads(&self, slots: &[Slot]) -> Result<Vec<Rows>, StoreError> {
-        let decode = |piece: &HeadPiece| match piece {
-            HeadPiece::Loose(rows) => Ok(rows.clone()),
-            HeadPiece::Sealed(sealed) => chunk::decode(&sealed.bytes, Some(slots))
-                .map(|(_, rows)| rows)
-                .map_err(|error| StoreError::in_head(&error)),
-        };
-        self.heads.iter().map(decode).collect()
+        let rows = |piece: &HeadPiece| piece.rows(slots).map_err(|error| StoreError::in_head(&error));
+        self.heads.iter().map(rows).collect()
     }
 
     /// All rows that overlap a range, oldest first.
@@ -121,13 +116,13 @@ impl Store {
         for (block, _) in by_block(&selected.columns) {
             let key = PartKey { block, ..selected.key };
             let (parts, frozen) = {
-                let mut state = shard.state.lock();
+                let state = shard.state.lock();
                 if state.head.has_rows(&key, range) {
                     return Ok(true);
                 }
                 (state.parts.clone(), state.frozen.clone())
             };
-            if frozen.is_some_and(|frozen| frozen.head.has_rows_frozen(&key, range)) {
+            if frozen.is_some_and(|frozen| frozen.head.has_rows(&key, range)) {
                 return Ok(true);
             }
             for part in parts.iter().filter(|part| part.info.range.overlaps(range)) {

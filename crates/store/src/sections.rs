@@ -1,17 +1,19 @@
 //! The parts that a flush writes: one file, a part for each partition of time and retention class.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use index::DatabaseId;
 use model::TimeRange;
 
-use crate::chunk;
-use crate::head::{Head, SealedChunk};
+use crate::chunk::{self, Rows};
+use crate::head::{FlushPiece, Head, SealedChunk};
 use crate::levels::{self, Lengths};
 use crate::part::{EncodedChunk, FileWriter, PartInfo, PartKey, PartWriter};
 use crate::shard::Shard;
 use crate::{Store, StoreError};
+
+/// Rows of a chunk, at most.
+const CHUNK_ROWS: usize = 1024;
 
 /// A class and a partition of time.
 type Section = (u32, i64, i64);
@@ -52,20 +54,25 @@ impl Store {
         let grid = self.grid(shard, head);
         let classes = self.classes();
         let mut sections = Sections::new();
-        for key in keys {
+        let count = keys.len();
+        for (done, key) in keys.into_iter().enumerate() {
+            self.pressure.tell(done, count);
             let class = class_of(&classes, key.database);
-            for sealed in contents.chunks(key.group, key.block) {
+            for piece in contents.pieces(key.group, key.block) {
                 let mut put = |partition: TimeRange, sealed: SealedChunk| {
                     let section = (class, partition.start_ns, partition.end_ns);
                     sections.entry(section).or_default().push((key, sealed));
                 };
-                let first = grid.partition_of(sealed.range.start_ns);
-                if sealed.range.end_ns <= first.end_ns {
-                    put(first, sealed);
-                    continue;
-                }
-                for (partition, piece) in cut(&sealed, &grid)? {
-                    put(partition, piece);
+                match piece {
+                    FlushPiece::Sealed(sealed) if grid.is_inside_one(&sealed.range) => {
+                        put(grid.partition_of(sealed.range.start_ns), sealed);
+                    }
+                    FlushPiece::Sealed(sealed) => {
+                        let decoded = chunk::decode(&sealed.bytes, None);
+                        let (_, rows) = decoded.map_err(|error| StoreError::in_head(&error))?;
+                        cut(&rows, sealed.sequences, &grid, &mut put);
+                    }
+                    FlushPiece::Rows(rows, sequences) => cut(&rows, sequences, &grid, &mut put),
                 }
             }
         }
@@ -117,6 +124,10 @@ struct Grid {
 }
 
 impl Grid {
+    fn is_inside_one(&self, range: &TimeRange) -> bool {
+        range.end_ns <= self.partition_of(range.start_ns).end_ns
+    }
+
     fn partition_of(&self, timestamp_ns: i64) -> TimeRange {
         if timestamp_ns >= self.fast_from {
             return levels::partition_of(timestamp_ns, self.lengths.fast_ns);
@@ -127,22 +138,19 @@ impl Grid {
     }
 }
 
-/// Cuts a chunk at partitions.
-fn cut(sealed: &SealedChunk, grid: &Grid) -> Result<Vec<(TimeRange, SealedChunk)>, StoreError> {
-    let (_, rows) = chunk::decode(&sealed.bytes, None).map_err(|error| StoreError::in_head(&error))?;
-    let mut pieces = Vec::new();
+/// Cuts rows at partitions, and into chunks of a size that can be read at once.
+fn cut(rows: &Rows, sequences: (u64, u64), grid: &Grid, put: &mut impl FnMut(TimeRange, SealedChunk)) {
+    let count = rows.timestamps_ns.len();
     let mut from = 0;
     while let Some(timestamp_ns) = rows.timestamps_ns.get(from) {
         let partition = grid.partition_of(*timestamp_ns);
-        let to = from + rows.timestamps_ns[from..].partition_point(|timestamp_ns| *timestamp_ns <= partition.end_ns);
-        let piece = chunk::slice(&rows, from, to);
-        if let Some(range) = piece.range() {
-            let mut bytes = Vec::new();
-            chunk::encode(&piece, sealed.sequences, &mut bytes);
-            let rows = piece.timestamps_ns.len() as u64;
-            pieces.push((partition, SealedChunk { range, sequences: sealed.sequences, rows, bytes: Arc::from(bytes) }));
-        }
-        from = to.max(from + 1);
+        let end = from + rows.timestamps_ns[from..].partition_point(|timestamp_ns| *timestamp_ns <= partition.end_ns);
+        let to = end.clamp(from + 1, from + CHUNK_ROWS);
+        let sealed = match (from, to) {
+            (0, all) if all == count => SealedChunk::of(rows, sequences),
+            _ => SealedChunk::of(&chunk::slice(rows, from, to), sequences),
+        };
+        sealed.into_iter().for_each(|sealed| put(partition, sealed));
+        from = to;
     }
-    Ok(pieces)
 }

@@ -119,7 +119,7 @@ impl Store {
     /// Begins a request: rows by token, written together.
     pub fn appender(&self) -> Appender<'_> {
         let shards = (0..self.shards.len()).map(|shard| ShardRows { shard, ..ShardRows::default() }).collect();
-        Appender { store: self, shards, cells: 0 }
+        Appender { store: self, shards, layouts: vec![None; self.shards.len()], cells: 0 }
     }
 
     /// Writes an appender's rows; returns when they are on disk. Rows of groups that are not there any more are left out:
@@ -145,8 +145,12 @@ impl Store {
         };
         let index = shard.groups.read();
         let next = index.groups.next_id();
-        let is_known = |group: u32| group < next && !index.removed.contains(group);
+        let any_removed = !index.removed.is_empty();
+        let is_known = |group: u32| group < next && !(any_removed && index.removed.contains(group));
         for block in &mut rows.blocks {
+            if block.groups.iter().all(|group| is_known(*group)) {
+                continue;
+            }
             let gone = block.groups.iter().copied().filter(|group| !is_known(*group));
             let token = |group| Target { shard: rows.shard, group, slot: 0 }.pack().map(Token);
             stale.extend(gone.filter_map(token));
@@ -167,6 +171,8 @@ fn check_registrations(count: usize) -> Result<(), StoreError> {
 pub struct Appender<'a> {
     store: &'a Store,
     shards: Vec<ShardRows>,
+    /// The layout of each shard's last block, if it came as one: the same again need not be compared.
+    layouts: Vec<Option<GroupLayout>>,
     cells: usize,
 }
 
@@ -175,7 +181,7 @@ impl Appender<'_> {
     pub fn sample(&mut self, token: Token, timestamp_ns: i64, value: f64) -> Result<(), StoreError> {
         let target = Target::unpack(token.0);
         let columns = [(target.slot, ValueType::F64)];
-        self.push(target, &columns, timestamp_ns, &[value.to_bits()])
+        self.push(target, &columns, None, timestamp_ns, &[value.to_bits()])
     }
 
     /// Adds a row of a group: a cell for each member of the layout, in its order. Cells are bits of the members' types.
@@ -190,34 +196,40 @@ impl Appender<'_> {
             let message = format!("a row of {} cells for a group of {} members", cells.len(), layout.width());
             return Err(StoreError::Invalid(message));
         }
-        self.push(Target::unpack(token.0), &layout.columns, timestamp_ns, cells)
+        self.push(Target::unpack(token.0), &layout.columns, Some(layout), timestamp_ns, cells)
     }
 
     fn push(
         &mut self,
         target: Target,
         columns: &[(Slot, ValueType)],
+        shared: Option<&GroupLayout>,
         timestamp_ns: i64,
         cells: &[u64],
     ) -> Result<(), StoreError> {
-        let Some(rows) = self.shards.get_mut(target.shard) else {
+        let (Some(rows), Some(last_layout)) = (self.shards.get_mut(target.shard), self.layouts.get_mut(target.shard))
+        else {
             return Err(StoreError::Invalid(format!("a token of shard {}, which there is not", target.shard)));
         };
         self.cells += cells.len();
         if self.cells > APPENDER_CELLS_MAX {
             return Err(StoreError::Invalid(format!("more than {APPENDER_CELLS_MAX} cells in one request")));
         }
-        let fits = rows.blocks.last().is_some_and(|last| last.rows() < BLOCK_ROWS_MAX && last.columns == columns);
+        let is_known = match (shared, &last_layout) {
+            (Some(layout), Some(last)) => Arc::ptr_eq(&layout.columns, &last.columns),
+            _ => false,
+        };
+        let is_same = |last: &RowBlock| is_known || last.columns == columns;
+        let fits = rows.blocks.last().is_some_and(|last| last.rows() < BLOCK_ROWS_MAX && is_same(last));
         if !fits {
             if columns.len() > COLUMN_VALUES_MAX {
                 return Err(StoreError::Invalid(format!("more than {COLUMN_VALUES_MAX} members in one row")));
             }
             rows.blocks.push(RowBlock { columns: columns.to_vec(), ..RowBlock::default() });
+            *last_layout = shared.cloned();
         }
         if let Some(block) = rows.blocks.last_mut() {
-            block.groups.push(target.group);
-            block.timestamps_ns.push(timestamp_ns);
-            block.cells.extend_from_slice(cells);
+            block.push(target.group, timestamp_ns, cells);
         }
         Ok(())
     }

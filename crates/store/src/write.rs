@@ -5,6 +5,7 @@ use model::{Batch, Block, Field, HISTOGRAM_FIELD, Span, VALUE_FIELD, ValueType};
 
 use crate::histogram;
 use crate::log::record::{self, BLOCK_ROWS_MAX, RowBlock, ShardRows};
+use crate::pressure::{self, Admission};
 use crate::resolve::{BlockRoute, Route};
 use crate::{Store, StoreError};
 
@@ -78,13 +79,22 @@ impl Store {
         Ok(Some(sequence))
     }
 
-    /// Writers that outrun the flushing flush themselves.
+    /// Writers that outrun the flushing wait for it, or flush themselves where nobody does.
     fn wait_for_room(&self, rows: &[ShardRows]) -> Result<(), StoreError> {
         let full = self.log.stats().bytes > self.options.log_bytes_max * 2;
         for shard in rows.iter().filter_map(|rows| self.shards.get(rows.shard)) {
-            let head_bytes = shard.state.lock().head.bytes();
-            if full || head_bytes > self.head_bytes_max() * 2 {
+            if full {
                 self.flush(shard)?;
+                continue;
+            }
+            loop {
+                let (head_bytes, bytes_max) = (shard.state.lock().head.bytes(), self.head_bytes_max());
+                let progress = self.pressure.progress();
+                match pressure::admit(head_bytes, bytes_max, progress) {
+                    Admission::Enter => break,
+                    Admission::Wait => self.pressure.wait(progress),
+                    Admission::Flush => self.flush_if_over(shard, bytes_max.saturating_mul(2))?,
+                }
             }
         }
         Ok(())

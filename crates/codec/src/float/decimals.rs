@@ -26,6 +26,16 @@ const EXCEPTION_SHARE: usize = 8;
 
 /// Appends exponent, exceptions and integers; false, with bytes half written, if too many values are no decimals.
 pub(super) fn encode(values: &[f64], effort: Effort, out: &mut Vec<u8>) -> bool {
+    // Whole numbers are frequent, and found out while they are converted.
+    if values.first().is_some_and(|first| rounded(*first).1 == 0) {
+        let mut integers = Vec::with_capacity(values.len());
+        let small = values.iter().fold(true, |small, value| small & (value.abs() < ROUNDED_MAX));
+        if small && !convert(values, &mut integers, rounded) {
+            out.extend_from_slice(&[0, 0]);
+            integer::encode_with(&integers, effort, out);
+            return true;
+        }
+    }
     let Some(exponent) = probe_exponent(values) else {
         return false;
     };
@@ -98,6 +108,43 @@ fn probe_exponent(values: &[f64]) -> Option<usize> {
         }
     }
     Some(exponent)
+}
+
+/// A power of ten, if decimals may have it.
+pub(crate) fn power(exponent: usize) -> Option<f64> {
+    POWERS.get(exponent).copied()
+}
+
+/// The smallest exponent from one up to another that makes an integer of a value.
+pub(crate) fn exponent_of(value: f64, from: usize, to: usize) -> Option<usize> {
+    let powers = POWERS.iter().enumerate().take(to + 1).skip(from);
+    let mut fitting = powers.filter(|(_, power)| any_scaled(value, **power).1 == 0);
+    fitting.next().map(|(exponent, _)| exponent)
+}
+
+/// Fills `integers` with the values (bits of floats) × 10^exponent; whether that gives all of them back to the bit.
+pub(crate) fn all_integers(values: &[u64], exponent: usize, integers: &mut [i64]) -> bool {
+    let Some(power) = power(exponent) else {
+        return false;
+    };
+    let limit = ROUNDED_MAX / power;
+    match exponent {
+        0 => fill(values, limit, integers, rounded),
+        _ => fill(values, limit, integers, |value| scaled(value, power)),
+    }
+}
+
+fn fill(values: &[u64], limit: f64, integers: &mut [i64], to_integer: impl Fn(f64) -> (i64, u64)) -> bool {
+    let (mut small, mut wrong) = (true, 0);
+    for (integer, bits) in integers.iter_mut().zip(values) {
+        let value = f64::from_bits(*bits);
+        let (number, wrong_bits) = to_integer(value);
+        *integer = number;
+        wrong |= wrong_bits;
+        // What is not a number is below no limit.
+        small &= value.abs() < limit;
+    }
+    small && wrong == 0
 }
 
 /// Appends the integers; whether some value was none.

@@ -7,6 +7,9 @@ use super::transform::Transform;
 /// Values a stretch: a block's.
 const STRETCH_VALUES: usize = patched::BLOCK_VALUES;
 
+/// Stretches of a column that are looked at, at most.
+const STRETCHES_MAX: usize = 8;
+
 /// A transform without neighbours decodes faster and lets one value be reached alone: it may cost this much more.
 const NEIGHBOURLESS_BONUS_BITS: f64 = 0.25;
 
@@ -24,10 +27,17 @@ pub(super) struct Choice {
 impl Choice {
     /// Of scaled numbers, at least three.
     pub(super) fn of(scaled: &[i64], effort: Effort) -> Self {
-        let stretches = Stretches::of(scaled.len(), effort);
+        match effort {
+            Effort::Fast => Self { transform: quick(scaled), center: None },
+            Effort::Small => Self::smallest(scaled),
+        }
+    }
+
+    fn smallest(scaled: &[i64]) -> Self {
+        let stretches = Stretches::of(scaled.len());
         let mut best = (f64::INFINITY, Self { transform: Transform::Frame, center: None });
         let mut consider = |transform: Transform| {
-            let (bits, center) = stretches.bits(scaled, transform, effort);
+            let (bits, center) = stretches.bits(scaled, transform);
             let bonus = if transform.number() <= Transform::LINEAR_NUMBER { NEIGHBOURLESS_BONUS_BITS } else { 0.0 };
             if bits - bonus < best.0 {
                 best = (bits - bonus, Self { transform, center });
@@ -43,6 +53,54 @@ impl Choice {
     }
 }
 
+/// Values of the stretches that a quick choice looks at, and how many of those.
+const QUICK_VALUES: usize = 32;
+const QUICK_STRETCHES: usize = 3;
+
+/// The transform whose numbers are narrowest in a few short stretches, without packing any.
+fn quick(scaled: &[i64]) -> Transform {
+    let count = scaled.len();
+    let climbs = climbs(scaled);
+    let length = QUICK_VALUES.min(count);
+    let room = count - length;
+    let starts: [usize; QUICK_STRETCHES] = std::array::from_fn(|part| room * part / (QUICK_STRETCHES - 1));
+    let bits = |transform: Transform| {
+        let mut numbers = [0; QUICK_VALUES * QUICK_STRETCHES];
+        let mut bits = 0;
+        for (start, numbers) in starts.iter().zip(numbers.as_chunks_mut::<QUICK_VALUES>().0) {
+            let from = (*start).max(transform.implied());
+            let numbers = &mut numbers[..length.min(count - from)];
+            transform.apply(scaled, from, numbers);
+            bits += u32::from(patched::spread_width(numbers));
+        }
+        // Values themselves spread further from one stretch to the next, differences do not.
+        if transform == Transform::Frame {
+            bits = u32::from(patched::spread_width(&numbers)) * QUICK_STRETCHES as u32;
+        }
+        let bonus = if transform.number() <= Transform::LINEAR_NUMBER { NEIGHBOURLESS_BONUS_BITS } else { 0.0 };
+        f64::from(bits) / QUICK_STRETCHES as f64 - bonus
+    };
+    let mut best = (bits(Transform::Frame), Transform::Frame);
+    let mut consider = |transform: Transform| {
+        let bits = bits(transform);
+        if bits < best.0 {
+            best = (bits, transform);
+        }
+    };
+    consider(Transform::Differences);
+    if climbs {
+        consider(Transform::SecondDifferences(scaled.get(1).copied().unwrap_or(0)));
+        steps(scaled).into_iter().flatten().for_each(|step| consider(Transform::Linear(step)));
+    }
+    best.1
+}
+
+/// Whether values go up or down all along, as far as a few of them say.
+fn climbs(scaled: &[i64]) -> bool {
+    let few = || scaled.iter().step_by(scaled.len().div_ceil(16).max(1));
+    few().is_sorted() || few().rev().is_sorted()
+}
+
 /// Stretches of a column that stand for all of it.
 struct Stretches {
     count: usize,
@@ -50,12 +108,8 @@ struct Stretches {
 }
 
 impl Stretches {
-    fn of(count: usize, effort: Effort) -> Self {
-        let most = match effort {
-            Effort::Fast => 2,
-            Effort::Small => 8,
-        };
-        Self { count, stretches: count.div_ceil(STRETCH_VALUES).clamp(1, most) }
+    fn of(count: usize) -> Self {
+        Self { count, stretches: count.div_ceil(STRETCH_VALUES).clamp(1, STRETCHES_MAX) }
     }
 
     /// First places, spread evenly, both ends among them.
@@ -66,7 +120,7 @@ impl Stretches {
     }
 
     /// Bits a value, and the center where entropy-coding is worth it.
-    fn bits(&self, scaled: &[i64], transform: Transform, effort: Effort) -> (f64, Option<i64>) {
+    fn bits(&self, scaled: &[i64], transform: Transform) -> (f64, Option<i64>) {
         let mut numbers = Vec::with_capacity(self.stretches * STRETCH_VALUES);
         let mut packed_bits = 0;
         for start in self.starts() {
@@ -79,9 +133,6 @@ impl Stretches {
         }
         let sampled = numbers.len().max(1) as f64;
         let packed = packed_bits as f64 / sampled;
-        if effort == Effort::Fast {
-            return (packed, None);
-        }
         let center = median(&numbers);
         let mut estimate = Estimate::new(center);
         estimate.add(&numbers);
@@ -101,9 +152,7 @@ fn median(numbers: &[i64]) -> i64 {
 fn steps(scaled: &[i64]) -> [Option<i64>; 3] {
     let last = scaled.last().copied().unwrap_or(0);
     // Values that wander or fall back have no grid.
-    let climbs = scaled.iter().step_by(scaled.len().div_ceil(16)).is_sorted()
-        || scaled.iter().step_by(scaled.len().div_ceil(16)).rev().is_sorted();
-    if !climbs || scaled.len() < 8 {
+    if scaled.len() < 8 || !climbs(scaled) {
         return [None; 3];
     }
     let mean = |part: &[i64]| match part {

@@ -131,8 +131,7 @@ impl Store {
     }
 
     fn freeze_state(&self, state: &mut ShardState, sequence: u64) {
-        let mut head = std::mem::replace(&mut state.head, crate::head::Head::new(self.head_bytes_max()));
-        head.freeze();
+        let head = std::mem::replace(&mut state.head, crate::head::Head::new(self.head_bytes_max()));
         state.frozen = Some(Arc::new(crate::shard::Frozen { head, sequence }));
     }
 

@@ -3,24 +3,27 @@
 //! ```text
 //! Head
 //!  ├─ layouts        interned column lists
-//!  ├─ places[group]  nothing yet · a lone series · which of …
-//!  ├─ groups         row buffer (row-major: timestamp, presence words if sparse, cells) + sealed chunks
+//!  ├─ places[group]  nothing yet · its columns and its newest row among the shared ones · which of …
+//!  ├─ groups         row buffer (row-major: timestamp, presence words if sparse, cells) + earlier ones, sealed
 //!  ├─ wide           the same for member blocks beyond a group's first
-//!  ├─ lone           rows of all lone series together
+//!  ├─ shared         rows of all other groups, those with the same columns together
 //!  └─ text           what string cells point into
 //! ```
 //!
-//! A row buffer that is full is sealed: sorted, merged, encoded as a chunk. Rows keep the order of arrival until then,
-//! so that for the same time the later one wins. A group whose rows have had one and the same single column all along is a lone
-//! series: its rows go into the shared buffer.
+//! A group whose rows have had one and the same columns all along, none missing, has its rows in the buffer that all groups with these
+//! columns share; lone series are such groups. Another one gets a buffer of its own, which is sealed when it is full: one of numbers,
+//! none missing, as it is, because writers have no time for more; others sorted, merged, encoded as a chunk. Rows keep the order of
+//! arrival until then, so that for the same time the later one wins.
 
+mod contents;
 mod group;
 mod layouts;
-mod lone;
+mod shared;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use codec::DecodeError;
 use index::{GroupId, Slot};
 use model::{Span, TimeRange, ValueType};
 
@@ -28,9 +31,11 @@ use crate::chunk::{self, CHUNK_ROWS_MAX, Rows, RowsColumn};
 use crate::log::record::{RowBlock, ShardRows};
 use crate::part::{BLOCK_SLOTS, EncodedChunk, PartKey};
 
-use group::{GroupHead, is_present};
+use group::{DenseRows, GroupHead, Sealed, has_texts, is_present};
 use layouts::{LayoutId, Layouts, Placement};
-use lone::{LoneRow, LoneRows, RowsByGroup};
+use shared::{NONE, SharedRows};
+
+pub(crate) use contents::{FlushPiece, HeadContents};
 
 /// Least bytes of a group's row buffer before it is sealed (design: 2 KiB, or 40 B a member if that is more).
 const SEAL_BYTES_MIN: usize = 2 << 10;
@@ -41,22 +46,31 @@ const SEAL_BYTES_MAX: usize = 64 << 10;
 /// Fixed cost of a group that has rows: its entry in the head and the allocations behind it.
 const GROUP_BYTES: usize = size_of::<GroupHead>() + 32;
 
-/// What [`Head::places`] says of a group: a place in `groups`, or with this bit the layout of a lone series.
-const LONE: u32 = 1 << 31;
+/// What [`GroupPlace::of`] says of a group: a place in `groups`, or with this bit the layout of its shared rows.
+const SHARED: u32 = 1 << 31;
 /// A group that has no rows yet: it may become either.
 const NOWHERE: u32 = u32::MAX;
+
+/// Where a group's rows are.
+#[derive(Debug, Clone, Copy)]
+struct GroupPlace {
+    of: u32,
+    /// Its newest row among the shared ones.
+    newest: u32,
+}
 
 /// The newest rows of a shard.
 #[derive(Debug)]
 pub(crate) struct Head {
     budget_bytes: usize,
     layouts: Layouts,
-    places: Vec<u32>,
+    places: Vec<GroupPlace>,
     groups: Vec<(GroupId, GroupHead)>,
     wide: BTreeMap<(GroupId, u32), GroupHead>,
-    lone: LoneRows,
+    /// By layout.
+    shared: Vec<Option<SharedRows>>,
     text: Vec<u8>,
-    /// Bytes of row buffers, chunks and text.
+    /// Bytes of rows, chunks and text.
     bytes: usize,
     seal_bytes: usize,
     pub(crate) rows: u64,
@@ -80,7 +94,8 @@ impl SealedChunk {
         EncodedChunk { range: self.range, sequences: self.sequences, rows: self.rows, bytes: &self.bytes }
     }
 
-    fn of(rows: &Rows, sequences: (u64, u64)) -> Option<Self> {
+    /// Rows, encoded; `None` if there are none.
+    pub(crate) fn of(rows: &Rows, sequences: (u64, u64)) -> Option<Self> {
         let range = rows.range()?;
         let mut bytes = Vec::new();
         chunk::encode(rows, sequences, &mut bytes);
@@ -92,7 +107,9 @@ impl SealedChunk {
 #[derive(Debug, Clone)]
 pub(crate) enum HeadPiece {
     Sealed(SealedChunk),
-    /// Rows that are in no chunk yet, sorted.
+    /// A buffer of numbers that was full.
+    Dense(Arc<DenseRows>),
+    /// Rows that are sealed nowhere yet, sorted.
     Loose(Rows),
 }
 
@@ -100,7 +117,17 @@ impl HeadPiece {
     pub(crate) fn range(&self) -> Option<TimeRange> {
         match self {
             Self::Sealed(sealed) => Some(sealed.range),
+            Self::Dense(dense) => Some(dense.range),
             Self::Loose(rows) => rows.range(),
+        }
+    }
+
+    /// Its rows, with the given columns (sorted).
+    pub(crate) fn rows(&self, slots: &[Slot]) -> Result<Rows, DecodeError> {
+        match self {
+            Self::Sealed(sealed) => chunk::decode(&sealed.bytes, Some(slots)).map(|(_, rows)| rows),
+            Self::Dense(dense) => Ok(dense.rows(Some(slots))),
+            Self::Loose(rows) => Ok(rows.clone()),
         }
     }
 }
@@ -113,7 +140,7 @@ impl Head {
             places: Vec::new(),
             groups: Vec::new(),
             wide: BTreeMap::new(),
-            lone: LoneRows::default(),
+            shared: Vec::new(),
             text: Vec::new(),
             bytes: 0,
             seal_bytes: SEAL_BYTES_MAX,
@@ -125,7 +152,7 @@ impl Head {
 
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes + self.lone.bytes() + self.places.capacity() * size_of::<u32>()
+        self.bytes + self.places.capacity() * size_of::<GroupPlace>()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -146,17 +173,19 @@ impl Head {
         for block in &rows.blocks {
             self.rows += block.rows() as u64;
             self.newest_ns = self.newest_ns.max(block.timestamps_ns.iter().copied().max());
-            if let [column] = block.columns.as_slice() {
-                self.append_single(block, *column, &rows.text, sequence, &mut grown);
-                continue;
-            }
             let block_of = |(slot, _): &(Slot, ValueType)| slot / BLOCK_SLOTS;
             let first = block.columns.first().map_or(0, block_of);
-            if block.columns.iter().all(|column| block_of(column) == first) {
-                self.append_block(block, first, &rows.text, sequence, &mut grown);
-            } else {
+            if !block.columns.iter().all(|column| block_of(column) == first) {
                 for (number, part) in split_members(block) {
                     self.append_block(&part, number, &rows.text, sequence, &mut grown);
+                }
+                continue;
+            }
+            let others = if first == 0 { self.append_shared(block, &rows.text, &mut grown) } else { None };
+            match others {
+                None if first == 0 => {}
+                others => {
+                    self.append_block(others.as_ref().unwrap_or(block), first, &rows.text, sequence, &mut grown);
                 }
             }
         }
@@ -164,47 +193,64 @@ impl Head {
         self.sequences = Some((first, sequence));
     }
 
-    /// Rows of one column: those of lone series into the shared buffer, the others into their groups' own.
-    fn append_single(
+    /// Adds the rows of groups that have had no other columns to the shared ones; the other rows.
+    fn append_shared(
         &mut self,
         block: &RowBlock,
-        column: (Slot, ValueType),
         text: &[u8],
-        sequence: u64,
         grown: &mut impl FnMut(GroupId, &[Slot]),
-    ) {
-        let layout = self.layouts.intern(vec![column]);
-        let is_text = column.1.is_elsewhere();
-        let mut others = RowBlock { columns: block.columns.clone(), ..RowBlock::default() };
+    ) -> Option<RowBlock> {
+        let placed = self.layouts.place(LayoutId::default(), &block.columns);
+        let layout = placed.to;
+        let width = self.layouts.width(layout);
+        if width != block.columns.len() {
+            return Some(block.clone());
+        }
+        if self.shared.len() <= layout as usize {
+            self.shared.resize_with(layout as usize + 1, || None);
+        }
+        let mut shared = self.shared[layout as usize].take().unwrap_or_else(|| SharedRows::new(width));
+        let texts = has_texts(&block.columns);
+        let mut moved = Vec::new();
+        let mut others: Option<RowBlock> = None;
         for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
+            let cells = block.row(row);
             let known = self.place_of(*group);
-            let is_lone = column.0 < BLOCK_SLOTS && known & LONE != 0;
-            let Some(cell) = block.cells.get(row).copied() else {
-                continue;
-            };
-            if !is_lone {
-                others.groups.push(*group);
-                others.timestamps_ns.push(*timestamp_ns);
-                others.cells.push(cell);
+            let fits = known.of == NOWHERE || known.of == layout | SHARED;
+            if !fits || shared.is_full() {
+                // One that changes its columns shares no more.
+                let new = || RowBlock { columns: block.columns.clone(), ..RowBlock::default() };
+                others.get_or_insert_with(new).push(*group, *timestamp_ns, cells);
                 continue;
             }
-            if known != layout | LONE {
-                self.places[*group as usize] = layout | LONE;
-                grown(*group, &[column.0]);
+            if known.of == NOWHERE {
+                grown(*group, &block.columns.iter().map(|(slot, _)| *slot).collect::<Vec<_>>());
             }
-            let cell = if is_text { self.move_text(cell, text) } else { cell };
-            self.lone.push(LoneRow { group: *group, layout, timestamp_ns: *timestamp_ns, cell });
+            let cells = if texts { self.move_texts(block, row, text, &mut moved) } else { cells };
+            let newest = shared.push(*group, known.newest, *timestamp_ns, cells, placed.places.as_deref());
+            self.places[*group as usize] = GroupPlace { of: layout | SHARED, newest };
         }
-        if others.rows() > 0 {
-            self.append_block(&others, column.0 / BLOCK_SLOTS, text, sequence, grown);
-        }
+        let added = block.rows() - others.as_ref().map_or(0, RowBlock::rows);
+        self.bytes += added * shared.row_bytes();
+        self.shared[layout as usize] = Some(shared);
+        others
+    }
+
+    /// A row's cells, their texts copied into the head.
+    fn move_texts<'a>(&mut self, block: &RowBlock, row: usize, text: &[u8], moved: &'a mut Vec<u64>) -> &'a [u64] {
+        moved.clear();
+        let cells = block.row(row).iter().zip(&block.columns);
+        moved.extend(
+            cells.map(|(cell, (_, kind))| if kind.is_elsewhere() { self.move_text(*cell, text) } else { *cell }),
+        );
+        moved
     }
 
     /// What is known of a group, which has an entry from now on.
-    fn place_of(&mut self, group: GroupId) -> u32 {
+    fn place_of(&mut self, group: GroupId) -> GroupPlace {
         let place = group as usize;
         if place >= self.places.len() {
-            self.places.resize(place + 1, NOWHERE);
+            self.places.resize(place + 1, GroupPlace { of: NOWHERE, newest: NONE });
         }
         self.places[place]
     }
@@ -218,19 +264,11 @@ impl Head {
         sequence: u64,
         grown: &mut impl FnMut(GroupId, &[Slot]),
     ) {
-        let texts = block.columns.iter().any(|(_, value_type)| value_type.is_elsewhere());
+        let texts = has_texts(&block.columns);
         let mut placement: Option<Placement> = None;
         let mut moved = Vec::new();
         for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
-            if texts {
-                moved.clear();
-                let cells = block.row(row).iter().zip(&block.columns);
-                moved.extend(cells.map(|(cell, (_, kind))| match kind {
-                    kind if kind.is_elsewhere() => self.move_text(*cell, text),
-                    _ => *cell,
-                }));
-            }
-            let cells = if texts { moved.as_slice() } else { block.row(row) };
+            let cells = if texts { self.move_texts(block, row, text, &mut moved) } else { block.row(row) };
             let place = if number == 0 { Some(self.own_place(*group)) } else { None };
             let head = match place {
                 Some(place) => &mut self.groups[place].1,
@@ -257,15 +295,16 @@ impl Head {
         }
     }
 
-    /// The place of a group that is no lone series, from now on.
+    /// The place of a group that shares no buffer, from now on.
     fn own_place(&mut self, group: GroupId) -> usize {
         let known = self.place_of(group);
-        if known & LONE == 0 {
-            return known as usize;
+        if known.of & SHARED == 0 {
+            return known.of as usize;
         }
         let place = self.groups.len();
-        self.groups.push((group, GroupHead::default()));
-        self.places[group as usize] = place as u32;
+        let shared_layout = if known.of == NOWHERE { LayoutId::default() } else { known.of & !SHARED };
+        self.groups.push((group, GroupHead { shared_layout, ..GroupHead::default() }));
+        self.places[group as usize].of = place as u32;
         place
     }
 
@@ -285,23 +324,35 @@ impl Head {
             Some(place) => self.groups.get(place).map(|(_, head)| head),
             None => self.wide.get(&key),
         };
-        let Some(sealed) = found.and_then(|head| self.encode_buffer(head)) else {
+        let Some(range) = found.and_then(GroupHead::range) else {
             return;
         };
-        let active = self.groups.len() + self.wide.len();
+        let columns = found.map(|head| self.layouts.get(head.layout)).unwrap_or_default();
+        let is_dense = found.is_some_and(|head| !head.sparse) && !has_texts(&columns);
+        let chunk = if is_dense { None } else { found.and_then(|head| self.encode_buffer(head)) };
+        self.seal_bytes = seal_bytes(self.budget_bytes, self.groups.len() + self.wide.len());
         let found = match place {
             Some(place) => self.groups.get_mut(place).map(|(_, head)| head),
             None => self.wide.get_mut(&key),
         };
-        if let Some(head) = found {
-            self.bytes = self.bytes + sealed.bytes.len() + size_of::<SealedChunk>() - head.buffer.len() * 8;
+        let Some(head) = found else {
+            return;
+        };
+        if let Some(chunk) = chunk {
+            self.bytes = self.bytes + chunk.bytes.len() + size_of::<Sealed>() - head.buffer.len() * 8;
             head.buffer.clear();
-            head.chunks.push(sealed);
-            self.seal_bytes = seal_bytes(self.budget_bytes, active);
+            head.sealed.push(Sealed::Chunk(chunk));
             if head.buffer.capacity() * 8 > self.seal_bytes * 2 {
                 head.buffer.shrink_to(self.seal_bytes / 8);
             }
+            return;
         }
+        // The next one becomes as long, most likely.
+        let next = Vec::with_capacity(head.buffer.len());
+        let buffer = std::mem::replace(&mut head.buffer, next);
+        self.bytes += size_of::<Sealed>() + size_of::<DenseRows>();
+        let dense = DenseRows { columns, unsorted: head.unsorted, range, sequences: head.sequences, buffer };
+        head.sealed.push(Sealed::Dense(Arc::new(dense)));
     }
 
     /// The row buffer as a chunk; `None` if it is empty.
@@ -320,10 +371,8 @@ impl Head {
                 rows.columns.push(RowsColumn::new(*slot, *value_type));
             }
         }
-        if let Some(dense) = dense(head, range, &columns, &wanted) {
-            rows.timestamps_ns = dense.0;
-            rows.columns.iter_mut().zip(dense.1).for_each(|(column, cells)| column.cells = cells);
-            return if head.unsorted { chunk::merge(&[rows]) } else { rows };
+        if *range == TimeRange::ALL && !head.sparse && !has_texts(&columns) {
+            return group::dense_rows(&head.buffer, &columns, head.unsorted, slots);
         }
         for (timestamp_ns, present, cells) in head.rows(columns.len()) {
             if !range.contains(timestamp_ns) {
@@ -347,49 +396,43 @@ impl Head {
         }
     }
 
-    /// Rows of a lone series, sorted and merged.
-    fn lone_rows(&self, lone: impl Iterator<Item = LoneRow>, slots: Option<&[Slot]>) -> Rows {
-        let mut pieces: Vec<(LayoutId, Rows)> = Vec::new();
-        let mut is_sorted = true;
-        for row in lone {
-            let layout = self.layouts.get(row.layout);
-            let Some((slot, value_type)) = layout.first().copied() else {
-                continue;
-            };
-            if slots.is_some_and(|slots| slots.binary_search(&slot).is_err()) {
-                continue;
-            }
-            if pieces.last().is_none_or(|(last, _)| *last != row.layout) {
-                let columns = vec![RowsColumn::new(slot, value_type)];
-                pieces.push((row.layout, Rows { timestamps_ns: Vec::new(), columns }));
-            }
-            let Some((_, rows)) = pieces.last_mut() else {
-                continue;
-            };
-            is_sorted &= rows.timestamps_ns.last().is_none_or(|last| *last < row.timestamp_ns);
-            rows.timestamps_ns.push(row.timestamp_ns);
-            rows.columns.iter_mut().for_each(|column| self.push_cell(column, Some(row.cell)));
+    /// Rows of a group (timestamp and cells of each) among the shared ones as columns, sorted and merged.
+    fn shared_rows(&self, layout: LayoutId, buffer: &[u64], slots: Option<&[Slot]>) -> Rows {
+        let columns = self.layouts.get(layout);
+        let rows = || buffer.chunks_exact(1 + columns.len());
+        let is_sorted = rows().map(|row| row[0] as i64).is_sorted_by(|before, after| before < after);
+        let mut found = group::dense_rows(buffer, &columns, false, slots);
+        for column in found.columns.iter_mut().filter(|column| column.value_type.is_elsewhere()) {
+            let cells = std::mem::take(&mut column.cells);
+            cells.into_iter().for_each(|cell| self.push_cell(column, Some(cell)));
         }
-        let mut pieces: Vec<Rows> = pieces.into_iter().map(|(_, rows)| rows).collect();
-        if is_sorted && pieces.len() <= 1 { pieces.pop().unwrap_or_default() } else { chunk::merge(&pieces) }
+        if is_sorted { found } else { chunk::merge(&[found]) }
+    }
+
+    /// The shared rows that a group has some of, their layout, and its newest.
+    fn shared_place(&self, group: GroupId) -> Option<(&SharedRows, LayoutId, u32)> {
+        let place = self.places.get(group as usize)?;
+        let layout = match place.of {
+            NOWHERE => return None,
+            shared if shared & SHARED != 0 => shared & !SHARED,
+            own => self.groups.get(own as usize)?.1.shared_layout,
+        };
+        Some((self.shared.get(layout as usize)?.as_ref()?, layout, place.newest))
     }
 
     /// What the head has of a key in a range, oldest first.
-    pub(crate) fn read(&mut self, key: &PartKey, range: &TimeRange, slots: &[Slot]) -> Vec<HeadPiece> {
-        self.lone.prepare_read();
-        self.read_frozen(key, range, slots)
-    }
-
-    /// As [`Head::read`], of a head that nothing is added to any more.
-    pub(crate) fn read_frozen(&self, key: &PartKey, range: &TimeRange, slots: &[Slot]) -> Vec<HeadPiece> {
+    pub(crate) fn read(&self, key: &PartKey, range: &TimeRange, slots: &[Slot]) -> Vec<HeadPiece> {
         let mut pieces = Vec::new();
-        if key.block == 0 {
-            let lone = self.lone_rows(self.lone.of_group(key.group, range).into_iter(), Some(slots));
-            pieces.push(HeadPiece::Loose(lone));
+        if let Some((shared, layout, newest)) = self.shared_place(key.group).filter(|_| key.block == 0) {
+            let rows = shared.of_group(newest, range);
+            pieces.push(HeadPiece::Loose(self.shared_rows(layout, &rows, Some(slots))));
         }
         if let Some(head) = self.group(key) {
-            let sealed = head.chunks.iter().filter(|chunk| chunk.range.overlaps(range)).cloned();
-            pieces.extend(sealed.map(HeadPiece::Sealed));
+            let sealed = head.sealed.iter().filter(|sealed| sealed.range().overlaps(range));
+            pieces.extend(sealed.map(|sealed| match sealed {
+                Sealed::Dense(dense) => HeadPiece::Dense(dense.clone()),
+                Sealed::Chunk(chunk) => HeadPiece::Sealed(chunk.clone()),
+            }));
             pieces.push(HeadPiece::Loose(self.sorted(head, range, Some(slots))));
         }
         pieces.retain(|piece| piece.range().is_some());
@@ -400,92 +443,32 @@ impl Head {
         if key.block > 0 {
             return self.wide.get(&(key.group, key.block));
         }
-        let place = self.places.get(key.group as usize).filter(|place| **place & LONE == 0)?;
-        self.groups.get(*place as usize).map(|(_, head)| head)
+        let place = self.places.get(key.group as usize).filter(|place| place.of & SHARED == 0)?;
+        self.groups.get(place.of as usize).map(|(_, head)| head)
     }
 
     /// Whether a key has a row in a range, judged by whole chunks.
-    pub(crate) fn has_rows(&mut self, key: &PartKey, range: &TimeRange) -> bool {
-        self.lone.prepare_read();
-        self.has_rows_frozen(key, range)
-    }
-
-    /// As [`Head::has_rows`], of a head that nothing is added to any more.
-    pub(crate) fn has_rows_frozen(&self, key: &PartKey, range: &TimeRange) -> bool {
-        if key.block == 0 && !self.lone.of_group(key.group, range).is_empty() {
+    pub(crate) fn has_rows(&self, key: &PartKey, range: &TimeRange) -> bool {
+        let shared = self.shared_place(key.group).filter(|_| key.block == 0);
+        if shared.is_some_and(|(shared, _, newest)| shared.has_rows(newest, range)) {
             return true;
         }
         self.group(key).is_some_and(|head| {
-            head.chunks.iter().any(|chunk| chunk.range.overlaps(range))
+            head.sealed.iter().any(|sealed| sealed.range().overlaps(range))
                 || head.rows(self.layouts.width(head.layout)).any(|(timestamp_ns, ..)| range.contains(timestamp_ns))
         })
     }
 
-    /// Sorts what a flush will go through.
-    pub(crate) fn freeze(&mut self) {
-        self.lone.sort();
-    }
-
     /// Everything, for a flush.
     pub(crate) fn contents(&self) -> HeadContents<'_> {
-        HeadContents { head: self, lone: self.lone.by_group() }
+        HeadContents::of(self)
     }
 
     /// Whether there is nothing of a group.
     pub(crate) fn is_silent(&self, group: GroupId) -> bool {
-        self.places.get(group as usize).is_none_or(|place| *place == NOWHERE)
+        self.places.get(group as usize).is_none_or(|place| place.of == NOWHERE)
             && self.wide.range((group, 0)..=(group, u32::MAX)).next().is_none()
     }
-}
-
-/// Everything in a head, for a flush.
-pub(crate) struct HeadContents<'a> {
-    head: &'a Head,
-    lone: RowsByGroup<'a>,
-}
-
-impl HeadContents<'_> {
-    /// Groups and member blocks that have rows; some may come twice.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = (GroupId, u32)> {
-        let own = self.head.groups.iter().map(|(group, _)| (*group, 0));
-        own.chain(self.head.wide.keys().copied()).chain(self.lone.groups().map(|group| (group, 0)))
-    }
-
-    /// A key's rows as chunks, oldest first.
-    pub(crate) fn chunks(&self, group: GroupId, block: u32) -> Vec<SealedChunk> {
-        let mut chunks = Vec::new();
-        if block == 0 {
-            let rows = self.head.lone_rows(self.lone.of_group(group), None);
-            for from in (0..rows.timestamps_ns.len()).step_by(CHUNK_ROWS_MAX) {
-                let to = (from + CHUNK_ROWS_MAX).min(rows.timestamps_ns.len());
-                chunks.extend(SealedChunk::of(&chunk::slice(&rows, from, to), self.head.sequences.unwrap_or((0, 0))));
-            }
-        }
-        let key = PartKey { group, block, ..PartKey::default() };
-        if let Some(head) = self.head.group(&key) {
-            chunks.extend(head.chunks.iter().cloned());
-            chunks.extend(self.head.encode_buffer(head));
-        }
-        chunks
-    }
-}
-
-/// Timestamps and the wanted columns of a buffer all of whose rows are wanted, whole and numbers: column by column, which is
-/// several times as fast as row by row.
-fn dense(
-    head: &GroupHead,
-    range: &TimeRange,
-    columns: &[(Slot, ValueType)],
-    wanted: &[usize],
-) -> Option<(Vec<i64>, Vec<Vec<u64>>)> {
-    let has_texts = columns.iter().any(|(_, value_type)| value_type.is_elsewhere());
-    if head.sparse || has_texts || *range != TimeRange::ALL {
-        return None;
-    }
-    let rows = || head.buffer.chunks_exact(1 + columns.len());
-    let timestamps_ns = rows().map(|row| row[0] as i64).collect();
-    let cells = wanted.iter().map(|place| rows().map(|row| row[1 + place]).collect());
-    Some((timestamps_ns, cells.collect()))
 }
 
 /// Adds a row to a group's buffer; the bytes that it took.
@@ -499,16 +482,18 @@ fn push_row(
 ) -> usize {
     let mut bytes = 0;
     if head.buffer.is_empty() {
-        if head.chunks.is_empty() {
+        if head.sealed.is_empty() {
             bytes += GROUP_BYTES;
         }
         head.sequences = (sequence, sequence);
+        head.range_ns = (timestamp_ns, timestamp_ns);
         head.unsorted = false;
         head.sparse = false;
     } else {
-        head.unsorted |= timestamp_ns <= head.last_ns;
+        // Beyond the largest timestamp, or not in order.
+        head.unsorted |= timestamp_ns <= head.range_ns.1;
+        head.range_ns = (head.range_ns.0.min(timestamp_ns), head.range_ns.1.max(timestamp_ns));
     }
-    head.last_ns = timestamp_ns;
     head.sequences.1 = sequence;
     let before = head.buffer.len();
     head.push(timestamp_ns, cells, places, width);

@@ -1,19 +1,20 @@
 //! What log records say. The same [`ShardRows`] go into the log and into the head, when written and when replayed.
 
-use codec::{COLUMN_VALUES_MAX, DecodeError, Reader, histogram, integer, varint};
+use codec::{COLUMN_VALUES_MAX, DecodeError, Reader, cells, histogram, integer, varint};
 use index::{CatalogEntry, GroupEntry, GroupId, Slot, decode_entries, encode_entries};
 use model::ValueType;
 
 use crate::exemplars;
 
-/// Kinds of records.
-pub(crate) const ROWS: u8 = 1;
+/// Kinds of records. Rows of kind 1 were written by earlier versions.
+pub(crate) const PLAIN_ROWS: u8 = 1;
 pub(crate) const CATALOG: u8 = 2;
 pub(crate) const GROUPS: u8 = 3;
 pub(crate) const EXEMPLARS: u8 = 4;
 pub(crate) const START_TIMESTAMPS: u8 = 5;
 /// Says nothing; has a sequence id that nothing else has.
 pub(crate) const MARK: u8 = 6;
+pub(crate) const ROWS: u8 = 7;
 
 /// Rows that one block may hold: bounds columns, and with them what a damaged record can make the reader allocate.
 pub(crate) const BLOCK_ROWS_MAX: usize = 1 << 16;
@@ -47,6 +48,12 @@ pub(crate) struct RowBlock {
 }
 
 impl RowBlock {
+    pub(crate) fn push(&mut self, group: GroupId, timestamp_ns: i64, cells: &[u64]) {
+        self.groups.push(group);
+        self.timestamps_ns.push(timestamp_ns);
+        self.cells.extend_from_slice(cells);
+    }
+
     pub(crate) fn rows(&self) -> usize {
         self.timestamps_ns.len()
     }
@@ -66,9 +73,7 @@ impl RowBlock {
         let mut kept = Self { columns: self.columns.clone(), ..Self::default() };
         for (row, (group, timestamp_ns)) in self.groups.iter().zip(&self.timestamps_ns).enumerate() {
             if keep(*group) {
-                kept.groups.push(*group);
-                kept.timestamps_ns.push(*timestamp_ns);
-                kept.cells.extend_from_slice(self.row(row));
+                kept.push(*group, *timestamp_ns, self.row(row));
             }
         }
         *self = kept;
@@ -99,11 +104,8 @@ fn encode_block(block: &RowBlock, out: &mut Vec<u8>) {
     let groups: Vec<i64> = block.groups.iter().map(|group| i64::from(*group)).collect();
     integer::encode(&groups, out);
     integer::encode(&block.timestamps_ns, out);
-    let start = out.len();
-    out.resize(start + block.cells.len() * 8, 0);
-    for (bytes, cell) in out[start..].as_chunks_mut::<8>().0.iter_mut().zip(&block.cells) {
-        *bytes = cell.to_le_bytes();
-    }
+    let is_float: Vec<bool> = block.columns.iter().map(|(_, value_type)| *value_type == ValueType::F64).collect();
+    cells::encode(&block.cells, &is_float, out);
 }
 
 /// Appends the payload of a catalog record.
@@ -121,9 +123,9 @@ pub(crate) fn encode_groups(shard: usize, entries: &[GroupEntry], out: &mut Vec<
 pub(crate) fn decode(kind: u8, payload: &[u8]) -> Result<Record, DecodeError> {
     let mut reader = Reader::new(payload);
     let record = match kind {
-        ROWS => {
+        ROWS | PLAIN_ROWS => {
             let shards = reader.length(payload.len())?;
-            Record::Rows((0..shards).map(|_| decode_shard(&mut reader)).collect::<Result<_, _>>()?)
+            Record::Rows((0..shards).map(|_| decode_shard(kind, &mut reader)).collect::<Result<_, _>>()?)
         }
         CATALOG => Record::Catalog(decode_entries(&mut reader)?),
         GROUPS => {
@@ -141,16 +143,16 @@ pub(crate) fn groups_shard(payload: &[u8]) -> Result<usize, DecodeError> {
     Reader::new(payload).length(usize::from(u16::MAX))
 }
 
-fn decode_shard(reader: &mut Reader<'_>) -> Result<ShardRows, DecodeError> {
+fn decode_shard(kind: u8, reader: &mut Reader<'_>) -> Result<ShardRows, DecodeError> {
     let shard = reader.length(usize::from(u16::MAX))?;
     let text_bytes = reader.length(reader.rest().len())?;
     let text = reader.bytes(text_bytes)?.to_vec();
     let blocks = reader.length(reader.rest().len())?;
-    let blocks = (0..blocks).map(|_| decode_block(reader, &text)).collect::<Result<_, _>>()?;
+    let blocks = (0..blocks).map(|_| decode_block(kind, reader, &text)).collect::<Result<_, _>>()?;
     Ok(ShardRows { shard, blocks, text })
 }
 
-fn decode_block(reader: &mut Reader<'_>, text: &[u8]) -> Result<RowBlock, DecodeError> {
+fn decode_block(kind: u8, reader: &mut Reader<'_>, text: &[u8]) -> Result<RowBlock, DecodeError> {
     let width = reader.length(reader.rest().len())?;
     let mut columns = Vec::with_capacity(width);
     for _ in 0..width {
@@ -165,8 +167,13 @@ fn decode_block(reader: &mut Reader<'_>, text: &[u8]) -> Result<RowBlock, Decode
     let groups = groups.map_err(|_| reader.error("group beyond 32 bits"))?;
     let mut timestamps_ns = Vec::new();
     integer::decode(reader, rows, &mut timestamps_ns)?;
-    let cells = reader.bytes(rows.saturating_mul(width).saturating_mul(8))?;
-    let cells = cells.as_chunks::<8>().0.iter().map(|cell| u64::from_le_bytes(*cell)).collect();
+    let mut cells = Vec::new();
+    if kind == PLAIN_ROWS {
+        let plain = reader.bytes(rows.saturating_mul(width).saturating_mul(8))?;
+        cells.extend(plain.as_chunks::<8>().0.iter().map(|cell| u64::from_le_bytes(*cell)));
+    } else {
+        cells::decode(reader, rows, width, &mut cells)?;
+    }
     let block = RowBlock { columns, groups, timestamps_ns, cells };
     check_texts(&block, text).ok_or_else(|| reader.error("string cell outside the text"))?;
     Ok(block)
@@ -212,12 +219,20 @@ mod tests {
         };
         let mut payload = Vec::new();
         encode_rows(std::slice::from_ref(&rows), &mut payload);
-        assert_eq!(decode(ROWS, &payload), Ok(Record::Rows(vec![rows])));
+        assert_eq!(decode(ROWS, &payload), Ok(Record::Rows(vec![rows.clone()])));
+        // As earlier versions wrote it.
+        let plain: Vec<u8> = rows.blocks[0].cells.iter().flat_map(|cell| cell.to_le_bytes()).collect();
+        let mut cells = Vec::new();
+        cells::encode(&rows.blocks[0].cells, &[true, false], &mut cells);
+        assert!(payload.ends_with(&cells));
+        payload.truncate(payload.len() - cells.len());
+        payload.extend_from_slice(&plain);
+        assert_eq!(decode(PLAIN_ROWS, &payload), Ok(Record::Rows(vec![rows])));
     }
 
     proptest! {
         #[test]
-        fn hostile_payloads_are_an_error_or_a_record(kind in 0u8..5, payload in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn hostile_payloads_are_an_error_or_a_record(kind in 0u8..9, payload in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = decode(kind, &payload);
         }
     }

@@ -17,7 +17,9 @@ use crate::keys::{Keys, SHARDS_MAX};
 use crate::log::WriteAheadLog;
 use crate::log::reader::Finding;
 use crate::manifest::{Edit, Manifest, State};
+use crate::memory::QueryMemory;
 use crate::part::{Part, PartInfo};
+use crate::pressure::Pressure;
 use crate::segment::GroupsFile;
 use crate::settled::{Settled, tail_path};
 use crate::shard::{Shard, ShardGroups};
@@ -70,6 +72,7 @@ impl Store {
         opened.remove_unnamed()?;
         let (sequence, journal_changes_max) = (log.0.last_sequence(), opened.options.journal_changes_max);
         let heads_bytes = opened.options.head_bytes_max as u64;
+        let memory_bytes_max = opened.options.memory_bytes_max;
         let (fast_ns, policies) = (opened.manifest.state.fast_ns, opened.manifest.state.policies.clone());
         Ok(Self {
             keys: Keys::new(opened.options.group_keys_max),
@@ -80,12 +83,14 @@ impl Store {
             shards: opened.shards,
             manifest: Mutex::new(opened.manifest),
             flushing: Mutex::new(()),
+            pressure: Pressure::default(),
             counters: Counters::default(),
             untold: AtomicBool::new(false),
             journal: Journal::new(journal_changes_max, sequence),
             fast_ns: AtomicI64::new(fast_ns),
             policies: RwLock::new(policies),
             heads_bytes: AtomicU64::new(heads_bytes),
+            query_memory: Arc::new(QueryMemory::new(memory_bytes_max)),
             refusal: RwLock::default(),
             settled: opened.settled,
             exemplars: Mutex::new(opened.exemplars),

@@ -1,0 +1,88 @@
+//! What a flush takes out of a head.
+
+use index::GroupId;
+use model::TimeRange;
+
+use super::group::Sealed;
+use super::shared::{RowsByGroup, SharedRows};
+use super::{Head, SealedChunk};
+use crate::chunk::{self, Rows};
+use crate::part::PartKey;
+
+/// Everything in a head, for a flush.
+pub(crate) struct HeadContents<'a> {
+    head: &'a Head,
+    /// By layout.
+    shared: Vec<Option<RowsByGroup<'a>>>,
+}
+
+/// Rows of a key, sorted, with the smallest and the largest sequence id among them; or a chunk of such.
+pub(crate) enum FlushPiece {
+    Sealed(SealedChunk),
+    Rows(Rows, (u64, u64)),
+}
+
+/// Rows of one key that follow one another in age and become as few chunks as possible.
+#[derive(Default)]
+struct Gathered {
+    rows: Vec<Rows>,
+    sequences: Option<(u64, u64)>,
+}
+
+impl Gathered {
+    fn add(&mut self, rows: Rows, sequences: (u64, u64)) {
+        let known = self.sequences.unwrap_or(sequences);
+        self.sequences = Some((known.0.min(sequences.0), known.1.max(sequences.1)));
+        self.rows.push(rows);
+    }
+
+    fn take(&mut self) -> Option<FlushPiece> {
+        let Self { mut rows, sequences } = std::mem::take(self);
+        let rows = if rows.len() == 1 { rows.pop()? } else { chunk::join(rows) };
+        (!rows.timestamps_ns.is_empty()).then_some(FlushPiece::Rows(rows, sequences?))
+    }
+}
+
+impl<'a> HeadContents<'a> {
+    pub(super) fn of(head: &'a Head) -> Self {
+        let shared = head.shared.iter().map(|shared| shared.as_ref().map(SharedRows::by_group)).collect();
+        Self { head, shared }
+    }
+
+    /// Groups and member blocks that have rows; some may come twice.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (GroupId, u32)> {
+        let own = self.head.groups.iter().map(|(group, _)| (*group, 0));
+        own.chain(self.head.wide.keys().copied())
+            .chain(self.shared.iter().flatten().flat_map(RowsByGroup::groups).map(|group| (group, 0)))
+    }
+
+    /// A key's rows, oldest first.
+    pub(crate) fn pieces(&self, group: GroupId, block: u32) -> Vec<FlushPiece> {
+        let mut pieces = Vec::new();
+        let mut gathered = Gathered::default();
+        if let Some((_, layout, _)) = self.head.shared_place(group).filter(|_| block == 0)
+            && let Some(Some(shared)) = self.shared.get(layout as usize)
+        {
+            let rows = self.head.shared_rows(layout, &shared.of_group(group), None);
+            gathered.add(rows, self.head.sequences.unwrap_or_default());
+            pieces.extend(gathered.take());
+        }
+        let Some(head) = self.head.group(&PartKey { group, block, ..PartKey::default() }) else {
+            return pieces;
+        };
+        for sealed in &head.sealed {
+            match sealed {
+                Sealed::Dense(dense) => gathered.add(dense.rows(None), dense.sequences),
+                Sealed::Chunk(chunk) => {
+                    pieces.extend(gathered.take());
+                    pieces.push(FlushPiece::Sealed(chunk.clone()));
+                }
+            }
+        }
+        if !head.buffer.is_empty() {
+            gathered.add(self.head.sorted(head, &TimeRange::ALL, None), head.sequences);
+        }
+        pieces.extend(gathered.take());
+        pieces
+    }
+}

@@ -1,0 +1,255 @@
+//! Rows of many groups that have the same columns: one buffer for all of them, so that a row costs a copy to the buffer's end and a
+//! group costs nothing while it is silent. Lone series are groups of one column.
+//!
+//! Rows lie in order of arrival, and each knows where the one before it of the same group is: a read goes from a group's newest row
+//! back, a flush sorts all rows by counting. Nothing is sorted or encoded while rows come in.
+
+use index::GroupId;
+use model::TimeRange;
+
+/// Bytes of rows that are kept together, about: what is there already never moves.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Most rows of a buffer: their places fit 32 bits, one of which says that there is none.
+const ROWS_MAX: usize = u32::MAX as usize;
+
+/// Stands for no row.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Where a row belongs.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    group: GroupId,
+    /// Where the group's row before this one is.
+    previous: u32,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    links: Vec<Link>,
+    /// Timestamp and cells of each row.
+    rows: Vec<u64>,
+    /// Largest timestamp of these rows and of all before them.
+    newest_ns: i64,
+}
+
+/// Rows of groups with the same columns.
+#[derive(Debug)]
+pub(crate) struct SharedRows {
+    width: usize,
+    /// Each block has 2 to this power rows.
+    block_bits: u32,
+    /// In order of arrival; all but the last are full.
+    blocks: Vec<Block>,
+    count: usize,
+}
+
+impl SharedRows {
+    /// Without rows; of so many columns.
+    pub(crate) fn new(width: usize) -> Self {
+        let block_bits = (BLOCK_BYTES / ((1 + width) * 8)).max(1).ilog2();
+        Self { width, block_bits, blocks: Vec::new(), count: 0 }
+    }
+
+    /// Bytes that a row takes.
+    pub(crate) const fn row_bytes(&self) -> usize {
+        (1 + self.width) * 8 + size_of::<Link>()
+    }
+
+    /// Whether there is no room for more rows, whatever memory there is.
+    pub(crate) fn is_full(&self) -> bool {
+        self.count >= ROWS_MAX
+    }
+
+    /// Adds a row behind a group's previous one ([`NONE`] if there is none), and says where it is. `places` says where its cells
+    /// stand among the columns, `None` that they are in order.
+    pub(crate) fn push(
+        &mut self,
+        group: GroupId,
+        previous: u32,
+        timestamp_ns: i64,
+        cells: &[u64],
+        places: Option<&[usize]>,
+    ) -> u32 {
+        if self.place_in_block(self.count) == 0 {
+            let newest_ns = self.blocks.last().map_or(i64::MIN, |block| block.newest_ns);
+            let mut block = Block { newest_ns, ..Block::default() };
+            // The first block grows as it is filled: a small head stays small.
+            if self.count > 0 {
+                block.links.reserve_exact(1 << self.block_bits);
+                block.rows.reserve_exact((1 + self.width) << self.block_bits);
+            }
+            self.blocks.push(block);
+        }
+        let place = self.count as u32;
+        if let Some(block) = self.blocks.last_mut() {
+            block.links.push(Link { group, previous });
+            block.newest_ns = block.newest_ns.max(timestamp_ns);
+            block.rows.push(timestamp_ns as u64);
+            match places {
+                None => block.rows.extend_from_slice(cells),
+                Some(places) => {
+                    let start = block.rows.len();
+                    block.rows.resize(start + self.width, 0);
+                    cells.iter().zip(places).for_each(|(cell, place)| block.rows[start + place] = *cell);
+                }
+            }
+            self.count += 1;
+        }
+        place
+    }
+
+    fn block(&self, place: u32) -> Option<&Block> {
+        self.blocks.get(place as usize >> self.block_bits)
+    }
+
+    const fn place_in_block(&self, place: usize) -> usize {
+        place & ((1 << self.block_bits) - 1)
+    }
+
+    fn row(&self, place: u32) -> Option<(Link, &[u64])> {
+        let block = self.block(place)?;
+        let place = self.place_in_block(place as usize);
+        let start = place * (1 + self.width);
+        Some((*block.links.get(place)?, block.rows.get(start..=start + self.width)?))
+    }
+
+    /// A group's rows from its newest one back, as far as they can be in a range.
+    fn back(&self, newest: u32, range: &TimeRange) -> impl Iterator<Item = &[u64]> {
+        let mut place = newest;
+        let range = *range;
+        std::iter::from_fn(move || {
+            let block = self.block(place)?;
+            if block.newest_ns < range.start_ns {
+                return None;
+            }
+            let (link, row) = self.row(place)?;
+            place = link.previous;
+            Some(row)
+        })
+        .filter(move |row| range.contains(row[0] as i64))
+    }
+
+    /// A group's rows in a range, in order of arrival: timestamp and cells of each, one behind the other.
+    pub(crate) fn of_group(&self, newest: u32, range: &TimeRange) -> Vec<u64> {
+        let rows: Vec<&[u64]> = self.back(newest, range).collect();
+        rows.into_iter().rev().flatten().copied().collect()
+    }
+
+    /// Whether a group has a row in a range.
+    pub(crate) fn has_rows(&self, newest: u32, range: &TimeRange) -> bool {
+        self.back(newest, range).next().is_some()
+    }
+
+    /// All rows by group.
+    pub(crate) fn by_group(&self) -> RowsByGroup<'_> {
+        let links = || self.blocks.iter().flat_map(|block| &block.links);
+        let (first, last) =
+            links().fold((GroupId::MAX, 0), |(first, last), link| (first.min(link.group), last.max(link.group)));
+        let span = (last as usize + 1).saturating_sub(first as usize);
+        if span / 4 > self.count {
+            // Few rows of groups that lie far apart.
+            let mut rows: Vec<(GroupId, u32)> = links().map(|link| link.group).zip(0..).collect();
+            rows.sort_unstable();
+            let mut groups: Vec<(GroupId, u32)> =
+                rows.iter().zip(0..).map(|((group, _), place)| (*group, place)).collect();
+            groups.dedup_by_key(|(group, _)| *group);
+            return RowsByGroup { shared: self, groups, order: rows.into_iter().map(|(_, place)| place).collect() };
+        }
+        // A counting sort: how many rows each group has, where they start, where they go.
+        let mut starts = vec![0u32; span];
+        links().for_each(|link| starts[(link.group - first) as usize] += 1);
+        let mut groups = Vec::new();
+        let mut sum = 0;
+        for (start, group) in starts.iter_mut().zip(first..) {
+            if *start > 0 {
+                groups.push((group, sum));
+            }
+            sum += std::mem::replace(start, sum);
+        }
+        let mut order = vec![0; self.count];
+        for (link, place) in links().zip(0..) {
+            let at = &mut starts[(link.group - first) as usize];
+            order[*at as usize] = place;
+            *at += 1;
+        }
+        RowsByGroup { shared: self, groups, order }
+    }
+}
+
+/// Rows by group, for a flush.
+pub(crate) struct RowsByGroup<'a> {
+    shared: &'a SharedRows,
+    /// Ascending, and where each group's rows start in `order`.
+    groups: Vec<(GroupId, u32)>,
+    /// Places of rows.
+    order: Vec<u32>,
+}
+
+impl RowsByGroup<'_> {
+    /// The groups that have rows, ascending.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = GroupId> {
+        self.groups.iter().map(|(group, _)| *group)
+    }
+
+    /// A group's rows, in order of arrival: timestamp and cells of each, one behind the other.
+    pub(crate) fn of_group(&self, group: GroupId) -> Vec<u64> {
+        let Ok(found) = self.groups.binary_search_by_key(&group, |(group, _)| *group) else {
+            return Vec::new();
+        };
+        let at = |place: usize| self.groups.get(place).map_or(self.order.len(), |(_, start)| *start as usize);
+        let places = self.order.get(at(found)..at(found + 1)).unwrap_or_default();
+        let mut rows = Vec::with_capacity(places.len() * (1 + self.shared.width));
+        let found = places.iter().filter_map(|place| self.shared.row(*place));
+        found.for_each(|(_, row)| rows.extend_from_slice(row));
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Timestamps of a group's rows, whose one cell must be the timestamp again.
+    fn times(rows: &[u64]) -> Vec<i64> {
+        assert!(rows.chunks(2).all(|row| row[0] == row[1]));
+        rows.chunks(2).map(|row| row[0] as i64).collect()
+    }
+
+    fn check(groups: u32, stride: u32, total: i64) {
+        let mut shared = SharedRows::new(1);
+        let mut newest = vec![NONE; groups as usize];
+        for number in 0..total {
+            let group = number as u32 % groups;
+            let place = &mut newest[group as usize];
+            *place = shared.push(group * stride, *place, number, &[number as u64], None);
+        }
+        let expected: Vec<i64> = (0..total).filter(|number| *number as u32 % groups == 13).collect();
+        assert_eq!(times(&shared.of_group(newest[13], &TimeRange::ALL)), expected);
+        let second = expected[1];
+        assert_eq!(times(&shared.of_group(newest[13], &TimeRange::new(14, second))), [second]);
+        assert_eq!(
+            times(&shared.of_group(newest[13], &TimeRange::new(total - 200, total))).len(),
+            200 / groups as usize
+        );
+        assert!(shared.has_rows(newest[13], &TimeRange::new(14, second)));
+        assert!(!shared.has_rows(newest[13], &TimeRange::new(14, second - 1)));
+        let by_group = shared.by_group();
+        assert_eq!(times(&by_group.of_group(13 * stride)), expected);
+        assert!(by_group.of_group(13 * stride + 1).is_empty() || stride == 1);
+        assert!(by_group.groups().eq((0..groups).map(|group| group * stride)));
+    }
+
+    #[test]
+    fn rows_come_back_in_order_of_arrival() {
+        check(100, 1, 300_000);
+        check(50, 100_000, 10_000);
+    }
+
+    #[test]
+    fn cells_go_to_their_places() {
+        let mut shared = SharedRows::new(3);
+        let place = shared.push(7, NONE, -1, &[1, 2, 3], Some(&[2, 0, 1]));
+        assert_eq!(shared.of_group(place, &TimeRange::ALL), [u64::MAX, 2, 3, 1]);
+    }
+}
