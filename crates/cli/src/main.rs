@@ -42,7 +42,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the database
-    Serve(settings::ServeFlags),
+    Serve(Box<settings::ServeFlags>),
     /// Ask a running database in PromQL
     Query(query::QueryFlags),
     /// Send files of line protocol, CSV or text exposition to a running database
