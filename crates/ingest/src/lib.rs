@@ -5,6 +5,7 @@
 //! * [`remote_write`]: Prometheus remote write 1.0.
 //! * [`exposition`]: Prometheus's text format and the basics of OpenMetrics.
 //! * [`csv`]: CSV files, by a mapping of columns, into line protocol.
+//! * [`wire`]: the binary protocol, with tokens for what was registered; it makes no batch.
 //! * [`gzip`]: bounded decompression of bodies.
 //!
 //! A parser keeps the good rows, reports the bad ones ([`LineErrors`]) and fails as a whole only when the body cannot
@@ -23,6 +24,7 @@ mod number;
 pub mod remote_write;
 #[cfg(test)]
 mod render;
+pub mod wire;
 
 pub use errors::{BodyError, LineError, LineErrors};
 pub use key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};

@@ -42,6 +42,8 @@ pub struct StoreOptions {
     pub group_keys_max: usize,
     /// Exemplars that are kept, the newest; and series whose start timestamps are.
     pub exemplars_max: usize,
+    /// Producers whose last batch is remembered, those who sent something last.
+    pub producers_max: usize,
     /// Reasons for rejected rows that an answer holds.
     pub rejections_max: usize,
 }
@@ -67,6 +69,7 @@ impl StoreOptions {
             journal_changes_max: 4096,
             group_keys_max: 4 << 20,
             exemplars_max: 100_000,
+            producers_max: 10_000,
             rejections_max: 100,
         }
     }

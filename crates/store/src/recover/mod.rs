@@ -20,6 +20,7 @@ use crate::manifest::{Edit, Manifest, State};
 use crate::memory::QueryMemory;
 use crate::part::{Part, PartInfo};
 use crate::pressure::Pressure;
+use crate::producers::{self, PRODUCERS_SHARD, Producers};
 use crate::segment::GroupsFile;
 use crate::settled::{Settled, tail_path};
 use crate::shard::{Shard, ShardGroups};
@@ -56,6 +57,7 @@ struct Opened {
     manifest: Manifest,
     settled: Option<Settled>,
     exemplars: Exemplars,
+    producers: Producers,
     recovery: Recovery,
 }
 
@@ -94,6 +96,7 @@ impl Store {
             refusal: RwLock::default(),
             settled: opened.settled,
             exemplars: Mutex::new(opened.exemplars),
+            producers: Mutex::new(opened.producers),
             recovery: opened.recovery,
             _lock: lock,
         })
@@ -133,7 +136,7 @@ impl Opened {
         }
         let settled = open_tier(&platform, &options, &state)?;
         recovery.objects_unfenced = settled.as_ref().is_some_and(|settled| !settled.conditional_put());
-        let Named { catalog, groups, exemplars } = Named::load(&platform, &options, &state)?;
+        let Named { catalog, groups, exemplars, producers } = Named::load(&platform, &options, &state)?;
         let mut parts: Vec<Vec<Arc<Part>>> = vec![Vec::new(); state.shards as usize];
         let mut set_aside = Vec::new();
         let is_gone = |error: &StoreError| match error {
@@ -172,7 +175,7 @@ impl Opened {
                 let _ = files.rename(&path, &path.with_extension("damaged"));
             }
         }
-        Ok(Self { platform, options, catalog, shards, manifest, settled, exemplars, recovery })
+        Ok(Self { platform, options, catalog, shards, manifest, settled, exemplars, producers, recovery })
     }
 
     /// Removes files that the manifest does not name: what a crash left unfinished.
@@ -227,6 +230,7 @@ struct Named {
     /// By shard.
     groups: Vec<ShardGroups>,
     exemplars: Exemplars,
+    producers: Producers,
 }
 
 impl Named {
@@ -234,6 +238,7 @@ impl Named {
         let (files, directory) = (&*platform.files, &options.directory);
         let mut catalog = Catalog::default();
         let mut exemplars = Exemplars::default();
+        let mut producers = Producers::default();
         let mut indexes: Vec<ShardIndex> = Vec::new();
         indexes.resize_with(state.shards as usize, ShardIndex::default);
         for (id, shard) in &state.segments {
@@ -241,6 +246,7 @@ impl Named {
             match shard {
                 None => load_catalog(files, &path, &mut catalog)?,
                 Some(EXEMPLARS_SHARD) => exemplars = exemplars::load(files, &path, options.exemplars_max)?,
+                Some(PRODUCERS_SHARD) => producers = producers::load(files, &path)?,
                 Some(shard) => load_groups(files, directory, *id, *shard, &mut indexes)?,
             }
         }
@@ -248,7 +254,7 @@ impl Named {
         platform.random.fill(&mut seed).map_err(StoreError::io("draw random bytes for", directory))?;
         let seed = u64::from_le_bytes(seed);
         let groups = indexes.into_iter().map(|index| index.open(directory, seed));
-        Ok(Self { catalog, groups: groups.collect::<Result<_, _>>()?, exemplars })
+        Ok(Self { catalog, groups: groups.collect::<Result<_, _>>()?, exemplars, producers })
     }
 }
 
