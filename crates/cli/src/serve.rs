@@ -33,6 +33,11 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     let server = Server::bind(db.clone(), settings.server).await.map_err(|error| error.to_string())?;
     let stop = stop_signal()?;
     println!("Thalweg is ready: http://{}/", server.address());
+    for (plane, address) in [("control", server.control_address()), ("ingest", server.ingest_address())] {
+        if let Some(address) = address {
+            println!("{plane}: {address}");
+        }
+    }
     server.run(stop).await;
     db.close().map_err(|error| format!("stopped, but the newest data stays in the log: {error}"))?;
     Ok(ExitCode::SUCCESS)

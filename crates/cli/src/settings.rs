@@ -24,10 +24,25 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<PathBuf>,
 
-    /// Where HTTP and the page are served, or `off`; port 0 takes a free one [default: 127.0.0.1:7780]
+    /// Where HTTP and the page are served, port 0 takes a free one [default: 127.0.0.1:7780]
     #[arg(long, env = "THALWEG_HTTP", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
+
+    /// Where the binary protocol registers, or `off`; port 0 takes a free one [default: 127.0.0.1:7782]
+    #[arg(long, env = "THALWEG_CONTROL", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    control: Option<String>,
+
+    /// Where the binary protocol takes rows, or `off`; port 0 takes a free one [default: 127.0.0.1:7783]
+    #[arg(long, env = "THALWEG_INGEST", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ingest: Option<String>,
+
+    /// Acknowledge rows of the binary protocol and throw them away: for benchmarks alone
+    #[arg(long, env = "THALWEG_INGEST_DISCARD", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ingest_discard: Option<bool>,
 
     /// Do not sample the machine that the server runs on
     #[arg(long, env = "THALWEG_NO_HOST_METRICS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
@@ -138,11 +153,13 @@ impl ServeFlags {
     fn to_settings(&self) -> Result<Settings, String> {
         let http = self.http.as_deref().unwrap_or("127.0.0.1:7780");
         if http == "off" {
-            return Err("HTTP is the only listener so far: --http off would leave nothing to serve".to_owned());
+            return Err("without HTTP there would be nothing to ask with: --http takes an address".to_owned());
         }
-        let address: SocketAddr =
-            http.parse().map_err(|_| format!("--http {http:?} is not an address such as 127.0.0.1:7780"))?;
+        let address = address("--http", http)?;
         let mut server = ServerSettings::new(address);
+        server.control = optional_address("--control", self.control.as_deref(), "127.0.0.1:7782")?;
+        server.ingest = optional_address("--ingest", self.ingest.as_deref(), "127.0.0.1:7783")?;
+        set(&mut server.ingest_discard, self.ingest_discard);
         let mut db = DbOptions::new(self.data.as_deref().unwrap_or(Path::new("./thalweg-data")));
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         db.store.shards = self.shards.unwrap_or(cores.min(16));
@@ -175,6 +192,17 @@ impl ServeFlags {
         }
         set(&mut tier.local_bytes_max, self.objects_local_bytes_max);
         tier
+    }
+}
+
+fn address(flag: &str, text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{flag} {text:?} is not an address such as 127.0.0.1:7780"))
+}
+
+fn optional_address(flag: &str, given: Option<&str>, default: &str) -> Result<Option<SocketAddr>, String> {
+    match given.unwrap_or(default) {
+        "off" => Ok(None),
+        text => address(flag, text).map(Some),
     }
 }
 

@@ -6,6 +6,7 @@
 //! * [`write`]: line protocol, remote write, text exposition · [`influx`]: InfluxDB's errors
 //! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers
 //! * [`admin`]: backups, policies, deletes
+//! * [`wire`]: the binary protocol
 //! * [`metrics`]: the server's own numbers · [`host`]: the machine's
 //! * [`page`]: the web page
 
@@ -24,6 +25,7 @@ mod query;
 mod routes;
 mod state;
 mod status;
+mod wire;
 mod write;
 
 pub use listen::{ServeError, Server};

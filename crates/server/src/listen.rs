@@ -18,10 +18,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::state::{ServerSettings, State};
+use crate::wire::Listeners;
 use crate::{host, routes};
 
 /// How long accepting pauses when the process has no file descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why the server cannot serve.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub enum ServeError {
     Bind {
         /// The address.
         address: SocketAddr,
+        /// The flag that says another one.
+        flag: &'static str,
         /// What the operating system said.
         error: io::Error,
     },
@@ -38,8 +41,8 @@ pub enum ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bind { address, error } => {
-                write!(formatter, "cannot listen on {address}: {error}; choose another address with --http")
+            Self::Bind { address, flag, error } => {
+                write!(formatter, "cannot listen on {address}: {error}; choose another address with {flag}")
             }
         }
     }
@@ -51,16 +54,18 @@ impl std::error::Error for ServeError {}
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    wire: Listeners,
     state: Arc<State>,
 }
 
 impl Server {
     /// Listens; clients may connect from now on, and are served by [`Server::run`].
     pub async fn bind(db: Arc<Db>, settings: ServerSettings) -> Result<Self, ServeError> {
-        let failed = |error| ServeError::Bind { address: settings.http, error };
+        let failed = |error| ServeError::Bind { address: settings.http, flag: "--http", error };
         let listener = TcpListener::bind(settings.http).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, state: Arc::new(State::new(db, settings)) })
+        let wire = Listeners::bind(&settings).await?;
+        Ok(Self { listener, address, wire, state: Arc::new(State::new(db, settings)) })
     }
 
     /// Where it listens.
@@ -68,9 +73,20 @@ impl Server {
         self.address
     }
 
+    /// Where the binary protocol registers, if it does.
+    pub fn control_address(&self) -> Option<SocketAddr> {
+        self.wire.control_address
+    }
+
+    /// Where the binary protocol takes rows, if it does.
+    pub fn ingest_address(&self) -> Option<SocketAddr> {
+        self.wire.ingest_address
+    }
+
     /// Serves until `stop` resolves; then finishes requests under way, for as long as the settings allow.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let sampling = host::start(&self.state);
+        let wire = self.wire.start(&self.state);
         let router = routes::router(self.state.clone());
         let connections =
             Arc::new(Semaphore::new(self.state.settings.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
@@ -88,6 +104,7 @@ impl Server {
         }
         sampling.stop().await;
         let patience = Duration::from_millis(self.state.settings.stop_timeout_ms);
+        wire.stop(patience).await;
         let _ = tokio::time::timeout(patience, graceful.shutdown()).await;
     }
 }

@@ -89,6 +89,11 @@ impl MessageBuffer {
         Word::words_to_bytes(&self.words).get(..self.bytes).unwrap_or_default()
     }
 
+    /// Bytes that it has room for.
+    pub fn capacity_bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+
     /// A copy of bytes, aligned.
     pub fn of(bytes: &[u8]) -> Self {
         let mut buffer = Self::default();

@@ -2,7 +2,7 @@
 //! server and for clients in Rust; no sockets.
 //!
 //! * [`frame`]: where a message begins and ends, within a bound
-//! * [`control`]: registering
+//! * [`control`]: it gives tokens
 //! * [`data`]: greetings, batches, acknowledgements
 //! * [`rows`]: a block's columns as rows
 //! * `wire.capnp`: the messages; `wire_capnp.rs` is made from it by `cargo xtask capnp`
@@ -16,7 +16,7 @@ pub mod rows;
 #[cfg(test)]
 mod tests;
 #[rustfmt::skip]
-#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic, reason = "generated code")]
+#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic, clippy::unwrap_used, reason = "generated code")]
 pub(crate) mod wire_capnp;
 
 use std::fmt;

@@ -174,7 +174,7 @@ fn cut_messages_and_flipped_bits_never_do_more_than_fail() {
 #[test]
 fn few_bytes_cannot_stand_for_many() {
     // One segment whose root is a batch of 2^20 blocks that all are one and the same struct of no size.
-    let mut words: Vec<u64> = vec![0, 3 << 48 | 0];
+    let mut words: Vec<u64> = vec![0, 3 << 48];
     words[0] = 4 << 32;
     words[1] = 1 << 48 | 1 << 32; // root: a struct of one data word and one pointer
     words.push(1); // which: batch
