@@ -231,7 +231,7 @@ fn send(
 
 fn render(cases: &[Case]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     table.set_header([
         "server",
         "hosts",
