@@ -31,12 +31,17 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     let db = Arc::new(db);
     report(db.recovery());
     let server = Server::bind(db.clone(), settings.server).await.map_err(|error| error.to_string())?;
+    for error in server.unavailable() {
+        eprintln!("thalweg: goes on without a listener: {error}, or turn it off");
+    }
+    for (flag, address) in server.addresses() {
+        eprintln!("thalweg: {flag} {address}");
+    }
     let stop = stop_signal()?;
     println!("Thalweg is ready: http://{}/", server.address());
-    for (plane, address) in [("control", server.control_address()), ("ingest", server.ingest_address())] {
-        if let Some(address) = address {
-            println!("{plane}: {address}");
-        }
+    // For programs that had it take free ports.
+    for (flag, address) in server.addresses().iter().filter(|(flag, _)| matches!(*flag, "--control" | "--ingest")) {
+        println!("{}: {address}", flag.trim_start_matches('-'));
     }
     server.run(stop).await;
     db.close().map_err(|error| format!("stopped, but the newest data stays in the log: {error}"))?;

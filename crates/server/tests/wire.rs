@@ -15,11 +15,15 @@ use ingest::wire::control;
 use ingest::wire::data::{self, Answer, Encoder, Hello, Reason};
 use ingest::wire::frame::{HEADER_BYTES, MessageBuffer, Plane, preface};
 use model::{Field, Labels, ValueType};
-use thalweg_server::{Server, ServerSettings};
+use thalweg_server::{Listener, Server, ServerSettings};
 use tokio::sync::oneshot;
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+fn at(address: SocketAddr) -> Option<Listener> {
+    Some(Listener { address, required: true })
+}
 
 struct Folder(PathBuf);
 
@@ -49,7 +53,7 @@ impl Running {
         let db = Arc::new(Db::open(platform::Platform::real(), DbOptions::new(&folder.0)).unwrap());
         let mut settings = ServerSettings::new(LOCAL);
         settings.host_metrics_interval_ms = None;
-        (settings.control, settings.ingest) = (Some(LOCAL), Some(LOCAL));
+        (settings.control, settings.ingest) = (at(LOCAL), at(LOCAL));
         change(&mut settings);
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = mpsc::channel();
@@ -58,7 +62,8 @@ impl Running {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let server = Server::bind(shared, settings).await.unwrap();
-                tell.send((server.control_address().unwrap(), server.ingest_address().unwrap())).unwrap();
+                let at = |flag| server.addresses().iter().find(|(name, _)| *name == flag).unwrap().1;
+                tell.send((at("--control"), at("--ingest"))).unwrap();
                 server.run(async { drop(stopped.await) }).await;
             });
         });
@@ -171,7 +176,7 @@ fn a_restart_under_a_client_loses_and_doubles_nothing() {
         let (control, ingest) = (server.control, server.ingest);
         drop(server);
         server = Running::start(&folder, |settings| {
-            (settings.control, settings.ingest) = (Some(control), Some(ingest));
+            (settings.control, settings.ingest) = (at(control), at(ingest));
         });
     }
     assert_eq!(runtime.block_on(client.flush()).unwrap(), []);
@@ -188,7 +193,7 @@ fn tokens_of_another_folder_are_told() {
     let mut client = Client::connect(server.options()).unwrap();
     let up = client.register_series("default", &[("up", host("a"))]).unwrap();
     drop(server);
-    let server = Running::start(&other, |settings| (settings.control, settings.ingest) = (Some(control), Some(ingest)));
+    let server = Running::start(&other, |settings| (settings.control, settings.ingest) = (at(control), at(ingest)));
     let values = [(Values::F64(&[1.0]), [].as_slice())];
     let block =
         Outgoing { measurement: 0, slots: &[], tokens: &up, timestamps_ns: &[60_000_000_000], columns: &values };

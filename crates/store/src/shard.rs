@@ -26,7 +26,7 @@ pub(crate) struct Shard {
     /// By group, that of those whose rows came by token; [`NO_MEASUREMENT`] of others.
     pub(crate) measurements: RwLock<Vec<MeasurementId>>,
     /// Held by whoever merges, deletes or moves parts: one at a time.
-    pub(crate) work: Mutex<()>,
+    pub(crate) work: Mutex<Rest>,
 }
 
 /// A shard's part of the index.
@@ -58,6 +58,15 @@ pub(crate) struct ShardState {
     pub(crate) deletes: Arc<Vec<Delete>>,
 }
 
+/// Since when no flush has brought anything new.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    /// Largest sequence id in parts.
+    pub(crate) sequence: u64,
+    /// When it was first seen, on the monotonic clock; 0: not yet.
+    pub(crate) since_ns: u64,
+}
+
 /// A head on its way to disk.
 pub(crate) struct Frozen {
     pub(crate) head: Head,
@@ -81,7 +90,7 @@ impl Shard {
             groups: RwLock::new(groups),
             state: Mutex::new(state),
             measurements: RwLock::default(),
-            work: Mutex::new(()),
+            work: Mutex::default(),
         }
     }
 

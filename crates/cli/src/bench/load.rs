@@ -129,6 +129,7 @@ impl OwnServer {
                 "--data",
             ])
             .arg(data)
+            .args(["--line", "off", "--graphite", "off", "--opentsdb", "off", "--otlp-grpc", "off"])
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start a server: {error}"))?;
