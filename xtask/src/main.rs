@@ -9,6 +9,7 @@ use xtask::plant::{Options, Outcome};
 
 const USAGE: &str = "Usage:
   cargo xtask tidy                                         hold the source against the house rules
+  cargo xtask capnp                                        make Rust code of the binary protocol's schema
   cargo xtask sim [--seeds N] [--operations N] [--first N] run the simulation, optimised; failing seeds are printed
   cargo xtask plant [--seeds N] [--operations N] [--only NAME]
                                                            plant bugs and see whether the simulation finds them";
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let done = match arguments.split_first() {
         Some((command, [])) if command == "tidy" => tidy(&root),
+        Some((command, [])) if command == "capnp" => xtask::capnp::run(&root).map(|()| true),
         Some((command, options)) if command == "sim" => xtask::sim::run(&root, options),
         Some((command, options)) if command == "plant" => plant(&root, options),
         _ => Err(USAGE.to_owned()),

@@ -117,7 +117,17 @@ impl OwnServer {
     fn start(data: &Path) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program's file: {error}"))?;
         let mut child = Command::new(program)
-            .args(["serve", "--http", "127.0.0.1:0", "--no-host-metrics", "--data"])
+            .args([
+                "serve",
+                "--http",
+                "127.0.0.1:0",
+                "--control",
+                "off",
+                "--ingest",
+                "off",
+                "--no-host-metrics",
+                "--data",
+            ])
             .arg(data)
             .args(["--line", "off", "--graphite", "off", "--opentsdb", "off", "--otlp-grpc", "off"])
             .stdout(Stdio::piped())
