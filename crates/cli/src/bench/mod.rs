@@ -4,6 +4,9 @@ mod generate;
 mod hosts;
 mod load;
 mod process;
+mod queue;
+mod requests;
+mod send;
 mod storage;
 mod walk;
 
