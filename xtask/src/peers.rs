@@ -127,7 +127,8 @@ pub fn run(root: &Path, options: &Options, tell: &mut dyn FnMut(&Figures)) -> Re
     for case in &options.cases {
         for connections in &options.connections {
             for (peer, program) in programs.iter().filter(|(peer, _)| peer.takes(case.protocol)) {
-                let run = measure::Run { case: *case, connections: *connections, peer: *peer, program, loader: &thalweg };
+                let run =
+                    measure::Run { case: *case, connections: *connections, peer: *peer, program, loader: &thalweg };
                 let figures = best_of(&processes, &run, options.repeat)?;
                 tell(&figures);
                 all.push(figures);
@@ -196,7 +197,8 @@ mod tests {
         let read = |text: &str| Options::read(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let default = read("").unwrap();
         assert_eq!((default.cases.len(), default.peers.len(), default.connections.len()), (5, 5, 3));
-        let given = read("--peers questdb,thalweg --line-series none --remote-write-samples 4 --values 7 --json").unwrap();
+        let given =
+            read("--peers questdb,thalweg --line-series none --remote-write-samples 4 --values 7 --json").unwrap();
         assert_eq!(given.peers, [Peer::Questdb, Peer::Thalweg]);
         let case = Case { protocol: Protocol::RemoteWrite, series: 200_000, samples: 4, values: 7 };
         assert!(given.cases == [case] && given.json);

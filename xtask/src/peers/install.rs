@@ -36,8 +36,9 @@ pub(super) fn questdb(cache: &Path) -> Result<PathBuf, String> {
         maven.args(["--quiet", "--batch-mode", "dependency:copy", "-Dmdep.useBaseVersion=true"]);
         maven.arg(format!("-Dartifact=org.questdb:questdb:{QUESTDB_VERSION}"));
         maven.arg(format!("-DoutputDirectory={}", cache.display()));
-        finish(maven.current_dir(cache))
-            .map_err(|error| format!("{error}\nwithout Maven, put {name} (org.questdb:questdb) into {}", cache.display()))?;
+        finish(maven.current_dir(cache)).map_err(|error| {
+            format!("{error}\nwithout Maven, put {name} (org.questdb:questdb) into {}", cache.display())
+        })?;
     }
     let java = Command::new("java").arg("-version").output();
     java.map_err(|error| format!("java: {error}; QuestDB needs it: apt-get install openjdk-17-jre-headless"))?;

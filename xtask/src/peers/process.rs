@@ -97,7 +97,11 @@ impl Processes {
         let place = running.children.iter().position(|child| child.id() == pid);
         let mut child = running.children.swap_remove(place.ok_or("the program was ended")?);
         let status = child.wait().map_err(|error| error.to_string())?;
-        if status.success() { Ok(text) } else { Err(format!("{}: {status}\n{errors}", command.get_program().display())) }
+        if status.success() {
+            Ok(text)
+        } else {
+            Err(format!("{}: {status}\n{errors}", command.get_program().display()))
+        }
     }
 
     /// A new folder that goes with the processes.

@@ -191,7 +191,8 @@ mod tests {
         ];
         assert!((ratio(&all, all[0].case, Peer::Influxdb) - 10.0).abs() < 1e-9);
         let text = render(&["2 cores".to_owned()], &all);
-        let wanted = ["10.0 × influxdb (1 connections)", "| influxdb | 4 | 0.11 M | 18.0 × |", "| 1 MiB | 3 MiB | 2.00 |"];
+        let wanted =
+            ["10.0 × influxdb (1 connections)", "| influxdb | 4 | 0.11 M | 18.0 × |", "| 1 MiB | 3 MiB | 2.00 |"];
         assert!(wanted.iter().all(|part| text.contains(part)), "{text}");
         assert!(json(&[], &all).unwrap().contains(r#""ratio": 10.0"#));
     }

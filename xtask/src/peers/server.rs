@@ -40,8 +40,7 @@ pub enum Protocol {
 }
 
 /// All that can be measured, this project first: ratios are to it.
-pub const PEERS: [Peer; 5] =
-    [Peer::Thalweg, Peer::VictoriaMetrics, Peer::Influxdb, Peer::Questdb, Peer::Prometheus];
+pub const PEERS: [Peer; 5] = [Peer::Thalweg, Peer::VictoriaMetrics, Peer::Influxdb, Peer::Questdb, Peer::Prometheus];
 
 impl Peer {
     /// As options and tables have it.

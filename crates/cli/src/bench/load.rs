@@ -31,6 +31,7 @@ const EXAMPLES: &str = "Examples:
 /// Seconds of a day.
 const DAY_S: f64 = 86_400.0;
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LoadFlags {

@@ -176,8 +176,7 @@ impl RemoteWrite {
         }
         let values = samples.iter().map(|samples| samples.len() as u64).sum();
         let series = labels.iter().zip(&samples);
-        let series: Vec<_> =
-            series.map(|(labels, samples)| remote_write::Series { labels, samples }).collect();
+        let series: Vec<_> = series.map(|(labels, samples)| remote_write::Series { labels, samples }).collect();
         (remote_write::encode(&series, &[]), rows, values)
     }
 }

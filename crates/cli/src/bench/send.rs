@@ -94,7 +94,7 @@ pub(super) fn send(
         }
         queue.complete();
         let mut sent = Sent { generator_cpu_seconds: thread_cpu_seconds() - cpu_before, ..Sent::default() };
-        let outcomes: Vec<_> = senders.into_iter().map(|sender| sender.join()).collect();
+        let outcomes: Vec<_> = senders.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         sent.seconds = start.elapsed().as_secs_f64();
         done.store(true, Ordering::Relaxed);
         for outcome in outcomes {
