@@ -115,8 +115,12 @@ fn cache_folder() -> PathBuf {
     base.unwrap_or_else(std::env::temp_dir).join("thalweg-peers")
 }
 
-/// Makes all measurements and tells of each as it is made.
-pub fn run(root: &Path, options: &Options, tell: &mut dyn FnMut(&Figures)) -> Result<Vec<Figures>, String> {
+/// Makes all measurements and tells of each as it is made. One that fails is told and leaves the others alone.
+pub fn run(
+    root: &Path,
+    options: &Options,
+    tell: &mut dyn FnMut(&Result<Figures, String>),
+) -> Result<Vec<Figures>, String> {
     finish(cargo(root).args(["build", "--quiet", "--release", "--package", "thalweg"]))?;
     let thalweg = root.join("target/release/thalweg");
     let processes = Processes::default();
@@ -129,9 +133,9 @@ pub fn run(root: &Path, options: &Options, tell: &mut dyn FnMut(&Figures)) -> Re
             for (peer, program) in programs.iter().filter(|(peer, _)| peer.takes(case.protocol)) {
                 let run =
                     measure::Run { case: *case, connections: *connections, peer: *peer, program, loader: &thalweg };
-                let figures = best_of(&processes, &run, options.repeat)?;
+                let figures = best_of(&processes, &run, options.repeat);
                 tell(&figures);
-                all.push(figures);
+                all.extend(figures);
             }
         }
     }
@@ -164,14 +168,17 @@ pub fn setting(options: &Options) -> Vec<String> {
 /// Runs cargo's command of the same name.
 pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -> Result<bool, String> {
     let options = Options::read(arguments)?;
-    let told = run(root, &options, &mut |figures| eprint_progress(figures))?;
+    let told = run(root, &options, &mut eprint_progress)?;
     print(&if options.json { report::json(&setting(&options), &told)? } else { render(&setting(&options), &told) });
     Ok(true)
 }
 
 #[allow(clippy::print_stderr, reason = "progress of a command that takes half an hour")]
-fn eprint_progress(figures: &Figures) {
-    eprintln!("{}", figures.progress());
+fn eprint_progress(figures: &Result<Figures, String>) {
+    match figures {
+        Ok(figures) => eprintln!("{}", figures.progress()),
+        Err(error) => eprintln!("not measured: {}", error.trim()),
+    }
 }
 
 /// A command that is run for the loader; named here so that its options stand in one place.

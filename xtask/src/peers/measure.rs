@@ -23,7 +23,8 @@ impl Run<'_> {
     pub(super) fn measure(&self, processes: &Processes) -> Result<Figures, String> {
         let figures = self.measure_started(processes);
         processes.end();
-        figures.map_err(|error| format!("{}: {error}", self.peer.name()))
+        let told = |error| format!("{}, {} connections: {error}", self.peer.name(), self.connections);
+        figures.map_err(told)
     }
 
     fn measure_started(&self, processes: &Processes) -> Result<Figures, String> {

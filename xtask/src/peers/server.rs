@@ -132,7 +132,7 @@ impl Peer {
     }
 }
 
-/// Debian's settings but for: the index for many series, no limits of series, no monitoring of itself, and data that was
+/// Debian's settings but for: the index for many series, no limits of series, time enough to write under load, no monitoring of itself, and data that was
 /// written last is merged after seconds rather than hours, so that it can be waited for.
 fn influxdb_settings(data: &Path, address: &str) -> Result<String, String> {
     let (data, rpc) = (data.display(), free_address()?);
@@ -150,6 +150,8 @@ bind-address = "{rpc}"
   compact-full-write-cold-duration = "5s"
   max-series-per-database = 0
   max-values-per-tag = 0
+[coordinator]
+  write-timeout = "60s"
 [http]
   bind-address = "{address}"
   log-enabled = false
