@@ -70,6 +70,16 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes_max: Option<u64>,
 
+    /// Series that a database may have [default: any number]. What is known already goes on being written
+    #[arg(long, env = "THALWEG_SERIES_PER_DATABASE_MAX", value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series_per_database_max: Option<u64>,
+
+    /// New series that are let in within one second [default: any number]
+    #[arg(long, env = "THALWEG_NEW_SERIES_PER_SECOND_MAX", value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_series_per_second_max: Option<u64>,
+
     /// Where old data settles: a folder, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix` [default: the
     /// data folder]. Credentials come from the clouds' usual environment variables
     #[arg(long, env = "THALWEG_OBJECTS", value_name = "URL")]
@@ -229,6 +239,8 @@ impl ServeFlags {
         let eighth = usize::try_from(db.store.memory_bytes_max / 8).unwrap_or(usize::MAX);
         db.store.head_bytes_max = self.head_bytes_max.unwrap_or(db.store.head_bytes_max.min(eighth));
         set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
+        set(&mut db.store.series_per_database_max, self.series_per_database_max);
+        set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));
         set(&mut db.store.log_bytes_max, self.log_bytes_max);
         set(&mut db.lookback_ms, self.lookback_ms);

@@ -156,6 +156,15 @@ impl Metrics {
             let _ = writeln!(out, "thalweg_rejected_total{{reason=\"{reason}\"}} {count}");
         }
         drop(rejected);
+        family(
+            &mut out,
+            "thalweg_series_refused_total",
+            "counter",
+            "New series that were refused, by the setting that did.",
+        );
+        for (setting, count) in stats.series_refused {
+            let _ = writeln!(out, "thalweg_series_refused_total{{setting=\"{setting}\"}} {count}");
+        }
         self.render_protocols(&mut out);
         let connections = self.connections.load(Ordering::Relaxed);
         for (name, kind, help, value) in numbers(&stats, connections) {

@@ -13,6 +13,7 @@
 //! * [`inspect`], [`check`], [`backup`], [`compact`]: upkeep
 //! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to
 
+mod admission;
 mod backup;
 mod check;
 mod chunk;
@@ -84,6 +85,7 @@ pub use tokens::{Appender, GroupLayout, Token};
 pub use windows::{ReadCounts, WindowColumn, Windows};
 pub use write::{Rejected, WriteReport};
 
+use admission::Admission;
 use exemplars::Exemplars;
 use journal::Journal;
 use keys::Keys;
@@ -117,6 +119,7 @@ pub struct Store {
     /// Bytes that all heads may take at present.
     heads_bytes: AtomicU64,
     query_memory: Arc<QueryMemory>,
+    admission: Admission,
     /// Why new series are refused at present, if they are.
     refusal: RwLock<Option<String>>,
     /// Where parts settle, if not in the data folder.
