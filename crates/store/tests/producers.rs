@@ -30,10 +30,10 @@ fn send(store: &Store, token: Token, producer: u64, sequence: u64, time_ns: i64)
     let mut appender = store.appender();
     let cells = [(time_ns as f64).to_bits(), 1 << 32 | 2];
     appender.push_rows(&layout, &[token.to_bits()], &[time_ns], &cells, b"nope").unwrap();
-    let appended = appender.append(Some(Sent { producer, sequence })).unwrap();
-    store.commit(&appended).unwrap();
-    assert!(appended.stale.is_empty());
-    appended.is_duplicate
+    let written = appender.append(Some(Sent { producer, sequence })).unwrap();
+    store.commit(&written).unwrap();
+    assert!(written.stale.is_empty());
+    written.is_duplicate
 }
 
 fn times(store: &Store) -> Vec<i64> {
@@ -103,7 +103,7 @@ fn tokens_and_slots_from_anywhere_are_checked() {
     let mut appender = store.appender();
     appender.push_rows(&usage, &[token, token + 1], &[1, 1], &[0, 0], b"").unwrap();
     appender.push_samples(&[lone + 77], &[1], &[0]).unwrap();
-    let appended = appender.append(Some(Sent { producer: 1, sequence: 1 })).unwrap();
-    let stale: Vec<u64> = appended.stale.iter().map(|token| token.to_bits()).collect();
+    let written = appender.append(Some(Sent { producer: 1, sequence: 1 })).unwrap();
+    let stale: Vec<u64> = written.stale.iter().map(|token| token.to_bits()).collect();
     assert_eq!(stale, [token + 1, lone + 77]);
 }
