@@ -21,8 +21,8 @@ use tokio::sync::oneshot;
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-fn at(address: SocketAddr) -> Option<Listener> {
-    Some(Listener { address, required: true })
+fn at(address: SocketAddr) -> Listener {
+    Listener { address, required: true }
 }
 
 struct Folder(PathBuf);
@@ -53,7 +53,7 @@ impl Running {
         let db = Arc::new(Db::open(platform::Platform::real(), DbOptions::new(&folder.0)).unwrap());
         let mut settings = ServerSettings::new(LOCAL);
         settings.host_metrics_interval_ms = None;
-        (settings.control, settings.ingest) = (at(LOCAL), at(LOCAL));
+        (settings.control, settings.ingest) = (Some(at(LOCAL)), Some(at(LOCAL)));
         change(&mut settings);
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = mpsc::channel();
@@ -176,7 +176,7 @@ fn a_restart_under_a_client_loses_and_doubles_nothing() {
         let (control, ingest) = (server.control, server.ingest);
         drop(server);
         server = Running::start(&folder, |settings| {
-            (settings.control, settings.ingest) = (at(control), at(ingest));
+            (settings.control, settings.ingest) = (Some(at(control)), Some(at(ingest)));
         });
     }
     assert_eq!(runtime.block_on(client.flush()).unwrap(), []);
@@ -193,7 +193,8 @@ fn tokens_of_another_folder_are_told() {
     let mut client = Client::connect(server.options()).unwrap();
     let up = client.register_series("default", &[("up", host("a"))]).unwrap();
     drop(server);
-    let server = Running::start(&other, |settings| (settings.control, settings.ingest) = (at(control), at(ingest)));
+    let server =
+        Running::start(&other, |settings| (settings.control, settings.ingest) = (Some(at(control)), Some(at(ingest))));
     let values = [(Values::F64(&[1.0]), [].as_slice())];
     let block =
         Outgoing { measurement: 0, slots: &[], tokens: &up, timestamps_ns: &[60_000_000_000], columns: &values };
