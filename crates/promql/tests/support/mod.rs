@@ -25,7 +25,7 @@ impl Source for Memory {
                 samples.iter().copied().filter(|(time_ms, _)| inside.contains(time_ms)).unzip();
             if !values.is_empty() {
                 budget.take(values.len())?;
-                found.push(Series { labels: labels.clone(), timestamps_ms, values });
+                found.push(Series { labels: labels.clone(), timestamps_ms, values, histograms: Vec::new() });
             }
         }
         // A source promises no order.

@@ -1,0 +1,23 @@
+//! Functions of numbers where Go and Rust differ at the edges.
+
+/// The larger number; infinity beats NaN, NaN beats the rest.
+pub(crate) fn maximum(a: f64, b: f64) -> f64 {
+    if a == f64::INFINITY || b == f64::INFINITY {
+        f64::INFINITY
+    } else if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else {
+        a.max(b)
+    }
+}
+
+/// The smaller number; negative infinity beats NaN, NaN beats the rest.
+pub(crate) fn minimum(a: f64, b: f64) -> f64 {
+    if a == f64::NEG_INFINITY || b == f64::NEG_INFINITY {
+        f64::NEG_INFINITY
+    } else if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else {
+        a.min(b)
+    }
+}
