@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|body: &[u8]| {
     // Most random bytes are no snappy block, so the parser sees them as they are, too.
-    if let Ok(unpacked) = remote_write::decompress(body, 1 << 16) {
+    if let Ok(unpacked) = remote_write::decompress(body.to_vec(), 1 << 16) {
         parse(&unpacked);
     }
     parse(body);

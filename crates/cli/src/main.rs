@@ -17,6 +17,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A time-series database: line protocol and remote write in, PromQL out.
 ///
 /// Without a command it serves on 127.0.0.1:7780 from ./thalweg-data.
@@ -42,7 +45,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the database
-    Serve(settings::ServeFlags),
+    Serve(Box<settings::ServeFlags>),
     /// Ask a running database in PromQL
     Query(query::QueryFlags),
     /// Send files of line protocol, CSV or text exposition to a running database

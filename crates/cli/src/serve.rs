@@ -31,6 +31,12 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     let db = Arc::new(db);
     report(db.recovery());
     let server = Server::bind(db.clone(), settings.server).await.map_err(|error| error.to_string())?;
+    for error in server.unavailable() {
+        eprintln!("thalweg: goes on without a listener: {error}, or turn it off");
+    }
+    for (flag, address) in server.addresses() {
+        eprintln!("thalweg: {flag} {address}");
+    }
     let stop = stop_signal()?;
     println!("Thalweg is ready: http://{}/", server.address());
     server.run(stop).await;

@@ -1,12 +1,13 @@
 //! Settings of `thalweg serve`: one definition for flags, environment and file.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use db::{DbOptions, ObjectTierOptions};
+use ingest::otlp::Translation;
 use serde::{Deserialize, Serialize};
-use server::ServerSettings;
+use server::{Listener, ServerSettings};
 
 use crate::memory;
 
@@ -29,6 +30,26 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
 
+    /// Where line protocol is taken by TCP and UDP, or `off` [default: 127.0.0.1:7781]
+    #[arg(long, env = "THALWEG_LINE", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
+
+    /// Where Graphite's plaintext is taken by TCP and UDP, or `off` [default: 127.0.0.1:2003]
+    #[arg(long, env = "THALWEG_GRAPHITE", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graphite: Option<String>,
+
+    /// Where OpenTSDB's telnet commands are taken, or `off` [default: 127.0.0.1:4242]
+    #[arg(long, env = "THALWEG_OPENTSDB", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opentsdb: Option<String>,
+
+    /// Where OpenTelemetry's gRPC is served, or `off` [default: 127.0.0.1:4317]
+    #[arg(long, env = "THALWEG_OTLP_GRPC", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otlp_grpc: Option<String>,
+
     /// Do not sample the machine that the server runs on
     #[arg(long, env = "THALWEG_NO_HOST_METRICS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,6 +69,16 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_MEMORY_BYTES_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes_max: Option<u64>,
+
+    /// Series that a database may have [default: any number]. What is known already goes on being written
+    #[arg(long, env = "THALWEG_SERIES_PER_DATABASE_MAX", value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series_per_database_max: Option<u64>,
+
+    /// New series that are let in within one second [default: any number]
+    #[arg(long, env = "THALWEG_NEW_SERIES_PER_SECOND_MAX", value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_series_per_second_max: Option<u64>,
 
     /// Where old data settles: a folder, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix` [default: the
     /// data folder]. Credentials come from the clouds' usual environment variables
@@ -89,6 +120,63 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_UNPACKED_BYTES_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     unpacked_bytes_max: Option<usize>,
+
+    /// Bytes that a body may unpack to for each byte sent, beyond the first mebibyte [default: 500]
+    #[arg(long, env = "THALWEG_UNPACKED_RATIO_MAX", value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unpacked_ratio_max: Option<usize>,
+
+    /// Bytes of all bodies held at the same time; further requests are told to come again [default: 1073741824]
+    #[arg(long, env = "THALWEG_BODIES_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bodies_bytes_max: Option<usize>,
+
+    /// Connections of each listener open at the same time [default: 16384]
+    #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections_max: Option<usize>,
+
+    /// How far ahead of the server's clock a sample may be, in milliseconds [default: 2764800000]
+    #[arg(long, env = "THALWEG_AHEAD_MS_MAX", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ahead_ms_max: Option<u64>,
+
+    /// How long a connection of --line, --graphite or --opentsdb may be silent, in milliseconds [default: 600000]
+    #[arg(long, env = "THALWEG_STREAM_IDLE_TIMEOUT_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_idle_timeout_ms: Option<u64>,
+
+    /// How long a client of those may take to finish a line, in milliseconds [default: 30000]
+    #[arg(long, env = "THALWEG_STREAM_LINE_TIMEOUT_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_line_timeout_ms: Option<u64>,
+
+    /// Bytes of datagrams that wait to be written; further ones are dropped and counted [default: 8388608]
+    #[arg(long, env = "THALWEG_UDP_QUEUE_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    udp_queue_bytes_max: Option<usize>,
+
+    /// How OpenTelemetry's names become those of metrics and labels: `UnderscoreEscapingWithSuffixes`,
+    /// `UnderscoreEscapingWithoutSuffixes`, `NoUTF8EscapingWithSuffixes` or `NoTranslation` [default: the first]
+    #[arg(long, env = "THALWEG_OTLP_TRANSLATION", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otlp_translation: Option<String>,
+
+    /// Whether OpenTelemetry's series get the labels `otel_scope_name` and `otel_scope_version` [default: true]
+    #[arg(long, env = "THALWEG_OTLP_SCOPE_LABELS", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otlp_scope_labels: Option<bool>,
+
+    /// What becomes of OpenTelemetry's sums and histograms of delta temporality: `reject`, or `keep` to store them as
+    /// they come [default: reject]
+    #[arg(long, env = "THALWEG_OTLP_DELTA", value_name = "WORD")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otlp_delta: Option<String>,
+
+    /// Resource attributes of OpenTelemetry that become labels of every series, separated by commas [default: none]
+    #[arg(long, env = "THALWEG_OTLP_PROMOTED_ATTRIBUTES", value_name = "NAMES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otlp_promoted_attributes: Option<String>,
 
     /// How long a query may take, in milliseconds [default: 120000]
     #[arg(long, env = "THALWEG_QUERY_TIMEOUT_MS", value_name = "MS")]
@@ -138,7 +226,7 @@ impl ServeFlags {
     fn to_settings(&self) -> Result<Settings, String> {
         let http = self.http.as_deref().unwrap_or("127.0.0.1:7780");
         if http == "off" {
-            return Err("HTTP is the only listener so far: --http off would leave nothing to serve".to_owned());
+            return Err("queries and the page go by HTTP: --http off would leave nobody to ask".to_owned());
         }
         let address: SocketAddr =
             http.parse().map_err(|_| format!("--http {http:?} is not an address such as 127.0.0.1:7780"))?;
@@ -151,11 +239,25 @@ impl ServeFlags {
         let eighth = usize::try_from(db.store.memory_bytes_max / 8).unwrap_or(usize::MAX);
         db.store.head_bytes_max = self.head_bytes_max.unwrap_or(db.store.head_bytes_max.min(eighth));
         set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
+        set(&mut db.store.series_per_database_max, self.series_per_database_max);
+        set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));
         set(&mut db.store.log_bytes_max, self.log_bytes_max);
         set(&mut db.lookback_ms, self.lookback_ms);
         set(&mut server.body_bytes_max, self.body_bytes_max);
         set(&mut server.unpacked_bytes_max, self.unpacked_bytes_max);
+        server.line = listener("--line", self.line.as_deref(), 7781)?;
+        server.graphite = listener("--graphite", self.graphite.as_deref(), 2003)?;
+        server.opentsdb = listener("--opentsdb", self.opentsdb.as_deref(), 4242)?;
+        server.otlp_grpc = listener("--otlp-grpc", self.otlp_grpc.as_deref(), 4317)?;
+        server.otlp = self.otlp()?;
+        set(&mut server.unpacked_ratio_max, self.unpacked_ratio_max);
+        set(&mut server.bodies_bytes_max, self.bodies_bytes_max);
+        set(&mut server.connections_max, self.connections_max);
+        set(&mut server.ahead_ms_max, self.ahead_ms_max);
+        set(&mut server.stream_idle_timeout_ms, self.stream_idle_timeout_ms);
+        set(&mut server.stream_line_timeout_ms, self.stream_line_timeout_ms);
+        set(&mut server.udp_queue_bytes_max, self.udp_queue_bytes_max);
         set(&mut server.query_timeout_ms, self.query_timeout_ms);
         set(&mut server.query_samples_max, self.query_samples_max);
         set(&mut server.host_metrics_interval_ms, self.host_metrics_interval_ms.map(Some));
@@ -175,6 +277,41 @@ impl ServeFlags {
         }
         set(&mut tier.local_bytes_max, self.objects_local_bytes_max);
         tier
+    }
+}
+
+impl ServeFlags {
+    fn otlp(&self) -> Result<ingest::otlp::Settings, String> {
+        let mut otlp = ingest::otlp::Settings::default();
+        if let Some(name) = &self.otlp_translation {
+            let names = Translation::ALL.map(Translation::name).join(", ");
+            otlp.translation = Translation::from_name(name)
+                .ok_or_else(|| format!("--otlp-translation {name:?} is none of {names}"))?;
+        }
+        set(&mut otlp.scope_labels, self.otlp_scope_labels);
+        otlp.keep_delta = match self.otlp_delta.as_deref() {
+            None | Some("reject") => false,
+            Some("keep") => true,
+            Some(word) => return Err(format!("--otlp-delta {word:?} is neither reject nor keep")),
+        };
+        let names = self.otlp_promoted_attributes.as_deref().unwrap_or_default().split(',').map(str::trim);
+        otlp.promoted_attributes = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        Ok(otlp)
+    }
+}
+
+/// Where a listener beside HTTP listens. Its own default it may do without: another program may have the port.
+fn listener(flag: &str, given: Option<&str>, default_port: u16) -> Result<Option<Listener>, String> {
+    match given {
+        None => Ok(Some(Listener { address: (Ipv4Addr::LOCALHOST, default_port).into(), required: false })),
+        Some("off") => Ok(None),
+        Some(text) => {
+            let address = text.parse();
+            let address = address.map_err(|_| {
+                format!("{flag} {text:?} is neither off nor an address such as 127.0.0.1:{default_port}")
+            })?;
+            Ok(Some(Listener { address, required: true }))
+        }
     }
 }
 
@@ -203,6 +340,28 @@ mod tests {
     fn an_unknown_key_is_an_error_that_names_it_and_the_known_ones() {
         let error = ServeFlags::default().over("htpp = \"x\"").unwrap_err();
         assert!(error.contains("unknown field `htpp`") && error.contains("`http`"), "{error}");
+    }
+
+    #[test]
+    fn other_listeners_are_on_by_default_and_can_be_moved_or_turned_off() {
+        let flags = ServeFlags {
+            line: Some("127.0.0.1:0".to_owned()),
+            graphite: Some("off".to_owned()),
+            otlp_promoted_attributes: Some("host.name, k8s.pod.name".to_owned()),
+            ..ServeFlags::default()
+        };
+        let server = flags.to_settings().unwrap().server;
+        let at = |port, required| Some(Listener { address: (Ipv4Addr::LOCALHOST, port).into(), required });
+        assert_eq!((server.line, server.graphite), (at(0, true), None));
+        assert_eq!((server.opentsdb, server.otlp_grpc), (at(4242, false), at(4317, false)));
+        assert_eq!(server.otlp.promoted_attributes, ["host.name", "k8s.pod.name"]);
+        for flags in [
+            ServeFlags { line: Some("nowhere".to_owned()), ..ServeFlags::default() },
+            ServeFlags { otlp_translation: Some("Pig Latin".to_owned()), ..ServeFlags::default() },
+            ServeFlags { otlp_delta: Some("perhaps".to_owned()), ..ServeFlags::default() },
+        ] {
+            assert!(flags.to_settings().is_err());
+        }
     }
 
     #[test]

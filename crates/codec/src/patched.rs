@@ -15,6 +15,9 @@ const EXCEPTIONS: u8 = 0x80;
 /// Up to this width a block is packed without a search for exceptions if that is to be quick.
 const NARROW_BITS: u8 = 4;
 
+/// Blocks of fewer values are packed without that search in a hurry, whatever their width.
+const SHORT_VALUES: usize = 64;
+
 /// Values looked at to find the middle of a block.
 const MIDDLE_SAMPLES: usize = 9;
 
@@ -84,7 +87,8 @@ fn plan(block: &[i64], effort: Effort) -> Plan {
     let width = bitpack::width_of(largest.wrapping_sub(smallest) as u64);
     let plain = Plan { base: smallest, width, exceptions: 0, high_width: 0 };
     // Exceptions save a few bits a value at most of what is narrow already: no look at that in a hurry.
-    if width == 0 || (effort == Effort::Fast && width <= NARROW_BITS) {
+    let hurried = effort == Effort::Fast && (width <= NARROW_BITS || block.len() < SHORT_VALUES);
+    if width == 0 || hurried {
         return plain;
     }
     let middle = middle(block);

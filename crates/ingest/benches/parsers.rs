@@ -9,7 +9,9 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use thalweg_ingest::line::{self, Precision};
 
-use thalweg_ingest::{KEY_SECRET_BYTES, KeyHasher, Limits, Protocol, exposition, remote_write};
+use thalweg_ingest::{
+    KEY_SECRET_BYTES, KeyHasher, Limits, Protocol, exposition, graphite, opentsdb, otlp, remote_write,
+};
 
 const LINES: usize = 10_000;
 const FIELDS: [&str; 10] = [
@@ -87,6 +89,21 @@ fn line_protocol(criterion: &mut Criterion) {
     group.finish();
 }
 
+fn agent_labels(host: &str) -> Vec<(&str, &str)> {
+    vec![
+        ("__name__", "cpu_usage_user"),
+        ("arch", "x86"),
+        ("datacenter", "eu-central-1a"),
+        ("hostname", host),
+        ("os", "Ubuntu15.10"),
+        ("rack", "67"),
+        ("region", "eu-central-1"),
+        ("service", "19"),
+        ("service_environment", "test"),
+        ("team", "SF"),
+    ]
+}
+
 /// A thousand series of ten labels, as agents send them.
 fn write_request(samples_per_series: usize) -> Vec<u8> {
     let samples: Vec<(i64, f64)> =
@@ -94,18 +111,7 @@ fn write_request(samples_per_series: usize) -> Vec<u8> {
     let mut body = Vec::new();
     for series in 0..1000 {
         let host = format!("host_{series}");
-        let labels = [
-            ("__name__", "cpu_usage_user"),
-            ("arch", "x86"),
-            ("datacenter", "eu-central-1a"),
-            ("hostname", &host),
-            ("os", "Ubuntu15.10"),
-            ("rack", "67"),
-            ("region", "eu-central-1"),
-            ("service", "19"),
-            ("service_environment", "test"),
-            ("team", "SF"),
-        ];
+        let labels = agent_labels(&host);
         body.extend(remote_write::encode(&[remote_write::Series { labels: &labels, samples: &samples }], &[]));
     }
     body
@@ -123,7 +129,7 @@ fn remote_writes(criterion: &mut Criterion) {
             BenchmarkId::from_parameter(format!("{samples_per_series} samples a series")),
             |bencher| {
                 bencher.iter(|| {
-                    let body = remote_write::decompress(black_box(&packed), 1 << 24).unwrap();
+                    let body = remote_write::decompress(black_box(packed.clone()), 1 << 24).unwrap();
                     remote_write::parse(&body, &options).unwrap().batch.rows()
                 });
             },
@@ -154,5 +160,82 @@ fn expositions(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, line_protocol, remote_writes, expositions);
+/// The same series as version 2 spells them, labels once in a table.
+fn remote_writes_v2(criterion: &mut Criterion) {
+    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+    let limits = Limits::default();
+    let options = remote_write::Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits };
+    let hosts: Vec<String> = (0..1000).map(|host| format!("host_{host}")).collect();
+    let labels: Vec<Vec<(&str, &str)>> = hosts.iter().map(|host| agent_labels(host)).collect();
+    let mut group = criterion.benchmark_group("remote write 2.0, packed");
+    for samples_per_series in [1, 10] {
+        let samples: Vec<(i64, f64)> = (0..samples_per_series).map(|place| (place * 10_000, place as f64)).collect();
+        let series: Vec<remote_write::SeriesV2<'_>> = labels
+            .iter()
+            .map(|labels| remote_write::SeriesV2 { labels, samples: &samples, ..remote_write::SeriesV2::default() })
+            .collect();
+        let packed = remote_write::compress(&remote_write::encode_v2(&series));
+        group.throughput(Throughput::Elements(1000 * samples_per_series as u64));
+        let name = format!("{samples_per_series} samples a series");
+        group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
+            bencher.iter(|| {
+                let body = remote_write::decompress(black_box(packed.clone()), 1 << 24).unwrap();
+                remote_write::parse_v2(&body, &options).unwrap().batch.rows()
+            });
+        });
+    }
+    group.finish();
+}
+
+fn open_telemetry(criterion: &mut Criterion) {
+    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+    let (limits, settings) = (Limits::default(), otlp::Settings::default());
+    let options =
+        otlp::Options { hasher: hasher.scope(Protocol::Otlp, 1), settings: &settings, now_ns: 0, limits: &limits };
+    let hosts: Vec<String> = (0..1000).map(|host| format!("host_{host}")).collect();
+    let attributes: Vec<Vec<(&str, &str)>> = hosts.iter().map(|host| agent_labels(host)).collect();
+    let points: Vec<otlp::NumberPoint<'_>> =
+        attributes.iter().map(|attributes| otlp::NumberPoint { attributes, time_ns: 1, value: 2.5 }).collect();
+    let body = otlp::encode_gauge(&[("service.name", "cart")], "lib", "cpu.usage", "1", &points);
+    let mut group = criterion.benchmark_group("OpenTelemetry");
+    group.throughput(Throughput::Elements(1000));
+    group.bench_function("gauges of ten attributes", |bencher| {
+        bencher.iter(|| otlp::parse(black_box(&body), &options).unwrap().batch.rows());
+    });
+    group.finish();
+}
+
+fn lines_of_one_value(criterion: &mut Criterion) {
+    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+    let limits = Limits::default();
+    let (mut plain, mut tagged, mut telnet) = (String::new(), String::new(), String::new());
+    for place in 0..LINES {
+        writeln!(plain, "servers.host_{place}.cpu.usage_user {place}.25 1700000000").unwrap();
+        writeln!(tagged, "cpu.usage_user;host=host_{place};rack=67;region=eu {place}.25 1700000000").unwrap();
+        writeln!(telnet, "put cpu.usage_user 1700000000 {place}.25 host=host_{place} rack=67 region=eu").unwrap();
+    }
+    let mut group = criterion.benchmark_group("lines of one value");
+    group.throughput(Throughput::Elements(LINES as u64));
+    let options = graphite::Options { hasher: hasher.scope(Protocol::Graphite, 1), now_ns: 0, limits: &limits };
+    for (name, body) in [("Graphite", &plain), ("Graphite with tags", &tagged)] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| graphite::parse(black_box(body.as_bytes()), &options).unwrap().batch.rows());
+        });
+    }
+    let options = opentsdb::Options { hasher: hasher.scope(Protocol::Opentsdb, 1), limits: &limits };
+    group.bench_function("OpenTSDB", |bencher| {
+        bencher.iter(|| opentsdb::parse_telnet(black_box(telnet.as_bytes()), &options).unwrap().0.batch.rows());
+    });
+    group.finish();
+}
+
+criterion_group!(
+    benches,
+    line_protocol,
+    remote_writes,
+    remote_writes_v2,
+    open_telemetry,
+    lines_of_one_value,
+    expositions
+);
 criterion_main!(benches);

@@ -1,5 +1,6 @@
 //! How parsing fails: one line, or the whole body.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A line (or item) that was left out, and why.
@@ -18,14 +19,43 @@ pub struct LineErrors {
     pub first: Vec<LineError>,
     /// How many there were.
     pub total: u64,
+    /// How many of them broke which limit, by the limit's name; the others could not be read.
+    pub by_limit: BTreeMap<&'static str, u64>,
+}
+
+/// Limits by the names that reasons give them, in parentheses.
+const LIMIT_NAMES: [&str; 12] = [
+    "ahead_ms_max",
+    "exemplars_max",
+    "fields_max",
+    "histograms_max",
+    "key_bytes_max",
+    "keys_bytes_max",
+    "layouts_max",
+    "line_bytes_max",
+    "metadata_max",
+    "name_bytes_max",
+    "rows_max",
+    "tags_max",
+];
+
+/// The limit that a reason names.
+pub fn limit_named(reason: &str) -> Option<&'static str> {
+    let (_, behind) = reason.rsplit_once('(')?;
+    let (name, _) = behind.split_once(')')?;
+    LIMIT_NAMES.into_iter().find(|limit| *limit == name)
 }
 
 impl LineErrors {
     /// Adds one.
     pub fn push(&mut self, errors_max: usize, line: u32, reason: impl FnOnce() -> String) {
+        let reason = reason();
         self.total += 1;
+        if let Some(limit) = limit_named(&reason) {
+            *self.by_limit.entry(limit).or_default() += 1;
+        }
         if self.first.len() < errors_max {
-            self.first.push(LineError { line, reason: reason() });
+            self.first.push(LineError { line, reason });
         }
     }
 

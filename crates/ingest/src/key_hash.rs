@@ -15,6 +15,14 @@ pub enum Protocol {
     RemoteWrite = 2,
     /// `name{label="value"}` of the text exposition format.
     Exposition = 3,
+    /// `name;tag=value` of Graphite.
+    Graphite = 4,
+    /// `metric tag=value` of OpenTSDB.
+    Opentsdb = 5,
+    /// A JSON object of labels.
+    JsonLines = 6,
+    /// Name, resource and attributes of OpenTelemetry.
+    Otlp = 7,
 }
 
 /// Hashes raw keys with a secret, so that nobody outside can construct two keys of one hash. One per data folder: the
@@ -81,7 +89,7 @@ mod tests {
         let mut count = 0;
         for secret in secrets {
             let secret_hasher = KeyHasher::new(secret);
-            for protocol in [Protocol::Line, Protocol::RemoteWrite, Protocol::Exposition] {
+            for protocol in [Protocol::Line, Protocol::RemoteWrite, Protocol::Exposition, Protocol::Otlp] {
                 for database_id in [0, 1, 256] {
                     for length in [0, 1, 5, 17, 200, 300, 2000] {
                         seen.insert(secret_hasher.scope(protocol, database_id).hash(&vec![b'k'; length]));

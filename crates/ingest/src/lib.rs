@@ -2,29 +2,41 @@
 //! the time and the limits.
 //!
 //! * [`line`]: Influx line protocol, the fast path of the house.
-//! * [`remote_write`]: Prometheus remote write 1.0.
+//! * [`remote_write`]: Prometheus remote write 1.0 and 2.0.
+//! * [`otlp`]: OpenTelemetry metrics, protobuf and JSON.
 //! * [`exposition`]: Prometheus's text format and the basics of OpenMetrics.
+//! * [`graphite`]: Graphite's plaintext protocol, with tags.
+//! * [`opentsdb`]: OpenTSDB's telnet commands and JSON.
+//! * [`json_lines`]: series as lines of JSON.
 //! * [`csv`]: CSV files, by a mapping of columns, into line protocol.
-//! * [`gzip`]: bounded decompression of bodies.
+//! * [`encoding`]: bounded decompression of bodies.
+//! * [`admission`]: what is refused because of its time.
 //!
 //! A parser keeps the good rows, reports the bad ones ([`LineErrors`]) and fails as a whole only when the body cannot
 //! be cut into rows at all ([`BodyError`]). Every row names its group by a keyed hash of the raw bytes that spell the
 //! group ([`KeyHasher`]); what they mean is worked out by the batch's key decoder, and only for groups that the store
 //! does not know yet. A malformed key therefore comes to light there, and comes back from the store as a rejected row.
 
+pub mod admission;
 pub mod csv;
+pub mod encoding;
 mod errors;
 pub mod exposition;
-pub mod gzip;
+pub mod graphite;
+pub mod json_lines;
 mod key_hash;
 mod limits;
 pub mod line;
+mod lone;
 mod number;
+pub mod opentsdb;
+pub mod otlp;
+mod protobuf;
 pub mod remote_write;
 #[cfg(test)]
 mod render;
 
-pub use errors::{BodyError, LineError, LineErrors};
+pub use errors::{BodyError, LineError, LineErrors, limit_named};
 pub use key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
 pub use limits::Limits;
 

@@ -1,24 +1,75 @@
 //! Bodies, within bounds of size and time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
+use ingest::encoding::{Encoding, UnpackLimits, decompress};
 
 use crate::error::ApiError;
 use crate::state::State;
 
-/// Takes a body as it was sent.
-pub(crate) async fn collect(state: &Arc<State>, body: Body) -> Result<Vec<u8>, ApiError> {
-    let limit = state.settings.body_bytes_max;
-    let collected = tokio::time::timeout(state.body_timeout(), Limited::new(body, limit).collect()).await;
-    match collected {
-        Ok(Ok(collected)) => Ok(collected.to_bytes().into()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(ApiError::too_large(format!("the body has more than {limit} bytes (body_bytes_max)")))
+/// Up to so many bytes a body may take of what is left for small ones.
+const SMALL_BYTES: usize = 256 << 10;
+
+/// Bytes of bodies that all connections hold together. The last eighth is for small ones, so that a few clients with large
+/// bodies do not shut the others out.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    held: AtomicUsize,
+    bytes_max: usize,
+}
+
+/// A body's share of the budget; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Budget {
+    pub(crate) const fn new(bytes_max: usize) -> Self {
+        Self { held: AtomicUsize::new(0), bytes_max }
+    }
+
+    /// Nothing yet.
+    pub(crate) fn share(self: &Arc<Self>) -> Share {
+        Share { budget: self.clone(), bytes: 0 }
+    }
+}
+
+impl Share {
+    /// Takes so many bytes more.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let Budget { held, bytes_max } = &*self.budget;
+        let before = held.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        let bytes_max = if self.bytes <= SMALL_BYTES { *bytes_max } else { bytes_max - bytes_max / 8 };
+        if before + bytes <= bytes_max {
+            return Ok(());
         }
-        Ok(Err(error)) => Err(ApiError::bad_data(format!("the body could not be read: {error}"))),
+        Err(ApiError {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            kind: "unavailable",
+            message: format!(
+                "the server holds {before} bytes of requests already (bodies_bytes_max); send it again later"
+            ),
+        })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Takes a body as it was sent.
+pub(crate) async fn collect(state: &Arc<State>, body: Body) -> Result<(Vec<u8>, Share), ApiError> {
+    match tokio::time::timeout(state.body_timeout(), collect_frames(state, body)).await {
+        Ok(collected) => collected,
         Err(_) => Err(ApiError {
             status: StatusCode::REQUEST_TIMEOUT,
             kind: "timeout",
@@ -27,26 +78,78 @@ pub(crate) async fn collect(state: &Arc<State>, body: Body) -> Result<Vec<u8>, A
     }
 }
 
-/// Unpacks a body that says it is packed with gzip.
-pub(crate) fn unpack(state: &State, headers: &HeaderMap, body: Vec<u8>) -> Result<Vec<u8>, ApiError> {
-    let encoding = headers.get(header::CONTENT_ENCODING).map_or("identity", |value| value.to_str().unwrap_or("?"));
-    match encoding {
-        "" | "identity" => Ok(body),
-        "gzip" => {
-            ingest::gzip::decompress_gzip(&body, state.settings.unpacked_bytes_max).map_err(|error| body_error(&error))
+async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Vec<u8>, Share), ApiError> {
+    let limit = state.settings.body_bytes_max;
+    let mut share = state.bodies.share();
+    let mut collected = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ApiError::bad_data(format!("the body could not be read: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let taken = if collected.len() + data.len() > limit {
+            Err(ApiError::too_large(format!("the body has more than {limit} bytes (body_bytes_max)")))
+        } else {
+            share.grow(data.len())
+        };
+        if let Err(error) = taken {
+            drop((collected, share));
+            pass_over(&mut body, limit).await;
+            return Err(error);
         }
-        other => Err(ApiError {
-            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            kind: "bad_data",
-            message: format!("content encoding {other:?} is not supported; use gzip or none"),
-        }),
+        collected.extend_from_slice(&data);
     }
+    Ok((collected, share))
+}
+
+/// Reads on without keeping anything: a client that still sends when the connection is closed does not get to see why.
+async fn pass_over(body: &mut Body, bytes_max: usize) {
+    let mut passed = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        passed += frame.data_ref().map_or(0, Bytes::len);
+        if passed > bytes_max {
+            return;
+        }
+    }
+}
+
+/// Unpacks a body by what its headers say of it.
+pub(crate) fn unpack(
+    state: &State,
+    headers: &HeaderMap,
+    body: Vec<u8>,
+    share: &mut Share,
+) -> Result<Vec<u8>, ApiError> {
+    let name = headers.get(header::CONTENT_ENCODING).map_or("", |value| value.to_str().unwrap_or("?"));
+    let encoding = Encoding::from_name(name).ok_or_else(|| ApiError {
+        status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        kind: "bad_data",
+        message: format!("content encoding {name:?} is not supported; use {}", Encoding::NAMES),
+    })?;
+    unpack_as(state, encoding, body, share)
+}
+
+/// Unpacks a body that is packed so.
+pub(crate) fn unpack_as(
+    state: &State,
+    encoding: Encoding,
+    body: Vec<u8>,
+    share: &mut Share,
+) -> Result<Vec<u8>, ApiError> {
+    if encoding == Encoding::Identity {
+        return Ok(body);
+    }
+    let limits = UnpackLimits {
+        size_bytes_max: state.settings.unpacked_bytes_max,
+        ratio_max: state.settings.unpacked_ratio_max,
+    };
+    let unpacked = decompress(encoding, body, limits).map_err(|error| body_error(&error))?;
+    share.grow(unpacked.len())?;
+    Ok(unpacked)
 }
 
 /// A body that no parser can use.
 pub(crate) fn body_error(error: &ingest::BodyError) -> ApiError {
     match error {
-        ingest::BodyError::TooLarge { .. } => ApiError::too_large(format!("{error} (unpacked_bytes_max)")),
+        ingest::BodyError::TooLarge { .. } => ApiError::too_large(error.to_string()),
         ingest::BodyError::Malformed(_) => ApiError::bad_data(error.to_string()),
     }
 }

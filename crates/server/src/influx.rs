@@ -15,6 +15,31 @@ pub(crate) const RETRY_AFTER_S: header::HeaderValue = header::HeaderValue::from_
 pub(crate) enum Version {
     V1,
     V2,
+    V3,
+}
+
+/// A line that was not taken.
+#[derive(Debug)]
+pub(crate) struct BadLine {
+    /// Counted from 1.
+    pub(crate) line: u32,
+    /// Its beginning.
+    pub(crate) text: String,
+    pub(crate) reason: String,
+}
+
+/// The third interface's answer: 204, or 400 with the lines one by one.
+pub(crate) fn answer_v3(what: &str, bad_lines: &[BadLine]) -> Response {
+    if bad_lines.is_empty() {
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    let line = |BadLine { line, text, reason }: &BadLine| {
+        let (text, reason) = (json::text(text), json::text(reason));
+        format!(r#"{{"original_line":{text},"line_number":{line},"error_message":{reason}}}"#)
+    };
+    let lines: Vec<String> = bad_lines.iter().map(line).collect();
+    let body = format!(r#"{{"error":{},"data":[{}]}}"#, json::text(what), lines.join(","));
+    (StatusCode::BAD_REQUEST, [(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 /// 204 if all lines were taken; else 400 with the lines that were not, and why.
@@ -39,7 +64,7 @@ pub(crate) fn failure(version: Version, failed: &ApiError) -> Response {
 fn error(version: Version, status: StatusCode, code: &str, message: &str) -> Response {
     let text = json::text(message);
     let body = match version {
-        Version::V1 => format!(r#"{{"error":{text}}}"#),
+        Version::V1 | Version::V3 => format!(r#"{{"error":{text}}}"#),
         Version::V2 => format!(r#"{{"code":{},"message":{text}}}"#, json::text(code)),
     };
     // A header holds printable ASCII only; the body has the whole text.

@@ -1,30 +1,34 @@
 //! What Thalweg listens with: HTTP, its limits, the embedded page, and the sampling of the host.
 //!
-//! * [`listen`]: sockets, connections, time limits, a graceful end
+//! * [`listen`]: sockets, connections, time limits, a graceful end · [`stream`]: listeners of lines · [`grpc`]: OpenTelemetry's
+//!   other port
 //! * [`routes`]: which path leads where
 //! * [`body`], [`parameters`]: what comes in, within bounds
-//! * [`write`]: line protocol, remote write, text exposition · [`influx`]: InfluxDB's errors
+//! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
 //! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers
 //! * [`admin`]: backups, policies, deletes
-//! * [`metrics`]: the server's own numbers · [`host`]: the machine's
+//! * [`metrics`]: the server's own numbers · [`notice`]: what the operator is told · [`host`]: the machine's
 //! * [`page`]: the web page
 
 mod admin;
 mod body;
 mod error;
+mod grpc;
 mod host;
 mod influx;
 mod json;
 mod listen;
 mod metrics;
 mod names;
+mod notice;
 pub mod page;
 mod parameters;
 mod query;
 mod routes;
 mod state;
 mod status;
+mod stream;
 mod write;
 
 pub use listen::{ServeError, Server};
-pub use state::ServerSettings;
+pub use state::{Listener, ServerSettings};

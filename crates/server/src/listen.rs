@@ -10,24 +10,37 @@ use std::time::Duration;
 
 use axum::Router;
 use db::Db;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::{Semaphore, mpsc, watch};
 
-use crate::state::{ServerSettings, State};
-use crate::{host, routes};
+use crate::state::{Listener, ServerSettings, State};
+use crate::stream::{LineProtocol, serve_tcp, serve_udp};
+use crate::{grpc, host, routes};
 
 /// How long accepting pauses when the process has no file descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often a silent connection of gRPC is asked whether its client is still there, and how long it may think about it.
+const PING_INTERVAL: Duration = Duration::from_mins(1);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Calls that a connection of gRPC may have under way.
+const CALLS_MAX: u32 = 32;
+
+/// Bytes of a call that may be on their way unread.
+const WINDOW_BYTES: u32 = 1 << 20;
 
 /// Why the server cannot serve.
 #[derive(Debug)]
 pub enum ServeError {
     /// The address cannot be listened on: choose another one, or stop what has it.
     Bind {
+        /// The flag that names the address.
+        flag: &'static str,
         /// The address.
         address: SocketAddr,
         /// What the operating system said.
@@ -38,8 +51,8 @@ pub enum ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bind { address, error } => {
-                write!(formatter, "cannot listen on {address}: {error}; choose another address with --http")
+            Self::Bind { flag, address, error } => {
+                write!(formatter, "cannot listen on {address}: {error}; choose another address with {flag}")
             }
         }
     }
@@ -49,72 +62,198 @@ impl std::error::Error for ServeError {}
 
 /// A server that listens.
 pub struct Server {
-    listener: TcpListener,
+    http: TcpListener,
     address: SocketAddr,
+    lines: Vec<(LineProtocol, TcpListener, Option<UdpSocket>)>,
+    otlp_grpc: Option<TcpListener>,
+    addresses: Vec<(&'static str, SocketAddr)>,
+    unavailable: Vec<ServeError>,
     state: Arc<State>,
 }
 
 impl Server {
     /// Listens; clients may connect from now on, and are served by [`Server::run`].
     pub async fn bind(db: Arc<Db>, settings: ServerSettings) -> Result<Self, ServeError> {
-        let failed = |error| ServeError::Bind { address: settings.http, error };
-        let listener = TcpListener::bind(settings.http).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, state: Arc::new(State::new(db, settings)) })
+        let failed = |error| ServeError::Bind { flag: "--http", address: settings.http, error };
+        let http = TcpListener::bind(settings.http).await.map_err(failed)?;
+        let address = http.local_addr().map_err(failed)?;
+        let mut server = Self {
+            http,
+            address,
+            lines: Vec::new(),
+            otlp_grpc: None,
+            addresses: Vec::new(),
+            unavailable: Vec::new(),
+            state: Arc::new(State::new(db, settings)),
+        };
+        server.bind_others().await?;
+        Ok(server)
     }
 
-    /// Where it listens.
+    async fn bind_others(&mut self) -> Result<(), ServeError> {
+        let settings = &self.state.settings;
+        let lines = [
+            ("--line", settings.line, LineProtocol::Line, true),
+            ("--graphite", settings.graphite, LineProtocol::Graphite, true),
+            ("--opentsdb", settings.opentsdb, LineProtocol::Opentsdb, false),
+        ];
+        let otlp_grpc = settings.otlp_grpc;
+        for (flag, listener, protocol, with_udp) in lines {
+            if let Some((tcp, udp)) = self.bind_one(flag, listener, with_udp).await? {
+                self.lines.push((protocol, tcp, udp));
+            }
+        }
+        self.otlp_grpc = self.bind_one("--otlp-grpc", otlp_grpc, false).await?.map(|(tcp, _)| tcp);
+        Ok(())
+    }
+
+    /// Binds a port for TCP and, if asked, the same for UDP. `None` if it is off, or cannot be had and need not be.
+    async fn bind_one(
+        &mut self,
+        flag: &'static str,
+        listener: Option<Listener>,
+        with_udp: bool,
+    ) -> Result<Option<(TcpListener, Option<UdpSocket>)>, ServeError> {
+        let Some(Listener { address, required }) = listener else { return Ok(None) };
+        let bound = async {
+            let tcp = TcpListener::bind(address).await?;
+            let address = tcp.local_addr()?;
+            let udp = if with_udp { Some(UdpSocket::bind(address).await?) } else { None };
+            Ok((tcp, udp, address))
+        };
+        match bound.await {
+            Ok((tcp, udp, address)) => {
+                self.addresses.push((flag, address));
+                Ok(Some((tcp, udp)))
+            }
+            Err(error) if required => Err(ServeError::Bind { flag, address, error }),
+            Err(error) => {
+                self.unavailable.push(ServeError::Bind { flag, address, error });
+                Ok(None)
+            }
+        }
+    }
+
+    /// Where HTTP is served.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where the listeners beside HTTP listen, by their flags.
+    pub fn addresses(&self) -> &[(&'static str, SocketAddr)] {
+        &self.addresses
+    }
+
+    /// Listeners that could not be had and are not required.
+    pub fn unavailable(&self) -> &[ServeError] {
+        &self.unavailable
     }
 
     /// Serves until `stop` resolves; then finishes requests under way, for as long as the settings allow.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let sampling = host::start(&self.state);
-        let router = routes::router(self.state.clone());
-        let connections =
-            Arc::new(Semaphore::new(self.state.settings.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
-        let graceful = GracefulShutdown::new();
-        tokio::pin!(stop);
-        loop {
-            let accepted = tokio::select! {
-                accepted = self.listener.accept() => accepted,
-                () = &mut stop => break,
-            };
-            match accepted {
-                Ok((stream, _)) => serve(&self.state, stream, router.clone(), &connections, &graceful).await,
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        let (stopping, stopped) = watch::channel(false);
+        let (alive, mut all_ended) = mpsc::channel(1);
+        for (protocol, tcp, udp) in self.lines {
+            tokio::spawn(serve_tcp(self.state.clone(), protocol, tcp, stopped.clone(), alive.clone()));
+            if let Some(udp) = udp {
+                tokio::spawn(serve_udp(self.state.clone(), protocol, udp, stopped.clone(), alive.clone()));
             }
         }
+        let http =
+            Http { state: self.state.clone(), router: routes::router(self.state.clone()), version: Version::One };
+        tokio::spawn(http.accept(self.http, stopped.clone(), alive.clone()));
+        if let Some(listener) = self.otlp_grpc {
+            let grpc =
+                Http { state: self.state.clone(), router: grpc::router(self.state.clone()), version: Version::Two };
+            tokio::spawn(grpc.accept(listener, stopped, alive.clone()));
+        }
+        drop(alive);
+        stop.await;
+        let _ = stopping.send(true);
         sampling.stop().await;
         let patience = Duration::from_millis(self.state.settings.stop_timeout_ms);
-        let _ = tokio::time::timeout(patience, graceful.shutdown()).await;
+        // Nobody sends: it ends when the last of them has dropped its end.
+        let _ = tokio::time::timeout(patience, all_ended.recv()).await;
     }
 }
 
-async fn serve(
-    state: &Arc<State>,
-    stream: TcpStream,
+/// The version of HTTP that a port speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// What the connections of a port for HTTP share.
+struct Http {
+    state: Arc<State>,
     router: Router,
-    connections: &Arc<Semaphore>,
-    graceful: &GracefulShutdown,
-) {
-    let Ok(permit) = connections.clone().acquire_owned().await else {
-        return;
-    };
-    // Answers are small and complete: waiting to fill a packet only delays them.
-    let _ = stream.set_nodelay(true);
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_millis(state.settings.head_timeout_ms))
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let watched = graceful.watch(connection);
-    let state = state.clone();
-    state.metrics.connections.fetch_add(1, Ordering::Relaxed);
-    tokio::spawn(async move {
+    version: Version,
+}
+
+impl Http {
+    /// Accepts until the stop, then waits until all connections are at their ends.
+    async fn accept(self, listener: TcpListener, mut stop: watch::Receiver<bool>, alive: mpsc::Sender<()>) {
+        let connections_max = self.state.settings.connections_max.clamp(1, Semaphore::MAX_PERMITS);
+        let connections = Arc::new(Semaphore::new(connections_max));
+        let graceful = GracefulShutdown::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = stop.wait_for(|stop| *stop) => break,
+            };
+            match accepted {
+                Ok((stream, _)) => self.serve(stream, &connections, &graceful).await,
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+        drop(listener);
+        graceful.shutdown().await;
+        drop(alive);
+    }
+
+    async fn serve(&self, stream: TcpStream, connections: &Arc<Semaphore>, graceful: &GracefulShutdown) {
+        let Ok(permit) = connections.clone().acquire_owned().await else {
+            return;
+        };
+        // Answers are small and complete: waiting to fill a packet only delays them.
+        let _ = stream.set_nodelay(true);
+        let service = TowerToHyperService::new(self.router.clone());
+        let state = self.state.clone();
+        state.metrics.connections.fetch_add(1, Ordering::Relaxed);
+        let ended = move || {
+            state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+            drop(permit);
+        };
         // A connection that broke concerns nobody but its client.
-        let _ = watched.await;
-        state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
-        drop(permit);
-    });
+        match self.version {
+            Version::One => {
+                let connection = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(Duration::from_millis(self.state.settings.head_timeout_ms))
+                    .serve_connection(TokioIo::new(stream), service);
+                let watched = graceful.watch(connection);
+                tokio::spawn(async move {
+                    let _ = watched.await;
+                    ended();
+                });
+            }
+            Version::Two => {
+                let connection = http2::Builder::new(TokioExecutor::new())
+                    .timer(TokioTimer::new())
+                    .max_concurrent_streams(CALLS_MAX)
+                    .initial_stream_window_size(WINDOW_BYTES)
+                    .initial_connection_window_size(WINDOW_BYTES)
+                    .keep_alive_interval(PING_INTERVAL)
+                    .keep_alive_timeout(PING_TIMEOUT)
+                    .serve_connection(TokioIo::new(stream), service);
+                let watched = graceful.watch(connection);
+                tokio::spawn(async move {
+                    let _ = watched.await;
+                    ended();
+                });
+            }
+        }
+    }
 }

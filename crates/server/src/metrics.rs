@@ -2,24 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use db::Db;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use ingest::LineErrors;
+
+/// The reason of what breaks no limit.
+const UNREADABLE: &str = "unreadable line";
 
 /// What the server counts.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
-    /// Lines, series and samples that were not taken, by reason.
-    parse_rejected: AtomicU64,
-    histograms_dropped: AtomicU64,
-    exemplars_dropped: AtomicU64,
+    /// Lines, series and samples that were not taken, by the limit that they break; the others cannot be read.
+    rejected: Mutex<BTreeMap<&'static str, u64>>,
+    /// By protocol.
+    rows: Mutex<BTreeMap<&'static str, u64>>,
+    streams: Mutex<BTreeMap<&'static str, u64>>,
+    streams_closed: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+    datagrams: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     pub(crate) connections: AtomicU64,
 }
 
 /// Routes by which requests are counted; everything else is `other`.
-const ROUTES: [&str; 23] = [
+const ROUTES: [&str; 29] = [
     "/api/v1/admin/backup",
     "/api/v1/admin/compact",
     "/api/v1/admin/databases",
@@ -27,7 +34,13 @@ const ROUTES: [&str; 23] = [
     "/api/v1/admin/tsdb/clean_tombstones",
     "/write",
     "/api/v2/write",
+    "/api/v3/write_lp",
     "/api/v1/write",
+    "/v1/metrics",
+    "/api/v1/otlp/v1/metrics",
+    "/api/put",
+    "/api/v1/import",
+    "/api/v1/import/csv",
     "/api/v1/import/prometheus",
     "/api/v1/query",
     "/api/v1/query_range",
@@ -60,39 +73,99 @@ const MERGE_GOALS: [&str; 7] = ["gather", "settle", "merge_patches", "join_patch
 
 impl Metrics {
     pub(crate) fn count_request(&self, route: &'static str, status: u16) {
-        // A poisoned lock would mean that a count was interrupted; counts stay usable.
-        let mut requests = self.requests.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *requests.entry((route, status)).or_default() += 1;
+        add(&self.requests, (route, status), 1);
     }
 
-    pub(crate) fn count_rejected(&self, lines: u64) {
-        self.parse_rejected.fetch_add(lines, Ordering::Relaxed);
+    pub(crate) fn count_rejected(&self, errors: &LineErrors) {
+        if errors.is_empty() {
+            return;
+        }
+        let by_limit: u64 = errors.by_limit.values().sum();
+        add(&self.rejected, UNREADABLE, errors.total - by_limit);
+        for (limit, count) in &errors.by_limit {
+            add(&self.rejected, limit, *count);
+        }
     }
 
-    pub(crate) fn count_dropped(&self, histograms: u64, exemplars: u64) {
-        self.histograms_dropped.fetch_add(histograms, Ordering::Relaxed);
-        self.exemplars_dropped.fetch_add(exemplars, Ordering::Relaxed);
+    pub(crate) fn count_rows(&self, protocol: &'static str, rows: u64) {
+        add(&self.rows, protocol, rows);
+    }
+
+    pub(crate) fn stream_opened(&self, protocol: &'static str) {
+        add(&self.streams, protocol, 1);
+    }
+
+    pub(crate) fn stream_closed(&self, protocol: &'static str, reason: &'static str) {
+        let mut streams = lock(&self.streams);
+        if let Some(open) = streams.get_mut(protocol) {
+            *open -= 1;
+        }
+        drop(streams);
+        add(&self.streams_closed, (protocol, reason), 1);
+    }
+
+    pub(crate) fn count_datagram(&self, protocol: &'static str, taken: bool) {
+        add(&self.datagrams, (protocol, if taken { "taken" } else { "dropped" }), 1);
+    }
+
+    /// What came in by protocol.
+    fn render_protocols(&self, out: &mut String) {
+        family(out, "thalweg_protocol_rows_total", "counter", "Rows written, by protocol.");
+        for (protocol, count) in lock(&self.rows).iter() {
+            let _ = writeln!(out, "thalweg_protocol_rows_total{{protocol=\"{protocol}\"}} {count}");
+        }
+        family(out, "thalweg_streams", "gauge", "Open connections of line listeners.");
+        for (protocol, count) in lock(&self.streams).iter() {
+            let _ = writeln!(out, "thalweg_streams{{protocol=\"{protocol}\"}} {count}");
+        }
+        family(out, "thalweg_streams_closed_total", "counter", "Connections of line listeners that ended, by why.");
+        for ((protocol, reason), count) in lock(&self.streams_closed).iter() {
+            let labels = format!("protocol=\"{protocol}\",reason=\"{reason}\"");
+            let _ = writeln!(out, "thalweg_streams_closed_total{{{labels}}} {count}");
+        }
+        family(
+            out,
+            "thalweg_datagrams_total",
+            "counter",
+            "Datagrams of line listeners; dropped ones found the queue full.",
+        );
+        for ((protocol, outcome), count) in lock(&self.datagrams).iter() {
+            let labels = format!("protocol=\"{protocol}\",outcome=\"{outcome}\"");
+            let _ = writeln!(out, "thalweg_datagrams_total{{{labels}}} {count}");
+        }
     }
 
     /// Everything, as text.
     pub(crate) fn render(&self, db: &Db) -> String {
         let mut out = String::new();
         family(&mut out, "thalweg_http_requests_total", "counter", "Requests by route and status.");
-        let requests = self.requests.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let requests = lock(&self.requests);
         for ((route, status), count) in requests.iter() {
             let _ = writeln!(out, "thalweg_http_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}");
         }
         drop(requests);
         let stats = db.stats();
         family(&mut out, "thalweg_rejected_total", "counter", "What was not taken, by reason.");
-        for (reason, count) in [
-            ("unreadable line", self.parse_rejected.load(Ordering::Relaxed)),
-            ("row refused by the store", stats.rejected_rows),
-            ("native histogram", self.histograms_dropped.load(Ordering::Relaxed)),
-            ("exemplar", self.exemplars_dropped.load(Ordering::Relaxed)),
-        ] {
+        let rejected = lock(&self.rejected);
+        let unreadable = rejected.get(UNREADABLE).copied().unwrap_or_default();
+        let by_limit =
+            rejected.iter().filter(|(reason, _)| **reason != UNREADABLE).map(|(reason, count)| (*reason, *count));
+        let all =
+            [(UNREADABLE, unreadable), ("row refused by the store", stats.rejected_rows)].into_iter().chain(by_limit);
+        for (reason, count) in all {
             let _ = writeln!(out, "thalweg_rejected_total{{reason=\"{reason}\"}} {count}");
         }
+        drop(rejected);
+        family(
+            &mut out,
+            "thalweg_series_refused_total",
+            "counter",
+            "New series that were refused, by the setting that did.",
+        );
+        for (setting, count) in stats.series_refused {
+            let _ = writeln!(out, "thalweg_series_refused_total{{setting=\"{setting}\"}} {count}");
+        }
+        self.render_protocols(&mut out);
         let connections = self.connections.load(Ordering::Relaxed);
         for (name, kind, help, value) in numbers(&stats, connections) {
             family(&mut out, name, kind, help);
@@ -145,6 +218,15 @@ fn numbers(stats: &db::Stats, connections: u64) -> [(&'static str, &'static str,
         ("thalweg_log_sequence", "gauge", "Sequence id of the last record.", stats.log.sequence),
         ("thalweg_log_durable_sequence", "gauge", "Sequence id up to which all is on disk.", stats.log.durable),
     ]
+}
+
+/// A poisoned lock would mean that a count was interrupted; counts stay usable.
+fn lock<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn add<K: Ord>(counts: &Mutex<BTreeMap<K, u64>>, key: K, count: u64) {
+    *lock(counts).entry(key).or_default() += count;
 }
 
 /// The lines before a family's samples.

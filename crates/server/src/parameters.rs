@@ -38,6 +38,21 @@ impl Parameters {
         self.0.iter().filter(move |(candidate, _)| candidate == name).map(|(_, value)| value.as_str())
     }
 
+    /// Whether the name is there, with a value or without.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.all(name).next().is_some()
+    }
+
+    /// A yes or no.
+    pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, ApiError> {
+        match self.get(name) {
+            None => Ok(default),
+            Some("true" | "1") => Ok(true),
+            Some("false" | "0") => Ok(false),
+            Some(text) => Err(ApiError::invalid_parameter(name, format!("{text:?} is neither true nor false"))),
+        }
+    }
+
     /// The database that the request names, by parameter or header.
     pub(crate) fn database(&self, headers: &HeaderMap) -> String {
         let header = || headers.get("x-thalweg-database").and_then(|value| value.to_str().ok());

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tower_http::compression::CompressionLayer;
 
+use crate::body::Share;
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::state::State;
@@ -21,6 +22,8 @@ pub(crate) struct Taken {
     pub(crate) headers: HeaderMap,
     pub(crate) parameters: Parameters,
     pub(crate) body: Vec<u8>,
+    /// The body's share of what all bodies may take; it goes with the request.
+    pub(crate) share: Share,
     /// What labels are asked for, say: the part of the path that varies.
     pub(crate) path: String,
 }
@@ -28,9 +31,17 @@ pub(crate) struct Taken {
 /// Takes a request's body; parameters come from the query string and, if it is a form, from the body.
 pub(crate) async fn take(state: &Arc<State>, request: Request) -> Result<Taken, ApiError> {
     let (head, body) = request.into_parts();
-    let body = body::collect(state, body).await?;
+    let (body, share) = body::collect(state, body).await?;
     let parameters = Parameters::read(head.uri.query(), &head.headers, &body);
-    Ok(Taken { headers: head.headers, parameters, body, path: head.uri.path().to_owned() })
+    Ok(Taken { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned() })
+}
+
+/// The same for a request that writes: its body is what it writes, even if a client calls it a form, as curl does.
+pub(crate) async fn take_write(state: &Arc<State>, request: Request) -> Result<Taken, ApiError> {
+    let (head, body) = request.into_parts();
+    let (body, share) = body::collect(state, body).await?;
+    let parameters = Parameters::read(head.uri.query(), &HeaderMap::new(), &[]);
+    Ok(Taken { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned() })
 }
 
 pub(crate) fn router(state: Arc<State>) -> Router {
@@ -58,10 +69,16 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/admin/tsdb/clean_tombstones", put(admin::clean_tombstones).post(admin::clean_tombstones))
         .layer(middleware::from_fn(admin::same_site));
     Router::new()
-        .route("/write", post(write::influx_v1))
-        .route("/api/v2/write", post(write::influx_v2))
-        .route("/api/v1/write", post(write::remote_write))
-        .route("/api/v1/import/prometheus", post(write::exposition))
+        .route("/write", post(write::influx::influx_v1))
+        .route("/api/v2/write", post(write::influx::influx_v2))
+        .route("/api/v3/write_lp", post(write::influx::influx_v3))
+        .route("/api/v1/write", post(write::prometheus::remote_write))
+        .route("/v1/metrics", post(write::otlp::metrics))
+        .route("/api/v1/otlp/v1/metrics", post(write::otlp::metrics))
+        .route("/api/put", post(write::opentsdb::put))
+        .route("/api/v1/import", post(write::imports::json_lines))
+        .route("/api/v1/import/csv", post(write::imports::csv))
+        .route("/api/v1/import/prometheus", post(write::prometheus::exposition))
         .route("/ping", get(status::ping).head(status::ping))
         .route("/health", get(status::health))
         .route("/ready", get(status::ready))

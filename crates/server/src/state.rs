@@ -7,26 +7,65 @@ use std::time::Duration;
 use db::Db;
 use tokio::sync::Semaphore;
 
+use crate::body::Budget;
 use crate::error::ApiError;
 use crate::metrics::Metrics;
+use crate::notice::Notices;
+
+/// Where a listener beside HTTP listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listener {
+    /// The address. Port 0 takes a free one.
+    pub address: SocketAddr,
+    /// Whether the server refuses to start without it. Defaults are not: another program may have the port.
+    pub required: bool,
+}
 
 /// Settings of the listeners.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// Where HTTP is served. Port 0 takes a free one.
     pub http: SocketAddr,
+    /// Where line protocol is taken, by TCP and UDP; `None`: nowhere.
+    pub line: Option<Listener>,
+    /// Where Graphite's plaintext is taken, by TCP and UDP.
+    pub graphite: Option<Listener>,
+    /// Where OpenTSDB's telnet commands are taken.
+    pub opentsdb: Option<Listener>,
+    /// Where OpenTelemetry's gRPC is served.
+    pub otlp_grpc: Option<Listener>,
     /// Bytes that a request's body may have as it is sent.
     pub body_bytes_max: usize,
     /// Bytes that it may have unpacked.
     pub unpacked_bytes_max: usize,
+    /// Bytes that a body may unpack to for each byte sent.
+    pub unpacked_ratio_max: usize,
+    /// Bytes of all bodies that are held at the same time; further ones are to be sent again later.
+    pub bodies_bytes_max: usize,
     /// Requests that work at the same time; others wait.
     pub requests_max: usize,
-    /// Connections that are open at the same time; others wait to be accepted.
+    /// Connections of each listener that are open at the same time; others wait to be accepted.
     pub connections_max: usize,
     /// How long a client may take to send a request's head.
     pub head_timeout_ms: u64,
     /// How long a client may take to send a body.
     pub body_timeout_ms: u64,
+    /// How long a connection of a line listener may be silent.
+    pub stream_idle_timeout_ms: u64,
+    /// How long a client may take to finish a line.
+    pub stream_line_timeout_ms: u64,
+    /// Bytes that a connection of a line listener has on their way at the same time.
+    pub stream_bytes_max: usize,
+    /// Connections of line listeners that are served at the same time; others wait for their turn.
+    pub streams_busy_max: usize,
+    /// Bytes of unfinished lines that are kept for all connections together.
+    pub stream_rest_bytes_max: usize,
+    /// Bytes of datagrams that wait to be written; further ones are dropped and counted.
+    pub udp_queue_bytes_max: usize,
+    /// How far ahead of the server's clock a sample may be.
+    pub ahead_ms_max: u64,
+    /// What is made of OpenTelemetry's metrics.
+    pub otlp: ingest::otlp::Settings,
     /// How long a query may take unless it asks for less.
     pub query_timeout_ms: u64,
     /// Samples that a query may hold at once.
@@ -38,16 +77,30 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// The defaults, for an address.
-    pub const fn new(http: SocketAddr) -> Self {
+    /// The defaults, for an address. Only HTTP listens.
+    pub fn new(http: SocketAddr) -> Self {
         Self {
             http,
+            line: None,
+            graphite: None,
+            opentsdb: None,
+            otlp_grpc: None,
             body_bytes_max: 64 << 20,
             unpacked_bytes_max: 256 << 20,
+            unpacked_ratio_max: 500,
+            bodies_bytes_max: 1 << 30,
             requests_max: 64,
             connections_max: 16_384,
             head_timeout_ms: 10_000,
             body_timeout_ms: 30_000,
+            stream_idle_timeout_ms: 600_000,
+            stream_line_timeout_ms: 30_000,
+            stream_bytes_max: 1 << 20,
+            streams_busy_max: 64,
+            stream_rest_bytes_max: 64 << 20,
+            udp_queue_bytes_max: 8 << 20,
+            ahead_ms_max: 32 * 86_400_000,
+            otlp: ingest::otlp::Settings::default(),
             query_timeout_ms: 120_000,
             query_samples_max: 50_000_000,
             host_metrics_interval_ms: Some(5_000),
@@ -61,13 +114,22 @@ pub(crate) struct State {
     pub(crate) db: Arc<Db>,
     pub(crate) settings: ServerSettings,
     pub(crate) metrics: Metrics,
+    notices: Notices,
+    /// Bodies that are held.
+    pub(crate) bodies: Arc<Budget>,
     requests: Arc<Semaphore>,
 }
 
 impl State {
     pub(crate) fn new(db: Arc<Db>, settings: ServerSettings) -> Self {
         let requests = Arc::new(Semaphore::new(settings.requests_max.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { db, settings, metrics: Metrics::default(), requests }
+        let bodies = Arc::new(Budget::new(settings.bodies_bytes_max));
+        Self { db, settings, metrics: Metrics::default(), notices: Notices::default(), bodies, requests }
+    }
+
+    /// Tells the operator on stderr, not too often.
+    pub(crate) fn tell(&self, message: impl FnOnce() -> String) {
+        self.notices.tell(self.db.now_ns(), message);
     }
 
     pub(crate) fn body_timeout(&self) -> Duration {
@@ -80,12 +142,21 @@ impl State {
         work: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<T, ApiError> {
         let permit = self.requests.clone().acquire_owned().await;
-        let state = self.clone();
-        let task = tokio::task::spawn_blocking(move || {
-            let done = work(&state);
+        self.work_unbounded(move |state| {
+            let done = work(state);
             drop(permit);
             done
-        });
+        })
+        .await
+    }
+
+    /// The same for whoever bounds it himself.
+    pub(crate) async fn work_unbounded<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let state = self.clone();
+        let task = tokio::task::spawn_blocking(move || work(&state));
         task.await.map_err(|error| ApiError::internal(format!("the request's work ended early: {error}")))
     }
 }

@@ -314,15 +314,14 @@ fn decode_column(
 
 /// Joins rows of one group, oldest first, each piece's own in order of time: a later value replaces an earlier one, member by
 /// member.
-pub(crate) fn join(mut pieces: Vec<Rows>) -> Rows {
-    pieces.retain(|rows| !rows.timestamps_ns.is_empty());
+pub(crate) fn join(pieces: Vec<Rows>) -> Rows {
+    let pieces = in_time_order(pieces);
     let alike = |a: &Rows, b: &Rows| {
         let kinds =
-            |rows: &Rows| rows.columns.iter().map(|column| (column.slot, column.value_type)).collect::<Vec<_>>();
+            |rows: &Rows| -> Vec<_> { rows.columns.iter().map(|column| (column.slot, column.value_type)).collect() };
         kinds(a) == kinds(b)
     };
-    let follows = |a: &Rows, b: &Rows| a.timestamps_ns.last() < b.timestamps_ns.first() && alike(a, b);
-    if !pieces.windows(2).all(|pair| matches!(pair, [a, b] if follows(a, b))) {
+    if !pieces.windows(2).all(|pair| matches!(pair, [a, b] if alike(a, b))) {
         return merge(&pieces);
     }
     let mut pieces = pieces.into_iter();
@@ -332,6 +331,42 @@ pub(crate) fn join(mut pieces: Vec<Rows>) -> Rows {
         joined.columns.iter_mut().zip(&rows.columns).for_each(|(column, more)| column.append(more));
     }
     joined
+}
+
+/// Pieces that follow one another in time, of pieces as [`join`] takes them: only those that overlap are merged.
+pub(crate) fn in_time_order(mut pieces: Vec<Rows>) -> Vec<Rows> {
+    pieces.retain(|rows| !rows.timestamps_ns.is_empty());
+    let follows = |a: &Rows, b: &Rows| a.timestamps_ns.last() < b.timestamps_ns.first();
+    if pieces.windows(2).all(|pair| matches!(pair, [a, b] if follows(a, b))) {
+        return pieces;
+    }
+    let mut by_start: Vec<(usize, Rows)> = pieces.into_iter().enumerate().collect();
+    by_start.sort_by_key(|(_, rows)| rows.timestamps_ns.first().copied());
+    let mut ordered = Vec::new();
+    let (mut overlapping, mut end_ns): (Vec<(usize, Rows)>, Option<i64>) = (Vec::new(), None);
+    for (age, rows) in by_start {
+        if !overlapping.is_empty() && rows.timestamps_ns.first().copied() > end_ns {
+            ordered.push(merge_by_age(std::mem::take(&mut overlapping)));
+        }
+        end_ns = end_ns.max(rows.timestamps_ns.last().copied());
+        overlapping.push((age, rows));
+    }
+    ordered.push(merge_by_age(overlapping));
+    ordered
+}
+
+fn merge_by_age(mut pieces: Vec<(usize, Rows)>) -> Rows {
+    pieces.sort_by_key(|(age, _)| *age);
+    let mut pieces: Vec<Rows> = pieces.into_iter().map(|(_, rows)| rows).collect();
+    if pieces.len() > 1 { merge(&pieces) } else { pieces.pop().unwrap_or_default() }
+}
+
+/// A row of one of several pieces.
+#[derive(Debug, Clone, Copy)]
+struct RowPlace {
+    timestamp_ns: i64,
+    piece: u32,
+    row: u32,
 }
 
 /// Joins rows of one group, oldest first: sorted by time, a later value replacing an earlier one member by member. The pieces'
@@ -346,40 +381,80 @@ pub(crate) fn merge(pieces: &[Rows]) -> Rows {
         pieces.iter().flat_map(|rows| &rows.columns).map(|column| (column.slot, column.value_type)).collect();
     slots.sort_unstable();
     slots.dedup_by_key(|(slot, _)| *slot);
-    let mut order: Vec<(i64, usize, usize)> = Vec::new();
+    let mut order: Vec<RowPlace> = Vec::with_capacity(pieces.iter().map(|rows| rows.timestamps_ns.len()).sum());
     for (piece, rows) in pieces.iter().enumerate() {
-        order.extend(rows.timestamps_ns.iter().enumerate().map(|(row, timestamp)| (*timestamp, piece, row)));
+        let place = |(row, timestamp): (usize, &i64)| RowPlace {
+            timestamp_ns: *timestamp,
+            piece: piece as u32,
+            row: row as u32,
+        };
+        order.extend(rows.timestamps_ns.iter().enumerate().map(place));
     }
-    if !order.is_sorted() {
-        order.sort_unstable();
-    }
-    let mut timestamps_ns: Vec<i64> = order.iter().map(|(timestamp, ..)| *timestamp).collect();
+    // Stable: rows of one time stay in order of age. Sorted stretches, as the pieces are, are merged, not sorted anew.
+    order.sort_by_key(|place| place.timestamp_ns);
+    let mut timestamps_ns: Vec<i64> = order.iter().map(|place| place.timestamp_ns).collect();
     timestamps_ns.dedup();
-    Rows { timestamps_ns, columns: slots.iter().map(|slot| merge_column(pieces, &order, *slot)).collect() }
+    let is_distinct = timestamps_ns.len() == order.len();
+    let column = |slot: &(Slot, ValueType)| {
+        let distinct = if is_distinct { interleave_column(pieces, &order, *slot) } else { None };
+        distinct.unwrap_or_else(|| merge_column(pieces, &order, *slot))
+    };
+    Rows { columns: slots.iter().map(column).collect(), timestamps_ns }
+}
+
+/// A column of rows no two of which have the same time, if every piece has a value in each: much faster than the general way.
+fn interleave_column(pieces: &[Rows], order: &[RowPlace], (slot, value_type): (Slot, ValueType)) -> Option<RowsColumn> {
+    let mut cells: Vec<&[u64]> = Vec::with_capacity(pieces.len());
+    for rows in pieces {
+        let column = rows.columns.iter().find(|column| column.slot == slot)?;
+        if !column.nulls.is_empty() || column.value_type != value_type || value_type.is_elsewhere() {
+            return None;
+        }
+        cells.push(&column.cells);
+    }
+    let cell = |place: &RowPlace| cells.get(place.piece as usize)?.get(place.row as usize).copied();
+    let merged: Vec<u64> = order.iter().map(cell).collect::<Option<_>>()?;
+    Some(RowsColumn { cells: merged, ..RowsColumn::new(slot, value_type) })
 }
 
 /// One piece's rows in order of time; `None` if two have the same timestamp. Much faster than the general way, and what
-/// late rows in a buffer come to.
+/// late rows in a buffer come to: rows that came in order are only gone through, late ones are sorted and put between them.
 fn sort_distinct(rows: &Rows) -> Option<Rows> {
-    let time = |row: &usize| rows.timestamps_ns[*row];
-    let mut order: Vec<usize> = (0..rows.timestamps_ns.len()).collect();
-    order.sort_by_key(time);
-    if order.windows(2).any(|pair| matches!(pair, [a, b] if time(a) == time(b))) {
-        return None;
+    let (mut on_time, mut late): (Vec<usize>, Vec<(i64, usize)>) = (Vec::new(), Vec::new());
+    let mut newest = None;
+    for (row, timestamp_ns) in rows.timestamps_ns.iter().enumerate() {
+        if newest < Some(*timestamp_ns) {
+            newest = Some(*timestamp_ns);
+            on_time.push(row);
+        } else {
+            late.push((*timestamp_ns, row));
+        }
     }
-    Some(rows.pick(&order))
+    late.sort_unstable();
+    let time = |row: usize| rows.timestamps_ns.get(row).copied();
+    let mut order = Vec::with_capacity(rows.timestamps_ns.len());
+    let mut on_time = on_time.into_iter().peekable();
+    for (timestamp_ns, row) in late {
+        while let Some(before) = on_time.next_if(|before| time(*before) < Some(timestamp_ns)) {
+            order.push(before);
+        }
+        order.push(row);
+    }
+    order.extend(on_time);
+    let is_distinct = order.windows(2).all(|pair| matches!(pair, [a, b] if time(*a) < time(*b)));
+    is_distinct.then(|| rows.pick(&order))
 }
 
-fn merge_column(pieces: &[Rows], order: &[(i64, usize, usize)], (slot, value_type): (Slot, ValueType)) -> RowsColumn {
+fn merge_column(pieces: &[Rows], order: &[RowPlace], (slot, value_type): (Slot, ValueType)) -> RowsColumn {
     let of_piece = |rows: &Rows| rows.columns.iter().position(|column| column.slot == slot);
     let places: Vec<Option<usize>> = pieces.iter().map(of_piece).collect();
-    let column_of = |piece: usize| pieces[piece].columns.get(places[piece]?);
+    let column_of = |piece: u32| pieces[piece as usize].columns.get(places[piece as usize]?);
     let mut merged = RowsColumn::new(slot, value_type);
-    for same_time in order.chunk_by(|a, b| a.0 == b.0) {
+    for same_time in order.chunk_by(|a, b| a.timestamp_ns == b.timestamp_ns) {
         let has_value =
-            |(_, piece, row): &&(i64, usize, usize)| column_of(*piece).is_some_and(|column| !column.is_null(*row));
+            |place: &&RowPlace| column_of(place.piece).is_some_and(|column| !column.is_null(place.row as usize));
         match same_time.iter().rev().find(has_value) {
-            Some((_, piece, row)) => merged.push_from(column_of(*piece), *row),
+            Some(place) => merged.push_from(column_of(place.piece), place.row as usize),
             None => merged.push(None),
         }
     }

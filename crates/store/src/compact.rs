@@ -16,14 +16,14 @@ pub struct CompactReport {
 }
 
 impl Store {
-    /// Flushes, merges until no merge is due, and so carries out all deletes. Reads and writes go on.
+    /// Flushes, merges until nothing is left to merge, and so carries out all deletes. Reads and writes go on.
     pub fn compact(&self, tell: &mut dyn FnMut(&Progress)) -> Result<CompactReport, StoreError> {
         tell(&Progress { what: "flushing".to_owned(), ..Progress::default() });
         self.flush_all()?;
         let before = self.stats();
         let deletes_before = self.deletes_pending();
         loop {
-            let worked = self.maintain()?;
+            let worked = self.maintain_all(true)?;
             let stats = self.stats();
             let merges = stats.merges - before.merges;
             let bytes = stats.part_bytes_written - before.part_bytes_written;

@@ -13,6 +13,7 @@
 //! * [`inspect`], [`check`], [`backup`], [`compact`]: upkeep
 //! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to
 
+mod admission;
 mod backup;
 mod check;
 mod chunk;
@@ -84,6 +85,7 @@ pub use tokens::{Appender, GroupLayout, Token};
 pub use windows::{ReadCounts, WindowColumn, Windows};
 pub use write::{Rejected, WriteReport};
 
+use admission::Admission;
 use exemplars::Exemplars;
 use journal::Journal;
 use keys::Keys;
@@ -117,6 +119,7 @@ pub struct Store {
     /// Bytes that all heads may take at present.
     heads_bytes: AtomicU64,
     query_memory: Arc<QueryMemory>,
+    admission: Admission,
     /// Why new series are refused at present, if they are.
     refusal: RwLock<Option<String>>,
     /// Where parts settle, if not in the data folder.
@@ -152,8 +155,13 @@ impl Store {
     /// Does what is due of flushing, merging and uploading; to be called again at once while it returns `true`, else now and
     /// then. Whoever has threads calls its three parts in one thread each, so that none waits for another.
     pub fn maintain(&self) -> Result<bool, StoreError> {
+        self.maintain_all(false)
+    }
+
+    /// As [`Store::maintain`]; `at_last` also what would wait for more rows.
+    pub(crate) fn maintain_all(&self, at_last: bool) -> Result<bool, StoreError> {
         let worked = self.maintain_heads()?;
-        let worked = self.maintain_parts()? || worked;
+        let worked = self.merge_parts(at_last)? || worked;
         Ok(self.maintain_objects()? || worked)
     }
 
@@ -171,9 +179,13 @@ impl Store {
 
     /// Merges parts and index segments, drops what is past keeping.
     pub fn maintain_parts(&self) -> Result<bool, StoreError> {
+        self.merge_parts(false)
+    }
+
+    fn merge_parts(&self, at_last: bool) -> Result<bool, StoreError> {
         let mut worked = self.drop_expired()?;
         for shard in &self.shards {
-            worked |= self.merge_if_due(shard)?;
+            worked |= self.merge_if_due(shard, at_last)?;
             worked |= self.merge_groups_if_due(shard)?;
         }
         self.fit_partitions()?;
@@ -218,7 +230,7 @@ impl Store {
     /// Flushes and merges everything there is to merge.
     pub fn settle(&self) -> Result<(), StoreError> {
         self.flush_all()?;
-        while self.maintain()? {}
+        while self.maintain_all(true)? {}
         Ok(())
     }
 

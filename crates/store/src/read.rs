@@ -101,7 +101,7 @@ impl Store {
             let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
             let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
             let pieces = view.pieces(range, &slots)?;
-            let pieces = if in_order(&pieces) { pieces } else { vec![chunk::join(pieces)] };
+            let pieces = chunk::in_time_order(pieces);
             columns.extend(wanted.into_iter().map(|column| collect_column(&pieces, column, range)));
         }
         Ok(columns)
@@ -133,11 +133,6 @@ impl Store {
         }
         Ok(false)
     }
-}
-
-/// Whether the pieces follow one another in time.
-fn in_order(pieces: &[Rows]) -> bool {
-    pieces.iter().filter_map(Rows::range).is_sorted_by(|before, after| before.end_ns < after.start_ns)
 }
 
 fn collect_column(pieces: &[Rows], wanted: &SelectedColumn, range: &TimeRange) -> Column {

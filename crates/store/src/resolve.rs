@@ -332,6 +332,9 @@ impl Store {
         groups: &[(MeasurementId, GroupIdentity, Vec<Slot>)],
     ) -> Result<Vec<Result<Target, String>>, StoreError> {
         let refusal = self.refusal.read().clone();
+        let limits = self.series_limits(database)?;
+        let is_limited = refusal.is_some() || limits.per_database_max > 0 || limits.per_second_max > 0;
+        let now_ns = self.platform.clock.now_ns();
         let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); self.shards.len()];
         for (place, (_, identity, _)) in groups.iter().enumerate() {
             let hash = routing_hash(database, &identity.measurement, &identity.labels);
@@ -347,10 +350,18 @@ impl Store {
             let first_new = index.groups.next_id();
             for place in places {
                 let (measurement, identity, slots) = &groups[place];
-                if let Some(reason) = &refusal {
+                if is_limited {
                     let known = index.groups.find(database, *measurement, &identity.labels);
-                    if known.map_err(StoreError::index(&self.options.directory))?.is_none() {
-                        targets[place] = Err(reason.clone());
+                    let is_new = known.map_err(StoreError::index(&self.options.directory))?.is_none();
+                    let admit = || match &refusal {
+                        Some(reason) => {
+                            self.admission.refused_by_memory();
+                            Err(reason.clone())
+                        }
+                        None => self.admission.admit(database, slots.len() as u64, now_ns, limits),
+                    };
+                    if is_new && let Err(reason) = admit() {
+                        targets[place] = Err(reason);
                         continue;
                     }
                 }

@@ -153,6 +153,7 @@ impl Store {
         index.untold.extend(entry);
         index.removed |= &silent;
         self.keys.clear();
+        self.admission.forget();
         let told = self.tell_groups(shard.number as usize, &mut index);
         drop(state);
         told

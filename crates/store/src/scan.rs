@@ -111,9 +111,13 @@ impl Store {
         let Some(database) = self.catalog.read().catalog.database(database) else {
             return Ok(None);
         };
+        self.cardinality_of(database, top).map(Some)
+    }
+
+    pub(crate) fn cardinality_of(&self, database: DatabaseId, top: usize) -> Result<Cardinality, StoreError> {
         let shards: Vec<_> = self.shards.iter().map(|shard| shard.groups.read()).collect();
         let groups: Vec<&Groups> = shards.iter().map(|shard| &shard.groups).collect();
-        index::cardinality(&groups, database, top).map(Some).map_err(StoreError::index(&self.options.directory))
+        index::cardinality(&groups, database, top).map_err(StoreError::index(&self.options.directory))
     }
 
     fn each_shard(

@@ -100,14 +100,13 @@ impl Store {
         Ok(infos)
     }
 
-    /// How time is cut for a flush: short partitions where the fast tier is, long ones for what is late by more.
+    /// How time is cut for a flush: short partitions for what is new, long ones for what is late.
     fn grid(&self, shard: &Shard, head: &Head) -> Grid {
         let now_ns = self.platform.clock.now_ns();
         let (parts, _) = shard.parts_and_deletes();
-        let newest = parts.iter().map(|part| part.info.range.end_ns).chain(head.newest_ns()).max();
-        let lengths = self.lengths();
-        let fast_from = lengths.fast_from(newest.unwrap_or(now_ns).min(now_ns));
-        Grid { lengths, fast_from, settled_ns: levels::settled_lengths(lengths, 0) }
+        let flushed_ns = parts.iter().map(|part| part.info.range.end_ns).max();
+        let newest_ns = flushed_ns.max(head.newest_ns()).unwrap_or(now_ns);
+        Grid::new(self.lengths(), flushed_ns, newest_ns.min(now_ns))
     }
 }
 
@@ -119,22 +118,33 @@ pub(crate) fn class_of(classes: &BTreeMap<DatabaseId, u32>, database: DatabaseId
 /// How a flush cuts time.
 struct Grid {
     lengths: Lengths,
-    fast_from: i64,
-    settled_ns: Vec<i64>,
+    /// What is older is late.
+    late_before: i64,
+    /// Length of partitions of late rows.
+    late_ns: i64,
 }
 
 impl Grid {
+    /// For rows up to `newest_ns` behind others up to `flushed_ns`. Late are rows behind the partition before the one that earlier
+    /// flushes reached: they are few for each stretch of time, and wait together for more of their kind.
+    fn new(lengths: Lengths, flushed_ns: Option<i64>, newest_ns: i64) -> Self {
+        let fast_from = lengths.fast_from(newest_ns);
+        let reached = flushed_ns.map(|flushed_ns| levels::partition_of(flushed_ns.min(newest_ns), lengths.fast_ns));
+        let expected_from = reached.map(|reached| reached.start_ns.saturating_sub(lengths.fast_ns));
+        let late_ns = levels::settled_lengths(lengths, 0).last().copied().unwrap_or(lengths.slow_ns);
+        Self { lengths, late_before: expected_from.unwrap_or(fast_from).max(fast_from), late_ns }
+    }
+
     fn is_inside_one(&self, range: &TimeRange) -> bool {
         range.end_ns <= self.partition_of(range.start_ns).end_ns
     }
 
     fn partition_of(&self, timestamp_ns: i64) -> TimeRange {
-        if timestamp_ns >= self.fast_from {
+        if timestamp_ns >= self.late_before {
             return levels::partition_of(timestamp_ns, self.lengths.fast_ns);
         }
-        let cells = self.settled_ns.iter().rev().map(|length| levels::partition_of(timestamp_ns, *length));
-        let mut complete = cells.filter(|cell| cell.end_ns < self.fast_from);
-        complete.next().unwrap_or_else(|| levels::partition_of(timestamp_ns, self.lengths.fast_ns))
+        let cell = levels::partition_of(timestamp_ns, self.late_ns);
+        TimeRange::new(cell.start_ns, cell.end_ns.min(self.late_before.saturating_sub(1)))
     }
 }
 
@@ -152,5 +162,30 @@ fn cut(rows: &Rows, sequences: (u64, u64), grid: &Grid, put: &mut impl FnMut(Tim
         };
         sealed.into_iter().for_each(|sealed| put(partition, sealed));
         from = to;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3600 * 1_000_000_000;
+
+    /// Partitions of one hour, settled ones of four and 64; the newest row is at the 100th hour.
+    fn check(flushed: Option<i64>, at: i64, expected: (i64, i64)) {
+        let grid = Grid::new(Lengths::new(HOUR), flushed.map(|hour| hour * HOUR), 100 * HOUR);
+        let range = TimeRange::new(expected.0 * HOUR, expected.1 * HOUR - 1);
+        assert_eq!(grid.partition_of(at * HOUR), range, "{at} behind {flushed:?}");
+    }
+
+    #[test]
+    fn late_rows_stay_together() {
+        for (at, expected) in [(100, (100, 101)), (96, (96, 97)), (95, (64, 96)), (63, (0, 64))] {
+            check(None, at, expected);
+            check(Some(20), at, expected);
+        }
+        for (at, expected) in [(98, (98, 99)), (97, (64, 98)), (96, (64, 98)), (63, (0, 64))] {
+            check(Some(99), at, expected);
+        }
     }
 }

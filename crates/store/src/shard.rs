@@ -21,7 +21,7 @@ pub(crate) struct Shard {
     pub(crate) groups: RwLock<ShardGroups>,
     pub(crate) state: Mutex<ShardState>,
     /// Held by whoever merges, deletes or moves parts: one at a time.
-    pub(crate) work: Mutex<()>,
+    pub(crate) work: Mutex<Rest>,
 }
 
 /// A shard's part of the index.
@@ -53,6 +53,15 @@ pub(crate) struct ShardState {
     pub(crate) deletes: Arc<Vec<Delete>>,
 }
 
+/// Since when no flush has brought anything new.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    /// Largest sequence id in parts.
+    pub(crate) sequence: u64,
+    /// When it was first seen, on the monotonic clock; 0: not yet.
+    pub(crate) since_ns: u64,
+}
+
 /// A head on its way to disk.
 pub(crate) struct Frozen {
     pub(crate) head: Head,
@@ -71,7 +80,7 @@ impl Shard {
         parts.sort_unstable_by_key(|part| levels::age_order(&part.info));
         let (parts, deletes) = (Arc::new(parts), Arc::new(deletes));
         let state = ShardState { head: Head::new(head_bytes), newest_ns: i64::MIN, frozen: None, parts, deletes };
-        Self { number, groups: RwLock::new(groups), state: Mutex::new(state), work: Mutex::new(()) }
+        Self { number, groups: RwLock::new(groups), state: Mutex::new(state), work: Mutex::default() }
     }
 
     /// Puts rows into the head, and tells the index of groups that have more fields than before.

@@ -97,6 +97,8 @@ pub struct Stats {
     pub partition_ns: i64,
     /// Bytes in memory, by what holds them.
     pub memory: MemoryUse,
+    /// How often new series were refused, by the setting that did.
+    pub series_refused: [(&'static str, u64); 3],
     /// Whether new series are refused because memory is short.
     pub refuses_new_series: bool,
 }
@@ -134,6 +136,7 @@ impl Store {
             part_bytes_written: count(&self.counters.bytes_written),
             partition_ns: self.lengths().fast_ns,
             memory: self.memory(),
+            series_refused: self.admission.refused(),
             refuses_new_series: self.refusal.read().is_some(),
             ..Stats::default()
         };

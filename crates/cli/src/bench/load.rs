@@ -119,6 +119,7 @@ impl OwnServer {
         let mut child = Command::new(program)
             .args(["serve", "--http", "127.0.0.1:0", "--no-host-metrics", "--data"])
             .arg(data)
+            .args(["--line", "off", "--graphite", "off", "--opentsdb", "off", "--otlp-grpc", "off"])
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start a server: {error}"))?;

@@ -63,22 +63,24 @@ fn quick(scaled: &[i64]) -> Transform {
     let climbs = climbs(scaled);
     let length = QUICK_VALUES.min(count);
     let room = count - length;
+    // A short column is one stretch.
+    let stretches = if room == 0 { 1 } else { QUICK_STRETCHES };
     let starts: [usize; QUICK_STRETCHES] = std::array::from_fn(|part| room * part / (QUICK_STRETCHES - 1));
     let bits = |transform: Transform| {
         let mut numbers = [0; QUICK_VALUES * QUICK_STRETCHES];
         let mut bits = 0;
-        for (start, numbers) in starts.iter().zip(numbers.as_chunks_mut::<QUICK_VALUES>().0) {
+        for (start, numbers) in starts.iter().take(stretches).zip(numbers.as_chunks_mut::<QUICK_VALUES>().0) {
             let from = (*start).max(transform.implied());
             let numbers = &mut numbers[..length.min(count - from)];
             transform.apply(scaled, from, numbers);
             bits += u32::from(patched::spread_width(numbers));
         }
         // Values themselves spread further from one stretch to the next, differences do not.
-        if transform == Transform::Frame {
-            bits = u32::from(patched::spread_width(&numbers)) * QUICK_STRETCHES as u32;
+        if transform == Transform::Frame && stretches > 1 {
+            bits = u32::from(patched::spread_width(&numbers)) * stretches as u32;
         }
         let bonus = if transform.number() <= Transform::LINEAR_NUMBER { NEIGHBOURLESS_BONUS_BITS } else { 0.0 };
-        f64::from(bits) / QUICK_STRETCHES as f64 - bonus
+        f64::from(bits) / stretches as f64 - bonus
     };
     let mut best = (bits(Transform::Frame), Transform::Frame);
     let mut consider = |transform: Transform| {

@@ -18,10 +18,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use memchr::{memchr, memchr2};
-use model::{Batch, Block, Field, GroupKey, MetricKind, MetricMetadata, Span, VALUE_FIELD, ValueType};
+use model::{Batch, GroupKey, MetricKind, MetricMetadata, Span};
 
 pub use key::decode_key;
 
+use crate::lone::LoneRows;
 use crate::{BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher, check_body_size};
 
 /// Which of the two formats a body has.
@@ -83,7 +84,9 @@ struct Parser<'body, 'options> {
     key_prefix: Vec<u8>,
     line: u32,
     batch: Batch<'body>,
-    block: Block,
+    lone: LoneRows,
+    /// Length of all keys that do not stand in the body.
+    keys_bytes: usize,
     errors: LineErrors,
     /// Places in the batch's metadata.
     families: HashMap<String, usize>,
@@ -92,14 +95,14 @@ struct Parser<'body, 'options> {
 
 impl<'body, 'options> Parser<'body, 'options> {
     fn new(body: &'body [u8], options: &'options Options<'options>) -> Self {
-        let value = Field { name: VALUE_FIELD.to_owned(), value_type: ValueType::F64 };
         Self {
             body,
             options,
             key_prefix: key::prefix(options.extra_labels),
             line: 0,
             batch: Batch::new(body, decode_key),
-            block: Block { fields: vec![value], ..Block::default() },
+            lone: LoneRows::floats(options.limits.rows_max),
+            keys_bytes: 0,
             errors: LineErrors::default(),
             families: HashMap::new(),
             ended: false,
@@ -107,9 +110,7 @@ impl<'body, 'options> Parser<'body, 'options> {
     }
 
     fn finish(mut self) -> Parsed<'body> {
-        if self.block.rows() > 0 {
-            self.batch.blocks.push(self.block);
-        }
+        self.batch.blocks.extend(self.lone.into_block());
         Parsed { batch: self.batch, errors: self.errors }
     }
 
@@ -152,24 +153,27 @@ impl<'body, 'options> Parser<'body, 'options> {
         if words.next().is_some() {
             return Err("text behind the timestamp".into());
         }
-        if self.block.rows() == limits.rows_max {
-            return Err(format!("the request has more than {} rows (rows_max); split it", limits.rows_max).into());
-        }
-        let key = self.place_key(start, raw_key);
-        self.block.keys.push(key);
-        self.block.timestamps_ns.push(timestamp_ns);
-        self.block.lines.push(self.line);
-        self.block.cells.push(value.to_bits());
+        self.lone.check_room()?;
+        let key = self.place_key(start, raw_key)?;
+        self.lone.push(key, timestamp_ns, value.to_bits(), self.line);
         Ok(())
     }
 
-    fn place_key(&mut self, start: usize, raw_key: &[u8]) -> GroupKey {
+    fn place_key(&mut self, start: usize, raw_key: &[u8]) -> Result<GroupKey, Reason> {
         if self.key_prefix.is_empty() {
             let text = Span { start: start as u32, len: raw_key.len() as u32 };
-            return GroupKey { hash: self.options.hasher.hash(raw_key), text };
+            return Ok(GroupKey { hash: self.options.hasher.hash(raw_key), text });
         }
         let key = [&self.key_prefix, raw_key].concat();
-        GroupKey { hash: self.options.hasher.hash(&key), text: self.batch.push_text(&key) }
+        self.keys_bytes += key.len();
+        let keys_bytes_max = self.options.limits.keys_bytes_max;
+        if self.keys_bytes > keys_bytes_max {
+            let reason = format!(
+                "the labels of all series, extra ones included, take more than {keys_bytes_max} bytes (keys_bytes_max); split it"
+            );
+            return Err(reason.into());
+        }
+        Ok(GroupKey { hash: self.options.hasher.hash(&key), text: self.batch.push_text(&key) })
     }
 
     fn parse_timestamp_ns(&self, word: &[u8]) -> Result<i64, Reason> {

@@ -133,6 +133,9 @@ fn limits_hold() {
         tags_max: 2,
         name_bytes_max: 10,
         key_bytes_max: 40,
+        keys_bytes_max: 1000,
+        histograms_max: 1,
+        exemplars_max: 1,
         rows_max: 1,
         metadata_max: 1,
         ..Limits::default()

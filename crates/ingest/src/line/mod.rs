@@ -52,6 +52,9 @@ pub enum Precision {
     Minute,
     /// Hours: `h`.
     Hour,
+    /// The size of each timestamp tells its unit: seconds below 5 · 10⁹, and so on. Times before 1970 and those soon after are
+    /// not told apart.
+    Auto,
 }
 
 impl Precision {
@@ -68,10 +71,20 @@ impl Precision {
         }
     }
 
-    /// Nanoseconds in one unit.
+    /// Nanoseconds in one unit of a timestamp.
+    const fn unit_of_ns(self, timestamp: i64) -> i64 {
+        match (self, timestamp.unsigned_abs()) {
+            (Self::Auto, 0..5_000_000_000) => 1_000_000_000,
+            (Self::Auto, 5_000_000_000..5_000_000_000_000) => 1_000_000,
+            (Self::Auto, 5_000_000_000_000..5_000_000_000_000_000) => 1_000,
+            _ => self.unit_ns(),
+        }
+    }
+
+    /// Nanoseconds in one unit; 1 if timestamps tell theirs.
     pub const fn unit_ns(self) -> i64 {
         match self {
-            Self::Nanosecond => 1,
+            Self::Nanosecond | Self::Auto => 1,
             Self::Microsecond => 1_000,
             Self::Millisecond => 1_000_000,
             Self::Second => 1_000_000_000,
@@ -212,7 +225,7 @@ impl<'body, 'options> Parser<'body, 'options> {
         match timestamp {
             None => Ok(self.now_ns),
             Some(timestamp) => timestamp
-                .checked_mul(self.options.precision.unit_ns())
+                .checked_mul(self.options.precision.unit_of_ns(timestamp))
                 .ok_or("time outside range -9223372036854775808 - 9223372036854775807 ns"),
         }
     }

@@ -1,12 +1,17 @@
 //! Good, bad and hostile write requests.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
+use model::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, CounterReset, Counts, HistogramCounts, HistogramLayout, NativeHistogram,
+};
+use model::{Exemplar, Labels, MetricKind, MetricMetadata};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::wire::{write_bytes, write_varint};
 use super::*;
+use crate::protobuf::{write_bytes, write_varint};
 use crate::render::render;
 use crate::{KEY_SECRET_BYTES, KeyHasher, Parsed, Protocol};
 
@@ -14,10 +19,9 @@ fn parse_text(body: &[u8], limits: &Limits) -> Result<String, BodyError> {
     let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
     let options = Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits };
     let request = parse(body, &options)?;
-    let dropped = request.dropped_reason().unwrap_or_default();
     let metadata: Vec<String> = request.batch.metadata.iter().map(|one| format!("{one:?}\n")).collect();
     let metadata = metadata.concat();
-    Ok(render(&Parsed { batch: request.batch, errors: request.errors }) + &metadata + &dropped)
+    Ok(render(&Parsed { batch: request.batch, errors: request.errors }) + &metadata)
 }
 
 #[track_caller]
@@ -123,9 +127,21 @@ fn a_bad_series_does_not_hurt_the_others() {
 }
 
 #[test]
-fn what_is_not_stored_is_counted() {
-    let body = series(&[label(b"__name__", b"m"), field(3, b""), field(4, b""), field(4, b"")]);
-    check(&body, "not stored: 2 native histogram samples and 1 exemplars");
+fn version_1_brings_histograms_and_exemplars() {
+    let exemplar = [label(b"trace_id", b"x"), b"\x11\0\0\0\0\0\0\xf8\x3f\x18\x02".to_vec()].concat();
+    let sample = encode::encode_histogram(&integer_histogram(), 7);
+    let body = series(&[label(b"__name__", b"m"), field(3, &exemplar), field(4, &sample)]);
+    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+    let limits = Limits::default();
+    let options = Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits };
+    let request = parse(&body, &options).unwrap();
+    assert_eq!(request.taken, Taken { samples: 0, histograms: 1, exemplars: 1 });
+    assert_eq!(request.batch.histograms, [integer_histogram()]);
+    let exemplar = &request.batch.exemplars[0].exemplar;
+    assert_eq!(
+        (exemplar.labels.to_string().as_str(), exemplar.value, exemplar.timestamp_ns),
+        ("{trace_id=\"x\"}", 1.5, 2_000_000)
+    );
 }
 
 #[test]
@@ -151,6 +167,9 @@ fn limits_hold() {
         tags_max: 2,
         name_bytes_max: 12,
         key_bytes_max: 50,
+        keys_bytes_max: 1000,
+        histograms_max: 1,
+        exemplars_max: 1,
         rows_max: 2,
         metadata_max: 1,
         ..Limits::default()
@@ -167,7 +186,7 @@ fn limits_hold() {
     }
     let body = encode(&[Series { labels: &[("__name__", "m")], samples: &[(0, 1.0); 3] }], &[]);
     let row = "1 m{} value=1.0 @0\n";
-    let expected = format!("{row}{row}1 ! the request has more than 2 samples (rows_max); split it\n");
+    let expected = format!("{row}{row}1 ! the request has more than 2 rows (rows_max); split it\n");
     assert_eq!(parse_text(&body, &limits).unwrap(), expected);
 }
 
@@ -175,10 +194,10 @@ fn limits_hold() {
 fn unpacks_within_the_bound_and_no_further() {
     let body = vec![b'x'; 10_000];
     let packed = compress(&body);
-    assert_eq!(decompress(&packed, 10_000).unwrap(), body);
-    assert!(matches!(decompress(&packed, 9_999), Err(BodyError::TooLarge { size_bytes_max: 9_999, .. })));
+    assert_eq!(decompress(packed.clone(), 10_000).unwrap(), body);
+    assert!(matches!(decompress(packed.clone(), 9_999), Err(BodyError::TooLarge { size_bytes_max: 9_999, .. })));
     for bad in [&b""[..], b"\xff\xff\xff\xff\x0f", &packed[..packed.len() - 1], b"plain text"] {
-        assert!(decompress(bad, 1 << 20).is_err(), "{bad:?}");
+        assert!(decompress(bad.to_vec(), 1 << 20).is_err(), "{bad:?}");
     }
 }
 
@@ -212,6 +231,211 @@ proptest! {
             body[place] = byte;
         }
         let _ = parse_text(&body, &Limits::default());
-        let _ = decompress(&body, 1 << 16);
+        let _ = decompress(body.clone(), 1 << 16);
+    }
+}
+
+fn histogram(counts: HistogramCounts) -> NativeHistogram {
+    let layout = HistogramLayout {
+        schema: 3,
+        zero_threshold: 1e-9,
+        positive_spans: vec![BucketSpan { offset: -2, length: 2 }, BucketSpan { offset: 3, length: 1 }],
+        negative_spans: vec![BucketSpan { offset: 1, length: 1 }],
+        custom_bounds: Vec::new(),
+    };
+    NativeHistogram { layout: Arc::new(layout), counter_reset: CounterReset::NoReset, sum: 12.5, counts }
+}
+
+fn integer_histogram() -> NativeHistogram {
+    histogram(HistogramCounts::Integer(Counts { count: 12, zero_count: 1, positive: vec![5, 2, 3], negative: vec![1] }))
+}
+
+fn parse_v2_with<T>(body: &[u8], limits: &Limits, look: impl FnOnce(&WriteRequest<'_>) -> T) -> Result<T, BodyError> {
+    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+    parse_v2(body, &Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits }).map(|request| look(&request))
+}
+
+fn text_v2(body: &[u8], limits: &Limits) -> Result<String, BodyError> {
+    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+    let request = parse_v2(body, &Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits })?;
+    Ok(render(&Parsed { batch: request.batch, errors: request.errors }))
+}
+
+#[test]
+fn version_2_brings_everything_at_once() {
+    let float = histogram(HistogramCounts::Float(Counts {
+        count: 11.5,
+        zero_count: 0.5,
+        positive: vec![5.0, 2.0, 3.0],
+        negative: vec![1.0],
+    }));
+    let custom = NativeHistogram {
+        layout: Arc::new(HistogramLayout {
+            schema: CUSTOM_BUCKETS_SCHEMA,
+            positive_spans: vec![BucketSpan { offset: 0, length: 2 }],
+            custom_bounds: vec![0.5, 1.0],
+            ..HistogramLayout::default()
+        }),
+        counter_reset: CounterReset::Gauge,
+        sum: 1.0,
+        counts: HistogramCounts::Integer(Counts { count: 3, zero_count: 0, positive: vec![1, 2], negative: vec![] }),
+    };
+    let exemplar =
+        Exemplar { labels: Labels::from_pairs([("trace_id", "abc")]).unwrap(), value: 0.25, timestamp_ns: 3_000_000 };
+    let metadata = MetricMetadata {
+        family: "lat".to_owned(),
+        kind: MetricKind::Histogram,
+        help: "Latency.".to_owned(),
+        unit: "seconds".to_owned(),
+    };
+    let labels = [("__name__", "lat"), ("job", "a")];
+    let histograms = [(1, integer_histogram()), (2, float), (3, custom)];
+    let body = encode_v2(&[
+        SeriesV2 {
+            labels: &labels,
+            histograms: &histograms,
+            exemplars: std::slice::from_ref(&exemplar),
+            start_ms: 1,
+            metadata: Some(&metadata),
+            ..SeriesV2::default()
+        },
+        SeriesV2 { labels: &[("__name__", "up")], samples: &[(5, 1.0), (6, 0.0)], ..SeriesV2::default() },
+        SeriesV2 {
+            labels: &[("__name__", "lat_bucket")],
+            samples: &[(5, 1.0)],
+            metadata: Some(&metadata),
+            ..SeriesV2::default()
+        },
+    ]);
+    parse_v2_with(&body, &Limits::default(), |request| {
+        let batch = &request.batch;
+        assert!(request.errors.is_empty(), "{:?}", request.errors);
+        assert_eq!(request.taken, Taken { samples: 3, histograms: 3, exemplars: 1 });
+        assert_eq!(batch.histograms, histograms.clone().map(|(_, histogram)| histogram));
+        assert_eq!(batch.blocks[1].timestamps_ns, [1_000_000, 2_000_000, 3_000_000]);
+        assert_eq!(batch.exemplars[0].exemplar, exemplar);
+        assert_eq!(batch.start_timestamps[0].start_ns, 1_000_000);
+        assert_eq!(batch.metadata, std::slice::from_ref(&metadata), "the family of both series, once");
+        let identity = decode_key(batch.text(batch.exemplars[0].key.text)).unwrap();
+        assert_eq!((identity.measurement.as_str(), identity.labels.to_string().as_str()), ("lat", r#"{job="a"}"#));
+    })
+    .unwrap();
+}
+
+#[test]
+fn both_versions_hash_a_series_alike() {
+    for value in ["x".to_owned(), "x".repeat(59), "x".repeat(60), "x".repeat(200), "x".repeat(20_000)] {
+        let labels = [("__name__", "up"), ("job", value.as_str())];
+        let v1 = encode(&[Series { labels: &labels, samples: &[(1, 1.0)] }], &[]);
+        let v2 = encode_v2(&[SeriesV2 { labels: &labels, samples: &[(1, 1.0)], ..SeriesV2::default() }]);
+        let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+        let limits = Limits::default();
+        let options = Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits };
+        let key = |request: WriteRequest<'_>| request.batch.blocks[0].keys[0].hash;
+        assert_eq!(key(parse(&v1, &options).unwrap()), key(parse_v2(&v2, &options).unwrap()));
+    }
+}
+
+#[test]
+fn version_2_tells_what_is_wrong() {
+    let good: &[(&str, &str)] = &[("__name__", "m"), ("a", "b")];
+    let of = |labels| encode_v2(&[SeriesV2 { labels, samples: &[(1, 1.0)], ..SeriesV2::default() }]);
+    assert_eq!(text_v2(&of(good), &Limits::default()).unwrap(), "1 m{a=\"b\"} value=1.0 @1000000\n");
+    let sample = sample(1, 1.0);
+    let series =
+        |references: &[u8]| [field(4, b""), field(5, &[field(1, references), sample.clone()].concat())].concat();
+    for (body, reason) in [
+        (of(&[("a", "b")]), "key: the series has no metric name (label \"__name__\")"),
+        (of(&[("a", "b"), ("__name__", "m")]), "key: labels are not sorted: \"__name__\" stands behind \"a\""),
+        (series(&[0]), "a label reference without a value"),
+        (series(&[0, 9]), "a label refers to a symbol beyond the table's 1"),
+        (series(b""), "key: the series has no metric name (label \"__name__\")"),
+    ] {
+        assert_eq!(text_v2(&body, &Limits::default()).unwrap(), format!("1 ! {reason}\n"));
+    }
+    let tight = Limits { tags_max: 2, name_bytes_max: 12, key_bytes_max: 60, keys_bytes_max: 100, ..Limits::default() };
+    for (labels, reason) in [
+        (&[("__name__", "m"), ("a", "b"), ("c", "d")][..], "more than 2 labels (tags_max)"),
+        (&[("__name__", "mmmmmmmmmmmmm")], "a name is longer than 12 bytes (name_bytes_max)"),
+        (
+            &[("__name__", "m"), ("a", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb")],
+            "the labels take more than 60 bytes (key_bytes_max)",
+        ),
+    ] {
+        assert_eq!(text_v2(&of(labels), &tight).unwrap(), format!("1 ! {reason}\n"));
+    }
+    let many = encode_v2(&vec![SeriesV2 { labels: good, samples: &[(1, 1.0)], ..SeriesV2::default() }; 5]);
+    assert!(text_v2(&many, &tight).unwrap().ends_with("(keys_bytes_max); split it\n"));
+}
+
+#[test]
+fn histograms_that_contradict_themselves_are_told() {
+    let told = |change: &dyn Fn(&mut NativeHistogram)| {
+        let mut one = integer_histogram();
+        change(&mut one);
+        let body =
+            encode_v2(&[SeriesV2 { labels: &[("__name__", "m")], histograms: &[(1, one)], ..SeriesV2::default() }]);
+        text_v2(&body, &Limits::default()).unwrap()
+    };
+    let counts = |change: fn(&mut Counts<u64>)| {
+        move |one: &mut NativeHistogram| {
+            if let HistogramCounts::Integer(counts) = &mut one.counts {
+                change(counts);
+            }
+        }
+    };
+    assert!(told(&|_| {}).starts_with("1 m{} native_histogram="));
+    let expected = "1 ! native histogram: 12 observations in buckets, but a count of 13\n";
+    assert_eq!(told(&counts(|counts| counts.count = 13)), expected);
+    assert!(
+        told(&counts(|counts| counts.positive.push(1))).starts_with("1 ! native histogram: number of bucket counts")
+    );
+    let bad_schema = |one: &mut NativeHistogram| Arc::make_mut(&mut one.layout).schema = 9;
+    assert_eq!(told(&bad_schema), "1 ! native histogram: no such schema\n");
+    // A stale marker has no counts that could add up.
+    let stale = |one: &mut NativeHistogram| one.sum = f64::from_bits(model::STALE_NAN_BITS);
+    assert!(
+        told(&|one| {
+            stale(one);
+            counts(|counts| counts.count = 99)(one);
+        })
+        .starts_with("1 m{} native_histogram=")
+    );
+    // Spans that claim more buckets than there are bytes cost nothing.
+    let huge = |one: &mut NativeHistogram| Arc::make_mut(&mut one.layout).positive_spans[0].length = u32::MAX;
+    assert!(told(&huge).starts_with("1 ! native histogram: "));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_break_version_2(edits in vec((any::<prop::sample::Index>(), any::<u8>()), 0..8)) {
+        let metadata = MetricMetadata { help: "h".to_owned(), ..MetricMetadata::default() };
+        let exemplars = [Exemplar { labels: Labels::empty(), value: 1.0, timestamp_ns: 0 }];
+        let mut body = encode_v2(&[SeriesV2 {
+            labels: &[("__name__", "up"), ("job", "x")],
+            samples: &[(1, 1.0)],
+            histograms: &[(1, integer_histogram())],
+            exemplars: &exemplars,
+            start_ms: 1,
+            metadata: Some(&metadata),
+        }]);
+        for (place, byte) in edits {
+            let place = place.index(body.len());
+            body[place] = byte;
+        }
+        let _ = text_v2(&body, &Limits::default());
+    }
+
+    #[test]
+    fn version_2_is_read_back(
+        all in vec((proptest::collection::btree_map("[a-zä]{1,5}", ".{1,9}", 0..5), vec((-1_000_000i64..1 << 40, any::<f64>()), 1..4)), 0..5),
+    ) {
+        let pairs: Vec<Vec<(&str, &str)>> = all.iter().map(|(labels, _)| {
+            std::iter::once(("__name__", "m")).chain(labels.iter().map(|(name, value)| (name.as_str(), value.as_str()))).collect()
+        }).collect();
+        let series: Vec<SeriesV2<'_>> = all.iter().zip(&pairs).map(|((_, samples), labels)| SeriesV2 { labels, samples, ..SeriesV2::default() }).collect();
+        let v1: Vec<Series<'_>> = all.iter().zip(&pairs).map(|((_, samples), labels)| Series { labels, samples }).collect();
+        let expected = parse_text(&encode(&v1, &[]), &Limits::default()).unwrap();
+        prop_assert_eq!(text_v2(&encode_v2(&series), &Limits::default()).unwrap(), expected);
     }
 }

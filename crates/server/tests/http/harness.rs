@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use db::{Db, DbOptions};
-use thalweg_server::{Server, ServerSettings};
+use thalweg_server::{Listener, Server, ServerSettings};
 use tokio::sync::oneshot;
 
 static SERVERS: AtomicU32 = AtomicU32::new(0);
@@ -15,6 +16,8 @@ static SERVERS: AtomicU32 = AtomicU32::new(0);
 /// A server that runs until it is dropped, on a data folder that is removed then.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    /// Those of the listeners beside HTTP, by their flags.
+    pub(crate) others: Vec<(&'static str, SocketAddr)>,
     pub(crate) db: Arc<Db>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -56,18 +59,40 @@ impl Running {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let server = Server::bind(shared, settings).await.unwrap();
-                send_address.send(server.address()).unwrap();
+                send_address.send((server.address(), server.addresses().to_vec())).unwrap();
                 server.run(async { drop(stopped.await) }).await;
             });
         });
         let config = ureq::Agent::config_builder().http_status_as_error(false).build();
-        Self {
-            address: address.recv().unwrap(),
-            db,
-            stop: Some(stop),
-            thread: Some(thread),
-            folder,
-            agent: config.into(),
+        let (address, others) = address.recv().unwrap();
+        Self { address, others, db, stop: Some(stop), thread: Some(thread), folder, agent: config.into() }
+    }
+
+    /// With all listeners on free ports.
+    pub(crate) fn start_listening(change: impl FnOnce(&mut ServerSettings)) -> Self {
+        let free = Some(Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)), required: true });
+        Self::start_with(|settings| {
+            (settings.line, settings.graphite) = (free, free);
+            (settings.opentsdb, settings.otlp_grpc) = (free, free);
+            change(settings);
+        })
+    }
+
+    /// Where the listener with this flag listens.
+    pub(crate) fn at(&self, flag: &str) -> SocketAddr {
+        self.others.iter().find(|(one, _)| *one == flag).unwrap().1
+    }
+
+    /// Waits until a line of the server's own numbers stands there.
+    pub(crate) fn wait_for_metric(&self, line: &str) {
+        let started = Instant::now();
+        loop {
+            let text = self.get("/metrics").body;
+            if text.lines().any(|found| found == line) {
+                return;
+            }
+            assert!(started.elapsed() < Duration::from_secs(20), "{line} not in {text}");
+            std::thread::yield_now();
         }
     }
 

@@ -2,8 +2,11 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod admin;
+mod grpc;
 mod harness;
 mod hostile;
+mod protocols;
 mod queries;
 mod status;
+mod streams;
 mod writes;

@@ -4,7 +4,7 @@ use index::GroupId;
 use model::TimeRange;
 
 use super::group::Sealed;
-use super::shared::{RowsByGroup, SharedRows};
+use super::row_buffer::{RowsByGroup, SharedRows};
 use super::{Head, SealedChunk};
 use crate::chunk::{self, Rows};
 use crate::part::PartKey;

@@ -18,7 +18,7 @@
 mod contents;
 mod group;
 mod layouts;
-mod shared;
+mod row_buffer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::part::{BLOCK_SLOTS, EncodedChunk, PartKey};
 
 use group::{DenseRows, GroupHead, Sealed, has_texts, is_present};
 use layouts::{LayoutId, Layouts, Placement};
-use shared::{NONE, SharedRows};
+use row_buffer::{NONE, SharedRows};
 
 pub(crate) use contents::{FlushPiece, HeadContents};
 

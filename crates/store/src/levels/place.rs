@@ -19,16 +19,19 @@ const JOINED_NS_MAX: i64 = 32 * DAY_NS;
 pub(crate) struct Target {
     pub(crate) level: u8,
     pub(crate) partition: TimeRange,
-    /// The level-2 part that the rows belong to; 0 for none.
+    /// The part of level 1 or 2 that the rows belong to as late ones; 0 for none.
     pub(crate) patch_of: u64,
 }
+
+/// Partitions, by time, and the parts that stand for them.
+pub(crate) type Bases = Vec<(TimeRange, u64)>;
 
 /// Where rows go, by their timestamps.
 #[derive(Debug, Clone)]
 pub(crate) enum Placement {
     /// All into one part.
     One(Target),
-    /// By age: into partitions of level 1, and before `fast_from` into level 2.
+    /// By age: into patches of what stays on level 1, else into partitions of level 1, and before `fast_from` into level 2.
     ByAge {
         /// Length of partitions of level 1.
         fast_ns: i64,
@@ -36,8 +39,10 @@ pub(crate) enum Placement {
         fast_from: i64,
         /// Lengths that partitions of level 2 may have, shortest first.
         settled_ns: Vec<i64>,
-        /// Partitions of level 2 that exist, by time, and their parts.
-        bases: Vec<(TimeRange, u64)>,
+        /// What level 1 keeps: rows of its time stay above level 2, where they would lose to older ones.
+        fast_bases: Bases,
+        /// What level 2 has.
+        settled_bases: Bases,
     },
 }
 
@@ -49,11 +54,13 @@ pub(crate) fn settled_lengths(lengths: Lengths, retention_ns: i64) -> Vec<i64> {
     std::iter::once(lengths.slow_ns).chain(joined).collect()
 }
 
-/// Partitions of level 2 among the parts, by time.
-pub(crate) fn bases<'a>(parts: impl Iterator<Item = &'a PartInfo>) -> Vec<(TimeRange, u64)> {
-    let is_base = |part: &&PartInfo| part.level == 2 && !part.is_patch();
-    let mut bases: Vec<(TimeRange, u64)> = parts.filter(is_base).map(|part| (part.partition, part.id)).collect();
-    bases.sort_unstable_by_key(|(partition, _)| partition.start_ns);
+/// Partitions of a level among the parts, by time. A patch whose part is lost stands for it.
+pub(crate) fn bases<'a>(parts: impl Iterator<Item = &'a PartInfo>, level: u8) -> Bases {
+    let of_level = parts.filter(|part| part.level == level);
+    let mut bases: Bases =
+        of_level.map(|part| (part.partition, if part.is_patch() { part.patch_of } else { part.id })).collect();
+    bases.sort_unstable_by_key(|(partition, id)| (partition.start_ns, *id));
+    bases.dedup();
     bases
 }
 
@@ -62,36 +69,53 @@ impl Placement {
     pub(crate) fn place(&self, timestamp_ns: i64) -> Target {
         match self {
             Self::One(target) => *target,
-            Self::ByAge { fast_ns, fast_from, .. } if timestamp_ns >= *fast_from => {
-                Target { level: 1, partition: partition_of(timestamp_ns, *fast_ns), patch_of: 0 }
+            Self::ByAge { fast_ns, fast_from, settled_ns, fast_bases, settled_bases } => {
+                if let Some((partition, id)) = standing(fast_bases, timestamp_ns) {
+                    return Target { level: 1, partition, patch_of: id };
+                }
+                if timestamp_ns >= *fast_from {
+                    let cell = partition_of(timestamp_ns, *fast_ns);
+                    let partition = gap(fast_bases, timestamp_ns, cell);
+                    return Target { level: 1, partition, patch_of: 0 };
+                }
+                settle(timestamp_ns, *fast_from, settled_ns, settled_bases)
             }
-            Self::ByAge { fast_from, settled_ns, bases, .. } => settle(timestamp_ns, *fast_from, settled_ns, bases),
         }
     }
+}
+
+/// The part that stands for an instant, with its partition.
+fn standing(bases: &[(TimeRange, u64)], timestamp_ns: i64) -> Option<(TimeRange, u64)> {
+    let after = bases.partition_point(|(partition, _)| partition.start_ns <= timestamp_ns);
+    after.checked_sub(1).and_then(|place| bases.get(place)).filter(|base| base.0.contains(timestamp_ns)).copied()
+}
+
+/// What of a stretch around an instant no part stands for.
+fn gap(bases: &[(TimeRange, u64)], timestamp_ns: i64, mut stretch: TimeRange) -> TimeRange {
+    let after = bases.partition_point(|(partition, _)| partition.start_ns <= timestamp_ns);
+    if let Some((before, _)) = after.checked_sub(1).and_then(|place| bases.get(place)) {
+        stretch.start_ns = stretch.start_ns.max(before.end_ns.saturating_add(1));
+    }
+    if let Some((next, _)) = bases.get(after) {
+        stretch.end_ns = stretch.end_ns.min(next.start_ns.saturating_sub(1));
+    }
+    stretch
 }
 
 /// The level-2 part for a row: a patch of the one that stands for its time, or a new one that fills the gap as far as the
 /// longest partition goes that no newer row belongs to.
 fn settle(timestamp_ns: i64, fast_from: i64, settled_ns: &[i64], bases: &[(TimeRange, u64)]) -> Target {
-    let after = bases.partition_point(|(partition, _)| partition.start_ns <= timestamp_ns);
-    let before = after.checked_sub(1).and_then(|place| bases.get(place));
-    if let Some((partition, id)) = before.filter(|(partition, _)| partition.contains(timestamp_ns)) {
-        return Target { level: 2, partition: *partition, patch_of: *id };
+    if let Some((partition, id)) = standing(bases, timestamp_ns) {
+        return Target { level: 2, partition, patch_of: id };
     }
     let cells = settled_ns.iter().map(|length| partition_of(timestamp_ns, *length));
     let complete = cells.rev().find(|cell| cell.end_ns < fast_from);
     let shortest = settled_ns.first().copied().unwrap_or(1);
-    let mut partition = complete.unwrap_or_else(|| {
+    let cell = complete.unwrap_or_else(|| {
         let cell = partition_of(timestamp_ns, shortest);
         TimeRange::new(cell.start_ns, cell.end_ns.min(fast_from.saturating_sub(1)))
     });
-    if let Some((before, _)) = before {
-        partition.start_ns = partition.start_ns.max(before.end_ns.saturating_add(1));
-    }
-    if let Some((next, _)) = bases.get(after) {
-        partition.end_ns = partition.end_ns.min(next.start_ns.saturating_sub(1));
-    }
-    Target { level: 2, partition, patch_of: 0 }
+    Target { level: 2, partition: gap(bases, timestamp_ns, cell), patch_of: 0 }
 }
 
 #[cfg(test)]
@@ -100,46 +124,59 @@ mod tests {
 
     use super::*;
 
-    fn by_age(bases: &[(i64, i64)]) -> Placement {
+    fn by_age(fast: &[(i64, i64)], settled: &[(i64, i64)]) -> Placement {
         let numbered = |(place, (start, end)): (usize, &(i64, i64))| (TimeRange::new(*start, *end), place as u64 + 1);
+        let bases = |ranges: &[(i64, i64)]| ranges.iter().enumerate().map(numbered).collect();
         Placement::ByAge {
             fast_ns: 10,
             fast_from: 1000,
             settled_ns: vec![40, 640],
-            bases: bases.iter().enumerate().map(numbered).collect(),
+            fast_bases: bases(fast),
+            settled_bases: bases(settled),
         }
     }
 
-    fn check(bases: &[(i64, i64)], timestamp_ns: i64, level: u8, partition: (i64, i64), patch_of: u64) {
+    fn check(placement: &Placement, timestamp_ns: i64, level: u8, partition: (i64, i64), patch_of: u64) {
         let expected = Target { level, partition: TimeRange::new(partition.0, partition.1), patch_of };
-        assert_eq!(by_age(bases).place(timestamp_ns), expected, "{timestamp_ns} beside {bases:?}");
+        assert_eq!(placement.place(timestamp_ns), expected, "{timestamp_ns} in {placement:?}");
     }
 
     #[test]
     fn rows_go_where_their_age_says() {
-        check(&[], 1003, 1, (1000, 1009), 0);
-        check(&[], 999, 2, (960, 999), 0);
-        check(&[], 100, 2, (0, 639), 0);
-        check(&[(80, 119)], 100, 2, (80, 119), 1);
-        check(&[(80, 119), (200, 239)], 150, 2, (120, 199), 0);
-        check(&[(0, 39)], 700, 2, (680, 719), 0);
+        check(&by_age(&[], &[]), 1003, 1, (1000, 1009), 0);
+        check(&by_age(&[], &[]), 999, 2, (960, 999), 0);
+        check(&by_age(&[], &[]), 100, 2, (0, 639), 0);
+        check(&by_age(&[], &[(80, 119)]), 100, 2, (80, 119), 1);
+        check(&by_age(&[], &[(80, 119), (200, 239)]), 150, 2, (120, 199), 0);
+        check(&by_age(&[], &[(0, 39)]), 700, 2, (680, 719), 0);
+    }
+
+    #[test]
+    fn what_level_1_stands_for_stays_there() {
+        check(&by_age(&[(1000, 1009)], &[]), 1003, 1, (1000, 1009), 1);
+        check(&by_age(&[(1000, 1004)], &[]), 1007, 1, (1005, 1009), 0);
+        check(&by_age(&[(980, 989)], &[(960, 999)]), 985, 1, (980, 989), 1);
+        check(&by_age(&[(980, 989)], &[(960, 999)]), 979, 2, (960, 999), 1);
     }
 
     proptest! {
-        /// Partitions of level 2 never overlap, and every row is inside its own.
+        /// Partitions of a level never overlap, and every row is inside its own.
         #[test]
         fn partitions_hold_their_rows_and_do_not_overlap(times in proptest::collection::vec(-2000i64..1500, 1..40)) {
-            let mut bases: Vec<(TimeRange, u64)> = Vec::new();
+            let mut bases: [Bases; 2] = Default::default();
             for timestamp_ns in times {
-                let placement = Placement::ByAge { fast_ns: 10, fast_from: 1000, settled_ns: vec![40, 640], bases: bases.clone() };
+                let [fast_bases, settled_bases] = bases.clone();
+                let settled_ns = vec![40, 640];
+                let placement = Placement::ByAge { fast_ns: 10, fast_from: 1000, settled_ns, fast_bases, settled_bases };
                 let target = placement.place(timestamp_ns);
                 prop_assert!(target.partition.contains(timestamp_ns));
                 prop_assert_eq!(target.level == 1, timestamp_ns >= 1000);
-                if target.level == 2 && target.patch_of == 0 {
-                    prop_assert!(bases.iter().all(|(known, _)| !known.overlaps(&target.partition)));
-                    prop_assert!(target.partition.end_ns < 1000);
-                    bases.push((target.partition, bases.len() as u64 + 1));
-                    bases.sort_by_key(|(partition, _)| partition.start_ns);
+                if target.patch_of == 0 {
+                    let known = &mut bases[usize::from(target.level) - 1];
+                    prop_assert!(known.iter().all(|(known, _)| !known.overlaps(&target.partition)));
+                    prop_assert!(target.level == 1 || target.partition.end_ns < 1000);
+                    known.push((target.partition, known.len() as u64 + 1));
+                    known.sort_by_key(|(partition, _)| partition.start_ns);
                 }
             }
         }

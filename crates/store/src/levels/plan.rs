@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::TimeRange;
-
 use super::place::{bases, settled_lengths};
-use super::{Lengths, Placement, Target, length_of, partition_of};
+use super::{Lengths, Placement, Target, partition_of};
 use crate::part::PartInfo;
 
 /// Bounds that decide when to merge.
@@ -15,7 +13,7 @@ pub(crate) struct Policy {
     pub(crate) level0_partitions_max: usize,
     /// Parts that one partition of level 0 may have.
     pub(crate) level0_parts_max: usize,
-    /// Patches that a part may have.
+    /// Patches that a part may have; with as many they are merged.
     pub(crate) patches_max: usize,
     /// Parts of level 2 are joined up to this size, in bytes.
     pub(crate) join_bytes_max: u64,
@@ -55,6 +53,15 @@ pub(crate) struct Job {
     pub(crate) fold_ns: i64,
 }
 
+/// Late rows are merged into what they are late for once that takes no more than so many times their own bytes.
+const REWRITTEN_TIMES: u64 = 1;
+
+/// So many parts below that late rows are for let them wait for one part more on level 0.
+const SCATTERED_PARTS: usize = 4;
+
+/// Patches are joined with one another while their part has more than so many times their bytes.
+const PATCHES_TIMES: u64 = 4;
+
 /// What there is to decide about: the parts of one shard and retention class.
 pub(crate) struct Situation<'a> {
     pub(crate) parts: &'a [PartInfo],
@@ -62,6 +69,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) now_ns: i64,
     /// Parts that hold deleted rows.
     pub(crate) masked: &'a BTreeSet<u64>,
+    /// Nothing new has come for a while, or somebody asks for all merges now: what waits for company waits no longer.
+    pub(crate) is_idle: bool,
 }
 
 impl Situation<'_> {
@@ -76,30 +85,46 @@ impl Situation<'_> {
 
     /// Where the rows of a merge of these parts go.
     pub(crate) fn placement(&self, inputs: &BTreeSet<u64>, policy: &Policy) -> Placement {
-        let of_inputs = self.parts.iter().filter(|part| part.level < 2 && inputs.contains(&part.id));
-        let shortest = of_inputs.map(|part| length_of(&part.partition)).min().unwrap_or(i64::MAX);
+        let staying = self.parts.iter().filter(|part| !inputs.contains(&part.id));
         Placement::ByAge {
-            fast_ns: self.lengths.fast_ns.min(shortest),
+            fast_ns: self.lengths.fast_ns,
             fast_from: self.fast_from(),
             settled_ns: settled_lengths(self.lengths, policy.retention_ns),
-            bases: bases(self.parts.iter()),
+            fast_bases: bases(staying, 1),
+            settled_bases: bases(self.parts.iter(), 2),
         }
     }
 
-    /// The parts and all of levels 0 and 1 that share time with them, and so on.
-    fn close(&self, mut inputs: BTreeSet<u64>) -> BTreeSet<u64> {
-        let above: Vec<&PartInfo> = self.parts.iter().filter(|part| part.level < 2).collect();
-        loop {
-            let taken: Vec<TimeRange> =
-                above.iter().filter(|part| inputs.contains(&part.id)).map(|part| part.partition).collect();
-            let touched = |part: &&&PartInfo| {
-                !inputs.contains(&part.id) && taken.iter().any(|range| range.overlaps(&part.partition))
-            };
-            let more: Vec<u64> = above.iter().filter(touched).map(|part| part.id).collect();
-            if more.is_empty() {
-                return inputs;
+    /// Parts of level 0 and all older ones there that share time with them: rows go down only with what is older than they.
+    fn with_older(&self, of_level0: &BTreeSet<u64>) -> Vec<&PartInfo> {
+        let mut parts: Vec<&PartInfo> = self.parts.iter().filter(|part| part.level == 0).collect();
+        parts.sort_unstable_by_key(|part| std::cmp::Reverse(part.id));
+        let mut taken: Vec<&PartInfo> = Vec::new();
+        for part in parts {
+            if of_level0.contains(&part.id) || taken.iter().any(|newer| newer.range.overlaps(&part.range)) {
+                taken.push(part);
             }
-            inputs.extend(more);
+        }
+        taken
+    }
+
+    /// All parts of level 1 that stand for the time of some parts.
+    fn level1_below(&self, above: &[&PartInfo]) -> Vec<&PartInfo> {
+        let is_below =
+            |part: &&PartInfo| part.level == 1 && above.iter().any(|above| above.range.overlaps(&part.partition));
+        let mut below: Vec<&PartInfo> = self.parts.iter().filter(is_below).collect();
+        // Of parts whose partitions overlap all or none: a patch's rows are newer than its part's.
+        loop {
+            let is_tied = |part: &&PartInfo| {
+                part.level == 1
+                    && !below.iter().any(|known| known.id == part.id)
+                    && below.iter().any(|known| known.partition.overlaps(&part.partition))
+            };
+            let tied: Vec<&PartInfo> = self.parts.iter().filter(is_tied).collect();
+            if tied.is_empty() {
+                return below;
+            }
+            below.extend(tied);
         }
     }
 
@@ -111,7 +136,7 @@ impl Situation<'_> {
         patches
     }
 
-    /// A part of level 2 and its patches.
+    /// A part and its patches.
     fn with_patches(&self, base: u64) -> BTreeSet<u64> {
         let belongs = |part: &&PartInfo| part.id == base || part.patch_of == base;
         self.parts.iter().filter(belongs).map(|part| part.id).collect()
@@ -121,42 +146,78 @@ impl Situation<'_> {
 /// The most urgent merge, if one is due.
 pub(crate) fn plan(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     gather(situation, policy)
-        .or_else(|| settle(situation, policy, 1))
+        .or_else(|| settle(situation, policy))
         .or_else(|| merge_patches(situation, policy))
         .or_else(|| fold(situation, policy))
         .or_else(|| join(situation, policy))
         .or_else(|| erase(situation, policy))
-        .or_else(|| settle(situation, policy, 0))
         .or_else(|| reclaim(situation, policy))
 }
 
-/// The oldest partition of level 0 when there are too many, or the one with too many parts.
+/// What of level 0 goes down: partitions that no newer rows are expected for, the oldest first, once it is worth it; and one with
+/// too many parts.
 fn gather(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     let mut partitions: BTreeMap<(i64, i64), BTreeSet<u64>> = BTreeMap::new();
     for part in situation.parts.iter().filter(|part| part.level == 0) {
-        partitions.entry((part.partition.start_ns, part.partition.end_ns)).or_default().insert(part.id);
+        partitions.entry((part.partition.end_ns, part.partition.start_ns)).or_default().insert(part.id);
     }
-    let fullest = partitions.values().find(|parts| parts.len() > policy.level0_parts_max);
-    let oldest = (partitions.len() > policy.level0_partitions_max).then(|| partitions.values().next()).flatten();
-    let inputs = situation.close(oldest.or(fullest)?.clone());
-    let placement = situation.placement(&inputs, policy);
-    Some(Job { goal: Goal::Gather, inputs, placement, fold_ns: 0 })
+    let newest = partition_of(situation.newest_ns(), situation.lengths.fast_ns);
+    let before = policy.level0_partitions_max.saturating_sub(1) as i64;
+    let open_from = newest.start_ns.saturating_sub(situation.lengths.fast_ns.saturating_mul(before));
+    let open = partitions.keys().rev().take(policy.level0_partitions_max).filter(|(end_ns, _)| *end_ns >= open_from);
+    let closed = partitions.len() - open.count();
+    for (place, parts) in partitions.values().enumerate() {
+        if place >= closed && parts.len() <= policy.level0_parts_max {
+            continue;
+        }
+        let taken = situation.with_older(parts);
+        if place >= closed || is_worth(situation, policy, &taken) {
+            return Some(move_down(situation, policy, &taken));
+        }
+    }
+    None
 }
 
-/// The oldest parts of a level that are too old for the fast tier: as many as make up one partition of level 2. Of level 0 once
-/// nothing else is due: what nothing newer would push out.
-fn settle(situation: &Situation<'_>, policy: &Policy, level: u8) -> Option<Job> {
+/// Whether parts of level 0 are enough to go down: few late rows wait for more, so that they do not make a patch of every part
+/// below each time. They wait the longer the more parts those are.
+fn is_worth(situation: &Situation<'_>, policy: &Policy, taken: &[&PartInfo]) -> bool {
+    let is_below = |part: &&PartInfo| part.level > 0 && taken.iter().any(|above| above.range.overlaps(&part.partition));
+    let below = || situation.parts.iter().filter(is_below);
+    let scattered = below().filter(|part| !part.is_patch()).count() / SCATTERED_PARTS;
+    situation.is_idle
+        || taken.len() > policy.level0_parts_max.max(scattered)
+        || outweigh(taken, below().map(|part| part.bytes).sum())
+}
+
+fn outweigh(parts: &[&PartInfo], others_bytes: u64) -> bool {
+    parts.iter().map(|part| part.bytes).sum::<u64>().saturating_mul(REWRITTEN_TIMES) >= others_bytes
+}
+
+/// Moves parts of level 0 down: with what level 1 has of their time if that is little, else as its patches.
+fn move_down(situation: &Situation<'_>, policy: &Policy, taken: &[&PartInfo]) -> Job {
+    let below = situation.level1_below(taken);
+    let is_little = situation.is_idle || outweigh(taken, below.iter().map(|part| part.bytes).sum());
+    let rewritten = below.into_iter().filter(|_| is_little);
+    let inputs: BTreeSet<u64> = taken.iter().copied().chain(rewritten).map(|part| part.id).collect();
+    let placement = situation.placement(&inputs, policy);
+    Job { goal: Goal::Gather, inputs, placement, fold_ns: 0 }
+}
+
+/// The oldest parts of level 1 that are too old for the fast tier: as many as make up one partition of level 2.
+fn settle(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     let fast_from = situation.fast_from();
-    let is_old = |part: &&PartInfo| part.level == level && part.partition.end_ns < fast_from;
+    let is_old = |part: &&PartInfo| part.level == 1 && part.partition.end_ns < fast_from;
     let oldest = situation.parts.iter().filter(is_old).min_by_key(|part| part.partition.start_ns)?;
     let window = partition_of(oldest.partition.start_ns, situation.lengths.slow_ns);
     let in_window = |part: &&PartInfo| is_old(part) && part.partition.overlaps(&window);
-    let inputs = situation.close(situation.parts.iter().filter(in_window).map(|part| part.id).collect());
+    let chosen: Vec<&PartInfo> = situation.parts.iter().filter(in_window).collect();
+    let inputs = situation.level1_below(&chosen).into_iter().chain(chosen).map(|part| part.id).collect();
     let placement = situation.placement(&inputs, policy);
     Some(Job { goal: Goal::Settle, inputs, placement, fold_ns: 0 })
 }
 
-/// The rest of a flush's file most of which was merged: the file takes its room until nothing of it is left.
+/// The flush's file with most room to give back, when files hold more that was merged than levels 0 and 1 have: a file takes
+/// its room until nothing of it is left.
 fn reclaim(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     let mut files: BTreeMap<u64, (u64, u64, BTreeSet<u64>)> = BTreeMap::new();
     for part in situation.parts.iter().filter(|part| part.level == 0) {
@@ -165,20 +226,25 @@ fn reclaim(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
         *end = (*end).max(part.offset + part.bytes);
         parts.insert(part.id);
     }
-    let (_, _, parts) = files.into_values().find(|(live_bytes, end, _)| live_bytes.saturating_mul(2) < *end)?;
-    let inputs = situation.close(parts);
-    let placement = situation.placement(&inputs, policy);
-    Some(Job { goal: Goal::Gather, inputs, placement, fold_ns: 0 })
+    let dead_bytes = |(live_bytes, end, _): &(u64, u64, BTreeSet<u64>)| end.saturating_sub(*live_bytes);
+    let kept_bytes: u64 = situation.parts.iter().filter(|part| part.level < 2).map(|part| part.bytes).sum();
+    if files.values().map(dead_bytes).sum::<u64>() <= kept_bytes {
+        return None;
+    }
+    let (_, _, parts) = files.into_values().max_by_key(dead_bytes)?;
+    Some(move_down(situation, policy, &situation.with_older(&parts)))
 }
 
-/// Patches that are many: joined with one another while they are small, else merged with their part.
+/// Patches that are many: joined with one another while they are small, else merged with their part; at last however few.
 fn merge_patches(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
+    let patches_max = if situation.is_idle { 1 } else { policy.patches_max };
+    let find = |id: u64| situation.parts.iter().find(|part| part.id == id);
     let patches = situation.patches();
-    let (base, patches) = patches.iter().find(|(_, patches)| patches.len() >= policy.patches_max)?;
-    let base = situation.parts.iter().find(|part| part.id == *base)?;
+    let mut many = patches.iter().filter(|(_, patches)| patches.len() >= patches_max);
+    let (base, patches) = many.find_map(|(base, patches)| Some((find(*base)?, patches)))?;
     let patch_bytes: u64 = patches.iter().map(|patch| patch.bytes).sum();
-    if patch_bytes.saturating_mul(4) < base.bytes && base.fold_ns == 0 {
-        let target = Target { level: 2, partition: base.partition, patch_of: base.id };
+    if !situation.is_idle && patch_bytes.saturating_mul(PATCHES_TIMES) < base.bytes && base.fold_ns == 0 {
+        let target = Target { level: base.level, partition: base.partition, patch_of: base.id };
         let inputs = patches.iter().map(|patch| patch.id).collect();
         return Some(Job { goal: Goal::JoinPatches, inputs, placement: Placement::One(target), fold_ns: 0 });
     }
@@ -186,7 +252,7 @@ fn merge_patches(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
 }
 
 fn rewrite(situation: &Situation<'_>, base: &PartInfo, goal: Goal, fold_ns: i64) -> Job {
-    let target = Target { level: 2, partition: base.partition, patch_of: 0 };
+    let target = Target { level: base.level, partition: base.partition, patch_of: 0 };
     Job { goal, inputs: situation.with_patches(base.id), placement: Placement::One(target), fold_ns }
 }
 
@@ -219,7 +285,9 @@ fn join(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
             let inputs: BTreeSet<u64> = members.iter().flat_map(|base| situation.with_patches(base.id)).collect();
             let of_inputs = situation.parts.iter().filter(|part| inputs.contains(&part.id));
             let bytes: u64 = of_inputs.map(|part| part.bytes).sum();
-            let is_alone = |part: &PartInfo| inputs.contains(&part.id) || !part.partition.overlaps(&cell);
+            // Late rows that wait on level 0 become patches some time; they keep nothing from being joined.
+            let is_alone =
+                |part: &PartInfo| part.level == 0 || inputs.contains(&part.id) || !part.partition.overlaps(&cell);
             let alike = members.windows(2).all(|pair| matches!(pair, [a, b] if a.fold_ns == b.fold_ns));
             if cell.end_ns < fast_from
                 && bytes <= policy.join_bytes_max
@@ -238,10 +306,9 @@ fn join(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
 /// Parts that hold deleted rows, once nothing else is due.
 fn erase(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     let masked = situation.parts.iter().find(|part| situation.masked.contains(&part.id))?;
-    if masked.level < 2 {
-        let inputs = situation.close(BTreeSet::from([masked.id]));
-        let placement = situation.placement(&inputs, policy);
-        return Some(Job { goal: Goal::Erase, inputs, placement, fold_ns: 0 });
+    if masked.level == 0 {
+        let taken = situation.with_older(&BTreeSet::from([masked.id]));
+        return Some(Job { goal: Goal::Erase, ..move_down(situation, policy, &taken) });
     }
     let base = if masked.is_patch() { masked.patch_of } else { masked.id };
     let base = situation.parts.iter().find(|part| part.id == base)?;
@@ -259,6 +326,8 @@ pub(crate) fn expired(parts: &[PartInfo], now_ns: i64, retention_ns: i64) -> BTr
 
 #[cfg(test)]
 mod tests {
+    use model::TimeRange;
+
     use super::*;
 
     const HOUR: i64 = 3600 * 1_000_000_000;
@@ -285,8 +354,13 @@ mod tests {
 
     /// Partitions of one hour and of four; now is the 1000th hour.
     fn check(parts: &[PartInfo], policy: &Policy, expected: Option<(Goal, &[u64])>) {
+        check_when(false, parts, policy, expected);
+    }
+
+    fn check_when(is_idle: bool, parts: &[PartInfo], policy: &Policy, expected: Option<(Goal, &[u64])>) {
         let masked = BTreeSet::new();
-        let situation = Situation { parts, lengths: Lengths::new(HOUR), now_ns: 1000 * HOUR, masked: &masked };
+        let lengths = Lengths::new(HOUR);
+        let situation = Situation { parts, lengths, now_ns: 1000 * HOUR, masked: &masked, is_idle };
         let job = plan(&situation, policy);
         let found = job.map(|job| (job.goal, job.inputs.into_iter().collect::<Vec<_>>()));
         assert_eq!(found, expected.map(|(goal, inputs)| (goal, inputs.to_vec())));
@@ -310,9 +384,27 @@ mod tests {
     }
 
     #[test]
-    fn what_shares_time_moves_together() {
-        let parts = [part(1, 0, (8, 12)), part(2, 0, (11, 13)), part(3, 0, (20, 21)), part(4, 1, (12, 13))];
-        check(&parts, &policy(), Some((Goal::Gather, &[1, 2, 4])));
+    fn what_is_older_moves_first() {
+        let (long, late, newest) = (part(1, 0, (8, 12)), part(2, 0, (11, 13)), part(3, 0, (20, 21)));
+        check(&[long, late, newest, part(4, 1, (12, 13))], &policy(), Some((Goal::Gather, &[1])));
+        let newer_first = [part(2, 0, (8, 12)), part(1, 0, (11, 13)), newest];
+        check(&newer_first, &policy(), Some((Goal::Gather, &[1, 2])));
+    }
+
+    #[test]
+    fn few_late_rows_wait_for_more() {
+        let below = [part(1, 1, (96, 97)), part(2, 1, (97, 98)), part(3, 0, (99, 100)), part(4, 2, (80, 84))];
+        let late = |id: u64, bytes| PartInfo { bytes, ..part(id, 0, (64, 98)) };
+        let with = |late: &[PartInfo]| [&below[..], late].concat();
+        check(&with(&[late(5, 10)]), &policy(), None);
+        check_when(true, &with(&[late(5, 10)]), &policy(), Some((Goal::Gather, &[1, 2, 5])));
+        // As much as all that is below, and more than what would be rewritten.
+        check(&with(&[late(5, 300)]), &policy(), Some((Goal::Gather, &[1, 2, 5])));
+        let nine: Vec<PartInfo> = (5..14).map(|id| late(id, 10)).collect();
+        check(&with(&nine[..8]), &policy(), None);
+        check(&with(&nine), &policy(), Some((Goal::Gather, &[5, 6, 7, 8, 9, 10, 11, 12, 13])));
+        let many: Vec<PartInfo> = (5..14).map(|id| late(id, 30)).collect();
+        check(&with(&many), &policy(), Some((Goal::Gather, &[1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13])));
     }
 
     #[test]
@@ -326,7 +418,7 @@ mod tests {
     #[test]
     fn what_rests_on_level_0_settles_too() {
         let parts = [part(1, 0, (4, 5)), part(3, 0, (12, 13))];
-        check(&parts, &policy(), Some((Goal::Settle, &[1])));
+        check(&parts, &policy(), Some((Goal::Gather, &[1])));
     }
 
     #[test]
@@ -343,6 +435,21 @@ mod tests {
         check(&[&[base][..], &patches(50)[..3]].concat(), &policy(), None);
         check(&[&[base][..], &patches(50)].concat(), &policy(), Some((Goal::MergePatches, &[1, 2, 3, 4, 5])));
         check(&[&[base][..], &patches(6)].concat(), &policy(), Some((Goal::JoinPatches, &[2, 3, 4, 5])));
+        let fast = [part(1, 1, (996, 997)), part(9, 0, (999, 1000))];
+        let of_fast: Vec<PartInfo> = (2..=5).map(|id| PartInfo { level: 1, ..patch(id, 1, (996, 997), 50) }).collect();
+        check(&[&fast[..], &of_fast].concat(), &policy(), Some((Goal::MergePatches, &[1, 2, 3, 4, 5])));
+    }
+
+    #[test]
+    fn fewer_patches_are_merged_at_last() {
+        let base = PartInfo { bytes: 100, ..part(1, 2, (0, 4)) };
+        let one = [base, patch(2, 1, (0, 4), 1)];
+        check(&one, &policy(), None);
+        check_when(true, &one, &policy(), Some((Goal::MergePatches, &[1, 2])));
+        check_when(true, &[base], &policy(), None);
+        // A part that was lost keeps others' patches from nothing.
+        let lost = [patch(2, 0xbad, (8, 12), 1), base, patch(3, 1, (0, 4), 1)];
+        check_when(true, &lost, &policy(), Some((Goal::MergePatches, &[1, 3])));
     }
 
     #[test]

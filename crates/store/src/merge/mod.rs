@@ -14,17 +14,21 @@ use crate::levels::{self, Goal, Job, Situation};
 use crate::manifest::Edit;
 use crate::part::{KeyCursor, Part, PartInfo, PartKey};
 use crate::settled::tail_path;
-use crate::shard::Shard;
+use crate::shard::{Rest, Shard};
 use crate::{Store, StoreError};
 
 use outputs::Outputs;
 use rows::{Source, gather};
 
+/// How long after a flush merges no longer wait for more rows.
+const IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
+
 impl Store {
-    /// Carries out the most urgent merge of a shard, if one is due. Whether it did.
-    pub(crate) fn merge_if_due(&self, shard: &Shard) -> Result<bool, StoreError> {
-        let _work = shard.work.lock();
-        let Some((class, job)) = self.plan(shard) else {
+    /// Carries out the most urgent merge of a shard, if one is due, or if `at_last` one that would wait for more. Whether it did.
+    pub(crate) fn merge_if_due(&self, shard: &Shard, at_last: bool) -> Result<bool, StoreError> {
+        let mut rest = shard.work.lock();
+        let is_idle = self.is_idle(shard, &mut rest) || at_last;
+        let Some((class, job)) = self.plan(shard, is_idle) else {
             return Ok(false);
         };
         self.run(shard, class, &job)?;
@@ -32,8 +36,19 @@ impl Store {
         Ok(true)
     }
 
+    /// Whether the last flush of a shard is some time ago.
+    fn is_idle(&self, shard: &Shard, rest: &mut Rest) -> bool {
+        let (parts, _) = shard.parts_and_deletes();
+        let newest = parts.iter().map(|part| part.info.sequences.1).max().unwrap_or(0);
+        let now_ns = self.platform.clock.monotonic_ns();
+        if rest.sequence != newest || rest.since_ns == 0 {
+            *rest = Rest { sequence: newest, since_ns: now_ns.max(1) };
+        }
+        now_ns.saturating_sub(rest.since_ns) >= IDLE_NS
+    }
+
     /// The most urgent merge among a shard's retention classes.
-    fn plan(&self, shard: &Shard) -> Option<(u32, Job)> {
+    fn plan(&self, shard: &Shard, is_idle: bool) -> Option<(u32, Job)> {
         let (parts, deletes) = shard.parts_and_deletes();
         let mut classes: BTreeMap<u32, Vec<PartInfo>> = BTreeMap::new();
         for part in parts.iter() {
@@ -46,7 +61,7 @@ impl Store {
             .collect();
         let (lengths, now_ns) = (self.lengths(), self.platform.clock.now_ns());
         classes.into_iter().find_map(|(class, parts)| {
-            let situation = Situation { parts: &parts, lengths, now_ns, masked: &masked };
+            let situation = Situation { parts: &parts, lengths, now_ns, masked: &masked, is_idle };
             Some((class, levels::plan(&situation, &self.merge_policy(class))?))
         })
     }

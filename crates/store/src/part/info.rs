@@ -31,7 +31,7 @@ pub(crate) struct PartInfo {
     pub(crate) level: u8,
     /// The retention class of its databases.
     pub(crate) class: u32,
-    /// The stretch of time that it stands for: parts of one level that are no patches do not overlap in it.
+    /// The stretch of time that it stands for: parts of level 1 or 2 that are no patches do not overlap in it.
     pub(crate) partition: TimeRange,
     /// First and last timestamp inside.
     pub(crate) range: TimeRange,
@@ -39,7 +39,7 @@ pub(crate) struct PartInfo {
     pub(crate) sequences: (u64, u64),
     pub(crate) chunks: u64,
     pub(crate) rows: u64,
-    /// The level-2 part that this one holds late rows for; 0 for none.
+    /// The part of its level that this one holds late rows for; 0 for none.
     pub(crate) patch_of: u64,
     /// Width of the summaries that replaced its samples, in nanoseconds; 0: it holds samples.
     pub(crate) fold_ns: i64,

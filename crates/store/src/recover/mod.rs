@@ -11,6 +11,7 @@ use index::{Catalog, GroupEntry, Groups, Segment};
 use parking_lot::{Mutex, RwLock};
 use platform::{Files, LockError, Platform};
 
+use crate::admission::Admission;
 use crate::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
 use crate::journal::Journal;
 use crate::keys::{Keys, SHARDS_MAX};
@@ -91,6 +92,7 @@ impl Store {
             policies: RwLock::new(policies),
             heads_bytes: AtomicU64::new(heads_bytes),
             query_memory: Arc::new(QueryMemory::new(memory_bytes_max)),
+            admission: Admission::default(),
             refusal: RwLock::default(),
             settled: opened.settled,
             exemplars: Mutex::new(opened.exemplars),

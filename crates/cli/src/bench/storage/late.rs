@@ -1,4 +1,4 @@
-//! `thalweg bench storage late`: rows that come late, after TimeUnion's figure 18b.
+//! `thalweg bench storage late`: samples that come late, after TimeUnion's figure 18b.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -9,17 +9,18 @@ use model::{MatchOp, Matcher, TimeRange, ValueType};
 use store::{SelectedGroup, Store, StoreOptions, Windows};
 
 use super::data::{SECOND_NS, START_NS, Walks, mix};
-use super::fill::{DATABASE, Target, fill};
-use super::place::{Folder, Place, bar, files, open};
+use super::fill::{DATABASE, REQUEST_CELLS, Target};
+use super::place::{Folder, Place, bar, files, keep_up, open};
 use super::report::{Case, Report, quantile};
 use crate::bench::process::{folder_bytes, thread_cpu_seconds};
 
 const EXAMPLES: &str = "Examples:
-  thalweg bench storage late                             0, 5, 20 and 50 % of rows up to a day late
+  thalweg bench storage late                             0, 5, 20 and 50 % of samples up to a day late
   thalweg bench storage late --shares 0,10 --delay-h 1
 
-Every case writes as many rows. A late row's timestamp is up to the delay before its turn, between those of other rows. Queries
-(one group's samples of the whole time; one group's maxima by hour) are asked right after writing, then when all is merged.";
+Every case writes the same samples: late ones arrive up to the delay after their turn, when later ones of their series are there already.
+Insertion counts the CPU seconds of writing, flushing and merging, not those of making samples. Queries (one group's samples of the whole
+time; one group's maxima by hour) are asked right after writing, then when all is merged.";
 
 const HOUR_NS: i64 = 3600 * SECOND_NS;
 
@@ -29,7 +30,7 @@ const INTERVAL_S: i64 = 10;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LateFlags {
-    /// Shares of late rows, in percent: a case for each
+    /// Shares of samples that come late, in percent: a case for each
     #[arg(long, value_delimiter = ',', default_value = "0,5,20,50", value_parser = clap::value_parser!(u32).range(0..=100))]
     shares: Vec<u32>,
     /// Series
@@ -41,7 +42,7 @@ pub(crate) struct LateFlags {
     /// Hours of data at 10 s
     #[arg(long, default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     hours: u32,
-    /// Hours that a row may be late
+    /// Hours that a sample may be late
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     delay_h: u32,
     /// Bytes of all heads together, in MiB: small enough that most rows are in parts
@@ -83,21 +84,24 @@ fn measure(flags: &LateFlags, folder: &Folder, share: u32) -> Result<Case, Strin
         members => Target::groups(&store, rows, members as usize, ValueType::F64)?,
     };
     let steps = (i64::from(flags.hours) * 3600 / INTERVAL_S) as usize;
-    let (walks, width) = (Walks::integers(1), target.width());
-    let progress = bar((steps * rows * width) as u64, &name);
-    let cpu_before = thread_cpu_seconds();
-    let written = fill(&store, &target, 0..steps, &progress, |step, row, cells| {
-        for (place, cell) in cells.iter_mut().enumerate() {
-            *cell = walks.value(row * width + place, step).to_bits();
+    let delay_steps = (i64::from(flags.delay_h) * 3600 / INTERVAL_S) as usize;
+    let progress = bar((steps * rows * target.width()) as u64, &name);
+    let mut writer = Writer { store: &store, target: &target, walks: Walks::integers(1), cpu_seconds: 0.0, values: 0 };
+    let mut arrivals = Arrivals::new(share, delay_steps);
+    let mut request = Vec::new();
+    let request_rows = (REQUEST_CELLS / target.width()).max(1);
+    for step in 0..steps {
+        arrivals.arrive(step, rows, &mut request);
+        while request.len() >= request_rows {
+            let later = request.split_off(request_rows);
+            writer.write(&std::mem::replace(&mut request, later))?;
+            progress.set_position(writer.values);
         }
-        let bits = mix((step as u64) << 32 | row as u64);
-        let now_ns = START_NS + step as i64 * INTERVAL_S * SECOND_NS;
-        let late_ns = (bits >> 8) as i64 % (i64::from(flags.delay_h) * HOUR_NS);
-        if bits % 100 < u64::from(share) { (now_ns - late_ns.max(SECOND_NS)).max(START_NS) } else { now_ns }
-    });
+    }
+    request.extend(arrivals.rest());
+    request.chunks(request_rows).try_for_each(|some| writer.write(some))?;
     progress.finish_and_clear();
-    let values = written?;
-    let insertion_cpu_seconds = thread_cpu_seconds() - cpu_before;
+    let (values, insertion_cpu_seconds) = (writer.values, writer.cpu_seconds);
     let mut case = Case::new(name.clone());
     case.count("values", values)
         .add("values_per_cpu_second", values as f64 / insertion_cpu_seconds)
@@ -113,6 +117,73 @@ fn measure(flags: &LateFlags, folder: &Folder, share: u32) -> Result<Case, Strin
     drop(store);
     folder.clear(&name);
     Ok(case)
+}
+
+/// A sample: whose, and whose turn.
+type Turn = (usize, usize);
+
+/// Which samples arrive when.
+struct Arrivals {
+    share: u32,
+    /// Those that will arrive in the next steps, in a ring.
+    late: Vec<Vec<Turn>>,
+    next_step: usize,
+}
+
+impl Arrivals {
+    fn new(share: u32, delay_steps: usize) -> Self {
+        Self { share, late: vec![Vec::new(); delay_steps.max(1) + 1], next_step: 0 }
+    }
+
+    /// Adds the samples that arrive in a step, of so many rows.
+    fn arrive(&mut self, step: usize, rows: usize, out: &mut Vec<Turn>) {
+        let ring = self.late.len();
+        for row in 0..rows {
+            let bits = mix((step as u64) << 32 | row as u64);
+            if bits % 100 < u64::from(self.share) {
+                let delay = 1 + (bits >> 8) as usize % (ring - 1);
+                self.late[(step + delay) % ring].push((row, step));
+            } else {
+                out.push((row, step));
+            }
+        }
+        out.append(&mut self.late[step % ring]);
+        self.next_step = step + 1;
+    }
+
+    /// The samples that have not arrived yet, in the order in which they would have.
+    fn rest(mut self) -> Vec<Turn> {
+        let ring = self.late.len();
+        (self.next_step..self.next_step + ring).flat_map(|step| std::mem::take(&mut self.late[step % ring])).collect()
+    }
+}
+
+/// Writes samples, and counts what that costs.
+struct Writer<'a> {
+    store: &'a Store,
+    target: &'a Target,
+    walks: Walks,
+    cpu_seconds: f64,
+    values: u64,
+}
+
+impl Writer<'_> {
+    /// Writes samples as one request and does the upkeep that is due then.
+    fn write(&mut self, samples: &[Turn]) -> Result<(), String> {
+        let width = self.target.width();
+        let cell = |(row, step): &Turn, place: usize| self.walks.value(row * width + place, *step).to_bits();
+        let cells: Vec<u64> = samples.iter().flat_map(|turn| (0..width).map(move |place| cell(turn, place))).collect();
+        let cpu_before = thread_cpu_seconds();
+        let mut appender = self.store.appender();
+        for ((row, step), cells) in samples.iter().zip(cells.chunks(width)) {
+            self.target.add(&mut appender, *row, START_NS + *step as i64 * INTERVAL_S * SECOND_NS, cells)?;
+        }
+        appender.commit().map_err(|error| error.to_string())?;
+        keep_up(self.store)?;
+        self.cpu_seconds += thread_cpu_seconds() - cpu_before;
+        self.values += cells.len() as u64;
+        Ok(())
+    }
 }
 
 fn held(store: &Store, when: &str, case: &mut Case) {

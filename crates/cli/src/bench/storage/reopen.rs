@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:
   thalweg bench storage reopen                          1 M series
   thalweg bench storage reopen --series 5000000
 
-A process of its own registers the series and writes samples of all until the log is as full as it may be; it is killed (SIGKILL).
+A process of its own registers the series and writes samples of all until the log or the heads are as full as they may be; it is killed (SIGKILL).
 Then the folder is opened here, and one series is asked for.";
 
 #[derive(Debug, Args)]
@@ -113,8 +113,15 @@ fn write_and_wait(flags: &ReopenFlags, path: &Path) -> Result<ExitCode, String> 
     let progress = bar(u64::from(flags.log_mib), "MiB of log");
     let full = |bytes: u64| bytes + bytes / 16 >= u64::from(flags.log_mib) << 20;
     let mut step = 0;
-    // The head's budget is larger than the log's, so nothing but the log's end makes it flush.
-    while step == 0 || !full(store.stats().log.bytes) {
+    // As much as can wait for the next opening: until the log is full, or the next samples could make the heads flush.
+    let heads_full = |before: u64, now: u64| now + now.saturating_sub(before) > options(flags, path).head_bytes_max as u64;
+    let mut before = store.stats();
+    loop {
+        let stats = store.stats();
+        if step > 0 && (full(stats.log.bytes) || heads_full(before.head_bytes, stats.head_bytes)) {
+            break;
+        }
+        before = stats;
         fill(&store, &target, step..step + 1, &bar(0, ""), |step, row, cells| {
             cells.iter_mut().for_each(|cell| *cell = walks.value(row, step).to_bits());
             START_NS + step as i64 * 15 * SECOND_NS

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::BodyError;
 
 /// Kinds of fields on the wire, with what they hold.
-pub(super) enum Value {
+pub(crate) enum Value {
     Varint(u64),
     Fixed64(u64),
     /// Where the bytes lie in the body.
@@ -14,33 +14,33 @@ pub(super) enum Value {
 }
 
 /// One field of a message.
-pub(super) struct WireField {
-    pub(super) number: u32,
-    pub(super) value: Value,
+pub(crate) struct WireField {
+    pub(crate) number: u32,
+    pub(crate) value: Value,
     /// Where the field begins, tag included.
-    pub(super) start: usize,
+    pub(crate) start: usize,
 }
 
 /// Walks the fields of one message, which lies at a range of the body.
-pub(super) struct Walker<'a> {
+pub(crate) struct Walker<'a> {
     body: &'a [u8],
     at: usize,
     end: usize,
 }
 
 impl<'a> Walker<'a> {
-    pub(super) fn new(body: &'a [u8], range: Range<usize>) -> Self {
+    pub(crate) fn new(body: &'a [u8], range: Range<usize>) -> Self {
         Self { body, at: range.start, end: range.end.min(body.len()) }
     }
 
     /// Where the next field begins.
-    pub(super) const fn at(&self) -> usize {
+    pub(crate) const fn at(&self) -> usize {
         self.at
     }
 
     /// The next field, or `None` at the end of the message.
     #[inline]
-    pub(super) fn next_field(&mut self) -> Result<Option<WireField>, BodyError> {
+    pub(crate) fn next_field(&mut self) -> Result<Option<WireField>, BodyError> {
         if self.at >= self.end {
             return Ok(None);
         }
@@ -68,6 +68,18 @@ impl<'a> Walker<'a> {
         Ok(Some(WireField { number, value, start }))
     }
 
+    /// The next varint of a packed list, or `None` at its end.
+    #[inline]
+    pub(crate) fn next_varint(&mut self) -> Result<Option<u64>, BodyError> {
+        if self.at >= self.end { Ok(None) } else { self.varint().map(Some) }
+    }
+
+    /// The next eight bytes of a packed list, or `None` at its end.
+    #[inline]
+    pub(crate) fn next_fixed64(&mut self) -> Result<Option<u64>, BodyError> {
+        if self.at >= self.end { Ok(None) } else { self.array().map(|bytes| Some(u64::from_le_bytes(bytes))) }
+    }
+
     #[inline]
     fn varint(&mut self) -> Result<u64, BodyError> {
         let start = self.at;
@@ -93,12 +105,51 @@ impl<'a> Walker<'a> {
 }
 
 #[cold]
-pub(super) fn malformed(what: &str, at: usize) -> BodyError {
+pub(crate) fn malformed(what: &str, at: usize) -> BodyError {
     BodyError::Malformed(format!("not a protobuf message: {what} at byte {at}"))
 }
 
+/// Fields of one number in a message: one stretch of the body, as all known senders write them, or pieces put together.
+#[derive(Default)]
+pub(crate) struct FieldRun {
+    pub(crate) run: Range<usize>,
+    pub(crate) joined: Option<Vec<u8>>,
+    pub(crate) count: usize,
+}
+
+impl FieldRun {
+    #[inline]
+    pub(crate) fn add(&mut self, body: &[u8], field: Range<usize>) {
+        self.count += 1;
+        if let Some(joined) = &mut self.joined {
+            joined.extend_from_slice(body.get(field).unwrap_or_default());
+        } else if self.run.is_empty() {
+            self.run = field;
+        } else if self.run.end == field.start {
+            self.run.end = field.end;
+        } else {
+            let pieces = [body.get(self.run.clone()).unwrap_or_default(), body.get(field).unwrap_or_default()];
+            self.joined = Some(pieces.concat());
+        }
+    }
+
+    pub(crate) fn text<'a>(&'a self, body: &'a [u8]) -> &'a [u8] {
+        self.joined.as_deref().or_else(|| body.get(self.run.clone())).unwrap_or_default()
+    }
+}
+
+/// A signed number as `sint32` and `sint64` spell it.
+pub(crate) const fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// The other way round.
+pub(crate) const fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
 /// Appends a varint.
-pub(super) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -107,8 +158,20 @@ pub(super) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a field of bytes.
-pub(super) fn write_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
+pub(crate) fn write_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     write_varint(out, u64::from(number << 3 | 2));
     write_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+/// Appends a varint field.
+pub(crate) fn write_varint_field(out: &mut Vec<u8>, number: u32, value: u64) {
+    write_varint(out, u64::from(number << 3));
+    write_varint(out, value);
+}
+
+/// Appends a field of eight bytes.
+pub(crate) fn write_fixed64(out: &mut Vec<u8>, number: u32, value: u64) {
+    write_varint(out, u64::from(number << 3 | 1));
+    out.extend_from_slice(&value.to_le_bytes());
 }

@@ -1,0 +1,75 @@
+//! What is refused because of its time: a clock far ahead of ours would otherwise make partitions for times to come.
+
+use model::{Batch, Block};
+
+use crate::{Limits, LineErrors};
+
+/// Takes the rows out of a batch that are more than `ahead_ms_max` ahead of `now_ns`, and reports them.
+pub fn refuse_ahead(batch: &mut Batch<'_>, errors: &mut LineErrors, limits: &Limits, now_ns: i64, ahead_ms_max: u64) {
+    let ahead_ns = i64::try_from(ahead_ms_max).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+    let newest_ns_max = now_ns.saturating_add(ahead_ns);
+    for block in &mut batch.blocks {
+        if block.timestamps_ns.iter().all(|timestamp_ns| *timestamp_ns <= newest_ns_max) {
+            continue;
+        }
+        for (line, timestamp_ns) in block.lines.iter().zip(&block.timestamps_ns) {
+            if *timestamp_ns > newest_ns_max {
+                errors.push(limits.errors_max, *line, || {
+                    format!("the time {timestamp_ns} ns is more than {ahead_ms_max} ms ahead of the server's clock (ahead_ms_max)")
+                });
+            }
+        }
+        retain_rows(block, |timestamp_ns| timestamp_ns <= newest_ns_max);
+    }
+    batch.blocks.retain(|block| block.rows() > 0);
+}
+
+fn retain_rows(block: &mut Block, keep: impl Fn(i64) -> bool) {
+    let width = block.fields.len();
+    let kept: Vec<bool> = block.timestamps_ns.iter().map(|timestamp_ns| keep(*timestamp_ns)).collect();
+    let by_row = |width: usize| {
+        let mut place = 0;
+        let kept = &kept;
+        move || {
+            place += 1;
+            kept.get((place - 1) / width.max(1)).copied().unwrap_or_default()
+        }
+    };
+    let (mut keys, mut times, mut lines, mut cells) = (by_row(1), by_row(1), by_row(1), by_row(width));
+    block.keys.retain(|_| keys());
+    block.timestamps_ns.retain(|_| times());
+    block.lines.retain(|_| lines());
+    block.cells.retain(|_| cells());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::{Options, Precision, parse};
+    use crate::render::render;
+    use crate::{KEY_SECRET_BYTES, KeyHasher, Protocol};
+
+    #[test]
+    fn rows_of_times_to_come_are_told_and_left_out() {
+        let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+        let limits = Limits::default();
+        let options = Options {
+            hasher: hasher.scope(Protocol::Line, 1),
+            precision: Precision::Millisecond,
+            now_ns: 0,
+            limits: &limits,
+        };
+        let mut parsed = parse(b"m a=1,b=2 10\nm a=3,b=4 1011\nm a=5,b=6 1010\nn v=1 5000", &options).unwrap();
+        refuse_ahead(&mut parsed.batch, &mut parsed.errors, &limits, 10_000_000, 1000);
+        let told = |line, ms| {
+            format!("{line} ! the time {ms}000000 ns is more than 1000 ms ahead of the server's clock (ahead_ms_max)\n")
+        };
+        let expected = format!(
+            "1 m{{}} a=1.0 b=2.0 @10000000\n{}3 m{{}} a=5.0 b=6.0 @1010000000\n{}",
+            told(2, 1011),
+            told(4, 5000)
+        );
+        assert_eq!(render(&parsed), expected);
+        assert_eq!(parsed.errors.by_limit.get("ahead_ms_max"), Some(&2));
+    }
+}

@@ -1,0 +1,239 @@
+//! Bounded decompression of bodies: gzip, deflate and zstd as HTTP's `Content-Encoding` names them, and snappy blocks.
+//!
+//! Two bounds hold, whichever is reached first: bytes, and bytes per byte sent. The second stops a small body from making
+//! the server work for a large one; short answers to it stay allowed ([`UNPACKED_BYTES_FREE`]).
+
+use std::io::Read;
+
+use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use ruzstd::decoding::StreamingDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+
+use crate::BodyError;
+
+/// What a body may unpack to whatever its size.
+pub const UNPACKED_BYTES_FREE: usize = 1 << 20;
+
+/// Bytes that a zstd frame may look back; it is what a decoder must allocate.
+const WINDOW_BYTES_MAX: u64 = 8 << 20;
+
+/// How a body is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// Not at all.
+    Identity,
+    /// RFC 1952, any number of members.
+    Gzip,
+    /// RFC 1950 as HTTP defines it, or RFC 1951 as some clients send it.
+    Deflate,
+    /// RFC 8878, any number of frames.
+    Zstd,
+    /// One snappy block.
+    Snappy,
+}
+
+impl Encoding {
+    /// The names of all encodings, for messages.
+    pub const NAMES: &'static str = "gzip, deflate, zstd, snappy or none";
+
+    /// The encoding of this name in a `Content-Encoding`; nothing is the identity.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.trim().to_ascii_lowercase().as_str() {
+            "" | "identity" => Some(Self::Identity),
+            "gzip" | "x-gzip" => Some(Self::Gzip),
+            "deflate" => Some(Self::Deflate),
+            "zstd" => Some(Self::Zstd),
+            "snappy" => Some(Self::Snappy),
+            _ => None,
+        }
+    }
+}
+
+/// Bounds on what a body unpacks to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnpackLimits {
+    /// Bytes, unpacked.
+    pub size_bytes_max: usize,
+    /// Bytes unpacked for each byte sent, beyond [`UNPACKED_BYTES_FREE`].
+    pub ratio_max: usize,
+}
+
+impl UnpackLimits {
+    /// The bound on a body of so many bytes, and what it is about.
+    fn of(self, packed_bytes: usize) -> (usize, &'static str) {
+        let by_ratio = packed_bytes.saturating_mul(self.ratio_max).max(UNPACKED_BYTES_FREE);
+        if by_ratio < self.size_bytes_max {
+            (by_ratio, "the body, unpacked, is too large for its packed size (unpacked_ratio_max)")
+        } else {
+            (self.size_bytes_max, "the body, unpacked (unpacked_bytes_max)")
+        }
+    }
+}
+
+/// Unpacks a body, refusing one that unpacks to more than the limits allow. A body that is not packed comes back as it
+/// is.
+pub fn decompress(encoding: Encoding, body: Vec<u8>, limits: UnpackLimits) -> Result<Vec<u8>, BodyError> {
+    let (size_bytes_max, limit) = limits.of(body.len());
+    let sink = Sink { size_bytes_max, limit };
+    match encoding {
+        Encoding::Identity => Ok(body),
+        Encoding::Gzip => sink.drain("gzip", body.len(), MultiGzDecoder::new(body.as_slice())),
+        Encoding::Deflate if is_zlib(&body) => sink.drain("deflate", body.len(), ZlibDecoder::new(body.as_slice())),
+        Encoding::Deflate => sink.drain("deflate", body.len(), DeflateDecoder::new(body.as_slice())),
+        Encoding::Zstd => sink.unpack_zstd(&body),
+        Encoding::Snappy => sink.unpack_snappy(&body),
+    }
+}
+
+/// Whether a deflate body has the header of RFC 1950: method 8, and a number that 31 divides.
+fn is_zlib(body: &[u8]) -> bool {
+    matches!(body, [first, second, ..] if first & 15 == 8 && u16::from_be_bytes([*first, *second]).is_multiple_of(31))
+}
+
+/// Where unpacked bytes go, and how many there may be.
+#[derive(Clone, Copy)]
+struct Sink {
+    size_bytes_max: usize,
+    limit: &'static str,
+}
+
+impl Sink {
+    fn too_large(self) -> BodyError {
+        BodyError::TooLarge { size_bytes_max: self.size_bytes_max as u64, limit: self.limit }
+    }
+
+    fn drain(self, name: &str, packed_bytes: usize, reader: impl Read) -> Result<Vec<u8>, BodyError> {
+        // Text shrinks five to ten times. A hint only: a small body that claims nothing cannot make us reserve much.
+        let mut unpacked = Vec::with_capacity(packed_bytes.saturating_mul(6).min(self.size_bytes_max));
+        self.drain_into(&mut unpacked, name, reader)?;
+        Ok(unpacked)
+    }
+
+    fn drain_into(self, unpacked: &mut Vec<u8>, name: &str, reader: impl Read) -> Result<(), BodyError> {
+        // One byte more than allowed tells "just fits" from "too large".
+        let left = (self.size_bytes_max - unpacked.len()) as u64 + 1;
+        let read = reader.take(left).read_to_end(unpacked);
+        read.map_err(|error| BodyError::Malformed(format!("not a {name} body: {error}")))?;
+        if unpacked.len() > self.size_bytes_max { Err(self.too_large()) } else { Ok(()) }
+    }
+
+    fn unpack_zstd(self, body: &[u8]) -> Result<Vec<u8>, BodyError> {
+        let mut unpacked = Vec::with_capacity(body.len().saturating_mul(6).min(self.size_bytes_max));
+        let mut rest = body;
+        if rest.is_empty() {
+            return Err(BodyError::Malformed("not a zstd body: it is empty".to_owned()));
+        }
+        while !rest.is_empty() {
+            match StreamingDecoder::new_with_max_window_size(&mut rest, WINDOW_BYTES_MAX) {
+                Ok(decoder) => self.drain_into(&mut unpacked, "zstd", decoder)?,
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+                    rest = rest.get(length as usize..).unwrap_or_default();
+                }
+                Err(error) => return Err(BodyError::Malformed(format!("not a zstd body: {error}"))),
+            }
+        }
+        Ok(unpacked)
+    }
+
+    fn unpack_snappy(self, body: &[u8]) -> Result<Vec<u8>, BodyError> {
+        let not_snappy = |error| BodyError::Malformed(format!("not a snappy block: {error}"));
+        if snap::raw::decompress_len(body).map_err(not_snappy)? > self.size_bytes_max {
+            return Err(self.too_large());
+        }
+        snap::raw::Decoder::new().decompress_vec(body).map_err(not_snappy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+    use proptest::prelude::*;
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    use super::*;
+
+    const NO_RATIO: usize = usize::MAX;
+
+    fn pack(encoding: Encoding, text: &[u8]) -> Vec<u8> {
+        match encoding {
+            Encoding::Identity => text.to_vec(),
+            Encoding::Gzip => {
+                let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+                encoder.write_all(text).unwrap();
+                encoder.finish().unwrap()
+            }
+            Encoding::Deflate => {
+                let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+                encoder.write_all(text).unwrap();
+                encoder.finish().unwrap()
+            }
+            Encoding::Zstd => compress_to_vec(text, CompressionLevel::Fastest),
+            Encoding::Snappy => snap::raw::Encoder::new().compress_vec(text).unwrap(),
+        }
+    }
+
+    fn unpack(encoding: Encoding, body: &[u8], size_bytes_max: usize, ratio_max: usize) -> Result<Vec<u8>, BodyError> {
+        decompress(encoding, body.to_vec(), UnpackLimits { size_bytes_max, ratio_max })
+    }
+
+    #[test]
+    fn unpacks_within_the_bound_and_no_further() {
+        let text = vec![b'x'; 10_000];
+        for encoding in [Encoding::Gzip, Encoding::Deflate, Encoding::Zstd, Encoding::Snappy] {
+            let packed = pack(encoding, &text);
+            assert_eq!(unpack(encoding, &packed, 10_000, NO_RATIO).unwrap(), text, "{encoding:?}");
+            let error = unpack(encoding, &packed, 9_999, NO_RATIO).unwrap_err();
+            assert!(matches!(error, BodyError::TooLarge { size_bytes_max: 9_999, .. }), "{encoding:?}: {error}");
+            for bad in [&b"plain"[..], &packed[..packed.len() / 2]] {
+                let answer = unpack(encoding, bad, 100_000, NO_RATIO);
+                assert!(matches!(answer, Err(BodyError::Malformed(_))), "{encoding:?} {bad:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn members_and_frames_follow_one_another() {
+        for encoding in [Encoding::Gzip, Encoding::Zstd] {
+            let packed = [pack(encoding, b"a"), pack(encoding, b"b")].concat();
+            assert_eq!(unpack(encoding, &packed, 2, NO_RATIO).unwrap(), b"ab");
+            assert!(unpack(encoding, &packed, 1, NO_RATIO).is_err());
+        }
+        let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3][..], &pack(Encoding::Zstd, b"a")].concat();
+        assert_eq!(unpack(Encoding::Zstd, &skipped, 10, NO_RATIO).unwrap(), b"a");
+        let mut raw = DeflateEncoder::new(Vec::new(), Compression::fast());
+        raw.write_all(b"headless").unwrap();
+        assert_eq!(unpack(Encoding::Deflate, &raw.finish().unwrap(), 10, NO_RATIO).unwrap(), b"headless");
+    }
+
+    #[test]
+    fn a_bomb_is_refused_by_its_ratio() {
+        let text = vec![0; 8 << 20];
+        for encoding in [Encoding::Gzip, Encoding::Deflate, Encoding::Zstd] {
+            let packed = pack(encoding, &text);
+            let error = unpack(encoding, &packed, 1 << 30, 20).unwrap_err();
+            assert!(error.to_string().contains("unpacked_ratio_max"), "{encoding:?} {error}");
+        }
+        let small = vec![0; UNPACKED_BYTES_FREE];
+        assert_eq!(unpack(Encoding::Gzip, &pack(Encoding::Gzip, &small), 1 << 30, 1).unwrap(), small);
+        // A frame that claims a window of a terabyte gets none.
+        let greedy = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xf0, 1, 0, 0];
+        assert!(unpack(Encoding::Zstd, &greedy, 1 << 30, NO_RATIO).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn noise_breaks_nothing(body in proptest::collection::vec(any::<u8>(), 0..300)) {
+            for encoding in [Encoding::Gzip, Encoding::Deflate, Encoding::Zstd, Encoding::Snappy] {
+                let _ = unpack(encoding, &body, 1 << 16, 100);
+                // Past the header, too.
+                let mut packed = pack(encoding, &body);
+                let place = packed.len() / 2;
+                packed[place] ^= 1;
+                let _ = unpack(encoding, &packed, 1 << 16, 100);
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Series as lines of JSON, as VictoriaMetrics exports and imports them:
+//! `{"metric":{"__name__":"up","job":"a"},"values":[1,0],"timestamps":[1549891472010,1549891487724]}`.
+//!
+//! Times are milliseconds. A series' key is the object of its labels as it stands in the body, parsed only for series that
+//! the store does not know ([`decode_key`]).
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use memchr::memchr;
+use model::{Batch, GroupIdentity, GroupKey, Labels, METRIC_NAME, Span};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+use serde_json::value::RawValue;
+
+use crate::lone::LoneRows;
+use crate::{BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher, check_body_size};
+
+const NS_PER_MS: i64 = 1_000_000;
+
+/// How to read a body.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    /// Hashes keys; of [`crate::Protocol::JsonLines`].
+    pub hasher: ScopedKeyHasher<'a>,
+    /// Bounds on lines.
+    pub limits: &'a Limits,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    metric: &'a RawValue,
+    values: Vec<Value>,
+    timestamps: Vec<i64>,
+}
+
+/// A number; JSON has no spelling for the infinities and NaN, so they come as text, or null for NaN.
+struct Value(f64);
+
+/// Parses a body. Fails only when it is 2 GiB or longer.
+pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
+    check_body_size(body)?;
+    let mut batch = Batch::new(body, decode_key);
+    let mut errors = LineErrors::default();
+    let mut rows = LoneRows::floats(options.limits.rows_max);
+    let (mut at, mut number) = (0, 0);
+    while let Some(rest) = body.get(at..).filter(|rest| !rest.is_empty()) {
+        let length = memchr(b'\n', rest).unwrap_or(rest.len());
+        number += 1;
+        let line = rest.get(..length).unwrap_or_default();
+        if let Err(reason) = take_line(body, line, number, options, &mut rows) {
+            rows.drop_keyless();
+            errors.push(options.limits.errors_max, number, || reason.into_owned());
+        }
+        at += length + 1;
+    }
+    batch.blocks.extend(rows.into_block());
+    Ok(Parsed { batch, errors })
+}
+
+fn take_line(
+    body: &[u8],
+    line: &[u8],
+    number: u32,
+    options: &Options<'_>,
+    rows: &mut LoneRows,
+) -> Result<(), Cow<'static, str>> {
+    let limits = options.limits;
+    let line = line.trim_ascii();
+    if line.is_empty() {
+        return Ok(());
+    }
+    let Line { metric, values, timestamps } = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let raw_key = metric.get().as_bytes();
+    if values.len() != timestamps.len() {
+        return Err(format!("{} values but {} timestamps", values.len(), timestamps.len()).into());
+    }
+    if raw_key.len() > limits.key_bytes_max {
+        return Err(format!("the labels take more than {} bytes (key_bytes_max)", limits.key_bytes_max).into());
+    }
+    check_labels(raw_key, limits)?;
+    for (Value(value), time_ms) in values.iter().zip(&timestamps) {
+        rows.check_room()?;
+        let timestamp_ns = time_ms.checked_mul(NS_PER_MS).ok_or("timestamp out of range")?;
+        rows.push_keyless(timestamp_ns, value.to_bits(), number);
+    }
+    let start = raw_key.as_ptr() as usize - body.as_ptr() as usize;
+    let text = Span { start: start as u32, len: raw_key.len() as u32 };
+    rows.push_keys(GroupKey { hash: options.hasher.hash(raw_key), text });
+    Ok(())
+}
+
+/// Holds labels against the limits; does no work for those too short to break one.
+fn check_labels(raw_key: &[u8], limits: &Limits) -> Result<(), String> {
+    let Limits { tags_max, name_bytes_max, .. } = limits;
+    // The shortest label, `"":"",`, takes six bytes.
+    if raw_key.len() <= (tags_max * 6).min(*name_bytes_max) {
+        return Ok(());
+    }
+    // What is malformed in it is for the decoder to say.
+    let Ok(labels) = serde_json::from_slice::<BTreeMap<Cow<'_, str>, Cow<'_, str>>>(raw_key) else { return Ok(()) };
+    if labels.len() > tags_max + 1 {
+        return Err(format!("more than {tags_max} labels (tags_max)"));
+    }
+    let is_long = |(name, value): (&Cow<'_, str>, &Cow<'_, str>)| {
+        let spelled = if name == METRIC_NAME { value } else { name };
+        spelled.len() > *name_bytes_max
+    };
+    if labels.iter().any(is_long) {
+        return Err(format!("a name is longer than {name_bytes_max} bytes (name_bytes_max)"));
+    }
+    Ok(())
+}
+
+/// Parses an object of labels: the key decoder of these batches.
+pub fn decode_key(key: &[u8]) -> Result<GroupIdentity, String> {
+    let mut labels: BTreeMap<String, String> =
+        serde_json::from_slice(key).map_err(|error| format!("invalid \"metric\": {error}"))?;
+    let metric = labels.remove(METRIC_NAME).filter(|metric| !metric.is_empty());
+    let measurement = metric.ok_or_else(|| format!("the series has no metric name (label {METRIC_NAME:?})"))?;
+    if labels.contains_key("") {
+        return Err("a label without a name".to_owned());
+    }
+    labels.retain(|_, value| !value.is_empty());
+    let labels = Labels::from_sorted(labels.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    Ok(GroupIdentity { measurement, labels })
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl Visitor<'_> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a number")
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value(value as f64))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value(value as f64))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value(f64::NAN))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        text.parse().map(Value).map_err(|_| E::custom(format!("{text:?} is not a number")))
+    }
+}

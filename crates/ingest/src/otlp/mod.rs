@@ -1,0 +1,127 @@
+//! OpenTelemetry metrics, <https://opentelemetry.io/docs/specs/otlp/>: the message `ExportMetricsServiceRequest`, as protobuf or
+//! as JSON.
+//!
+//! What becomes of a metric is what Prometheus 3 makes of it
+//! (<https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/>): gauges and sums are series, explicit
+//! histograms and summaries the classic series `_bucket`, `_sum`, `_count`, exponential histograms native ones; the
+//! resource's name, namespace and instance become `job` and `instance`, its other attributes `target_info`.
+//!
+//! * `walk.rs`: down from the request to the metrics. · `points.rs`: data points to rows.
+//! * `exponential.rs`: exponential histograms to native ones. · `exemplars.rs`: exemplars.
+//! * `names.rs`: names of metrics and labels. · `key.rs`: a point's key, decoded only for series that the store does not know
+//!   ([`decode_key`]): the labels that all points of a metric share, and the attributes as sent.
+//! * `attributes.rs`: attributes as texts.
+//! * `json.rs`: JSON to protobuf, so that there is one reader. · `encode.rs`: answers, and requests for clients.
+
+mod attributes;
+mod encode;
+mod exemplars;
+mod exponential;
+mod json;
+mod key;
+mod names;
+mod points;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use model::Batch;
+
+pub use encode::{Answer, NumberPoint, encode_gauge, encode_status};
+pub use json::json_to_protobuf;
+pub use key::decode_key;
+pub use walk::parse;
+
+use crate::{Limits, LineErrors, ScopedKeyHasher};
+
+/// How OpenTelemetry's names become those of metrics and labels: the strategies of Prometheus 3, by their names there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Translation {
+    /// Letters, digits and underscores only; units and `_total` are appended.
+    #[default]
+    UnderscoreEscapingWithSuffixes,
+    /// Letters, digits and underscores only.
+    UnderscoreEscapingWithoutSuffixes,
+    /// All characters stay; units and `_total` are appended.
+    NoUTF8EscapingWithSuffixes,
+    /// Names stay as they are.
+    NoTranslation,
+}
+
+impl Translation {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::UnderscoreEscapingWithSuffixes,
+        Self::UnderscoreEscapingWithoutSuffixes,
+        Self::NoUTF8EscapingWithSuffixes,
+        Self::NoTranslation,
+    ];
+
+    /// The name that Prometheus gives it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UnderscoreEscapingWithSuffixes => "UnderscoreEscapingWithSuffixes",
+            Self::UnderscoreEscapingWithoutSuffixes => "UnderscoreEscapingWithoutSuffixes",
+            Self::NoUTF8EscapingWithSuffixes => "NoUTF8EscapingWithSuffixes",
+            Self::NoTranslation => "NoTranslation",
+        }
+    }
+
+    /// The strategy of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    const fn escapes(self) -> bool {
+        matches!(self, Self::UnderscoreEscapingWithSuffixes | Self::UnderscoreEscapingWithoutSuffixes)
+    }
+}
+
+/// What is made of metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// How names are translated.
+    pub translation: Translation,
+    /// Whether series get the labels `otel_scope_name` and `otel_scope_version`, which tell apart equal names of different
+    /// libraries.
+    pub scope_labels: bool,
+    /// Whether sums and histograms of delta temporality are stored as they come, as gauges. If not, they are refused.
+    pub keep_delta: bool,
+    /// Resource attributes that become labels of every series.
+    pub promoted_attributes: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            translation: Translation::default(),
+            scope_labels: true,
+            keep_delta: false,
+            promoted_attributes: Vec::new(),
+        }
+    }
+}
+
+/// How to read a body.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    /// Hashes keys; of [`crate::Protocol::Otlp`].
+    pub hasher: ScopedKeyHasher<'a>,
+    /// What is made of metrics.
+    pub settings: &'a Settings,
+    /// The time of points that bring none.
+    pub now_ns: i64,
+    /// Bounds on series.
+    pub limits: &'a Limits,
+}
+
+/// What a request holds.
+#[derive(Debug)]
+pub struct Request<'body> {
+    /// The samples, histograms, exemplars and metadata. "Lines" are the data points of the request, counted from 1.
+    pub batch: Batch<'body>,
+    /// Data points that were left out.
+    pub errors: LineErrors,
+    /// How many data points there were.
+    pub points: u64,
+}

@@ -1,0 +1,179 @@
+//! What the parsers of both versions put into the batch.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use model::{Batch, Exemplar, GroupKey, Labels, SeriesExemplar, Span, StartTimestamp};
+
+use super::histogram::read_histogram;
+use super::key::decode_key;
+use super::{Options, Taken, WriteRequest};
+use crate::lone::LoneRows;
+use crate::protobuf::{Value, Walker, malformed};
+use crate::{BodyError, LineErrors};
+
+const NS_PER_MS: i64 = 1_000_000;
+
+/// Characters that the labels of an exemplar may have, by OpenMetrics's rule.
+const EXEMPLAR_CHARACTERS_MAX: usize = 128;
+
+/// The request so far.
+pub(super) struct Collector<'body, 'options> {
+    pub(super) body: &'body [u8],
+    pub(super) options: &'options Options<'options>,
+    pub(super) request: WriteRequest<'body>,
+    lone: LoneRows,
+    histograms: LoneRows,
+    /// Exemplars of the series at hand, and since when it counts (0: it is not said).
+    exemplars: Vec<Exemplar>,
+    start_ms: i64,
+    /// Number of the series at hand, counted from 1.
+    pub(super) series: u32,
+}
+
+impl<'body, 'options> Collector<'body, 'options> {
+    pub(super) fn new(body: &'body [u8], options: &'options Options<'options>) -> Self {
+        let request = WriteRequest {
+            batch: Batch::new(body, decode_key),
+            errors: LineErrors::default(),
+            taken: Taken::default(),
+        };
+        Self {
+            body,
+            options,
+            request,
+            lone: LoneRows::floats(options.limits.rows_max),
+            histograms: LoneRows::histograms(options.limits.histograms_max),
+            exemplars: Vec::new(),
+            start_ms: 0,
+            series: 0,
+        }
+    }
+
+    pub(super) fn finish(mut self) -> WriteRequest<'body> {
+        self.request.taken = Taken {
+            samples: self.lone.rows() as u64,
+            histograms: self.histograms.rows() as u64,
+            exemplars: self.request.batch.exemplars.len() as u64,
+        };
+        self.request.batch.blocks.extend(self.lone.into_block());
+        self.request.batch.blocks.extend(self.histograms.into_block());
+        self.request
+    }
+
+    pub(super) fn reject(&mut self, reason: impl FnOnce() -> String) {
+        self.request.errors.push(self.options.limits.errors_max, self.series, reason);
+    }
+
+    /// Whether the series at hand brought anything that needs a key.
+    pub(super) fn has_keyless(&self) -> bool {
+        self.lone.has_keyless() || self.histograms.has_keyless() || !self.exemplars.is_empty()
+    }
+
+    /// Gives what the series at hand brought its key, whose bytes lie at this place.
+    pub(super) fn add_keys(&mut self, raw_key: &[u8], text: Span) {
+        let key = GroupKey { hash: self.options.hasher.hash(raw_key), text };
+        self.lone.push_keys(key);
+        self.histograms.push_keys(key);
+        let batch = &mut self.request.batch;
+        batch.exemplars.extend(self.exemplars.drain(..).map(|exemplar| SeriesExemplar { key, exemplar }));
+        if let Some(start_ns) = self.start_ms.checked_mul(NS_PER_MS).filter(|start_ns| *start_ns > 0) {
+            batch.start_timestamps.push(StartTimestamp { key, start_ns });
+        }
+        self.start_ms = 0;
+    }
+
+    /// Takes back what the series at hand brought: it breaks a limit or is wrong.
+    pub(super) fn drop_series(&mut self, reason: String) {
+        self.lone.drop_keyless();
+        let dropped = self.histograms.drop_keyless();
+        let kept = self.request.batch.histograms.len() - dropped;
+        self.request.batch.histograms.truncate(kept);
+        self.exemplars.clear();
+        self.start_ms = 0;
+        self.reject(|| reason);
+    }
+
+    /// The series at hand counts since this time.
+    pub(super) fn started(&mut self, start_ms: i64) {
+        self.start_ms = self.start_ms.max(start_ms);
+    }
+
+    /// Reads a native histogram of either version; its row gets its key later.
+    pub(super) fn histogram(&mut self, range: Range<usize>) -> Result<(), BodyError> {
+        let read = read_histogram(self.body, range)?;
+        let checked = read.and_then(|sample| {
+            let time_ms = sample.time_ms;
+            let timestamp_ns = time_ms.checked_mul(NS_PER_MS);
+            let timestamp_ns = timestamp_ns.ok_or_else(|| format!("timestamp {time_ms} ms is out of range"))?;
+            self.histograms.check_room()?;
+            Ok((sample, timestamp_ns))
+        });
+        match checked {
+            Ok((mut sample, timestamp_ns)) => {
+                self.started(sample.start_ms);
+                if let Some(before) = self.request.batch.histograms.last()
+                    && before.layout == sample.histogram.layout
+                {
+                    sample.histogram.layout = Arc::clone(&before.layout);
+                }
+                let cell = self.request.batch.push_histogram(sample.histogram);
+                self.histograms.push_keyless(timestamp_ns, cell, self.series);
+            }
+            Err(reason) => self.reject(|| reason),
+        }
+        Ok(())
+    }
+
+    /// Reads an exemplar, whose labels `read_labels` reads from its first field.
+    pub(super) fn exemplar<'text>(
+        &mut self,
+        range: Range<usize>,
+        mut read_labels: impl FnMut(Value, &mut Vec<(&'text str, &'text str)>) -> Option<()>,
+    ) -> Result<(), BodyError> {
+        let (mut value, mut time_ms, mut pairs, mut readable) = (0.0, 0i64, Vec::new(), true);
+        let mut fields = Walker::new(self.body, range);
+        while let Some(field) = fields.next_field()? {
+            match (field.number, field.value) {
+                (1, labels) => readable &= read_labels(labels, &mut pairs).is_some(),
+                (2, Value::Fixed64(bits)) => value = f64::from_bits(bits),
+                (3, Value::Varint(varint)) => time_ms = varint as i64,
+                _ => {}
+            }
+        }
+        let characters: usize = pairs.iter().map(|(name, value)| name.chars().count() + value.chars().count()).sum();
+        let has_room = self.request.batch.exemplars.len() + self.exemplars.len() < self.options.limits.exemplars_max;
+        let labels = Labels::from_pairs(pairs).ok().filter(|_| characters <= EXEMPLAR_CHARACTERS_MAX);
+        if let (Some(labels), Some(timestamp_ns), true) = (labels, time_ms.checked_mul(NS_PER_MS), readable && has_room)
+        {
+            self.exemplars.push(Exemplar { labels, value, timestamp_ns });
+        }
+        Ok(())
+    }
+
+    /// Reads a sample of either version; its row gets its key later.
+    #[inline]
+    pub(super) fn sample(&mut self, range: Range<usize>) -> Result<(), BodyError> {
+        let (mut value_bits, mut time_ms) = (0, 0);
+        let mut fields = Walker::new(self.body, range);
+        while let Some(field) = fields.next_field()? {
+            match (field.number, field.value) {
+                (1, Value::Fixed64(bits)) => value_bits = bits,
+                (2, Value::Varint(varint)) => time_ms = varint as i64,
+                (3, Value::Varint(varint)) => self.start_ms = self.start_ms.max(varint as i64),
+                (1 | 2, _) => return Err(malformed("a sample of the wrong type", field.start)),
+                _ => {}
+            }
+        }
+        let Some(timestamp_ns) = time_ms.checked_mul(NS_PER_MS) else {
+            self.reject(|| format!("timestamp {time_ms} ms is out of range"));
+            return Ok(());
+        };
+        if let Err(reason) = self.lone.check_room() {
+            self.reject(|| reason);
+            return Ok(());
+        }
+        self.lone.push_keyless(timestamp_ns, value_bits, self.series);
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! Version 1: `prometheus.WriteRequest`.
+
+use std::ops::Range;
+
+use model::{MetricKind, MetricMetadata, Span};
+
+use super::collect::Collector;
+use super::key::{check_key, read_label};
+use super::{Options, WriteRequest};
+use crate::protobuf::{FieldRun, Value, Walker, WireField};
+use crate::{BodyError, check_body_size};
+
+/// Parses an unpacked body. Fails if it is not a protobuf message; a series that is merely wrong is left out.
+pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<WriteRequest<'body>, BodyError> {
+    check_body_size(body)?;
+    let mut collector = Collector::new(body, options);
+    let mut request = Walker::new(body, 0..body.len());
+    while let Some(field) = request.next_field()? {
+        match (field.number, field.value) {
+            (1, Value::Bytes(range)) => collector.series_v1(range)?,
+            (3, Value::Bytes(range)) => collector.metadata_v1(range)?,
+            _ => {}
+        }
+    }
+    Ok(collector.finish())
+}
+
+impl Collector<'_, '_> {
+    fn series_v1(&mut self, range: Range<usize>) -> Result<(), BodyError> {
+        self.series += 1;
+        let mut labels = FieldRun::default();
+        let mut fields = Walker::new(self.body, range);
+        while let Some(field) = fields.next_field()? {
+            match field {
+                WireField { number: 1, value: Value::Bytes(_), start } => labels.add(self.body, start..fields.at()),
+                WireField { number: 2, value: Value::Bytes(range), .. } => self.sample(range)?,
+                WireField { number: 3, value: Value::Bytes(range), .. } => {
+                    let body = self.body;
+                    self.exemplar(range, |field, pairs| {
+                        let Value::Bytes(range) = field else { return Some(()) };
+                        let (name, value) = read_label(body, range).ok()?;
+                        pairs.push((name, value));
+                        Some(())
+                    })?;
+                }
+                WireField { number: 4, value: Value::Bytes(range), .. } => self.histogram(range)?,
+                _ => {}
+            }
+        }
+        if !self.has_keyless() {
+            return Ok(());
+        }
+        let raw_key = labels.text(self.body);
+        if let Err(reason) = check_key(raw_key, labels.count, self.options.limits) {
+            self.drop_series(reason);
+            return Ok(());
+        }
+        let text = match &labels.joined {
+            None => Span { start: labels.run.start as u32, len: labels.run.len() as u32 },
+            Some(joined) => self.request.batch.push_text(joined),
+        };
+        self.add_keys(raw_key, text);
+        Ok(())
+    }
+
+    fn metadata_v1(&mut self, range: Range<usize>) -> Result<(), BodyError> {
+        let mut metadata = MetricMetadata::default();
+        let mut fields = Walker::new(self.body, range);
+        let text = |range| String::from_utf8_lossy(self.body.get(range).unwrap_or_default()).into_owned();
+        while let Some(field) = fields.next_field()? {
+            match (field.number, field.value) {
+                (1, Value::Varint(number)) => {
+                    metadata.kind = MetricKind::ALL.get(number as usize).copied().unwrap_or_default();
+                }
+                (2, Value::Bytes(range)) => metadata.family = text(range),
+                (4, Value::Bytes(range)) => metadata.help = text(range),
+                (5, Value::Bytes(range)) => metadata.unit = text(range),
+                _ => {}
+            }
+        }
+        let all = &mut self.request.batch.metadata;
+        if !metadata.family.is_empty() && all.len() < self.options.limits.metadata_max {
+            all.push(metadata);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Version 2: `io.prometheus.write.v2.Request`. Texts stand once in a table of symbols; series refer to them by number.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use model::{METRIC_NAME, MetricKind, MetricMetadata};
+
+use super::collect::Collector;
+use super::key::write_label;
+use super::{Options, WriteRequest};
+use crate::protobuf::{Value, Walker, WireField};
+use crate::{BodyError, check_body_size};
+
+/// Parses an unpacked body. Fails if it is not a protobuf message; a series that is merely wrong is left out.
+pub fn parse_v2<'body>(body: &'body [u8], options: &Options<'_>) -> Result<WriteRequest<'body>, BodyError> {
+    check_body_size(body)?;
+    let symbols = Symbols::read(body)?;
+    let mut parser = Parser {
+        collector: Collector::new(body, options),
+        symbols,
+        key: Vec::new(),
+        keys_bytes: 0,
+        described: HashSet::new(),
+    };
+    let mut request = Walker::new(body, 0..body.len());
+    while let Some(field) = request.next_field()? {
+        if let (5, Value::Bytes(range)) = (field.number, field.value) {
+            parser.series(range)?;
+        }
+    }
+    Ok(parser.collector.finish())
+}
+
+/// Where the texts of the table lie in the body.
+struct Symbols<'body> {
+    body: &'body [u8],
+    /// Start and length.
+    places: Vec<(u32, u32)>,
+}
+
+impl<'body> Symbols<'body> {
+    /// Reads the table ahead of the series: the order of fields is the sender's.
+    fn read(body: &'body [u8]) -> Result<Self, BodyError> {
+        let mut places = Vec::new();
+        let mut request = Walker::new(body, 0..body.len());
+        while let Some(field) = request.next_field()? {
+            if let (4, Value::Bytes(range)) = (field.number, field.value) {
+                places.push((range.start as u32, range.len() as u32));
+            }
+        }
+        Ok(Self { body, places })
+    }
+
+    #[inline]
+    fn get(&self, number: u64) -> Option<&'body [u8]> {
+        let (start, length) = *self.places.get(usize::try_from(number).ok()?)?;
+        self.body.get(start as usize..(start + length) as usize)
+    }
+}
+
+struct Parser<'body, 'options> {
+    collector: Collector<'body, 'options>,
+    symbols: Symbols<'body>,
+    /// The key of the series at hand, and the length of all of them.
+    key: Vec<u8>,
+    keys_bytes: usize,
+    /// Families whose metadata was taken.
+    described: HashSet<&'body [u8]>,
+}
+
+impl<'body> Parser<'body, '_> {
+    fn series(&mut self, range: Range<usize>) -> Result<(), BodyError> {
+        self.collector.series += 1;
+        let (mut references, mut metadata) = (0..0, None);
+        let mut pieces: Vec<Range<usize>> = Vec::new();
+        let mut fields = Walker::new(self.collector.body, range);
+        while let Some(field) = fields.next_field()? {
+            match field {
+                WireField { number: 1, value: Value::Bytes(range), .. } if references.is_empty() => references = range,
+                WireField { number: 1, value: Value::Bytes(range), .. } => pieces.push(range),
+                WireField { number: 1, value: Value::Varint(_), start } => {
+                    return Err(crate::protobuf::malformed("label references that are not packed", start));
+                }
+                WireField { number: 2, value: Value::Bytes(range), .. } => self.collector.sample(range)?,
+                WireField { number: 3, value: Value::Bytes(range), .. } => self.collector.histogram(range)?,
+                WireField { number: 4, value: Value::Bytes(range), .. } => self.exemplar(range)?,
+                WireField { number: 5, value: Value::Bytes(range), .. } => metadata = Some(range),
+                // Earlier drafts of the message have it here.
+                WireField { number: 6, value: Value::Varint(start), .. } => self.collector.started(start as i64),
+                _ => {}
+            }
+        }
+        let name = match self.spell_key(std::iter::once(references).chain(pieces))? {
+            Ok(name) => name,
+            Err(reason) => {
+                self.collector.drop_series(reason);
+                return Ok(());
+            }
+        };
+        if self.collector.has_keyless() {
+            self.keys_bytes += self.key.len();
+            let text = self.collector.request.batch.push_text(&self.key);
+            self.collector.add_keys(&self.key, text);
+        }
+        match metadata {
+            Some(range) => self.metadata(name, range),
+            None => Ok(()),
+        }
+    }
+
+    fn exemplar(&mut self, range: Range<usize>) -> Result<(), BodyError> {
+        let (body, symbols) = (self.collector.body, &self.symbols);
+        self.collector.exemplar(range, |field, pairs| {
+            let Value::Bytes(range) = field else { return None };
+            let mut references = Walker::new(body, range);
+            while let (Ok(Some(name)), Ok(Some(value))) = (references.next_varint(), references.next_varint()) {
+                let text = |number| std::str::from_utf8(symbols.get(number)?).ok();
+                pairs.push((text(name)?, text(value)?));
+            }
+            Some(())
+        })
+    }
+
+    /// Puts the labels that the references stand for into the key; the metric's name. The inner error is the series'.
+    fn spell_key(
+        &mut self,
+        pieces: impl Iterator<Item = Range<usize>>,
+    ) -> Result<Result<&'body [u8], String>, BodyError> {
+        let limits = self.collector.options.limits;
+        self.key.clear();
+        let (mut metric, mut labels) = (&b""[..], 0);
+        for piece in pieces {
+            let mut references = Walker::new(self.collector.body, piece);
+            while let Some(name) = references.next_varint()? {
+                let Some(value) = references.next_varint()? else {
+                    return Ok(Err("a label reference without a value".to_owned()));
+                };
+                let (Some(name), Some(value)) = (self.symbols.get(name), self.symbols.get(value)) else {
+                    let symbols = self.symbols.places.len();
+                    return Ok(Err(format!("a label refers to a symbol beyond the table's {symbols}")));
+                };
+                let is_metric = name == METRIC_NAME.as_bytes();
+                if name.len() > limits.name_bytes_max || is_metric && value.len() > limits.name_bytes_max {
+                    return Ok(Err(format!("a name is longer than {} bytes (name_bytes_max)", limits.name_bytes_max)));
+                }
+                if is_metric {
+                    metric = value;
+                }
+                labels += 1;
+                if labels > limits.tags_max {
+                    return Ok(Err(format!("more than {} labels (tags_max)", limits.tags_max)));
+                }
+                if self.key.len() + name.len() + value.len() > limits.key_bytes_max {
+                    let key_bytes_max = limits.key_bytes_max;
+                    return Ok(Err(format!("the labels take more than {key_bytes_max} bytes (key_bytes_max)")));
+                }
+                write_label(&mut self.key, name, value);
+            }
+        }
+        if self.keys_bytes + self.key.len() > limits.keys_bytes_max {
+            let keys_bytes_max = limits.keys_bytes_max;
+            return Ok(Err(format!(
+                "the labels of all series take more than {keys_bytes_max} bytes (keys_bytes_max); split it"
+            )));
+        }
+        Ok(Ok(metric))
+    }
+
+    /// Takes what a series says of its family, once a request.
+    fn metadata(&mut self, metric: &'body [u8], range: Range<usize>) -> Result<(), BodyError> {
+        let (mut kind, mut help, mut unit) = (MetricKind::Unknown, 0, 0);
+        let mut fields = Walker::new(self.collector.body, range);
+        while let Some(field) = fields.next_field()? {
+            match (field.number, field.value) {
+                (1, Value::Varint(number)) => {
+                    kind = MetricKind::ALL.get(number as usize).copied().unwrap_or_default();
+                }
+                (3, Value::Varint(number)) => help = number,
+                (4, Value::Varint(number)) => unit = number,
+                _ => {}
+            }
+        }
+        let says_nothing = kind == MetricKind::Unknown && help == 0 && unit == 0;
+        let family = family_of(metric, kind);
+        let all = &mut self.collector.request.batch.metadata;
+        let has_room = all.len() < self.collector.options.limits.metadata_max;
+        if says_nothing || family.is_empty() || !has_room || !self.described.insert(family) {
+            return Ok(());
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let symbol = |number| text(self.symbols.get(number).unwrap_or_default());
+        all.push(MetricMetadata { family: text(family), kind, help: symbol(help), unit: symbol(unit) });
+        Ok(())
+    }
+}
+
+/// The family of a series: of classic histograms and summaries the name without what tells their series apart.
+fn family_of(metric: &[u8], kind: MetricKind) -> &[u8] {
+    let suffixes: &[&[u8]] = match kind {
+        MetricKind::Histogram | MetricKind::GaugeHistogram => &[b"_bucket", b"_count", b"_sum"],
+        MetricKind::Summary => &[b"_count", b"_sum"],
+        _ => &[],
+    };
+    suffixes.iter().find_map(|suffix| metric.strip_suffix(*suffix)).unwrap_or(metric)
+}

@@ -1,0 +1,103 @@
+//! Files over HTTP: lines of JSON, CSV.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as From};
+use axum::response::Response;
+use ingest::csv::{CsvError, CsvField, CsvImporter, CsvMapping, TimeFormat};
+use ingest::line::{self, Precision};
+use ingest::{LineErrors, Protocol, json_lines};
+
+use super::influx::line_options;
+use super::{Outcome, plain_answer};
+use crate::body::{body_error, unpack};
+use crate::error::ApiError;
+use crate::parameters::Parameters;
+use crate::routes::{Taken, take_write};
+use crate::state::State;
+
+/// Rows of CSV that are written together.
+const CSV_ROWS: usize = 50_000;
+
+/// `POST /api/v1/import`: series as lines of JSON.
+pub(crate) async fn json_lines(From(state): From<Arc<State>>, request: Request) -> Response {
+    let written = async {
+        let taken = take_write(&state, request).await?;
+        state.work(move |state| write_json_lines(state, taken)).await?
+    };
+    plain_answer(&written.await)
+}
+
+fn write_json_lines(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
+    let database = taken.parameters.database(&taken.headers);
+    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let options =
+        json_lines::Options { hasher: state.hasher(Protocol::JsonLines, &database)?, limits: state.db.limits() };
+    let parsed = json_lines::parse(&body, &options).map_err(|error| body_error(&error))?;
+    Ok(state.store("json_lines", &database, parsed)?.number_lines())
+}
+
+/// `POST /api/v1/import/csv`: a file whose first row names the columns. `measurement`, `time`, `time_format`, `tag` (any number),
+/// `field` (any number, `name` or `name:type`; without one all others) and `delimiter` say what they are.
+pub(crate) async fn csv(From(state): From<Arc<State>>, request: Request) -> Response {
+    let written = async {
+        let taken = take_write(&state, request).await?;
+        state.work(move |state| write_csv(state, taken)).await?
+    };
+    plain_answer(&written.await)
+}
+
+fn write_csv(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
+    let database = taken.parameters.database(&taken.headers);
+    let mapping = csv_mapping(&taken.parameters)?;
+    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let importer = CsvImporter::new(body.as_slice(), mapping, state.db.limits().clone());
+    let mut importer = importer.map_err(|error| csv_error(&error))?;
+    let (mut whole, mut lines) = (Outcome::default(), Vec::new());
+    loop {
+        lines.clear();
+        let chunk = importer.next_chunk(CSV_ROWS, &mut lines).map_err(|error| csv_error(&error))?;
+        let Some(chunk) = chunk else { return Ok(whole.number_lines()) };
+        let options = line_options(state, &database, Precision::Nanosecond)?;
+        let parsed = line::parse(&lines, &options).map_err(|error| body_error(&error))?;
+        state.metrics.count_rejected(&chunk.errors);
+        let written = state.store("csv", &database, parsed)?;
+        add(&mut whole, written, chunk.errors);
+    }
+}
+
+/// Adds a chunk's outcome. Rows that could be read and were refused have the numbers of the chunk's lines, which mean
+/// nothing to the sender.
+fn add(whole: &mut Outcome, chunk: Outcome, errors: LineErrors) {
+    whole.written += chunk.written;
+    whole.dropped += chunk.dropped + errors.total;
+    whole.reasons.extend(errors.first.into_iter().map(|error| (error.line, error.reason)));
+    whole.reasons.extend(chunk.reasons);
+    whole.reasons.truncate(100);
+}
+
+fn csv_mapping(parameters: &Parameters) -> Result<CsvMapping, ApiError> {
+    let fields: Vec<CsvField> = parameters.all("field").map(CsvField::parse).collect();
+    let time_format = match parameters.get("time_format") {
+        None => TimeFormat::Auto,
+        Some(name) => TimeFormat::from_name(name)
+            .ok_or_else(|| ApiError::invalid_parameter("time_format", "use auto, rfc3339, s, ms, us or ns"))?,
+    };
+    let delimiter = match parameters.get("delimiter").map(str::as_bytes) {
+        None => b',',
+        Some([delimiter]) => *delimiter,
+        Some(_) => return Err(ApiError::invalid_parameter("delimiter", "it is one character of ASCII")),
+    };
+    Ok(CsvMapping {
+        measurement: parameters.required("measurement")?.to_owned(),
+        time_column: parameters.get("time").map(str::to_owned),
+        time_format,
+        tags: parameters.all("tag").map(str::to_owned).collect(),
+        fields: (!fields.is_empty()).then_some(fields),
+        delimiter,
+    })
+}
+
+fn csv_error(error: &CsvError) -> ApiError {
+    ApiError::bad_data(error.to_string())
+}

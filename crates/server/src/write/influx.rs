@@ -1,0 +1,108 @@
+//! Line protocol by the interfaces of InfluxDB 1, 2 and 3.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as From};
+use axum::response::Response;
+use ingest::Protocol;
+use ingest::line::{self, Precision};
+
+use super::{Outcome, Quoted};
+use crate::body::{body_error, unpack};
+use crate::error::ApiError;
+use crate::influx::{self, BadLine, Version};
+use crate::routes::{Taken, take_write};
+use crate::state::State;
+
+/// `POST /write`: `db`, `precision`; user, password, retention policy and consistency are accepted and not used.
+pub(crate) async fn influx_v1(From(state): From<Arc<State>>, request: Request) -> Response {
+    influx(state, request, Version::V1, "db").await
+}
+
+/// `POST /api/v2/write`: `bucket`, `precision`; the organisation is accepted and not used.
+pub(crate) async fn influx_v2(From(state): From<Arc<State>>, request: Request) -> Response {
+    influx(state, request, Version::V2, "bucket").await
+}
+
+async fn influx(state: Arc<State>, request: Request, version: Version, database: &'static str) -> Response {
+    let written = async {
+        let taken = take_write(&state, request).await?;
+        state.work(move |state| write_lines(state, taken, database)).await?
+    };
+    match written.await {
+        Ok(outcome) => influx::answer(version, &outcome),
+        Err(error) => influx::failure(version, &error),
+    }
+}
+
+fn write_lines(state: &State, mut taken: Taken, database: &str) -> Result<Outcome, ApiError> {
+    let precision = taken.parameters.get("precision").unwrap_or("ns");
+    let precision = Precision::from_name(precision)
+        .ok_or_else(|| ApiError::bad_data(format!("invalid precision {precision:?} (use ns, us, ms, s, m or h)")))?;
+    let database = taken.parameters.get(database).unwrap_or(model::DEFAULT_DATABASE).to_owned();
+    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let options = line_options(state, &database, precision)?;
+    let parsed = line::parse(&body, &options).map_err(|error| body_error(&error))?;
+    Ok(state.store("line", &database, parsed)?.quote_lines(&body))
+}
+
+pub(crate) fn line_options<'a>(
+    state: &'a State,
+    database: &str,
+    precision: Precision,
+) -> Result<line::Options<'a>, ApiError> {
+    Ok(line::Options {
+        hasher: state.hasher(Protocol::Line, database)?,
+        precision,
+        now_ns: state.db.now_ns(),
+        limits: state.db.limits(),
+    })
+}
+
+/// `POST /api/v3/write_lp`: `db`, `precision` (`auto` tells the unit of each line by its size), `accept_partial`. `no_sync` is
+/// accepted; an answer means that all is on disk nevertheless.
+pub(crate) async fn influx_v3(From(state): From<Arc<State>>, request: Request) -> Response {
+    let written = async {
+        let taken = take_write(&state, request).await?;
+        state.work(move |state| write_lines_v3(state, taken)).await?
+    };
+    match written.await {
+        Ok(response) => response,
+        Err(error) => influx::failure(Version::V3, &error),
+    }
+}
+
+fn write_lines_v3(state: &State, mut taken: Taken) -> Result<Response, ApiError> {
+    let parameters = &taken.parameters;
+    let database = parameters.required("db")?.to_owned();
+    let precision = match parameters.get("precision").unwrap_or("auto") {
+        "auto" => Precision::Auto,
+        "nanosecond" => Precision::Nanosecond,
+        "microsecond" => Precision::Microsecond,
+        "millisecond" => Precision::Millisecond,
+        "second" => Precision::Second,
+        name => Precision::from_name(name).ok_or_else(|| {
+            ApiError::bad_data(format!(
+                "invalid precision {name:?} (use auto, nanosecond, microsecond, millisecond or second)"
+            ))
+        })?,
+    };
+    let accept_partial = parameters.flag("accept_partial", true)?;
+    parameters.flag("no_sync", false)?;
+    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let options = line_options(state, &database, precision)?;
+    let parsed = line::parse(&body, &options).map_err(|error| body_error(&error))?;
+    let (outcome, what) = if accept_partial || parsed.errors.is_empty() {
+        (state.store("line", &database, parsed)?, "partial write of line protocol occurred")
+    } else {
+        state.metrics.count_rejected(&parsed.errors);
+        (Outcome::of_errors(parsed.errors), "parsing failed for write_lp endpoint")
+    };
+    let mut quoted = Quoted::new(&body);
+    let bad_lines: Vec<BadLine> = outcome
+        .reasons
+        .iter()
+        .map(|(line, reason)| BadLine { line: *line, text: quoted.line(*line).to_owned(), reason: reason.clone() })
+        .collect();
+    Ok(influx::answer_v3(what, &bad_lines))
+}

@@ -1,0 +1,170 @@
+//! Writing: a handler per protocol, one way into the database for all of them.
+//!
+//! * `influx.rs`: line protocol by InfluxDB's three interfaces · `prometheus.rs`: remote write, text exposition
+//! * `otlp.rs`: OpenTelemetry by HTTP and gRPC · `opentsdb.rs`: `/api/put` · `imports.rs`: lines of JSON, CSV
+
+pub(crate) mod imports;
+pub(crate) mod influx;
+pub(crate) mod opentsdb;
+pub(crate) mod otlp;
+pub(crate) mod prometheus;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use db::{WriteError, WriteReport};
+use ingest::{LineErrors, Parsed, Protocol, ScopedKeyHasher};
+
+use crate::error::ApiError;
+use crate::influx::RETRY_AFTER_S;
+use crate::state::State;
+
+/// How much of a bad line an answer quotes.
+const QUOTED_CHARACTERS_MAX: usize = 200;
+
+/// How the catalog's reason begins when a field has another type than before.
+const TYPE_CONFLICT: &str = "field type conflict";
+
+/// What became of a request's lines.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) written: u64,
+    pub(crate) dropped: u64,
+    /// Lines (counted from 1) that were not taken, and why; the first ones.
+    pub(crate) reasons: Vec<(u32, String)>,
+    /// Lines that the store refused, of which some have several rows; `None` if not all are known.
+    pub(crate) refused: Option<Vec<u32>>,
+}
+
+impl Outcome {
+    fn new(report: WriteReport, errors: LineErrors) -> Self {
+        let all_known = report.rejected.len() as u64 == report.rejected_total;
+        let mut lines: Vec<u32> = report.rejected.iter().map(|rejected| rejected.line).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        let refused = report.rejected.into_iter().map(|rejected| (rejected.line, rejected.reason));
+        let mut reasons: Vec<(u32, String)> =
+            errors.first.into_iter().map(|error| (error.line, error.reason)).chain(refused).collect();
+        reasons.sort();
+        Self {
+            written: report.rows_written,
+            dropped: errors.total + report.rejected_total,
+            reasons,
+            refused: all_known.then_some(lines),
+        }
+    }
+
+    /// What was not even tried.
+    pub(crate) fn of_errors(errors: LineErrors) -> Self {
+        Self::new(WriteReport::default(), errors)
+    }
+
+    /// Quotes the lines as InfluxDB does, for its clients look for the words: `unable to parse 'cpu value=': missing field
+    /// value (line 2)`. A conflict of types is no fault of the line's spelling.
+    pub(crate) fn quote_lines(mut self, body: &[u8]) -> Self {
+        let mut quoted = Quoted::new(body);
+        for (line, reason) in &mut self.reasons {
+            *reason = if reason.starts_with(TYPE_CONFLICT) {
+                format!("{reason} (line {line})")
+            } else {
+                format!("unable to parse '{}': {reason} (line {line})", quoted.line(*line))
+            };
+        }
+        self
+    }
+
+    /// For the reasons of protocols without a form of their own.
+    pub(crate) fn number_lines(mut self) -> Self {
+        for (line, reason) in &mut self.reasons {
+            *reason = format!("line {line}: {reason}");
+        }
+        self
+    }
+
+    /// The reasons, a line each; if something was written, `partial write: … dropped=2` around them.
+    pub(crate) fn message(&self) -> String {
+        let mut told: Vec<&str> = self.reasons.iter().map(|(_, reason)| reason.as_str()).collect();
+        let more = self.dropped.saturating_sub(told.len() as u64);
+        let more = format!("and {more} more");
+        if self.dropped > told.len() as u64 {
+            told.push(&more);
+        }
+        let told = told.join("\n");
+        if self.written == 0 { told } else { format!("partial write: {told} dropped={}", self.dropped) }
+    }
+}
+
+/// Lines of a body, asked for in order.
+pub(crate) struct Quoted<'a> {
+    lines: std::slice::Split<'a, u8, fn(&u8) -> bool>,
+    lines_read: u32,
+    text: String,
+}
+
+impl<'a> Quoted<'a> {
+    pub(crate) fn new(body: &'a [u8]) -> Self {
+        Self { lines: body.split(|byte| *byte == b'\n'), lines_read: 0, text: String::new() }
+    }
+
+    /// The beginning of a line, counted from 1.
+    pub(crate) fn line(&mut self, line: u32) -> &str {
+        if line > self.lines_read {
+            let text = self.lines.nth((line - self.lines_read - 1) as usize).unwrap_or_default().trim_ascii();
+            self.text = String::from_utf8_lossy(text).chars().take(QUOTED_CHARACTERS_MAX).collect();
+            self.lines_read = line;
+        }
+        &self.text
+    }
+}
+
+impl From<WriteError> for ApiError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Invalid(reason) => Self::bad_data(reason),
+            WriteError::Refused(message) => {
+                Self { status: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", message }
+            }
+        }
+    }
+}
+
+impl State {
+    /// Hashes the keys of a protocol in a database, which is made on first use.
+    pub(crate) fn hasher(&self, protocol: Protocol, database: &str) -> Result<ScopedKeyHasher<'_>, ApiError> {
+        Ok(self.db.key_hasher().scope(protocol, self.db.database_id(database)?))
+    }
+
+    /// The way of every protocol's rows into the database: what is too far ahead is refused, the rest written, what was
+    /// left out counted. Returns when it is on disk.
+    pub(crate) fn store(
+        &self,
+        protocol: &'static str,
+        database: &str,
+        parsed: Parsed<'_>,
+    ) -> Result<Outcome, ApiError> {
+        let Parsed { mut batch, mut errors } = parsed;
+        let (limits, ahead_ms_max) = (self.db.limits(), self.settings.ahead_ms_max);
+        ingest::admission::refuse_ahead(&mut batch, &mut errors, limits, self.db.now_ns(), ahead_ms_max);
+        self.metrics.count_rejected(&errors);
+        let report = self.db.write(database, &batch)?;
+        self.metrics.count_rows(protocol, report.rows_written);
+        Ok(Outcome::new(report, errors))
+    }
+}
+
+/// 204 if everything was taken, 400 with the reasons if not.
+pub(crate) fn plain_answer(outcome: &Result<Outcome, ApiError>) -> Response {
+    match outcome {
+        Ok(outcome) if outcome.dropped == 0 => StatusCode::NO_CONTENT.into_response(),
+        Ok(outcome) => ApiError::bad_data(outcome.message()).into_response(),
+        Err(error) => failure(error),
+    }
+}
+
+/// An error for the whole request, with the time to wait if it is to be sent again.
+pub(crate) fn failure(error: &ApiError) -> Response {
+    let mut response = error.clone().into_response();
+    if error.status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(axum::http::header::RETRY_AFTER, RETRY_AFTER_S);
+    }
+    response
+}

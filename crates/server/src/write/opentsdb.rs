@@ -1,0 +1,89 @@
+//! OpenTSDB's `POST /api/put`.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::extract::{Request, State as From};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use ingest::{Protocol, opentsdb};
+
+use super::{Outcome, RETRY_AFTER_S};
+use crate::body::{body_error, unpack};
+use crate::error::ApiError;
+use crate::json;
+use crate::routes::{Taken, take_write};
+use crate::state::State;
+
+/// How much the sender wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    Nothing,
+    Summary,
+    Details,
+}
+
+pub(crate) async fn put(From(state): From<Arc<State>>, request: Request) -> Response {
+    let written = async {
+        let taken = take_write(&state, request).await?;
+        let has = |name| taken.parameters.has(name);
+        let detail = match (has("details"), has("summary")) {
+            (true, _) => Detail::Details,
+            (false, true) => Detail::Summary,
+            (false, false) => Detail::Nothing,
+        };
+        let outcome = state.work(move |state| write_points(state, taken)).await??;
+        Ok((outcome, detail))
+    };
+    match written.await {
+        Ok((outcome, detail)) => answer(&outcome, detail),
+        Err(error) => failure(&error, ""),
+    }
+}
+
+fn write_points(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
+    let database = taken.parameters.database(&taken.headers);
+    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let options = opentsdb::Options { hasher: state.hasher(Protocol::Opentsdb, &database)?, limits: state.db.limits() };
+    let parsed = opentsdb::parse_json(&body, &options).map_err(|error| body_error(&error))?;
+    state.store("opentsdb", &database, parsed)
+}
+
+/// As OpenTSDB answers: 204, or 400 if a point was not taken; with what was asked for.
+fn answer(outcome: &Outcome, detail: Detail) -> Response {
+    let status = if outcome.dropped == 0 { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+    if detail == Detail::Nothing {
+        if outcome.dropped == 0 {
+            return StatusCode::NO_CONTENT.into_response();
+        }
+        let message = "One or more data points had errors".to_owned();
+        let error = ApiError { status, kind: "bad_data", message };
+        return failure(&error, "Append \\\"details\\\" to the put request to see them");
+    }
+    let mut body = String::from("{");
+    if detail == Detail::Details {
+        body.push_str(r#""errors":["#);
+        for (place, (point, reason)) in outcome.reasons.iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            // Writing to a string cannot fail.
+            let _ = write!(body, r#"{comma}{{"datapoint":{point},"error":{}}}"#, json::text(reason));
+        }
+        body.push_str("],");
+    }
+    let _ = write!(body, r#""failed":{},"success":{}}}"#, outcome.dropped, outcome.written);
+    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// `details` is JSON's text already.
+fn failure(error: &ApiError, details: &str) -> Response {
+    let body = format!(
+        r#"{{"error":{{"code":{},"message":{},"details":"{details}"}}}}"#,
+        error.status.as_u16(),
+        json::text(&error.message)
+    );
+    let mut response = (error.status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+    if error.status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_S);
+    }
+    response
+}

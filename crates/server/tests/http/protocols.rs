@@ -1,0 +1,217 @@
+//! Protocols of HTTP: OpenTelemetry, remote write 2.0, InfluxDB 3, OpenTSDB, lines of JSON, CSV.
+
+use ingest::otlp::{NumberPoint, encode_gauge};
+use ingest::remote_write::{SeriesV2, compress, encode_v2};
+use model::histogram::{BucketSpan, CounterReset, Counts, HistogramCounts, HistogramLayout, NativeHistogram};
+use model::{Exemplar, Labels};
+
+use crate::harness::{Answer, Running};
+
+#[track_caller]
+fn check(answer: &Answer, status: u16, body: &str) {
+    assert_eq!((answer.status, answer.body.as_str()), (status, body));
+}
+
+const REMOTE_WRITE_2: [(&str, &str); 3] = [
+    ("content-encoding", "snappy"),
+    ("content-type", "application/x-protobuf;proto=io.prometheus.write.v2.Request"),
+    ("x-prometheus-remote-write-version", "2.0.0"),
+];
+
+fn written(answer: &Answer) -> [&str; 3] {
+    ["samples", "histograms", "exemplars"]
+        .map(|kind| answer.header(&format!("x-prometheus-remote-write-{kind}-written")))
+}
+
+#[test]
+fn remote_write_2_tells_what_it_wrote() {
+    let server = Running::start();
+    let layout = HistogramLayout {
+        schema: 0,
+        zero_threshold: 1e-9,
+        positive_spans: vec![BucketSpan { offset: 0, length: 2 }],
+        ..HistogramLayout::default()
+    };
+    let counts = Counts { count: 3, zero_count: 0, positive: vec![1, 2], negative: Vec::new() };
+    let histogram = NativeHistogram {
+        layout: std::sync::Arc::new(layout),
+        counter_reset: CounterReset::Unknown,
+        sum: 4.5,
+        counts: HistogramCounts::Integer(counts),
+    };
+    let exemplars = [Exemplar {
+        labels: Labels::from_pairs([("trace_id", "t1")]).unwrap(),
+        value: 1.5,
+        timestamp_ns: 1_000_000_000,
+    }];
+    let up = SeriesV2 { labels: &[("__name__", "up"), ("job", "a")], samples: &[(1000, 1.0)], ..SeriesV2::default() };
+    let latency = [(1000, histogram)];
+    let latency = SeriesV2 {
+        labels: &[("__name__", "latency")],
+        histograms: &latency,
+        exemplars: &exemplars,
+        start_ms: 500,
+        ..SeriesV2::default()
+    };
+    let body = compress(&encode_v2(&[up.clone(), latency]));
+    let answer = server.send("POST", "/api/v1/write", &REMOTE_WRITE_2, body);
+    check(&answer, 204, "");
+    assert_eq!(written(&answer), ["1", "1", "1"]);
+    assert!(server.result("default", "up", 1).contains(r#""job":"a""#));
+
+    let nameless = SeriesV2 { labels: &[("job", "a")], samples: &[(1000, 1.0), (2000, 1.0)], ..SeriesV2::default() };
+    let answer = server.send("POST", "/api/v1/write", &REMOTE_WRITE_2, compress(&encode_v2(&[nameless, up])));
+    assert_eq!((answer.status, written(&answer)), (400, ["1", "0", "0"]));
+    assert!(answer.body.contains("partial write: line 1: the series has no metric name"), "{}", answer.body);
+}
+
+#[test]
+fn line_protocol_of_influxdb_3() {
+    let server = Running::start();
+    let path = "/api/v3/write_lp?db=three";
+    // The unit of each line follows from its size.
+    check(
+        &server.post(path, "a v=1 1700000000\na v=2 1700000001000\na v=3 1700000002000000\na v=4 1700000003000000000"),
+        204,
+        "",
+    );
+    for (second, value) in [(1_700_000_000, 1), (1_700_000_001, 2), (1_700_000_002, 3), (1_700_000_003, 4)] {
+        assert!(server.result("three", "a_v", second).contains(&format!(r#""{value}""#)));
+    }
+    check(&server.post(&format!("{path}&precision=second&no_sync=true"), "b v=1 5"), 204, "");
+    assert!(server.result("three", "b_v", 5).contains(r#""1""#));
+    let line = r#"{"original_line":"bad v=","line_number":2,"error_message":"missing field value"}"#;
+    let answer = server.post(path, "c v=1 1700000000\nbad v=");
+    check(&answer, 400, &format!(r#"{{"error":"partial write of line protocol occurred","data":[{line}]}}"#));
+    assert!(server.result("three", "c_v", 1_700_000_000).contains(r#""1""#));
+    let answer = server.post(&format!("{path}&accept_partial=false"), "d v=1 1700000000\nbad v=");
+    check(&answer, 400, &format!(r#"{{"error":"parsing failed for write_lp endpoint","data":[{line}]}}"#));
+    assert_eq!(server.result("three", "d_v", 1_700_000_000), "[]");
+    check(&server.post("/api/v3/write_lp", "a v=1"), 400, r#"{"error":"invalid parameter \"db\": it is missing"}"#);
+    assert_eq!(server.post(&format!("{path}&precision=fortnight"), "a v=1").status, 400);
+}
+
+#[test]
+fn opentelemetry_by_protobuf_and_json() {
+    let server = Running::start();
+    let point = NumberPoint { attributes: &[("http.route", "/x")], time_ns: 1_000_000_000, value: 2.5 };
+    let resource = [("service.name", "cart"), ("host.name", "h1")];
+    let body = encode_gauge(&resource, "lib", "queue.length", "1", &[point]);
+    let protobuf = [("content-type", "application/x-protobuf")];
+    for path in ["/v1/metrics", "/api/v1/otlp/v1/metrics?db=other"] {
+        let answer = server.send("POST", path, &protobuf, &body);
+        check(&answer, 200, "");
+        assert_eq!(answer.header("content-type"), "application/x-protobuf");
+    }
+    let expected = r#"[{"metric":{"__name__":"queue_length_ratio","http_route":"/x","job":"cart","otel_scope_name":"lib"},"value":[1,"2.5"]}]"#;
+    assert_eq!(server.result("default", "queue_length_ratio", 1), expected);
+    assert_eq!(server.result("other", "queue_length_ratio", 1), expected);
+    let info = r#"[{"metric":{"__name__":"target_info","host_name":"h1","job":"cart"},"value":[1,"1"]}]"#;
+    assert_eq!(server.result("default", "target_info", 1), info);
+
+    let json = [("content-type", "application/json; charset=utf-8")];
+    let metric = |temporality: u8| {
+        format!(
+            r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"n","sum":{{"aggregationTemporality":{temporality},"isMonotonic":true,"dataPoints":[{{"timeUnixNano":"2000000000","asInt":"7"}}]}}}}]}}]}}]}}"#
+        )
+    };
+    let answer = server.send("POST", "/v1/metrics", &json, metric(2));
+    check(&answer, 200, "{}");
+    assert!(server.result("default", "n_total", 2).contains(r#""7""#));
+    let answer = server.send("POST", "/v1/metrics", &json, metric(1));
+    assert_eq!(answer.status, 200);
+    assert!(
+        answer.body.starts_with(r#"{"partialSuccess":{"rejectedDataPoints":"1","errorMessage":"data point 1: metric "#),
+        "{}",
+        answer.body
+    );
+
+    let answer = server.send("POST", "/v1/metrics", &json, "{");
+    assert_eq!(answer.status, 400);
+    assert!(answer.body.starts_with(r#"{"code":3,"message":"not OTLP's JSON: "#), "{}", answer.body);
+    assert_eq!(server.send("POST", "/v1/metrics", &protobuf, "\x0a\x05").status, 400);
+    assert_eq!(server.send("POST", "/v1/metrics", &[("content-type", "text/plain")], "x").status, 415);
+}
+
+#[test]
+fn opentsdb_answers_as_much_as_is_asked() {
+    let server = Running::start();
+    let good = r#"{"metric":"sys.load","timestamp":1,"value":1.5,"tags":{"host":"a"}}"#;
+    let bad = r#"{"metric":"sys.load","timestamp":1,"value":"x","tags":{"host":"a"}}"#;
+    check(&server.post("/api/put", good), 204, "");
+    check(&server.post("/api/put?summary", format!("[{good},{good}]")), 200, r#"{"failed":0,"success":2}"#);
+    let answer = server.post("/api/put?details", format!("[{good},{bad}]"));
+    let error = r#"{"datapoint":2,"error":"Unable to parse value to a number"}"#;
+    check(&answer, 400, &format!(r#"{{"errors":[{error}],"failed":1,"success":1}}"#));
+    let answer = server.post("/api/put", bad);
+    assert_eq!(answer.status, 400);
+    assert!(
+        answer.body.starts_with(r#"{"error":{"code":400,"message":"One or more data points had errors""#),
+        "{}",
+        answer.body
+    );
+    assert!(answer.body.ends_with("}}"));
+    assert_eq!(server.post("/api/put", "{").status, 400);
+    let expected = r#"[{"metric":{"__name__":"sys.load","host":"a"},"value":[1,"1.5"]}]"#;
+    assert_eq!(server.result("default", r#"{__name__="sys.load"}"#, 1), expected);
+}
+
+#[test]
+fn json_lines_and_csv_are_imported() {
+    let server = Running::start();
+    let lines =
+        "{\"metric\":{\"__name__\":\"up\",\"job\":\"a\"},\"values\":[1,0],\"timestamps\":[1000,2000]}\nnonsense\n";
+    let answer = server.post("/api/v1/import", lines);
+    assert_eq!(answer.status, 400);
+    assert!(answer.body.contains("partial write: line 2: expected ident"), "{}", answer.body);
+    assert!(server.result("default", "up", 2).contains(r#""0""#));
+
+    let csv = "when,station,level\n1,north,2.5\n2,north,x\n2,south,3.5\n";
+    let path = "/api/v1/import/csv?measurement=river&time=when&time_format=s&tag=station";
+    let answer = server.post(&format!("{path}&field=level:float"), csv);
+    assert_eq!(answer.status, 400);
+    assert!(answer.body.contains("line 3"), "{}", answer.body);
+    let expected = r#"[{"metric":{"__name__":"river_level","station":"south"},"value":[2,"3.5"]}]"#;
+    assert_eq!(server.result("default", "river_level{station=\"south\"}", 2), expected);
+    assert_eq!(server.post("/api/v1/import/csv", csv).status, 400);
+}
+
+#[test]
+fn limits_are_named_and_counted() {
+    let server = Running::start_with(|settings| {
+        settings.ahead_ms_max = 1000;
+        settings.unpacked_ratio_max = 2;
+        settings.bodies_bytes_max = 4 << 20;
+    });
+    let answer = server.post("/write", format!("late v=1 1\nearly v=1 {}", i64::MAX));
+    assert_eq!(answer.status, 400);
+    assert!(answer.body.contains("ahead of the server's clock (ahead_ms_max)"), "{}", answer.body);
+    server.wait_for_metric("thalweg_rejected_total{reason=\"ahead_ms_max\"} 1");
+    let tags = (0..200).map(|tag| format!(",t{tag}=x")).collect::<Vec<_>>().concat();
+    assert!(server.post("/write", format!("m{tags} v=1")).body.contains("(tags_max)"));
+    server.wait_for_metric("thalweg_rejected_total{reason=\"tags_max\"} 1");
+
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, &vec![b'\n'; 2 << 20]).unwrap();
+    let answer = server.send("POST", "/write", &[("content-encoding", "gzip")], packed.finish().unwrap());
+    assert_eq!(answer.status, 413);
+    assert!(answer.body.contains("unpacked_ratio_max"), "{}", answer.body);
+
+    let answer = server.post("/write", vec![b'\n'; 5 << 20]);
+    assert_eq!((answer.status, answer.header("retry-after")), (503, "5"));
+    assert!(answer.body.contains("bodies_bytes_max"), "{}", answer.body);
+    assert_eq!(server.post("/write", "small v=1").status, 204, "what was held is given back");
+}
+
+#[test]
+fn bodies_may_be_packed_by_zstd() {
+    let server = Running::start();
+    // `zstd` of "a v=1 1000000000", as its program writes it without a checksum: one raw block.
+    let text = b"a v=1 1000000000";
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x20, text.len() as u8];
+    let header = 1 | (text.len() as u32) << 3;
+    frame.extend_from_slice(&header.to_le_bytes()[..3]);
+    frame.extend_from_slice(text);
+    check(&server.send("POST", "/write", &[("content-encoding", "zstd")], frame), 204, "");
+    assert!(server.result("default", "a_v", 1).contains(r#""1""#));
+}
