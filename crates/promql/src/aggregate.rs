@@ -157,15 +157,11 @@ impl<'q> Evaluator<'q> {
         quantiles: &[f64],
         [input_span, span]: [Span; 2],
     ) -> Result<Vector<'q>, QueryError> {
-        let extreme = |choose: fn(f64, f64) -> f64| quantiles.iter().copied().filter(|q| !q.is_nan()).reduce(choose);
         if quantiles.iter().any(|quantile| quantile.is_nan()) {
             self.notes.check_quantile(f64::NAN, span);
-        }
-        if let Some(most) = extreme(f64::max).filter(|most| *most > 1.0) {
-            self.notes.check_quantile(most, span);
-        }
-        if let Some(least) = extreme(f64::min).filter(|least| *least < 0.0) {
-            self.notes.check_quantile(least, span);
+        } else {
+            self.notes.check_quantile(quantiles.iter().copied().fold(0.5, f64::max), span);
+            self.notes.check_quantile(quantiles.iter().copied().fold(0.5, f64::min), span);
         }
         if input.rows.iter().any(Row::has_histograms) {
             self.notes.ignored_in_aggregation("quantile", input_span);

@@ -1,5 +1,6 @@
 //! Operators between two expressions.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use model::{Labels, METRIC_NAME};
@@ -48,8 +49,19 @@ enum Outcome {
     Nothing,
 }
 
+/// What is to be told of a pair of values.
+#[derive(Debug, Clone, Copy)]
+enum PairNote {
+    Types(&'static str, &'static str),
+    Buckets,
+    ResetConflict(HistogramOperation),
+    Reconciled(HistogramOperation),
+}
+
 /// An operator with what it needs to tell of values that it does not know.
 struct Applied<'a> {
+    /// Of the last pair.
+    note: Cell<Option<PairNote>>,
     operator: Operator,
     return_bool: bool,
     notes: &'a Notes,
@@ -59,11 +71,11 @@ struct Applied<'a> {
 impl Applied<'_> {
     /// Whether the result is another metric.
     const fn changes_metric(&self) -> bool {
-        !matches!(self.operator, Operator::Comparison(_))
+        matches!(self.operator, Operator::Arithmetic(_))
     }
 
     fn unknown(&self, left: &Sample, right: &Sample) -> Outcome {
-        self.notes.incompatible_types(left.kind(), self.operator.name(), right.kind(), self.span);
+        self.note.set(Some(PairNote::Types(left.kind(), right.kind())));
         Outcome::Nothing
     }
 
@@ -106,14 +118,16 @@ impl Applied<'_> {
             _ => result.add(right),
         };
         let Ok(settled) = settled else {
-            self.notes.incompatible_buckets(self.operator.name(), self.span);
+            self.note.set(Some(PairNote::Buckets));
             return Outcome::Nothing;
         };
         if settled.reset_conflict {
-            self.notes.reset_conflict(operation, self.span);
+            // As Prometheus: there is no result then.
+            self.note.set(Some(PairNote::ResetConflict(operation)));
+            return Outcome::Nothing;
         }
         if settled.bounds_reconciled {
-            self.notes.bounds_reconciled(operation, self.span);
+            self.note.set(Some(PairNote::Reconciled(operation)));
         }
         if operation == HistogramOperation::Subtraction {
             result.hint = CounterReset::Gauge;
@@ -122,9 +136,23 @@ impl Applied<'_> {
         Outcome::Value(result.into(), true)
     }
 
+    fn tell(&self, note: Option<PairNote>) {
+        match note {
+            None => {}
+            Some(PairNote::Types(left, right)) => {
+                self.notes.incompatible_types(left, self.operator.name(), right, self.span);
+            }
+            Some(PairNote::Buckets) => self.notes.incompatible_buckets(self.operator.name(), self.span),
+            Some(PairNote::ResetConflict(operation)) => self.notes.reset_conflict(operation, self.span),
+            Some(PairNote::Reconciled(operation)) => self.notes.bounds_reconciled(operation, self.span),
+        }
+    }
+
     /// The result of two values; a filter keeps the left one. Nothing, if there is none.
     fn result(&self, left: &Sample, right: &Sample) -> Option<Sample> {
-        match self.apply(left, right) {
+        let outcome = self.apply(left, right);
+        self.tell(self.note.take());
+        match outcome {
             Outcome::Nothing => None,
             Outcome::Value(_, keep) if self.return_bool => Some(Sample::Float(f64::from(u8::from(keep)))),
             Outcome::Value(sample, keep) => keep.then_some(sample),
@@ -143,7 +171,8 @@ impl<'q> Evaluator<'q> {
     pub(crate) fn binary(&self, binary: &Binary, span: Span, steps: Steps) -> Result<Computed<'q>, QueryError> {
         let left = self.compute(&binary.left, steps)?;
         let right = self.compute(&binary.right, steps)?;
-        let applied = Applied { operator: binary.operator, return_bool: binary.return_bool, notes: &self.notes, span };
+        let (operator, return_bool) = (binary.operator, binary.return_bool);
+        let applied = Applied { note: Cell::new(None), operator, return_bool, notes: &self.notes, span };
         match (left, right) {
             (Computed::Scalar(left), Computed::Scalar(right)) => {
                 let compute: Box<dyn Fn(f64, f64) -> f64> = match binary.operator {
@@ -277,6 +306,7 @@ impl<'q> Evaluator<'q> {
             put_off: self.settings.delayed_name_removal,
             taken: Taken { matching, steps, places: HashMap::new(), charge: Charge::none(self.budget) },
             vector: Vector::empty(self.budget),
+            pair_notes: vec![None; steps],
         };
         let one_rows = rows_by_signature(&matches.right);
         let many_rows = rows_by_signature(&matches.left);
@@ -295,6 +325,7 @@ impl<'q> Evaluator<'q> {
                 join.unmatched_one_row(one_row, &partners)?;
             }
         }
+        join.pair_notes.iter().for_each(|note| applied.tell(*note));
         let mut vector = join.vector;
         vector.join_same_labels()?;
         Ok(vector)
@@ -311,6 +342,8 @@ struct Join<'a, 'b> {
     fill_one: Option<f64>,
     put_off: bool,
     taken: Taken<'b, 'a>,
+    /// As Prometheus: of each step the last note counts.
+    pair_notes: Vec<Option<PairNote>>,
     vector: Vector<'b>,
 }
 
@@ -333,7 +366,11 @@ impl Join<'_, '_> {
         one: &Sample,
         shared: Option<usize>,
     ) -> Result<(), QueryError> {
-        let Outcome::Value(sample, keep) = self.result(many, one) else { return Ok(()) };
+        let outcome = self.result(many, one);
+        if let (Some(note), Some(kept)) = (self.applied.note.take(), self.pair_notes.get_mut(step)) {
+            *kept = Some(note);
+        }
+        let Outcome::Value(sample, keep) = outcome else { return Ok(()) };
         if let Some(signature) = shared {
             self.taken.take(signature, &row.labels, step)?;
         }
@@ -378,7 +415,10 @@ impl Join<'_, '_> {
             // A partner that the operator knows nothing about with is as good as none.
             let matched = partners.iter().filter_map(|many| many.get(step));
             let mut outcomes = matched.map(|many| self.result(&many, &sample));
-            if !outcomes.any(|outcome| matches!(outcome, Outcome::Value(..))) {
+            let matched = outcomes.any(|outcome| matches!(outcome, Outcome::Value(..)));
+            drop(outcomes);
+            self.applied.note.take();
+            if !matched {
                 self.at_step(&mut row, step, &Sample::Float(fill), &sample, None)?;
             }
         }

@@ -285,7 +285,11 @@ impl<'q> Evaluator<'q> {
         check_edges(&range, call.signature.name)?;
         let scalars = others.iter().map(|scalar| self.scalar(scalar, steps)).collect::<Result<Vec<_>, _>>()?;
         // Notes about mixed ranges point at the first argument, whatever it is.
-        let first_span = call.arguments.first().map_or(argument.span, |first| first.span);
+        let first_span = match call.arguments.first() {
+            // As Prometheus: of a subquery nothing is left by then, not even its place.
+            Some(Expr { node: Node::Subquery(_), .. }) | None => Span::from(0),
+            Some(first) => first.span,
+        };
         let over = Over { function, range: &range, scalars: &scalars, span: first_span, notes: &self.notes };
         let mut vector = Vector::empty(self.budget);
         let mut scratch = Vec::new();

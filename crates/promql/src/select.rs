@@ -145,11 +145,7 @@ impl<'q> Evaluator<'q> {
         answers: Answers,
         span: Span,
     ) -> Result<Vector<'q>, QueryError> {
-        let mut ends = WindowEnds::new(&selector.shift, steps);
-        if answers == Answers::Timestamps && ends.pinned_ms.is_some() {
-            // As Prometheus: with `@`, `timestamp` knows no offset.
-            ends.offset_ms = 0;
-        }
+        let ends = WindowEnds::new(&selector.shift, steps);
         if selector.edges == Edges::Smoothed && answers == Answers::Values {
             return self.smoothed_vector(selector, &ends, span);
         }

@@ -210,6 +210,10 @@ impl Histogram {
         if divisor == 0.0 {
             self.positive.clear();
             self.negative.clear();
+            if self.is_custom() {
+                // There is no zero bucket, so nothing was divided.
+                self.zero_count = 0.0;
+            }
         } else if divisor < 0.0 {
             self.hint = CounterReset::Gauge;
         }

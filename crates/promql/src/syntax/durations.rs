@@ -1,12 +1,14 @@
 //! Durations in brackets and behind `offset`, which may be computed.
 
 use super::ast::{Duration, DurationNode, Extent};
-use super::lex::Kind;
+use super::lex::{Kind, Token};
 use super::parse::{Parsed, Parser};
 use super::span::{ParseError, Span};
 
 /// Longest duration in seconds: Prometheus counts nanoseconds in 64 bits.
 const SECONDS_MAX: f64 = 9_223_372_036.854_776;
+
+const HINT: &str = "number, duration, step(), or range()";
 
 /// Signs bind tighter than `+` and `-`.
 const SIGN_STRENGTH: u8 = 2;
@@ -17,6 +19,7 @@ impl Parser<'_> {
         if !self.starts_duration() {
             return Ok(None);
         }
+        self.duration_of = "subquery or range selector";
         let duration = self.duration(0)?;
         if let DurationNode::Number { value, .. } = duration.node
             && !duration.wrapped
@@ -32,6 +35,7 @@ impl Parser<'_> {
         if !self.starts_duration() {
             return Ok(None);
         }
+        self.duration_of = "offset";
         if self.peek().kind == Kind::Mark('(') {
             return self.duration(0).map(|duration| Some(extent(duration)));
         }
@@ -101,32 +105,36 @@ impl Parser<'_> {
             Kind::Mark('(') => {
                 let inner = self.duration(0)?;
                 self.check_enabled(inner.span)?;
-                let end = self.expect(')')?;
+                let end = self.duration_mark(')')?;
                 Ok(wrapped(inner, token.span.to(end.span)))
             }
             Kind::Preprocessor(word @ ("step" | "range")) => {
-                self.expect('(')?;
-                let end = self.expect(')')?;
+                self.duration_mark('(')?;
+                let end = self.duration_mark(')')?;
                 let span = token.span.to(end.span);
                 self.check_enabled(span)?;
                 let node = if word == "step" { DurationNode::Step } else { DurationNode::Range };
                 Ok(Duration { node, span, wrapped: false })
             }
             Kind::Preprocessor(operator @ ("max_of" | "min_of")) => {
-                self.expect('(')?;
+                self.duration_mark('(')?;
                 let left = Box::new(self.duration(0)?);
-                self.expect(',')?;
+                self.duration_mark(',')?;
                 let right = Box::new(self.duration(0)?);
-                let end = self.expect(')')?;
+                let end = self.duration_mark(')')?;
                 let span = token.span.to(end.span);
                 self.check_enabled(span)?;
                 Ok(Duration { node: DurationNode::Binary { operator, left, right }, span, wrapped: false })
             }
             _ => {
                 self.step_back();
-                Err(self.unexpected("subquery or range selector", "number, duration, step(), or range()"))
+                Err(self.unexpected(self.duration_of, HINT))
             }
         }
+    }
+
+    fn duration_mark(&mut self, mark: char) -> Parsed<Token> {
+        self.accept(Kind::Mark(mark)).ok_or_else(|| self.unexpected(self.duration_of, HINT))
     }
 
     fn check_enabled(&self, span: Span) -> Parsed<()> {

@@ -274,11 +274,12 @@ impl<'t> Scanner<'t> {
     }
 
     fn right_parenthesis(&mut self) {
-        self.emit(Kind::Mark(')'));
         self.parentheses -= 1;
         if self.parentheses < 0 {
-            self.fail("unexpected right parenthesis ')'");
+            self.start = self.place;
+            return self.fail("unexpected right parenthesis ')'");
         }
+        self.emit(Kind::Mark(')'));
     }
 
     fn left_bracket(&mut self) {
@@ -396,15 +397,17 @@ impl<'t> Scanner<'t> {
                 self.got_colon = false;
                 self.mode = Mode::Statements;
             }
+            ':' if !self.got_duration => {
+                self.start = self.place;
+                self.fail("unexpected colon before duration in duration expression");
+            }
+            ':' if self.got_colon => {
+                self.start = self.place;
+                self.fail("unexpected repeated colon in duration expression");
+            }
             ':' => {
-                self.emit(Kind::Mark(':'));
-                if !self.got_duration {
-                    return self.fail("unexpected colon before duration in duration expression");
-                }
-                if self.got_colon {
-                    return self.fail("unexpected repeated colon in duration expression");
-                }
                 self.got_colon = true;
+                self.emit(Kind::Mark(':'));
             }
             '(' => {
                 self.parentheses += 1;

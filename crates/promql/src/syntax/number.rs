@@ -41,12 +41,14 @@ pub(super) fn scan(text: &str) -> (Option<Kind>, usize) {
     if scan_number(&mut cursor) {
         return (Some(Kind::Number), cursor.place);
     }
-    if scan_units(&mut cursor) {
+    if !scan_units(&mut cursor) {
+        return (None, cursor.place);
+    }
+    if !cursor.at_word() {
         return (Some(Kind::Duration), cursor.place);
     }
-    // The character that spoils it belongs to the message, whole.
-    let behind = text.get(cursor.place..).and_then(|rest| rest.chars().next());
-    (None, cursor.place + behind.filter(|c| c.is_ascii_alphanumeric()).map_or(0, char::len_utf8))
+    // The character that spoils it belongs to the message.
+    (None, cursor.place + 1)
 }
 
 /// Follows Prometheus's scanner; whether it is a number, parsing says.
@@ -97,7 +99,7 @@ fn scan_units(cursor: &mut Cursor<'_>) -> bool {
         }
         cursor.accept(b"s");
     }
-    !cursor.at_word()
+    true
 }
 
 /// The number that a text means: decimal, hexadecimal, octal with a leading zero, or one of `inf` and `nan`.

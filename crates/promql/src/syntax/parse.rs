@@ -38,6 +38,8 @@ pub(super) struct Parser<'t> {
     /// Aggregations around the current token: Prometheus names them in errors.
     aggregations: usize,
     depth: usize,
+    /// What the duration under way belongs to.
+    pub(super) duration_of: &'static str,
     /// The last token with which an expression may end, as far as read.
     pub(super) last_closing: usize,
 }
@@ -74,7 +76,7 @@ pub(crate) fn parse_plain_selector(text: &str) -> Parsed<Vec<Matcher>> {
 impl<'t> Parser<'t> {
     fn new(text: &'t str, features: Features) -> Self {
         let (tokens, error) = tokens(text);
-        Self { text, tokens, place: 0, error, features, aggregations: 0, depth: 0, last_closing: 0 }
+        Self { text, tokens, place: 0, error, features, aggregations: 0, depth: 0, duration_of: "", last_closing: 0 }
     }
 
     pub(super) fn peek(&self) -> Token {

@@ -23,6 +23,9 @@ impl Span {
 
     /// Line and column of the start, both from 1, as Prometheus counts them: columns are bytes.
     pub(crate) fn place(&self, text: &str) -> String {
+        if text.is_empty() {
+            return "unknown position".to_owned();
+        }
         let Some(before) = text.as_bytes().get(..self.start) else { return "invalid position".to_owned() };
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);

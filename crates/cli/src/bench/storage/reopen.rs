@@ -114,7 +114,8 @@ fn write_and_wait(flags: &ReopenFlags, path: &Path) -> Result<ExitCode, String> 
     let full = |bytes: u64| bytes + bytes / 16 >= u64::from(flags.log_mib) << 20;
     let mut step = 0;
     // As much as can wait for the next opening: until the log is full, or the next samples could make the heads flush.
-    let heads_full = |before: u64, now: u64| now + now.saturating_sub(before) > options(flags, path).head_bytes_max as u64;
+    let heads_full =
+        |before: u64, now: u64| now + now.saturating_sub(before) > options(flags, path).head_bytes_max as u64;
     let mut before = store.stats();
     loop {
         let stats = store.stats();
