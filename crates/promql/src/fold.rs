@@ -224,19 +224,19 @@ impl Fold for One {
 struct Squares {
     count: f64,
     mean: f64,
-    squares: f64,
+    deviations: f64,
 }
 
 impl Squares {
     fn new(value: f64) -> Self {
-        Self { count: 1.0, mean: value, squares: if value.is_finite() { 0.0 } else { f64::NAN } }
+        Self { count: 1.0, mean: value, deviations: if value.is_finite() { 0.0 } else { f64::NAN } }
     }
 
     fn add(&mut self, value: f64) {
         self.count += 1.0;
         let delta = value - self.mean;
         self.mean += delta / self.count;
-        self.squares += delta * (value - self.mean);
+        self.deviations += delta * (value - self.mean);
     }
 }
 
@@ -254,7 +254,7 @@ impl Fold for Variance {
     }
 
     fn finish(self, _: &Notes, _: Span) -> Option<Sample> {
-        Some(Sample::Float(self.0.squares / self.0.count))
+        Some(Sample::Float(self.0.deviations / self.0.count))
     }
 }
 
@@ -272,6 +272,6 @@ impl Fold for StandardDeviation {
     }
 
     fn finish(self, _: &Notes, _: Span) -> Option<Sample> {
-        Some(Sample::Float((self.0.squares / self.0.count).sqrt()))
+        Some(Sample::Float((self.0.deviations / self.0.count).sqrt()))
     }
 }

@@ -113,8 +113,9 @@ const fn signature(
     Signature { name, function, arguments, variadic, result, experimental: false }
 }
 
-const fn experimental(signature: Signature) -> Signature {
-    Signature { experimental: true, ..signature }
+const fn experimental(mut signature: Signature) -> Signature {
+    signature.experimental = true;
+    signature
 }
 
 const fn math(name: &'static str, function: MathFunction) -> Signature {

@@ -6,6 +6,7 @@ use crate::syntax::span::Span;
 
 /// A sum, or a mean that sums up first and divides last until the sum would overflow; from there on it is kept as a mean.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "what was seen on the way")]
 pub(crate) struct HistogramFold {
     total: CompensatedHistogram,
     mean: bool,

@@ -45,6 +45,7 @@ pub use syntax::ast::ResultKind;
 
 /// Parts of the language that Prometheus has behind feature flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of Prometheus")]
 pub struct Features {
     /// Functions and aggregations that may still change: `info`, `limitk`, `sort_by_label`, …
     pub experimental_functions: bool,

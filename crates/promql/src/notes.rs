@@ -56,11 +56,11 @@ impl Correction {
 
     fn text(&self) -> String {
         let (first, last) = (calendar::rfc3339(self.first_ms), calendar::rfc3339(self.last_ms));
-        let (least, greatest) = (short(self.least_bound), short(self.greatest_bound));
+        let (from, to) = (short(self.least_bound), short(self.greatest_bound));
         let difference = two_digits(self.difference_max);
         let count = self.count;
         format!(
-            ", from buckets {least} to {greatest}, with a max diff of {difference}, over {count} samples from {first} to {last}"
+            ", from buckets {from} to {to}, with a max diff of {difference}, over {count} samples from {first} to {last}"
         )
     }
 }
@@ -189,11 +189,11 @@ impl Notes {
         keep(&self.infos, format!("PromQL info: {}", with_name(text, name)), span, Some(correction));
     }
 
-    fn warn(&self, span: Span, text: String) {
+    fn warn(&self, span: Span, text: impl std::fmt::Display) {
         keep(&self.warnings, format!("PromQL warning: {text}"), span, None);
     }
 
-    fn info(&self, span: Span, text: String) {
+    fn info(&self, span: Span, text: impl std::fmt::Display) {
         keep(&self.infos, format!("PromQL info: {text}"), span, None);
     }
 

@@ -7,6 +7,7 @@ use crate::syntax::ast::{At, Edges, Expr, Extent, Node, Selector, Shift};
 
 /// The times of a query.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_field_names, reason = "units are part of names")]
 pub(crate) struct Times {
     pub(crate) start_ms: i64,
     pub(crate) end_ms: i64,

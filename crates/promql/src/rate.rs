@@ -183,14 +183,14 @@ fn extended(window: &Window<'_>, change: Change) -> Option<f64> {
         }
         let inside = if *window.timestamps_ms.get(last)? >= window.end_ms { last } else { last + 1 };
         last = inside.max(first);
-        let (mut lost, mut before) = (0.0, left);
+        let (mut taken_away, mut before) = (0.0, left);
         for value in window.values.get(first..last).unwrap_or_default().iter().chain([&right]) {
             if *value < before {
-                lost += before;
+                taken_away += before;
             }
             before = *value;
         }
-        total += lost;
+        total += taken_away;
     }
     Some(if change.per_second { total / seconds(window.range_ms) } else { total })
 }
@@ -273,13 +273,13 @@ fn extended_histogram_change(
         return Ok(Some(total));
     }
     let inner = window.histograms.get(next..last).unwrap_or_default().iter().map(|histogram| &**histogram);
-    let mut lost: Option<Histogram> = None;
+    let mut taken_away: Option<Histogram> = None;
     for now in inner.chain([&right]) {
         if now.is_reset_after(before) {
-            match &mut lost {
-                None => lost = Some(before.clone()),
-                Some(lost) => {
-                    if lost.add(before)?.bounds_reconciled {
+            match &mut taken_away {
+                None => taken_away = Some(before.clone()),
+                Some(taken_away) => {
+                    if taken_away.add(before)?.bounds_reconciled {
                         notes.bounds_reconciled(HistogramOperation::Addition, span);
                     }
                 }
@@ -287,8 +287,8 @@ fn extended_histogram_change(
         }
         before = now;
     }
-    if let Some(lost) = lost
-        && total.add(&lost)?.bounds_reconciled
+    if let Some(taken_away) = taken_away
+        && total.add(&taken_away)?.bounds_reconciled
     {
         notes.bounds_reconciled(HistogramOperation::Addition, span);
     }

@@ -371,10 +371,9 @@ fn newest_samples(labels: Labels, samples: &Samples, ends: &WindowEnds, lookback
         };
         match (sample, answers) {
             (None, _) => {}
-            (Some(sample), Answers::Values) => row.push(step, sample),
             (Some(_), Answers::Timestamps) => row.push_float(step, time_ms as f64 / 1000.0),
             (Some(Sample::Float(_)), Answers::Milliseconds) => row.push_float(step, time_ms as f64),
-            (Some(sample), Answers::Milliseconds) => row.push(step, sample),
+            (Some(sample), Answers::Values | Answers::Milliseconds) => row.push(step, sample),
         }
     }
     row

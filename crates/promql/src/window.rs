@@ -147,8 +147,8 @@ impl WindowFunction {
             }
             Self::Count => Ok(Some(Sample::Float((window.values.len() + window.histograms.len()) as f64))),
             Self::Present => Ok(Some(Sample::Float(1.0))),
-            Self::TimestampOfFirst => Ok(end_time(window, |times| times.first(), i64::min)),
-            Self::TimestampOfLast => Ok(end_time(window, |times| times.last(), i64::max)),
+            Self::TimestampOfFirst => Ok(end_time(window, <[i64]>::first, i64::min)),
+            Self::TimestampOfLast => Ok(end_time(window, <[i64]>::last, i64::max)),
             _ => Ok(self.of_floats(window, scratch)?.map(Sample::Float)),
         }
     }

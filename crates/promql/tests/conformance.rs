@@ -143,7 +143,7 @@ fn run(memory: &Memory, settings: &Settings, head: &str, lines: &[&str]) -> Resu
         lines.iter().filter_map(|line| line.strip_prefix(&format!("expect {kind} msg: "))).collect()
     };
     let answer = match (answer, expected("fail").first()) {
-        (Err(error), Some(message)) if error.to_string().trim_end() == **message => return Ok(()),
+        (Err(error), Some(message)) if error.to_string().trim_end() == *message => return Ok(()),
         // Which of several is found first hangs on the order of series, which is nobody's promise.
         (Err(error), Some(message))
             if [error.to_string().as_str(), message].iter().all(|text| text.starts_with("found duplicate series")) =>
@@ -155,10 +155,10 @@ fn run(memory: &Memory, settings: &Settings, head: &str, lines: &[&str]) -> Resu
         (Ok(answer), Some(message)) => return Err(format!("expected error {message}, found {:?}", answer.value)),
         (Ok(answer), None) => answer,
     };
+    let counted = regex::Regex::new("over [0-9]+ samples").unwrap();
     for (kind, mut found) in [("warn", answer.warnings.clone()), ("info", answer.infos.clone())] {
         found.sort();
         // Prometheus counts the same correction again at every step.
-        let counted = regex::Regex::new("over [0-9]+ samples").unwrap();
         let uncounted = |notes: &[&str]| -> Vec<String> {
             notes.iter().map(|note| counted.replace(note, "over some samples").into_owned()).collect()
         };

@@ -264,10 +264,10 @@ impl Histogram {
     pub(crate) fn text(&self) -> String {
         let mut text = format!("{{count:{}, sum:{}", short(self.count), short(self.sum));
         for bucket in self.shown_buckets() {
-            let open = if bucket.lower_inclusive { '[' } else { '(' };
-            let close = if bucket.upper_inclusive { ']' } else { ')' };
+            let open = if bucket.lower_inclusive { "[" } else { "(" };
+            let close = if bucket.upper_inclusive { "]" } else { ")" };
             let (lower, upper, count) = (short(bucket.lower), short(bucket.upper), short(bucket.count));
-            text.push_str(&format!(", {open}{lower},{upper}{close}:{count}"));
+            text.extend([", ", open, &lower, ",", &upper, close, ":", &count]);
         }
         text.push('}');
         text

@@ -136,7 +136,7 @@ pub(crate) fn fraction_of(lower: f64, upper: f64, histogram: &Histogram) -> (f64
     } else {
         count = histogram.count;
     }
-    let capped = |rank: Option<f64>| rank.filter(|rank| !(*rank > count)).unwrap_or(count);
+    let capped = |rank: Option<f64>| rank.map_or(count, |rank| if rank > count { count } else { rank });
     ((capped(upper_rank) - capped(lower_rank)) / histogram.count, note)
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn variance_of(histogram: &Histogram) -> f64 {
     let mut variance = CompensatedSum::default();
     for bucket in histogram.buckets().iter().filter(|bucket| bucket.count != 0.0) {
         let value = if histogram.is_custom() {
-            (bucket.upper + bucket.lower) / 2.0
+            f64::midpoint(bucket.upper, bucket.lower)
         } else if bucket.lower <= 0.0 && bucket.upper >= 0.0 {
             0.0
         } else {

@@ -109,7 +109,7 @@ impl Cut {
     fn zero_bucket(self, bucket: &HistogramBucket, [has_negative, has_positive]: [bool; 2]) -> (f64, f64) {
         let upper = if has_negative && !has_positive { 0.0 } else { bucket.upper };
         let lower = if has_positive && !has_negative { 0.0 } else { bucket.lower };
-        let whole = (bucket.count, (lower + upper) / 2.0);
+        let whole = (bucket.count, f64::midpoint(lower, upper));
         if self.at <= lower {
             return if self.below { (0.0, 0.0) } else { whole };
         }
@@ -117,9 +117,9 @@ impl Cut {
             return if self.below { whole } else { (0.0, 0.0) };
         }
         if self.below {
-            return (bucket.count * ((self.at - lower) / (upper - lower)), (lower + self.at) / 2.0);
+            return (bucket.count * ((self.at - lower) / (upper - lower)), f64::midpoint(lower, self.at));
         }
-        (bucket.count * ((upper - self.at) / (upper - lower)), (self.at + upper) / 2.0)
+        (bucket.count * ((upper - self.at) / (upper - lower)), f64::midpoint(self.at, upper))
     }
 }
 
@@ -137,7 +137,7 @@ fn middle(lower: f64, upper: f64, positive: bool, linear: bool) -> f64 {
         return lower;
     }
     if linear {
-        return (lower + upper) / 2.0;
+        return f64::midpoint(lower, upper);
     }
     let geometric = (lower * upper).abs().sqrt();
     if positive { geometric } else { -geometric }

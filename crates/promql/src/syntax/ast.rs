@@ -92,6 +92,7 @@ pub(crate) enum Edges {
 
 /// `selector[range]`.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_field_names, reason = "as the language calls it")]
 pub(crate) struct Range {
     pub(crate) selector: Selector,
     /// Of the selector alone.

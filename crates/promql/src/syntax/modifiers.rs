@@ -36,7 +36,7 @@ impl Parser<'_> {
             let Some(end) = self.accept(Kind::Mark(']')) else {
                 return Err(self.unexpected("subquery or range", "\":\" or \"]\""));
             };
-            return self.range_selector(part, range, bracket.span.to(end.span));
+            return range_selector(part, range, bracket.span.to(end.span));
         }
         let step = if self.peek().kind == Kind::Mark(']') { None } else { self.positive_duration()? };
         let Some(end) = self.accept(Kind::Mark(']')) else {
@@ -45,23 +45,7 @@ impl Parser<'_> {
         };
         let (span, height) = (part.expr.span.to(end.span), part.height);
         let subquery = Subquery { inner: part.expr, range, step, shift: Shift::default() };
-        self.part(Node::Subquery(Box::new(subquery)), span, height)
-    }
-
-    fn range_selector(&mut self, part: Part, range: Extent, brackets: Span) -> Parsed<Part> {
-        let error = |message: &str| Err(ParseError::new(brackets, message));
-        let span = part.expr.span;
-        let Node::Selector(selector) = part.expr.node else {
-            return error("ranges only allowed for vector selectors");
-        };
-        if selector.shift.offset.as_ref().is_some_and(|offset| *offset != Extent::Fixed(0)) {
-            return error("no offset modifiers allowed before range");
-        }
-        if selector.shift.at.is_some() {
-            return error("no @ modifiers allowed before range");
-        }
-        let range = Range { selector: *selector, selector_span: span, range };
-        self.part(Node::Range(Box::new(range)), Span::new(span.start, brackets.end), part.height)
+        Part::new(Node::Subquery(Box::new(subquery)), span, height)
     }
 
     fn offset(&mut self, part: &mut Part) -> Parsed<()> {
@@ -85,7 +69,7 @@ impl Parser<'_> {
         self.next();
         let (at, seconds) = self.at_time()?;
         let (span, end) = (part.expr.span, self.last_closing);
-        if let Some(seconds) = seconds.filter(|seconds| !(seconds.abs() * 1000.0 <= AT_MS_MAX)) {
+        if let Some(seconds) = seconds.filter(|seconds| seconds.is_nan() || seconds.abs() * 1000.0 > AT_MS_MAX) {
             let shown = if seconds.is_finite() { format!("{seconds:.6}") } else { super::number::plain(seconds) };
             return Err(ParseError::new(span, format!("timestamp out of bounds for @ modifier: {shown}")));
         }
@@ -140,6 +124,22 @@ impl Parser<'_> {
         selector.edges = edges;
         Ok(())
     }
+}
+
+fn range_selector(part: Part, range: Extent, brackets: Span) -> Parsed<Part> {
+    let error = |message: &str| Err(ParseError::new(brackets, message));
+    let span = part.expr.span;
+    let Node::Selector(selector) = part.expr.node else {
+        return error("ranges only allowed for vector selectors");
+    };
+    if selector.shift.offset.as_ref().is_some_and(|offset| *offset != Extent::Fixed(0)) {
+        return error("no offset modifiers allowed before range");
+    }
+    if selector.shift.at.is_some() {
+        return error("no @ modifiers allowed before range");
+    }
+    let range = Range { selector: *selector, selector_span: span, range };
+    Part::new(Node::Range(Box::new(range)), Span::new(span.start, brackets.end), part.height)
 }
 
 fn shift_of(node: &mut Node) -> Option<&mut Shift> {

@@ -161,7 +161,8 @@ pub(crate) fn duration_text(duration_ms: i64) -> String {
         if (exact && rest % unit_ms != 0) || rest / unit_ms <= 0 {
             continue;
         }
-        text.push_str(&format!("{}{unit}", rest / unit_ms));
+        text.push_str(&(rest / unit_ms).to_string());
+        text.push_str(unit);
         rest %= unit_ms;
     }
     text

@@ -29,6 +29,17 @@ pub(super) struct Part {
     pub(super) height: usize,
 }
 
+impl Part {
+    /// Around parts of at most a height; fails if it is too tall then.
+    pub(super) fn new(node: Node, span: Span, inner_height: usize) -> Parsed<Self> {
+        let height = inner_height + 1;
+        if height > DEPTH_MAX {
+            return Err(too_deep(span));
+        }
+        Ok(Self { expr: Expr::new(node, span), height })
+    }
+}
+
 pub(super) struct Parser<'t> {
     pub(super) text: &'t str,
     tokens: Vec<Token>,
@@ -118,26 +129,18 @@ impl<'t> Parser<'t> {
         }
         let mut message = format!("unexpected {}", describe(&token, self.text));
         if !context.is_empty() {
-            message.push_str(&format!(" in {context}"));
+            message.extend([" in ", context]);
         } else if self.aggregations > 0 {
             message.push_str(" in aggregation");
         }
         if !expected.is_empty() {
-            message.push_str(&format!(", expected {expected}"));
+            message.extend([", expected ", expected]);
         }
         ParseError::new(token.span, message)
     }
 
     pub(super) fn expect(&mut self, mark: char) -> Parsed<Token> {
         self.accept(Kind::Mark(mark)).ok_or_else(|| self.unexpected("", ""))
-    }
-
-    pub(super) fn part(&self, node: Node, span: Span, inner_height: usize) -> Parsed<Part> {
-        let height = inner_height + 1;
-        if height > DEPTH_MAX {
-            return Err(too_deep(span));
-        }
-        Ok(Part { expr: Expr::new(node, span), height })
     }
 
     /// Runs a part of the parser one level deeper.
@@ -182,7 +185,7 @@ impl<'t> Parser<'t> {
         let height = left.height.max(right.height);
         let matching = Some(matching);
         let binary = Binary { operator, left: left.expr, right: right.expr, return_bool, matching };
-        self.part(Node::Binary(Box::new(binary)), span, height)
+        Part::new(Node::Binary(Box::new(binary)), span, height)
     }
 
     /// `bool`, `on`, `ignoring`, `group_left`, `group_right`, `fill` behind an operator.
@@ -243,8 +246,8 @@ impl<'t> Parser<'t> {
                 | Kind::MetricIdentifier
                 | Kind::Aggregator(_)
                 | Kind::Keyword(_)
-                | Kind::Preprocessor(_) => written.to_owned(),
-                Kind::Operator("and" | "or" | "unless" | "atan2") => written.to_owned(),
+                | Kind::Preprocessor(_)
+                | Kind::Operator("and" | "or" | "unless" | "atan2") => written.to_owned(),
                 _ => return Err(self.unexpected(CONTEXT, "label")),
             };
             if label.is_empty() {
@@ -263,7 +266,7 @@ impl<'t> Parser<'t> {
     /// An operand with its sign and its modifiers.
     fn operand(&mut self) -> Parsed<Part> {
         let token = self.peek();
-        let (Kind::Operator("-") | Kind::Operator("+")) = token.kind else {
+        let Kind::Operator("-" | "+") = token.kind else {
             let primary = self.primary()?;
             return self.modified(primary);
         };
@@ -273,35 +276,35 @@ impl<'t> Parser<'t> {
         let span = token.span.to(inner.expr.span);
         if let Node::Number { value, duration } = inner.expr.node {
             let value = if negative { -value } else { value };
-            return self.part(Node::Number { value, duration }, span, inner.height);
+            return Part::new(Node::Number { value, duration }, span, inner.height);
         }
-        self.part(Node::Sign { negative, inner: Box::new(inner.expr) }, span, inner.height)
+        Part::new(Node::Sign { negative, inner: Box::new(inner.expr) }, span, inner.height)
     }
 
     fn primary(&mut self) -> Parsed<Part> {
         let token = self.peek();
         if let Some((value, duration, span)) = self.number_or_duration()? {
-            return self.part(Node::Number { value, duration }, span, 0);
+            return Part::new(Node::Number { value, duration }, span, 0);
         }
         match token.kind {
             Kind::Text => {
                 self.next();
-                self.part(Node::Text(unquote(self.written(&token))), token.span, 0)
+                Part::new(Node::Text(unquote(self.written(&token))), token.span, 0)
             }
             Kind::Mark('(') => {
                 self.next();
                 let inner = self.expression(0)?;
                 let end = self.expect(')')?;
-                self.part(Node::Parentheses(Box::new(inner.expr)), token.span.to(end.span), inner.height)
+                Part::new(Node::Parentheses(Box::new(inner.expr)), token.span.to(end.span), inner.height)
             }
             Kind::Aggregator(name) if self.starts_aggregation() => self.aggregation(name),
             Kind::Identifier | Kind::Preprocessor(_) if self.peek_second() == Kind::Mark('(') => self.call(),
             Kind::Mark('{') => self.selector(None),
-            Kind::Identifier | Kind::MetricIdentifier | Kind::Aggregator(_) | Kind::Preprocessor(_) => {
-                self.next();
-                self.selector(Some(token))
-            }
-            Kind::Keyword(
+            Kind::Identifier
+            | Kind::MetricIdentifier
+            | Kind::Aggregator(_)
+            | Kind::Preprocessor(_)
+            | Kind::Keyword(
                 "by" | "without" | "offset" | "anchored" | "smoothed" | "fill" | "fill_left" | "fill_right",
             )
             | Kind::Operator("and" | "or" | "unless") => {
@@ -373,7 +376,7 @@ impl<'t> Parser<'t> {
         };
         let grouping = grouping.unwrap_or(Grouping { without: false, labels: Vec::new() });
         let aggregate = Aggregate { operation, input, parameter: arguments.pop(), grouping };
-        self.part(Node::Aggregate(Box::new(aggregate)), span, height)
+        Part::new(Node::Aggregate(Box::new(aggregate)), span, height)
     }
 
     /// `(a, b)`, and the height of the tallest argument.
@@ -411,7 +414,7 @@ impl<'t> Parser<'t> {
             return Err(ParseError::new(name.span, format!("function {} is not enabled", quote(written))));
         }
         let span = Span::new(name.span.start, self.last_closing);
-        self.part(Node::Call(Box::new(Call { signature, arguments })), span, height)
+        Part::new(Node::Call(Box::new(Call { signature, arguments })), span, height)
     }
 
     fn selector(&mut self, name: Option<Token>) -> Parsed<Part> {
@@ -426,7 +429,7 @@ impl<'t> Parser<'t> {
             matchers.push(Matcher::new(METRIC_NAME, MatchOp::Equal, name.clone()));
         }
         let selector = Selector { name, matchers, shift: Shift::default(), edges: Edges::Plain };
-        self.part(Node::Selector(Box::new(selector)), span, 0)
+        Part::new(Node::Selector(Box::new(selector)), span, 0)
     }
 
     /// The inside of braces and the right one.

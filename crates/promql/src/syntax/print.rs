@@ -87,18 +87,18 @@ fn matching(matching: &Matching) -> String {
     };
     if !matching.labels.is_empty() || matching.on || group.is_some() {
         let how = if matching.on { "on" } else { "ignoring" };
-        text.push_str(&format!(" {how} ({})", labels(&matching.labels)));
+        text.extend([" ", how, " (", &labels(&matching.labels), ")"]);
     }
     if let Some(side) = group {
-        text.push_str(&format!(" group_{side} ({})", labels(&matching.include)));
+        text.extend([" group_", side, " (", &labels(&matching.include), ")"]);
     }
     match (matching.fill_left, matching.fill_right) {
         #[expect(clippy::float_cmp, reason = "the same number was written twice, or once for both")]
-        (Some(left), Some(right)) if left == right => text.push_str(&format!(" fill ({})", short(left))),
+        (Some(left), Some(right)) if left == right => text.extend([" fill (", &short(left), ")"]),
         (left, right) => {
             for (side, value) in [("left", left), ("right", right)] {
                 if let Some(value) = value {
-                    text.push_str(&format!(" fill_{side} ({})", short(value)));
+                    text.extend([" fill_", side, " (", &short(value), ")"]);
                 }
             }
         }

@@ -27,7 +27,7 @@ impl Span {
             return "unknown position".to_owned();
         }
         let Some(before) = text.as_bytes().get(..self.start) else { return "invalid position".to_owned() };
-        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = before.split(|byte| *byte == b'\n').count();
         let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
         format!("{line}:{}", self.start - line_start + 1)
     }

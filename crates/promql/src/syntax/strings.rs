@@ -105,6 +105,11 @@ pub(crate) fn quote(text: &str) -> String {
     quoted
 }
 
+/// A character's number, with so many digits at least.
+pub(super) fn hexadecimal(c: char, digits: usize) -> String {
+    format!("{:0digits$x}", u32::from(c))
+}
+
 fn push_shown(out: &mut String, c: char) {
     match c {
         '\\' => out.push_str("\\\\"),
@@ -115,10 +120,11 @@ fn push_shown(out: &mut String, c: char) {
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
         '\u{b}' => out.push_str("\\v"),
-        c if c < ' ' || c == '\u{7f}' => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+        c if c < ' ' || c == '\u{7f}' => out.extend(["\\x", &hexadecimal(c, 2)]),
         c if c.is_control() || (c.is_whitespace() && c != ' ') => {
             let code = u32::from(c);
-            out.push_str(&if code < 0x1_0000 { format!("\\u{code:04x}") } else { format!("\\U{code:08x}") });
+            let (mark, digits) = if code < 0x1_0000 { ("\\u", 4) } else { ("\\U", 8) };
+            out.extend([mark, &hexadecimal(c, digits)]);
         }
         c => out.push(c),
     }

@@ -6,6 +6,7 @@ use super::ast::{
     At, Binary, Cardinality, Duration, DurationNode, Edges, Expr, Extent, Node, Range, Selector, Shift, Subquery,
 };
 use super::number::plain;
+use super::strings::hexadecimal;
 
 /// An object of fields whose values are JSON already.
 fn object(fields: &[(&str, String)]) -> String {
@@ -24,7 +25,7 @@ fn text(text: &str) -> String {
             '\n' => json.push_str("\\n"),
             '\r' => json.push_str("\\r"),
             '\t' => json.push_str("\\t"),
-            c if c < ' ' => json.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if c < ' ' => json.extend(["\\u", &hexadecimal(c, 4)]),
             c => json.push(c),
         }
     }
