@@ -52,10 +52,10 @@ impl<'q> Evaluator<'q> {
         steps: Steps,
     ) -> Result<Vector<'q>, QueryError> {
         let quantiles = self.scalar(quantile, steps)?;
+        let vector = self.vector(input, steps)?;
         for value in &quantiles {
             self.notes.check_quantile(*value, quantile.span);
         }
-        let vector = self.vector(input, steps)?;
         self.quantiles_of(&vector, &quantiles, (input.span, steps))
     }
 

@@ -155,7 +155,7 @@ impl<'q> Evaluator<'q> {
         match (function, call.arguments.as_slice()) {
             (Function::Vector, [input]) => self.single_row(self.scalar(input, steps)?),
             (Function::Math(math), [input]) => self.map_floats(input, steps, |_, value| math.apply()(value)),
-            (Function::Date(part), [input]) => self.map_floats(input, steps, |_, value| part.at(value as i64)),
+            (Function::Date(part), [input]) => self.map_floats(input, steps, |_, value| part.at(math::whole(value))),
             (Function::Date(part), []) => {
                 let values = (0..steps.count).map(|step| part.at(steps.time_ms(step) / 1000)).collect();
                 self.single_row(values)

@@ -21,3 +21,8 @@ pub(crate) fn minimum(a: f64, b: f64) -> f64 {
         a.min(b)
     }
 }
+
+/// The whole number, as processors convert: what is none, or too large, becomes the smallest.
+pub(crate) fn whole(value: f64) -> i64 {
+    if value.is_nan() || value >= i64::MAX as f64 { i64::MIN } else { value as i64 }
+}

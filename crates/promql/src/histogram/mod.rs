@@ -193,8 +193,10 @@ impl Histogram {
     }
 
     fn counts_mut(&mut self) -> impl Iterator<Item = &mut f64> {
-        let totals = [&mut self.zero_count, &mut self.count, &mut self.sum];
-        totals.into_iter().chain(self.positive.iter_mut().chain(&mut self.negative).map(|(_, count)| count))
+        // Custom buckets have no zero bucket.
+        let zero_count = (self.schema != CUSTOM_BUCKETS_SCHEMA).then_some(&mut self.zero_count);
+        let totals = zero_count.into_iter().chain([&mut self.count, &mut self.sum]);
+        totals.chain(self.positive.iter_mut().chain(&mut self.negative).map(|(_, count)| count))
     }
 
     pub(crate) fn multiply(&mut self, factor: f64) {
@@ -210,10 +212,6 @@ impl Histogram {
         if divisor == 0.0 {
             self.positive.clear();
             self.negative.clear();
-            if self.is_custom() {
-                // There is no zero bucket, so nothing was divided.
-                self.zero_count = 0.0;
-            }
         } else if divisor < 0.0 {
             self.hint = CounterReset::Gauge;
         }
