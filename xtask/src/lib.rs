@@ -1,6 +1,9 @@
 //! The workshop: checks of the source that neither the compiler nor clippy makes (`cargo xtask tidy`), the simulation
-//! (`cargo xtask sim`), and whether that finds bugs (`cargo xtask plant`).
+//! (`cargo xtask sim`), whether that finds bugs (`cargo xtask plant`), and the comparison with others (`cargo xtask peers`).
 
+pub mod capnp;
+#[cfg(target_os = "linux")]
+pub mod peers;
 pub mod plant;
 pub mod sim;
 pub mod tidy;

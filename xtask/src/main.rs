@@ -9,17 +9,26 @@ use xtask::plant::{Options, Outcome};
 
 const USAGE: &str = "Usage:
   cargo xtask tidy                                         hold the source against the house rules
+  cargo xtask capnp                                        make Rust code of the binary protocol's schema
   cargo xtask sim [--seeds N] [--operations N] [--first N] run the simulation, optimised; failing seeds are printed
   cargo xtask plant [--seeds N] [--operations N] [--only NAME]
-                                                           plant bugs and see whether the simulation finds them";
+                                                           plant bugs and see whether the simulation finds them
+  cargo xtask peers [--peers NAME,…] [--connections 1,4,16] [--line-series 100,10000,1000000]
+      [--remote-write-series 200000] [--remote-write-samples 1,10] [--values N] [--repeat N] [--cache FOLDER] [--json]
+                                                           the same writes into this and other servers, side by side";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let done = match arguments.split_first() {
         Some((command, [])) if command == "tidy" => tidy(&root),
+        Some((command, [])) if command == "capnp" => xtask::capnp::run(&root).map(|()| true),
         Some((command, options)) if command == "sim" => xtask::sim::run(&root, options),
         Some((command, options)) if command == "plant" => plant(&root, options),
+        #[cfg(target_os = "linux")]
+        Some((command, options)) if command == "peers" => {
+            xtask::peers::command(&root, options, &mut |text| println!("{text}"))
+        }
         _ => Err(USAGE.to_owned()),
     };
     match done {

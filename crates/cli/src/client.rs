@@ -46,10 +46,14 @@ impl Client {
     }
 
     pub(crate) fn post(&self, path: &str, parameters: &[(&str, &str)], body: &[u8]) -> Result<Answer, String> {
-        let request =
-            self.agent.post(self.address(path, parameters)).header("content-type", "text/plain; charset=utf-8");
-        let response = request.send(body);
-        self.read(response)
+        self.post_as(&Self::path(path, parameters), &[("content-type", "text/plain; charset=utf-8")], body)
+    }
+
+    /// Posts with headers that say what the body is.
+    pub(crate) fn post_as(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Answer, String> {
+        let request = self.agent.post(format!("{}{path}", self.url));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        self.read(request.send(body))
     }
 
     /// The data of a successful answer of Prometheus's API.
@@ -91,8 +95,12 @@ impl Client {
     }
 
     fn address(&self, path: &str, parameters: &[(&str, &str)]) -> String {
+        format!("{}{}", self.url, Self::path(path, parameters))
+    }
+
+    fn path(path: &str, parameters: &[(&str, &str)]) -> String {
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
-        if query.is_empty() { format!("{}{path}", self.url) } else { format!("{}{path}?{query}", self.url) }
+        if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
     }
 
     fn read(&self, response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, String> {

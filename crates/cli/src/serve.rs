@@ -39,6 +39,10 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     }
     let stop = stop_signal()?;
     println!("Thalweg is ready: http://{}/", server.address());
+    // For programs that had it take free ports.
+    for (flag, address) in server.addresses().iter().filter(|(flag, _)| matches!(*flag, "--control" | "--ingest")) {
+        println!("{}: {address}", flag.trim_start_matches('-'));
+    }
     server.run(stop).await;
     db.close().map_err(|error| format!("stopped, but the newest data stays in the log: {error}"))?;
     Ok(ExitCode::SUCCESS)

@@ -25,11 +25,25 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<PathBuf>,
 
-    /// Where HTTP and the page are served, or `off`; port 0 takes a free one [default: 127.0.0.1:7780]
+    /// Where HTTP and the page are served, port 0 takes a free one [default: 127.0.0.1:7780]
     #[arg(long, env = "THALWEG_HTTP", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
 
+    /// Where the binary protocol registers, or `off`; port 0 takes a free one [default: 127.0.0.1:7782]
+    #[arg(long, env = "THALWEG_CONTROL", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    control: Option<String>,
+
+    /// Where the binary protocol takes rows, or `off`; port 0 takes a free one [default: 127.0.0.1:7783]
+    #[arg(long, env = "THALWEG_INGEST", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ingest: Option<String>,
+
+    /// Acknowledge rows of the binary protocol and throw them away: for benchmarks alone
+    #[arg(long, env = "THALWEG_INGEST_DISCARD", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ingest_discard: Option<bool>,
     /// Where line protocol is taken by TCP and UDP, or `off` [default: 127.0.0.1:7781]
     #[arg(long, env = "THALWEG_LINE", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -242,6 +256,9 @@ impl ServeFlags {
         let address: SocketAddr =
             http.parse().map_err(|_| format!("--http {http:?} is not an address such as 127.0.0.1:7780"))?;
         let mut server = ServerSettings::new(address);
+        server.control = listener("--control", self.control.as_deref(), 7782)?;
+        server.ingest = listener("--ingest", self.ingest.as_deref(), 7783)?;
+        set(&mut server.ingest_discard, self.ingest_discard);
         let mut db = DbOptions::new(self.data.as_deref().unwrap_or(Path::new("./thalweg-data")));
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         db.store.shards = self.shards.unwrap_or(cores.min(16));

@@ -1,7 +1,7 @@
 //! The fast path: what is registered once is written by token, without labels or names.
 
 use model::{Field, Labels};
-use store::{Appender, GroupLayout, ReadCounts, SelectedGroup, StoreError, Token, WindowColumn, Windows};
+use store::{Appended, Appender, GroupLayout, ReadCounts, SelectedGroup, StoreError, Token, WindowColumn, Windows};
 
 use crate::Db;
 
@@ -26,6 +26,31 @@ impl Db {
     /// Begins a request: rows by token, written together.
     pub fn appender(&self) -> Appender<'_> {
         self.store.appender()
+    }
+
+    /// The layout that a measurement's number, slots and types stand for, as [`GroupLayout`] says them.
+    pub fn group_layout(
+        &self,
+        measurement: u32,
+        slots: &[u32],
+        types: &[model::ValueType],
+    ) -> Result<GroupLayout, StoreError> {
+        self.store.group_layout(measurement, slots, types)
+    }
+
+    /// Returns when what was appended is on disk; many appends can share one wait.
+    pub fn commit(&self, appended: &Appended) -> Result<(), StoreError> {
+        self.store.commit(appended)
+    }
+
+    /// The sequence of a producer's last batch that was applied; `None` if the producer is not known, or was forgotten.
+    pub fn last_sent(&self, producer: u64) -> Option<u64> {
+        self.store.last_sent(producer)
+    }
+
+    /// Identifies the making of the data folder: tokens of another one mean nothing.
+    pub fn incarnation(&self) -> u64 {
+        self.store.incarnation()
     }
 
     /// What windows of a selected group's columns add up to.

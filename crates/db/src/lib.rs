@@ -28,9 +28,9 @@ use store::{Store, StoreOptions};
 
 pub use query_api::{InstantQuery, RangeQuery};
 pub use store::{
-    Appender, BackupReport, CheckReport, CompactReport, Damage, DatabasePolicy, Deleted, FileSizes, Finding,
+    Appended, Appender, BackupReport, CheckReport, CompactReport, Damage, DatabasePolicy, Deleted, FileSizes, Finding,
     FolderReport, GroupLayout, MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport,
-    ReadCounts, RebuildReport, Recovery, Rejected, RestoreReport, SelectedGroup, Stats, StoreError, Token,
+    ReadCounts, RebuildReport, Recovery, Rejected, RestoreReport, SelectedGroup, Sent, Stats, StoreError, Token,
     WindowColumn, Windows, WriteReport, backups, check, inspect, rebuild, restore,
 };
 pub use write::WriteError;

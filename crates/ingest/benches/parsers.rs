@@ -9,6 +9,9 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use thalweg_ingest::line::{self, Precision};
 
+use thalweg_ingest::wire::data::{Encoder, Message, Outgoing, Request, Values};
+use thalweg_ingest::wire::frame::{HEADER_BYTES, MessageBuffer};
+use thalweg_ingest::wire::rows::Rows;
 use thalweg_ingest::{
     KEY_SECRET_BYTES, KeyHasher, Limits, Protocol, exposition, graphite, opentsdb, otlp, remote_write,
 };
@@ -86,6 +89,59 @@ fn line_protocol(criterion: &mut Criterion) {
             });
         });
     }
+    group.finish();
+}
+
+/// FrogFishDB's comparison of text and tokens: the same points as lines, as one batch of the binary protocol, and as batches
+/// of one point each. Throughput is in points.
+fn text_against_tokens(criterion: &mut Criterion) {
+    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+    let limits = Limits::default();
+    let options = line::Options {
+        hasher: hasher.scope(Protocol::Line, 1),
+        precision: Precision::Nanosecond,
+        now_ns: 0,
+        limits: &limits,
+    };
+    let body = lines(4_000, |numbers| format!("{}", numbers.below(101)));
+    let one_line: Vec<&str> = body.lines().collect();
+    let (tokens, timestamps_ns): (Vec<u64>, Vec<i64>) =
+        (0..LINES).map(|place| (place as u64 % 4_000, 1_451_606_400_000_000_000 + place as i64)).unzip();
+    let mut numbers = Numbers(1);
+    let columns: Vec<Vec<f64>> =
+        FIELDS.iter().map(|_| (0..LINES).map(|_| numbers.below(101) as f64).collect()).collect();
+    let slots: Vec<u32> = (0..FIELDS.len() as u32).collect();
+    let message = |from: usize, to: usize| {
+        let columns: Vec<(Values<'_>, &[u8])> =
+            columns.iter().map(|column| (Values::F64(&column[from..to]), [].as_slice())).collect();
+        let (tokens, timestamps_ns) = (&tokens[from..to], &timestamps_ns[from..to]);
+        let block = Outgoing { measurement: 0, slots: &slots, tokens, timestamps_ns, columns: &columns };
+        let mut frame = Vec::new();
+        Encoder::default().batch(1, &[block], &mut frame).unwrap();
+        MessageBuffer::of(&frame[HEADER_BYTES..])
+    };
+    let (whole, single) = (message(0, LINES), (0..LINES).map(|place| message(place, place + 1)).collect::<Vec<_>>());
+    let read = |buffer: &MessageBuffer, rows: &mut Rows| {
+        let message = Message::new(buffer.bytes()).unwrap();
+        let Request::Batch(batch) = message.request().unwrap() else { return 0 };
+        let block = batch.blocks().next().unwrap().unwrap();
+        block.stretches().for_each(|stretch| block.read(stretch, rows).unwrap());
+        rows.cells[7]
+    };
+    let mut group = criterion.benchmark_group("text against tokens");
+    group.throughput(Throughput::Elements(LINES as u64));
+    group.bench_function("lines, all at once", |bencher| {
+        bencher.iter(|| line::parse(black_box(body.as_bytes()), &options).unwrap().batch.values());
+    });
+    group.bench_function("lines, one by one", |bencher| {
+        let parse = |line: &&str| line::parse(black_box(line.as_bytes()), &options).unwrap().batch.values();
+        bencher.iter(|| one_line.iter().map(parse).sum::<usize>());
+    });
+    let mut rows = Rows::default();
+    group.bench_function("tokens, all at once", |bencher| bencher.iter(|| read(black_box(&whole), &mut rows)));
+    group.bench_function("tokens, one by one", |bencher| {
+        bencher.iter(|| single.iter().map(|buffer| read(black_box(buffer), &mut rows)).sum::<u64>());
+    });
     group.finish();
 }
 
@@ -231,6 +287,7 @@ fn lines_of_one_value(criterion: &mut Criterion) {
 
 criterion_group!(
     benches,
+    text_against_tokens,
     line_protocol,
     remote_writes,
     remote_writes_v2,

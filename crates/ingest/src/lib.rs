@@ -9,6 +9,7 @@
 //! * [`opentsdb`]: OpenTSDB's telnet commands and JSON.
 //! * [`json_lines`]: series as lines of JSON.
 //! * [`csv`]: CSV files, by a mapping of columns, into line protocol.
+//! * [`wire`]: the binary protocol, with tokens for what was registered; it makes no batch.
 //! * [`encoding`]: bounded decompression of bodies.
 //! * [`admission`]: what is refused because of its time.
 //!
@@ -35,6 +36,7 @@ mod protobuf;
 pub mod remote_write;
 #[cfg(test)]
 mod render;
+pub mod wire;
 
 pub use errors::{BodyError, LineError, LineErrors, limit_named};
 pub use key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};

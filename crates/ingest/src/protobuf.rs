@@ -84,6 +84,11 @@ impl<'a> Walker<'a> {
     fn varint(&mut self) -> Result<u64, BodyError> {
         let start = self.at;
         let text = self.body.get(start..self.end).unwrap_or_default();
+        // Tags and lengths of labels are one byte nearly always.
+        if let Some(byte) = text.first().filter(|byte| **byte < 0x80) {
+            self.at = start + 1;
+            return Ok(u64::from(*byte));
+        }
         let mut value = 0;
         for (place, byte) in text.iter().take(10).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * place);

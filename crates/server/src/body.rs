@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
 use ingest::encoding::{Encoding, UnpackLimits, decompress};
@@ -13,6 +13,9 @@ use crate::state::State;
 
 /// Up to so many bytes a body may take of what is left for small ones.
 const SMALL_BYTES: usize = 256 << 10;
+
+/// Up to so many bytes that a client announces are made room for at once. More than that it has to send first.
+const ANNOUNCED_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of bodies that all connections hold together. The last eighth is for small ones, so that a few clients with large
 /// bodies do not shut the others out.
@@ -94,6 +97,11 @@ async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Vec<u8>, 
             drop((collected, share));
             pass_over(&mut body, limit).await;
             return Err(error);
+        }
+        if collected.is_empty() {
+            let announced = body.size_hint().exact().unwrap_or(0).min(ANNOUNCED_BYTES_MAX as u64);
+            // Untouched room takes no memory; where there is none, the body grows as it comes.
+            let _ = collected.try_reserve_exact(data.len() + announced as usize);
         }
         collected.extend_from_slice(&data);
     }

@@ -7,6 +7,7 @@
 //! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
 //! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers
 //! * [`admin`]: backups, policies, deletes
+//! * [`wire`]: the binary protocol
 //! * [`metrics`]: the server's own numbers · [`notice`]: what the operator is told · [`host`]: the machine's
 //! * [`page`]: the web page
 
@@ -28,6 +29,7 @@ mod routes;
 mod state;
 mod status;
 mod stream;
+mod wire;
 mod write;
 
 pub use listen::{ServeError, Server};

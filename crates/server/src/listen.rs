@@ -14,11 +14,13 @@ use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use ingest::wire::frame::Plane;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::state::{Listener, ServerSettings, State};
 use crate::stream::{LineProtocol, serve_tcp, serve_udp};
+use crate::wire::Planes;
 use crate::{grpc, host, routes};
 
 /// How long accepting pauses when the process has no file descriptors left.
@@ -68,6 +70,8 @@ pub struct Server {
     otlp_grpc: Option<TcpListener>,
     addresses: Vec<(&'static str, SocketAddr)>,
     unavailable: Vec<ServeError>,
+    control: Option<TcpListener>,
+    ingest: Option<TcpListener>,
     state: Arc<State>,
 }
 
@@ -82,6 +86,8 @@ impl Server {
             address,
             lines: Vec::new(),
             otlp_grpc: None,
+            control: None,
+            ingest: None,
             addresses: Vec::new(),
             unavailable: Vec::new(),
             state: Arc::new(State::new(db, settings)),
@@ -97,13 +103,15 @@ impl Server {
             ("--graphite", settings.graphite, LineProtocol::Graphite, true),
             ("--opentsdb", settings.opentsdb, LineProtocol::Opentsdb, false),
         ];
-        let otlp_grpc = settings.otlp_grpc;
+        let (otlp_grpc, control, ingest) = (settings.otlp_grpc, settings.control, settings.ingest);
         for (flag, listener, protocol, with_udp) in lines {
             if let Some((tcp, udp)) = self.bind_one(flag, listener, with_udp).await? {
                 self.lines.push((protocol, tcp, udp));
             }
         }
         self.otlp_grpc = self.bind_one("--otlp-grpc", otlp_grpc, false).await?.map(|(tcp, _)| tcp);
+        self.control = self.bind_one("--control", control, false).await?.map(|(tcp, _)| tcp);
+        self.ingest = self.bind_one("--ingest", ingest, false).await?.map(|(tcp, _)| tcp);
         Ok(())
     }
 
@@ -166,8 +174,15 @@ impl Server {
         if let Some(listener) = self.otlp_grpc {
             let grpc =
                 Http { state: self.state.clone(), router: grpc::router(self.state.clone()), version: Version::Two };
-            tokio::spawn(grpc.accept(listener, stopped, alive.clone()));
+            tokio::spawn(grpc.accept(listener, stopped.clone(), alive.clone()));
         }
+        let planes = Planes::new(self.state.clone(), stopped);
+        for (plane, listener) in [(Plane::Control, self.control), (Plane::Data, self.ingest)] {
+            if let Some(listener) = listener {
+                tokio::spawn(planes.clone().accept(plane, listener, alive.clone()));
+            }
+        }
+        drop(planes);
         drop(alive);
         stop.await;
         let _ = stopping.send(true);

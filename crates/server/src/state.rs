@@ -26,6 +26,22 @@ pub struct Listener {
 pub struct ServerSettings {
     /// Where HTTP is served. Port 0 takes a free one.
     pub http: SocketAddr,
+    /// Where the binary protocol registers; `None`: nowhere.
+    pub control: Option<Listener>,
+    /// Where it takes rows.
+    pub ingest: Option<Listener>,
+    /// For benchmarks: rows of the binary protocol are acknowledged and thrown away.
+    pub ingest_discard: bool,
+    /// Bytes that a message of the binary protocol may have.
+    pub message_bytes_max: usize,
+    /// Bytes of batches that one of its clients may have under way.
+    pub in_flight_bytes_max: usize,
+    /// Bytes of all clients' batches that are read and not applied.
+    pub ingest_memory_bytes_max: usize,
+    /// Connections of the binary protocol that are open at the same time; others wait to be accepted.
+    pub wire_connections_max: usize,
+    /// How long a client of the binary protocol may be silent.
+    pub idle_timeout_ms: u64,
     /// Where line protocol is taken, by TCP and UDP; `None`: nowhere.
     pub line: Option<Listener>,
     /// Where Graphite's plaintext is taken, by TCP and UDP.
@@ -81,6 +97,14 @@ impl ServerSettings {
     pub fn new(http: SocketAddr) -> Self {
         Self {
             http,
+            control: None,
+            ingest: None,
+            ingest_discard: false,
+            message_bytes_max: 8 << 20,
+            in_flight_bytes_max: 16 << 20,
+            ingest_memory_bytes_max: 256 << 20,
+            wire_connections_max: 128,
+            idle_timeout_ms: 600_000,
             line: None,
             graphite: None,
             opentsdb: None,

@@ -12,6 +12,7 @@ use crate::log::reader::{Finding, Scan, SegmentBytes};
 use crate::log::{record, segment_number, segment_path as log_path};
 use crate::manifest::State;
 use crate::part::{Part, PartData, PartInfo};
+use crate::producers::{self, PRODUCERS_SHARD};
 use crate::progress::{Meter, Progress};
 use crate::segment::{GroupsFile, open_groups, read_catalog, segment_path};
 use crate::settled::{ObjectTierOptions, part_key, prefix, tail_path};
@@ -184,6 +185,9 @@ impl Check<'_> {
         let looked = match shard {
             Some(EXEMPLARS_SHARD) => {
                 exemplars::load(self.files, &path, usize::MAX).and_then(|_| crate::inspect::size_of(self.files, &path))
+            }
+            Some(PRODUCERS_SHARD) => {
+                producers::load(self.files, &path).and_then(|_| crate::inspect::size_of(self.files, &path))
             }
             Some(_) => self.groups(&path, id),
             None => self.catalog(&path),

@@ -170,8 +170,12 @@ impl Store {
         if holds_log {
             self.save_exemplars()?;
         }
-        let unsaved = self.exemplars.lock().unsaved_since;
-        let needed = unsaved.map_or(needed, |unsaved| unsaved.min(needed));
+        let holds_log = self.producers.lock().unsaved_since.is_some_and(|since| since < needed);
+        if holds_log {
+            self.save_producers()?;
+        }
+        let unsaved = [self.exemplars.lock().unsaved_since, self.producers.lock().unsaved_since];
+        let needed = unsaved.into_iter().flatten().fold(needed, u64::min);
         let released = self.log.release_before(needed)?;
         match released {
             Some(through) => self.commit_edits(&[Edit::LogReleased { through }]),

@@ -8,7 +8,8 @@
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few
 //! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`]: what of the past has changed
 //! * [`indexing`], [`segment`]: new groups become segments of the index
-//! * [`exemplars`]: what stands beside the samples · [`histogram`]: samples that are distributions
+//! * [`exemplars`]: what stands beside the samples · [`producers`]: who sent what last
+//! * [`histogram`]: samples that are distributions
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
 //! * [`inspect`], [`check`], [`backup`], [`compact`]: upkeep
 //! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to
@@ -37,6 +38,7 @@ mod options;
 mod part;
 mod policy;
 mod pressure;
+mod producers;
 mod progress;
 mod read;
 mod recover;
@@ -75,13 +77,14 @@ pub use memory::{MemoryUse, QueryMemory};
 pub use options::StoreOptions;
 pub use part::fuzz_part;
 pub use policy::DatabasePolicy;
+pub use producers::Sent;
 pub use progress::Progress;
 pub use recover::Recovery;
 pub use retention::Deleted;
 pub use scan::{SelectedColumn, SelectedGroup};
 pub use settled::ObjectTierOptions;
 pub use stats::{LevelStats, Stats};
-pub use tokens::{Appender, GroupLayout, Token};
+pub use tokens::{Appended, Appender, GroupLayout, Token};
 pub use windows::{ReadCounts, WindowColumn, Windows};
 pub use write::{Rejected, WriteReport};
 
@@ -92,6 +95,7 @@ use keys::Keys;
 use log::WriteAheadLog;
 use manifest::{Edit, Manifest};
 use part::{Part, PartData, PartInfo};
+use producers::Producers;
 use settled::Settled;
 use shard::Shard;
 use stats::Counters;
@@ -126,6 +130,8 @@ pub struct Store {
     settled: Option<Settled>,
     /// Exemplars, and since when series count.
     exemplars: Mutex<Exemplars>,
+    /// Who sent what last.
+    producers: Mutex<Producers>,
     recovery: Recovery,
     /// Keeps other processes out; released when the store is dropped.
     _lock: Box<dyn Send + Sync>,

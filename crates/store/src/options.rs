@@ -42,6 +42,8 @@ pub struct StoreOptions {
     pub group_keys_max: usize,
     /// Exemplars that are kept, the newest; and series whose start timestamps are.
     pub exemplars_max: usize,
+    /// Producers whose last batch is remembered, those who sent something last.
+    pub producers_max: usize,
     /// Series that a database may have; 0: any number. What is known already goes on being written.
     pub series_per_database_max: u64,
     /// New series that are let in within one second; 0: any number.
@@ -71,6 +73,7 @@ impl StoreOptions {
             journal_changes_max: 4096,
             group_keys_max: 4 << 20,
             exemplars_max: 100_000,
+            producers_max: 10_000,
             series_per_database_max: 0,
             new_series_per_second_max: 0,
             rejections_max: 100,

@@ -1,12 +1,12 @@
 //! A shard: its groups, its head, its parts, each under its own lock.
 //!
 //! Lock order, to be kept everywhere: catalog → groups of a shard → log, and states of shards (ascending) → groups of
-//! a shard → log. The manifest is taken after all of them, and never held while one of them is taken. `work` of a shard,
+//! a shard → producers → log. `measurements` are taken alone. The manifest is taken after all of them, and never held while one of them is taken. `work` of a shard,
 //! then the store's `flushing`, come before all others. `policies` are taken before the manifest.
 
 use std::sync::Arc;
 
-use index::{GroupEntry, Groups, RoaringBitmap};
+use index::{GroupEntry, Groups, MeasurementId, RoaringBitmap};
 use parking_lot::{Mutex, RwLock};
 
 use crate::deletes::Delete;
@@ -15,11 +15,16 @@ use crate::levels;
 use crate::log::record::ShardRows;
 use crate::part::Part;
 
+/// Stands for that of a group that was not looked up yet, or is not there.
+pub(crate) const NO_MEASUREMENT: MeasurementId = MeasurementId::MAX;
+
 /// The unit of concurrency.
 pub(crate) struct Shard {
     pub(crate) number: u32,
     pub(crate) groups: RwLock<ShardGroups>,
     pub(crate) state: Mutex<ShardState>,
+    /// By group, that of those whose rows came by token; [`NO_MEASUREMENT`] of others.
+    pub(crate) measurements: RwLock<Vec<MeasurementId>>,
     /// Held by whoever merges, deletes or moves parts: one at a time.
     pub(crate) work: Mutex<Rest>,
 }
@@ -80,7 +85,13 @@ impl Shard {
         parts.sort_unstable_by_key(|part| levels::age_order(&part.info));
         let (parts, deletes) = (Arc::new(parts), Arc::new(deletes));
         let state = ShardState { head: Head::new(head_bytes), newest_ns: i64::MIN, frozen: None, parts, deletes };
-        Self { number, groups: RwLock::new(groups), state: Mutex::new(state), work: Mutex::default() }
+        Self {
+            number,
+            groups: RwLock::new(groups),
+            state: Mutex::new(state),
+            measurements: RwLock::default(),
+            work: Mutex::default(),
+        }
     }
 
     /// Puts rows into the head, and tells the index of groups that have more fields than before.

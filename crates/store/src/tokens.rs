@@ -4,12 +4,14 @@
 //! groups that share a list of members. The fast path takes rows by token: [`Appender`].
 
 use codec::COLUMN_VALUES_MAX;
-use index::Slot;
-use model::{Field, GroupIdentity, Labels, VALUE_FIELD, ValueType};
+use index::{GroupId, MeasurementId, Slot};
+use model::{Field, GroupIdentity, Labels, Span, VALUE_FIELD, ValueType};
 use std::sync::Arc;
 
 use crate::keys::Target;
-use crate::log::record::{BLOCK_ROWS_MAX, RowBlock, ShardRows};
+use crate::log::record::{BLOCK_ROWS_MAX, RowBlock, ShardRows, text_of};
+use crate::producers::Sent;
+use crate::shard::NO_MEASUREMENT;
 use crate::{Store, StoreError};
 
 /// Groups or series that one call registers.
@@ -38,6 +40,7 @@ impl Token {
 /// The members of groups, in the order of their cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupLayout {
+    measurement: MeasurementId,
     columns: Arc<[(Slot, ValueType)]>,
 }
 
@@ -45,6 +48,26 @@ impl GroupLayout {
     /// How many members there are: cells of a row.
     pub fn width(&self) -> usize {
         self.columns.len()
+    }
+
+    /// The number of the groups' measurement: with the slots it stands for the layout in every later opening of the folder.
+    pub fn measurement(&self) -> u32 {
+        self.measurement
+    }
+
+    /// The members' numbers in their measurement.
+    pub fn slots(&self) -> impl Iterator<Item = u32> {
+        self.columns.iter().map(|(slot, _)| *slot)
+    }
+
+    /// Whether these are the measurement and the columns.
+    pub fn is_of(&self, measurement: u32, slots: &[u32], types: &[ValueType]) -> bool {
+        let same = |((slot, kind), (own_slot, own_kind)): ((&u32, &ValueType), &(Slot, ValueType))| {
+            slot == own_slot && kind == own_kind
+        };
+        self.measurement == measurement
+            && self.columns.len() == slots.len()
+            && slots.iter().zip(types).zip(self.columns.iter()).all(same)
     }
 }
 
@@ -85,7 +108,84 @@ impl Store {
         let columns = slots.iter().copied().zip(types).collect();
         let identity = |labels: &Labels| GroupIdentity { measurement: measurement.to_owned(), labels: labels.clone() };
         let groups = groups.iter().map(|labels| (number, identity(labels), slots.clone())).collect::<Vec<_>>();
-        Ok((self.register_tokens(id, &groups)?, GroupLayout { columns }))
+        Ok((self.register_tokens(id, &groups)?, GroupLayout { measurement: number, columns }))
+    }
+
+    /// The layout that a measurement's number, slots and types stand for, as [`GroupLayout`] says them.
+    pub fn group_layout(
+        &self,
+        measurement: u32,
+        slots: &[u32],
+        types: &[ValueType],
+    ) -> Result<GroupLayout, StoreError> {
+        let invalid = |message: String| Err(StoreError::Invalid(message));
+        if slots.is_empty() || slots.len() != types.len() || slots.len() > COLUMN_VALUES_MAX {
+            return invalid(format!("{} slots and {} columns", slots.len(), types.len()));
+        }
+        let mut sorted = slots.to_vec();
+        sorted.sort_unstable();
+        if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+            return invalid("a slot stands twice in one block".to_owned());
+        }
+        let state = self.catalog.read();
+        for (slot, value_type) in slots.iter().zip(types) {
+            match state.catalog.field(measurement, *slot) {
+                Some(field) if field.value_type == *value_type => {}
+                Some(field) => {
+                    let (known, sent) = (field.value_type.name(), value_type.name());
+                    return invalid(format!("slot {slot} of measurement {measurement} is a {known}, not a {sent}"));
+                }
+                None => return invalid(format!("measurement {measurement} has no slot {slot}: register again")),
+            }
+        }
+        let columns = slots.iter().copied().zip(types.iter().copied()).collect();
+        Ok(GroupLayout { measurement, columns })
+    }
+
+    /// The measurement of each token's group, [`NO_MEASUREMENT`] where it is gone.
+    fn measurements_of(&self, tokens: &[u64], out: &mut Vec<MeasurementId>) -> Result<(), StoreError> {
+        out.clear();
+        let known: Vec<_> = self.shards.iter().map(|shard| shard.measurements.read()).collect();
+        let of = |token: &u64| {
+            let target = Target::unpack(*token);
+            let known = known.get(target.shard)?;
+            Some(known.get(target.group as usize).copied().unwrap_or(NO_MEASUREMENT))
+        };
+        let mut all_known = true;
+        for token in tokens {
+            let Some(measurement) = of(token) else {
+                return Err(StoreError::Invalid(format!("token {token:#x} was never given out")));
+            };
+            all_known &= measurement != NO_MEASUREMENT;
+            out.push(measurement);
+        }
+        drop(known);
+        if all_known { Ok(()) } else { self.look_up_measurements(tokens, out) }
+    }
+
+    fn look_up_measurements(&self, tokens: &[u64], out: &mut [MeasurementId]) -> Result<(), StoreError> {
+        for (token, found) in tokens.iter().zip(out).filter(|(_, found)| **found == NO_MEASUREMENT) {
+            let Target { shard, group, .. } = Target::unpack(*token);
+            let Some(shard) = self.shards.get(shard) else {
+                continue;
+            };
+            let place = shard.groups.read().groups.place(group).map_err(StoreError::index(&self.options.directory))?;
+            let Some((_, measurement)) = place else {
+                continue;
+            };
+            let mut known = shard.measurements.write();
+            if known.len() <= group as usize {
+                known.resize(group as usize + 1, NO_MEASUREMENT);
+            }
+            known[group as usize] = measurement;
+            *found = measurement;
+        }
+        Ok(())
+    }
+
+    /// Returns when what was appended is on disk.
+    pub fn commit(&self, appended: &Appended) -> Result<(), StoreError> {
+        self.log.commit(appended.sequence)
     }
 
     fn register_tokens(
@@ -119,22 +219,31 @@ impl Store {
     /// Begins a request: rows by token, written together.
     pub fn appender(&self) -> Appender<'_> {
         let shards = (0..self.shards.len()).map(|shard| ShardRows { shard, ..ShardRows::default() }).collect();
-        Appender { store: self, shards, layouts: vec![None; self.shards.len()], cells: 0 }
+        Appender {
+            store: self,
+            shards,
+            layouts: vec![None; self.shards.len()],
+            cells: 0,
+            measurements: Vec::new(),
+            stale: Vec::new(),
+        }
     }
 
-    /// Writes an appender's rows; returns when they are on disk. Rows of groups that are not there any more are left out:
-    /// their tokens, to be registered again.
-    fn append_rows(&self, mut rows: Vec<ShardRows>) -> Result<Vec<Token>, StoreError> {
-        let mut stale = Vec::new();
+    /// Puts an appender's rows into log and heads. Rows of groups that are not there any more are left out.
+    fn append_rows(
+        &self,
+        mut rows: Vec<ShardRows>,
+        mut stale: Vec<Token>,
+        sent: Option<Sent>,
+    ) -> Result<Appended, StoreError> {
         rows.retain(|rows| !rows.blocks.is_empty());
         loop {
             let generation = self.keys.generation();
             for rows in &mut rows {
                 self.leave_out_removed(rows, &mut stale)?;
             }
-            if let Some(sequence) = self.append(&rows, Some(generation))? {
-                self.log.commit(sequence)?;
-                return Ok(stale);
+            if let Some((sequence, is_duplicate)) = self.append_sent(&rows, sent, Some(generation))? {
+                return Ok(Appended { sequence, stale, is_duplicate });
             }
         }
     }
@@ -146,7 +255,7 @@ impl Store {
         let index = shard.groups.read();
         let next = index.groups.next_id();
         let any_removed = !index.removed.is_empty();
-        let is_known = |group: u32| group < next && !(any_removed && index.removed.contains(group));
+        let is_known = |group: GroupId| group < next && !(any_removed && index.removed.contains(group));
         for block in &mut rows.blocks {
             if block.groups.iter().all(|group| is_known(*group)) {
                 continue;
@@ -167,6 +276,17 @@ fn check_registrations(count: usize) -> Result<(), StoreError> {
     Err(StoreError::Invalid(format!("{count} registrations in one call; at most {REGISTRATIONS_MAX}")))
 }
 
+/// What became of rows by token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Appended {
+    /// Sequence id of their record, for [`Store::commit`].
+    pub sequence: u64,
+    /// Of each row that was left out because its group is not there any more: the token, to be registered again.
+    pub stale: Vec<Token>,
+    /// Whether the producer's batch had been applied before, and was not again.
+    pub is_duplicate: bool,
+}
+
 /// Rows by token, written together: all or none.
 pub struct Appender<'a> {
     store: &'a Store,
@@ -174,6 +294,9 @@ pub struct Appender<'a> {
     /// The layout of each shard's last block, if it came as one: the same again need not be compared.
     layouts: Vec<Option<GroupLayout>>,
     cells: usize,
+    /// Of the rows that are being added.
+    measurements: Vec<MeasurementId>,
+    stale: Vec<Token>,
 }
 
 impl Appender<'_> {
@@ -234,6 +357,95 @@ impl Appender<'_> {
         Ok(())
     }
 
+    /// Adds rows of groups, whose tokens may come from anywhere: a token and a timestamp for each, cells row by row. Text cells
+    /// are spans of `text`. Rows of groups that are gone are left out; an error adds some of them, and nothing may be
+    /// written then.
+    pub fn push_rows(
+        &mut self,
+        layout: &GroupLayout,
+        tokens: &[u64],
+        timestamps_ns: &[i64],
+        cells: &[u64],
+        text: &[u8],
+    ) -> Result<(), StoreError> {
+        let width = layout.width();
+        if tokens.len() != timestamps_ns.len() || Some(cells.len()) != tokens.len().checked_mul(width) {
+            return Err(StoreError::Invalid("columns of different lengths".to_owned()));
+        }
+        let mut measurements = std::mem::take(&mut self.measurements);
+        self.store.measurements_of(tokens, &mut measurements)?;
+        let has_texts = layout.columns.iter().any(|(_, kind)| kind.is_elsewhere());
+        let mut moved = Vec::new();
+        let rows = tokens.iter().zip(timestamps_ns).zip(&measurements).zip(cells.chunks_exact(width));
+        for (((token, timestamp_ns), measurement), cells) in rows {
+            if *measurement != layout.measurement {
+                self.note_stale(*token, *measurement)?;
+                continue;
+            }
+            let target = Target::unpack(*token);
+            if has_texts {
+                self.move_texts(target.shard, layout, cells, text, &mut moved);
+            }
+            let cells = if has_texts { moved.as_slice() } else { cells };
+            self.push(target, &layout.columns, Some(layout), *timestamp_ns, cells)?;
+        }
+        self.measurements = measurements;
+        Ok(())
+    }
+
+    /// Adds samples of lone series, whose tokens may come from anywhere. Otherwise as [`Appender::push_rows`].
+    pub fn push_samples(&mut self, tokens: &[u64], timestamps_ns: &[i64], values: &[u64]) -> Result<(), StoreError> {
+        if tokens.len() != timestamps_ns.len() || tokens.len() != values.len() {
+            return Err(StoreError::Invalid("columns of different lengths".to_owned()));
+        }
+        let mut measurements = std::mem::take(&mut self.measurements);
+        self.store.measurements_of(tokens, &mut measurements)?;
+        let mut checked = None;
+        for (((token, timestamp_ns), measurement), value) in
+            tokens.iter().zip(timestamps_ns).zip(&measurements).zip(values)
+        {
+            if *measurement == NO_MEASUREMENT {
+                self.stale.push(Token(*token));
+                continue;
+            }
+            let target = Target::unpack(*token);
+            if checked != Some((*measurement, target.slot)) {
+                self.store.group_layout(*measurement, &[target.slot], &[ValueType::F64])?;
+                checked = Some((*measurement, target.slot));
+            }
+            self.push(target, &[(target.slot, ValueType::F64)], None, *timestamp_ns, std::slice::from_ref(value))?;
+        }
+        self.measurements = measurements;
+        Ok(())
+    }
+
+    fn note_stale(&mut self, token: u64, measurement: MeasurementId) -> Result<(), StoreError> {
+        if measurement != NO_MEASUREMENT {
+            return Err(StoreError::Invalid(format!(
+                "token {token:#x} is of measurement {measurement}, not the block's"
+            )));
+        }
+        self.stale.push(Token(token));
+        Ok(())
+    }
+
+    /// A row's cells with its texts among those of a shard.
+    fn move_texts(&mut self, shard: usize, layout: &GroupLayout, cells: &[u64], text: &[u8], moved: &mut Vec<u64>) {
+        moved.clear();
+        let Some(rows) = self.shards.get_mut(shard) else {
+            return;
+        };
+        moved.extend(cells.iter().zip(layout.columns.iter()).map(|(cell, (_, kind))| {
+            if !kind.is_elsewhere() {
+                return *cell;
+            }
+            let bytes = text_of(text, *cell).unwrap_or_default();
+            let span = Span { start: rows.text.len() as u32, len: bytes.len() as u32 };
+            rows.text.extend_from_slice(bytes);
+            span.to_cell()
+        }));
+    }
+
     /// Rows that have been added.
     pub fn rows(&self) -> usize {
         self.shards.iter().flat_map(|rows| &rows.blocks).map(RowBlock::rows).sum()
@@ -242,9 +454,21 @@ impl Appender<'_> {
     /// Writes the rows; returns when they are on disk. The tokens of rows that were left out because their groups are not
     /// there any more are to be registered again.
     pub fn commit(self) -> Result<Vec<Token>, StoreError> {
-        let (rows, cells) = (self.rows() as u64, self.cells as u64);
-        let stale = self.store.append_rows(self.shards)?;
-        self.store.counters.appended(rows - stale.len() as u64, cells);
-        Ok(stale)
+        let store = self.store;
+        let appended = self.append(None)?;
+        store.commit(&appended)?;
+        Ok(appended.stale)
+    }
+
+    /// Puts the rows into log and heads; on disk they are after [`Store::commit`], which many can share. A batch that its
+    /// producer has sent before, or that comes before one that was applied, is not applied.
+    pub fn append(self, sent: Option<Sent>) -> Result<Appended, StoreError> {
+        let (rows, cells, known_stale) = (self.rows() as u64, self.cells as u64, self.stale.len() as u64);
+        let appended = self.store.append_rows(self.shards, self.stale, sent)?;
+        if !appended.is_duplicate {
+            let left_out = appended.stale.len() as u64 - known_stale;
+            self.store.counters.appended(rows.saturating_sub(left_out), cells);
+        }
+        Ok(appended)
     }
 }

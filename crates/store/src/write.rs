@@ -6,6 +6,7 @@ use model::{Batch, Block, Field, HISTOGRAM_FIELD, Span, VALUE_FIELD, ValueType};
 use crate::histogram;
 use crate::log::record::{self, BLOCK_ROWS_MAX, RowBlock, ShardRows};
 use crate::pressure::{self, Admission};
+use crate::producers::Sent;
 use crate::resolve::{BlockRoute, Route};
 use crate::{Store, StoreError};
 
@@ -58,25 +59,56 @@ impl Store {
     /// Puts rows into the log and the heads under one hold of the shards' locks, so that both have the same order. `None` if
     /// groups left the index since the keys' generation was read: nothing was written.
     pub(crate) fn append(&self, rows: &[ShardRows], generation: Option<u64>) -> Result<Option<u64>, StoreError> {
-        if rows.is_empty() {
-            return Ok(Some(self.log.last_sequence()));
+        Ok(self.append_sent(rows, None, generation)?.map(|(sequence, _)| sequence))
+    }
+
+    /// The same for rows of a producer; also says whether they were there already, and then the sequence id is that of the
+    /// producer's last record. A batch without rows is remembered too.
+    pub(crate) fn append_sent(
+        &self,
+        rows: &[ShardRows],
+        sent: Option<Sent>,
+        generation: Option<u64>,
+    ) -> Result<Option<(u64, bool)>, StoreError> {
+        if rows.is_empty() && sent.is_none() {
+            return Ok(Some((self.log.last_sequence(), false)));
         }
         self.wait_for_room(rows)?;
         self.tell_untold()?;
         let mut payload = Vec::new();
+        if let Some(sent) = sent {
+            sent.encode(&mut payload);
+        }
         record::encode_rows(rows, &mut payload);
         let shards: Vec<_> = rows.iter().filter_map(|rows| self.shards.get(rows.shard)).collect();
         let mut states: Vec<_> = shards.iter().map(|shard| shard.state.lock()).collect();
         if generation.is_some_and(|generation| generation != self.keys.generation()) {
             return Ok(None);
         }
-        let sequence = self.log.append(record::ROWS, &payload)?;
+        let sequence = match self.append_record(sent, &payload)? {
+            Ok(sequence) => sequence,
+            Err(known) => return Ok(Some((known, true))),
+        };
         let now_ns = self.platform.clock.now_ns();
         for ((shard, state), rows) in shards.iter().zip(&mut states).zip(rows) {
             self.journal.tell(shard.number, state.newest_ns.min(now_ns), rows, sequence);
             shard.apply(state, rows, sequence);
         }
-        Ok(Some(sequence))
+        Ok(Some((sequence, false)))
+    }
+
+    /// Appends the record of rows, or says under which sequence id the log has what was sent, or something sent later.
+    fn append_record(&self, sent: Option<Sent>, payload: &[u8]) -> Result<Result<u64, u64>, StoreError> {
+        let Some(sent) = sent else {
+            return self.log.append(record::ROWS, payload).map(Ok);
+        };
+        let mut producers = self.producers.lock();
+        if let Some(last) = producers.last(sent.producer).filter(|last| last.sequence >= sent.sequence) {
+            return Ok(Err(last.record));
+        }
+        let sequence = self.log.append(record::SENT_ROWS, payload)?;
+        producers.applied(sent, sequence, self.options.producers_max);
+        Ok(Ok(sequence))
     }
 
     /// Writers that outrun the flushing wait for it, or flush themselves where nobody does.

@@ -27,8 +27,8 @@ pub const BUGS: [Bug; 12] = [
     Bug {
         name: "partition-edge",
         file: "crates/store/src/levels/place.rs",
-        find: "if timestamp_ns >= *fast_from =>",
-        replace: "if timestamp_ns > *fast_from =>",
+        find: "if timestamp_ns >= *fast_from {",
+        replace: "if timestamp_ns > *fast_from {",
         breaks: "a row on the edge of a partition is inside the partition that it is put into",
     },
     Bug {

@@ -11,7 +11,7 @@ const LAYERS: [&[&str]; 8] = [
     &["crates/store"],
     &["crates/query"],
     &["crates/promql", "crates/sql", "crates/influxql", "crates/sql-datafusion"],
-    &["crates/rules", "crates/db"],
+    &["crates/rules", "crates/db", "crates/client"],
     &["crates/server"],
     &["crates/cli", "crates/sim", "crates/bench", "bindings/c", "bindings/python"],
 ];

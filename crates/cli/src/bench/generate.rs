@@ -16,7 +16,7 @@ pub(crate) enum UseCase {
 }
 
 /// The first moment: 2016-01-01T00:00:00Z, as the suite has it.
-const START_NS: i64 = 1_451_606_400_000_000_000;
+pub(super) const START_NS: i64 = 1_451_606_400_000_000_000;
 
 /// Makes lines step by step: all hosts, then the next moment.
 pub(crate) struct Generator {

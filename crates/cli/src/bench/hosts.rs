@@ -242,6 +242,25 @@ impl Series {
         self.fields.len()
     }
 
+    /// What each field is as a series of Prometheus: its labels, sorted by name.
+    pub(super) fn labels(&self) -> Vec<Vec<(String, String)>> {
+        let mut parts = self.key.trim_end().split(',');
+        let measurement = parts.next().unwrap_or_default();
+        let pairs = parts.filter_map(|tag| tag.split_once('='));
+        let mut tags: Vec<(String, String)> = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        tags.sort();
+        let of_field = |field: &str| {
+            let name = ("__name__".to_owned(), format!("{measurement}_{field}"));
+            std::iter::once(name).chain(tags.iter().cloned()).collect()
+        };
+        self.fields.iter().map(|(field, _)| of_field(field)).collect()
+    }
+
+    /// The walks of the fields, in the order of their labels.
+    pub(super) fn walks(&mut self) -> impl Iterator<Item = &mut Walk> {
+        self.fields.iter_mut().map(|(_, walk)| walk)
+    }
+
     /// Appends a line with the values now, and moves them on.
     pub(super) fn write_line(&mut self, timestamp_ns: i64, chance: &mut Chance, out: &mut String) {
         use std::fmt::Write;

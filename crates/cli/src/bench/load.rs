@@ -3,17 +3,18 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use comfy_table::{Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::generate::{Generator, UseCase};
-use super::process::{Usage, folder_bytes, thread_cpu_seconds, usage};
+use super::generate::UseCase;
+use super::process::{Usage, folder_bytes, usage};
+use super::requests::{Format, Plan, Requests};
+use super::send::{Pace, Sent, Target, send};
+use super::storage::quantile;
 use crate::client::Client;
 
 const EXAMPLES: &str = "Examples:
@@ -21,11 +22,16 @@ const EXAMPLES: &str = "Examples:
   thalweg bench load --connections 16 --scale 4000 --days 0.25
   thalweg bench load --in-process                        without HTTP
   thalweg bench load --settle                            also what the data takes when all of it is merged
-  thalweg bench load --url http://127.0.0.1:7780         a server that runs already (its CPU and disk are not measured)";
+  thalweg bench load --format remote-write --scale 20000 --days 0.01
+                                                         200,000 series by Prometheus's remote write, one sample each
+  thalweg bench load --rows-per-second 200000 --compact  latencies at a steady rate while merges go on
+  thalweg bench load --url http://127.0.0.1:8086 --database bench
+                                                         any server that takes the format (its CPU and disk are not measured)";
 
 /// Seconds of a day.
 const DAY_S: f64 = 86_400.0;
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LoadFlags {
@@ -47,9 +53,30 @@ pub(crate) struct LoadFlags {
     /// Connections at the same time
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     connections: u16,
-    /// Rows of a request
-    #[arg(long, default_value_t = 5000)]
-    batch_rows: u64,
+    /// How the rows are spelled
+    #[arg(long, value_enum, default_value = "line")]
+    format: Format,
+    /// Rows of a request [default: 5000; of remote write 200, that is 2000 samples of cpu-only]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    batch_rows: Option<u64>,
+    /// Samples that a series has in a request of remote write
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    samples: u32,
+    /// Bytes of requests that are made before the first is sent, and that wait at any time
+    #[arg(long, default_value_t = 1 << 30, value_name = "BYTES")]
+    prepared_bytes_max: usize,
+    /// Send at this rate, latencies counted from when a request was due [default: as fast as the server acknowledges]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    rows_per_second: Option<u64>,
+    /// Stop sending after so many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds_max: Option<u64>,
+    /// Merge everything over and over while sending
+    #[arg(long)]
+    compact: bool,
+    /// Database that is written to; servers that do not know the parameter ignore it or make a label of it
+    #[arg(long, value_name = "NAME", conflicts_with = "in_process")]
+    database: Option<String>,
     /// Write in this process, without HTTP
     #[arg(long, conflicts_with = "url")]
     in_process: bool,
@@ -76,8 +103,18 @@ struct Report {
     seconds: f64,
     rows_per_second: f64,
     values_per_second: f64,
-    /// Of making the data, which is not the server's work.
+    /// Bytes of the requests as they were sent.
+    body_bytes: u64,
+    /// From sending a request until its acknowledgement.
+    latency_p50_ms: f64,
+    latency_p99_ms: f64,
+    latency_max_ms: f64,
+    /// How often everything was merged meanwhile, with `--compact`.
+    compactions: u64,
+    /// Of making data while it was sent, which is not the server's work.
     generator_cpu_seconds: f64,
+    /// Of this process while it sent.
+    loader_cpu_seconds: f64,
     server_cpu_seconds: f64,
     values_per_server_cpu_second: f64,
     resident_bytes: u64,
@@ -101,12 +138,6 @@ impl Report {
     }
 }
 
-/// Where the rows go.
-enum Target {
-    Here(Box<db::Db>),
-    Server(Client),
-}
-
 /// A server of the benchmark's own; ended when dropped.
 struct OwnServer {
     child: Child,
@@ -117,7 +148,17 @@ impl OwnServer {
     fn start(data: &Path) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program's file: {error}"))?;
         let mut child = Command::new(program)
-            .args(["serve", "--http", "127.0.0.1:0", "--no-host-metrics", "--data"])
+            .args([
+                "serve",
+                "--http",
+                "127.0.0.1:0",
+                "--control",
+                "off",
+                "--ingest",
+                "off",
+                "--no-host-metrics",
+                "--data",
+            ])
             .arg(data)
             .args(["--line", "off", "--graphite", "off", "--opentsdb", "off", "--otlp-grpc", "off"])
             .stdout(Stdio::piped())
@@ -170,7 +211,7 @@ pub(crate) fn run(flags: &LoadFlags) -> Result<ExitCode, String> {
 
 fn measure(flags: &LoadFlags, data: &Path) -> Result<Report, String> {
     if let Some(url) = &flags.url {
-        return load(flags, &Target::Server(Client::new(url)), None);
+        return load(flags, &server_target(flags, url), None);
     }
     let mut report = if flags.in_process { load_here(flags, data)? } else { load_own_server(flags, data)? };
     if flags.settle {
@@ -184,21 +225,41 @@ fn measure(flags: &LoadFlags, data: &Path) -> Result<Report, String> {
     Ok(report)
 }
 
+/// Where a server takes the format, and how it is told what it gets.
+fn server_target(flags: &LoadFlags, url: &str) -> Target {
+    let (path, headers) = match flags.format {
+        Format::Line => ("/write", vec![("content-type", "text/plain; charset=utf-8")]),
+        Format::RemoteWrite => {
+            let version = ("x-prometheus-remote-write-version", "0.1.0");
+            ("/api/v1/write", vec![("content-type", "application/x-protobuf"), ("content-encoding", "snappy"), version])
+        }
+    };
+    let mut path = path.to_owned();
+    if let Some(database) = &flags.database {
+        let query = form_urlencoded::Serializer::new(String::new()).append_pair("db", database).finish();
+        path = format!("{path}?{query}");
+    }
+    Target::Server { url: url.to_owned(), path, headers }
+}
+
 fn load_here(flags: &LoadFlags, data: &Path) -> Result<Report, String> {
+    if flags.format != Format::Line {
+        return Err("--in-process takes line protocol; leave it out to send remote write".to_owned());
+    }
     let target = Target::Here(Box::new(open(data)?));
     let mut report = load(flags, &target, Some(std::process::id()))?;
     // Here the data was made by the process that is measured.
     report.set_server_cpu(report.server_cpu_seconds - report.generator_cpu_seconds);
     match target {
         Target::Here(db) => db.close().map_err(|error| error.to_string())?,
-        Target::Server(_) => return Err("the target changed".to_owned()),
+        Target::Server { .. } => return Err("the target changed".to_owned()),
     }
     Ok(report)
 }
 
 fn load_own_server(flags: &LoadFlags, data: &Path) -> Result<Report, String> {
     let mut server = OwnServer::start(data)?;
-    let mut report = load(flags, &Target::Server(Client::new(&server.url)), Some(server.child.id()))?;
+    let mut report = load(flags, &server_target(flags, &server.url), Some(server.child.id()))?;
     if flags.settle {
         // Dropping kills.
         drop(server);
@@ -240,78 +301,75 @@ fn add_disk(report: &mut Report, data: &Path) {
     report.part_bytes_per_value = report.part_bytes as f64 / report.values.max(1) as f64;
 }
 
+/// What the flags ask for.
+fn plan(flags: &LoadFlags) -> (Plan, Pace) {
+    let batch_rows = flags.batch_rows.unwrap_or(match flags.format {
+        Format::Line => 5000,
+        Format::RemoteWrite => 200,
+    });
+    let plan = Plan {
+        format: flags.format,
+        use_case: flags.use_case,
+        hosts: flags.scale as usize,
+        interval_s: flags.interval_s,
+        seed: flags.seed,
+        steps: (flags.days * DAY_S / f64::from(flags.interval_s)).round() as i64,
+        batch_rows,
+        samples: i64::from(flags.samples),
+    };
+    let pace = Pace {
+        connections: usize::from(flags.connections),
+        prepared_bytes_max: flags.prepared_bytes_max,
+        rows_per_second: flags.rows_per_second,
+        duration_max: flags.seconds_max.map(Duration::from_secs),
+        compact: flags.compact,
+    };
+    (plan, pace)
+}
+
 fn load(flags: &LoadFlags, target: &Target, pid: Option<u32>) -> Result<Report, String> {
-    let steps = (flags.days * DAY_S / f64::from(flags.interval_s)).round() as i64;
-    let mut generator = Generator::new(flags.use_case, flags.scale as usize, flags.interval_s, flags.seed);
-    let rows = generator.rows_per_step() * steps as u64;
-    let values = generator.values_per_step() * steps as u64;
-    let bar = ProgressBar::new(rows);
+    let (plan, pace) = plan(flags);
+    let mut requests = Requests::new(&plan);
+    let bar = ProgressBar::new(requests.rows_per_step() * plan.steps as u64);
     if let Ok(style) = ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len} rows {per_sec} eta {eta}") {
         bar.set_style(style);
     }
-    let measured = |usage_now: Usage| if pid.is_some() { usage_now } else { Usage::default() };
-    let before = measured(usage(pid.unwrap_or(0)));
-    let start = Instant::now();
-    let (queue, batches) = sync_channel::<(String, u64)>(usize::from(flags.connections) * 2);
-    let batches = Mutex::new(batches);
-    let generator_cpu_before = thread_cpu_seconds();
-    let done: Result<Vec<()>, String> = std::thread::scope(|scope| {
-        let senders: Vec<_> =
-            (0..flags.connections).map(|_| scope.spawn(|| send_all(target, &batches, &bar))).collect();
-        loop {
-            let mut text = String::new();
-            let made = generator.fill(&mut text, flags.batch_rows, steps);
-            if made == 0 || queue.send((text, made)).is_err() {
-                break;
-            }
-        }
-        drop(queue);
-        senders
-            .into_iter()
-            .map(|sender| sender.join().unwrap_or_else(|_| Err("a sender ended early".to_owned())))
-            .collect()
-    });
-    bar.finish_and_clear();
-    done?;
-    let seconds = start.elapsed().as_secs_f64();
-    let after = measured(usage(pid.unwrap_or(0)));
-    let mut report = Report {
-        rows,
-        values,
-        connections: flags.connections,
-        seconds,
-        rows_per_second: rows as f64 / seconds,
-        values_per_second: values as f64 / seconds,
-        generator_cpu_seconds: thread_cpu_seconds() - generator_cpu_before,
-        resident_bytes: after.resident_bytes,
-        resident_peak_bytes: after.resident_peak_bytes,
-        ..Report::default()
+    // Prometheus takes a series' samples in their order only.
+    let lanes = if plan.format == Format::Line { 1 } else { pace.connections };
+    let measured = || pid.map(usage).unwrap_or_default();
+    let (mut before, mut loader_before) = (Usage::default(), Usage::default());
+    let ready = || {
+        (before, loader_before) = (measured(), usage(std::process::id()));
+        bar.reset();
     };
+    let sent = send(target, &mut requests, lanes, &pace, &bar, ready);
+    bar.finish_and_clear();
+    let (sent, after, loader) = (sent?, measured(), usage(std::process::id()));
+    let mut report = report(sent, &pace);
+    report.loader_cpu_seconds = loader.cpu_seconds - loader_before.cpu_seconds;
+    report.resident_bytes = after.resident_bytes;
+    report.resident_peak_bytes = after.resident_peak_bytes;
     report.set_server_cpu(after.cpu_seconds - before.cpu_seconds);
     Ok(report)
 }
 
-fn send_all(target: &Target, batches: &Mutex<Receiver<(String, u64)>>, bar: &ProgressBar) -> Result<(), String> {
-    loop {
-        let batch = batches.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv();
-        let Ok((text, rows)) = batch else {
-            return Ok(());
-        };
-        match target {
-            Target::Here(db) => {
-                let (written, _) = db.write_lines("default", text.as_bytes()).map_err(|error| error.to_string())?;
-                if written.rows_written != rows {
-                    return Err(format!("{} of {rows} rows were written", written.rows_written));
-                }
-            }
-            Target::Server(client) => {
-                let answer = client.post("/write", &[], text.as_bytes())?;
-                if answer.status != 204 {
-                    return Err(format!("the server answered {}: {}", answer.status, answer.body));
-                }
-            }
-        }
-        bar.inc(rows);
+fn report(mut sent: Sent, pace: &Pace) -> Report {
+    let mut latency = |share| quantile(&mut sent.latencies_ms, share);
+    let [latency_p50_ms, latency_p99_ms, latency_max_ms] = [latency(0.5), latency(0.99), latency(1.0)];
+    Report {
+        rows: sent.rows,
+        values: sent.values,
+        connections: pace.connections as u16,
+        seconds: sent.seconds,
+        rows_per_second: sent.rows as f64 / sent.seconds,
+        values_per_second: sent.values as f64 / sent.seconds,
+        body_bytes: sent.body_bytes,
+        latency_p50_ms,
+        latency_p99_ms,
+        latency_max_ms,
+        compactions: sent.compactions,
+        generator_cpu_seconds: sent.generator_cpu_seconds,
+        ..Report::default()
     }
 }
 
@@ -328,7 +386,12 @@ fn render(report: &Report) -> String {
         ("time", format!("{:.2} s", report.seconds)),
         ("rows/s", millions(report.rows_per_second)),
         ("values/s", millions(report.values_per_second)),
-        ("generator CPU", format!("{:.2} s", report.generator_cpu_seconds)),
+        ("sent", mib(report.body_bytes)),
+        ("acknowledgement, median", format!("{:.2} ms", report.latency_p50_ms)),
+        ("acknowledgement, 99 of 100 within", format!("{:.2} ms", report.latency_p99_ms)),
+        ("acknowledgement, slowest", format!("{:.2} ms", report.latency_max_ms)),
+        ("merges of everything meanwhile", report.compactions.to_string()),
+        ("loader CPU", format!("{:.2} s", report.loader_cpu_seconds)),
         ("server CPU", format!("{:.2} s", report.server_cpu_seconds)),
         ("values per server CPU second", millions(report.values_per_server_cpu_second)),
         ("resident memory", mib(report.resident_bytes)),

@@ -4,8 +4,12 @@ mod generate;
 mod hosts;
 mod load;
 mod process;
+mod queue;
+mod requests;
+mod send;
 mod storage;
 mod walk;
+mod wire;
 
 use std::process::ExitCode;
 
@@ -23,11 +27,14 @@ enum Kind {
     Load(load::LoadFlags),
     /// Measure the storage engine: memory, insertion, size, late data, long queries
     Storage(storage::StorageFlags),
+    /// Write by the binary protocol: hosts and clients in every combination, against a server that throws everything away
+    Wire(wire::WireFlags),
 }
 
 pub(crate) fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
     match &flags.kind {
         Kind::Load(flags) => load::run(flags),
         Kind::Storage(flags) => storage::run(flags),
+        Kind::Wire(flags) => wire::run(flags),
     }
 }

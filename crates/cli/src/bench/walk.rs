@@ -111,9 +111,17 @@ impl Walk {
     pub(super) fn write(&self, out: &mut String) {
         // Writing into a string does not fail.
         let _ = match self.shape {
-            Shape::Ratio { .. } => write!(out, "{}", (self.value * 100.0).round() / 100.0),
+            Shape::Ratio { .. } => write!(out, "{}", self.written()),
             _ => write!(out, "{}i", self.value as i64),
         };
+    }
+
+    /// The number that line protocol has for the value.
+    pub(super) fn written(&self) -> f64 {
+        match self.shape {
+            Shape::Ratio { .. } => (self.value * 100.0).round() / 100.0,
+            _ => self.value.trunc(),
+        }
     }
 }
 

@@ -41,7 +41,7 @@ impl TestServer {
     /// Starts and returns when it says that it is ready.
     pub(crate) fn start(data: &Path, flags: &[&str]) -> Self {
         let mut child = Command::new(PROGRAM)
-            .args(["serve", "--http", "127.0.0.1:0", "--data"])
+            .args(["serve", "--http", "127.0.0.1:0", "--control", "off", "--ingest", "off", "--data"])
             .arg(data)
             .args(flags)
             // Tests run side by side; what one of them asks for by a flag wins over this.

@@ -102,6 +102,8 @@ impl Store {
         // Most of the work, so that what follows is short.
         self.flush_all()?;
         self.save_exemplars()?;
+        // What is applied from here on may come again after a restore: twice the same is once.
+        self.save_producers()?;
         let _flushing = self.flushing.lock();
         let sequence = self.freeze_all()?;
         self.shards.iter().try_for_each(|shard| self.flush_held(shard).map(|_| ()))?;

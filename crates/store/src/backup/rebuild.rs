@@ -11,7 +11,7 @@ use super::store::{corrupt, list_all, read_small, read_whole};
 use crate::manifest::{Manifest, State};
 use crate::progress::{Meter, Progress};
 use crate::segment::{GroupsFile, open_groups, read_catalog, segment_path};
-use crate::{StoreError, exemplars};
+use crate::{StoreError, exemplars, producers};
 
 /// Bytes that the copy of a manifest may have.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
@@ -140,6 +140,7 @@ fn fetch_segments(
         match *owner {
             None => drop(read_catalog(files, &path)?),
             Some(exemplars::EXEMPLARS_SHARD) => drop(exemplars::load(files, &path, usize::MAX)?),
+            Some(producers::PRODUCERS_SHARD) => drop(producers::load(files, &path)?),
             Some(_) => {
                 if let GroupsFile::Segment(segment) = open_groups(files, &path, *id)? {
                     segment.verify().map_err(StoreError::index(directory))?;

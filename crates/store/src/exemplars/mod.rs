@@ -204,28 +204,29 @@ impl Store {
             // Every record of theirs is appended under this lock.
             (exemplars.entries(), since, self.log.last_sequence())
         };
-        let saved = self.write_exemplars_segment(&entries, through);
+        let mut payload = Vec::new();
+        varint::push(&mut payload, through);
+        entry::encode(&entries, &mut payload);
+        let saved = self.replace_segment_beside(EXEMPLARS_SHARD, through, &payload);
         saved.inspect_err(|_| {
             let mut exemplars = self.exemplars.lock();
             exemplars.unsaved_since = Some(exemplars.unsaved_since.map_or(since, |later| later.min(since)));
         })
     }
 
-    fn write_exemplars_segment(&self, entries: &[Entry], through: u64) -> Result<(), StoreError> {
+    /// Writes a segment of what stands beside the samples, in the place of its owner's one before.
+    pub(crate) fn replace_segment_beside(&self, owner: u32, through: u64, payload: &[u8]) -> Result<(), StoreError> {
         // None may be on disk before its record, whose sequence id another one could get after a crash.
         self.log.commit(through)?;
         let (id, before) = {
             let mut manifest = self.manifest.lock();
-            let ours = |(_, owner): &(&u64, &Option<u32>)| **owner == Some(EXEMPLARS_SHARD);
+            let ours = |(_, of): &(&u64, &Option<u32>)| **of == Some(owner);
             let before: Vec<u64> = manifest.state.segments.iter().filter(ours).map(|(id, _)| *id).collect();
             (manifest.take_id(), before)
         };
-        let mut payload = Vec::new();
-        varint::push(&mut payload, through);
-        entry::encode(entries, &mut payload);
         let path = segment::segment_path(&self.options.directory, id);
-        segment::write_entries(&*self.platform.files, &path, &payload)?;
-        let mut edits = vec![Edit::AddSegment { id, shard: Some(EXEMPLARS_SHARD) }];
+        segment::write_entries(&*self.platform.files, &path, payload)?;
+        let mut edits = vec![Edit::AddSegment { id, shard: Some(owner) }];
         edits.extend(before.iter().map(|id| Edit::RemoveSegment(*id)));
         self.commit_edits(&edits)?;
         self.remove_segments(&before);

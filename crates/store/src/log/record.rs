@@ -5,6 +5,7 @@ use index::{CatalogEntry, GroupEntry, GroupId, Slot, decode_entries, encode_entr
 use model::ValueType;
 
 use crate::exemplars;
+use crate::producers::Sent;
 
 /// Kinds of records. Rows of kind 1 were written by earlier versions.
 pub(crate) const PLAIN_ROWS: u8 = 1;
@@ -15,6 +16,8 @@ pub(crate) const START_TIMESTAMPS: u8 = 5;
 /// Says nothing; has a sequence id that nothing else has.
 pub(crate) const MARK: u8 = 6;
 pub(crate) const ROWS: u8 = 7;
+/// Rows, and who sent them.
+pub(crate) const SENT_ROWS: u8 = 8;
 
 /// Rows that one block may hold: bounds columns, and with them what a damaged record can make the reader allocate.
 pub(crate) const BLOCK_ROWS_MAX: usize = 1 << 16;
@@ -22,7 +25,7 @@ pub(crate) const BLOCK_ROWS_MAX: usize = 1 << 16;
 /// What a record says.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Record {
-    Rows(Vec<ShardRows>),
+    Rows(Vec<ShardRows>, Option<Sent>),
     Catalog(Vec<CatalogEntry>),
     Groups { shard: usize, entries: Vec<GroupEntry> },
     Exemplars(Vec<exemplars::Entry>),
@@ -123,9 +126,10 @@ pub(crate) fn encode_groups(shard: usize, entries: &[GroupEntry], out: &mut Vec<
 pub(crate) fn decode(kind: u8, payload: &[u8]) -> Result<Record, DecodeError> {
     let mut reader = Reader::new(payload);
     let record = match kind {
-        ROWS | PLAIN_ROWS => {
+        ROWS | PLAIN_ROWS | SENT_ROWS => {
+            let sent = (kind == SENT_ROWS).then(|| Sent::decode(&mut reader)).transpose()?;
             let shards = reader.length(payload.len())?;
-            Record::Rows((0..shards).map(|_| decode_shard(kind, &mut reader)).collect::<Result<_, _>>()?)
+            Record::Rows((0..shards).map(|_| decode_shard(kind, &mut reader)).collect::<Result<_, _>>()?, sent)
         }
         CATALOG => Record::Catalog(decode_entries(&mut reader)?),
         GROUPS => {
@@ -219,7 +223,12 @@ mod tests {
         };
         let mut payload = Vec::new();
         encode_rows(std::slice::from_ref(&rows), &mut payload);
-        assert_eq!(decode(ROWS, &payload), Ok(Record::Rows(vec![rows.clone()])));
+        assert_eq!(decode(ROWS, &payload), Ok(Record::Rows(vec![rows.clone()], None)));
+        let sent = Sent { producer: u64::MAX, sequence: 9 };
+        let mut sent_payload = Vec::new();
+        sent.encode(&mut sent_payload);
+        sent_payload.extend_from_slice(&payload);
+        assert_eq!(decode(SENT_ROWS, &sent_payload), Ok(Record::Rows(vec![rows.clone()], Some(sent))));
         // As earlier versions wrote it.
         let plain: Vec<u8> = rows.blocks[0].cells.iter().flat_map(|cell| cell.to_le_bytes()).collect();
         let mut cells = Vec::new();
@@ -227,12 +236,12 @@ mod tests {
         assert!(payload.ends_with(&cells));
         payload.truncate(payload.len() - cells.len());
         payload.extend_from_slice(&plain);
-        assert_eq!(decode(PLAIN_ROWS, &payload), Ok(Record::Rows(vec![rows])));
+        assert_eq!(decode(PLAIN_ROWS, &payload), Ok(Record::Rows(vec![rows], None)));
     }
 
     proptest! {
         #[test]
-        fn hostile_payloads_are_an_error_or_a_record(kind in 0u8..9, payload in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn hostile_payloads_are_an_error_or_a_record(kind in 0u8..10, payload in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = decode(kind, &payload);
         }
     }

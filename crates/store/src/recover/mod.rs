@@ -21,6 +21,7 @@ use crate::manifest::{Edit, Manifest, State};
 use crate::memory::QueryMemory;
 use crate::part::{Part, PartInfo};
 use crate::pressure::Pressure;
+use crate::producers::{self, PRODUCERS_SHARD, Producers};
 use crate::segment::GroupsFile;
 use crate::settled::{Settled, tail_path};
 use crate::shard::{Shard, ShardGroups};
@@ -57,6 +58,7 @@ struct Opened {
     manifest: Manifest,
     settled: Option<Settled>,
     exemplars: Exemplars,
+    producers: Producers,
     recovery: Recovery,
 }
 
@@ -96,6 +98,7 @@ impl Store {
             refusal: RwLock::default(),
             settled: opened.settled,
             exemplars: Mutex::new(opened.exemplars),
+            producers: Mutex::new(opened.producers),
             recovery: opened.recovery,
             _lock: lock,
         })
@@ -135,7 +138,7 @@ impl Opened {
         }
         let settled = open_tier(&platform, &options, &state)?;
         recovery.objects_unfenced = settled.as_ref().is_some_and(|settled| !settled.conditional_put());
-        let Named { catalog, groups, exemplars } = Named::load(&platform, &options, &state)?;
+        let Named { catalog, groups, exemplars, producers } = Named::load(&platform, &options, &state)?;
         let mut parts: Vec<Vec<Arc<Part>>> = vec![Vec::new(); state.shards as usize];
         let mut set_aside = Vec::new();
         let is_gone = |error: &StoreError| match error {
@@ -174,7 +177,7 @@ impl Opened {
                 let _ = files.rename(&path, &path.with_extension("damaged"));
             }
         }
-        Ok(Self { platform, options, catalog, shards, manifest, settled, exemplars, recovery })
+        Ok(Self { platform, options, catalog, shards, manifest, settled, exemplars, producers, recovery })
     }
 
     /// Removes files that the manifest does not name: what a crash left unfinished.
@@ -229,6 +232,7 @@ struct Named {
     /// By shard.
     groups: Vec<ShardGroups>,
     exemplars: Exemplars,
+    producers: Producers,
 }
 
 impl Named {
@@ -236,6 +240,7 @@ impl Named {
         let (files, directory) = (&*platform.files, &options.directory);
         let mut catalog = Catalog::default();
         let mut exemplars = Exemplars::default();
+        let mut producers = Producers::default();
         let mut indexes: Vec<ShardIndex> = Vec::new();
         indexes.resize_with(state.shards as usize, ShardIndex::default);
         for (id, shard) in &state.segments {
@@ -243,6 +248,7 @@ impl Named {
             match shard {
                 None => load_catalog(files, &path, &mut catalog)?,
                 Some(EXEMPLARS_SHARD) => exemplars = exemplars::load(files, &path, options.exemplars_max)?,
+                Some(PRODUCERS_SHARD) => producers = producers::load(files, &path)?,
                 Some(shard) => load_groups(files, directory, *id, *shard, &mut indexes)?,
             }
         }
@@ -250,7 +256,7 @@ impl Named {
         platform.random.fill(&mut seed).map_err(StoreError::io("draw random bytes for", directory))?;
         let seed = u64::from_le_bytes(seed);
         let groups = indexes.into_iter().map(|index| index.open(directory, seed));
-        Ok(Self { catalog, groups: groups.collect::<Result<_, _>>()?, exemplars })
+        Ok(Self { catalog, groups: groups.collect::<Result<_, _>>()?, exemplars, producers })
     }
 }
 

@@ -194,7 +194,10 @@ impl Opened {
                 }
             }
             Record::Exemplars(entries) => self.exemplars.replay(entries, sequence, self.options.exemplars_max),
-            Record::Rows(shards) => {
+            Record::Rows(shards, sent) => {
+                if let Some(sent) = sent {
+                    self.producers.replay(sent, sequence, self.options.producers_max);
+                }
                 for rows in shards {
                     hand_to(queues, rows.shard, Piece::Rows { sequence, rows });
                 }

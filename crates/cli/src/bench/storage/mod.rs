@@ -20,6 +20,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+pub(super) use report::quantile;
+
 const EXAMPLES: &str = "Examples:
   thalweg bench storage memory                         a million lone series: registration, bytes of memory each
   thalweg bench storage memory --groups 100000         the same in groups of 100 members

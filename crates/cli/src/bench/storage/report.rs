@@ -140,7 +140,7 @@ fn shown(name: &str, value: f64) -> String {
 }
 
 /// The value below which a share of them is; the values are sorted by it.
-pub(super) fn quantile(values: &mut [f64], share: f64) -> f64 {
+pub(in crate::bench) fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let place = (values.len().saturating_sub(1) as f64 * share).round() as usize;
     values.get(place).copied().unwrap_or(f64::NAN)

@@ -1,0 +1,34 @@
+"""Against a running server: `python roundtrip.py CONTROL_PORT INGEST_PORT`. Run by the tests of the program."""
+
+import sys
+
+import numpy
+
+import thalweg
+
+control, ingest = (("127.0.0.1", int(port)) for port in sys.argv[1:3])
+client = thalweg.Client(control, ingest)
+members = {"usage": "f64", "cores": "u64", "delta": "i64", "up": "bool", "state": "string"}
+cpu = client.register_groups("cpu", members, [{"host": f"h{number}"} for number in range(100)])
+again = client.register_groups("cpu", members, [{"host": "h7"}])
+assert again.tokens[0] == cpu.tokens[7] and len(set(cpu.tokens)) == 100
+series = client.register_series([("level", {"station": "north"})])
+minute = 60_000_000_000
+for step in range(1, 6):
+    usage = numpy.ma.masked_array(numpy.arange(100) + 0.5, mask=[number == 3 for number in range(100)])
+    states = [None if number == 4 else f"state {number}" for number in range(100)]
+    columns = [usage, numpy.full(100, 2**63), -numpy.arange(100), numpy.arange(100) % 2 == 0, states]
+    rows = thalweg.Block(cpu, cpu.tokens, step * minute, columns)
+    lone = thalweg.Block(series, series.tokens, [step * minute], [[float(step)]])
+    client.send([rows, lone])
+assert client.flush() == []
+client.send([thalweg.Block(series, series.tokens + 1, [minute], [[1.0]])])
+(exception,) = client.flush()
+assert exception.stale_tokens.tolist() == [int(series.tokens[0]) + 1] and exception.sequence == 6
+try:
+    client.register_series([("", {})])
+    raise SystemExit("a metric without a name was taken")
+except thalweg.ThalwegError as error:
+    assert "name" in str(error)
+client.close()
+print("well")

@@ -1,0 +1,182 @@
+# Messages of Thalweg's own binary protocol. How they are framed, in which order they are sent and what they mean:
+# docs/formats/wire.md. Rust code is made from this file by `cargo xtask capnp`.
+
+@0xb257b345f697d281;
+
+# What a value is. The numbers are those of the database's value types.
+enum ValueType {
+  f64 @0;
+  i64 @1;
+  u64 @2;
+  bool @3;
+  string @4;
+}
+
+struct Label {
+  name @0 :Text;
+  value @1 :Text;
+}
+
+# Control plane, client to server: registers, and is answered by tokens.
+struct ControlRequest {
+  # Comes back with the answer.
+  id @0 :UInt64;
+  # The database; empty for the default one.
+  database @1 :Text;
+  union {
+    # Lone series of floats.
+    series @2 :List(Series);
+    # Groups of one measurement that have the same members.
+    groups @3 :Groups;
+  }
+}
+
+struct Series {
+  # The metric's name; not among the labels.
+  metric @0 :Text;
+  labels @1 :List(Label);
+}
+
+struct Groups {
+  measurement @0 :Text;
+  members @1 :List(Member);
+  groups @2 :List(Group);
+}
+
+struct Member {
+  field @0 :Text;
+  type @1 :ValueType;
+  # Of this member alone, beside those of its group; mostly none.
+  labels @2 :List(Label);
+}
+
+struct Group {
+  labels @0 :List(Label);
+}
+
+# Control plane, server to client.
+struct ControlAnswer {
+  # That of the request; 0 where the request could not be read, after which the connection ends.
+  id @0 :UInt64;
+  # Of the data folder: tokens mean something only together with it.
+  incarnation @1 :UInt64;
+  union {
+    # Nothing was registered, or not all.
+    error @2 :Text;
+    registered @3 :Registered;
+  }
+}
+
+struct Registered {
+  # In the order of the request.
+  tokens @0 :List(UInt64);
+  # What blocks of these groups say; 0 and none for lone series.
+  measurement @1 :UInt32;
+  # One for each member, in the order of the request.
+  slots @2 :List(UInt32);
+}
+
+# Data plane, client to server.
+struct DataRequest {
+  union {
+    hello @0 :Hello;
+    batch @1 :Batch;
+  }
+}
+
+struct Hello {
+  # That of the tokens; 0 if the client has none yet.
+  incarnation @0 :UInt64;
+  # Who sends, if batches must not be applied twice: a number that nobody else has. 0 for nobody.
+  producer @1 :UInt64;
+}
+
+# Rows that are written together.
+struct Batch {
+  # Larger than that of the batch before.
+  sequence @0 :UInt64;
+  blocks @1 :List(Block);
+}
+
+# Rows of groups that have the same members, or of lone series.
+struct Block {
+  measurement @0 :UInt32;
+  # One for each column; none for lone series, which have one column of floats.
+  slots @1 :List(UInt32);
+  # One for each row, or one for all.
+  tokens @2 :List(UInt64);
+  # Nanoseconds since the Unix epoch; one for each row, or one for all.
+  timestamps @3 :List(Int64);
+  columns @4 :List(Column);
+}
+
+struct Column {
+  # A bit for each row, the lowest of the first byte first, 1 where there is a value. Empty: all rows have one.
+  present @0 :Data;
+  # One for each row, whatever it is where there is none.
+  union {
+    f64 @1 :List(Float64);
+    i64 @2 :List(Int64);
+    u64 @3 :List(UInt64);
+    bool @4 :List(Bool);
+    string @5 :List(Text);
+  }
+}
+
+# Data plane, server to client.
+struct DataAnswer {
+  union {
+    welcome @0 :Welcome;
+    ack @1 :Ack;
+    refused @2 :Refused;
+  }
+}
+
+struct Welcome {
+  # Of the data folder.
+  incarnation @0 :UInt64;
+  # The producer's last batch that was applied.
+  lastSequence @1 :UInt64;
+  # Whether the producer is remembered; if not, nobody knows what of it was applied.
+  knowsProducer @2 :Bool;
+  # Bytes of frames with batches that may be sent on this connection in all, so far.
+  creditBytes @3 :UInt64;
+  # Bytes that a message may have.
+  messageBytesMax @4 :UInt32;
+}
+
+# All batches up to this one are on disk, but for those among the exceptions.
+struct Ack {
+  sequence @0 :UInt64;
+  # As in the welcome: never less than before.
+  creditBytes @1 :UInt64;
+  exceptions @2 :List(Exception);
+}
+
+struct Exception {
+  # Of the batch.
+  sequence @0 :UInt64;
+  # It was applied earlier, and not again.
+  duplicate @1 :Bool;
+  # Why nothing of it was written; empty if it was.
+  error @2 :Text;
+  # Rows of these tokens were left out: their groups are gone, to be registered again.
+  staleTokens @3 :List(UInt64);
+}
+
+# The last message of a connection.
+struct Refused {
+  reason @0 :Reason;
+  message @1 :Text;
+  # Of the data folder.
+  incarnation @2 :UInt64;
+}
+
+enum Reason {
+  # The client broke the protocol: it must not send the same again.
+  malformed @0;
+  # Tokens are from another data folder: register again.
+  incarnation @1;
+  # The storage takes nothing now, or the server stops: connect again later and resend.
+  unavailable @2;
+}

@@ -1,0 +1,134 @@
+//! A batch into the database: its columns are read in place, turned into rows, and appended by token.
+
+use db::{Appended, Appender, Db, GroupLayout, Sent, StoreError};
+use ingest::wire::WireError;
+use ingest::wire::data::Batch;
+use ingest::wire::rows::{Block, Rows, Run};
+
+/// Layouts that a connection remembers.
+const LAYOUTS_MAX: usize = 64;
+
+/// Why a batch is not applied; chosen by what becomes of its connection.
+pub(super) enum ApplyError {
+    /// The batch is told, and the next one may come.
+    Invalid(String),
+    /// The client broke the protocol.
+    Malformed(WireError),
+    /// The storage takes nothing now.
+    Unavailable(String),
+}
+
+impl From<WireError> for ApplyError {
+    fn from(error: WireError) -> Self {
+        Self::Malformed(error)
+    }
+}
+
+impl From<StoreError> for ApplyError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Invalid(reason) => Self::Invalid(reason),
+            other => Self::Unavailable(other.to_string()),
+        }
+    }
+}
+
+/// Applies one connection's batches; keeps its memory from one to the next.
+pub(super) struct Applier<'a> {
+    db: &'a Db,
+    producer: u64,
+    layouts: Vec<GroupLayout>,
+    rows: Rows,
+    cells: Vec<u64>,
+}
+
+impl<'a> Applier<'a> {
+    pub(super) fn new(db: &'a Db, producer: u64) -> Self {
+        Self { db, producer, layouts: Vec::new(), rows: Rows::default(), cells: Vec::new() }
+    }
+
+    /// Puts a batch into log and heads, as a whole or not at all. On disk it is later.
+    pub(super) fn apply(&mut self, batch: &Batch<'_>) -> Result<Appended, ApplyError> {
+        let mut appender = self.db.appender();
+        for block in batch.blocks() {
+            self.push_block(&mut appender, &block?)?;
+        }
+        let sent = (self.producer != 0).then_some(Sent { producer: self.producer, sequence: batch.sequence });
+        Ok(appender.append(sent)?)
+    }
+
+    fn push_block(&mut self, appender: &mut Appender<'_>, block: &Block<'_>) -> Result<(), ApplyError> {
+        let mut rows = std::mem::take(&mut self.rows);
+        for stretch in block.stretches() {
+            block.read(stretch, &mut rows)?;
+            if rows.present.is_empty() {
+                self.push_full(appender, block, &rows)?;
+            } else {
+                for run in rows.runs(block.types.len()) {
+                    self.push_run(appender, block, &rows, &run)?;
+                }
+            }
+        }
+        self.rows = rows;
+        Ok(())
+    }
+
+    fn push_full(&mut self, appender: &mut Appender<'_>, block: &Block<'_>, rows: &Rows) -> Result<(), ApplyError> {
+        if block.slots.is_empty() {
+            return Ok(appender.push_samples(&rows.tokens, &rows.timestamps_ns, &rows.cells)?);
+        }
+        let layout = self.layout(block.measurement, &block.slots, &block.types)?;
+        Ok(appender.push_rows(&layout, &rows.tokens, &rows.timestamps_ns, &rows.cells, &rows.text)?)
+    }
+
+    /// Rows of which some cells are null: the others, as rows of fewer columns.
+    fn push_run(
+        &mut self,
+        appender: &mut Appender<'_>,
+        block: &Block<'_>,
+        rows: &Rows,
+        run: &Run,
+    ) -> Result<(), ApplyError> {
+        let (Some(tokens), Some(timestamps_ns)) =
+            (rows.tokens.get(run.rows.clone()), rows.timestamps_ns.get(run.rows.clone()))
+        else {
+            return Ok(());
+        };
+        if run.columns.is_empty() {
+            return Ok(());
+        }
+        let width = block.types.len();
+        let mut cells = std::mem::take(&mut self.cells);
+        cells.clear();
+        for row in rows.cells.chunks_exact(width).skip(run.rows.start).take(run.rows.len()) {
+            cells.extend(run.columns.iter().filter_map(|column| row.get(*column)));
+        }
+        if block.slots.is_empty() {
+            appender.push_samples(tokens, timestamps_ns, &cells)?;
+        } else {
+            let slots: Vec<u32> = run.columns.iter().filter_map(|column| block.slots.get(*column).copied()).collect();
+            let types: Vec<_> = run.columns.iter().filter_map(|column| block.types.get(*column).copied()).collect();
+            let layout = self.layout(block.measurement, &slots, &types)?;
+            appender.push_rows(&layout, tokens, timestamps_ns, &cells, &rows.text)?;
+        }
+        self.cells = cells;
+        Ok(())
+    }
+
+    fn layout(
+        &mut self,
+        measurement: u32,
+        slots: &[u32],
+        types: &[model::ValueType],
+    ) -> Result<GroupLayout, StoreError> {
+        if let Some(known) = self.layouts.iter().find(|layout| layout.is_of(measurement, slots, types)) {
+            return Ok(known.clone());
+        }
+        let layout = self.db.group_layout(measurement, slots, types)?;
+        if self.layouts.len() >= LAYOUTS_MAX {
+            self.layouts.clear();
+        }
+        self.layouts.push(layout.clone());
+        Ok(layout)
+    }
+}

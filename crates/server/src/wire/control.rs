@@ -1,0 +1,77 @@
+//! A connection of the control plane: requests one after another, each answered by tokens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use db::{Db, StoreError, Token};
+use ingest::wire::control::{self, Answer, Registered, Registration, Request};
+use ingest::wire::frame::{MessageBuffer, Plane};
+use model::DEFAULT_DATABASE;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::Planes;
+use super::socket::{self, End};
+
+/// Serves until the client goes, breaks the protocol, or the server stops.
+pub(super) async fn serve(planes: &Arc<Planes>, mut stream: TcpStream) {
+    let settings = planes.settings();
+    let patience = Duration::from_millis(settings.body_timeout_ms);
+    let mut stop = planes.stop.clone();
+    let ended = tokio::select! {
+        ended = requests(planes, &mut stream, patience) => ended,
+        _ = stop.wait_for(|stop| *stop) => return,
+    };
+    if let Err(End::Broken(error)) = ended {
+        let answer = Answer { id: 0, incarnation: planes.db().incarnation(), registered: Err(error.0) };
+        let mut bytes = Vec::new();
+        if control::encode_answer(&answer, &mut bytes).is_ok() {
+            let _ = socket::send(&mut stream, &bytes, patience).await;
+        }
+        let _ = stream.shutdown().await;
+        socket::linger(stream).await;
+    }
+}
+
+async fn requests(planes: &Arc<Planes>, stream: &mut TcpStream, patience: Duration) -> Result<(), End> {
+    let settings = planes.settings();
+    let idle = Duration::from_millis(settings.idle_timeout_ms);
+    socket::preface(Plane::Control, stream, Duration::from_millis(settings.head_timeout_ms)).await?;
+    loop {
+        let bytes = socket::header(stream, settings.message_bytes_max, idle).await?;
+        let mut buffer = MessageBuffer::default();
+        socket::fill(stream, buffer.resize(bytes), patience).await?;
+        let request = control::decode_request(buffer.bytes())?;
+        drop(buffer);
+        let id = request.id;
+        let done = planes.state.work(move |state| register(&state.db, &request)).await;
+        let registered = match done {
+            Ok(registered) => registered.map_err(|error| error.to_string()),
+            Err(_) => Err("the server could not finish this request".to_owned()),
+        };
+        let answer = Answer { id, incarnation: planes.db().incarnation(), registered };
+        let mut out = Vec::new();
+        control::encode_answer(&answer, &mut out)?;
+        socket::send(stream, &out, patience).await?;
+    }
+}
+
+fn register(db: &Db, request: &Request) -> Result<Registered, StoreError> {
+    let database = if request.database.is_empty() { DEFAULT_DATABASE } else { &request.database };
+    let bits = |tokens: Vec<Token>| tokens.into_iter().map(Token::to_bits).collect();
+    match &request.what {
+        Registration::Series(series) => {
+            let series: Vec<_> = series.iter().map(|(metric, labels)| (metric.as_str(), labels.clone())).collect();
+            let tokens = db.register_series(database, &series)?;
+            Ok(Registered { tokens: bits(tokens), ..Registered::default() })
+        }
+        Registration::Groups { measurement, members, groups } => {
+            if members.is_empty() {
+                return Err(StoreError::Invalid("groups without members".to_owned()));
+            }
+            let (tokens, layout) = db.register_groups(database, measurement, groups, members)?;
+            let (measurement, slots) = (layout.measurement(), layout.slots().collect());
+            Ok(Registered { tokens: bits(tokens), measurement, slots })
+        }
+    }
+}

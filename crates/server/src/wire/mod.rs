@@ -1,0 +1,100 @@
+//! The binary protocol's two listeners: the control plane gives tokens, the data plane takes rows by token. What is said:
+//! `docs/formats/wire.md`; its bytes: `ingest::wire`.
+//!
+//! ```text
+//! data plane, for each connection:                          for all connections:
+//!   reader (task) ── jobs ─→ applier (thread: log, heads) ── applied ─→ committer (thread: one sync for all)
+//!   writer (task) ←───────────────────────── acknowledged ──────────────────┘
+//! ```
+//!
+//! * [`control`]: registering · [`data`]: a connection of the data plane · [`apply`]: a batch into the database
+//! * [`commit`]: making durable what many connections appended · [`socket`]: frames within limits of size and time
+
+mod apply;
+mod commit;
+mod control;
+mod data;
+mod socket;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use db::Db;
+use ingest::wire::frame::Plane;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::listen::ACCEPT_PAUSE;
+use crate::state::{ServerSettings, State};
+use commit::Committer;
+
+/// Bytes that one permit for memory stands for.
+const PERMIT_BYTES: usize = 1024;
+
+/// What all connections share.
+pub(crate) struct Planes {
+    state: Arc<State>,
+    committer: Committer,
+    connections: Arc<Semaphore>,
+    /// Memory for messages of the data plane that are read and not applied, in units of [`PERMIT_BYTES`].
+    memory: Arc<Semaphore>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Planes {
+    pub(crate) fn new(state: Arc<State>, stop: watch::Receiver<bool>) -> Arc<Self> {
+        let settings = &state.settings;
+        let permits = settings.ingest_memory_bytes_max.max(settings.message_bytes_max) / PERMIT_BYTES + 1;
+        Arc::new(Self {
+            committer: Committer::start(state.db.clone()),
+            connections: Arc::new(Semaphore::new(settings.wire_connections_max.clamp(1, Semaphore::MAX_PERMITS))),
+            memory: Arc::new(Semaphore::new(permits.min(u32::MAX as usize))),
+            stop,
+            state,
+        })
+    }
+
+    fn settings(&self) -> &ServerSettings {
+        &self.state.settings
+    }
+
+    fn db(&self) -> &Arc<Db> {
+        &self.state.db
+    }
+
+    /// Accepts until the stop, then waits until all connections have been answered.
+    pub(crate) async fn accept(self: Arc<Self>, plane: Plane, listener: TcpListener, alive: mpsc::Sender<()>) {
+        let mut connections = JoinSet::new();
+        let mut stop = self.stop.clone();
+        loop {
+            let Ok(permit) = self.connections.clone().acquire_owned().await else {
+                break;
+            };
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = stop.wait_for(|stop| *stop) => break,
+            };
+            let Ok((stream, _)) = accepted else {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            // Acknowledgements are small and complete: waiting to fill a packet only delays them.
+            let _ = stream.set_nodelay(true);
+            let planes = self.clone();
+            planes.state.metrics.connections.fetch_add(1, Ordering::Relaxed);
+            connections.spawn(async move {
+                match plane {
+                    Plane::Control => control::serve(&planes, stream).await,
+                    Plane::Data => data::serve(&planes, stream).await,
+                }
+                planes.state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+                drop(permit);
+            });
+            while connections.try_join_next().is_some() {}
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
+        drop(alive);
+    }
+}

@@ -1,0 +1,68 @@
+//! Frames from and to a socket, within limits of size and time.
+
+use std::time::Duration;
+
+use ingest::wire::WireError;
+use ingest::wire::frame::{self, HEADER_BYTES, PREFACE_BYTES, Plane};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// How long a client that broke the protocol has to read why.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Bytes of what such a client still sends that are read and thrown away.
+const LINGER_BYTES_MAX: u64 = 64 << 20;
+
+/// Why nothing more comes.
+pub(super) enum End {
+    /// The client has gone, or was silent too long.
+    Gone,
+    /// It broke the protocol.
+    Broken(WireError),
+}
+
+impl From<WireError> for End {
+    fn from(error: WireError) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// Reads what a client sends first.
+pub(super) async fn preface(plane: Plane, from: &mut (impl AsyncRead + Unpin), patience: Duration) -> Result<(), End> {
+    let mut bytes = [0; PREFACE_BYTES];
+    fill(from, &mut bytes, patience).await?;
+    Ok(frame::check_preface(plane, bytes)?)
+}
+
+/// Waits for the next frame and gives the bytes of its message, which are to be read next.
+pub(super) async fn header(
+    from: &mut (impl AsyncRead + Unpin),
+    message_bytes_max: usize,
+    patience: Duration,
+) -> Result<usize, End> {
+    let mut bytes = [0; HEADER_BYTES];
+    fill(from, &mut bytes, patience).await?;
+    Ok(frame::message_bytes(bytes, message_bytes_max)?)
+}
+
+/// Fills bytes, or gives up.
+pub(super) async fn fill(from: &mut (impl AsyncRead + Unpin), bytes: &mut [u8], patience: Duration) -> Result<(), End> {
+    match timeout(patience, from.read_exact(bytes)).await {
+        Ok(Ok(_)) => Ok(()),
+        _ => Err(End::Gone),
+    }
+}
+
+/// Sends bytes, or gives up on a client that does not take them.
+pub(super) async fn send(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8], patience: Duration) -> Result<(), End> {
+    match timeout(patience, to.write_all(bytes)).await {
+        Ok(Ok(())) => Ok(()),
+        _ => Err(End::Gone),
+    }
+}
+
+/// Lets a client read the last message: closing with bytes unread would take it away.
+pub(super) async fn linger(from: impl AsyncRead + Unpin) {
+    let mut rest = from.take(LINGER_BYTES_MAX);
+    let _ = timeout(LINGER, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
+}

@@ -1,0 +1,331 @@
+//! The binary protocol over real sockets, by the Rust client and by hand.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use client::{Client, ClientError, Options, Outgoing, Values, asynchronous};
+use db::{Db, DbOptions, InstantQuery};
+use ingest::wire::control;
+use ingest::wire::data::{self, Answer, Encoder, Hello, Reason};
+use ingest::wire::frame::{HEADER_BYTES, MessageBuffer, Plane, preface};
+use model::{Field, Labels, ValueType};
+use thalweg_server::{Listener, Server, ServerSettings};
+use tokio::sync::oneshot;
+
+static FOLDERS: AtomicU32 = AtomicU32::new(0);
+const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+fn at(address: SocketAddr) -> Listener {
+    Listener { address, required: true }
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        Self(std::env::temp_dir().join(format!("thalweg-wire-{}-{number}", std::process::id())))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Running {
+    db: Arc<Db>,
+    control: SocketAddr,
+    ingest: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(folder: &Folder, change: impl FnOnce(&mut ServerSettings)) -> Self {
+        let db = Arc::new(Db::open(platform::Platform::real(), DbOptions::new(&folder.0)).unwrap());
+        let mut settings = ServerSettings::new(LOCAL);
+        settings.host_metrics_interval_ms = None;
+        (settings.control, settings.ingest) = (Some(at(LOCAL)), Some(at(LOCAL)));
+        change(&mut settings);
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = mpsc::channel();
+        let shared = db.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            runtime.block_on(async {
+                let server = Server::bind(shared, settings).await.unwrap();
+                let at = |flag| server.addresses().iter().find(|(name, _)| *name == flag).unwrap().1;
+                tell.send((at("--control"), at("--ingest"))).unwrap();
+                server.run(async { drop(stopped.await) }).await;
+            });
+        });
+        let (control, ingest) = told.recv().unwrap();
+        Self { db, control, ingest, stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn options(&self) -> Options {
+        Options { control: self.control, ingest: self.ingest, ..Options::default() }
+    }
+
+    fn answer(&self, query: &str, time_ms: i64) -> String {
+        format!("{:?}", self.db.instant("default", &InstantQuery::new(query, time_ms)).unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn members() -> Vec<(Field, Labels)> {
+    let types = [("usage", ValueType::F64), ("count", ValueType::I64), ("state", ValueType::String)];
+    let field = |(name, value_type): (&str, ValueType)| (Field { name: name.to_owned(), value_type }, Labels::empty());
+    types.into_iter().map(field).collect()
+}
+
+fn host(name: &str) -> Labels {
+    Labels::from_pairs([("host", name)]).unwrap()
+}
+
+#[test]
+fn what_the_client_sends_is_found_and_asking_twice_gives_the_same_tokens() {
+    let folder = Folder::new();
+    let server = Running::start(&folder, |_| {});
+    let mut client = Client::connect(server.options()).unwrap();
+    let cpu = client.register_groups("default", "cpu", &[host("a"), host("b")], &members()).unwrap();
+    assert_eq!(client.register_groups("default", "cpu", &[host("a"), host("b")], &members()).unwrap(), cpu);
+    let up = client.register_series("default", &[("up", host("a")), ("up", host("b"))]).unwrap();
+    assert_eq!(client.register_series("default", &[("up", host("b"))]).unwrap(), up[1..]);
+    // The second row has no count.
+    let columns = [
+        (Values::F64(&[1.5, 2.5]), [].as_slice()),
+        (Values::I64(&[7, 0]), &[0b01]),
+        (Values::String(&["well", "ill"]), &[]),
+    ];
+    let grouped = Outgoing {
+        measurement: cpu.measurement,
+        slots: &cpu.slots,
+        tokens: &cpu.tokens,
+        timestamps_ns: &[60_000_000_000],
+        columns: &columns,
+    };
+    let values = [(Values::F64(&[1.0, 0.0]), [].as_slice())];
+    let lone = Outgoing { measurement: 0, slots: &[], tokens: &up, timestamps_ns: &[60_000_000_000], columns: &values };
+    client.send(&[grouped, lone]).unwrap();
+    assert_eq!(client.flush().unwrap(), []);
+    for (query, expected) in [
+        ("sum(cpu_usage)", "4.0"),
+        ("count(cpu_count)", "1.0"),
+        ("cpu_count{host=\"a\"}", "7.0"),
+        ("sum(up)", "1.0"),
+        ("count(up)", "2.0"),
+    ] {
+        let answer = server.answer(query, 60_000);
+        assert!(answer.contains(expected), "{query}: {answer}");
+    }
+    let refused = client.register_series("default", &[("", Labels::empty())]);
+    assert!(matches!(refused, Err(ClientError::Invalid(_))), "{refused:?}");
+}
+
+#[test]
+fn batches_that_can_not_be_written_are_told_and_the_next_ones_are() {
+    let folder = Folder::new();
+    let server = Running::start(&folder, |_| {});
+    let mut client = Client::connect(server.options()).unwrap();
+    let up = client.register_series("default", &[("up", host("a"))]).unwrap()[0];
+    let values = [(Values::F64(&[1.0]), [].as_slice())];
+    let mut send = |tokens: &[u64]| {
+        let block = Outgoing { measurement: 0, slots: &[], tokens, timestamps_ns: &[60_000_000_000], columns: &values };
+        client.send(&[block]).unwrap();
+        client.flush().unwrap()
+    };
+    let forged = send(&[u64::MAX]);
+    assert!(forged[0].error.as_ref().unwrap().contains("was never given out"), "{forged:?}");
+    assert_eq!(send(&[up + 1])[0].stale_tokens, [up + 1]);
+    assert_eq!(send(&[up]), []);
+    assert!(server.answer("up", 60_000).contains("1.0"));
+}
+
+#[test]
+fn a_restart_under_a_client_loses_and_doubles_nothing() {
+    let folder = Folder::new();
+    let mut server = Running::start(&folder, |_| {});
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let options = Options { producer: 77, reconnect_timeout_ms: 20_000, ..server.options() };
+    let mut client = runtime.block_on(asynchronous::Client::connect(options)).unwrap();
+    let up = runtime.block_on(client.register_series("default", &[("up", host("a"))])).unwrap();
+    for round in 0..3i64 {
+        let values = [(Values::F64(&[round as f64]), [].as_slice())];
+        let time = [(round + 1) * 60_000_000_000];
+        let block = Outgoing { measurement: 0, slots: &[], tokens: &up, timestamps_ns: &time, columns: &values };
+        runtime.block_on(client.send(&[block])).unwrap();
+        if round == 2 {
+            break;
+        }
+        // Stops and starts again on the same ports; whether the batch was applied before or not, it is once.
+        let (control, ingest) = (server.control, server.ingest);
+        drop(server);
+        server = Running::start(&folder, |settings| {
+            (settings.control, settings.ingest) = (Some(at(control)), Some(at(ingest)));
+        });
+    }
+    assert_eq!(runtime.block_on(client.flush()).unwrap(), []);
+    assert_eq!(server.db.last_sent(77), Some(3));
+    let answer = server.answer("count_over_time(up[5m])", 180_000);
+    assert!(answer.contains("3.0"), "{answer}");
+}
+
+#[test]
+fn tokens_of_another_folder_are_told() {
+    let (one, other) = (Folder::new(), Folder::new());
+    let server = Running::start(&one, |_| {});
+    let (control, ingest) = (server.control, server.ingest);
+    let mut client = Client::connect(server.options()).unwrap();
+    let up = client.register_series("default", &[("up", host("a"))]).unwrap();
+    drop(server);
+    let server =
+        Running::start(&other, |settings| (settings.control, settings.ingest) = (Some(at(control)), Some(at(ingest))));
+    let values = [(Values::F64(&[1.0]), [].as_slice())];
+    let block =
+        Outgoing { measurement: 0, slots: &[], tokens: &up, timestamps_ns: &[60_000_000_000], columns: &values };
+    let sent = client.send(&[block]).and_then(|_| client.flush());
+    assert!(matches!(sent, Err(ClientError::RegisterAgain(_))), "{sent:?}");
+    let again = client.register_series("default", &[("up", host("a"))]).unwrap();
+    client.send(&[Outgoing { tokens: &again, ..block }]).unwrap();
+    assert_eq!(client.flush().unwrap(), []);
+    assert!(server.answer("up", 60_000).contains("1.0"));
+}
+
+/// A client that says what it likes.
+struct Raw(TcpStream);
+
+impl Raw {
+    fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Self(stream)
+    }
+
+    fn greeted(address: SocketAddr) -> Self {
+        let mut raw = Self::new(address);
+        let mut bytes = preface(Plane::Data).to_vec();
+        data::encode_hello(Hello::default(), &mut bytes);
+        raw.0.write_all(&bytes).unwrap();
+        assert!(matches!(raw.answer(), Answer::Welcome(_)));
+        raw
+    }
+
+    fn message(&mut self) -> MessageBuffer {
+        let mut header = [0; HEADER_BYTES];
+        self.0.read_exact(&mut header).unwrap();
+        let mut buffer = MessageBuffer::default();
+        let bytes = u32::from_le_bytes(header[..4].try_into().unwrap()) as usize;
+        self.0.read_exact(buffer.resize(bytes)).unwrap();
+        buffer
+    }
+
+    fn answer(&mut self) -> Answer {
+        data::decode_answer(self.message().bytes()).unwrap()
+    }
+
+    /// The reason of the last message, after which the connection ends.
+    fn refusal(mut self) -> (Reason, String) {
+        let Answer::Refused(refused) = self.answer() else { panic!("not refused") };
+        let _ = self.0.shutdown(Shutdown::Write);
+        assert_eq!(self.0.read(&mut [0]).unwrap(), 0, "the end");
+        (refused.reason, refused.message)
+    }
+}
+
+#[test]
+fn hostile_clients_are_told_why_and_others_are_served() {
+    let folder = Folder::new();
+    let server = Running::start(&folder, |settings| settings.in_flight_bytes_max = 4096);
+    let check = |mut raw: Raw, bytes: &[u8], expected: &str| {
+        raw.0.write_all(bytes).unwrap();
+        let (reason, message) = raw.refusal();
+        assert_eq!(reason, Reason::Malformed, "{message}");
+        assert!(message.contains(expected), "{expected}: {message}");
+    };
+    let new = || Raw::new(server.ingest);
+    let greeted = || Raw::greeted(server.ingest);
+    check(new(), b"GET / HTTP/1.1\r\n", "HTTP is elsewhere");
+    check(new(), &preface(Plane::Control), "other plane");
+    let frame = |length: u32, message: &[u8]| {
+        let mut bytes = u64::from(length).to_le_bytes().to_vec();
+        bytes.extend_from_slice(message);
+        bytes
+    };
+    check(greeted(), &frame(u32::MAX - 7, &[]), "at most");
+    check(greeted(), &frame(0, &[]), "no frame");
+    check(greeted(), &frame(16, &[0xff; 16]), "malformed message");
+    // A segment table that promises 2^32 words in a segment, and one of 2^31 segments.
+    check(greeted(), &frame(8, &[0, 0, 0, 0, 255, 255, 255, 255]), "malformed message");
+    check(greeted(), &frame(8, &[255, 255, 255, 127, 0, 0, 0, 0]), "malformed message");
+    let mut batch = Vec::new();
+    Encoder::default().batch(1, &[], &mut batch).unwrap();
+    let mut early = preface(Plane::Data).to_vec();
+    early.extend_from_slice(&batch);
+    check(new(), &early, "before the greeting");
+    let twice = [batch.as_slice(), &batch].concat();
+    let mut raw = greeted();
+    raw.0.write_all(&twice).unwrap();
+    assert!(matches!(raw.answer(), Answer::Ack(_)));
+    assert!(raw.refusal().1.contains("ascend"));
+    let many = vec![1.0; 1000];
+    let columns = [(Values::F64(&many), [].as_slice())];
+    let block = Outgoing { measurement: 0, slots: &[], tokens: &[1], timestamps_ns: &[0; 1000], columns: &columns };
+    let mut large = Vec::new();
+    Encoder::default().batch(1, &[block], &mut large).unwrap();
+    check(greeted(), &large[..HEADER_BYTES], "were allowed so far");
+    // The control plane tells too.
+    let mut raw = Raw::new(server.control);
+    raw.0.write_all(&[preface(Plane::Control).as_slice(), &frame(8, &[9; 8])].concat()).unwrap();
+    let answer = control::decode_answer(raw.message().bytes()).unwrap();
+    assert!(answer.registered.unwrap_err().contains("malformed"));
+    // A cut frame is nobody's fault.
+    let mut cut = greeted();
+    cut.0.write_all(&batch[..batch.len() - 8]).unwrap();
+    drop(cut);
+    let mut client = Client::connect(server.options()).unwrap();
+    assert_eq!(client.register_series("default", &[("up", host("a"))]).unwrap().len(), 1);
+}
+
+#[test]
+fn slow_and_idle_clients_are_dropped() {
+    let folder = Folder::new();
+    let server = Running::start(&folder, |settings| {
+        (settings.head_timeout_ms, settings.body_timeout_ms, settings.idle_timeout_ms) = (50, 50, 50);
+    });
+    let is_dropped = |mut raw: Raw| raw.0.read(&mut [0]).map_or(true, |bytes| bytes == 0);
+    assert!(is_dropped(Raw::new(server.ingest)), "no preface");
+    assert!(is_dropped(Raw::new(server.control)), "no preface");
+    let mut half = Raw::greeted(server.ingest);
+    half.0.write_all(&1024u64.to_le_bytes()).unwrap();
+    assert!(is_dropped(half), "no message behind a header");
+    assert!(is_dropped(Raw::greeted(server.ingest)), "silent");
+}
+
+#[test]
+fn the_no_op_mode_acknowledges_and_keeps_nothing() {
+    let folder = Folder::new();
+    let server = Running::start(&folder, |settings| settings.ingest_discard = true);
+    let mut client = Client::connect(server.options()).unwrap();
+    let up = client.register_series("default", &[("up", host("a"))]).unwrap();
+    let values = [(Values::F64(&[1.0]), [].as_slice())];
+    let block =
+        Outgoing { measurement: 0, slots: &[], tokens: &up, timestamps_ns: &[60_000_000_000], columns: &values };
+    client.send(&[block]).unwrap();
+    assert_eq!(client.flush().unwrap(), []);
+    assert_eq!(server.db.stats().rows, 0);
+}
