@@ -206,6 +206,17 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_LOOKBACK_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     lookback_ms: Option<i64>,
+
+    /// Drop metrics' names from PromQL's answers only, so that outer expressions may group by them [default: false]
+    #[arg(long, env = "THALWEG_DELAYED_NAME_REMOVAL", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delayed_name_removal: Option<bool>,
+
+    /// Allow what Prometheus has behind feature flags: experimental functions, duration expressions, `anchored`, `smoothed`, `fill`
+    /// [default: true]
+    #[arg(long, env = "THALWEG_PROMQL_EXPERIMENTAL", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    promql_experimental: Option<bool>,
 }
 
 /// Settings, ready to be used.
@@ -261,6 +272,8 @@ impl ServeFlags {
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));
         set(&mut db.store.log_bytes_max, self.log_bytes_max);
         set(&mut db.lookback_ms, self.lookback_ms);
+        set(&mut db.delayed_name_removal, self.delayed_name_removal);
+        set(&mut db.promql_experimental, self.promql_experimental);
         set(&mut server.body_bytes_max, self.body_bytes_max);
         set(&mut server.unpacked_bytes_max, self.unpacked_bytes_max);
         server.line = listener("--line", self.line.as_deref(), 7781)?;

@@ -44,12 +44,21 @@ pub struct DbOptions {
     pub store: StoreOptions,
     /// How old a series' newest sample may be to count as its value now, in milliseconds.
     pub lookback_ms: i64,
+    /// Whether PromQL's functions drop metrics' names from the answer only, so that outer expressions may group by them.
+    pub delayed_name_removal: bool,
+    /// Whether PromQL has what Prometheus keeps behind feature flags.
+    pub promql_experimental: bool,
 }
 
 impl DbOptions {
     /// The defaults, for a folder.
     pub fn new(directory: impl Into<std::path::PathBuf>) -> Self {
-        Self { store: StoreOptions::new(directory), lookback_ms: 5 * 60 * 1000 }
+        Self {
+            store: StoreOptions::new(directory),
+            lookback_ms: 5 * 60 * 1000,
+            delayed_name_removal: false,
+            promql_experimental: true,
+        }
     }
 }
 
@@ -81,7 +90,12 @@ impl Db {
             store,
             key_hasher: KeyHasher::new(secret),
             limits: ingest::Limits::default(),
-            settings: promql::Settings { lookback_ms: options.lookback_ms, ..promql::Settings::default() },
+            settings: promql::Settings {
+                lookback_ms: options.lookback_ms,
+                delayed_name_removal: options.delayed_name_removal,
+                features: promql::Features::all(options.promql_experimental),
+                ..promql::Settings::default()
+            },
             worker,
             backing_up: parking_lot::Mutex::new(()),
         })

@@ -19,6 +19,8 @@ pub struct InstantQuery {
     pub time_ms: i64,
     /// How old a series' newest sample may be; `None` for the database's setting.
     pub lookback_ms: Option<i64>,
+    /// Whether names are dropped from the answer only; `None` for the database's setting.
+    pub delayed_name_removal: Option<bool>,
     /// What the query may use.
     pub budget: Arc<Budget>,
 }
@@ -27,7 +29,7 @@ impl InstantQuery {
     /// A query with the usual lookback and budget.
     pub fn new(text: impl Into<String>, time_ms: i64) -> Self {
         let budget = Arc::new(Budget::new(QUERY_SAMPLES_MAX));
-        Self { text: text.into(), time_ms, lookback_ms: None, budget }
+        Self { text: text.into(), time_ms, lookback_ms: None, delayed_name_removal: None, budget }
     }
 }
 
@@ -44,6 +46,8 @@ pub struct RangeQuery {
     pub step_ms: i64,
     /// How old a series' newest sample may be; `None` for the database's setting.
     pub lookback_ms: Option<i64>,
+    /// Whether names are dropped from the answer only; `None` for the database's setting.
+    pub delayed_name_removal: Option<bool>,
     /// What the query may use.
     pub budget: Arc<Budget>,
 }
@@ -56,22 +60,29 @@ impl Db {
 
     /// Evaluates an expression at one moment.
     pub fn instant(&self, database: &str, query: &InstantQuery) -> Result<Answer, QueryError> {
-        let expression = Expression::parse(&query.text)?;
+        let expression = self.parse(&query.text)?;
         let source = StoreSource::new(&self.store, database);
-        promql::evaluate_instant(&expression, &source, query.time_ms, &self.settings(query.lookback_ms), &query.budget)
+        let settings = self.settings(query.lookback_ms, query.delayed_name_removal);
+        promql::evaluate_instant(&expression, &source, query.time_ms, &settings, &query.budget)
     }
 
     /// Evaluates an expression at regular moments.
     pub fn range(&self, database: &str, query: &RangeQuery) -> Result<Answer, QueryError> {
-        let expression = Expression::parse(&query.text)?;
+        let expression = self.parse(&query.text)?;
         let source = StoreSource::new(&self.store, database);
-        let settings = self.settings(query.lookback_ms);
+        let settings = self.settings(query.lookback_ms, query.delayed_name_removal);
         let (start_ms, end_ms, step_ms) = (query.start_ms, query.end_ms, query.step_ms);
         promql::evaluate_range(&expression, &source, start_ms, end_ms, step_ms, &settings, &query.budget)
     }
 
-    fn settings(&self, lookback_ms: Option<i64>) -> Settings {
+    /// Parses PromQL with the features that this database allows.
+    pub fn parse(&self, text: &str) -> Result<Expression, QueryError> {
+        Expression::parse_with(text, self.settings.features)
+    }
+
+    fn settings(&self, lookback_ms: Option<i64>, delayed_name_removal: Option<bool>) -> Settings {
         let lookback_ms = lookback_ms.unwrap_or(self.settings.lookback_ms);
-        Settings { lookback_ms, ..self.settings.clone() }
+        let delayed_name_removal = delayed_name_removal.unwrap_or(self.settings.delayed_name_removal);
+        Settings { lookback_ms, delayed_name_removal, ..self.settings.clone() }
     }
 }

@@ -4,48 +4,49 @@ use std::collections::{BTreeMap, HashMap};
 
 use model::{Labels, METRIC_NAME};
 use query::QueryError;
+use xxhash_rust::xxh64::xxh64;
 
-use crate::ast::{Aggregate, Aggregation, Expr, Grouping};
-use crate::eval::Evaluator;
-use crate::notes::number_text;
-use crate::rows::{Charge, Row, Steps, Vector};
-use crate::sum::{CompensatedSum, Mean, quantile};
+use crate::eval::{Evaluator, name_of};
+use crate::fold::{Count, Fold, Maximum, Mean, Minimum, One, StandardDeviation, Total, Variance};
+use crate::rows::{Charge, Row, Sample, Steps, Vector};
+use crate::sum::quantile;
+use crate::syntax::ast::{Aggregate, Aggregation, Expr, Grouping};
+use crate::syntax::number::plain;
+use crate::syntax::span::Span;
+use crate::syntax::strings::quote;
 
 /// The rows of one group.
-struct Group {
+pub(crate) struct Group {
     labels: Labels,
     /// Places of the rows, in order.
     rows: Vec<usize>,
 }
 
-/// One value made of many, fed one after the other.
-trait Fold: Copy {
-    fn start(value: f64) -> Self;
-    fn add(&mut self, value: f64);
-    fn finish(&self) -> f64;
-}
-
 impl Grouping {
     /// The labels that tell groups apart.
     fn key(&self, labels: &Labels) -> Labels {
-        match self {
-            Self::By(names) if names.is_empty() => Labels::empty(),
-            Self::By(names) => labels.retain(|name| names.iter().any(|wanted| wanted == name)),
-            Self::Without(names) => {
-                labels.retain(|name| name != METRIC_NAME && !names.iter().any(|unwanted| unwanted == name))
-            }
+        let named = |name: &str| self.labels.iter().any(|label| label == name);
+        if self.without {
+            return labels.retain(|name| name != METRIC_NAME && !named(name));
         }
+        if self.labels.is_empty() { Labels::empty() } else { labels.retain(named) }
     }
 }
 
-/// Groups in order of their labels.
+/// Groups in order of their first rows.
 fn groups_of(rows: &[Row], grouping: &Grouping) -> Vec<Group> {
-    let mut places: HashMap<Labels, Vec<usize>> = HashMap::new();
+    let mut places: HashMap<Labels, usize> = HashMap::new();
+    let mut groups: Vec<Group> = Vec::new();
     for (place, row) in rows.iter().enumerate() {
-        places.entry(grouping.key(&row.labels)).or_default().push(place);
+        let labels = grouping.key(&row.labels);
+        let group = *places.entry(labels.clone()).or_insert_with(|| {
+            groups.push(Group { labels, rows: Vec::new() });
+            groups.len() - 1
+        });
+        if let Some(group) = groups.get_mut(group) {
+            group.rows.push(place);
+        }
     }
-    let mut groups: Vec<Group> = places.into_iter().map(|(labels, rows)| Group { labels, rows }).collect();
-    groups.sort_by(|a, b| a.labels.cmp(&b.labels));
     groups
 }
 
@@ -59,54 +60,89 @@ impl Group {
         let first = self.rows(input).map(|row| row.first).min().unwrap_or_default();
         first..self.rows(input).map(Row::end).max().unwrap_or_default()
     }
+
+    /// The group's result, still empty.
+    fn result(&self, input: &[Row]) -> Row {
+        Row::new(self.labels.clone()).marked(self.rows(input).any(|row| row.drop_name))
+    }
+}
+
+/// How series are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    Largest,
+    Smallest,
+    First,
+    ByHash,
 }
 
 impl<'q> Evaluator<'q> {
-    pub(crate) fn aggregate(&self, aggregate: &Aggregate, steps: Steps) -> Result<Vector<'q>, QueryError> {
-        let grouping = &aggregate.grouping;
+    pub(crate) fn aggregate(&self, aggregate: &Aggregate, span: Span, steps: Steps) -> Result<Vector<'q>, QueryError> {
+        let (grouping, operation) = (&aggregate.grouping, aggregate.operation);
+        if operation == Aggregation::CountValues {
+            return self.count_values(aggregate, steps);
+        }
         let scalars = match &aggregate.parameter {
-            None | Some(Expr::Text(_)) => Vec::new(),
+            None => Vec::new(),
             Some(parameter) => self.scalar(parameter, steps)?,
         };
         let input = self.vector(&aggregate.input, steps)?;
-        match aggregate.operation {
-            Aggregation::Sum => self.fold::<Sum>(&input, grouping),
-            Aggregation::Average => self.fold::<Mean>(&input, grouping),
-            Aggregation::Minimum => self.fold::<Minimum>(&input, grouping),
-            Aggregation::Maximum => self.fold::<Maximum>(&input, grouping),
-            Aggregation::Count => self.fold::<Count>(&input, grouping),
-            Aggregation::Group => self.fold::<One>(&input, grouping),
-            Aggregation::StandardDeviation => self.fold::<StandardDeviation>(&input, grouping),
-            Aggregation::Variance => self.fold::<Variance>(&input, grouping),
-            Aggregation::Quantile => self.quantile(&input, grouping, &scalars),
-            Aggregation::TopK => self.ranked(&input, grouping, &scalars, steps, true),
-            Aggregation::BottomK => self.ranked(&input, grouping, &scalars, steps, false),
-            Aggregation::CountValues => match &aggregate.parameter {
-                Some(Expr::Text(label)) if !label.is_empty() => self.count_values(&input, grouping, label),
-                _ => Err(QueryError::Execution("invalid label name \"\"".to_owned())),
-            },
+        let input_span = aggregate.input.span;
+        let parameter_span = aggregate.parameter.as_ref().map_or(span, |parameter| parameter.span);
+        match operation {
+            Aggregation::Sum => self.fold::<Total>(&input, grouping, input_span),
+            Aggregation::Average => self.fold::<Mean>(&input, grouping, input_span),
+            Aggregation::Minimum => self.fold::<Minimum>(&input, grouping, input_span),
+            Aggregation::Maximum => self.fold::<Maximum>(&input, grouping, input_span),
+            Aggregation::Count => self.fold::<Count>(&input, grouping, input_span),
+            Aggregation::Group => self.fold::<One>(&input, grouping, input_span),
+            Aggregation::StandardDeviation => self.fold::<StandardDeviation>(&input, grouping, input_span),
+            Aggregation::Variance => self.fold::<Variance>(&input, grouping, input_span),
+            Aggregation::Quantile => self.quantile(&input, grouping, &scalars, [input_span, parameter_span]),
+            Aggregation::LimitRatio => {
+                check_ratios(self, &scalars, parameter_span)?;
+                self.chosen(&input, grouping, &scalars, Choice::ByHash, (steps, span))
+            }
+            _ => {
+                check_counts(&scalars)?;
+                let choice = match operation {
+                    Aggregation::TopK => Choice::Largest,
+                    Aggregation::BottomK => Choice::Smallest,
+                    _ => Choice::First,
+                };
+                self.chosen(&input, grouping, &scalars, choice, (steps, span))
+            }
         }
     }
 
-    fn fold<F: Fold>(&self, input: &Vector<'q>, grouping: &Grouping) -> Result<Vector<'q>, QueryError> {
+    fn fold<F: Fold>(&self, input: &Vector<'q>, grouping: &Grouping, span: Span) -> Result<Vector<'q>, QueryError> {
         let mut vector = Vector::empty(self.budget);
         for group in groups_of(&input.rows, grouping) {
-            let span = group.span(&input.rows);
-            let mut cells: Vec<Option<F>> = vec![None; span.len()];
+            let steps = group.span(&input.rows);
+            let mut cells: Vec<Option<F>> = (0..steps.len()).map(|_| None).collect();
             for row in group.rows(&input.rows) {
                 self.budget.check()?;
-                for (step, value) in row.present() {
-                    match cells.get_mut(step - span.start) {
+                if row.has_histograms() {
+                    let name = name_of(&row.labels);
+                    for (step, sample) in row.present() {
+                        if let Some(cell) = cells.get_mut(step - steps.start) {
+                            F::add_sample(cell, &sample, &self.notes, name, span);
+                        }
+                    }
+                    continue;
+                }
+                for (step, value) in row.floats() {
+                    match cells.get_mut(step - steps.start) {
                         Some(Some(cell)) => cell.add(value),
                         Some(cell) => *cell = Some(F::start(value)),
                         None => {}
                     }
                 }
             }
-            let mut row = Row::new(group.labels);
-            for (place, cell) in cells.iter().enumerate() {
-                if let Some(cell) = cell {
-                    row.push(span.start + place, cell.finish());
+            let mut row = group.result(&input.rows);
+            for (place, cell) in cells.into_iter().enumerate() {
+                if let Some(sample) = cell.and_then(|cell| cell.finish(&self.notes, span)) {
+                    row.push(steps.start + place, sample);
                 }
             }
             vector.push(row)?;
@@ -114,49 +150,69 @@ impl<'q> Evaluator<'q> {
         Ok(vector)
     }
 
-    fn quantile(&self, input: &Vector<'q>, grouping: &Grouping, quantiles: &[f64]) -> Result<Vector<'q>, QueryError> {
-        self.notes.check_quantiles(quantiles);
-        let mut vector = Vector::empty(self.budget);
-        let mut values = Vec::new();
-        for group in groups_of(&input.rows, grouping) {
-            let mut row = Row::new(group.labels.clone());
-            for step in group.span(&input.rows) {
-                self.budget.check()?;
-                values.clear();
-                values.extend(group.rows(&input.rows).filter_map(|row| row.get(step)));
-                if !values.is_empty() {
-                    row.push(step, quantile(quantiles.get(step).copied().unwrap_or(f64::NAN), &mut values));
-                }
-            }
-            vector.push(row)?;
-        }
-        Ok(vector)
-    }
-
-    /// `topk` and `bottomk`: the samples of the best rows of each group, step by step. At a single step the rows come
-    /// best first.
-    fn ranked(
+    fn quantile(
         &self,
         input: &Vector<'q>,
         grouping: &Grouping,
-        counts: &[f64],
-        steps: Steps,
-        largest: bool,
+        quantiles: &[f64],
+        [input_span, span]: [Span; 2],
     ) -> Result<Vector<'q>, QueryError> {
-        check_counts(counts)?;
-        let mut kept: Vec<Row> = input.rows.iter().map(|row| Row::new(row.labels.clone())).collect();
+        if quantiles.iter().any(|quantile| quantile.is_nan()) {
+            self.notes.check_quantile(f64::NAN, span);
+        } else {
+            self.notes.check_quantile(quantiles.iter().copied().fold(0.5, f64::max), span);
+            self.notes.check_quantile(quantiles.iter().copied().fold(0.5, f64::min), span);
+        }
+        if input.rows.iter().any(Row::has_histograms) {
+            self.notes.ignored_in_aggregation("quantile", input_span);
+        }
+        let mut vector = Vector::empty(self.budget);
+        let mut values = Vec::new();
+        for group in groups_of(&input.rows, grouping) {
+            let mut row = group.result(&input.rows);
+            for step in group.span(&input.rows) {
+                self.budget.check()?;
+                values.clear();
+                values.extend(group.rows(&input.rows).filter_map(|row| row.float(step)));
+                if !values.is_empty() {
+                    row.push_float(step, quantile(quantiles.get(step).copied().unwrap_or(f64::NAN), &mut values));
+                }
+            }
+            vector.push(row)?;
+        }
+        Ok(vector)
+    }
+
+    /// The samples of some rows of each group, step by step. At a single step `topk` and `bottomk` have the best first.
+    fn chosen(
+        &self,
+        input: &Vector<'q>,
+        grouping: &Grouping,
+        parameters: &[f64],
+        choice: Choice,
+        (steps, span): (Steps, Span),
+    ) -> Result<Vector<'q>, QueryError> {
+        if input.rows.iter().any(Row::has_histograms) {
+            match choice {
+                Choice::Largest => self.notes.ignored_in_aggregation("topk", span),
+                Choice::Smallest => self.notes.ignored_in_aggregation("bottomk", span),
+                Choice::First | Choice::ByHash => {}
+            }
+        }
+        let hashes: Vec<f64> = input.rows.iter().map(|row| place_by_hash(&row.labels)).collect();
+        let mut kept: Vec<Row> = input.rows.iter().map(Row::emptied).collect();
         let mut order = Vec::new();
-        let mut best: Vec<(usize, f64)> = Vec::new();
+        let mut best: Vec<(usize, Sample)> = Vec::new();
         for group in groups_of(&input.rows, grouping) {
             for step in group.span(&input.rows) {
                 self.budget.check()?;
-                let count = counts.get(step).map_or(0, |count| count.max(0.0) as usize);
+                let parameter = parameters.get(step).copied().unwrap_or(f64::NAN);
                 best.clear();
                 best.extend(group.rows.iter().filter_map(|place| Some((*place, input.rows.get(*place)?.get(step)?))));
-                keep_best(&mut best, count, largest);
-                for (place, value) in &best {
+                choose(&mut best, choice, parameter, &hashes);
+                for (place, sample) in &best {
                     if let Some(row) = kept.get_mut(*place) {
-                        row.push(step, *value);
+                        row.push(step, sample.clone());
                     }
                 }
                 if steps.count == 1 {
@@ -177,16 +233,27 @@ impl<'q> Evaluator<'q> {
     }
 
     /// How often each value occurs, the value in a label.
-    fn count_values(&self, input: &Vector<'q>, grouping: &Grouping, label: &str) -> Result<Vector<'q>, QueryError> {
+    fn count_values(&self, aggregate: &Aggregate, steps: Steps) -> Result<Vector<'q>, QueryError> {
+        let grouping = &aggregate.grouping;
+        let label = aggregate.parameter.as_ref().map_or(Ok(""), |parameter: &Expr| crate::relabel::text(parameter))?;
+        if label.is_empty() {
+            return Err(QueryError::Execution(format!("invalid label name {}", quote(label))));
+        }
+        let input = self.vector(&aggregate.input, steps)?;
         let mut counts: BTreeMap<Labels, BTreeMap<usize, f64>> = BTreeMap::new();
         let mut charge = Charge::none(self.budget);
         for row in &input.rows {
             self.budget.check()?;
-            for (step, value) in row.present() {
-                let labels = row.labels.with(label, &number_text(value));
-                let group = match grouping {
-                    Grouping::By(names) => labels.retain(|name| name == label || names.iter().any(|by| by == name)),
-                    Grouping::Without(_) => grouping.key(&labels),
+            for (step, sample) in row.present() {
+                let value = match sample {
+                    Sample::Float(value) => plain(value),
+                    Sample::Histogram(histogram) => histogram.text(),
+                };
+                let labels = row.labels.with(label, &value);
+                let group = if grouping.without {
+                    grouping.key(&labels)
+                } else {
+                    labels.retain(|name| name == label || grouping.labels.iter().any(|by| by == name))
                 };
                 let count = counts.entry(group).or_default().entry(step).or_default();
                 if *count == 0.0 {
@@ -199,7 +266,7 @@ impl<'q> Evaluator<'q> {
         for (labels, counts) in counts {
             let mut row = Row::new(labels);
             for (step, count) in counts {
-                row.push(step, count);
+                row.push_float(step, count);
             }
             vector.push(row)?;
         }
@@ -207,20 +274,70 @@ impl<'q> Evaluator<'q> {
     }
 }
 
-/// Leaves the best samples, in order; of equals those of earlier rows.
-fn keep_best(samples: &mut Vec<(usize, f64)>, count: usize, largest: bool) {
-    let order = |a: &(usize, f64), b: &(usize, f64)| compare(a.1, b.1, largest).then(a.0.cmp(&b.0));
-    if count < samples.len() {
-        samples.select_nth_unstable_by(count, order);
-        samples.truncate(count);
+/// Leaves the chosen samples.
+fn choose(samples: &mut Vec<(usize, Sample)>, choice: Choice, parameter: f64, hashes: &[f64]) {
+    let count = if parameter >= 1.0 { parameter as usize } else { 0 };
+    match choice {
+        Choice::First => samples.truncate(count),
+        Choice::ByHash => {
+            let ratio = parameter.clamp(-1.0, 1.0);
+            samples.retain(|(place, _)| {
+                let at = hashes.get(*place).copied().unwrap_or_default();
+                ratio != 0.0 && ((ratio >= 0.0 && at < ratio) || (ratio < 0.0 && at >= 1.0 + ratio))
+            });
+        }
+        Choice::Largest | Choice::Smallest => {
+            let largest = choice == Choice::Largest;
+            samples.retain(|(_, sample)| sample.float().is_some());
+            let value = |sample: &Sample| sample.float().unwrap_or(f64::NAN);
+            let order = |a: &(usize, Sample), b: &(usize, Sample)| {
+                compare(value(&a.1), value(&b.1), largest).then(a.0.cmp(&b.0))
+            };
+            if count < samples.len() {
+                samples.select_nth_unstable_by(count, order);
+                samples.truncate(count);
+            }
+            samples.sort_unstable_by(order);
+        }
     }
-    samples.sort_unstable_by(order);
+}
+
+/// Where in [0, 1) a series lies by the hash that Prometheus makes of its labels: of names and values, each behind its
+/// length (one byte, or 255 and three bytes).
+fn place_by_hash(labels: &Labels) -> f64 {
+    let mut bytes = Vec::new();
+    for text in labels.iter().flat_map(|(name, value)| [name, value]) {
+        match u8::try_from(text.len()) {
+            Ok(length) if length < 255 => bytes.push(length),
+            _ => {
+                bytes.push(255);
+                bytes.extend_from_slice(text.len().to_le_bytes().get(..3).unwrap_or_default());
+            }
+        }
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    xxh64(&bytes, 0) as f64 / u64::MAX as f64
 }
 
 /// Best first, NaN last.
 pub(crate) fn compare(a: f64, b: f64, largest: bool) -> std::cmp::Ordering {
     let by_value = a.partial_cmp(&b).unwrap_or(std::cmp::Ordering::Equal);
     a.is_nan().cmp(&b.is_nan()).then(if largest { by_value.reverse() } else { by_value })
+}
+
+fn check_ratios(evaluator: &Evaluator<'_>, ratios: &[f64], span: Span) -> Result<(), QueryError> {
+    if ratios.iter().any(|ratio| ratio.is_nan()) {
+        return Err(QueryError::Execution("Ratio value is NaN".to_owned()));
+    }
+    let most = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    if most > 1.0 {
+        evaluator.notes.capped_ratio(most, 1.0, span);
+    }
+    if least < -1.0 {
+        evaluator.notes.capped_ratio(least, -1.0, span);
+    }
+    Ok(())
 }
 
 fn check_counts(counts: &[f64]) -> Result<(), QueryError> {
@@ -230,155 +347,13 @@ fn check_counts(counts: &[f64]) -> Result<(), QueryError> {
     if counts.iter().any(|count| count.is_nan()) {
         return Err(QueryError::Execution("Parameter value is NaN".to_owned()));
     }
+    let shown = crate::syntax::number::short;
     let limit = i64::MAX as f64;
-    match counts.iter().find(|count| count.abs() >= limit) {
+    match counts.iter().find(|count| **count >= limit || **count <= -limit) {
         Some(count) if *count > 0.0 => {
-            Err(QueryError::Execution(format!("Scalar value {} overflows int64", number_text(*count))))
+            Err(QueryError::Execution(format!("Scalar value {} overflows int64", shown(*count))))
         }
-        Some(count) => Err(QueryError::Execution(format!("Scalar value {} underflows int64", number_text(*count)))),
+        Some(count) => Err(QueryError::Execution(format!("Scalar value {} underflows int64", shown(*count)))),
         None => Ok(()),
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Sum(CompensatedSum);
-
-impl Fold for Sum {
-    fn start(value: f64) -> Self {
-        Self(CompensatedSum::new(value))
-    }
-
-    fn add(&mut self, value: f64) {
-        self.0 = self.0.plus(value);
-    }
-
-    fn finish(&self) -> f64 {
-        self.0.value()
-    }
-}
-
-impl Fold for Mean {
-    fn start(value: f64) -> Self {
-        Self::new(value)
-    }
-
-    fn add(&mut self, value: f64) {
-        Self::add(self, value);
-    }
-
-    fn finish(&self) -> f64 {
-        self.value()
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Minimum(f64);
-
-impl Fold for Minimum {
-    fn start(value: f64) -> Self {
-        Self(value)
-    }
-
-    fn add(&mut self, value: f64) {
-        if self.0 > value || self.0.is_nan() {
-            self.0 = value;
-        }
-    }
-
-    fn finish(&self) -> f64 {
-        self.0
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Maximum(f64);
-
-impl Fold for Maximum {
-    fn start(value: f64) -> Self {
-        Self(value)
-    }
-
-    fn add(&mut self, value: f64) {
-        if self.0 < value || self.0.is_nan() {
-            self.0 = value;
-        }
-    }
-
-    fn finish(&self) -> f64 {
-        self.0
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Count(u64);
-
-impl Fold for Count {
-    fn start(_: f64) -> Self {
-        Self(1)
-    }
-
-    fn add(&mut self, _: f64) {
-        self.0 += 1;
-    }
-
-    fn finish(&self) -> f64 {
-        self.0 as f64
-    }
-}
-
-#[derive(Clone, Copy)]
-struct One;
-
-impl Fold for One {
-    fn start(_: f64) -> Self {
-        Self
-    }
-
-    fn add(&mut self, _: f64) {}
-
-    fn finish(&self) -> f64 {
-        1.0
-    }
-}
-
-/// Welford's method.
-#[derive(Clone, Copy)]
-struct Variance {
-    count: f64,
-    mean: f64,
-    squares: f64,
-}
-
-impl Fold for Variance {
-    fn start(value: f64) -> Self {
-        Self { count: 1.0, mean: value, squares: if value.is_finite() { 0.0 } else { f64::NAN } }
-    }
-
-    fn add(&mut self, value: f64) {
-        self.count += 1.0;
-        let delta = value - self.mean;
-        self.mean += delta / self.count;
-        self.squares += delta * (value - self.mean);
-    }
-
-    fn finish(&self) -> f64 {
-        self.squares / self.count
-    }
-}
-
-#[derive(Clone, Copy)]
-struct StandardDeviation(Variance);
-
-impl Fold for StandardDeviation {
-    fn start(value: f64) -> Self {
-        Self(Variance::start(value))
-    }
-
-    fn add(&mut self, value: f64) {
-        self.0.add(value);
-    }
-
-    fn finish(&self) -> f64 {
-        self.0.finish().sqrt()
     }
 }

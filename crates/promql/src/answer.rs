@@ -1,12 +1,16 @@
 //! From expressions to answers.
 
+use std::sync::Arc;
+
 use model::Labels;
 use query::{Budget, QueryError, Source};
 
-use crate::ast::{Expr, ResultKind};
 use crate::eval::{Computed, Evaluator};
+use crate::histogram::Histogram;
 use crate::notes::Notes;
-use crate::rows::{Row, Steps, Vector};
+use crate::plan::{Times, settle};
+use crate::rows::{Row, Sample, Steps, Vector};
+use crate::syntax::ast::{Expr, Node, ResultKind};
 use crate::{Expression, Settings};
 
 /// Times farther from the epoch than this are refused, so that no sum of times and offsets overflows.
@@ -42,9 +46,31 @@ pub enum Value {
     },
     /// One sample per series, all at the time of evaluation. The order is that of the expression, if it has one
     /// (`sort`, `topk`).
-    Vector(Vec<(Labels, i64, f64)>),
+    Vector(Vec<VectorSample>),
     /// Samples per series, in order of the labels.
-    Matrix(Vec<(Labels, Vec<(i64, f64)>)>),
+    Matrix(Vec<(Labels, Points)>),
+}
+
+/// A series' value at one time: the float, or the histogram if there is one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VectorSample {
+    /// The series.
+    pub labels: Labels,
+    /// The time, in milliseconds.
+    pub time_ms: i64,
+    /// The value, unless there is a histogram.
+    pub value: f64,
+    /// The histogram, if the value is one.
+    pub histogram: Option<Arc<Histogram>>,
+}
+
+/// A series' values with their times in milliseconds: floats, and histograms.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Points {
+    /// In order of time.
+    pub floats: Vec<(i64, f64)>,
+    /// In order of time.
+    pub histograms: Vec<(i64, Arc<Histogram>)>,
 }
 
 /// Evaluates an expression at one instant.
@@ -58,17 +84,21 @@ pub fn evaluate_instant(
     budget: &Budget,
 ) -> Result<Answer, QueryError> {
     check_times(&[time_ms], settings)?;
-    let evaluator = evaluator(source, settings, budget, [time_ms, time_ms]);
+    let expr = settle(&expression.expr, Times { start_ms: time_ms, end_ms: time_ms, step_ms: 0 })?;
+    let evaluator = Evaluator { source, settings, budget, notes: Notes::default() };
     let steps = Steps::one(time_ms);
-    let value = match (&expression.0, expression.result_kind()) {
-        (Expr::Text(text), _) => Value::String { time_ms, text: text.clone() },
-        (expr, ResultKind::RangeVector) => range_samples(&evaluator, expr, steps)?,
-        (expr, _) => match evaluator.compute(expr, steps)? {
+    let value = match (&expr.unwrapped().node, expr.kind()) {
+        (Node::Text(text), _) => Value::String { time_ms, text: text.clone() },
+        (_, ResultKind::RangeVector) => range_samples(&evaluator, &expr, steps)?,
+        _ => match evaluator.compute(&expr, steps)? {
             Computed::Scalar(values) => Value::Scalar { time_ms, value: values.first().copied().unwrap_or(f64::NAN) },
-            Computed::Vector(vector) => samples(&vector, time_ms)?,
+            Computed::Vector(mut vector) => {
+                vector.drop_marked_names()?;
+                samples(&vector, time_ms)?
+            }
         },
     };
-    Ok(answer(value, evaluator.notes))
+    Ok(answer(value, evaluator.notes, &expression.text))
 }
 
 /// Evaluates an expression at every step from start to end, both included; always yields a [`Value::Matrix`].
@@ -98,11 +128,13 @@ pub fn evaluate_range(
             kind.name()
         )));
     }
-    let evaluator = evaluator(source, settings, budget, [start_ms, end_ms]);
+    let expr = settle(&expression.expr, Times { start_ms, end_ms, step_ms })?;
+    let evaluator = Evaluator { source, settings, budget, notes: Notes::default() };
     let steps = Steps { start_ms, step_ms, count: evaluator.step_count(start_ms, end_ms, step_ms)? };
-    let mut matrix = match evaluator.compute(&expression.0, steps)? {
-        Computed::Scalar(values) => vec![points(&Row { values, ..Row::new(Labels::empty()) }, steps)],
-        Computed::Vector(vector) => {
+    let mut matrix = match evaluator.compute(&expr, steps)? {
+        Computed::Scalar(values) => vec![points(&Row::of_floats(Labels::empty(), values), steps)],
+        Computed::Vector(mut vector) => {
+            vector.drop_marked_names()?;
             let mut matrix = Vec::with_capacity(vector.rows.len());
             for row in &vector.rows {
                 budget.check()?;
@@ -112,16 +144,7 @@ pub fn evaluate_range(
         }
     };
     matrix.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(answer(Value::Matrix(matrix), evaluator.notes))
-}
-
-fn evaluator<'q>(
-    source: &'q dyn Source,
-    settings: &'q Settings,
-    budget: &'q Budget,
-    [query_start_ms, query_end_ms]: [i64; 2],
-) -> Evaluator<'q> {
-    Evaluator { source, settings, budget, query_start_ms, query_end_ms, notes: Notes::default() }
+    Ok(answer(Value::Matrix(matrix), evaluator.notes, &expression.text))
 }
 
 fn check_times(times_ms: &[i64], settings: &Settings) -> Result<(), QueryError> {
@@ -133,29 +156,50 @@ fn check_times(times_ms: &[i64], settings: &Settings) -> Result<(), QueryError> 
     }
 }
 
-fn answer(value: Value, notes: Notes) -> Answer {
-    let (warnings, infos) = notes.into_lists();
+fn answer(value: Value, notes: Notes, text: &str) -> Answer {
+    let (warnings, infos) = notes.into_lists(text);
     Answer { value, warnings, infos }
 }
 
-fn points(row: &Row, steps: Steps) -> (Labels, Vec<(i64, f64)>) {
-    let points = row.present().map(|(step, value)| (steps.time_ms(step), value));
-    (row.labels.clone(), points.collect())
+fn points(row: &Row, steps: Steps) -> (Labels, Points) {
+    let mut points = Points::default();
+    for (step, sample) in row.present() {
+        let time_ms = steps.time_ms(step);
+        match sample {
+            Sample::Float(value) => points.floats.push((time_ms, value)),
+            Sample::Histogram(histogram) => points.histograms.push((time_ms, histogram)),
+        }
+    }
+    (row.labels.clone(), points)
 }
 
 fn samples(vector: &Vector<'_>, time_ms: i64) -> Result<Value, QueryError> {
     if crate::rows::has_same_labels(&vector.rows) {
         return Err(crate::rows::same_labels());
     }
-    let samples = vector.rows.iter().filter_map(|row| Some((row.labels.clone(), time_ms, row.get(0)?)));
+    let samples = vector.rows.iter().filter_map(|row| {
+        let labels = row.labels.clone();
+        Some(match row.get(0)? {
+            Sample::Float(value) => VectorSample { labels, time_ms, value, histogram: None },
+            Sample::Histogram(histogram) => {
+                VectorSample { labels, time_ms, value: histogram.sum(), histogram: Some(histogram) }
+            }
+        })
+    });
     Ok(Value::Vector(samples.collect()))
 }
 
 fn range_samples(evaluator: &Evaluator<'_>, expr: &Expr, steps: Steps) -> Result<Value, QueryError> {
-    let series = evaluator.range_vector(expr, steps)?.into_first_window();
-    let mut matrix: Vec<(Labels, Vec<(i64, f64)>)> = series
+    let series = evaluator.range_vector(expr, steps)?.into_first_window()?;
+    let mut matrix: Vec<(Labels, Points)> = series
         .into_iter()
-        .map(|series| (series.labels, series.timestamps_ms.into_iter().zip(series.values).collect()))
+        .map(|series| {
+            let samples = series.samples;
+            let floats = samples.timestamps_ms.into_iter().zip(samples.values).collect();
+            let histograms = samples.histogram_timestamps_ms.into_iter().zip(samples.histograms).collect();
+            let labels = if series.drop_name { crate::rows::without_name(&series.labels) } else { series.labels };
+            (labels, Points { floats, histograms })
+        })
         .collect();
     matrix.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(Value::Matrix(matrix))

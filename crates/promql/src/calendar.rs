@@ -50,6 +50,15 @@ impl DatePart {
     }
 }
 
+/// An instant to the second: `2006-01-02T15:04:05Z`.
+pub(crate) fn rfc3339(time_ms: i64) -> String {
+    let seconds = time_ms.div_euclid(1000);
+    let date = date_of(seconds.div_euclid(DAY_S));
+    let second = seconds.rem_euclid(DAY_S);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", date.year, date.month, date.day)
+}
+
 /// Years are counted from March, so that the leap day is the last of its year.
 fn date_of(days: i64) -> Date {
     let days = days + EPOCH_DAYS;

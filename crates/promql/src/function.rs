@@ -1,7 +1,7 @@
 //! The functions: names, arguments, results.
 
-use crate::ast::ResultKind;
 use crate::calendar::DatePart;
+use crate::syntax::ast::ResultKind;
 use crate::window::WindowFunction;
 
 /// A function; what it takes and gives is in its [`Signature`].
@@ -18,20 +18,41 @@ pub(crate) enum Function {
     Clamp,
     ClampMax,
     ClampMin,
+    /// What a native histogram says as one number.
+    Histogram(HistogramPart),
     HistogramFraction,
     HistogramQuantile,
+    HistogramQuantiles,
+    Info,
     LabelJoin,
     LabelReplace,
+    MaximumOf,
+    MinimumOf,
     Pi,
+    QueryEnd,
+    QueryRange,
+    QueryStart,
+    QueryStep,
     Round,
     Scalar,
     Sort,
     SortByLabel,
     SortByLabelDescending,
     SortDescending,
+    StartTimestamp,
     Time,
     Timestamp,
     Vector,
+}
+
+/// A number that a native histogram holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HistogramPart {
+    Average,
+    Count,
+    StandardDeviation,
+    Sum,
+    Variance,
 }
 
 /// Functions of one number.
@@ -63,17 +84,18 @@ pub(crate) enum MathFunction {
 }
 
 /// What a function takes and gives.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub(crate) name: &'static str,
     pub(crate) function: Function,
     /// Kinds of the arguments.
     pub(crate) arguments: &'static [ResultKind],
-    /// How many of them must be there.
-    pub(crate) required: usize,
-    /// The last one may be repeated.
-    pub(crate) repeats: bool,
+    /// 0: all arguments must be there; else the last one may be missing, or be there up to so many times, or (below 0) as often
+    /// as one likes.
+    pub(crate) variadic: i32,
     pub(crate) result: ResultKind,
+    /// Only there if experimental functions are.
+    pub(crate) experimental: bool,
 }
 
 const SCALAR: ResultKind = ResultKind::Scalar;
@@ -85,38 +107,38 @@ const fn signature(
     name: &'static str,
     function: Function,
     arguments: &'static [ResultKind],
-    required: usize,
+    variadic: i32,
     result: ResultKind,
 ) -> Signature {
-    Signature { name, function, arguments, required, repeats: false, result }
+    Signature { name, function, arguments, variadic, result, experimental: false }
 }
 
-const fn repeating(
-    name: &'static str,
-    function: Function,
-    arguments: &'static [ResultKind],
-    required: usize,
-) -> Signature {
-    Signature { name, function, arguments, required, repeats: true, result: VECTOR }
+const fn experimental(mut signature: Signature) -> Signature {
+    signature.experimental = true;
+    signature
 }
 
 const fn math(name: &'static str, function: MathFunction) -> Signature {
-    signature(name, Function::Math(function), &[VECTOR], 1, VECTOR)
+    signature(name, Function::Math(function), &[VECTOR], 0, VECTOR)
 }
 
 const fn date(name: &'static str, part: DatePart) -> Signature {
-    signature(name, Function::Date(part), &[VECTOR], 0, VECTOR)
+    signature(name, Function::Date(part), &[VECTOR], 1, VECTOR)
 }
 
 const fn window(name: &'static str, function: WindowFunction) -> Signature {
-    signature(name, Function::Window(function), &[RANGE], 1, VECTOR)
+    signature(name, Function::Window(function), &[RANGE], 0, VECTOR)
+}
+
+const fn of_histogram(name: &'static str, part: HistogramPart) -> Signature {
+    signature(name, Function::Histogram(part), &[VECTOR], 0, VECTOR)
 }
 
 /// Sorted by name.
-static SIGNATURES: [Signature; 76] = [
+static SIGNATURES: [Signature; 90] = [
     math("abs", MathFunction::Abs),
-    signature("absent", Function::Absent, &[VECTOR], 1, VECTOR),
-    signature("absent_over_time", Function::AbsentOverTime, &[RANGE], 1, VECTOR),
+    signature("absent", Function::Absent, &[VECTOR], 0, VECTOR),
+    signature("absent_over_time", Function::AbsentOverTime, &[RANGE], 0, VECTOR),
     math("acos", MathFunction::Acos),
     math("acosh", MathFunction::Acosh),
     math("asin", MathFunction::Asin),
@@ -126,9 +148,9 @@ static SIGNATURES: [Signature; 76] = [
     window("avg_over_time", WindowFunction::Average),
     math("ceil", MathFunction::Ceil),
     window("changes", WindowFunction::Changes),
-    signature("clamp", Function::Clamp, &[VECTOR, SCALAR, SCALAR], 3, VECTOR),
-    signature("clamp_max", Function::ClampMax, &[VECTOR, SCALAR], 2, VECTOR),
-    signature("clamp_min", Function::ClampMin, &[VECTOR, SCALAR], 2, VECTOR),
+    signature("clamp", Function::Clamp, &[VECTOR, SCALAR, SCALAR], 0, VECTOR),
+    signature("clamp_max", Function::ClampMax, &[VECTOR, SCALAR], 0, VECTOR),
+    signature("clamp_min", Function::ClampMin, &[VECTOR, SCALAR], 0, VECTOR),
     math("cos", MathFunction::Cos),
     math("cosh", MathFunction::Cosh),
     window("count_over_time", WindowFunction::Count),
@@ -139,105 +161,105 @@ static SIGNATURES: [Signature; 76] = [
     math("deg", MathFunction::Degrees),
     window("delta", WindowFunction::Delta),
     window("deriv", WindowFunction::Derivative),
-    signature(
+    experimental(signature(
         "double_exponential_smoothing",
         Function::Window(WindowFunction::DoubleExponentialSmoothing),
         &[RANGE, SCALAR, SCALAR],
-        3,
+        0,
         VECTOR,
-    ),
+    )),
+    experimental(signature("end", Function::QueryEnd, &[], 0, SCALAR)),
     math("exp", MathFunction::Exp),
     window("first_over_time", WindowFunction::First),
     math("floor", MathFunction::Floor),
-    signature("histogram_fraction", Function::HistogramFraction, &[SCALAR, SCALAR, VECTOR], 3, VECTOR),
-    signature("histogram_quantile", Function::HistogramQuantile, &[SCALAR, VECTOR], 2, VECTOR),
+    of_histogram("histogram_avg", HistogramPart::Average),
+    of_histogram("histogram_count", HistogramPart::Count),
+    signature("histogram_fraction", Function::HistogramFraction, &[SCALAR, SCALAR, VECTOR], 0, VECTOR),
+    signature("histogram_quantile", Function::HistogramQuantile, &[SCALAR, VECTOR], 0, VECTOR),
+    experimental(signature(
+        "histogram_quantiles",
+        Function::HistogramQuantiles,
+        &[VECTOR, TEXT, SCALAR, SCALAR],
+        9,
+        VECTOR,
+    )),
+    of_histogram("histogram_stddev", HistogramPart::StandardDeviation),
+    of_histogram("histogram_stdvar", HistogramPart::Variance),
+    of_histogram("histogram_sum", HistogramPart::Sum),
     date("hour", DatePart::Hour),
     window("idelta", WindowFunction::InstantDelta),
     window("increase", WindowFunction::Increase),
+    experimental(signature("info", Function::Info, &[VECTOR, VECTOR], 1, VECTOR)),
     window("irate", WindowFunction::InstantRate),
-    repeating("label_join", Function::LabelJoin, &[VECTOR, TEXT, TEXT, TEXT], 3),
-    signature("label_replace", Function::LabelReplace, &[VECTOR, TEXT, TEXT, TEXT, TEXT], 5, VECTOR),
+    signature("label_join", Function::LabelJoin, &[VECTOR, TEXT, TEXT, TEXT], -1, VECTOR),
+    signature("label_replace", Function::LabelReplace, &[VECTOR, TEXT, TEXT, TEXT, TEXT], 0, VECTOR),
     window("last_over_time", WindowFunction::Last),
     math("ln", MathFunction::Ln),
     math("log10", MathFunction::Log10),
     math("log2", MathFunction::Log2),
-    window("mad_over_time", WindowFunction::MedianAbsoluteDeviation),
+    experimental(window("mad_over_time", WindowFunction::MedianAbsoluteDeviation)),
+    experimental(signature("max_of", Function::MaximumOf, &[SCALAR, SCALAR], 0, SCALAR)),
     window("max_over_time", WindowFunction::Maximum),
+    experimental(signature("min_of", Function::MinimumOf, &[SCALAR, SCALAR], 0, SCALAR)),
     window("min_over_time", WindowFunction::Minimum),
     date("minute", DatePart::Minute),
     date("month", DatePart::Month),
     signature("pi", Function::Pi, &[], 0, SCALAR),
-    signature("predict_linear", Function::Window(WindowFunction::PredictLinear), &[RANGE, SCALAR], 2, VECTOR),
+    signature("predict_linear", Function::Window(WindowFunction::PredictLinear), &[RANGE, SCALAR], 0, VECTOR),
     window("present_over_time", WindowFunction::Present),
-    signature("quantile_over_time", Function::Window(WindowFunction::Quantile), &[SCALAR, RANGE], 2, VECTOR),
+    signature("quantile_over_time", Function::Window(WindowFunction::Quantile), &[SCALAR, RANGE], 0, VECTOR),
     math("rad", MathFunction::Radians),
+    experimental(signature("range", Function::QueryRange, &[], 0, SCALAR)),
     window("rate", WindowFunction::Rate),
     window("resets", WindowFunction::Resets),
     signature("round", Function::Round, &[VECTOR, SCALAR], 1, VECTOR),
-    signature("scalar", Function::Scalar, &[VECTOR], 1, SCALAR),
+    signature("scalar", Function::Scalar, &[VECTOR], 0, SCALAR),
     math("sgn", MathFunction::Sign),
     math("sin", MathFunction::Sin),
     math("sinh", MathFunction::Sinh),
-    signature("sort", Function::Sort, &[VECTOR], 1, VECTOR),
-    repeating("sort_by_label", Function::SortByLabel, &[VECTOR, TEXT], 1),
-    repeating("sort_by_label_desc", Function::SortByLabelDescending, &[VECTOR, TEXT], 1),
-    signature("sort_desc", Function::SortDescending, &[VECTOR], 1, VECTOR),
+    signature("sort", Function::Sort, &[VECTOR], 0, VECTOR),
+    experimental(signature("sort_by_label", Function::SortByLabel, &[VECTOR, TEXT], -1, VECTOR)),
+    experimental(signature("sort_by_label_desc", Function::SortByLabelDescending, &[VECTOR, TEXT], -1, VECTOR)),
+    signature("sort_desc", Function::SortDescending, &[VECTOR], 0, VECTOR),
     math("sqrt", MathFunction::SquareRoot),
+    experimental(signature("start", Function::QueryStart, &[], 0, SCALAR)),
+    experimental(signature("start_timestamp", Function::StartTimestamp, &[VECTOR], 0, VECTOR)),
     window("stddev_over_time", WindowFunction::StandardDeviation),
     window("stdvar_over_time", WindowFunction::Variance),
+    experimental(signature("step", Function::QueryStep, &[], 0, SCALAR)),
     window("sum_over_time", WindowFunction::Sum),
     math("tan", MathFunction::Tan),
     math("tanh", MathFunction::Tanh),
     signature("time", Function::Time, &[], 0, SCALAR),
-    signature("timestamp", Function::Timestamp, &[VECTOR], 1, VECTOR),
-    window("ts_of_first_over_time", WindowFunction::TimestampOfFirst),
-    window("ts_of_last_over_time", WindowFunction::TimestampOfLast),
-    window("ts_of_max_over_time", WindowFunction::TimestampOfMaximum),
-    window("ts_of_min_over_time", WindowFunction::TimestampOfMinimum),
-    signature("vector", Function::Vector, &[SCALAR], 1, VECTOR),
+    signature("timestamp", Function::Timestamp, &[VECTOR], 0, VECTOR),
+    experimental(window("ts_of_first_over_time", WindowFunction::TimestampOfFirst)),
+    experimental(window("ts_of_last_over_time", WindowFunction::TimestampOfLast)),
+    experimental(window("ts_of_max_over_time", WindowFunction::TimestampOfMaximum)),
+    experimental(window("ts_of_min_over_time", WindowFunction::TimestampOfMinimum)),
+    signature("vector", Function::Vector, &[SCALAR], 0, VECTOR),
     date("year", DatePart::Year),
 ];
 
-impl Function {
-    /// The function of this name.
-    pub(crate) fn by_name(name: &str) -> Option<&'static Signature> {
-        let place = SIGNATURES.binary_search_by(|candidate| candidate.name.cmp(name)).ok()?;
-        SIGNATURES.get(place)
-    }
-
-    /// What the function takes and gives.
-    pub(crate) fn signature(self) -> &'static Signature {
-        SIGNATURES.iter().find(|signature| signature.function == self).unwrap_or(&SIGNATURES[0])
-    }
-
-    /// Whether the result depends on the time of evaluation even if all arguments are pinned by `@`.
-    pub(crate) fn depends_on_time(self) -> bool {
-        matches!(self, Self::Date(_) | Self::Time | Self::Timestamp | Self::Window(WindowFunction::PredictLinear))
-    }
+/// The function of this name.
+pub(crate) fn by_name(name: &str) -> Option<&'static Signature> {
+    let place = SIGNATURES.binary_search_by(|candidate| candidate.name.cmp(name)).ok()?;
+    SIGNATURES.get(place)
 }
 
-impl Signature {
-    /// Checks number and kinds of the arguments; the error is for the user.
-    pub(crate) fn check(&self, arguments: &[ResultKind]) -> Result<(), String> {
-        let (name, given) = (self.name, arguments.len());
-        if self.required == self.arguments.len() && !self.repeats && given != self.required {
-            return Err(format!("expected {} argument(s) in call to \"{name}\", got {given}", self.required));
-        }
-        if given < self.required {
-            return Err(format!("expected at least {} argument(s) in call to \"{name}\", got {given}", self.required));
-        }
-        if !self.repeats && given > self.arguments.len() {
-            let most = self.arguments.len();
-            return Err(format!("expected at most {most} argument(s) in call to \"{name}\", got {given}"));
-        }
-        let expected = self.arguments.iter().chain(self.arguments.last().into_iter().cycle());
-        for (kind, expected) in arguments.iter().zip(expected) {
-            if kind != expected {
-                let (kind, expected) = (kind.name(), expected.name());
-                return Err(format!("expected type {expected} in call to function \"{name}\", got {kind}"));
-            }
-        }
-        Ok(())
+impl Function {
+    /// Whether the result depends on the time of evaluation even if all arguments are pinned by `@`.
+    pub(crate) fn depends_on_time(self) -> bool {
+        matches!(
+            self,
+            Self::Date(_)
+                | Self::QueryEnd
+                | Self::QueryRange
+                | Self::QueryStart
+                | Self::QueryStep
+                | Self::Time
+                | Self::Timestamp
+                | Self::Window(WindowFunction::PredictLinear)
+        )
     }
 }
 
@@ -289,9 +311,9 @@ mod tests {
 
     #[test]
     fn names_are_sorted_and_unique() {
-        assert!(SIGNATURES.windows(2).all(|pair| pair[0].name < pair[1].name));
-        for signature in &SIGNATURES {
-            assert_eq!(signature.function.signature().name, signature.name);
+        for pair in SIGNATURES.windows(2) {
+            assert!(pair[0].name < pair[1].name, "{} {}", pair[0].name, pair[1].name);
         }
+        assert!(SIGNATURES.iter().all(|signature| by_name(signature.name) == Some(signature)));
     }
 }

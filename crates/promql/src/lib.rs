@@ -1,41 +1,75 @@
 //! PromQL as Prometheus 3 has it: text to expression to values.
 //!
 //! ```text
-//! text ── parse ──► Expr ── eval, for all steps at once ──► rows ──► Answer
-//!          │                 │
-//!          │                 ├─ select      selectors and subqueries: read once, then windows slide over the samples
-//!          │                 ├─ window      functions of a range: rate, *_over_time, …
-//!          │                 ├─ aggregate   sum, topk, …
-//!          │                 ├─ binary      operators and vector matching
-//!          │                 ├─ histogram   quantiles of classic histograms
-//!          │                 └─ relabel     label_replace, sort, …
-//!          └─ guard          nesting and sizes, on the raw text
+//! text ── syntax ──► Expr ── plan ──► Expr with fixed times ── eval, for all steps at once ──► rows ──► Answer
+//!                                      │
+//!                                      ├─ select      selectors and subqueries: read once, then windows slide over the samples
+//!                                      ├─ window      functions of a range: rate, *_over_time, …
+//!                                      ├─ aggregate   sum, topk, …
+//!                                      ├─ binary      operators and vector matching
+//!                                      ├─ histogram   native histograms as values; classic beside it
+//!                                      ├─ relabel     label_replace, sort, …
+//!                                      └─ info        labels of series that describe others
 //! ```
 //!
-//! Values come from a [`query::Source`]; there is no clock, no I/O and no thread in here. Native histograms, the
-//! experimental modifiers (`fill`, `anchored`, `smoothed`), `limitk`, `limit_ratio` and `info` are refused with a
-//! message that names them.
+//! Values come from a [`query::Source`]; there is no clock, no I/O and no thread in here.
 
 mod aggregate;
 mod answer;
-mod ast;
 mod binary;
 mod calendar;
+mod classic;
 mod eval;
+mod fold;
 mod function;
 mod histogram;
+mod histogram_fold;
+mod info;
+mod interpolate;
+mod math;
 mod notes;
-mod parse;
+mod plan;
+mod rate;
 mod relabel;
 mod rows;
 mod select;
 mod sum;
+mod syntax;
 mod window;
 
-pub use answer::{Answer, Value, evaluate_instant, evaluate_range};
-pub use ast::ResultKind;
+pub use answer::{Answer, Points, Value, VectorSample, evaluate_instant, evaluate_range};
+pub use histogram::{CounterReset, Histogram, HistogramBucket};
 use model::Matcher;
 use query::QueryError;
+pub use syntax::ast::ResultKind;
+
+/// Parts of the language that Prometheus has behind feature flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of Prometheus")]
+pub struct Features {
+    /// Functions and aggregations that may still change: `info`, `limitk`, `sort_by_label`, …
+    pub experimental_functions: bool,
+    /// Durations that are computed: `[5m * 2]`, `step()`.
+    pub duration_expressions: bool,
+    /// `anchored` and `smoothed`.
+    pub extended_ranges: bool,
+    /// `fill`, `fill_left` and `fill_right`.
+    pub fill_modifiers: bool,
+}
+
+impl Features {
+    /// All of them, or none.
+    pub const fn all(on: bool) -> Self {
+        Self { experimental_functions: on, duration_expressions: on, extended_ranges: on, fill_modifiers: on }
+    }
+}
+
+impl Default for Features {
+    /// All on.
+    fn default() -> Self {
+        Self::all(true)
+    }
+}
 
 /// How expressions are evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,41 +80,77 @@ pub struct Settings {
     pub steps_max: usize,
     /// The step of subqueries that name none.
     pub subquery_step_ms: i64,
+    /// Functions that change the meaning of values drop the metric's name from the answer only, so that outer expressions may
+    /// still group by it.
+    pub delayed_name_removal: bool,
+    /// What expressions may contain.
+    pub features: Features,
 }
 
 impl Default for Settings {
-    /// Lookback 5 minutes, 1,000,000 steps, subqueries every minute.
+    /// Lookback 5 minutes, 1,000,000 steps, subqueries every minute, names dropped at once, all features.
     fn default() -> Self {
-        Self { lookback_ms: 5 * 60 * 1000, steps_max: 1_000_000, subquery_step_ms: 60 * 1000 }
+        Self {
+            lookback_ms: 5 * 60 * 1000,
+            steps_max: 1_000_000,
+            subquery_step_ms: 60 * 1000,
+            delayed_name_removal: false,
+            features: Features::default(),
+        }
     }
 }
 
 /// An expression, parsed and checked.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Expression(ast::Expr);
+pub struct Expression {
+    expr: syntax::ast::Expr,
+    text: String,
+}
 
 impl Expression {
-    /// Parses a text; fails with [`QueryError::Invalid`] if it is no PromQL, too long or too deeply nested, or uses
-    /// what is not supported.
+    /// Parses a text with all features; fails with [`QueryError::Invalid`] if it is no PromQL, too long or too deeply nested.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
-        parse::parse(text).map(Self)
+        Self::parse_with(text, Features::default())
+    }
+
+    /// Parses a text that may contain some features only.
+    pub fn parse_with(text: &str, features: Features) -> Result<Self, QueryError> {
+        match syntax::parse(text, features) {
+            Ok(expr) => Ok(Self { expr, text: text.to_owned() }),
+            Err(error) => Err(QueryError::Invalid(error.with_place(text))),
+        }
     }
 
     /// What the expression yields.
     pub fn result_kind(&self) -> ResultKind {
-        self.0.kind()
+        self.expr.kind()
     }
 
     /// The matchers of every selector, from left to right.
     pub fn selectors(&self) -> Vec<&[Matcher]> {
         let mut selectors = Vec::new();
-        self.0.for_each_selector(&mut |selector| selectors.push(selector.matchers.as_slice()));
+        self.expr.for_each_selector(&mut |selector| selectors.push(selector.matchers.as_slice()));
         selectors
+    }
+
+    /// The expression in the standard spelling, broken into lines where it is long.
+    pub fn pretty(&self) -> String {
+        syntax::print::pretty(&self.expr, 0)
+    }
+
+    /// The expression in the standard spelling, on one line.
+    pub fn line(&self) -> String {
+        syntax::print::line(&self.expr)
+    }
+
+    /// The expression's tree as JSON, in the form of Prometheus's `parse_query`.
+    pub fn tree_json(&self) -> String {
+        syntax::tree::json(&self.expr)
     }
 }
 
 /// Parses a plain vector selector, as the parameter `match[]` of Prometheus's API takes it: at least one matcher does
 /// not match the empty text, and there is no `offset`, `@` or range.
 pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, QueryError> {
-    parse::parse_selector(text)
+    syntax::parse_plain_selector(text).map_err(|error| QueryError::Invalid(error.with_place(text)))
 }

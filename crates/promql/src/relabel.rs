@@ -2,26 +2,28 @@
 
 use std::cmp::Ordering;
 
+use model::METRIC_NAME;
 use query::QueryError;
 
 use crate::aggregate::compare;
-use crate::ast::Expr;
 use crate::eval::Evaluator;
 use crate::function::Function;
-use crate::parse::compile_regex;
 use crate::rows::{Row, Steps, Vector};
+use crate::syntax::ast::{Expr, Node};
+use crate::syntax::compile_regex;
+use crate::syntax::span::Span;
 
 impl<'q> Evaluator<'q> {
     /// `label_replace` and `label_join`.
     pub(crate) fn relabel(
         &self,
         function: Function,
+        name: &str,
         input: &Expr,
         texts: &[Expr],
         steps: Steps,
     ) -> Result<Vector<'q>, QueryError> {
         let texts = texts.iter().map(text).collect::<Result<Vec<&str>, _>>()?;
-        let name = function.signature().name;
         match texts.as_slice() {
             [destination, replacement, source, pattern] if function == Function::LabelReplace => {
                 let regex = compile_regex(pattern).map_err(|_| {
@@ -64,6 +66,8 @@ impl<'q> Evaluator<'q> {
             self.budget.check()?;
             if let Some(value) = value(row) {
                 row.labels = row.labels.with(destination, &value);
+                // A new name stays.
+                row.drop_name &= destination != METRIC_NAME;
             }
         }
         vector.join_same_labels()?;
@@ -76,14 +80,19 @@ impl<'q> Evaluator<'q> {
         function: Function,
         input: &Expr,
         labels: &[Expr],
+        span: Span,
         steps: Steps,
     ) -> Result<Vector<'q>, QueryError> {
         let labels = labels.iter().map(text).collect::<Result<Vec<&str>, _>>()?;
         let mut vector = self.vector(input, steps)?;
+        if matches!(function, Function::Sort | Function::SortDescending) {
+            vector.map_floats(|_, value| value)?;
+        }
         if steps.count > 1 {
+            self.notes.sort_in_range_query(span);
             return Ok(vector);
         }
-        let value = |row: &Row| row.get(0).unwrap_or(f64::NAN);
+        let value = |row: &Row| row.float(0).unwrap_or(f64::NAN);
         match function {
             Function::Sort => vector.rows.sort_by(|a, b| compare(value(a), value(b), false)),
             Function::SortDescending => vector.rows.sort_by(|a, b| compare(value(a), value(b), true)),
@@ -94,9 +103,9 @@ impl<'q> Evaluator<'q> {
     }
 }
 
-fn text(expr: &Expr) -> Result<&str, QueryError> {
-    match expr {
-        Expr::Text(text) => Ok(text),
+pub(crate) fn text(expr: &Expr) -> Result<&str, QueryError> {
+    match &expr.unwrapped().node {
+        Node::Text(text) => Ok(text),
         _ => Err(QueryError::Execution(format!("expected a string, got {}", expr.kind().name()))),
     }
 }

@@ -9,17 +9,59 @@
 //! A row holds the stretch of steps from its first to its last value only, so that short-lived series cost little.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use model::{Labels, STALE_NAN_BITS, is_stale_bits};
 use query::{Budget, QueryError};
+
+use crate::histogram::Histogram;
 
 /// Marks a step without a value. No computation yields these bits: arithmetic makes quiet NaNs, and selectors leave
 /// stale markers out.
 pub(crate) const ABSENT: f64 = f64::from_bits(STALE_NAN_BITS);
 
+/// Marks a step whose value is a histogram; another NaN that no computation yields.
+const IN_HISTOGRAMS_BITS: u64 = STALE_NAN_BITS + 1;
+
 /// Whether a step has no value.
 pub(crate) fn is_absent(value: f64) -> bool {
     is_stale_bits(value)
+}
+
+/// A float from outside, without the bits that have a meaning here.
+pub(crate) fn cleaned(value: f64) -> f64 {
+    if value.to_bits() == IN_HISTOGRAMS_BITS { f64::NAN } else { value }
+}
+
+/// A value of a series at one step.
+#[derive(Debug, Clone)]
+pub(crate) enum Sample {
+    Float(f64),
+    Histogram(Arc<Histogram>),
+}
+
+impl Sample {
+    /// The float, if it is one.
+    pub(crate) const fn float(&self) -> Option<f64> {
+        match self {
+            Self::Float(value) => Some(*value),
+            Self::Histogram(_) => None,
+        }
+    }
+
+    /// What it is, in messages.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Float(_) => "float",
+            Self::Histogram(_) => "histogram",
+        }
+    }
+}
+
+impl From<Histogram> for Sample {
+    fn from(histogram: Histogram) -> Self {
+        Self::Histogram(Arc::new(histogram))
+    }
 }
 
 /// The instants of an evaluation; at least one.
@@ -45,28 +87,84 @@ impl Steps {
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) labels: Labels,
+    /// The name is to go in the end, where that is put off.
+    pub(crate) drop_name: bool,
     /// The step of the first value.
     pub(crate) first: usize,
-    pub(crate) values: Vec<f64>,
+    values: Vec<f64>,
+    /// As many as values, or none if all of them are floats.
+    histograms: Vec<Option<Arc<Histogram>>>,
 }
 
 impl Row {
     pub(crate) const fn new(labels: Labels) -> Self {
-        Self { labels, first: 0, values: Vec::new() }
+        Self { labels, drop_name: false, first: 0, values: Vec::new(), histograms: Vec::new() }
     }
 
-    /// Adds a value behind the others; steps left out become absent.
-    pub(crate) fn push(&mut self, step: usize, value: f64) {
+    /// The same, with or without a name that is to go in the end.
+    pub(crate) fn marked(self, drop_name: bool) -> Self {
+        Self { drop_name, ..self }
+    }
+
+    /// A row without values that is otherwise like this.
+    pub(crate) fn emptied(&self) -> Self {
+        Self { drop_name: self.drop_name, ..Self::new(self.labels.clone()) }
+    }
+
+    /// A row of floats from the first step on.
+    pub(crate) const fn of_floats(labels: Labels, values: Vec<f64>) -> Self {
+        Self { labels, drop_name: false, first: 0, values, histograms: Vec::new() }
+    }
+
+    /// Adds a float behind the others; steps left out become absent.
+    pub(crate) fn push_float(&mut self, step: usize, value: f64) {
         if self.values.is_empty() {
             self.first = step;
         }
         self.values.resize(step - self.first, ABSENT);
         self.values.push(value);
+        if !self.histograms.is_empty() {
+            self.histograms.resize(self.values.len(), None);
+        }
     }
 
-    pub(crate) fn get(&self, step: usize) -> Option<f64> {
+    /// Adds a value behind the others.
+    pub(crate) fn push(&mut self, step: usize, sample: Sample) {
+        match sample {
+            Sample::Float(value) => self.push_float(step, value),
+            Sample::Histogram(histogram) => {
+                self.push_float(step, f64::from_bits(IN_HISTOGRAMS_BITS));
+                self.histograms.resize(self.values.len() - 1, None);
+                self.histograms.push(Some(histogram));
+            }
+        }
+    }
+
+    fn sample(&self, place: usize) -> Option<Sample> {
+        let value = *self.values.get(place)?;
+        if value.to_bits() == IN_HISTOGRAMS_BITS {
+            return self.histograms.get(place)?.clone().map(Sample::Histogram);
+        }
+        (!is_absent(value)).then_some(Sample::Float(value))
+    }
+
+    pub(crate) fn get(&self, step: usize) -> Option<Sample> {
+        self.sample(step.checked_sub(self.first)?)
+    }
+
+    /// The float at a step.
+    pub(crate) fn float(&self, step: usize) -> Option<f64> {
         let value = *self.values.get(step.checked_sub(self.first)?)?;
-        (!is_absent(value)).then_some(value)
+        (!is_absent(value) && value.to_bits() != IN_HISTOGRAMS_BITS).then_some(value)
+    }
+
+    /// Whether there is any value at a step.
+    pub(crate) fn has(&self, step: usize) -> bool {
+        step.checked_sub(self.first).and_then(|place| self.values.get(place)).is_some_and(|value| !is_absent(*value))
+    }
+
+    pub(crate) fn has_histograms(&self) -> bool {
+        !self.histograms.is_empty()
     }
 
     /// One past the last step.
@@ -74,37 +172,96 @@ impl Row {
         self.first + self.values.len()
     }
 
-    /// Steps with a value, and the values.
-    pub(crate) fn present(&self) -> impl Iterator<Item = (usize, f64)> {
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// What the row takes out of a budget.
+    fn charge(&self) -> usize {
+        let histograms = self.histograms.iter().flatten().map(|histogram| histogram.samples());
+        self.values.len() + histograms.sum::<usize>()
+    }
+
+    /// Steps with a value.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = usize> {
         let values = self.values.iter().enumerate().filter(|(_, value)| !is_absent(**value));
-        values.map(|(place, value)| (self.first + place, *value))
+        values.map(|(place, _)| self.first + place)
+    }
+
+    /// Steps with a value, and the values.
+    pub(crate) fn present(&self) -> impl Iterator<Item = (usize, Sample)> {
+        (0..self.values.len()).filter_map(|place| Some((self.first + place, self.sample(place)?)))
+    }
+
+    /// Steps with a float, and the floats.
+    pub(crate) fn floats(&self) -> impl Iterator<Item = (usize, f64)> {
+        let values = self.values.iter().enumerate();
+        let floats = values.filter(|(_, value)| !is_absent(**value) && value.to_bits() != IN_HISTOGRAMS_BITS);
+        floats.map(|(place, value)| (self.first + place, *value))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.values.iter().all(|value| is_absent(*value))
     }
 
-    /// Changes each value; the function may answer [`ABSENT`].
-    pub(crate) fn map(&mut self, mut change: impl FnMut(usize, f64) -> f64) {
+    /// Changes each float; histograms go. The function may answer [`ABSENT`].
+    pub(crate) fn map_floats(&mut self, mut change: impl FnMut(usize, f64) -> f64) {
         for (place, value) in self.values.iter_mut().enumerate() {
-            if !is_absent(*value) {
+            if value.to_bits() == IN_HISTOGRAMS_BITS {
+                *value = ABSENT;
+            } else if !is_absent(*value) {
                 *value = change(self.first + place, *value);
             }
         }
+        self.histograms = Vec::new();
+    }
+
+    /// Changes each value, or removes it.
+    pub(crate) fn map(&mut self, mut change: impl FnMut(usize, Sample) -> Option<Sample>) {
+        let mut changed = self.emptied();
+        for (step, sample) in self.present() {
+            if let Some(sample) = change(step, sample) {
+                changed.push(step, sample);
+            }
+        }
+        *self = changed;
+    }
+
+    /// Keeps the values at which a condition holds.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
+        for (place, value) in self.values.iter_mut().enumerate() {
+            if !is_absent(*value) && !keep(self.first + place) {
+                *value = ABSENT;
+            }
+        }
+    }
+
+    /// The same value at so many steps: that of the first.
+    pub(crate) fn repeated(&self, steps: usize) -> Self {
+        let mut row = self.emptied();
+        match self.get(0) {
+            Some(Sample::Float(value)) => row.values = vec![value; steps],
+            Some(Sample::Histogram(histogram)) => {
+                row.values = vec![f64::from_bits(IN_HISTOGRAMS_BITS); steps];
+                row.histograms = vec![Some(histogram); steps];
+            }
+            None => {}
+        }
+        row
     }
 
     /// Takes over the values of another row; fails if both have one at the same step.
     fn absorb(&mut self, other: &Self) -> Result<(), QueryError> {
         let (first, end) = (self.first.min(other.first), self.end().max(other.end()));
-        let mut values = Vec::with_capacity(end - first);
+        let mut joined = self.emptied();
         for step in first..end {
-            values.push(match (self.get(step), other.get(step)) {
+            match (self.get(step), other.get(step)) {
                 (Some(_), Some(_)) => return Err(same_labels()),
-                (Some(value), None) | (None, Some(value)) => value,
-                (None, None) => ABSENT,
-            });
+                (Some(sample), None) | (None, Some(sample)) => joined.push(step, sample),
+                (None, None) => {}
+            }
         }
-        (self.first, self.values) = (first, values);
+        *self = joined;
         Ok(())
     }
 }
@@ -154,14 +311,24 @@ impl<'b> Vector<'b> {
     /// Adds a row unless it has no values.
     pub(crate) fn push(&mut self, row: Row) -> Result<(), QueryError> {
         if !row.is_empty() {
-            self.charge.add(row.values.len())?;
+            self.charge.add(row.charge())?;
             self.rows.push(row);
         }
         Ok(())
     }
 
-    /// Changes each value; see [`Row::map`]. Rows left without values go.
-    pub(crate) fn map(&mut self, mut change: impl FnMut(usize, f64) -> f64) -> Result<(), QueryError> {
+    /// Changes each float; see [`Row::map_floats`]. Rows left without values go.
+    pub(crate) fn map_floats(&mut self, mut change: impl FnMut(usize, f64) -> f64) -> Result<(), QueryError> {
+        for row in &mut self.rows {
+            self.charge.budget.check()?;
+            row.map_floats(&mut change);
+        }
+        self.rows.retain(|row| !row.is_empty());
+        Ok(())
+    }
+
+    /// Changes each value, or removes it. Rows left without values go.
+    pub(crate) fn map(&mut self, mut change: impl FnMut(usize, Sample) -> Option<Sample>) -> Result<(), QueryError> {
         for row in &mut self.rows {
             self.charge.budget.check()?;
             row.map(&mut change);
@@ -171,9 +338,20 @@ impl<'b> Vector<'b> {
     }
 
     /// Removes the metric's name (with type and unit, which belong to it) from all rows, and joins those that are the
-    /// same series then.
-    pub(crate) fn drop_names(&mut self) -> Result<(), QueryError> {
+    /// same series then; where that is put off, marks them only.
+    pub(crate) fn drop_names(&mut self, put_off: bool) -> Result<(), QueryError> {
         for row in &mut self.rows {
+            row.drop_name = true;
+            if !put_off {
+                row.labels = without_name(&row.labels);
+            }
+        }
+        if put_off { Ok(()) } else { self.join_same_labels() }
+    }
+
+    /// Removes the names that were only marked before.
+    pub(crate) fn drop_marked_names(&mut self) -> Result<(), QueryError> {
+        for row in self.rows.iter_mut().filter(|row| row.drop_name) {
             row.labels = without_name(&row.labels);
         }
         self.join_same_labels()
@@ -201,7 +379,7 @@ impl<'b> Vector<'b> {
     /// Whether there is any value, step by step.
     pub(crate) fn occupied(&self, steps: usize) -> Vec<bool> {
         let mut occupied = vec![false; steps];
-        for (step, _) in self.rows.iter().flat_map(Row::present) {
+        for step in self.rows.iter().flat_map(Row::steps) {
             if let Some(seen) = occupied.get_mut(step) {
                 *seen = true;
             }

@@ -1,32 +1,61 @@
 //! Selectors and subqueries: each is read once for all steps, then a window slides over its sorted samples.
 
-use model::{METRIC_NAME, Matcher, is_stale_bits};
+use std::sync::Arc;
+
+use model::{Labels, Matcher, is_stale_bits};
 use query::{QueryError, Selection, Series};
 
-use crate::ast::{At, Expr, Selector, Shift, Subquery};
 use crate::eval::Evaluator;
-use crate::rows::{Charge, Row, Steps, Vector, has_same_labels, is_absent, same_labels, without_name};
-use crate::window::{Marks, Window, WindowFunction};
+use crate::histogram::{CounterReset, Histogram};
+use crate::interpolate;
+use crate::rows::{Charge, Row, Sample, Steps, Vector, cleaned, is_absent};
+use crate::syntax::ast::{Edges, Expr, Node, Range, Selector, Shift, Subquery};
+use crate::syntax::span::Span;
+
+/// A series: floats and histograms, each sorted by time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Samples {
+    pub(crate) timestamps_ms: Vec<i64>,
+    pub(crate) values: Vec<f64>,
+    pub(crate) histogram_timestamps_ms: Vec<i64>,
+    pub(crate) histograms: Vec<Arc<Histogram>>,
+}
+
+/// A series of a range vector.
+#[derive(Debug, Clone)]
+pub(crate) struct RangeSeries {
+    pub(crate) labels: Labels,
+    /// The name is to go in the end, where that is put off.
+    pub(crate) drop_name: bool,
+    pub(crate) samples: Samples,
+}
 
 /// Series of a range vector, without stale markers, with the bounds by which windows move over them.
 pub(crate) struct RangeVector<'b> {
-    pub(crate) series: Vec<Series>,
-    ends: WindowEnds,
-    range_ms: i64,
+    pub(crate) series: Vec<RangeSeries>,
+    pub(crate) ends: WindowEnds,
+    pub(crate) range_ms: i64,
+    pub(crate) edges: Edges,
+    /// How far beyond its start and its end a window looks.
+    pub(crate) reach_ms: [i64; 2],
     charge: Charge<'b>,
 }
 
 /// Where windows end, step by step.
 #[derive(Debug, Clone, Copy)]
-struct WindowEnds {
-    steps: Steps,
+pub(crate) struct WindowEnds {
+    pub(crate) steps: Steps,
     offset_ms: i64,
     /// By `@`, the same for all steps.
     pinned_ms: Option<i64>,
 }
 
 impl WindowEnds {
-    fn at(&self, step: usize) -> i64 {
+    pub(crate) fn new(shift: &Shift, steps: Steps) -> Self {
+        Self { steps, offset_ms: shift.offset_ms(), pinned_ms: shift.pinned_ms() }
+    }
+
+    pub(crate) fn at(&self, step: usize) -> i64 {
         self.pinned_ms.unwrap_or_else(|| self.steps.time_ms(step)) - self.offset_ms
     }
 
@@ -45,25 +74,67 @@ pub(crate) enum Answers {
     Values,
     /// Seconds, for `timestamp()`.
     Timestamps,
+    /// Milliseconds, for `info()`.
+    Milliseconds,
+}
+
+impl Samples {
+    fn from_series(series: Series) -> (Labels, Self) {
+        let (histogram_timestamps_ms, histograms) =
+            series.histograms.iter().map(|(time_ms, native)| (*time_ms, Arc::new(Histogram::from(native)))).unzip();
+        let samples =
+            Self { timestamps_ms: series.timestamps_ms, values: series.values, histogram_timestamps_ms, histograms };
+        (series.labels, samples)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.histograms.is_empty()
+    }
+
+    pub(crate) fn drop_stale(&mut self) {
+        if self.values.iter().any(|value| is_absent(*value) || cleaned(*value).to_bits() != value.to_bits()) {
+            let samples = self.timestamps_ms.iter().copied().zip(self.values.iter().copied());
+            (self.timestamps_ms, self.values) =
+                samples.filter(|(_, value)| !is_stale_bits(*value)).map(|(time, value)| (time, cleaned(value))).unzip();
+        }
+        if self.histograms.iter().any(|histogram| histogram.is_stale()) {
+            let samples = self.histogram_timestamps_ms.iter().copied().zip(self.histograms.iter().cloned());
+            (self.histogram_timestamps_ms, self.histograms) =
+                samples.filter(|(_, histogram)| !histogram.is_stale()).unzip();
+        }
+    }
+
+    /// The samples later than the first and not later than the second time.
+    pub(crate) fn between(&self, after_ms: i64, to_ms: i64) -> Self {
+        let bounds = |times: &[i64]| {
+            let first = times.partition_point(|time_ms| *time_ms <= after_ms);
+            (first, times.partition_point(|time_ms| *time_ms <= to_ms).max(first))
+        };
+        let (first, end) = bounds(&self.timestamps_ms);
+        let (histogram_first, histogram_end) = bounds(&self.histogram_timestamps_ms);
+        let part = |times: &[i64], first: usize, end: usize| times.get(first..end).unwrap_or_default().to_vec();
+        Self {
+            timestamps_ms: part(&self.timestamps_ms, first, end),
+            values: self.values.get(first..end).unwrap_or_default().to_vec(),
+            histogram_timestamps_ms: part(&self.histogram_timestamps_ms, histogram_first, histogram_end),
+            histograms: self.histograms.get(histogram_first..histogram_end).unwrap_or_default().to_vec(),
+        }
+    }
 }
 
 impl<'q> Evaluator<'q> {
-    fn window_ends(&self, shift: &Shift, steps: Steps) -> WindowEnds {
-        let pinned_ms = shift.at.map(|at| match at {
-            At::Time(time_ms) => time_ms,
-            At::Start => self.query_start_ms,
-            At::End => self.query_end_ms,
-        });
-        WindowEnds { steps, offset_ms: shift.offset_ms, pinned_ms }
-    }
-
     /// The series with samples later than the first and not later than the second time, in order of their labels.
-    fn select(&self, matchers: &[Matcher], after_ms: i64, to_ms: i64) -> Result<(Vec<Series>, Charge<'q>), QueryError> {
+    fn select(
+        &self,
+        matchers: &[Matcher],
+        after_ms: i64,
+        to_ms: i64,
+    ) -> Result<(Vec<(Labels, Samples)>, Charge<'q>), QueryError> {
         let selection = Selection { matchers, start_ms: after_ms + 1, end_ms: to_ms };
         let mut series = self.source.select(&selection, self.budget)?;
-        let charge = Charge::adopt(self.budget, series.iter().map(|series| series.values.len()).sum());
+        let charge = Charge::adopt(self.budget, series.iter().map(Series::samples).sum());
         series.sort_by(|a, b| a.labels.cmp(&b.labels));
-        Ok((series, charge))
+        Ok((series.into_iter().map(Samples::from_series).collect(), charge))
     }
 
     /// The newest sample of each series within the lookback, step by step.
@@ -72,41 +143,107 @@ impl<'q> Evaluator<'q> {
         selector: &Selector,
         steps: Steps,
         answers: Answers,
+        span: Span,
     ) -> Result<Vector<'q>, QueryError> {
-        let ends = self.window_ends(&selector.shift, steps);
+        let ends = WindowEnds::new(&selector.shift, steps);
+        if selector.edges == Edges::Smoothed && answers == Answers::Values {
+            return self.smoothed_vector(selector, &ends, span);
+        }
+        self.newest(&selector.matchers, &ends, answers)
+    }
+
+    pub(crate) fn newest(
+        &self,
+        matchers: &[Matcher],
+        ends: &WindowEnds,
+        answers: Answers,
+    ) -> Result<Vector<'q>, QueryError> {
         let lookback_ms = self.settings.lookback_ms;
-        let (series, _charge) = self.select(&selector.matchers, ends.first_ms() - lookback_ms, ends.last_ms())?;
+        let (series, _charge) = self.select(matchers, ends.first_ms() - lookback_ms, ends.last_ms())?;
         let mut vector = Vector::empty(self.budget);
-        for series in &series {
+        for (labels, samples) in series {
             self.budget.check()?;
-            vector.push(newest_samples(series, &ends, lookback_ms, answers))?;
+            vector.push(newest_samples(labels, &samples, ends, lookback_ms, answers))?;
+        }
+        Ok(vector)
+    }
+
+    fn smoothed_vector(&self, selector: &Selector, ends: &WindowEnds, span: Span) -> Result<Vector<'q>, QueryError> {
+        let lookback_ms = self.settings.lookback_ms;
+        let (series, _charge) =
+            self.select(&selector.matchers, ends.first_ms() - lookback_ms, ends.last_ms() + lookback_ms)?;
+        let mut vector = Vector::empty(self.budget);
+        for (labels, mut samples) in series {
+            samples.drop_stale();
+            let name = labels.get(model::METRIC_NAME).unwrap_or_default().to_owned();
+            let mut row = Row::new(labels);
+            for step in 0..ends.steps.count {
+                self.budget.check()?;
+                let time_ms = ends.at(step);
+                let window = samples.between(time_ms - lookback_ms, time_ms + lookback_ms);
+                if let Some(sample) = interpolate::at(&window, time_ms, &self.notes, &name, span) {
+                    row.push(step, sample);
+                }
+            }
+            vector.push(row)?;
         }
         Ok(vector)
     }
 
     /// A range selector or a subquery.
     pub(crate) fn range_vector(&self, expr: &Expr, steps: Steps) -> Result<RangeVector<'q>, QueryError> {
-        match expr {
-            Expr::Range(selector, range_ms) => {
-                let ends = self.window_ends(&selector.shift, steps);
-                let (mut series, charge) =
-                    self.select(&selector.matchers, ends.first_ms() - range_ms, ends.last_ms())?;
-                series.iter_mut().for_each(drop_stale);
-                Ok(RangeVector { series, ends, range_ms: *range_ms, charge })
-            }
-            Expr::Subquery(subquery) => self.subquery(subquery, steps),
+        match &expr.node {
+            Node::Range(range) => self.range_selector(range, steps),
+            Node::Subquery(subquery) => self.subquery(subquery, steps),
+            Node::Parentheses(inner) => self.range_vector(inner, steps),
             _ => Err(QueryError::Execution("expected a range vector".to_owned())),
         }
     }
 
+    fn range_selector(&self, range: &Range, steps: Steps) -> Result<RangeVector<'q>, QueryError> {
+        let ends = WindowEnds::new(&range.selector.shift, steps);
+        let (range_ms, edges, lookback_ms) =
+            (range.range.settled_ms(), range.selector.edges, self.settings.lookback_ms);
+        let reach_ms = match edges {
+            Edges::Plain => [0, 0],
+            Edges::Anchored => [lookback_ms, 0],
+            Edges::Smoothed => [lookback_ms, lookback_ms],
+        };
+        let (series, charge) = self.select(
+            &range.selector.matchers,
+            ends.first_ms() - range_ms - reach_ms[0],
+            ends.last_ms() + reach_ms[1],
+        )?;
+        let series = series.into_iter().map(|(labels, mut samples)| {
+            samples.drop_stale();
+            RangeSeries { labels, drop_name: false, samples }
+        });
+        Ok(RangeVector { series: series.collect(), ends, range_ms, edges, reach_ms, charge })
+    }
+
     /// Evaluates the inner expression at multiples of the subquery's step, once for all windows.
     fn subquery(&self, subquery: &Subquery, steps: Steps) -> Result<RangeVector<'q>, QueryError> {
-        let ends = self.window_ends(&subquery.shift, steps);
-        let step_ms = subquery.step_ms.unwrap_or(self.settings.subquery_step_ms).max(1);
-        let after_ms = ends.first_ms() - subquery.range_ms;
-        let start_ms = (after_ms.div_euclid(step_ms) + 1) * step_ms;
-        let mut range =
-            RangeVector { series: Vec::new(), ends, range_ms: subquery.range_ms, charge: Charge::none(self.budget) };
+        let ends = WindowEnds::new(&subquery.shift, steps);
+        let range_ms = subquery.range.settled_ms();
+        let step_ms = subquery
+            .step
+            .as_ref()
+            .map_or(self.settings.subquery_step_ms, crate::syntax::ast::Extent::settled_ms)
+            .max(1);
+        let after_ms = ends.first_ms() - range_ms;
+        // As Prometheus: multiples of the step are found by a division that rounds towards zero.
+        let mut start_ms = after_ms / step_ms * step_ms;
+        if start_ms <= after_ms {
+            start_ms += step_ms;
+        }
+        let mut range = RangeVector {
+            series: Vec::new(),
+            ends,
+            range_ms,
+            edges: Edges::Plain,
+            reach_ms: [0, 0],
+            charge: Charge::none(self.budget),
+        };
         if start_ms > ends.last_ms() {
             return Ok(range);
         }
@@ -114,60 +251,73 @@ impl<'q> Evaluator<'q> {
         let inner_steps = Steps { start_ms, step_ms, count };
         let inner = self.vector(&subquery.inner, inner_steps)?;
         for row in &inner.rows {
-            range.charge.add(row.values.len())?;
-            let (steps, values): (Vec<usize>, Vec<f64>) = row.present().unzip();
-            let timestamps_ms = steps.into_iter().map(|step| inner_steps.time_ms(step)).collect();
-            range.series.push(Series { labels: row.labels.clone(), timestamps_ms, values });
+            range.charge.add(row.len())?;
+            range.series.push(RangeSeries {
+                labels: row.labels.clone(),
+                drop_name: row.drop_name,
+                samples: samples_of(row, inner_steps),
+            });
         }
         Ok(range)
     }
+}
 
-    /// Applies a function to every window of every series.
-    pub(crate) fn over_windows(
-        &self,
-        function: WindowFunction,
-        range: &RangeVector<'q>,
-        scalars: &[Vec<f64>],
-    ) -> Result<Vector<'q>, QueryError> {
-        let mut vector = Vector::empty(self.budget);
-        let mut scratch = Vec::new();
-        for series in &range.series {
-            self.budget.check()?;
-            let row = over_series(function, range, series, scalars, &mut scratch)?;
-            if function.wants_counter() && !row.is_empty() {
-                self.notes.check_counter_name(series.labels.get(METRIC_NAME).unwrap_or_default());
+/// What is known of counter resets does not hold between samples taken at other times.
+fn samples_of(row: &Row, steps: Steps) -> Samples {
+    let mut samples = Samples::default();
+    for (step, sample) in row.present() {
+        match sample {
+            Sample::Float(value) => {
+                samples.timestamps_ms.push(steps.time_ms(step));
+                samples.values.push(value);
             }
-            vector.push(row)?;
+            Sample::Histogram(histogram) => {
+                samples.histogram_timestamps_ms.push(steps.time_ms(step));
+                let hinted = matches!(histogram.hint, CounterReset::Reset | CounterReset::NoReset);
+                let histogram = if hinted {
+                    Arc::new(Histogram { hint: CounterReset::Unknown, ..Histogram::clone(&histogram) })
+                } else {
+                    histogram
+                };
+                samples.histograms.push(histogram);
+            }
         }
-        if has_same_labels(&vector.rows) {
-            return Err(same_labels());
-        }
-        Ok(vector)
     }
+    samples
 }
 
 impl RangeVector<'_> {
     /// Samples in the window of the first step, for instant queries that ask for a range.
-    pub(crate) fn into_first_window(self) -> Vec<Series> {
+    pub(crate) fn into_first_window(self) -> Result<Vec<RangeSeries>, QueryError> {
         let (end_ms, range_ms) = (self.ends.first_ms(), self.range_ms);
-        let mut series = self.series;
-        for series in &mut series {
-            let first = series.timestamps_ms.partition_point(|time_ms| *time_ms <= end_ms - range_ms);
-            let end = series.timestamps_ms.partition_point(|time_ms| *time_ms <= end_ms).max(first);
-            series.timestamps_ms = series.timestamps_ms.drain(first..end).collect();
-            series.values = series.values.drain(first..end).collect();
+        let [before_ms, behind_ms] = self.reach_ms;
+        let mut found = Vec::new();
+        for mut series in self.series {
+            series.samples = series.samples.between(end_ms - range_ms - before_ms, end_ms + behind_ms);
+            if let Some((word, _)) = self.edges.rule() {
+                if !series.samples.histograms.is_empty() {
+                    return Err(QueryError::Execution(format!("{word} modifier is not supported with histograms")));
+                }
+                let smoothed = self.edges == Edges::Smoothed;
+                interpolate::extend(&mut series.samples, end_ms - range_ms, end_ms, smoothed);
+            }
+            if !series.samples.is_empty() {
+                found.push(series);
+            }
         }
-        series.retain(|series| !series.values.is_empty());
-        series
+        Ok(found)
     }
 
     /// Whether any series has a sample in the window, step by step.
     pub(crate) fn occupied(&self, steps: Steps) -> Vec<bool> {
         let mut occupied = vec![false; steps.count];
         for series in &self.series {
-            for (step, _, _) in Windows::new(&series.timestamps_ms, &self.ends, self.range_ms) {
-                if let Some(seen) = occupied.get_mut(step) {
-                    *seen = true;
+            for times in [&series.samples.timestamps_ms, &series.samples.histogram_timestamps_ms] {
+                let mut cursor = Cursor::default();
+                for (step, seen) in occupied.iter_mut().enumerate() {
+                    let end_ms = self.ends.at(step);
+                    let (first, end) = cursor.advance(times, end_ms - self.range_ms, end_ms);
+                    *seen |= first < end;
                 }
             }
         }
@@ -175,97 +325,56 @@ impl RangeVector<'_> {
     }
 }
 
-/// Steps whose window holds samples, with the places of its first sample and of its end: two cursors that only move
-/// forward.
-struct Windows<'a> {
-    timestamps_ms: &'a [i64],
-    ends: &'a WindowEnds,
-    range_ms: i64,
-    step: usize,
+/// The bounds of a window within sorted times: both only move forward.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cursor {
     first: usize,
     end: usize,
 }
 
-impl<'a> Windows<'a> {
-    const fn new(timestamps_ms: &'a [i64], ends: &'a WindowEnds, range_ms: i64) -> Self {
-        Self { timestamps_ms, ends, range_ms, step: 0, first: 0, end: 0 }
-    }
-}
-
-impl Iterator for Windows<'_> {
-    type Item = (usize, usize, usize);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while self.step < self.ends.steps.count {
-            let step = self.step;
-            self.step += 1;
-            let end_ms = self.ends.at(step);
-            let start_ms = end_ms - self.range_ms;
-            while self.timestamps_ms.get(self.first).is_some_and(|time_ms| *time_ms <= start_ms) {
-                self.first += 1;
-            }
-            while self.timestamps_ms.get(self.end).is_some_and(|time_ms| *time_ms <= end_ms) {
-                self.end += 1;
-            }
-            if self.first < self.end {
-                return Some((step, self.first, self.end));
-            }
-            if self.first == self.timestamps_ms.len() {
-                return None;
-            }
+impl Cursor {
+    /// The places of the first time after, and of the first time beyond.
+    pub(crate) fn advance(&mut self, times: &[i64], after_ms: i64, to_ms: i64) -> (usize, usize) {
+        while times.get(self.first).is_some_and(|time_ms| *time_ms <= after_ms) {
+            self.first += 1;
         }
-        None
+        self.end = self.end.max(self.first);
+        while times.get(self.end).is_some_and(|time_ms| *time_ms <= to_ms) {
+            self.end += 1;
+        }
+        (self.first, self.end)
     }
 }
 
-fn over_series(
-    function: WindowFunction,
-    range: &RangeVector<'_>,
-    series: &Series,
-    scalars: &[Vec<f64>],
-    scratch: &mut Vec<f64>,
-) -> Result<Row, QueryError> {
-    let marks = Marks::find(function, &series.values);
-    let labels = if function.keeps_name() { series.labels.clone() } else { without_name(&series.labels) };
+fn newest_samples(labels: Labels, samples: &Samples, ends: &WindowEnds, lookback_ms: i64, answers: Answers) -> Row {
     let mut row = Row::new(labels);
-    let scalar =
-        |place: usize, step: usize| scalars.get(place).and_then(|values| values.get(step)).copied().unwrap_or(f64::NAN);
-    for (step, first, end) in Windows::new(&series.timestamps_ms, &range.ends, range.range_ms) {
-        let end_ms = range.ends.at(step);
-        let window = Window {
-            timestamps_ms: series.timestamps_ms.get(first..end).unwrap_or_default(),
-            values: series.values.get(first..end).unwrap_or_default(),
-            marked: marks.within(first, end, &series.values),
-            start_ms: end_ms - range.range_ms,
-            end_ms,
-            time_ms: range.ends.steps.time_ms(step),
-            scalars: [scalar(0, step), scalar(1, step)],
+    let (mut floats, mut histograms) = (Cursor::default(), Cursor::default());
+    for step in 0..ends.steps.count {
+        let to_ms = ends.at(step);
+        let newest = |cursor: &mut Cursor, times: &[i64]| {
+            let (first, end) = cursor.advance(times, to_ms - lookback_ms, to_ms);
+            let place = end.checked_sub(1).filter(|_| first < end)?;
+            Some((*times.get(place)?, place))
         };
-        if let Some(value) = function.apply(&window, scratch)? {
-            row.push(step, value);
-        }
-    }
-    Ok(row)
-}
-
-fn newest_samples(series: &Series, ends: &WindowEnds, lookback_ms: i64, answers: Answers) -> Row {
-    let mut row = Row::new(series.labels.clone());
-    for (step, _, end) in Windows::new(&series.timestamps_ms, ends, lookback_ms) {
-        let Some((time_ms, value)) = series.timestamps_ms.get(end - 1).zip(series.values.get(end - 1)) else {
-            continue;
+        let float = newest(&mut floats, &samples.timestamps_ms);
+        let histogram = newest(&mut histograms, &samples.histogram_timestamps_ms);
+        let is_float = float.map(|(time_ms, _)| time_ms) >= histogram.map(|(time_ms, _)| time_ms);
+        let Some((time_ms, place)) = (if is_float { float } else { histogram }) else { continue };
+        let sample = if is_float {
+            samples
+                .values
+                .get(place)
+                .filter(|value| !is_stale_bits(**value))
+                .map(|value| Sample::Float(cleaned(*value)))
+        } else {
+            samples.histograms.get(place).filter(|histogram| !histogram.is_stale()).cloned().map(Sample::Histogram)
         };
-        if is_stale_bits(*value) {
-            continue;
+        match (sample, answers) {
+            (None, _) => {}
+            (Some(_), Answers::Timestamps) => row.push_float(step, time_ms as f64 / 1000.0),
+            (Some(Sample::Float(_)), Answers::Milliseconds) => row.push_float(step, time_ms as f64),
+            (Some(sample), Answers::Values | Answers::Milliseconds) => row.push(step, sample),
         }
-        row.push(step, if answers == Answers::Values { *value } else { *time_ms as f64 / 1000.0 });
     }
     row
-}
-
-fn drop_stale(series: &mut Series) {
-    if !series.values.iter().any(|value| is_absent(*value)) {
-        return;
-    }
-    let samples = series.timestamps_ms.iter().copied().zip(series.values.iter().copied());
-    (series.timestamps_ms, series.values) = samples.filter(|(_, value)| !is_stale_bits(*value)).unzip();
 }

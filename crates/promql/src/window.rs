@@ -1,8 +1,18 @@
 //! Functions of a range of samples.
 
+use std::sync::Arc;
+
 use query::QueryError;
 
+use crate::histogram::Histogram;
+use crate::histogram_fold::HistogramFold;
+use crate::notes::Notes;
+use crate::rate::{self, Change};
+use crate::rows::Sample;
 use crate::sum::{CompensatedSum, Mean, quantile};
+use crate::syntax::ast::Edges;
+use crate::syntax::number;
+use crate::syntax::span::Span;
 
 /// A function of a range of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,20 +45,33 @@ pub(crate) enum WindowFunction {
     Variance,
 }
 
-/// The samples in a window that is open at its start and closed at its end.
+/// The samples in a window that is open at its start and closed at its end. Of anchored and smoothed selectors samples
+/// around it are there too.
 #[derive(Debug)]
 pub(crate) struct Window<'a> {
     pub(crate) timestamps_ms: &'a [i64],
-    /// As many as timestamps; never empty.
+    /// As many as timestamps.
     pub(crate) values: &'a [f64],
+    pub(crate) histogram_timestamps_ms: &'a [i64],
+    /// As many as their timestamps. There is a float or a histogram at least.
+    pub(crate) histograms: &'a [Arc<Histogram>],
     /// For functions that ask for [`Marks`]: the marked values before which something happened, in order.
     pub(crate) marked: MarkedValues<'a>,
     pub(crate) start_ms: i64,
     pub(crate) end_ms: i64,
+    pub(crate) range_ms: i64,
     /// The time of evaluation; differs from the end by the offset.
     pub(crate) time_ms: i64,
     /// The scalar arguments at this step.
     pub(crate) scalars: [f64; 2],
+    pub(crate) edges: Edges,
+    /// The metric's name, for notes.
+    pub(crate) name: &'a str,
+    /// Where the window's expression is, for notes.
+    pub(crate) span: Span,
+    /// Where the first argument is, which for quantiles is the quantile.
+    pub(crate) quantile_span: Span,
+    pub(crate) notes: &'a Notes,
 }
 
 /// Places in a series where its value drops (a counter's reset) or changes, found once per series, so that a window
@@ -91,7 +114,7 @@ impl MarkedValues<'_> {
     }
 
     /// The values just before the marks.
-    fn before(&self) -> impl Iterator<Item = f64> {
+    pub(crate) fn before(&self) -> impl Iterator<Item = f64> {
         self.places.iter().filter_map(|place| self.series.get(place - 1).copied())
     }
 }
@@ -108,34 +131,58 @@ impl WindowFunction {
     }
 
     /// The value for a window; `None` if it has too few samples. `scratch` is reused between calls.
-    pub(crate) fn apply(self, window: &Window<'_>, scratch: &mut Vec<f64>) -> Result<Option<f64>, QueryError> {
+    pub(crate) fn apply(self, window: &Window<'_>, scratch: &mut Vec<f64>) -> Result<Option<Sample>, QueryError> {
+        let change = |counter, per_second| Ok(rate::over_window(window, Change { counter, per_second }));
+        match self {
+            Self::Rate => change(true, true),
+            Self::Increase => change(true, false),
+            Self::Delta => change(false, false),
+            Self::InstantRate => Ok(rate::of_last_two(window, true)),
+            Self::InstantDelta => Ok(rate::of_last_two(window, false)),
+            Self::First => Ok(first(window)),
+            Self::Last => Ok(last(window)),
+            Self::Sum | Self::Average if !window.histograms.is_empty() => Ok(self.of_histograms(window)),
+            Self::Changes | Self::Resets if window.edges != Edges::Plain || !window.histograms.is_empty() => {
+                Ok(self.events(window).map(Sample::Float))
+            }
+            Self::Count => Ok(Some(Sample::Float((window.values.len() + window.histograms.len()) as f64))),
+            Self::Present => Ok(Some(Sample::Float(1.0))),
+            Self::TimestampOfFirst => Ok(end_time(window, <[i64]>::first, i64::min)),
+            Self::TimestampOfLast => Ok(end_time(window, <[i64]>::last, i64::max)),
+            _ => Ok(self.of_floats(window, scratch)?.map(Sample::Float)),
+        }
+    }
+
+    /// Functions that leave out histograms.
+    fn of_floats(self, window: &Window<'_>, scratch: &mut Vec<f64>) -> Result<Option<f64>, QueryError> {
+        if self == Self::DoubleExponentialSmoothing {
+            check_factors(window.scalars)?;
+        }
         let values = window.values;
-        let (first, last) = (values.first().copied(), values.last().copied());
+        if values.is_empty() {
+            return Ok(None);
+        }
+        if !window.histograms.is_empty() {
+            window.notes.ignored_in_range(window.name, window.span);
+        }
         let value = match self {
-            Self::Rate => return Ok(extrapolate(window, true, true)),
-            Self::Increase => return Ok(extrapolate(window, true, false)),
-            Self::Delta => return Ok(extrapolate(window, false, false)),
-            Self::InstantRate => return Ok(last_two(window, true)),
-            Self::InstantDelta => return Ok(last_two(window, false)),
             Self::Derivative => return Ok(derivative(window)),
             Self::PredictLinear => return Ok(predict(window)),
-            Self::DoubleExponentialSmoothing => return smooth(window),
-            Self::First => return Ok(first),
-            Self::Last => return Ok(last),
-            Self::TimestampOfFirst => return Ok(window.timestamps_ms.first().map(|time| seconds(*time))),
-            Self::TimestampOfLast => return Ok(window.timestamps_ms.last().map(|time| seconds(*time))),
+            Self::DoubleExponentialSmoothing => return Ok(smooth(window)),
             Self::TimestampOfMaximum => return Ok(extreme(window, |now, best| now >= best).map(|(time, _)| time)),
             Self::TimestampOfMinimum => return Ok(extreme(window, |now, best| now <= best).map(|(time, _)| time)),
             Self::Maximum => return Ok(extreme(window, |now, best| now > best).map(|(_, value)| value)),
             Self::Minimum => return Ok(extreme(window, |now, best| now < best).map(|(_, value)| value)),
             Self::Average => mean(values),
             Self::Sum => sum(values),
-            Self::Count => values.len() as f64,
-            Self::Present => 1.0,
             Self::Changes | Self::Resets => window.marked.count(),
             Self::Variance => variance(values),
             Self::StandardDeviation => variance(values).sqrt(),
-            Self::Quantile => quantile(window.scalars[0], copied(values, scratch)),
+            Self::Quantile => {
+                window.notes.check_quantile(window.scalars[0], window.quantile_span);
+                quantile(window.scalars[0], copied(values, scratch))
+            }
+            Self::MedianAbsoluteDeviation if values.iter().any(|value| value.is_nan()) => f64::NAN,
             Self::MedianAbsoluteDeviation => {
                 let median = quantile(0.5, copied(values, scratch));
                 for value in scratch.iter_mut() {
@@ -143,9 +190,93 @@ impl WindowFunction {
                 }
                 quantile(0.5, scratch)
             }
+            _ => return Ok(None),
         };
         Ok(Some(value))
     }
+
+    /// Sum or mean of histograms.
+    fn of_histograms(self, window: &Window<'_>) -> Option<Sample> {
+        let (notes, name, span) = (window.notes, window.name, window.span);
+        if !window.values.is_empty() {
+            notes.mixed_samples(name, span);
+            return None;
+        }
+        let (first, rest) = window.histograms.split_first()?;
+        let mut fold = HistogramFold::new(first, self == Self::Average);
+        for histogram in rest {
+            if fold.add(histogram).is_err() {
+                notes.mixed_schemas(name, span);
+                return None;
+            }
+        }
+        fold.tell(notes, span);
+        Some(fold.finish().into())
+    }
+
+    /// Changes or resets over samples of both kinds.
+    fn events(self, window: &Window<'_>) -> Option<f64> {
+        let mut samples: Vec<(i64, Sample)> = window
+            .timestamps_ms
+            .iter()
+            .zip(window.values)
+            .map(|(time, value)| (*time, Sample::Float(*value)))
+            .collect();
+        let histograms = window.histogram_timestamps_ms.iter().zip(window.histograms);
+        samples.extend(histograms.map(|(time, histogram)| (*time, Sample::Histogram(Arc::clone(histogram)))));
+        samples.sort_by_key(|(time, _)| *time);
+        if window.edges == Edges::Anchored {
+            let inside = samples.partition_point(|(time, _)| *time <= window.start_ms);
+            if inside == samples.len() {
+                return None;
+            }
+            samples.drain(..inside.saturating_sub(1));
+        }
+        let happened =
+            |pair: &[(i64, Sample)]| match (pair.first().map(|first| &first.1), pair.last().map(|last| &last.1)) {
+                (Some(Sample::Float(before)), Some(Sample::Float(now))) if self == Self::Resets => now < before,
+                #[expect(clippy::float_cmp, reason = "a change of any size counts")]
+                (Some(Sample::Float(before)), Some(Sample::Float(now))) => {
+                    now != before && !(now.is_nan() && before.is_nan())
+                }
+                (Some(Sample::Histogram(before)), Some(Sample::Histogram(now))) if self == Self::Resets => {
+                    now.is_reset_after(before)
+                }
+                (Some(Sample::Histogram(before)), Some(Sample::Histogram(now))) => !now.same_data(before),
+                _ => true,
+            };
+        Some(samples.windows(2).filter(|pair| happened(pair)).count() as f64)
+    }
+}
+
+fn first(window: &Window<'_>) -> Option<Sample> {
+    let float = window.timestamps_ms.first().zip(window.values.first());
+    let histogram = window.histogram_timestamps_ms.first().zip(window.histograms.first());
+    match (float, histogram) {
+        (Some((time, value)), Some((other, _))) if time < other => Some(Sample::Float(*value)),
+        (_, Some((_, histogram))) => Some(Sample::Histogram(Arc::clone(histogram))),
+        (float, None) => float.map(|(_, value)| Sample::Float(*value)),
+    }
+}
+
+fn last(window: &Window<'_>) -> Option<Sample> {
+    let float = window.timestamps_ms.last().zip(window.values.last());
+    let histogram = window.histogram_timestamps_ms.last().zip(window.histograms.last());
+    match (float, histogram) {
+        (Some((time, value)), Some((other, _))) if time > other => Some(Sample::Float(*value)),
+        (_, Some((_, histogram))) => Some(Sample::Histogram(Arc::clone(histogram))),
+        (float, None) => float.map(|(_, value)| Sample::Float(*value)),
+    }
+}
+
+fn end_time(
+    window: &Window<'_>,
+    end: impl Fn(&[i64]) -> Option<&i64>,
+    choose: impl Fn(i64, i64) -> i64,
+) -> Option<Sample> {
+    let times = [window.timestamps_ms, window.histogram_timestamps_ms];
+    let time_ms = times.into_iter().filter_map(|times| end(times).copied()).reduce(choose)?;
+    Some(Sample::Float(seconds(time_ms)))
 }
 
 fn copied<'s>(values: &[f64], scratch: &'s mut Vec<f64>) -> &'s mut [f64] {
@@ -156,50 +287,6 @@ fn copied<'s>(values: &[f64], scratch: &'s mut Vec<f64>) -> &'s mut [f64] {
 
 fn seconds(time_ms: i64) -> f64 {
     time_ms as f64 / 1000.0
-}
-
-/// The difference of the last and the first value, for counters with what resets took away, stretched to the whole
-/// window: up to its bounds if the samples come close to them, else by half of their average distance. A counter is
-/// not stretched beyond the point where it would have been zero.
-fn extrapolate(window: &Window<'_>, counter: bool, per_second: bool) -> Option<f64> {
-    let (first, last) = (*window.values.first()?, *window.values.last()?);
-    let (first_ms, last_ms) = (*window.timestamps_ms.first()?, *window.timestamps_ms.last()?);
-    if window.values.len() < 2 {
-        return None;
-    }
-    let mut total = last - first;
-    if counter {
-        total = window.marked.before().fold(total, |total, before| total + before);
-    }
-    let sampled_s = seconds(last_ms - first_ms);
-    let distance_s = sampled_s / (window.values.len() as f64 - 1.0);
-    let near_s = distance_s * 1.1;
-    let stretch = |gap_s: f64| if gap_s >= near_s { distance_s / 2.0 } else { gap_s };
-    let mut to_start_s = stretch(seconds(first_ms - window.start_ms));
-    let to_end_s = stretch(seconds(window.end_ms - last_ms));
-    if counter && total > 0.0 && first >= 0.0 {
-        let to_zero_s = sampled_s * (first / total);
-        if to_zero_s < to_start_s {
-            to_start_s = to_zero_s;
-        }
-    }
-    let mut factor = (sampled_s + to_start_s + to_end_s) / sampled_s;
-    if per_second {
-        factor /= seconds(window.end_ms - window.start_ms);
-    }
-    Some(total * factor)
-}
-
-/// The difference of the last two values; for counters (which start from zero after a reset) per second.
-fn last_two(window: &Window<'_>, counter: bool) -> Option<f64> {
-    let [.., before_ms, last_ms] = window.timestamps_ms else { return None };
-    let [.., before, last] = window.values else { return None };
-    if last_ms == before_ms {
-        return None;
-    }
-    let reset = counter && last < before;
-    let difference = if reset { *last } else { last - before };
-    Some(if counter { difference / seconds(last_ms - before_ms) } else { difference })
 }
 
 /// The first value that no other surpasses, with its time in seconds; NaN only if there is nothing else.
@@ -278,16 +365,21 @@ fn regression(window: &Window<'_>, origin_ms: i64) -> Option<(f64, f64)> {
     Some((slope, values / count - slope * times / count))
 }
 
-/// Holt's linear smoothing with a smoothing and a trend factor.
-fn smooth(window: &Window<'_>) -> Result<Option<f64>, QueryError> {
-    let [smoothing, trend] = window.scalars;
+fn check_factors([smoothing, trend]: [f64; 2]) -> Result<(), QueryError> {
     for (name, short, factor) in [("smoothing", "sf", smoothing), ("trend", "tf", trend)] {
         if factor <= 0.0 || factor >= 1.0 {
-            let message = format!("invalid {name} factor. Expected: 0 < {short} < 1, got: {factor:.6}");
+            let shown = if factor.is_finite() { format!("{factor:.6}") } else { number::plain(factor) };
+            let message = format!("invalid {name} factor. Expected: 0 < {short} < 1, got: {shown}");
             return Err(QueryError::Execution(message));
         }
     }
-    let [first, second, ..] = window.values else { return Ok(None) };
+    Ok(())
+}
+
+/// Holt's linear smoothing with a smoothing and a trend factor.
+fn smooth(window: &Window<'_>) -> Option<f64> {
+    let [smoothing, trend] = window.scalars;
+    let [first, second, ..] = window.values else { return None };
     let (mut before, mut level, mut slope) = (0.0, *first, second - first);
     for (place, value) in window.values.iter().skip(1).enumerate() {
         if place > 0 {
@@ -296,5 +388,5 @@ fn smooth(window: &Window<'_>) -> Result<Option<f64>, QueryError> {
         let next = smoothing * value + (1.0 - smoothing) * (level + slope);
         (before, level) = (level, next);
     }
-    Ok(Some(level))
+    Some(level)
 }

@@ -195,9 +195,11 @@ fn shown(value: &Value) -> Vec<Shown> {
         Value::Scalar { value, .. } => vec![("scalar".to_owned(), vec![(0, *value)])],
         Value::String { text, .. } => vec![(format!("{text:?}"), Vec::new())],
         Value::Vector(samples) => {
-            samples.iter().map(|(labels, _, value)| (labels.to_string(), vec![(0, *value)])).collect()
+            samples.iter().map(|sample| (sample.labels.to_string(), vec![(0, sample.value)])).collect()
         }
-        Value::Matrix(series) => series.iter().map(|(labels, points)| (labels.to_string(), points.clone())).collect(),
+        Value::Matrix(series) => {
+            series.iter().map(|(labels, points)| (labels.to_string(), points.floats.clone())).collect()
+        }
     }
 }
 

@@ -104,7 +104,7 @@ fn steps_samples_and_time_are_bounded() {
 fn selectors_for_match_parameters() {
     let matchers = parse_selector(r#"up{job=~"a.*", i!="2"}"#).unwrap();
     let shown: Vec<String> = matchers.iter().map(ToString::to_string).collect();
-    assert_eq!(shown, [r#"__name__="up""#, r#"job=~"a.*""#, r#"i!="2""#]);
+    assert_eq!(shown, [r#"job=~"a.*""#, r#"i!="2""#, r#"__name__="up""#]);
     for text in ["up[5m]", "up offset 5m", "up @ 0", "sum(up)", "1", "{}", "{job=~\".*\"}", "{job!=\"x\"}", "", "up{"] {
         assert!(matches!(parse_selector(text), Err(QueryError::Invalid(_))), "{text:?}");
     }

@@ -116,8 +116,8 @@ fn by_instants(expression: &Expression, memory: &Memory, times: &[i64]) -> Point
         let answer = evaluate_instant(expression, memory, *time_ms, &settings, &budget).unwrap();
         match answer.value {
             Value::Vector(samples) => {
-                for (labels, _, value) in samples {
-                    points.entry(labels).or_default().push((*time_ms, bits(value)));
+                for sample in samples {
+                    points.entry(sample.labels).or_default().push((*time_ms, bits(sample.value)));
                 }
             }
             other => panic!("{other:?}"),
@@ -133,7 +133,9 @@ fn at_once(expression: &Expression, memory: &Memory, start_ms: i64, end_ms: i64,
     match answer.value {
         Value::Matrix(series) => series
             .into_iter()
-            .map(|(labels, points)| (labels, points.into_iter().map(|(time, value)| (time, bits(value))).collect()))
+            .map(|(labels, points)| {
+                (labels, points.floats.into_iter().map(|(time, value)| (time, bits(value))).collect())
+            })
             .collect(),
         other => panic!("{other:?}"),
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use model::{Labels, Matcher};
+use model::{Labels, Matcher, NativeHistogram};
 
 use crate::{Budget, Stop};
 
@@ -27,6 +27,22 @@ pub struct Series {
     pub timestamps_ms: Vec<i64>,
     /// As many as timestamps.
     pub values: Vec<f64>,
+    /// Native histograms with their times, sorted. A stale marker is one whose sum is.
+    pub histograms: Vec<(i64, NativeHistogram)>,
+}
+
+impl Series {
+    /// What the series takes out of a budget: its floats, and for each histogram as many samples as it has buckets and a few.
+    pub fn samples(&self) -> usize {
+        self.values.len() + self.histograms.iter().map(|(_, histogram)| histogram_samples(histogram)).sum::<usize>()
+    }
+}
+
+/// What a histogram takes out of a budget, in samples.
+fn histogram_samples(histogram: &NativeHistogram) -> usize {
+    6 + histogram.layout.positive_buckets()
+        + histogram.layout.negative_buckets()
+        + histogram.layout.custom_bounds.len() / 2
 }
 
 /// Where series come from: the store, or a test's own data.

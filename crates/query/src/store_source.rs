@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use index::compile;
-use model::{Column, Labels, TimeRange};
+use model::{Column, Labels, NativeHistogram, TimeRange};
 use store::{SelectedGroup, Store, StoreError};
 
 use crate::{Budget, QueryError, Selection, Series, Source};
@@ -52,12 +52,9 @@ impl Source for StoreSource<'_> {
             budget.check()?;
             let columns = self.store.read(&group, &range).map_err(|error| unreadable(&error))?;
             for (column, selected) in columns.iter().zip(group.columns.iter()) {
-                let Some((timestamps_ms, values)) = to_samples(column) else {
-                    continue;
-                };
-                budget.take(values.len())?;
                 let labels = selected.series_labels(&group.labels);
-                let series = Series { labels: labels.clone(), timestamps_ms, values };
+                let Some(series) = to_series(&labels, column) else { continue };
+                budget.take(series.samples())?;
                 match places.entry(labels) {
                     Entry::Vacant(vacant) => {
                         vacant.insert(found.len());
@@ -83,6 +80,24 @@ fn unreadable(error: &StoreError) -> QueryError {
 fn nanosecond_range(start_ms: i64, end_ms: i64) -> TimeRange {
     let last = end_ms.saturating_mul(NS_PER_MS).saturating_add(NS_PER_MS - 1);
     TimeRange::new(start_ms.saturating_mul(NS_PER_MS), last)
+}
+
+/// Samples by the millisecond: the last of each. `None` for texts and for no samples.
+fn to_series(labels: &Labels, column: &Column) -> Option<Series> {
+    let mut series =
+        Series { labels: labels.clone(), timestamps_ms: Vec::new(), values: Vec::new(), histograms: Vec::new() };
+    if let Column::Histogram(timestamps_ns, histograms) = column {
+        for (timestamp_ns, histogram) in timestamps_ns.iter().zip(histograms) {
+            let timestamp_ms = timestamp_ns.div_euclid(NS_PER_MS);
+            if series.histograms.last().is_some_and(|(last_ms, _)| *last_ms == timestamp_ms) {
+                series.histograms.pop();
+            }
+            series.histograms.push((timestamp_ms, histogram.clone()));
+        }
+    } else {
+        (series.timestamps_ms, series.values) = to_samples(column)?;
+    }
+    (!series.values.is_empty() || !series.histograms.is_empty()).then_some(series)
 }
 
 /// Samples by the millisecond: the last of each. `None` for texts and for no samples.
@@ -116,7 +131,11 @@ fn join(before: &Series, after: &Series) -> Series {
     joined.sort_by_key(|(timestamp, age, _)| (*timestamp, *age));
     joined.dedup_by_key(|(timestamp, ..)| *timestamp);
     let (timestamps_ms, values) = joined.into_iter().map(|(timestamp, _, value)| (timestamp, value)).unzip();
-    Series { labels: after.labels.clone(), timestamps_ms, values }
+    let mut histograms: Vec<(i64, NativeHistogram)> =
+        after.histograms.iter().chain(&before.histograms).cloned().collect();
+    histograms.sort_by_key(|(timestamp, _)| *timestamp);
+    histograms.dedup_by_key(|(timestamp, _)| *timestamp);
+    Series { labels: after.labels.clone(), timestamps_ms, values, histograms }
 }
 
 #[cfg(test)]
@@ -136,6 +155,7 @@ mod tests {
             labels: Labels::empty(),
             timestamps_ms: timestamps_ms.to_vec(),
             values: values.to_vec(),
+            histograms: Vec::new(),
         };
         let joined = join(&series(&[1, 2, 3], &[1.0, 1.0, 1.0]), &series(&[2, 4], &[2.0, 2.0]));
         assert_eq!(joined, series(&[1, 2, 3, 4], &[1.0, 2.0, 1.0, 2.0]));

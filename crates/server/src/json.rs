@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use model::Labels;
-use promql::{Answer, Value};
+use model::{Exemplar, Labels};
+use promql::{Answer, Histogram, Points, Value};
 
 /// A JSON string.
 pub(crate) fn text(text: &str) -> String {
@@ -45,32 +45,86 @@ pub(crate) fn answer(answer: &Answer) -> String {
         }
         Value::Vector(vector) => {
             out.push_str(r#"{"resultType":"vector","result":["#);
-            for (place, (labels, time_ms, value)) in vector.iter().enumerate() {
+            for (place, sample) in vector.iter().enumerate() {
                 out.push_str(if place == 0 { "" } else { "," });
-                push_metric(&mut out, labels);
-                out.push_str(r#","value":"#);
-                push_sample(&mut out, *time_ms, *value);
+                push_metric(&mut out, &sample.labels);
+                if let Some(histogram) = &sample.histogram {
+                    out.push_str(r#","histogram":"#);
+                    push_histogram(&mut out, sample.time_ms, histogram);
+                } else {
+                    out.push_str(r#","value":"#);
+                    push_sample(&mut out, sample.time_ms, sample.value);
+                }
                 out.push('}');
             }
             out.push(']');
         }
         Value::Matrix(matrix) => {
             out.push_str(r#"{"resultType":"matrix","result":["#);
-            for (place, (labels, samples)) in matrix.iter().enumerate() {
+            for (place, (labels, points)) in matrix.iter().enumerate() {
                 out.push_str(if place == 0 { "" } else { "," });
                 push_metric(&mut out, labels);
-                out.push_str(r#","values":["#);
-                for (place, (time_ms, value)) in samples.iter().enumerate() {
-                    out.push_str(if place == 0 { "" } else { "," });
-                    push_sample(&mut out, *time_ms, *value);
-                }
-                out.push_str("]}");
+                push_points(&mut out, points);
+                out.push('}');
             }
             out.push(']');
         }
     }
     out.push('}');
     out
+}
+
+fn push_points(out: &mut String, points: &Points) {
+    if !points.floats.is_empty() {
+        out.push_str(r#","values":["#);
+        for (place, (time_ms, value)) in points.floats.iter().enumerate() {
+            out.push_str(if place == 0 { "" } else { "," });
+            push_sample(out, *time_ms, *value);
+        }
+        out.push(']');
+    }
+    if !points.histograms.is_empty() {
+        out.push_str(r#","histograms":["#);
+        for (place, (time_ms, histogram)) in points.histograms.iter().enumerate() {
+            out.push_str(if place == 0 { "" } else { "," });
+            push_histogram(out, *time_ms, histogram);
+        }
+        out.push(']');
+    }
+}
+
+/// Time, count, sum, and the buckets that are not empty: how the bounds belong to them, bounds and count.
+fn push_histogram(out: &mut String, time_ms: i64, histogram: &Histogram) {
+    let (count, sum, buckets) = histogram.json_parts();
+    out.push('[');
+    push_time(out, time_ms);
+    let _ = write!(out, r#",{{"count":"{count}","sum":"{sum}""#);
+    for (place, (bounds, [lower, upper, count])) in buckets.iter().enumerate() {
+        out.push_str(if place == 0 { r#","buckets":["# } else { "," });
+        let _ = write!(out, r#"[{bounds},"{lower}","{upper}","{count}"]"#);
+    }
+    out.push_str(if buckets.is_empty() { "}]" } else { "]}]" });
+}
+
+/// Exemplars by series.
+pub(crate) fn exemplars(found: &[(Labels, Vec<Exemplar>)]) -> String {
+    let series = found.iter().map(|(series, exemplars)| {
+        let exemplars: Vec<String> = exemplars
+            .iter()
+            .map(|exemplar| {
+                let mut out = format!(
+                    r#"{{"labels":{},"value":"{}","timestamp":"#,
+                    labels(&exemplar.labels),
+                    number(exemplar.value)
+                );
+                push_time(&mut out, exemplar.timestamp_ns.div_euclid(1_000_000));
+                out.push('}');
+                out
+            })
+            .collect();
+        format!(r#"{{"seriesLabels":{},"exemplars":[{}]}}"#, labels(series), exemplars.join(","))
+    });
+    format!("[{}]", series.collect::<Vec<_>>().join(","))
 }
 
 /// Labels as an object.
@@ -140,7 +194,10 @@ mod tests {
     #[test]
     fn an_answer_is_what_grafana_expects() {
         let labels = Labels::from_pairs([("__name__", "up"), ("job", "a\"b")]).unwrap();
-        let value = Value::Matrix(vec![(labels, vec![(1000, 1.0), (1500, f64::NAN)])]);
+        let value = Value::Matrix(vec![(
+            labels,
+            Points { floats: vec![(1000, 1.0), (1500, f64::NAN)], histograms: Vec::new() },
+        )]);
         let expected = r#"{"resultType":"matrix","result":[{"metric":{"__name__":"up","job":"a\"b"},"values":[[1,"1"],[1.5,"NaN"]]}]}"#;
         assert_eq!(answer(&Answer { value, warnings: Vec::new(), infos: Vec::new() }), expected);
     }

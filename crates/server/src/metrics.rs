@@ -26,7 +26,7 @@ pub(crate) struct Metrics {
 }
 
 /// Routes by which requests are counted; everything else is `other`.
-const ROUTES: [&str; 29] = [
+const ROUTES: [&str; 35] = [
     "/api/v1/admin/backup",
     "/api/v1/admin/compact",
     "/api/v1/admin/databases",
@@ -51,6 +51,12 @@ const ROUTES: [&str; 29] = [
     "/api/v1/rules",
     "/api/v1/alerts",
     "/api/v1/targets",
+    "/api/v1/format_query",
+    "/api/v1/parse_query",
+    "/api/v1/alertmanagers",
+    "/api/v1/status/config",
+    "/api/v1/status/flags",
+    "/api/v1/status/runtimeinfo",
     "/api/v1/status/buildinfo",
     "/metrics",
     "/ping",

@@ -36,6 +36,7 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
         text: parameters.required("query")?.to_owned(),
         time_ms: parameters.time_ms("time")?.unwrap_or_else(|| state.db.now_ns() / NS_PER_MS),
         lookback_ms: lookback_ms(parameters)?,
+        delayed_name_removal: delayed_name_removal(parameters)?,
         budget: state.db.budget(state.settings.query_samples_max),
     };
     let database = parameters.database(&taken.headers);
@@ -54,6 +55,7 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
         end_ms: parameters.required_time_ms("end")?,
         step_ms: step_ms(parameters)?,
         lookback_ms: lookback_ms(parameters)?,
+        delayed_name_removal: delayed_name_removal(parameters)?,
         budget: state.db.budget(state.settings.query_samples_max),
     };
     if query.end_ms < query.start_ms {
@@ -78,6 +80,45 @@ fn step_ms(parameters: &Parameters) -> Result<i64, ApiError> {
         let reason = "zero or negative query resolution step widths are not accepted. Try a positive integer";
         ApiError::invalid_parameter("step", reason)
     })
+}
+
+/// Whether names are dropped from the answer only, if the request says so.
+fn delayed_name_removal(parameters: &Parameters) -> Result<Option<bool>, ApiError> {
+    match parameters.get("delayed_name_removal") {
+        None => Ok(None),
+        Some("1" | "true") => Ok(Some(true)),
+        Some("0" | "false") => Ok(Some(false)),
+        Some(_) => Err(ApiError::invalid_parameter("delayed_name_removal", "it must be true or false")),
+    }
+}
+
+/// `/api/v1/format_query`: the standard spelling.
+pub(crate) async fn format(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let taken = take(&state, request).await?;
+    let expression = state.db.parse(taken.parameters.required("query")?)?;
+    Ok(json::success(&json::text(&expression.pretty()), &[], &[]))
+}
+
+/// `/api/v1/parse_query`: the tree.
+pub(crate) async fn parse(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let taken = take(&state, request).await?;
+    let expression = state.db.parse(taken.parameters.required("query")?)?;
+    Ok(json::success(&expression.tree_json(), &[], &[]))
+}
+
+/// `/api/v1/query_exemplars`: the exemplars of all series that an expression selects.
+pub(crate) async fn exemplars(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let taken = take(&state, request).await?;
+    let parameters = &taken.parameters;
+    let expression = state.db.parse(parameters.required("query")?)?;
+    let (range, database) = (parameters.range()?, parameters.database(&taken.headers));
+    let found = state
+        .work(move |state| {
+            let sets: Vec<_> = expression.selectors().into_iter().map(<[_]>::to_vec).collect();
+            state.db.exemplars(&database, &sets, &range)
+        })
+        .await??;
+    Ok(json::success(&json::exemplars(&found), &[], &[]))
 }
 
 fn lookback_ms(parameters: &Parameters) -> Result<Option<i64>, ApiError> {

@@ -24,10 +24,6 @@ pub(crate) async fn build_info() -> Response {
     json::success(&data, &[], &[])
 }
 
-pub(crate) async fn no_list() -> Response {
-    json::success("[]", &[], &[])
-}
-
 pub(crate) async fn no_rules() -> Response {
     json::success(r#"{"groups":[]}"#, &[], &[])
 }
@@ -38,6 +34,34 @@ pub(crate) async fn no_alerts() -> Response {
 
 pub(crate) async fn no_targets() -> Response {
     json::success(r#"{"activeTargets":[],"droppedTargets":[],"droppedTargetCounts":{}}"#, &[], &[])
+}
+
+pub(crate) async fn no_alertmanagers() -> Response {
+    json::success(r#"{"activeAlertmanagers":[],"droppedAlertmanagers":[]}"#, &[], &[])
+}
+
+/// There is no configuration file of Prometheus's form.
+pub(crate) async fn config() -> Response {
+    json::success(r#"{"yaml":""}"#, &[], &[])
+}
+
+/// The limits of queries, under the names of Prometheus's flags.
+pub(crate) async fn flags(From(state): From<Arc<State>>) -> Response {
+    let settings = &state.settings;
+    let data = format!(
+        r#"{{"query.max-samples":"{}","query.timeout":"{}"}}"#,
+        settings.query_samples_max,
+        crate::parameters::duration_text(i64::try_from(settings.query_timeout_ms).unwrap_or(i64::MAX))
+    );
+    json::success(&data, &[], &[])
+}
+
+pub(crate) async fn runtime_info() -> Response {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let data = format!(
+        r#"{{"CWD":"","reloadConfigSuccess":true,"corruptionCount":0,"goroutineCount":0,"GOMAXPROCS":{threads},"GOGC":"","GODEBUG":"","storageRetention":""}}"#
+    );
+    json::success(&data, &[], &[])
 }
 
 /// InfluxDB's sign of life: 204, or with `verbose=true` 200 and the version.

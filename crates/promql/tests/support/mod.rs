@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Labels, MatchOp, Matcher};
+use model::{Labels, MatchOp, Matcher, NativeHistogram};
 use query::{Budget, QueryError, Selection, Series, Source};
 
 /// Series by their labels.
@@ -10,25 +10,36 @@ use query::{Budget, QueryError, Selection, Series, Source};
 pub(crate) struct Memory {
     /// Samples in order of time.
     pub(crate) series: BTreeMap<Labels, Vec<(i64, f64)>>,
+    /// Histograms in order of time.
+    pub(crate) histograms: BTreeMap<Labels, Vec<(i64, NativeHistogram)>>,
 }
 
 impl Source for Memory {
     fn select(&self, selection: &Selection<'_>, budget: &Budget) -> Result<Vec<Series>, QueryError> {
         let regexes: Vec<Option<regex::Regex>> = selection.matchers.iter().map(regex_of).collect();
-        let mut found = Vec::new();
-        for (labels, samples) in &self.series {
-            if !selection.matchers.iter().zip(&regexes).all(|(matcher, regex)| holds(matcher, regex.as_ref(), labels)) {
-                continue;
-            }
-            let inside = selection.start_ms..=selection.end_ms;
-            let (timestamps_ms, values): (Vec<i64>, Vec<f64>) =
+        let mut found: BTreeMap<Labels, Series> = BTreeMap::new();
+        let matches = |labels: &Labels| {
+            selection.matchers.iter().zip(&regexes).all(|(matcher, regex)| holds(matcher, regex.as_ref(), labels))
+        };
+        let inside = selection.start_ms..=selection.end_ms;
+        let empty = |labels: &Labels| Series {
+            labels: labels.clone(),
+            timestamps_ms: Vec::new(),
+            values: Vec::new(),
+            histograms: Vec::new(),
+        };
+        for (labels, samples) in self.series.iter().filter(|(labels, _)| matches(labels)) {
+            let series = found.entry(labels.clone()).or_insert_with(|| empty(labels));
+            (series.timestamps_ms, series.values) =
                 samples.iter().copied().filter(|(time_ms, _)| inside.contains(time_ms)).unzip();
-            if !values.is_empty() {
-                budget.take(values.len())?;
-                found.push(Series { labels: labels.clone(), timestamps_ms, values });
-            }
+        }
+        for (labels, samples) in self.histograms.iter().filter(|(labels, _)| matches(labels)) {
+            let series = found.entry(labels.clone()).or_insert_with(|| empty(labels));
+            series.histograms = samples.iter().filter(|(time_ms, _)| inside.contains(time_ms)).cloned().collect();
         }
         // A source promises no order.
+        let mut found: Vec<Series> = found.into_values().filter(|series| series.samples() > 0).collect();
+        budget.take(found.iter().map(Series::samples).sum())?;
         found.reverse();
         Ok(found)
     }

@@ -1,0 +1,356 @@
+//! `rate`, `increase`, `delta`, `irate`, `idelta`: how much a value changes over a window.
+
+use std::sync::Arc;
+
+use crate::histogram::{CounterReset, Histogram, IncompatibleBuckets};
+use crate::interpolate;
+use crate::notes::HistogramOperation;
+use crate::rows::Sample;
+use crate::syntax::ast::Edges;
+use crate::window::Window;
+
+/// Which of the functions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Change {
+    /// The value only grows, but for resets.
+    pub(crate) counter: bool,
+    pub(crate) per_second: bool,
+}
+
+fn seconds(time_ms: i64) -> f64 {
+    time_ms as f64 / 1000.0
+}
+
+/// The change over the whole window.
+pub(crate) fn over_window(window: &Window<'_>, change: Change) -> Option<Sample> {
+    if !window.values.is_empty() && !window.histograms.is_empty() {
+        window.notes.mixed_samples(window.name, window.span);
+        return None;
+    }
+    match (window.edges, window.histograms.is_empty()) {
+        (Edges::Plain, true) => extrapolated(window, change).map(Sample::Float),
+        (Edges::Plain, false) => extrapolated_histogram(window, change),
+        (_, true) => extended(window, change).map(Sample::Float),
+        (_, false) => extended_histogram(window, change),
+    }
+}
+
+/// First and last time in milliseconds, and the number of samples.
+struct Extent {
+    first_ms: i64,
+    last_ms: i64,
+    samples: usize,
+}
+
+/// By what a difference is to be multiplied so that it stands for the whole window: it is stretched up to the window's bounds
+/// if the samples come close to them, else by half of their average distance, and a counter never beyond the point where
+/// it would have been zero.
+fn stretch(window: &Window<'_>, extent: &Extent, change: Change, start_share: Option<f64>) -> f64 {
+    let mut to_start_s = seconds(extent.first_ms - window.start_ms);
+    let mut to_end_s = seconds(window.end_ms - extent.last_ms);
+    let sampled_s = seconds(extent.last_ms - extent.first_ms);
+    let distance_s = sampled_s / (extent.samples - 1) as f64;
+    let near_s = distance_s * 1.1;
+    if to_start_s >= near_s {
+        to_start_s = distance_s / 2.0;
+    }
+    if let Some(share) = start_share {
+        let to_zero_s = sampled_s * share;
+        if to_zero_s < to_start_s {
+            to_start_s = to_zero_s;
+        }
+    }
+    if to_end_s >= near_s {
+        to_end_s = distance_s / 2.0;
+    }
+    let factor = if sampled_s == 0.0 { 1.0 } else { (sampled_s + to_start_s + to_end_s) / sampled_s };
+    if change.per_second { factor / seconds(window.range_ms) } else { factor }
+}
+
+fn extrapolated(window: &Window<'_>, change: Change) -> Option<f64> {
+    let (first, last) = (*window.values.first()?, *window.values.last()?);
+    let extent = Extent {
+        first_ms: *window.timestamps_ms.first()?,
+        last_ms: *window.timestamps_ms.last()?,
+        samples: window.values.len(),
+    };
+    if extent.samples < 2 {
+        return None;
+    }
+    let mut total = last - first;
+    if change.counter {
+        total = window.marked.before().fold(total, |total, before| total + before);
+    }
+    let start_share = (change.counter && total > 0.0 && first >= 0.0).then(|| first / total);
+    Some(total * stretch(window, &extent, change, start_share))
+}
+
+fn extrapolated_histogram(window: &Window<'_>, change: Change) -> Option<Sample> {
+    let extent = Extent {
+        first_ms: *window.histogram_timestamps_ms.first()?,
+        last_ms: *window.histogram_timestamps_ms.last()?,
+        samples: window.histograms.len(),
+    };
+    if extent.samples < 2 {
+        return None;
+    }
+    let mut total = match histogram_change(window, change.counter) {
+        Ok(total) => total?,
+        Err(IncompatibleBuckets) => {
+            window.notes.mixed_schemas(window.name, window.span);
+            return None;
+        }
+    };
+    let first = window.histograms.first()?.count;
+    let start_share = (change.counter && total.count > 0.0 && first >= 0.0).then(|| first / total.count);
+    total.multiply(stretch(window, &extent, change, start_share));
+    Some(total.into())
+}
+
+/// The difference of the last and the first histogram, for counters with what resets took away.
+fn histogram_change(window: &Window<'_>, counter: bool) -> Result<Option<Histogram>, IncompatibleBuckets> {
+    let [first, inner @ .., last] = window.histograms else { return Ok(None) };
+    let (notes, name, span) = (window.notes, window.name, window.span);
+    let is_gauge = |histogram: &Histogram| histogram.hint == CounterReset::Gauge;
+    let mut before = Arc::clone(first);
+    let mut custom = first.is_custom();
+    if counter {
+        if is_gauge(first) || is_gauge(last) {
+            notes.not_a_counter(name, span);
+        }
+        let second = inner.first().unwrap_or(last);
+        if second.is_reset_after(first) {
+            // The first one does not count then, whatever its buckets.
+            custom = second.is_custom();
+            before = Arc::new(Histogram {
+                hint: CounterReset::Unknown,
+                schema: second.schema,
+                custom_bounds: second.custom_bounds.clone(),
+                zero_threshold: 0.0,
+                zero_count: 0.0,
+                count: 0.0,
+                sum: 0.0,
+                positive: Vec::new(),
+                negative: Vec::new(),
+            });
+        }
+    }
+    if last.is_custom() != custom {
+        return Err(IncompatibleBuckets);
+    }
+    let mut schema = last.schema.min(before.schema);
+    if counter {
+        for histogram in inner {
+            if is_gauge(histogram) {
+                notes.not_a_counter(name, span);
+            }
+            schema = schema.min(histogram.schema);
+            if histogram.is_custom() != custom {
+                return Err(IncompatibleBuckets);
+            }
+        }
+    }
+    let mut total = if last.is_custom() { Histogram::clone(last) } else { last.at_schema(schema) };
+    if total.subtract(&before)?.bounds_reconciled {
+        notes.bounds_reconciled(HistogramOperation::Subtraction, span);
+    }
+    if counter {
+        for now in inner.iter().chain([last]) {
+            if now.is_reset_after(&before) && total.add(&before)?.bounds_reconciled {
+                notes.bounds_reconciled(HistogramOperation::Addition, span);
+            }
+            before = Arc::clone(now);
+        }
+    } else if !is_gauge(first) || !is_gauge(last) {
+        notes.not_a_gauge(name, span);
+    }
+    total.hint = CounterReset::Gauge;
+    total.compact();
+    Ok(Some(total))
+}
+
+/// The change between the edges of an anchored or smoothed window.
+fn extended(window: &Window<'_>, change: Change) -> Option<f64> {
+    let smoothed = window.edges == Edges::Smoothed;
+    let (mut first, mut last) = interpolate::bounds(window.timestamps_ms, window.start_ms, window.end_ms, smoothed)?;
+    let point = |place: usize| Some((*window.timestamps_ms.get(place)?, *window.values.get(place)?));
+    let left = interpolate::left(point, first, window.start_ms, smoothed, change.counter)?;
+    let right = interpolate::right(point, last, window.end_ms, smoothed, change.counter)?;
+    let mut total = right - left;
+    if change.counter {
+        if *window.timestamps_ms.get(first)? <= window.start_ms {
+            first += 1;
+        }
+        let inside = if *window.timestamps_ms.get(last)? >= window.end_ms { last } else { last + 1 };
+        last = inside.max(first);
+        let (mut taken_away, mut before) = (0.0, left);
+        for value in window.values.get(first..last).unwrap_or_default().iter().chain([&right]) {
+            if *value < before {
+                taken_away += before;
+            }
+            before = *value;
+        }
+        total += taken_away;
+    }
+    Some(if change.per_second { total / seconds(window.range_ms) } else { total })
+}
+
+/// As [`extended`], of histograms.
+fn extended_histogram(window: &Window<'_>, change: Change) -> Option<Sample> {
+    let smoothed = window.edges == Edges::Smoothed;
+    let (notes, name, span) = (window.notes, window.name, window.span);
+    let (first, last) = interpolate::bounds(window.histogram_timestamps_ms, window.start_ms, window.end_ms, smoothed)?;
+    let inside = window.histograms.get(first..=last)?;
+    let custom = inside.first()?.is_custom();
+    for histogram in inside {
+        if histogram.is_custom() != custom {
+            notes.mixed_schemas(name, span);
+            return None;
+        }
+        if change.counter && histogram.hint == CounterReset::Gauge {
+            notes.not_a_counter(name, span);
+        }
+    }
+    match extended_histogram_change(window, change, [first, last], smoothed) {
+        Ok(total) => {
+            let mut total = total?;
+            if change.per_second {
+                total.divide(seconds(window.range_ms));
+            }
+            total.hint = CounterReset::Gauge;
+            total.compact();
+            Some(total.into())
+        }
+        Err(IncompatibleBuckets) => {
+            notes.mixed_schemas(name, span);
+            None
+        }
+    }
+}
+
+fn extended_histogram_change(
+    window: &Window<'_>,
+    change: Change,
+    [first, last]: [usize; 2],
+    smoothed: bool,
+) -> Result<Option<Histogram>, IncompatibleBuckets> {
+    let (notes, span) = (window.notes, window.span);
+    let point = |place: usize| Some((*window.histogram_timestamps_ms.get(place)?, &**window.histograms.get(place)?));
+    let (Some(first_point), Some(last_point)) = (point(first), point(last)) else { return Ok(None) };
+    let left = match point(first + 1) {
+        Some(second) if smoothed && first_point.0 < window.start_ms => {
+            interpolate::histogram_between(first_point, second, window.start_ms, change.counter, (notes, span))?
+        }
+        _ => first_point.1.clone(),
+    };
+    let right = match last.checked_sub(1).and_then(point) {
+        Some(before) if smoothed && last_point.0 > window.end_ms => {
+            interpolate::histogram_between(before, last_point, window.end_ms, change.counter, (notes, span))?
+        }
+        _ => last_point.1.clone(),
+    };
+    let is_gauge = |histogram: &Histogram| histogram.hint == CounterReset::Gauge;
+    if !change.counter && (!is_gauge(&left) || !is_gauge(&right)) {
+        notes.not_a_gauge(window.name, span);
+    }
+    let mut total = right.clone();
+    if total.subtract(&left)?.bounds_reconciled {
+        notes.bounds_reconciled(HistogramOperation::Subtraction, span);
+    }
+    if !change.counter {
+        return Ok(Some(total));
+    }
+    let (mut next, mut before) = (first + 1, &left);
+    if let Some((_, second)) = point(first + 1)
+        && smoothed
+        && first_point.0 < window.start_ms
+        && second.is_reset_after(first_point.1)
+    {
+        // The reset before the second sample is in the left value already.
+        (next, before) = (next + 1, second);
+    }
+    if next > last {
+        return Ok(Some(total));
+    }
+    let inner = window.histograms.get(next..last).unwrap_or_default().iter().map(|histogram| &**histogram);
+    let mut taken_away: Option<Histogram> = None;
+    for now in inner.chain([&right]) {
+        if now.is_reset_after(before) {
+            match &mut taken_away {
+                None => taken_away = Some(before.clone()),
+                Some(taken_away) => {
+                    if taken_away.add(before)?.bounds_reconciled {
+                        notes.bounds_reconciled(HistogramOperation::Addition, span);
+                    }
+                }
+            }
+        }
+        before = now;
+    }
+    if let Some(taken_away) = taken_away
+        && total.add(&taken_away)?.bounds_reconciled
+    {
+        notes.bounds_reconciled(HistogramOperation::Addition, span);
+    }
+    Ok(Some(total))
+}
+
+/// The last two samples of a window, of both kinds, in order.
+fn last_two(window: &Window<'_>) -> Option<[(i64, Sample); 2]> {
+    let floats = window.timestamps_ms.iter().zip(window.values).rev().take(2);
+    let histograms = window.histogram_timestamps_ms.iter().zip(window.histograms).rev().take(2);
+    let mut newest: Vec<(i64, Sample)> = floats.map(|(time_ms, value)| (*time_ms, Sample::Float(*value))).collect();
+    newest.extend(histograms.map(|(time_ms, histogram)| (*time_ms, Sample::Histogram(Arc::clone(histogram)))));
+    newest.sort_by_key(|(time_ms, _)| std::cmp::Reverse(*time_ms));
+    let mut newest = newest.into_iter();
+    let (last, before) = (newest.next()?, newest.next()?);
+    Some([before, last])
+}
+
+/// The difference of the last two values, for `irate` (as counters, which start from zero after a reset) per second.
+pub(crate) fn of_last_two(window: &Window<'_>, counter: bool) -> Option<Sample> {
+    let [(before_ms, before), (last_ms, last)] = last_two(window)?;
+    let (notes, name, span) = (window.notes, window.name, window.span);
+    let interval_s = seconds(last_ms - before_ms);
+    if last_ms == before_ms {
+        return None;
+    }
+    match (before, last) {
+        (Sample::Float(before), Sample::Float(last)) => {
+            let difference = if counter && last < before { last } else { last - before };
+            Some(Sample::Float(if counter { difference / interval_s } else { difference }))
+        }
+        (Sample::Histogram(before), Sample::Histogram(last)) => {
+            let gauges = [&before, &last].map(|histogram| histogram.hint == CounterReset::Gauge);
+            if counter && gauges != [false, false] {
+                notes.not_a_counter(name, span);
+            }
+            if !counter && gauges != [true, true] {
+                notes.not_a_gauge(name, span);
+            }
+            let mut result = Histogram::clone(&last);
+            if !counter || !last.is_reset_after(&before) {
+                match result.subtract(&before) {
+                    Err(IncompatibleBuckets) => {
+                        notes.mixed_schemas(name, span);
+                        return None;
+                    }
+                    Ok(settled) if settled.bounds_reconciled => {
+                        notes.bounds_reconciled(HistogramOperation::Subtraction, span);
+                    }
+                    Ok(_) => {}
+                }
+            }
+            result.hint = CounterReset::Gauge;
+            result.compact();
+            if counter {
+                result.divide(interval_s);
+            }
+            Some(result.into())
+        }
+        _ => {
+            notes.mixed_samples(name, span);
+            None
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! Expressions as trees. Times and durations are milliseconds.
+
+use model::Matcher;
+
+use super::span::Span;
+use crate::function::Signature;
+
+/// What an expression yields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultKind {
+    /// One number per step.
+    Scalar,
+    /// A text.
+    String,
+    /// A value per series and step.
+    InstantVector,
+    /// Samples of series over a stretch of time.
+    RangeVector,
+}
+
+impl ResultKind {
+    /// As Prometheus names it in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::String => "string",
+            Self::InstantVector => "instant vector",
+            Self::RangeVector => "range vector",
+        }
+    }
+
+    /// As Prometheus names it in programs.
+    pub const fn short_name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::String => "string",
+            Self::InstantVector => "vector",
+            Self::RangeVector => "matrix",
+        }
+    }
+}
+
+/// A node with its place.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Expr {
+    pub(crate) node: Node,
+    pub(crate) span: Span,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Node {
+    Number {
+        value: f64,
+        duration: bool,
+    },
+    Text(String),
+    Selector(Box<Selector>),
+    Range(Box<Range>),
+    Subquery(Box<Subquery>),
+    Parentheses(Box<Expr>),
+    /// `+` or `-` before an expression.
+    Sign {
+        negative: bool,
+        inner: Box<Expr>,
+    },
+    Binary(Box<Binary>),
+    Aggregate(Box<Aggregate>),
+    Call(Box<Call>),
+}
+
+/// `name{matchers}` with its modifiers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Selector {
+    /// The name before the braces, or nothing; then also the last of the matchers.
+    pub(crate) name: String,
+    pub(crate) matchers: Vec<Matcher>,
+    pub(crate) shift: Shift,
+    pub(crate) edges: Edges,
+}
+
+/// How a selector treats the edges of its range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Edges {
+    /// Only samples inside count.
+    #[default]
+    Plain,
+    /// The last sample before the range counts as its first.
+    Anchored,
+    /// Values at the edges are interpolated.
+    Smoothed,
+}
+
+/// `selector[range]`.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_field_names, reason = "as the language calls it")]
+pub(crate) struct Range {
+    pub(crate) selector: Selector,
+    /// Of the selector alone.
+    pub(crate) selector_span: Span,
+    pub(crate) range: Extent,
+}
+
+/// `inner[range:step]`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Subquery {
+    pub(crate) inner: Expr,
+    pub(crate) range: Extent,
+    pub(crate) step: Option<Extent>,
+    pub(crate) shift: Shift,
+}
+
+/// `offset` and `@`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Shift {
+    pub(crate) offset: Option<Extent>,
+    pub(crate) at: Option<At>,
+}
+
+/// The argument of `@`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum At {
+    Time(i64),
+    Start,
+    End,
+}
+
+/// A duration, or how to compute it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Extent {
+    Fixed(i64),
+    Computed(Box<Duration>),
+}
+
+/// A duration expression; values are seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Duration {
+    pub(crate) node: DurationNode,
+    pub(crate) span: Span,
+    /// It stands in parentheses.
+    pub(crate) wrapped: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum DurationNode {
+    Number {
+        value: f64,
+        duration: bool,
+    },
+    /// The query's step.
+    Step,
+    /// The query's range.
+    Range,
+    Sign {
+        negative: bool,
+        inner: Box<Duration>,
+    },
+    /// `+ - * / % ^`, `min_of`, `max_of`.
+    Binary {
+        operator: &'static str,
+        left: Box<Duration>,
+        right: Box<Duration>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Binary {
+    pub(crate) operator: Operator,
+    pub(crate) left: Expr,
+    pub(crate) right: Expr,
+    pub(crate) return_bool: bool,
+    /// Nothing unless both sides are instant vectors.
+    pub(crate) matching: Option<Matching>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Arithmetic(Arithmetic),
+    Comparison(Comparison),
+    Set(SetOperation),
+    /// Cuts buckets off histograms: those above (`</`) or below (`>/`) a value.
+    Trim {
+        upper: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Power,
+    Atan2,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Equal,
+    NotEqual,
+    Greater,
+    Less,
+    GreaterOrEqual,
+    LessOrEqual,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SetOperation {
+    And,
+    Or,
+    Unless,
+}
+
+impl Operator {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "+" => Self::Arithmetic(Arithmetic::Add),
+            "-" => Self::Arithmetic(Arithmetic::Subtract),
+            "*" => Self::Arithmetic(Arithmetic::Multiply),
+            "/" => Self::Arithmetic(Arithmetic::Divide),
+            "%" => Self::Arithmetic(Arithmetic::Modulo),
+            "^" => Self::Arithmetic(Arithmetic::Power),
+            "atan2" => Self::Arithmetic(Arithmetic::Atan2),
+            "==" => Self::Comparison(Comparison::Equal),
+            "!=" => Self::Comparison(Comparison::NotEqual),
+            ">" => Self::Comparison(Comparison::Greater),
+            "<" => Self::Comparison(Comparison::Less),
+            ">=" => Self::Comparison(Comparison::GreaterOrEqual),
+            "<=" => Self::Comparison(Comparison::LessOrEqual),
+            "and" => Self::Set(SetOperation::And),
+            "or" => Self::Set(SetOperation::Or),
+            "unless" => Self::Set(SetOperation::Unless),
+            "</" => Self::Trim { upper: true },
+            ">/" => Self::Trim { upper: false },
+            _ => return None,
+        })
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Arithmetic(Arithmetic::Add) => "+",
+            Self::Arithmetic(Arithmetic::Subtract) => "-",
+            Self::Arithmetic(Arithmetic::Multiply) => "*",
+            Self::Arithmetic(Arithmetic::Divide) => "/",
+            Self::Arithmetic(Arithmetic::Modulo) => "%",
+            Self::Arithmetic(Arithmetic::Power) => "^",
+            Self::Arithmetic(Arithmetic::Atan2) => "atan2",
+            Self::Comparison(Comparison::Equal) => "==",
+            Self::Comparison(Comparison::NotEqual) => "!=",
+            Self::Comparison(Comparison::Greater) => ">",
+            Self::Comparison(Comparison::Less) => "<",
+            Self::Comparison(Comparison::GreaterOrEqual) => ">=",
+            Self::Comparison(Comparison::LessOrEqual) => "<=",
+            Self::Set(SetOperation::And) => "and",
+            Self::Set(SetOperation::Or) => "or",
+            Self::Set(SetOperation::Unless) => "unless",
+            Self::Trim { upper: true } => "</",
+            Self::Trim { upper: false } => ">/",
+        }
+    }
+
+    /// Stronger operators have higher numbers.
+    pub(crate) const fn strength(self) -> u8 {
+        match self {
+            Self::Set(SetOperation::Or) => 1,
+            Self::Set(_) => 2,
+            Self::Comparison(_) | Self::Trim { .. } => 3,
+            Self::Arithmetic(Arithmetic::Add | Arithmetic::Subtract) => 4,
+            Self::Arithmetic(Arithmetic::Power) => 6,
+            Self::Arithmetic(_) => 5,
+        }
+    }
+}
+
+/// How series of both sides find each other.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Matching {
+    pub(crate) cardinality: Cardinality,
+    /// `on` these labels only, else `ignoring` them.
+    pub(crate) on: bool,
+    pub(crate) labels: Vec<String>,
+    /// Labels that the "many" side takes over from the "one" side.
+    pub(crate) include: Vec<String>,
+    /// What counts as the value of a series missing on the left.
+    pub(crate) fill_left: Option<f64>,
+    /// What counts as the value of a series missing on the right.
+    pub(crate) fill_right: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Cardinality {
+    #[default]
+    OneToOne,
+    ManyToOne,
+    OneToMany,
+    ManyToMany,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Aggregate {
+    pub(crate) operation: Aggregation,
+    pub(crate) input: Expr,
+    pub(crate) parameter: Option<Expr>,
+    pub(crate) grouping: Grouping,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aggregation {
+    Average,
+    BottomK,
+    Count,
+    CountValues,
+    Group,
+    LimitK,
+    LimitRatio,
+    Maximum,
+    Minimum,
+    Quantile,
+    StandardDeviation,
+    Sum,
+    TopK,
+    Variance,
+}
+
+impl Aggregation {
+    const ALL: [(&'static str, Self); 14] = [
+        ("avg", Self::Average),
+        ("bottomk", Self::BottomK),
+        ("count", Self::Count),
+        ("count_values", Self::CountValues),
+        ("group", Self::Group),
+        ("limitk", Self::LimitK),
+        ("limit_ratio", Self::LimitRatio),
+        ("max", Self::Maximum),
+        ("min", Self::Minimum),
+        ("quantile", Self::Quantile),
+        ("stddev", Self::StandardDeviation),
+        ("sum", Self::Sum),
+        ("topk", Self::TopK),
+        ("stdvar", Self::Variance),
+    ];
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, operation)| *operation)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, operation)| *operation == self).map_or("", |(name, _)| name)
+    }
+
+    pub(crate) const fn has_parameter(self) -> bool {
+        matches!(
+            self,
+            Self::BottomK | Self::CountValues | Self::LimitK | Self::LimitRatio | Self::Quantile | Self::TopK
+        )
+    }
+
+    pub(crate) const fn is_experimental(self) -> bool {
+        matches!(self, Self::LimitK | Self::LimitRatio)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Grouping {
+    /// All labels but the named ones, else the named ones only.
+    pub(crate) without: bool,
+    pub(crate) labels: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) signature: &'static Signature,
+    pub(crate) arguments: Vec<Expr>,
+}
+
+impl Expr {
+    pub(crate) const fn new(node: Node, span: Span) -> Self {
+        Self { node, span }
+    }
+
+    /// What the expression yields.
+    pub(crate) fn kind(&self) -> ResultKind {
+        match &self.node {
+            Node::Number { .. } => ResultKind::Scalar,
+            Node::Text(_) => ResultKind::String,
+            Node::Selector(_) | Node::Aggregate(_) => ResultKind::InstantVector,
+            Node::Range(_) | Node::Subquery(_) => ResultKind::RangeVector,
+            Node::Parentheses(inner) | Node::Sign { inner, .. } => inner.kind(),
+            Node::Binary(binary) => {
+                let scalars = binary.left.kind() == ResultKind::Scalar && binary.right.kind() == ResultKind::Scalar;
+                if scalars { ResultKind::Scalar } else { ResultKind::InstantVector }
+            }
+            Node::Call(call) => call.signature.result,
+        }
+    }
+
+    /// The expressions that it is made of, in order.
+    pub(crate) fn children(&self) -> Vec<&Self> {
+        match &self.node {
+            Node::Number { .. } | Node::Text(_) | Node::Selector(_) | Node::Range(_) => Vec::new(),
+            Node::Parentheses(inner) | Node::Sign { inner, .. } => vec![inner],
+            Node::Subquery(subquery) => vec![&subquery.inner],
+            Node::Binary(binary) => vec![&binary.left, &binary.right],
+            Node::Aggregate(aggregate) => aggregate.parameter.iter().chain([&aggregate.input]).collect(),
+            Node::Call(call) => call.arguments.iter().collect(),
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn children_mut(&mut self) -> Vec<&mut Self> {
+        match &mut self.node {
+            Node::Number { .. } | Node::Text(_) | Node::Selector(_) | Node::Range(_) => Vec::new(),
+            Node::Parentheses(inner) | Node::Sign { inner, .. } => vec![inner],
+            Node::Subquery(subquery) => vec![&mut subquery.inner],
+            Node::Binary(binary) => vec![&mut binary.left, &mut binary.right],
+            Node::Aggregate(aggregate) => aggregate.parameter.iter_mut().chain([&mut aggregate.input]).collect(),
+            Node::Call(call) => call.arguments.iter_mut().collect(),
+        }
+    }
+
+    /// Without the parentheses around it.
+    pub(crate) fn unwrapped(&self) -> &Self {
+        match &self.node {
+            Node::Parentheses(inner) => inner.unwrapped(),
+            _ => self,
+        }
+    }
+
+    pub(crate) fn for_each_selector<'e>(&'e self, visit: &mut impl FnMut(&'e Selector)) {
+        match &self.node {
+            Node::Selector(selector) => visit(selector),
+            Node::Range(range) => visit(&range.selector),
+            _ => self.children().into_iter().for_each(|child| child.for_each_selector(visit)),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Types, and what the grammar alone does not forbid.
+
+use model::{METRIC_NAME, MatchOp, Matcher};
+use regex::{Regex, RegexBuilder};
+
+use super::ast::{Aggregate, Aggregation, Binary, Call, Cardinality, Expr, Node, Operator, ResultKind, Selector};
+use super::parse::Parsed;
+use super::span::{ParseError, Span};
+use super::strings::quote;
+
+/// What a compiled regular expression may take, beside what its length explains.
+const REGEX_BYTES_BASE: usize = 256 * 1024;
+/// What a compiled regular expression may take per byte of its text.
+const REGEX_BYTES_PER_BYTE: usize = 64;
+/// Regular expressions in one expression.
+const REGEXES_MAX: usize = 200;
+
+/// Compiles a pattern to be matched from end to end; the error is for the user.
+pub(crate) fn compile_regex(pattern: &str) -> Result<Regex, String> {
+    let anchored = format!("^(?s:{pattern})$");
+    let size = REGEX_BYTES_BASE + REGEX_BYTES_PER_BYTE * pattern.len();
+    RegexBuilder::new(&anchored).size_limit(size).build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(limit) => {
+            format!("regular expression {pattern:?} is too large: it needs more than {limit} bytes")
+        }
+        _ => format!("error parsing regexp: invalid regular expression {pattern:?}: {error}"),
+    })
+}
+
+/// Checks a whole expression, and settles what hangs on types: how sets match, and that scalars do not.
+pub(super) fn check(expr: &mut Expr, text: &str) -> Parsed<()> {
+    let mut regexes = 0;
+    expr.for_each_selector(&mut |selector| {
+        let is_regex = |matcher: &&Matcher| matches!(matcher.op, MatchOp::Regex | MatchOp::NotRegex);
+        regexes += selector.matchers.iter().filter(is_regex).count();
+    });
+    if regexes > REGEXES_MAX {
+        let message = format!("more than {REGEXES_MAX} regular expressions in one expression");
+        return Err(ParseError::new(expr.span, message));
+    }
+    Checker { text }.expr(expr)
+}
+
+struct Checker<'t> {
+    text: &'t str,
+}
+
+fn fail<T>(span: Span, message: impl Into<String>) -> Parsed<T> {
+    Err(ParseError::new(span, message))
+}
+
+impl Checker<'_> {
+    fn expr(&self, expr: &mut Expr) -> Parsed<()> {
+        let span = expr.span;
+        match &mut expr.node {
+            Node::Number { .. } | Node::Text(_) => Ok(()),
+            Node::Selector(selector) => selector_is_bound(selector, span),
+            Node::Range(range) => selector_is_bound(&range.selector, range.selector_span),
+            Node::Parentheses(inner) => self.expr(inner),
+            Node::Sign { inner, .. } => {
+                self.expr(inner)?;
+                match inner.kind() {
+                    ResultKind::Scalar | ResultKind::InstantVector => Ok(()),
+                    other => {
+                        let rule = "unary expression only allowed on expressions of type scalar or instant vector";
+                        fail(span, format!("{rule}, got {}", quote(other.name())))
+                    }
+                }
+            }
+            Node::Subquery(subquery) => {
+                self.expr(&mut subquery.inner)?;
+                match subquery.inner.kind() {
+                    ResultKind::InstantVector => Ok(()),
+                    other => fail(
+                        span,
+                        format!("subquery is only allowed on instant vector, got {} instead", other.short_name()),
+                    ),
+                }
+            }
+            Node::Aggregate(aggregate) => self.aggregate(aggregate),
+            Node::Binary(binary) => self.binary(binary, span),
+            Node::Call(call) => self.call(call, span),
+        }
+    }
+
+    fn expect(&self, expr: &mut Expr, wanted: ResultKind, context: &str) -> Parsed<()> {
+        self.expr(expr)?;
+        let found = expr.kind();
+        if found == wanted {
+            return Ok(());
+        }
+        fail(expr.span, format!("expected type {} in {context}, got {}", wanted.name(), found.name()))
+    }
+
+    fn aggregate(&self, aggregate: &mut Aggregate) -> Parsed<()> {
+        self.expect(&mut aggregate.input, ResultKind::InstantVector, "aggregation expression")?;
+        let wanted = match aggregate.operation {
+            Aggregation::CountValues => ResultKind::String,
+            _ => ResultKind::Scalar,
+        };
+        match &mut aggregate.parameter {
+            Some(parameter) => self.expect(parameter, wanted, "aggregation parameter"),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the operator is.
+    fn operator_span(&self, binary: &Binary) -> Span {
+        let behind = self.text.get(binary.left.span.end..binary.right.span.start).unwrap_or_default();
+        let spaces = behind.len() - behind.trim_start().len();
+        Span::new(binary.left.span.end + spaces, binary.right.span.start)
+    }
+
+    fn binary(&self, binary: &mut Binary, span: Span) -> Parsed<()> {
+        self.expr(&mut binary.left)?;
+        self.expr(&mut binary.right)?;
+        let (left, right) = (binary.left.kind(), binary.right.kind());
+        let comparison = matches!(binary.operator, Operator::Comparison(_));
+        let set = matches!(binary.operator, Operator::Set(_));
+        let scalars = left == ResultKind::Scalar && right == ResultKind::Scalar;
+        if binary.return_bool && !comparison {
+            return fail(self.operator_span(binary), "bool modifier can only be used on comparison operators");
+        }
+        if comparison && !binary.return_bool && scalars {
+            return fail(self.operator_span(binary), "comparisons between scalars must use BOOL modifier");
+        }
+        let matching = binary.matching.clone().unwrap_or_default();
+        let both = matching.labels.iter().find(|label| matching.on && matching.include.contains(label));
+        if let Some(label) = both {
+            let message = format!("label {} must not occur in ON and GROUP clause at once", quote(label));
+            return fail(self.operator_span(binary), message);
+        }
+        for side in [&binary.left, &binary.right] {
+            if !matches!(side.kind(), ResultKind::Scalar | ResultKind::InstantVector) {
+                return fail(side.span, "binary expression must contain only scalar and instant vector types");
+            }
+        }
+        let fills = matching.fill_left.is_some() || matching.fill_right.is_some();
+        let name = quote(binary.operator.name());
+        if left == ResultKind::InstantVector && right == ResultKind::InstantVector {
+            if set && matches!(matching.cardinality, Cardinality::OneToMany | Cardinality::ManyToOne) {
+                return fail(span, format!("no grouping allowed for {name} operation"));
+            }
+            if set && fills {
+                return fail(span, "filling in missing series not allowed for set operators");
+            }
+            if let (Some(matching), true) = (&mut binary.matching, set) {
+                matching.cardinality = Cardinality::ManyToMany;
+            }
+            return Ok(());
+        }
+        if !matching.labels.is_empty() {
+            return fail(span, "vector matching only allowed between instant vectors");
+        }
+        if fills {
+            return fail(span, "filling in missing series only allowed between instant vectors");
+        }
+        binary.matching = None;
+        if set {
+            return fail(span, format!("set operator {name} not allowed in binary scalar expression"));
+        }
+        Ok(())
+    }
+
+    fn call(&self, call: &mut Call, span: Span) -> Parsed<()> {
+        let signature = call.signature;
+        let (name, given, declared) = (quote(signature.name), call.arguments.len(), signature.arguments.len());
+        if signature.variadic == 0 {
+            if given != declared {
+                return fail(span, format!("expected {declared} argument(s) in call to {name}, got {given}"));
+            }
+        } else {
+            let least = declared - 1;
+            let most = usize::try_from(signature.variadic).ok().map(|more| least + more);
+            if given < least {
+                return fail(span, format!("expected at least {least} argument(s) in call to {name}, got {given}"));
+            }
+            if let Some(most) = most.filter(|most| given > *most) {
+                return fail(span, format!("expected at most {most} argument(s) in call to {name}, got {given}"));
+            }
+        }
+        let context = format!("call to function {name}");
+        for (place, argument) in call.arguments.iter_mut().enumerate() {
+            if signature.name == "info" && place == 1 {
+                check_info_labels(argument, span, &context)?;
+                continue;
+            }
+            let wanted = signature.arguments.get(place).or(signature.arguments.last());
+            if let Some(wanted) = wanted {
+                self.expect(argument, *wanted, &context)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The second argument of `info` has the form of a selector without a name, and may match everything.
+fn check_info_labels(argument: &Expr, call: Span, context: &str) -> Parsed<()> {
+    if argument.kind() != ResultKind::InstantVector {
+        let message = format!("expected type instant vector in {context}, got {}", argument.kind().name());
+        return fail(call, message);
+    }
+    match &argument.node {
+        Node::Selector(selector) if selector.name.is_empty() => Ok(()),
+        Node::Selector(_) => fail(argument.span, "expected label selectors only, got vector selector instead"),
+        _ => fail(argument.span, "expected label selectors only"),
+    }
+}
+
+/// A selector must not select everything there is, nor have two names.
+fn selector_is_bound(selector: &Selector, span: Span) -> Parsed<()> {
+    if let ([others @ .., _], false) = (selector.matchers.as_slice(), selector.name.is_empty()) {
+        return match others.iter().find(|matcher| matcher.name == METRIC_NAME) {
+            Some(twice) => {
+                let names = format!("{} or {}", quote(&selector.name), quote(&twice.value));
+                fail(span, format!("metric name must not be set twice: {names}"))
+            }
+            None => Ok(()),
+        };
+    }
+    if selector.matchers.iter().all(matches_empty) {
+        return fail(span, "vector selector must contain at least one non-empty matcher");
+    }
+    Ok(())
+}
+
+/// Whether a matcher holds for series without the label.
+pub(crate) fn matches_empty(matcher: &Matcher) -> bool {
+    holds(matcher, "")
+}
+
+/// Whether a matcher holds for a value.
+pub(crate) fn holds(matcher: &Matcher, value: &str) -> bool {
+    let regex = |wanted: bool| compile_regex(&matcher.value).is_ok_and(|regex| regex.is_match(value) == wanted);
+    match matcher.op {
+        MatchOp::Equal => matcher.value == value,
+        MatchOp::NotEqual => matcher.value != value,
+        MatchOp::Regex => regex(true),
+        MatchOp::NotRegex => regex(false),
+    }
+}

@@ -1,0 +1,217 @@
+//! Expressions as text: on one line, or with line breaks where a line would be longer than a hundred characters.
+
+use model::{METRIC_NAME, MatchOp, Matcher};
+
+use super::ast::{
+    Aggregate, At, Binary, Cardinality, Duration, DurationNode, Edges, Expr, Extent, Matching, Node, Selector, Shift,
+};
+use super::number::{duration_text, plain, short};
+use super::strings::quote;
+
+/// Longer parts are broken up.
+const LINE_BYTES_MAX: usize = 100;
+
+/// On one line.
+pub(crate) fn line(expr: &Expr) -> String {
+    match &expr.node {
+        Node::Number { value, duration } => number(*value, *duration),
+        Node::Text(text) => quote(text),
+        Node::Selector(selector) => format!("{}{}", bare(selector), modifiers(selector)),
+        Node::Range(range) => {
+            format!("{}[{}]{}", bare(&range.selector), extent(&range.range), range_modifiers(&range.selector))
+        }
+        Node::Subquery(subquery) => format!("{}{}", line(&subquery.inner), subquery_suffix(expr)),
+        Node::Parentheses(inner) => format!("({})", line(inner)),
+        Node::Sign { negative, inner } => format!("{}{}", if *negative { "-" } else { "+" }, line(inner)),
+        Node::Binary(binary) => format!("{} {} {}", line(&binary.left), operator(binary), line(&binary.right)),
+        Node::Aggregate(aggregate) => {
+            let parameter = aggregate.parameter.as_ref().map(|parameter| format!("{}, ", line(parameter)));
+            format!("{}({}{})", head(aggregate), parameter.unwrap_or_default(), line(&aggregate.input))
+        }
+        Node::Call(call) => {
+            let arguments: Vec<String> = call.arguments.iter().map(line).collect();
+            format!("{}({})", call.signature.name, arguments.join(", "))
+        }
+    }
+}
+
+/// With line breaks, indented by the level.
+pub(crate) fn pretty(expr: &Expr, level: usize) -> String {
+    let indent = "  ".repeat(level);
+    let short_enough = line(expr).len() <= LINE_BYTES_MAX;
+    match &expr.node {
+        Node::Subquery(_) if short_enough => line(expr),
+        Node::Subquery(subquery) => format!("{}{}", pretty(&subquery.inner, level), subquery_suffix(expr)),
+        Node::Sign { negative, inner } => {
+            format!("{indent}{}{}", if *negative { "-" } else { "+" }, pretty(inner, level).trim())
+        }
+        Node::Parentheses(inner) if !short_enough => format!("{indent}(\n{}\n{indent})", pretty(inner, level + 1)),
+        Node::Binary(binary) if !short_enough => {
+            let (left, right) = (pretty(&binary.left, level + 1), pretty(&binary.right, level + 1));
+            format!("{left}\n{indent}{}\n{right}", operator(binary))
+        }
+        Node::Aggregate(aggregate) if !short_enough => {
+            let parameter =
+                aggregate.parameter.as_ref().map(|parameter| format!("{},\n", pretty(parameter, level + 1)));
+            let input = pretty(&aggregate.input, level + 1);
+            format!("{indent}{}(\n{}{input}\n{indent})", head(aggregate), parameter.unwrap_or_default())
+        }
+        Node::Call(call) if !short_enough => {
+            let arguments: Vec<String> = call.arguments.iter().map(|argument| pretty(argument, level + 1)).collect();
+            format!("{indent}{}(\n{}\n{indent})", call.signature.name, arguments.join(",\n"))
+        }
+        _ => format!("{indent}{}", line(expr)),
+    }
+}
+
+fn number(value: f64, duration: bool) -> String {
+    if !duration {
+        return plain(value);
+    }
+    let sign = if value < 0.0 { "-" } else { "" };
+    format!("{sign}{}", duration_text((value.abs() * 1000.0).round() as i64))
+}
+
+fn operator(binary: &Binary) -> String {
+    let return_bool = if binary.return_bool { " bool" } else { "" };
+    let matching = binary.matching.as_ref().map(matching).unwrap_or_default();
+    format!("{}{return_bool}{matching}", binary.operator.name())
+}
+
+fn matching(matching: &Matching) -> String {
+    let mut text = String::new();
+    let group = match matching.cardinality {
+        Cardinality::ManyToOne => Some("left"),
+        Cardinality::OneToMany => Some("right"),
+        _ => None,
+    };
+    if !matching.labels.is_empty() || matching.on || group.is_some() {
+        let how = if matching.on { "on" } else { "ignoring" };
+        text.extend([" ", how, " (", &labels(&matching.labels), ")"]);
+    }
+    if let Some(side) = group {
+        text.extend([" group_", side, " (", &labels(&matching.include), ")"]);
+    }
+    match (matching.fill_left, matching.fill_right) {
+        #[expect(clippy::float_cmp, reason = "the same number was written twice, or once for both")]
+        (Some(left), Some(right)) if left == right => text.extend([" fill (", &short(left), ")"]),
+        (left, right) => {
+            for (side, value) in [("left", left), ("right", right)] {
+                if let Some(value) = value {
+                    text.extend([" fill_", side, " (", &short(value), ")"]);
+                }
+            }
+        }
+    }
+    text
+}
+
+fn head(aggregate: &Aggregate) -> String {
+    let (name, grouping) = (aggregate.operation.name(), &aggregate.grouping);
+    if grouping.without {
+        format!("{name} without ({}) ", labels(&grouping.labels))
+    } else if grouping.labels.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name} by ({}) ", labels(&grouping.labels))
+    }
+}
+
+fn labels(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().map(|name| label(name)).collect();
+    shown.join(", ")
+}
+
+/// A label's name, in quotes unless it is of letters, digits and underscores.
+fn label(name: &str) -> String {
+    let plain = name
+        .chars()
+        .enumerate()
+        .all(|(place, c)| c == '_' || c.is_ascii_alphabetic() || (place > 0 && c.is_ascii_digit()));
+    if plain && !name.is_empty() { name.to_owned() } else { quote(name) }
+}
+
+fn matcher(matcher: &Matcher) -> String {
+    let op = match matcher.op {
+        MatchOp::Equal => "=",
+        MatchOp::NotEqual => "!=",
+        MatchOp::Regex => "=~",
+        MatchOp::NotRegex => "!~",
+    };
+    format!("{}{op}{}", label(&matcher.name), quote(&matcher.value))
+}
+
+/// The selector without modifiers.
+fn bare(selector: &Selector) -> String {
+    let is_name = |matcher: &&Matcher| {
+        matcher.name == METRIC_NAME
+            && matcher.op == MatchOp::Equal
+            && matcher.value == selector.name
+            && !matcher.value.is_empty()
+    };
+    let mut matchers: Vec<String> = selector.matchers.iter().filter(|matcher| !is_name(matcher)).map(matcher).collect();
+    matchers.sort();
+    let braces = if matchers.is_empty() { String::new() } else { format!("{{{}}}", matchers.join(",")) };
+    format!("{}{braces}", selector.name)
+}
+
+fn edges(selector: &Selector) -> &'static str {
+    match selector.edges {
+        Edges::Plain => "",
+        Edges::Anchored => " anchored",
+        Edges::Smoothed => " smoothed",
+    }
+}
+
+fn modifiers(selector: &Selector) -> String {
+    format!("{}{}{}", at(&selector.shift), edges(selector), offset(&selector.shift))
+}
+
+fn range_modifiers(selector: &Selector) -> String {
+    format!("{}{}{}", edges(selector), at(&selector.shift), offset(&selector.shift))
+}
+
+fn subquery_suffix(expr: &Expr) -> String {
+    let Node::Subquery(subquery) = &expr.node else { return String::new() };
+    let step = subquery.step.as_ref().map(extent).unwrap_or_default();
+    let shift = &subquery.shift;
+    format!("[{}:{step}]{}{}", extent(&subquery.range), at(shift), offset(shift))
+}
+
+fn at(shift: &Shift) -> String {
+    match shift.at {
+        None => String::new(),
+        Some(At::Time(time_ms)) => format!(" @ {:.3}", time_ms as f64 / 1000.0),
+        Some(At::Start) => " @ start()".to_owned(),
+        Some(At::End) => " @ end()".to_owned(),
+    }
+}
+
+fn offset(shift: &Shift) -> String {
+    match &shift.offset {
+        None | Some(Extent::Fixed(0)) => String::new(),
+        Some(offset) => format!(" offset {}", extent(offset)),
+    }
+}
+
+fn extent(extent: &Extent) -> String {
+    match extent {
+        Extent::Fixed(milliseconds) if *milliseconds < 0 => format!("-{}", duration_text(-milliseconds)),
+        Extent::Fixed(milliseconds) => duration_text(*milliseconds),
+        Extent::Computed(expression) => duration(expression),
+    }
+}
+
+fn duration(expression: &Duration) -> String {
+    let text = match &expression.node {
+        DurationNode::Number { value, duration } => number(*value, *duration),
+        DurationNode::Step => "step()".to_owned(),
+        DurationNode::Range => "range()".to_owned(),
+        DurationNode::Sign { negative, inner } => format!("{}{}", if *negative { "-" } else { "" }, duration(inner)),
+        DurationNode::Binary { operator: operator @ ("min_of" | "max_of"), left, right } => {
+            format!("{operator}({}, {})", duration(left), duration(right))
+        }
+        DurationNode::Binary { operator, left, right } => format!("{} {operator} {}", duration(left), duration(right)),
+    };
+    if expression.wrapped { format!("({text})") } else { text }
+}
