@@ -241,16 +241,25 @@ pub(crate) fn decode_header(reader: &mut Reader<'_>) -> Result<ChunkHeader, Deco
     Ok(ChunkHeader { rows, range, sequences: (first, last), columns, timestamps_bytes })
 }
 
-/// Reads a chunk: all columns, or those of the given slots (sorted).
-pub(crate) fn decode(bytes: &[u8], slots: Option<&[Slot]>) -> Result<(ChunkHeader, Rows), DecodeError> {
-    let mut reader = Reader::new(bytes);
+/// Checks a chunk's checksum and reads its header.
+pub(crate) fn check(bytes: &[u8]) -> Result<ChunkHeader, DecodeError> {
+    checked_header(&mut Reader::new(bytes), bytes)
+}
+
+fn checked_header(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<ChunkHeader, DecodeError> {
     let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
         return Err(reader.error("bytes missing"));
     };
     if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
         return Err(reader.error("checksum of a chunk does not match"));
     }
-    let header = decode_header(&mut reader)?;
+    decode_header(reader)
+}
+
+/// Reads a chunk: all columns, or those of the given slots (sorted).
+pub(crate) fn decode(bytes: &[u8], slots: Option<&[Slot]>) -> Result<(ChunkHeader, Rows), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let header = checked_header(&mut reader, bytes)?;
     let mut timestamps_ns = Vec::new();
     integer::decode(&mut Reader::new(reader.bytes(header.timestamps_bytes)?), header.rows, &mut timestamps_ns)?;
     let mut columns = Vec::new();

@@ -1,5 +1,6 @@
 //! Carrying out merges: parts go in, key by key, and parts of other partitions come out.
 
+mod copy;
 mod outputs;
 mod rows;
 
@@ -18,7 +19,7 @@ use crate::shard::{Rest, Shard};
 use crate::{Store, StoreError};
 
 use outputs::Outputs;
-use rows::{Source, gather};
+use rows::Sources;
 
 /// How long after a flush merges no longer wait for more rows.
 const IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
@@ -69,6 +70,7 @@ impl Store {
     /// Writes the outputs, commits them in place of the inputs, and removes the inputs' files.
     fn run(&self, shard: &Shard, class: u32, job: &Job) -> Result<(), StoreError> {
         let (parts, deletes) = shard.parts_and_deletes();
+        if std::env::var("DBG").is_ok() { eprintln!("{:?} {:?}", job.goal, parts.iter().map(|p| (p.info.id, p.info.level, p.info.partition.start_ns / 3_600_000_000_000, p.info.partition.end_ns / 3_600_000_000_000, p.info.patch_of, p.info.rows)).collect::<Vec<_>>()); }
         let inputs: Vec<Arc<Part>> = parts.iter().filter(|part| job.inputs.contains(&part.info.id)).cloned().collect();
         let mut outputs = Outputs::new(self, shard.number, class, job, deletes.last().map_or(0, |last| last.sequence));
         let written = write_outputs(&inputs, &deletes, &mut outputs);
@@ -131,15 +133,15 @@ fn write_outputs(
     loop {
         let mut cursors: Vec<KeyCursor> = inputs.iter().cloned().map(KeyCursor::new).collect();
         while let Some(key) = smallest_key(&mut cursors)? {
-            let mut sources = Vec::new();
+            let mut sources = Sources::default();
             for cursor in &mut cursors {
                 if cursor.peek()? == Some(key)
                     && let Some(entry) = cursor.take()?
                 {
-                    sources.push(Source::read(cursor.part(), &entry, deletes)?);
+                    sources.read(cursor, &entry, deletes)?;
                 }
             }
-            outputs.push(key, &gather(sources))?;
+            outputs.push(key, &sources.gather(&key, deletes, outputs.job())?)?;
         }
         let (infos, is_complete) = outputs.finish()?;
         written.extend(infos);
