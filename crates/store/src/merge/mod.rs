@@ -70,7 +70,6 @@ impl Store {
     /// Writes the outputs, commits them in place of the inputs, and removes the inputs' files.
     fn run(&self, shard: &Shard, class: u32, job: &Job) -> Result<(), StoreError> {
         let (parts, deletes) = shard.parts_and_deletes();
-        if std::env::var("DBG").is_ok() { eprintln!("{:?} {:?}", job.goal, parts.iter().map(|p| (p.info.id, p.info.level, p.info.partition.start_ns / 3_600_000_000_000, p.info.partition.end_ns / 3_600_000_000_000, p.info.patch_of, p.info.rows)).collect::<Vec<_>>()); }
         let inputs: Vec<Arc<Part>> = parts.iter().filter(|part| job.inputs.contains(&part.info.id)).cloned().collect();
         let mut outputs = Outputs::new(self, shard.number, class, job, deletes.last().map_or(0, |last| last.sequence));
         let written = write_outputs(&inputs, &deletes, &mut outputs);
