@@ -30,6 +30,7 @@ mod inspect;
 mod journal;
 mod keys;
 mod levels;
+mod locate;
 mod log;
 mod manifest;
 mod memory;
