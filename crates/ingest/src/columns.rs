@@ -7,7 +7,7 @@ use model::{Batch, Block, GroupKey};
 
 /// Blocks that are kept, and bytes of all of them together.
 const BLOCKS_MAX: usize = 64;
-const BYTES_MAX: usize = 32 << 20;
+const BYTES_MAX: usize = 16 << 20;
 
 /// Smaller columns are not worth keeping: requests of a few rows.
 const BLOCK_BYTES_MIN: usize = 16 << 10;
@@ -74,7 +74,7 @@ mod tests {
         let taken = spare.take();
         assert_eq!(taken, Block::default());
         assert!(taken.cells.capacity() >= 1000);
-        spare.give(block(BYTES_MAX / 8 + 1));
+        spare.give(block(BYTES_MAX / size_of::<u64>() + 1));
         assert_eq!(spare.take().cells.capacity(), 0, "too large");
         (0..BLOCKS_MAX + 5).for_each(|_| spare.give(block(10)));
         let kept = std::iter::from_fn(|| Some(spare.take()).filter(|block| block.cells.capacity() > 0)).count();
