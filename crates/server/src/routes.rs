@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tower_http::compression::CompressionLayer;
 
-use crate::body::Share;
+use crate::body::{Buffer, Share};
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::state::State;
@@ -21,7 +21,7 @@ use crate::{admin, body, names, page, plan, query, status, write};
 pub(crate) struct Taken {
     pub(crate) headers: HeaderMap,
     pub(crate) parameters: Parameters,
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: Buffer,
     /// The body's share of what all bodies may take; it goes with the request.
     pub(crate) share: Share,
     /// What labels are asked for, say: the part of the path that varies.

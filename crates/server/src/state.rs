@@ -7,7 +7,7 @@ use std::time::Duration;
 use db::Db;
 use tokio::sync::Semaphore;
 
-use crate::body::Budget;
+use crate::body::{Budget, Spares};
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
@@ -141,6 +141,8 @@ pub(crate) struct State {
     notices: Notices,
     /// Bodies that are held.
     pub(crate) bodies: Arc<Budget>,
+    /// Memory of bodies, to be used again.
+    pub(crate) spares: Arc<Spares>,
     requests: Arc<Semaphore>,
 }
 
@@ -148,7 +150,7 @@ impl State {
     pub(crate) fn new(db: Arc<Db>, settings: ServerSettings) -> Self {
         let requests = Arc::new(Semaphore::new(settings.requests_max.clamp(1, Semaphore::MAX_PERMITS)));
         let bodies = Arc::new(Budget::new(settings.bodies_bytes_max));
-        Self { db, settings, metrics: Metrics::default(), notices: Notices::default(), bodies, requests }
+        Self { db, settings, metrics: Metrics::default(), notices: Notices::default(), bodies, spares: Arc::default(), requests }
     }
 
     /// Tells the operator on stderr, not too often.

@@ -14,6 +14,7 @@ use platform::{Files, LockError, Platform};
 use crate::admission::Admission;
 use crate::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
 use crate::journal::Journal;
+use crate::spare::Spare;
 use crate::keys::{Keys, SHARDS_MAX};
 use crate::log::WriteAheadLog;
 use crate::log::reader::Finding;
@@ -90,6 +91,7 @@ impl Store {
             counters: Counters::default(),
             untold: AtomicBool::new(false),
             journal: Journal::new(journal_changes_max, sequence),
+            spare: Spare::default(),
             fast_ns: AtomicI64::new(fast_ns),
             policies: RwLock::new(policies),
             heads_bytes: AtomicU64::new(heads_bytes),
