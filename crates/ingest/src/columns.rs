@@ -24,7 +24,11 @@ pub(crate) fn empty_block() -> Block {
 
 /// Keeps the memory of a batch whose rows are stored for the next one.
 pub fn recycle(batch: Batch<'_>) {
-    batch.blocks.into_iter().filter(|block| capacity_bytes(block) >= BLOCK_BYTES_MIN).for_each(|block| SPARE.give(block));
+    batch
+        .blocks
+        .into_iter()
+        .filter(|block| capacity_bytes(block) >= BLOCK_BYTES_MIN)
+        .for_each(|block| SPARE.give(block));
 }
 
 fn capacity_bytes(block: &Block) -> usize {

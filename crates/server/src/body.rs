@@ -177,12 +177,7 @@ async fn pass_over(body: &mut Body, bytes_max: usize) {
 }
 
 /// Unpacks a body by what its headers say of it.
-pub(crate) fn unpack(
-    state: &State,
-    headers: &HeaderMap,
-    body: Buffer,
-    share: &mut Share,
-) -> Result<Buffer, ApiError> {
+pub(crate) fn unpack(state: &State, headers: &HeaderMap, body: Buffer, share: &mut Share) -> Result<Buffer, ApiError> {
     let name = headers.get(header::CONTENT_ENCODING).map_or("", |value| value.to_str().unwrap_or("?"));
     let encoding = Encoding::from_name(name).ok_or_else(|| ApiError {
         status: StatusCode::UNSUPPORTED_MEDIA_TYPE,

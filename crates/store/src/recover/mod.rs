@@ -14,7 +14,6 @@ use platform::{Files, LockError, Platform};
 use crate::admission::Admission;
 use crate::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
 use crate::journal::Journal;
-use crate::spare::Spare;
 use crate::keys::{Keys, SHARDS_MAX};
 use crate::log::WriteAheadLog;
 use crate::log::reader::Finding;
@@ -26,6 +25,7 @@ use crate::producers::{self, PRODUCERS_SHARD, Producers};
 use crate::segment::GroupsFile;
 use crate::settled::{Settled, tail_path};
 use crate::shard::{Shard, ShardGroups};
+use crate::spare::Spare;
 use crate::stats::Counters;
 use crate::{CatalogState, Store, StoreError, StoreOptions, open_part, part_path, segment};
 
