@@ -225,7 +225,7 @@ impl Store {
         let id = state.catalog.database(database);
         let mut of_batch: HashMap<(&str, &str), ValueType> = HashMap::new();
         let mut conflicts = Vec::new();
-        for block in batch.blocks.iter() {
+        for block in &batch.blocks {
             let (Some(measurement), Some(line)) = (block.measurement.as_deref(), block.lines.first()) else { continue };
             let stored = id.and_then(|id| state.catalog.measurement(id, measurement));
             for field in &block.fields {

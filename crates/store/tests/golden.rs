@@ -77,8 +77,8 @@ fn send(store: &Store, rows: &[Row], sent: Sent) {
         let cells: Vec<u64> = row.fields.iter().map(|(_, value)| value.to_bits()).collect();
         appender.row(token, &layout, row.timestamp_ns, &cells).unwrap();
     }
-    let appended = appender.append(Some(sent)).unwrap();
-    store.commit(&appended).unwrap();
+    let sequenced = appender.append(Some(sent)).unwrap();
+    store.commit(&sequenced).unwrap();
 }
 
 /// What is deleted of the first host in folders from version 2 on.

@@ -190,12 +190,12 @@ impl<'body, 'options> Collector<'body, 'options> {
 /// Value and time of a sample that is spelled as senders do: a float, then a time, and nothing else.
 #[inline]
 fn plain_sample(message: &[u8]) -> Option<(u64, i64)> {
-    let (&[0x09, a, b, c, d, e, f, g, h, 0x10], time) = message.split_first_chunk::<10>()? else { return None };
+    let ([0x09, value @ .., 0x10], time) = message.split_first_chunk::<10>()? else { return None };
     let (last, rest) = time.split_last()?;
     // A varint of ten bytes may have bits beyond 64: the walker knows what to do with them.
     if *last >= 0x80 || rest.len() > 8 || rest.iter().any(|byte| *byte < 0x80) {
         return None;
     }
     let time_ms = time.iter().rev().fold(0, |time_ms, byte| time_ms << 7 | u64::from(byte & 0x7f));
-    Some((u64::from_le_bytes([a, b, c, d, e, f, g, h]), time_ms as i64))
+    Some((u64::from_le_bytes(*value), time_ms as i64))
 }
