@@ -5,7 +5,7 @@
 //! * [`routes`]: which path leads where
 //! * [`body`], [`parameters`]: what comes in, within bounds
 //! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
-//! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers
+//! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers · [`plan`]: the s-expression language
 //! * [`admin`]: backups, policies, deletes
 //! * [`wire`]: the binary protocol
 //! * [`metrics`]: the server's own numbers · [`notice`]: what the operator is told · [`host`]: the machine's
@@ -24,6 +24,7 @@ mod names;
 mod notice;
 pub mod page;
 mod parameters;
+mod plan;
 mod query;
 mod routes;
 mod state;

@@ -129,11 +129,31 @@ fn lookback_ms(parameters: &Parameters) -> Result<Option<i64>, ApiError> {
 }
 
 /// The request's own timeout, if it is shorter than the server's.
-fn timeout(state: &State, parameters: &Parameters) -> Result<Duration, ApiError> {
+pub(crate) fn timeout(state: &State, parameters: &Parameters) -> Result<Duration, ApiError> {
     let wanted_ms = parameters.duration_ms("timeout")?.and_then(|wanted_ms| u64::try_from(wanted_ms).ok());
     let timeout_ms =
         wanted_ms.map_or(state.settings.query_timeout_ms, |wanted_ms| wanted_ms.min(state.settings.query_timeout_ms));
     Ok(Duration::from_millis(timeout_ms))
+}
+
+/// Runs a query's work on a thread that may block, and stops it when its time is up or the client has left.
+pub(crate) async fn watched<T: Send + 'static>(
+    state: &Arc<State>,
+    budget: Arc<Budget>,
+    timeout: Duration,
+    work: impl FnOnce(&State) -> Result<T, QueryError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let _stop = StopWhenDropped(budget.clone());
+    let work = state.work(work);
+    tokio::pin!(work);
+    let done = match tokio::time::timeout(timeout, &mut work).await {
+        Ok(done) => done,
+        Err(_) => {
+            budget.stop(Stop::Timeout);
+            work.await
+        }
+    };
+    Ok(done??)
 }
 
 async fn run(
@@ -143,21 +163,12 @@ async fn run(
     limit: usize,
     evaluate: impl FnOnce(&State) -> Result<Answer, QueryError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let _stop = StopWhenDropped(budget.clone());
-    let work = state.work(move |state| {
+    let (data, mut warnings, infos, cut) = watched(state, budget, timeout, move |state| {
         let answer = evaluate(state)?;
         let (answer, cut) = cut(answer, limit);
-        Ok::<_, QueryError>((json::answer(&answer), answer.warnings, answer.infos, cut))
-    });
-    tokio::pin!(work);
-    let done = match tokio::time::timeout(timeout, &mut work).await {
-        Ok(done) => done,
-        Err(_) => {
-            budget.stop(Stop::Timeout);
-            work.await
-        }
-    };
-    let (data, mut warnings, infos, cut) = done??;
+        Ok((json::answer(&answer), answer.warnings, answer.infos, cut))
+    })
+    .await?;
     if cut {
         warnings.push("results truncated due to limit".to_owned());
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use db::Db;
+use model::DEFAULT_DATABASE;
 use tokio::sync::Semaphore;
 
-use crate::body::Budget;
+use crate::body::{Budget, Spares};
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
@@ -48,6 +49,12 @@ pub struct ServerSettings {
     pub graphite: Option<Listener>,
     /// Where OpenTSDB's telnet commands are taken.
     pub opentsdb: Option<Listener>,
+    /// The databases that those three write to.
+    pub line_database: String,
+    /// As `line_database`.
+    pub graphite_database: String,
+    /// As `line_database`.
+    pub opentsdb_database: String,
     /// Where OpenTelemetry's gRPC is served.
     pub otlp_grpc: Option<Listener>,
     /// Bytes that a request's body may have as it is sent.
@@ -108,6 +115,9 @@ impl ServerSettings {
             line: None,
             graphite: None,
             opentsdb: None,
+            line_database: DEFAULT_DATABASE.to_owned(),
+            graphite_database: DEFAULT_DATABASE.to_owned(),
+            opentsdb_database: DEFAULT_DATABASE.to_owned(),
             otlp_grpc: None,
             body_bytes_max: 64 << 20,
             unpacked_bytes_max: 256 << 20,
@@ -141,6 +151,8 @@ pub(crate) struct State {
     notices: Notices,
     /// Bodies that are held.
     pub(crate) bodies: Arc<Budget>,
+    /// Memory of bodies, to be used again.
+    pub(crate) spares: Arc<Spares>,
     requests: Arc<Semaphore>,
 }
 
@@ -148,7 +160,15 @@ impl State {
     pub(crate) fn new(db: Arc<Db>, settings: ServerSettings) -> Self {
         let requests = Arc::new(Semaphore::new(settings.requests_max.clamp(1, Semaphore::MAX_PERMITS)));
         let bodies = Arc::new(Budget::new(settings.bodies_bytes_max));
-        Self { db, settings, metrics: Metrics::default(), notices: Notices::default(), bodies, requests }
+        Self {
+            db,
+            settings,
+            metrics: Metrics::default(),
+            notices: Notices::default(),
+            bodies,
+            spares: Arc::default(),
+            requests,
+        }
     }
 
     /// Tells the operator on stderr, not too often.
