@@ -1,5 +1,7 @@
 //! One group's rows for a stretch of time, as columns: in memory and as bytes. Layout: `docs/formats/chunk.md`.
 
+use std::ops::Range;
+
 use codec::presence::{self, Cell};
 use codec::{DecodeError, Effort, Reader, boolean, float, histogram, integer, text, varint};
 use index::Slot;
@@ -38,13 +40,13 @@ impl Rows {
         Some(TimeRange::new(*self.timestamps_ns.first()?, *self.timestamps_ns.last()?))
     }
 
-    /// Takes out the rows all of whose cells are null.
-    pub(crate) fn drop_empty(&mut self) {
+    /// Takes out those of some rows all of whose cells are null.
+    pub(crate) fn drop_empty(&mut self, of: Range<usize>) {
         let count = self.timestamps_ns.len();
         if self.columns.iter().any(|column| column.nulls.is_empty()) && count > 0 {
             return;
         }
-        let is_kept = |row: usize| self.columns.iter().any(|column| !column.is_null(row));
+        let is_kept = |row: usize| !of.contains(&row) || self.columns.iter().any(|column| !column.is_null(row));
         let kept: Vec<usize> = (0..count).filter(|row| is_kept(*row)).collect();
         if kept.len() < count {
             *self = self.pick(&kept);
