@@ -2,9 +2,11 @@
 //! may use ([`Budget`]) and how it fails ([`QueryError`]).
 
 mod budget;
+mod helpers;
 mod source;
 mod store_source;
 
 pub use budget::{Budget, Stop};
-pub use source::{QueryError, Selection, Series, Source};
+pub use helpers::Helpers;
+pub use source::{QueryError, Selection, Series, SeriesSink, Source};
 pub use store_source::StoreSource;
