@@ -5,12 +5,13 @@
 //! * [`routes`]: which path leads where
 //! * [`body`], [`parameters`]: what comes in, within bounds
 //! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
-//! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers
+//! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers · [`active`]: queries that run
 //! * [`admin`]: backups, policies, deletes
 //! * [`wire`]: the binary protocol
 //! * [`metrics`]: the server's own numbers · [`notice`]: what the operator is told · [`host`]: the machine's
 //! * [`page`]: the web page
 
+mod active;
 mod admin;
 mod body;
 mod error;

@@ -9,25 +9,17 @@ use db::{InstantQuery, RangeQuery};
 use promql::Answer;
 use query::{Budget, QueryError, Stop};
 
+use crate::active::{Description, Outcome};
 use crate::error::ApiError;
 use crate::json;
 use crate::parameters::Parameters;
-use crate::routes::take;
+use crate::routes::{Taken, take};
 use crate::state::State;
 
 /// Steps of a range query, as Prometheus has it.
 const STEPS_MAX: i64 = 11_000;
 
 const NS_PER_MS: i64 = 1_000_000;
-
-/// Stops a query when its handler is dropped: the client has left.
-struct StopWhenDropped(Arc<Budget>);
-
-impl Drop for StopWhenDropped {
-    fn drop(&mut self) {
-        self.0.stop(Stop::Cancelled);
-    }
-}
 
 pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
@@ -39,11 +31,9 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
         delayed_name_removal: delayed_name_removal(parameters)?,
         budget: state.db.budget(state.settings.query_samples_max),
     };
-    let database = parameters.database(&taken.headers);
-    let limit = parameters.limit()?;
-    let budget = query.budget.clone();
-    let timeout = timeout(&state, parameters)?;
-    run(&state, budget, timeout, limit, move |state| state.db.instant(&database, &query)).await
+    let asked = Asked::new(&state, "instant", &query.text, &query.budget, &taken)?;
+    let database = asked.description.database.clone();
+    run(&state, asked, move |state| state.db.instant(&database, &query)).await
 }
 
 pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
@@ -67,11 +57,9 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
              (?step=XX)",
         ));
     }
-    let database = parameters.database(&taken.headers);
-    let limit = parameters.limit()?;
-    let budget = query.budget.clone();
-    let timeout = timeout(&state, parameters)?;
-    run(&state, budget, timeout, limit, move |state| state.db.range(&database, &query)).await
+    let asked = Asked::new(&state, "range", &query.text, &query.budget, &taken)?;
+    let database = asked.description.database.clone();
+    run(&state, asked, move |state| state.db.range(&database, &query)).await
 }
 
 fn step_ms(parameters: &Parameters) -> Result<i64, ApiError> {
@@ -136,15 +124,43 @@ fn timeout(state: &State, parameters: &Parameters) -> Result<Duration, ApiError>
     Ok(Duration::from_millis(timeout_ms))
 }
 
-async fn run(
-    state: &Arc<State>,
+/// A query with what its request says of how it is to be run.
+struct Asked {
+    description: Description,
     budget: Arc<Budget>,
     timeout: Duration,
+    /// Series that the answer may have; 0: all.
     limit: usize,
+}
+
+impl Asked {
+    fn new(
+        state: &State,
+        kind: &'static str,
+        text: &str,
+        budget: &Arc<Budget>,
+        taken: &Taken,
+    ) -> Result<Self, ApiError> {
+        let (database, remote) = (taken.parameters.database(&taken.headers), taken.remote);
+        Ok(Self {
+            description: Description { kind, text: text.to_owned(), database, remote },
+            budget: budget.clone(),
+            timeout: timeout(state, &taken.parameters)?,
+            limit: taken.parameters.limit()?,
+        })
+    }
+}
+
+async fn run(
+    state: &Arc<State>,
+    asked: Asked,
     evaluate: impl FnOnce(&State) -> Result<Answer, QueryError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let _stop = StopWhenDropped(budget.clone());
-    let work = state.work(move |state| {
+    let Asked { description, budget, timeout, limit } = asked;
+    let (started, permit) = state.start_query(description, budget.clone()).await?;
+    // The permit bounds how many work.
+    let work = state.work_unbounded(move |state| {
+        let _permit = permit;
         let answer = evaluate(state)?;
         let (answer, cut) = cut(answer, limit);
         Ok::<_, QueryError>((json::answer(&answer), answer.warnings, answer.infos, cut))
@@ -157,6 +173,13 @@ async fn run(
             work.await
         }
     };
+    let (outcome, answer_bytes) = match &done {
+        Ok(Ok((data, ..))) => (Outcome::Answered, data.len()),
+        Ok(Err(QueryError::Stopped(Stop::Timeout))) => (Outcome::TimedOut, 0),
+        Ok(Err(QueryError::Stopped(Stop::Cancelled))) => (Outcome::Cancelled, 0),
+        _ => (Outcome::Failed, 0),
+    };
+    started.end(outcome, answer_bytes);
     let (data, mut warnings, infos, cut) = done??;
     if cut {
         warnings.push("results truncated due to limit".to_owned());
