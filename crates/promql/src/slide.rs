@@ -41,7 +41,7 @@ impl Evaluator<'_> {
             let over = Over { function, bounds, scalars: &scalars, span, put_off };
             let make = |labels: Labels, mut samples: Samples, notes: &Notes| {
                 samples.drop_stale();
-                over.row(labels, false, &samples, notes)
+                over.row(&labels, false, &samples, notes)
             };
             let rule = Streaming { make: &make, grouping, distinct: !put_off };
             return self.stream(&range.selector.matchers, bounds.span_ms(), &rule, sink);
@@ -52,7 +52,7 @@ impl Evaluator<'_> {
         let mut passage = Passage::new(!put_off, sink);
         for series in &range.series {
             self.budget.check()?;
-            let row = over.row(series.labels.clone(), series.drop_name, &series.samples, &self.notes)?;
+            let row = over.row(&series.labels, series.drop_name, &series.samples, &self.notes)?;
             let group = grouping.map(|grouping| grouping.key(&row.labels));
             passage.pass(Made { series: series.labels.clone(), group, row })?;
         }
@@ -72,7 +72,7 @@ struct Over<'a> {
 
 impl Over<'_> {
     /// The row of a series, with the labels that it has from there on.
-    fn row(&self, labels: Labels, drop_name: bool, samples: &Samples, notes: &Notes) -> Result<Row, QueryError> {
+    fn row(&self, labels: &Labels, drop_name: bool, samples: &Samples, notes: &Notes) -> Result<Row, QueryError> {
         let mut row = self.values(labels, samples, notes)?;
         if self.function.wants_counter() && row.floats().next().is_some() {
             notes.check_counter_name(name_of(&row.labels), self.span);
@@ -84,9 +84,9 @@ impl Over<'_> {
         Ok(row)
     }
 
-    fn values(&self, labels: Labels, samples: &Samples, notes: &Notes) -> Result<Row, QueryError> {
+    fn values(&self, labels: &Labels, samples: &Samples, notes: &Notes) -> Result<Row, QueryError> {
         let marks = Marks::find(self.function, &samples.values);
-        let (name, mut row) = (name_of(&labels), Row::new(labels.clone()));
+        let (name, mut row) = (name_of(labels), Row::new(labels.clone()));
         let mut scratch = Vec::new();
         let scalar = |place: usize, step: usize| {
             self.scalars.get(place).and_then(|values| values.get(step)).copied().unwrap_or(f64::NAN)

@@ -14,13 +14,16 @@ const NS_PER_MS: i64 = 1_000_000;
 /// Groups that are read together; more than one where several make up the same labels.
 type Piece = Vec<SelectedGroup>;
 
+/// Matchers, and the pieces that they chose.
+type Resolved = (Vec<Matcher>, Arc<Vec<Piece>>);
+
 /// One database of a store, for one query. Numbers and booleans (as 0 and 1) are series; texts are not.
 pub struct StoreSource<'a> {
     store: &'a Store,
     database: &'a str,
     helpers: &'a Helpers,
     /// What matchers chose, in the order in which it is read: each set of matchers is looked up once in a query.
-    resolved: Mutex<Vec<(Vec<Matcher>, Arc<Vec<Piece>>)>>,
+    resolved: Mutex<Vec<Resolved>>,
 }
 
 impl<'a> StoreSource<'a> {
@@ -48,7 +51,7 @@ impl<'a> StoreSource<'a> {
     }
 
     fn pieces(&self, matchers: &[Matcher]) -> Result<Arc<Vec<Piece>>, QueryError> {
-        let known = |resolved: &Vec<(Vec<Matcher>, Arc<Vec<Piece>>)>| {
+        let known = |resolved: &Vec<Resolved>| {
             resolved.iter().find(|(known, _)| known == matchers).map(|(_, pieces)| pieces.clone())
         };
         if let Some(pieces) = known(&self.resolved.lock().unwrap_or_else(PoisonError::into_inner)) {
@@ -196,12 +199,12 @@ fn nanosecond_range(start_ms: i64, end_ms: i64) -> TimeRange {
 fn to_series(labels: impl FnOnce() -> Labels, column: Column) -> Option<Series> {
     let (mut timestamps_ms, mut values, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
     if let Column::Histogram(timestamps_ns, read) = column {
-        for (timestamp_ns, histogram) in timestamps_ns.iter().zip(read) {
-            let timestamp_ms = timestamp_ns.div_euclid(NS_PER_MS);
-            if histograms.last().is_some_and(|(last_ms, _)| *last_ms == timestamp_ms) {
+        for (nanoseconds, histogram) in timestamps_ns.iter().zip(read) {
+            let time_ms = nanoseconds.div_euclid(NS_PER_MS);
+            if histograms.last().is_some_and(|(last_ms, _)| *last_ms == time_ms) {
                 histograms.pop();
             }
-            histograms.push((timestamp_ms, histogram));
+            histograms.push((time_ms, histogram));
         }
     } else {
         (timestamps_ms, values) = to_samples(column)?;
@@ -232,17 +235,17 @@ fn to_samples(column: Column) -> Option<(Vec<i64>, Vec<f64>)> {
 /// Makes milliseconds of ascending nanoseconds; whether some are the same then.
 fn to_milliseconds(timestamps: &mut [i64]) -> bool {
     // Most follow one another at the same distance of whole milliseconds: adding is cheaper than dividing.
-    let (mut before_ns, mut before_ms) = (timestamps.first().copied().unwrap_or_default(), i64::MIN);
-    let (mut step_ns, mut step_ms, mut same) = (-1, 0, false);
+    let (mut before, mut before_divided) = (timestamps.first().copied().unwrap_or_default(), i64::MIN);
+    let (mut step, mut step_divided, mut same) = (-1, 0, false);
     for timestamp in timestamps {
-        let (now_ns, distance_ns) = (*timestamp, timestamp.wrapping_sub(before_ns));
-        let now_ms = if distance_ns == step_ns { before_ms + step_ms } else { now_ns.div_euclid(NS_PER_MS) };
-        same |= now_ms == before_ms;
-        if distance_ns != step_ns && distance_ns > 0 && distance_ns % NS_PER_MS == 0 {
-            (step_ns, step_ms) = (distance_ns, distance_ns / NS_PER_MS);
+        let (now, distance) = (*timestamp, timestamp.wrapping_sub(before));
+        let divided = if distance == step { before_divided + step_divided } else { now.div_euclid(NS_PER_MS) };
+        same |= divided == before_divided;
+        if distance != step && distance > 0 && distance % NS_PER_MS == 0 {
+            (step, step_divided) = (distance, distance / NS_PER_MS);
         }
-        (before_ns, before_ms) = (now_ns, now_ms);
-        *timestamp = now_ms;
+        (before, before_divided) = (now, divided);
+        *timestamp = divided;
     }
     same
 }
