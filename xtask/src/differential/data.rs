@@ -48,6 +48,9 @@ enum Cell {
     Histogram([u64; 5]),
 }
 
+/// Floats and histograms with their times in milliseconds.
+type Samples = (Vec<(i64, f64)>, Vec<(i64, NativeHistogram)>);
+
 #[derive(Debug, Clone)]
 struct Series {
     labels: Vec<(String, String)>,
@@ -87,7 +90,6 @@ impl Data {
 
     /// A request of remote write, version 2, not packed.
     pub(crate) fn request(&self) -> Vec<u8> {
-        type Samples = (Vec<(i64, f64)>, Vec<(i64, NativeHistogram)>);
         let samples: Vec<Samples> = self.series.iter().map(Series::samples).collect();
         let labels: Vec<Vec<(&str, &str)>> = self.series.iter().map(Series::label_texts).collect();
         let series = labels.iter().zip(&samples).map(|(labels, (samples, histograms))| SeriesV2 {
@@ -152,7 +154,7 @@ impl Series {
         self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
     }
 
-    fn samples(&self) -> (Vec<(i64, f64)>, Vec<(i64, NativeHistogram)>) {
+    fn samples(&self) -> Samples {
         let (mut floats, mut histograms) = (Vec::new(), Vec::new());
         let is_histogram = self.cells.iter().any(|cell| matches!(cell, Cell::Histogram(_)));
         for (place, cell) in self.cells.iter().enumerate() {
