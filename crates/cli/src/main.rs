@@ -6,6 +6,7 @@ mod client;
 mod import;
 mod lines;
 mod memory;
+mod plan;
 mod plot;
 mod query;
 mod serve;

@@ -8,11 +8,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::client::Client;
-use crate::{plot, table};
+use crate::{plan, plot, table};
 
 const EXAMPLES: &str = "Examples:
   thalweg query up
   thalweg query 'sum by (mode) (rate(node_cpu_seconds_total[1m]))' --range 30m
+  thalweg query --lang plan '(->> (metric \"node_load1\") (range (- now 6h) now) (groupby 15m max))'
   thalweg query node_load1 --start 2026-01-01T00:00:00Z --end 2026-01-01T06:00:00Z --step 1m --format csv";
 
 /// Steps of a range query that names no step.
@@ -21,8 +22,14 @@ const STEPS: i64 = 240;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct QueryFlags {
-    /// Expression in PromQL
+    /// What to ask: an expression in PromQL, or a plan (see --lang)
     expression: String,
+    /// Language of the question: PromQL, or the s-expressions that plans are written in
+    #[arg(long, value_enum, default_value = "promql")]
+    lang: Language,
+    /// Show a plan as it is understood, or with what running it took, instead of its answer
+    #[arg(long, value_enum, conflicts_with_all = ["time", "start", "end", "range", "format"])]
+    explain: Option<Explain>,
     /// Where the database listens
     #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:7780")]
     url: String,
@@ -57,6 +64,18 @@ enum Format {
     Csv,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Language {
+    Promql,
+    Plan,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Explain {
+    Plan,
+    Analyze,
+}
+
 /// Labels and samples (seconds, value) of a series.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series {
@@ -66,6 +85,12 @@ pub(crate) struct Series {
 
 pub(crate) fn run(flags: &QueryFlags) -> Result<ExitCode, String> {
     let client = Client::new(&flags.url);
+    if flags.lang == Language::Plan {
+        return run_plan(flags, &client);
+    }
+    if flags.explain.is_some() {
+        return Err("--explain belongs to --lang plan".to_owned());
+    }
     let range = flags.range_seconds()?;
     let data = match range {
         None => {
@@ -92,15 +117,41 @@ pub(crate) fn run(flags: &QueryFlags) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn run_plan(flags: &QueryFlags, client: &Client) -> Result<ExitCode, String> {
+    if flags.time.is_some() || flags.range.is_some() || flags.start.is_some() || flags.end.is_some() {
+        return Err("a plan says itself when: (range (- now 6h) now)".to_owned());
+    }
+    let mut parameters = vec![("query", flags.expression.as_str()), ("db", &flags.db)];
+    match flags.explain {
+        Some(Explain::Plan) => parameters.push(("explain", "plan")),
+        Some(Explain::Analyze) => parameters.push(("explain", "analyze")),
+        None => {}
+    }
+    let data = client.api("/api/v1/plan", &parameters)?;
+    if flags.explain.is_some() {
+        println!("{}", plan::explained(&data));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let format = flags.format.unwrap_or(Format::Table);
+    let shown = if format == Format::Json { data.to_string() } else { show_series(&plan::read_frames(&data)?, format) };
+    println!("{shown}");
+    Ok(ExitCode::SUCCESS)
+}
+
 fn show(data: &Value, format: Format) -> Result<String, String> {
-    let series = read_series(data)?;
+    if format == Format::Json {
+        return Ok(data.to_string());
+    }
+    Ok(show_series(&read_series(data)?, format))
+}
+
+fn show_series(series: &[Series], format: Format) -> String {
     let (width, height) = terminal_size::terminal_size().map_or((100, 30), |(width, height)| (width.0, height.0));
-    Ok(match format {
-        Format::Json => data.to_string(),
-        Format::Csv => table::csv(&series),
-        Format::Table => table::render(&series, width),
-        Format::Plot => plot::render(&series, u32::from(width), u32::from(height)),
-    })
+    match format {
+        Format::Csv => table::csv(series),
+        Format::Plot => plot::render(series, u32::from(width), u32::from(height)),
+        Format::Table | Format::Json => table::render(series, width),
+    }
 }
 
 impl QueryFlags {

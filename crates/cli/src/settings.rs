@@ -59,6 +59,21 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     opentsdb: Option<String>,
 
+    /// Database that --line writes to [default: default]
+    #[arg(long, env = "THALWEG_LINE_DATABASE", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line_database: Option<String>,
+
+    /// Database that --graphite writes to [default: default]
+    #[arg(long, env = "THALWEG_GRAPHITE_DATABASE", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graphite_database: Option<String>,
+
+    /// Database that --opentsdb writes to [default: default]
+    #[arg(long, env = "THALWEG_OPENTSDB_DATABASE", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opentsdb_database: Option<String>,
+
     /// Where OpenTelemetry's gRPC is served, or `off` [default: 127.0.0.1:4317]
     #[arg(long, env = "THALWEG_OTLP_GRPC", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -299,6 +314,9 @@ impl ServeFlags {
         server.line = listener("--line", self.line.as_deref(), 7781)?;
         server.graphite = listener("--graphite", self.graphite.as_deref(), 2003)?;
         server.opentsdb = listener("--opentsdb", self.opentsdb.as_deref(), 4242)?;
+        server.line_database = database("--line-database", self.line_database.as_deref())?;
+        server.graphite_database = database("--graphite-database", self.graphite_database.as_deref())?;
+        server.opentsdb_database = database("--opentsdb-database", self.opentsdb_database.as_deref())?;
         server.otlp_grpc = listener("--otlp-grpc", self.otlp_grpc.as_deref(), 4317)?;
         server.otlp = self.otlp()?;
         set(&mut server.unpacked_ratio_max, self.unpacked_ratio_max);
@@ -351,6 +369,15 @@ impl ServeFlags {
         let names = self.otlp_promoted_attributes.as_deref().unwrap_or_default().split(',').map(str::trim);
         otlp.promoted_attributes = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
         Ok(otlp)
+    }
+}
+
+/// The database of a listener.
+fn database(flag: &str, given: Option<&str>) -> Result<String, String> {
+    match given {
+        None => Ok(model::DEFAULT_DATABASE.to_owned()),
+        Some(name) if (1..=255).contains(&name.len()) => Ok(name.to_owned()),
+        Some(name) => Err(format!("{flag}: a database's name has 1 to 255 bytes, not {}", name.len())),
     }
 }
 

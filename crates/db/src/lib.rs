@@ -15,6 +15,7 @@
 
 mod fast_path;
 mod names;
+mod plan_api;
 mod query_api;
 mod upkeep;
 mod worker;

@@ -5,7 +5,7 @@ use std::fmt;
 use ingest::line::{self, Precision};
 use ingest::{BodyError, LineErrors, Protocol};
 use model::Batch;
-use store::{StoreError, WriteReport};
+use store::{Rejected, StoreError, WriteReport};
 
 use crate::Db;
 
@@ -47,6 +47,11 @@ impl Db {
     /// The number of a database; made on first use. Goes into the hashes of group keys.
     pub fn database_id(&self, database: &str) -> Result<u32, WriteError> {
         Ok(self.store.database_id(database)?)
+    }
+
+    /// As [`store::Store::type_conflicts`]: what would be refused, before anything is written.
+    pub fn type_conflicts(&self, database: &str, batch: &Batch<'_>) -> Vec<Rejected> {
+        self.store.type_conflicts(database, batch)
     }
 
     /// Writes a batch; returns when it is on disk.

@@ -73,15 +73,35 @@ impl UnpackLimits {
 /// Unpacks a body, refusing one that unpacks to more than the limits allow. A body that is not packed comes back as it
 /// is.
 pub fn decompress(encoding: Encoding, body: Vec<u8>, limits: UnpackLimits) -> Result<Vec<u8>, BodyError> {
+    if encoding == Encoding::Identity {
+        return Ok(body);
+    }
+    let mut unpacked = Vec::new();
+    decompress_into(encoding, &body, limits, &mut unpacked)?;
+    Ok(unpacked)
+}
+
+/// The same into a buffer that may have been used before: what is in it is overwritten. After an error its content means
+/// nothing.
+pub fn decompress_into(
+    encoding: Encoding,
+    body: &[u8],
+    limits: UnpackLimits,
+    unpacked: &mut Vec<u8>,
+) -> Result<(), BodyError> {
     let (size_bytes_max, limit) = limits.of(body.len());
     let sink = Sink { size_bytes_max, limit };
     match encoding {
-        Encoding::Identity => Ok(body),
-        Encoding::Gzip => sink.drain("gzip", body.len(), MultiGzDecoder::new(body.as_slice())),
-        Encoding::Deflate if is_zlib(&body) => sink.drain("deflate", body.len(), ZlibDecoder::new(body.as_slice())),
-        Encoding::Deflate => sink.drain("deflate", body.len(), DeflateDecoder::new(body.as_slice())),
-        Encoding::Zstd => sink.unpack_zstd(&body),
-        Encoding::Snappy => sink.unpack_snappy(&body),
+        Encoding::Identity => {
+            unpacked.clear();
+            unpacked.extend_from_slice(body);
+            Ok(())
+        }
+        Encoding::Gzip => sink.drain("gzip", body.len(), MultiGzDecoder::new(body), unpacked),
+        Encoding::Deflate if is_zlib(body) => sink.drain("deflate", body.len(), ZlibDecoder::new(body), unpacked),
+        Encoding::Deflate => sink.drain("deflate", body.len(), DeflateDecoder::new(body), unpacked),
+        Encoding::Zstd => sink.unpack_zstd(body, unpacked),
+        Encoding::Snappy => sink.unpack_snappy(body, unpacked),
     }
 }
 
@@ -102,11 +122,21 @@ impl Sink {
         BodyError::TooLarge { size_bytes_max: self.size_bytes_max as u64, limit: self.limit }
     }
 
-    fn drain(self, name: &str, packed_bytes: usize, reader: impl Read) -> Result<Vec<u8>, BodyError> {
-        // Text shrinks five to ten times. A hint only: a small body that claims nothing cannot make us reserve much.
-        let mut unpacked = Vec::with_capacity(packed_bytes.saturating_mul(6).min(self.size_bytes_max));
-        self.drain_into(&mut unpacked, name, reader)?;
-        Ok(unpacked)
+    fn drain(
+        self,
+        name: &str,
+        packed_bytes: usize,
+        reader: impl Read,
+        unpacked: &mut Vec<u8>,
+    ) -> Result<(), BodyError> {
+        self.make_room(packed_bytes, unpacked);
+        self.drain_into(unpacked, name, reader)
+    }
+
+    /// Text shrinks five to ten times. A hint only: a small body that claims nothing cannot make us reserve much.
+    fn make_room(self, packed_bytes: usize, unpacked: &mut Vec<u8>) {
+        unpacked.clear();
+        unpacked.reserve(packed_bytes.saturating_mul(6).min(self.size_bytes_max));
     }
 
     fn drain_into(self, unpacked: &mut Vec<u8>, name: &str, reader: impl Read) -> Result<(), BodyError> {
@@ -117,30 +147,35 @@ impl Sink {
         if unpacked.len() > self.size_bytes_max { Err(self.too_large()) } else { Ok(()) }
     }
 
-    fn unpack_zstd(self, body: &[u8]) -> Result<Vec<u8>, BodyError> {
-        let mut unpacked = Vec::with_capacity(body.len().saturating_mul(6).min(self.size_bytes_max));
+    fn unpack_zstd(self, body: &[u8], unpacked: &mut Vec<u8>) -> Result<(), BodyError> {
+        self.make_room(body.len(), unpacked);
         let mut rest = body;
         if rest.is_empty() {
             return Err(BodyError::Malformed("not a zstd body: it is empty".to_owned()));
         }
         while !rest.is_empty() {
             match StreamingDecoder::new_with_max_window_size(&mut rest, WINDOW_BYTES_MAX) {
-                Ok(decoder) => self.drain_into(&mut unpacked, "zstd", decoder)?,
+                Ok(decoder) => self.drain_into(unpacked, "zstd", decoder)?,
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
                     rest = rest.get(length as usize..).unwrap_or_default();
                 }
                 Err(error) => return Err(BodyError::Malformed(format!("not a zstd body: {error}"))),
             }
         }
-        Ok(unpacked)
+        Ok(())
     }
 
-    fn unpack_snappy(self, body: &[u8]) -> Result<Vec<u8>, BodyError> {
+    fn unpack_snappy(self, body: &[u8], unpacked: &mut Vec<u8>) -> Result<(), BodyError> {
         let not_snappy = |error| BodyError::Malformed(format!("not a snappy block: {error}"));
-        if snap::raw::decompress_len(body).map_err(not_snappy)? > self.size_bytes_max {
+        let bytes = snap::raw::decompress_len(body).map_err(not_snappy)?;
+        if bytes > self.size_bytes_max {
             return Err(self.too_large());
         }
-        snap::raw::Decoder::new().decompress_vec(body).map_err(not_snappy)
+        // What was there before need not be zeroed: every byte is written, or the body is refused.
+        unpacked.resize(bytes, 0);
+        let written = snap::raw::Decoder::new().decompress(body, unpacked).map_err(not_snappy)?;
+        unpacked.truncate(written);
+        Ok(())
     }
 }
 

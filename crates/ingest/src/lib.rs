@@ -19,6 +19,7 @@
 //! does not know yet. A malformed key therefore comes to light there, and comes back from the store as a rejected row.
 
 pub mod admission;
+mod columns;
 pub mod csv;
 pub mod encoding;
 mod errors;
@@ -38,6 +39,7 @@ pub mod remote_write;
 mod render;
 pub mod wire;
 
+pub use columns::recycle;
 pub use errors::{BodyError, LineError, LineErrors, limit_named};
 pub use key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
 pub use limits::Limits;

@@ -1,5 +1,6 @@
 //! Rows of lone series: what most protocols bring. One field, a float or a native histogram; every row names its own series.
 
+use crate::columns::empty_block;
 use model::{Block, Field, GroupKey, HISTOGRAM_FIELD, VALUE_FIELD, ValueType};
 
 /// The rows of a request so far.
@@ -23,7 +24,7 @@ impl LoneRows {
 
     fn of(name: &str, value_type: ValueType, rows_max: usize, limit: &'static str) -> Self {
         let field = Field { name: name.to_owned(), value_type };
-        Self { block: Block { fields: vec![field], ..Block::default() }, rows_max, limit }
+        Self { block: Block { fields: vec![field], ..empty_block() }, rows_max, limit }
     }
 
     pub(crate) fn rows(&self) -> usize {

@@ -38,6 +38,26 @@ impl<'a> Walker<'a> {
         self.at
     }
 
+    /// Passes over fields of bytes with this tag, as long as tag and length are a byte each: labels are such fields nearly always.
+    /// How many they were.
+    #[inline]
+    pub(crate) fn skip_short_fields(&mut self, tag: u8) -> usize {
+        let mut count = 0;
+        let text = self.body.get(..self.end).unwrap_or_default();
+        while let Some(&[found, length]) = text.get(self.at..).and_then(<[u8]>::first_chunk::<2>)
+            && found == tag
+            && length < 0x80
+        {
+            let end = self.at + 2 + usize::from(length);
+            if end > text.len() {
+                break;
+            }
+            self.at = end;
+            count += 1;
+        }
+        count
+    }
+
     /// The next field, or `None` at the end of the message.
     #[inline]
     pub(crate) fn next_field(&mut self) -> Result<Option<WireField>, BodyError> {
@@ -125,7 +145,13 @@ pub(crate) struct FieldRun {
 impl FieldRun {
     #[inline]
     pub(crate) fn add(&mut self, body: &[u8], field: Range<usize>) {
-        self.count += 1;
+        self.add_many(body, field, 1);
+    }
+
+    /// Adds fields that follow one another.
+    #[inline]
+    pub(crate) fn add_many(&mut self, body: &[u8], field: Range<usize>, count: usize) {
+        self.count += count;
         if let Some(joined) = &mut self.joined {
             joined.extend_from_slice(body.get(field).unwrap_or_default());
         } else if self.run.is_empty() {

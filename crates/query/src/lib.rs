@@ -1,12 +1,20 @@
-//! Between the query languages and the store: what a language asks ([`Selection`]), what it gets ([`Series`]), what it
+//! Between the query languages and the store: what a language asks ([`Selection`], [`Plan`]), what it gets ([`Series`], [`Frame`]), what it
 //! may use ([`Budget`]) and how it fails ([`QueryError`]).
 
 mod budget;
+mod execute;
+mod frame;
 mod helpers;
+pub mod plan;
+mod sexpr;
 mod source;
 mod store_source;
 
 pub use budget::{Budget, Stop};
+pub use execute::{Context, Outcome, Reads, StepReport, execute};
+pub use frame::{Cell, Frame, FrameColumn, Values};
 pub use helpers::Helpers;
+pub use plan::Plan;
+pub use sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
 pub use source::{QueryError, Selection, Series, SeriesSink, Source};
 pub use store_source::StoreSource;

@@ -38,7 +38,7 @@ pub(crate) struct Remote(pub(crate) SocketAddr);
 /// A query as it came.
 #[derive(Debug, Clone)]
 pub(crate) struct Description {
-    /// `instant` or `range`.
+    /// `instant`, `range` or `plan`.
     pub(crate) kind: &'static str,
     pub(crate) text: String,
     pub(crate) database: String,
@@ -278,11 +278,11 @@ impl Drop for Started<'_> {
 fn count(queries: &Queries, kind: &'static str, outcome: Outcome, duration_s: f64, samples: u64) {
     *lock(&queries.outcomes).entry((kind, outcome)).or_default() += 1;
     queries.samples.fetch_add(samples, Ordering::Relaxed);
-    let mut all = lock(&queries.durations);
-    let durations = all.entry(kind).or_default();
-    durations.count += 1;
-    durations.sum_s += duration_s;
-    for (bound, bucket) in BUCKETS_S.iter().zip(&mut durations.buckets) {
+    let mut kinds = lock(&queries.durations);
+    let of_kind = kinds.entry(kind).or_default();
+    of_kind.count += 1;
+    of_kind.sum_s += duration_s;
+    for (bound, bucket) in BUCKETS_S.iter().zip(&mut of_kind.buckets) {
         *bucket += u64::from(duration_s <= *bound);
     }
 }

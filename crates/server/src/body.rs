@@ -1,12 +1,13 @@
 //! Bodies, within bounds of size and time.
 
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
-use ingest::encoding::{Encoding, UnpackLimits, decompress};
+use ingest::encoding::{Encoding, UnpackLimits, decompress_into};
 
 use crate::error::ApiError;
 use crate::state::State;
@@ -16,6 +17,61 @@ const SMALL_BYTES: usize = 256 << 10;
 
 /// Up to so many bytes that a client announces are made room for at once. More than that it has to send first.
 const ANNOUNCED_BYTES_MAX: usize = 4 << 20;
+
+/// Buffers that are kept for the next bodies, and bytes that one of them, and all, may have room for.
+const SPARES_MAX: usize = 32;
+const SPARE_BYTES_MAX: usize = 8 << 20;
+const SPARES_BYTES_MAX: usize = 32 << 20;
+
+/// Buffers of bodies that are done with: memory that is got from the system anew for each of them costs more than reading it.
+#[derive(Debug, Default)]
+pub(crate) struct Spares(Mutex<Vec<Vec<u8>>>);
+
+impl Spares {
+    /// A buffer; what is in it is of no meaning.
+    fn take(self: &Arc<Self>) -> Buffer {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        Buffer { bytes, spares: self.clone() }
+    }
+
+    fn give(&self, bytes: Vec<u8>) {
+        if bytes.capacity() == 0 || bytes.capacity() > SPARE_BYTES_MAX {
+            return;
+        }
+        let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept_bytes: usize = spares.iter().map(Vec::capacity).sum();
+        if spares.len() < SPARES_MAX && kept_bytes + bytes.capacity() <= SPARES_BYTES_MAX {
+            spares.push(bytes);
+        }
+    }
+}
+
+/// A body; its memory is used again.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    bytes: Vec<u8>,
+    spares: Arc<Spares>,
+}
+
+impl Deref for Buffer {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.spares.give(std::mem::take(&mut self.bytes));
+    }
+}
 
 /// Bytes of bodies that all connections hold together. The last eighth is for small ones, so that a few clients with large
 /// bodies do not shut the others out.
@@ -70,7 +126,7 @@ impl Drop for Share {
 }
 
 /// Takes a body as it was sent.
-pub(crate) async fn collect(state: &Arc<State>, body: Body) -> Result<(Vec<u8>, Share), ApiError> {
+pub(crate) async fn collect(state: &Arc<State>, body: Body) -> Result<(Buffer, Share), ApiError> {
     match tokio::time::timeout(state.body_timeout(), collect_frames(state, body)).await {
         Ok(collected) => collected,
         Err(_) => Err(ApiError {
@@ -81,10 +137,11 @@ pub(crate) async fn collect(state: &Arc<State>, body: Body) -> Result<(Vec<u8>, 
     }
 }
 
-async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Vec<u8>, Share), ApiError> {
+async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Buffer, Share), ApiError> {
     let limit = state.settings.body_bytes_max;
     let mut share = state.bodies.share();
-    let mut collected = Vec::new();
+    let mut collected = state.spares.take();
+    collected.clear();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| ApiError::bad_data(format!("the body could not be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
@@ -120,12 +177,7 @@ async fn pass_over(body: &mut Body, bytes_max: usize) {
 }
 
 /// Unpacks a body by what its headers say of it.
-pub(crate) fn unpack(
-    state: &State,
-    headers: &HeaderMap,
-    body: Vec<u8>,
-    share: &mut Share,
-) -> Result<Vec<u8>, ApiError> {
+pub(crate) fn unpack(state: &State, headers: &HeaderMap, body: Buffer, share: &mut Share) -> Result<Buffer, ApiError> {
     let name = headers.get(header::CONTENT_ENCODING).map_or("", |value| value.to_str().unwrap_or("?"));
     let encoding = Encoding::from_name(name).ok_or_else(|| ApiError {
         status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -139,9 +191,9 @@ pub(crate) fn unpack(
 pub(crate) fn unpack_as(
     state: &State,
     encoding: Encoding,
-    body: Vec<u8>,
+    body: Buffer,
     share: &mut Share,
-) -> Result<Vec<u8>, ApiError> {
+) -> Result<Buffer, ApiError> {
     if encoding == Encoding::Identity {
         return Ok(body);
     }
@@ -149,7 +201,8 @@ pub(crate) fn unpack_as(
         size_bytes_max: state.settings.unpacked_bytes_max,
         ratio_max: state.settings.unpacked_ratio_max,
     };
-    let unpacked = decompress(encoding, body, limits).map_err(|error| body_error(&error))?;
+    let mut unpacked = state.spares.take();
+    decompress_into(encoding, &body, limits, &mut unpacked).map_err(|error| body_error(&error))?;
     share.grow(unpacked.len())?;
     Ok(unpacked)
 }

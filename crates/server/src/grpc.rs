@@ -48,13 +48,13 @@ async fn export(From(state): From<Arc<State>>, request: Request) -> Response {
             .into_response();
     }
     let written = async {
-        let (body, mut share) = collect(&state, body).await?;
+        let (mut body, mut share) = collect(&state, body).await?;
         let database = Parameters::default().database(&head.headers);
         let packing = packing(&head.headers)?;
         let work = move |state: &State| {
-            let (is_packed, message) = read_message(body)?;
+            let is_packed = read_message(&mut body)?;
             let encoding = if is_packed { packing } else { Encoding::Identity };
-            let message = unpack_as(state, encoding, message, &mut share)?;
+            let message = unpack_as(state, encoding, body, &mut share)?;
             write_metrics(state, &database, &message)
         };
         state.work(work).await?
@@ -74,8 +74,8 @@ fn packing(headers: &HeaderMap) -> Result<Encoding, ApiError> {
         .ok_or_else(|| ApiError::not_found(format!("grpc-encoding {name:?} is not supported; use {}", Encoding::NAMES)))
 }
 
-/// The one message of a call, and whether it is packed.
-fn read_message(mut body: Vec<u8>) -> Result<(bool, Vec<u8>), ApiError> {
+/// Leaves the one message of a call, and says whether it is packed.
+fn read_message(body: &mut Vec<u8>) -> Result<bool, ApiError> {
     let prefix = body.first_chunk::<PREFIX_BYTES>().copied();
     let [flag, length @ ..] = prefix.ok_or_else(|| ApiError::bad_data("a message of gRPC has at least five bytes"))?;
     let length = u32::from_be_bytes(length) as usize;
@@ -84,7 +84,7 @@ fn read_message(mut body: Vec<u8>) -> Result<(bool, Vec<u8>), ApiError> {
         return Err(ApiError::bad_data(format!("expected one message of {length} bytes, found {found}")));
     }
     body.drain(..PREFIX_BYTES);
-    Ok((flag == 1, body))
+    Ok(flag == 1)
 }
 
 /// An answer that ends well.
@@ -130,10 +130,12 @@ mod tests {
 
     #[test]
     fn messages_are_framed_and_texts_encoded() {
-        assert_eq!(read_message(b"\x01\0\0\0\x02ab".to_vec()).unwrap(), (true, b"ab".to_vec()));
+        let mut body = b"\x01\0\0\0\x02ab".to_vec();
+        assert!(read_message(&mut body).unwrap());
+        assert_eq!(body, b"ab");
         for bad in [&b""[..], b"\0\0\0\0", b"\0\0\0\0\x02a", b"\0\0\0\0\x01ab", b"\x02\0\0\0\0", b"\0\xff\xff\xff\xff"]
         {
-            assert!(read_message(bad.to_vec()).is_err(), "{bad:?}");
+            assert!(read_message(&mut bad.to_vec()).is_err(), "{bad:?}");
         }
         assert_eq!(percent_encode("100 % ä\n"), "100 %25 %C3%A4%0A");
     }

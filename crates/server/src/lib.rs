@@ -5,7 +5,8 @@
 //! * [`routes`]: which path leads where
 //! * [`body`], [`parameters`]: what comes in, within bounds
 //! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
-//! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers · [`active`]: queries that run
+//! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers · [`plan`]: the s-expression language
+//! * [`active`]: queries that run
 //! * [`admin`]: backups, policies, deletes
 //! * [`wire`]: the binary protocol
 //! * [`metrics`]: the server's own numbers · [`notice`]: what the operator is told · [`host`]: the machine's
@@ -25,6 +26,7 @@ mod names;
 mod notice;
 pub mod page;
 mod parameters;
+mod plan;
 mod query;
 mod routes;
 mod state;

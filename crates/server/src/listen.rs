@@ -37,6 +37,10 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Calls that a connection of gRPC may have under way.
 const CALLS_MAX: u32 = 32;
 
+/// Bytes that are read from a connection of HTTP at a time, and that a request's head may have. A buffer that fits the cache of a
+/// core is copied from faster, and got from the allocator without a page fault.
+const READ_BYTES_MAX: usize = 128 << 10;
+
 /// Bytes of a call that may be on their way unread.
 const WINDOW_BYTES: u32 = 1 << 20;
 
@@ -260,6 +264,7 @@ impl Http {
             Version::One => {
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
+                    .max_buf_size(READ_BYTES_MAX)
                     .header_read_timeout(Duration::from_millis(self.state.settings.head_timeout_ms))
                     .serve_connection(TokioIo::new(stream), service);
                 let watched = graceful.watch(connection);

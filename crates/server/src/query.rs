@@ -117,7 +117,7 @@ fn lookback_ms(parameters: &Parameters) -> Result<Option<i64>, ApiError> {
 }
 
 /// The request's own timeout, if it is shorter than the server's.
-fn timeout(state: &State, parameters: &Parameters) -> Result<Duration, ApiError> {
+pub(crate) fn timeout(state: &State, parameters: &Parameters) -> Result<Duration, ApiError> {
     let wanted_ms = parameters.duration_ms("timeout")?.and_then(|wanted_ms| u64::try_from(wanted_ms).ok());
     let timeout_ms =
         wanted_ms.map_or(state.settings.query_timeout_ms, |wanted_ms| wanted_ms.min(state.settings.query_timeout_ms));
@@ -125,7 +125,7 @@ fn timeout(state: &State, parameters: &Parameters) -> Result<Duration, ApiError>
 }
 
 /// A query with what its request says of how it is to be run.
-struct Asked {
+pub(crate) struct Asked {
     description: Description,
     budget: Arc<Budget>,
     timeout: Duration,
@@ -134,7 +134,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(
+    pub(crate) fn new(
         state: &State,
         kind: &'static str,
         text: &str,
@@ -151,19 +151,19 @@ impl Asked {
     }
 }
 
-async fn run(
+/// Runs a query when it is its turn, on a thread that may block. Stops it when its time is up or its client has left.
+/// The work returns the answer's JSON, and what else of it the caller wants.
+pub(crate) async fn watched<T: Send + 'static>(
     state: &Arc<State>,
     asked: Asked,
-    evaluate: impl FnOnce(&State) -> Result<Answer, QueryError> + Send + 'static,
-) -> Result<Response, ApiError> {
-    let Asked { description, budget, timeout, limit } = asked;
+    work: impl FnOnce(&State) -> Result<(String, T), QueryError> + Send + 'static,
+) -> Result<(String, T), ApiError> {
+    let Asked { description, budget, timeout, .. } = asked;
     let (started, permit) = state.start_query(description, budget.clone()).await?;
     // The permit bounds how many work.
     let work = state.work_unbounded(move |state| {
         let _permit = permit;
-        let answer = evaluate(state)?;
-        let (answer, cut) = cut(answer, limit);
-        Ok::<_, QueryError>((json::answer(&answer), answer.warnings, answer.infos, cut))
+        work(state)
     });
     tokio::pin!(work);
     let done = match tokio::time::timeout(timeout, &mut work).await {
@@ -174,13 +174,27 @@ async fn run(
         }
     };
     let (outcome, answer_bytes) = match &done {
-        Ok(Ok((data, ..))) => (Outcome::Answered, data.len()),
+        Ok(Ok((data, _))) => (Outcome::Answered, data.len()),
         Ok(Err(QueryError::Stopped(Stop::Timeout))) => (Outcome::TimedOut, 0),
         Ok(Err(QueryError::Stopped(Stop::Cancelled))) => (Outcome::Cancelled, 0),
         _ => (Outcome::Failed, 0),
     };
     started.end(outcome, answer_bytes);
-    let (data, mut warnings, infos, cut) = done??;
+    Ok(done??)
+}
+
+async fn run(
+    state: &Arc<State>,
+    asked: Asked,
+    evaluate: impl FnOnce(&State) -> Result<Answer, QueryError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let limit = asked.limit;
+    let work = move |state: &State| {
+        let answer = evaluate(state)?;
+        let (answer, cut) = cut(answer, limit);
+        Ok((json::answer(&answer), (answer.warnings, answer.infos, cut)))
+    };
+    let (data, (mut warnings, infos, cut)) = watched(state, asked, work).await?;
     if cut {
         warnings.push("results truncated due to limit".to_owned());
     }

@@ -13,17 +13,17 @@ use axum::routing::{get, post, put};
 use tower_http::compression::CompressionLayer;
 
 use crate::active::Remote;
-use crate::body::Share;
+use crate::body::{Buffer, Share};
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::state::State;
-use crate::{active, admin, body, names, page, query, status, write};
+use crate::{active, admin, body, names, page, plan, query, status, write};
 
 /// A request whose body was taken.
 pub(crate) struct Taken {
     pub(crate) headers: HeaderMap,
     pub(crate) parameters: Parameters,
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: Buffer,
     /// The body's share of what all bodies may take; it goes with the request.
     pub(crate) share: Share,
     /// What labels are asked for, say: the part of the path that varies.
@@ -61,6 +61,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/query_exemplars", get(query::exemplars).post(query::exemplars))
         .route("/api/v1/format_query", get(query::format).post(query::format))
         .route("/api/v1/parse_query", get(query::parse).post(query::parse))
+        .route("/api/v1/plan", get(plan::plan).post(plan::plan))
         .route("/api/v1/alertmanagers", get(status::no_alertmanagers))
         .route("/api/v1/status/active_queries", get(active::list))
         .route("/api/v1/status/config", get(status::config))

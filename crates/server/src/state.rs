@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use db::Db;
+use model::DEFAULT_DATABASE;
 use tokio::sync::Semaphore;
 
 use crate::active::{Bounds, Queries};
-use crate::body::Budget;
+use crate::body::{Budget, Spares};
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
@@ -50,6 +51,12 @@ pub struct ServerSettings {
     pub graphite: Option<Listener>,
     /// Where OpenTSDB's telnet commands are taken.
     pub opentsdb: Option<Listener>,
+    /// The databases that those three write to.
+    pub line_database: String,
+    /// As `line_database`.
+    pub graphite_database: String,
+    /// As `line_database`.
+    pub opentsdb_database: String,
     /// Where OpenTelemetry's gRPC is served.
     pub otlp_grpc: Option<Listener>,
     /// Bytes that a request's body may have as it is sent.
@@ -118,6 +125,9 @@ impl ServerSettings {
             line: None,
             graphite: None,
             opentsdb: None,
+            line_database: DEFAULT_DATABASE.to_owned(),
+            graphite_database: DEFAULT_DATABASE.to_owned(),
+            opentsdb_database: DEFAULT_DATABASE.to_owned(),
             otlp_grpc: None,
             body_bytes_max: 64 << 20,
             unpacked_bytes_max: 256 << 20,
@@ -157,6 +167,8 @@ pub(crate) struct State {
     pub(crate) queries: Queries,
     /// Bodies that are held.
     pub(crate) bodies: Arc<Budget>,
+    /// Memory of bodies, to be used again.
+    pub(crate) spares: Arc<Spares>,
     requests: Arc<Semaphore>,
 }
 
@@ -169,8 +181,17 @@ impl State {
             queue_max: settings.query_queue_max,
             queue_timeout: Duration::from_millis(settings.query_queue_timeout_ms),
         });
-        let (metrics, notices, slow_queries) = (Metrics::default(), Notices::default(), Notices::default());
-        Self { db, settings, metrics, notices, slow_queries, queries, bodies, requests }
+        Self {
+            db,
+            settings,
+            metrics: Metrics::default(),
+            notices: Notices::default(),
+            slow_queries: Notices::default(),
+            queries,
+            bodies,
+            spares: Arc::default(),
+            requests,
+        }
     }
 
     /// The same for slow queries, which other notices do not hold back.

@@ -418,31 +418,40 @@ fn interleave_column(pieces: &[Rows], order: &[RowPlace], (slot, value_type): (S
 }
 
 /// One piece's rows in order of time; `None` if two have the same timestamp. Much faster than the general way, and what
-/// late rows in a buffer come to: rows that came in order are only gone through, late ones are sorted and put between them.
+/// late rows in a buffer come to.
 fn sort_distinct(rows: &Rows) -> Option<Rows> {
-    let (mut on_time, mut late): (Vec<usize>, Vec<(i64, usize)>) = (Vec::new(), Vec::new());
-    let mut newest = None;
-    for (row, timestamp_ns) in rows.timestamps_ns.iter().enumerate() {
-        if newest < Some(*timestamp_ns) {
-            newest = Some(*timestamp_ns);
-            on_time.push(row);
-        } else {
-            late.push((*timestamp_ns, row));
+    let order = order_distinct(&rows.timestamps_ns)?;
+    Some(rows.pick(&order.into_iter().map(|row| row as usize).collect::<Vec<_>>()))
+}
+
+/// Places of timestamps (fewer than 2^32) in order of time; `None` if two are the same. Those that came in order are only gone
+/// through, late ones are sorted and put between them.
+pub(crate) fn order_distinct(timestamps_ns: &[i64]) -> Option<Vec<u32>> {
+    let (mut on_time, mut late) = (Vec::with_capacity(timestamps_ns.len()), Vec::new());
+    for (timestamp_ns, place) in timestamps_ns.iter().zip(0u32..) {
+        match on_time.last() {
+            Some((newest_ns, _)) if newest_ns >= timestamp_ns => late.push((*timestamp_ns, place)),
+            _ => on_time.push((*timestamp_ns, place)),
         }
     }
     late.sort_unstable();
-    let time = |row: usize| rows.timestamps_ns.get(row).copied();
-    let mut order = Vec::with_capacity(rows.timestamps_ns.len());
-    let mut on_time = on_time.into_iter().peekable();
-    for (timestamp_ns, row) in late {
-        while let Some(before) = on_time.next_if(|before| time(*before) < Some(timestamp_ns)) {
-            order.push(before);
-        }
-        order.push(row);
+    if late.windows(2).any(|pair| matches!(pair, [a, b] if a.0 == b.0)) {
+        return None;
     }
-    order.extend(on_time);
-    let is_distinct = order.windows(2).all(|pair| matches!(pair, [a, b] if time(*a) < time(*b)));
-    is_distinct.then(|| rows.pick(&order))
+    let mut order = Vec::with_capacity(timestamps_ns.len());
+    let mut on_time = on_time.as_slice();
+    for (timestamp_ns, place) in late {
+        let before = on_time.partition_point(|(known_ns, _)| *known_ns < timestamp_ns);
+        let (earlier, later) = on_time.split_at(before);
+        if later.first().is_some_and(|(next_ns, _)| *next_ns == timestamp_ns) {
+            return None;
+        }
+        order.extend(earlier.iter().map(|(_, place)| *place));
+        order.push(place);
+        on_time = later;
+    }
+    order.extend(on_time.iter().map(|(_, place)| *place));
+    Some(order)
 }
 
 fn merge_column(pieces: &[Rows], order: &[RowPlace], (slot, value_type): (Slot, ValueType)) -> RowsColumn {

@@ -30,6 +30,7 @@ mod inspect;
 mod journal;
 mod keys;
 mod levels;
+mod locate;
 mod log;
 mod manifest;
 mod memory;
@@ -49,6 +50,7 @@ mod sections;
 mod segment;
 mod settled;
 mod shard;
+mod spare;
 mod stats;
 mod summary;
 pub mod tier;
@@ -116,6 +118,7 @@ pub struct Store {
     /// Whether there are entries that the log does not hold yet.
     untold: AtomicBool,
     journal: Journal,
+    spare: spare::Spare,
     /// Length of partitions on the fast tier, in nanoseconds.
     fast_ns: AtomicI64,
     /// As in the manifest.

@@ -1,6 +1,7 @@
 //! From raw keys and field names to groups and slots. Known keys cost one look-up; new ones are parsed, registered, and told to
 //! the log before anybody can use their numbers.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering;
 
@@ -214,6 +215,39 @@ impl Store {
             }
             Ok(Ok((id, slots)))
         })
+    }
+
+    /// The rows of a batch that other fields, stored or in the batch itself, would make the store refuse: a field has another type
+    /// than before. Of each such block the first, at most [`crate::StoreOptions::rejections_max`]. Nothing is registered; what another
+    /// writer registers right afterwards is not foreseen.
+    pub fn type_conflicts(&self, database: &str, batch: &Batch<'_>) -> Vec<Rejected> {
+        let state = self.catalog.read();
+        let id = state.catalog.database(database);
+        let mut of_batch: HashMap<(&str, &str), ValueType> = HashMap::new();
+        let mut conflicts = Vec::new();
+        for block in &batch.blocks {
+            let (Some(measurement), Some(line)) = (block.measurement.as_deref(), block.lines.first()) else { continue };
+            let stored = id.and_then(|id| state.catalog.measurement(id, measurement));
+            for field in &block.fields {
+                // A field at a time: an unknown one must not hide a conflict of the next.
+                let known = stored.map(|stored| state.catalog.find_slots(stored, std::slice::from_ref(field)));
+                let first = *of_batch.entry((measurement, &field.name)).or_insert(field.value_type);
+                let reason = match known {
+                    Some(Err(conflict)) => conflict.to_string(),
+                    _ if first != field.value_type => {
+                        let (name, here, before) = (&field.name, field.value_type.name(), first.name());
+                        format!(
+                            "field type conflict: input field {name:?} on measurement {measurement:?} is type {here}, earlier in the request it is type {before}"
+                        )
+                    }
+                    _ => continue,
+                };
+                conflicts.push(Rejected { line: *line, reason });
+                break;
+            }
+        }
+        conflicts.truncate(self.options.rejections_max);
+        conflicts
     }
 
     /// The measurement and the slots of members that may have labels of their own.

@@ -243,6 +243,7 @@ impl Store {
                 self.leave_out_removed(rows, &mut stale)?;
             }
             if let Some((sequence, is_duplicate)) = self.append_sent(&rows, sent, Some(generation))? {
+                self.spare.give_rows(rows);
                 return Ok(Appended { sequence, stale, is_duplicate });
             }
         }
@@ -348,7 +349,7 @@ impl Appender<'_> {
             if columns.len() > COLUMN_VALUES_MAX {
                 return Err(StoreError::Invalid(format!("more than {COLUMN_VALUES_MAX} members in one row")));
             }
-            rows.blocks.push(RowBlock { columns: columns.to_vec(), ..RowBlock::default() });
+            rows.blocks.push(RowBlock { columns: columns.to_vec(), ..self.store.spare.block() });
             *last_layout = shared.cloned();
         }
         if let Some(block) = rows.blocks.last_mut() {

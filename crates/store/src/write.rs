@@ -8,6 +8,7 @@ use crate::log::record::{self, BLOCK_ROWS_MAX, RowBlock, ShardRows};
 use crate::pressure::{self, Admission};
 use crate::producers::Sent;
 use crate::resolve::{BlockRoute, Route};
+use crate::spare::Spare;
 use crate::{Store, StoreError};
 
 /// Columns that a block may have.
@@ -47,7 +48,9 @@ impl Store {
             let route = self.resolve(database, batch)?;
             let rows = self.split(batch, &route);
             // A group that left the index meanwhile is registered anew.
-            if let Some(sequence) = self.append(&rows, Some(generation))? {
+            let appended = self.append(&rows, Some(generation))?;
+            self.spare.give_rows(rows);
+            if let Some(sequence) = appended {
                 self.log.commit(sequence)?;
                 let report = self.report(batch, route);
                 self.counters.wrote(&report);
@@ -75,7 +78,7 @@ impl Store {
         }
         self.wait_for_room(rows)?;
         self.tell_untold()?;
-        let mut payload = Vec::new();
+        let mut payload = self.spare.payload();
         if let Some(sent) = sent {
             sent.encode(&mut payload);
         }
@@ -85,7 +88,9 @@ impl Store {
         if generation.is_some_and(|generation| generation != self.keys.generation()) {
             return Ok(None);
         }
-        let sequence = match self.append_record(sent, &payload)? {
+        let recorded = self.append_record(sent, &payload)?;
+        self.spare.give_payload(payload);
+        let sequence = match recorded {
             Ok(sequence) => sequence,
             Err(known) => return Ok(Some((known, true))),
         };
@@ -137,7 +142,7 @@ impl Store {
         let mut shards: Vec<ShardRows> =
             (0..self.shards.len()).map(|shard| ShardRows { shard, ..ShardRows::default() }).collect();
         for (block, route) in batch.blocks.iter().zip(&route.blocks) {
-            split_block(batch, block, route, &mut shards);
+            split_block(batch, block, route, &mut shards, &self.spare);
         }
         shards.retain(|rows| !rows.blocks.is_empty());
         shards
@@ -197,7 +202,7 @@ fn admit_histograms(batch: &Batch<'_>, block: &Block) -> Result<(), StoreError> 
 
 /// Hands a block's rows to their shards. Rows whose columns have other slots than the rows before, and those beyond
 /// the size of a block, start a new block.
-fn split_block(batch: &Batch<'_>, block: &Block, route: &BlockRoute, shards: &mut [ShardRows]) {
+fn split_block(batch: &Batch<'_>, block: &Block, route: &BlockRoute, shards: &mut [ShardRows], spare: &Spare) {
     let mut opened: Vec<bool> = vec![false; shards.len()];
     let lone_type = block.fields.first().map_or(ValueType::F64, |field| field.value_type);
     let has_texts = block.fields.iter().any(|field| field.value_type.is_elsewhere());
@@ -209,7 +214,7 @@ fn split_block(batch: &Batch<'_>, block: &Block, route: &BlockRoute, shards: &mu
         let columns = route.columns.as_deref().unwrap_or(&lone);
         let fits = rows.blocks.last().is_some_and(|last| last.rows() < BLOCK_ROWS_MAX && last.columns == columns);
         if !fits || !opened[target.shard] {
-            rows.blocks.push(RowBlock { columns: columns.to_vec(), ..RowBlock::default() });
+            rows.blocks.push(RowBlock { columns: columns.to_vec(), ..spare.block() });
             opened[target.shard] = true;
         }
         let Some(into) = rows.blocks.last_mut() else {

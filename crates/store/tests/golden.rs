@@ -10,12 +10,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use index::compile;
-use model::{MatchOp, Matcher, TimeRange};
+use model::{Field, Labels, MatchOp, Matcher, TimeRange, ValueType};
 use platform::Platform;
 use support::{Content, Row, apply, batch, read_all};
-use thalweg_store::{DatabasePolicy, Store, StoreOptions};
+use thalweg_store::{DatabasePolicy, Sent, Store, StoreOptions};
 
-const VERSION: &str = "v3";
+const VERSION: &str = "v4";
 
 /// Partitions so short that the rounds of [`VERSION`] reach every level.
 fn options(directory: &Path) -> StoreOptions {
@@ -51,7 +51,11 @@ fn folder(version: &str) -> PathBuf {
 fn write_golden(directory: &Path) {
     let store = Store::open(Platform::real(), options(directory)).unwrap();
     for number in 0..rounds(VERSION) - 1 {
-        store.write("default", &batch(&round(number))).unwrap();
+        match number {
+            ..5 => drop(store.write("default", &batch(&round(number))).unwrap()),
+            5 => send(&store, &round(number), Sent { producer: 8, sequence: 5 }),
+            _ => send(&store, &round(number), Sent { producer: 7, sequence: 1 }),
+        }
         store.settle().unwrap();
     }
     // Late rows, the same again: a patch.
@@ -60,7 +64,21 @@ fn write_golden(directory: &Path) {
     store.set_policy("kept", &DatabasePolicy { retention_ns: 1_000, ..DatabasePolicy::default() }).unwrap();
     let matcher = [Matcher::new("host", MatchOp::Equal, "host-0")];
     store.delete("default", &compile(&matcher).unwrap(), &deleted()).unwrap();
-    store.write("default", &batch(&round(rounds(VERSION) - 1))).unwrap();
+    send(&store, &round(rounds(VERSION) - 1), Sent { producer: 7, sequence: 2 });
+}
+
+/// Writes rows by token, and who sent them.
+fn send(store: &Store, rows: &[Row], sent: Sent) {
+    let field = |name: &str| (Field { name: name.to_owned(), value_type: ValueType::F64 }, Labels::empty());
+    let hosts = rows.iter().map(|row| Labels::from_pairs([("host", &row.host)]).unwrap()).collect::<Vec<_>>();
+    let (tokens, layout) = store.register_groups("default", "m", &hosts, &[field("a"), field("b")]).unwrap();
+    let mut appender = store.appender();
+    for (row, token) in rows.iter().zip(tokens) {
+        let cells: Vec<u64> = row.fields.iter().map(|(_, value)| value.to_bits()).collect();
+        appender.row(token, &layout, row.timestamp_ns, &cells).unwrap();
+    }
+    let sequenced = appender.append(Some(sent)).unwrap();
+    store.commit(&sequenced).unwrap();
 }
 
 /// What is deleted of the first host in folders from version 2 on.
@@ -101,6 +119,14 @@ fn folders_of_older_versions_open() {
             of_host.for_each(|(_, samples)| samples.retain(|timestamp_ns, _| !deleted().contains(*timestamp_ns)));
             assert!(store.stats().levels[2].parts > 2, "settled parts are part of the folder");
             assert_eq!(store.policy("kept").unwrap().retention_ns, 1_000);
+        }
+        if !["v1", "v2", "v3"].contains(&name.as_str()) {
+            // The one in the producers' table, the other also in a record of the log.
+            assert_eq!(
+                (store.last_sent(8), store.last_sent(7), store.last_sent(9)),
+                (Some(5), Some(2), None),
+                "{name}"
+            );
         }
         assert_eq!(read_all(&store, TimeRange::ALL), expected, "{name}");
         assert!(store.recovery().log_rows > 0, "the log is part of the folder");

@@ -1,5 +1,6 @@
 //! `thalweg bench query`: what TSBS asks VictoriaMetrics, and a rate over ten thousand series.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,8 +118,8 @@ fn kinds() -> Vec<Kind> {
             rest = behind;
             Some(word)
         };
-        let (name, hours, step_s, hosts) = (word()?, word()?, word()?, word()?);
-        let step_ms = step_s.parse::<i64>().ok()? * 1000;
+        let (name, hours, step, hosts) = (word()?, word()?, word()?, word()?);
+        let step_ms = step.parse::<i64>().ok()? * 1000;
         Some(Kind { name, hours: hours.parse().ok()?, step_ms, hosts: hosts.parse().ok()?, text: rest.trim() })
     };
     lines.filter_map(kind).collect()
@@ -254,9 +255,10 @@ fn fill_counters(seed: u64, db: &Db) -> Result<(), String> {
             *total += u64::from(chance.below(1 + 1500 / (1 + series as u32 % 8)));
             let (host, processor, mode) = (series / 64, series / 8 % 8, series % 8);
             let value = *total as f64 / 100.0;
-            text += &format!(
+            let _ = writeln!(
+                text,
                 "node_cpu_seconds_total,cpu={processor},instance=node-{host}:9100,job=node,mode=mode{mode} \
-                 value={value} {timestamp_ns}\n"
+                 value={value} {timestamp_ns}"
             );
         }
         db.write_lines("node", text.as_bytes()).map_err(|error| error.to_string())?;

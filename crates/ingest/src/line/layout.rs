@@ -11,6 +11,7 @@ use model::{Block, Field, ValueType};
 use super::Reason;
 use super::key::{FIELD_SPECIALS, MEASUREMENT_SPECIALS, TIME, to_name};
 use crate::Limits;
+use crate::columns::empty_block;
 
 /// One spelling of a measurement with its fields.
 pub(super) struct Layout {
@@ -125,7 +126,7 @@ fn new_block(measurement: &[u8], fields: &[LineField<'_>], limits: &Limits) -> R
         }
         columns.push(Field { name, value_type: field.value_type });
     }
-    Ok(Block { measurement: Some(measurement), fields: columns, ..Block::default() })
+    Ok(Block { measurement: Some(measurement), fields: columns, ..empty_block() })
 }
 
 /// Leaves the last of the fields with one name; says which are left if that is not all.

@@ -154,6 +154,9 @@ impl<'body, 'options> Collector<'body, 'options> {
     /// Reads a sample of either version; its row gets its key later.
     #[inline]
     pub(super) fn sample(&mut self, range: Range<usize>) -> Result<(), BodyError> {
+        if let Some((value_bits, time_ms)) = plain_sample(self.body.get(range.clone()).unwrap_or_default()) {
+            return self.push_sample(value_bits, time_ms);
+        }
         let (mut value_bits, mut time_ms) = (0, 0);
         let mut fields = Walker::new(self.body, range);
         while let Some(field) = fields.next_field()? {
@@ -165,6 +168,12 @@ impl<'body, 'options> Collector<'body, 'options> {
                 _ => {}
             }
         }
+        self.push_sample(value_bits, time_ms)
+    }
+
+    #[inline]
+    #[allow(clippy::unnecessary_wraps, reason = "it is the tail of `sample`")]
+    fn push_sample(&mut self, value_bits: u64, time_ms: i64) -> Result<(), BodyError> {
         let Some(timestamp_ns) = time_ms.checked_mul(NS_PER_MS) else {
             self.reject(|| format!("timestamp {time_ms} ms is out of range"));
             return Ok(());
@@ -176,4 +185,17 @@ impl<'body, 'options> Collector<'body, 'options> {
         self.lone.push_keyless(timestamp_ns, value_bits, self.series);
         Ok(())
     }
+}
+
+/// Value and time of a sample that is spelled as senders do: a float, then a time, and nothing else.
+#[inline]
+fn plain_sample(message: &[u8]) -> Option<(u64, i64)> {
+    let ([0x09, value @ .., 0x10], time) = message.split_first_chunk::<10>()? else { return None };
+    let (last, rest) = time.split_last()?;
+    // A varint of ten bytes may have bits beyond 64: the walker knows what to do with them.
+    if *last >= 0x80 || rest.len() > 8 || rest.iter().any(|byte| *byte < 0x80) {
+        return None;
+    }
+    let time_ms = time.iter().rev().fold(0, |time_ms, byte| time_ms << 7 | u64::from(byte & 0x7f));
+    Some((u64::from_le_bytes(*value), time_ms as i64))
 }

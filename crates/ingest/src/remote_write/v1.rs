@@ -25,12 +25,21 @@ pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<WriteReq
     Ok(collector.finish())
 }
 
+/// What a label of a series begins with: field 1, bytes.
+const LABEL_TAG: u8 = 1 << 3 | 2;
+
 impl Collector<'_, '_> {
     fn series_v1(&mut self, range: Range<usize>) -> Result<(), BodyError> {
         self.series += 1;
         let mut labels = FieldRun::default();
         let mut fields = Walker::new(self.body, range);
-        while let Some(field) = fields.next_field()? {
+        loop {
+            let start = fields.at();
+            let passed = fields.skip_short_fields(LABEL_TAG);
+            if passed > 0 {
+                labels.add_many(self.body, start..fields.at(), passed);
+            }
+            let Some(field) = fields.next_field()? else { break };
             match field {
                 WireField { number: 1, value: Value::Bytes(_), start } => labels.add(self.body, start..fields.at()),
                 WireField { number: 2, value: Value::Bytes(range), .. } => self.sample(range)?,

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use ingest::line::{self, Precision};
 use ingest::{Protocol, graphite, opentsdb};
-use model::DEFAULT_DATABASE;
 
 use crate::body::body_error;
 use crate::error::ApiError;
@@ -65,21 +64,23 @@ impl LineProtocol {
 }
 
 fn serve_line(state: &State, lines: &[u8]) -> Result<Served, ApiError> {
-    let options = line_options(state, DEFAULT_DATABASE, Precision::Nanosecond)?;
+    let database = &state.settings.line_database;
+    let options = line_options(state, database, Precision::Nanosecond)?;
     let parsed = line::parse(lines, &options).map_err(|error| body_error(&error))?;
-    let outcome = state.store("line", DEFAULT_DATABASE, parsed)?;
+    let outcome = state.store("line", database, parsed)?;
     let close = (outcome.dropped > 0).then(|| Close::BadLine(outcome.quote_lines(lines).message()));
     Ok(Served { close, ..Served::default() })
 }
 
 fn serve_graphite(state: &State, lines: &[u8]) -> Result<Served, ApiError> {
+    let database = &state.settings.graphite_database;
     let options = graphite::Options {
-        hasher: state.hasher(Protocol::Graphite, DEFAULT_DATABASE)?,
+        hasher: state.hasher(Protocol::Graphite, database)?,
         now_ns: state.db.now_ns(),
         limits: state.db.limits(),
     };
     let parsed = graphite::parse(lines, &options).map_err(|error| body_error(&error))?;
-    let outcome = state.store("graphite", DEFAULT_DATABASE, parsed)?;
+    let outcome = state.store("graphite", database, parsed)?;
     if outcome.dropped > 0 {
         state.tell(|| format!("graphite: {}", outcome.quote_lines(lines).message()));
     }
@@ -87,10 +88,11 @@ fn serve_graphite(state: &State, lines: &[u8]) -> Result<Served, ApiError> {
 }
 
 fn serve_opentsdb(state: &State, lines: &[u8]) -> Result<Served, ApiError> {
-    let hasher = state.hasher(Protocol::Opentsdb, DEFAULT_DATABASE)?;
+    let database = &state.settings.opentsdb_database;
+    let hasher = state.hasher(Protocol::Opentsdb, database)?;
     let options = opentsdb::Options { hasher, limits: state.db.limits() };
     let (parsed, commands) = opentsdb::parse_telnet(lines, &options).map_err(|error| body_error(&error))?;
-    let outcome = state.store("opentsdb", DEFAULT_DATABASE, parsed)?;
+    let outcome = state.store("opentsdb", database, parsed)?;
     let mut reply = String::new();
     for _ in 0..commands.questions {
         // Writing to a string cannot fail.

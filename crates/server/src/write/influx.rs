@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State as From};
 use axum::response::Response;
-use ingest::Protocol;
 use ingest::line::{self, Precision};
+use ingest::{Parsed, Protocol};
 
 use super::{Outcome, Quoted};
 use crate::body::{body_error, unpack};
@@ -72,6 +72,14 @@ pub(crate) async fn influx_v3(From(state): From<Arc<State>>, request: Request) -
     }
 }
 
+/// Adds lines that the store would refuse for their fields' types to those that cannot be read.
+fn refuse_conflicts(state: &State, database: &str, parsed: &mut Parsed<'_>) {
+    for conflict in state.db.type_conflicts(database, &parsed.batch) {
+        parsed.errors.push(state.db.limits().errors_max, conflict.line, || conflict.reason);
+    }
+    parsed.errors.first.sort_by_key(|error| error.line);
+}
+
 fn write_lines_v3(state: &State, mut taken: Taken) -> Result<Response, ApiError> {
     let parameters = &taken.parameters;
     let database = parameters.required("db")?.to_owned();
@@ -92,6 +100,10 @@ fn write_lines_v3(state: &State, mut taken: Taken) -> Result<Response, ApiError>
     let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
     let options = line_options(state, &database, precision)?;
     let parsed = line::parse(&body, &options).map_err(|error| body_error(&error))?;
+    let mut parsed = parsed;
+    if !accept_partial {
+        refuse_conflicts(state, &database, &mut parsed);
+    }
     let (outcome, what) = if accept_partial || parsed.errors.is_empty() {
         (state.store("line", &database, parsed)?, "partial write of line protocol occurred")
     } else {

@@ -146,6 +146,7 @@ impl State {
         ingest::admission::refuse_ahead(&mut batch, &mut errors, limits, self.db.now_ns(), ahead_ms_max);
         self.metrics.count_rejected(&errors);
         let report = self.db.write(database, &batch)?;
+        ingest::recycle(batch);
         self.metrics.count_rows(protocol, report.rows_written);
         Ok(Outcome::new(report, errors))
     }

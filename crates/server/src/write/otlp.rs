@@ -59,7 +59,7 @@ fn write_http(state: &State, mut taken: Taken, spelling: Spelling) -> Result<Ans
     let database = taken.parameters.database(&taken.headers);
     let mut body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
     if spelling == Spelling::Json {
-        body = otlp::json_to_protobuf(&body).map_err(|error| body_error(&error))?;
+        *body = otlp::json_to_protobuf(&body).map_err(|error| body_error(&error))?;
         taken.share.grow(body.len())?;
     }
     write_metrics(state, &database, &body)

@@ -215,3 +215,22 @@ fn bodies_may_be_packed_by_zstd() {
     check(&server.send("POST", "/write", &[("content-encoding", "zstd")], frame), 204, "");
     assert!(server.result("default", "a_v", 1).contains(r#""1""#));
 }
+
+#[test]
+fn without_partial_writes_a_conflict_of_types_writes_nothing() {
+    let server = Running::start();
+    let path = "/api/v3/write_lp?db=whole&precision=second&accept_partial=false";
+    assert_eq!(server.post(path, "m a=1,b=2i 1").status, 204);
+    for (body, reason) in [
+        ("n v=1 1\nm a=2,b=2.5 2", "already exists as type"),
+        ("n v=1 1\nm new=1,b=\"x\" 2", "already exists as type"),
+        ("n v=1 1\nn v=2i 2", "earlier in the request"),
+    ] {
+        let answer = server.post(path, body);
+        assert_eq!(answer.status, 400, "{body}: {}", answer.body);
+        assert!(answer.body.contains("field type conflict") && answer.body.contains(reason), "{}", answer.body);
+        assert_eq!(server.result("whole", "{__name__=~\"n_v|m_new\"}", 3), "[]", "{body}");
+    }
+    assert_eq!(server.post(path, "n v=1 1").status, 204);
+    assert_ne!(server.result("whole", "n_v", 3), "[]");
+}

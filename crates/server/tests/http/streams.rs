@@ -168,3 +168,23 @@ fn a_stop_ends_idle_connections_at_once() {
     assert!(started.elapsed() < Duration::from_secs(5));
     assert_eq!(until_closed(stream), "");
 }
+
+#[test]
+fn each_listener_writes_to_the_database_that_it_was_given() {
+    let server = Running::start_listening(|settings| {
+        settings.line_database = "lines".to_owned();
+        settings.graphite_database = "carbon".to_owned();
+        settings.opentsdb_database = "telnet".to_owned();
+    });
+    for (flag, line, database, query) in [
+        ("--line", "a v=1 1000000000\n", "lines", "a_v"),
+        ("--graphite", "b 2 1\n", "carbon", "b"),
+        ("--opentsdb", "put c 1 3 host=x\n", "telnet", "c"),
+    ] {
+        connect(&server, flag).write_all(line.as_bytes()).unwrap();
+        let protocol = flag.trim_start_matches('-');
+        server.wait_for_metric(&format!("thalweg_protocol_rows_total{{protocol=\"{protocol}\"}} 1"));
+        assert_ne!(server.result(database, query, 2), "[]", "{flag}");
+        assert_eq!(server.result("default", query, 2), "[]", "{flag}");
+    }
+}

@@ -63,7 +63,7 @@ impl<'a> HeadContents<'a> {
         if let Some((_, layout, _)) = self.head.shared_place(group).filter(|_| block == 0)
             && let Some(Some(shared)) = self.shared.get(layout as usize)
         {
-            let rows = self.head.shared_rows(layout, &shared.of_group(group), None);
+            let rows = self.head.gathered_rows(layout, shared.of_group(group));
             gathered.add(rows, self.head.sequences.unwrap_or_default());
             pieces.extend(gathered.take());
         }

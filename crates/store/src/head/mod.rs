@@ -33,7 +33,7 @@ use crate::part::{BLOCK_SLOTS, EncodedChunk, PartKey};
 
 use group::{DenseRows, GroupHead, Sealed, has_texts, is_present};
 use layouts::{LayoutId, Layouts, Placement};
-use row_buffer::{NONE, SharedRows};
+use row_buffer::{GroupRows, NONE, SharedRows};
 
 pub(crate) use contents::{FlushPiece, HeadContents};
 
@@ -407,6 +407,28 @@ impl Head {
             cells.into_iter().for_each(|cell| self.push_cell(column, Some(cell)));
         }
         if is_sorted { found } else { chunk::merge(&[found]) }
+    }
+
+    /// All that a group has among the shared rows as columns, sorted and merged.
+    fn gathered_rows(&self, layout: LayoutId, gathered: GroupRows) -> Rows {
+        let columns = self.layouts.get(layout);
+        let width = columns.len();
+        let GroupRows { timestamps_ns, mut cells, is_ordered } = gathered;
+        let mut rows = Rows { timestamps_ns, columns: Vec::with_capacity(width) };
+        for (place, (slot, value_type)) in columns.iter().enumerate() {
+            let of_column = match width {
+                1 => std::mem::take(&mut cells),
+                _ => cells.chunks_exact(width).map(|row| row[place]).collect(),
+            };
+            let mut column = RowsColumn::new(*slot, *value_type);
+            if value_type.is_elsewhere() {
+                of_column.into_iter().for_each(|cell| self.push_cell(&mut column, Some(cell)));
+            } else {
+                column.cells = of_column;
+            }
+            rows.columns.push(column);
+        }
+        if is_ordered { rows } else { chunk::merge(&[rows]) }
     }
 
     /// The shared rows that a group has some of, their layout, and its newest.

@@ -7,6 +7,8 @@
 use index::GroupId;
 use model::TimeRange;
 
+use crate::chunk;
+
 /// Bytes of rows that are kept together, about: what is there already never moves.
 const BLOCK_BYTES: usize = 1 << 20;
 
@@ -114,6 +116,24 @@ impl SharedRows {
         Some((*block.links.get(place)?, block.rows.get(start..=start + self.width)?))
     }
 
+    fn timestamp(&self, place: u32) -> i64 {
+        let at = self.place_in_block(place as usize) * (1 + self.width);
+        self.block(place).and_then(|block| block.rows.get(at)).map_or(0, |timestamp_ns| *timestamp_ns as i64)
+    }
+
+    /// Appends a row's cells.
+    fn push_cells(&self, place: u32, cells: &mut Vec<u64>) {
+        let at = self.place_in_block(place as usize) * (1 + self.width) + 1;
+        let Some(block) = self.block(place) else {
+            return;
+        };
+        // A copy of one cell is not worth a call.
+        match self.width {
+            1 => cells.extend(block.rows.get(at)),
+            width => cells.extend_from_slice(block.rows.get(at..at + width).unwrap_or_default()),
+        }
+    }
+
     /// A group's rows from its newest one back, as far as they can be in a range.
     fn back(&self, newest: u32, range: &TimeRange) -> impl Iterator<Item = &[u64]> {
         let mut place = newest;
@@ -192,18 +212,39 @@ impl RowsByGroup<'_> {
         self.groups.iter().map(|(group, _)| *group)
     }
 
-    /// A group's rows, in order of arrival: timestamp and cells of each, one behind the other.
-    pub(crate) fn of_group(&self, group: GroupId) -> Vec<u64> {
+    /// A group's rows: by time where no two have the same, else in order of arrival.
+    pub(crate) fn of_group(&self, group: GroupId) -> GroupRows {
         let Ok(found) = self.groups.binary_search_by_key(&group, |(group, _)| *group) else {
-            return Vec::new();
+            return GroupRows::default();
         };
         let at = |place: usize| self.groups.get(place).map_or(self.order.len(), |(_, start)| *start as usize);
         let places = self.order.get(at(found)..at(found + 1)).unwrap_or_default();
-        let mut rows = Vec::with_capacity(places.len() * (1 + self.shared.width));
-        let found = places.iter().filter_map(|place| self.shared.row(*place));
-        found.for_each(|(_, row)| rows.extend_from_slice(row));
+        let mut rows = GroupRows { timestamps_ns: Vec::with_capacity(places.len()), ..GroupRows::default() };
+        rows.timestamps_ns.extend(places.iter().map(|place| self.shared.timestamp(*place)));
+        rows.is_ordered = rows.timestamps_ns.is_sorted_by(|before, after| before < after);
+        let order = if rows.is_ordered { None } else { chunk::order_distinct(&rows.timestamps_ns) };
+        rows.cells.reserve_exact(places.len() * self.shared.width);
+        let Some(order) = order else {
+            places.iter().for_each(|place| self.shared.push_cells(*place, &mut rows.cells));
+            return rows;
+        };
+        // Late rows go between the others as they are copied, not in a copy of their own.
+        let by_time = order.iter().filter_map(|at| places.get(*at as usize));
+        by_time.for_each(|place| self.shared.push_cells(*place, &mut rows.cells));
+        rows.timestamps_ns = order.iter().filter_map(|at| rows.timestamps_ns.get(*at as usize).copied()).collect();
+        rows.is_ordered = true;
         rows
     }
+}
+
+/// What a flush takes of one group.
+#[derive(Debug, Default)]
+pub(crate) struct GroupRows {
+    pub(crate) timestamps_ns: Vec<i64>,
+    /// Row by row.
+    pub(crate) cells: Vec<u64>,
+    /// Whether timestamps ascend, none twice.
+    pub(crate) is_ordered: bool,
 }
 
 #[cfg(test)]
@@ -235,8 +276,10 @@ mod tests {
         assert!(shared.has_rows(newest[13], &TimeRange::new(14, second)));
         assert!(!shared.has_rows(newest[13], &TimeRange::new(14, second - 1)));
         let by_group = shared.by_group();
-        assert_eq!(times(&by_group.of_group(13 * stride)), expected);
-        assert!(by_group.of_group(13 * stride + 1).is_empty() || stride == 1);
+        let found = by_group.of_group(13 * stride);
+        assert_eq!((&found.timestamps_ns, found.is_ordered), (&expected, true));
+        assert!(found.cells.iter().zip(&expected).all(|(cell, time)| *cell as i64 == *time));
+        assert!(by_group.of_group(13 * stride + 1).timestamps_ns.is_empty() || stride == 1);
         assert!(by_group.groups().eq((0..groups).map(|group| group * stride)));
     }
 
@@ -244,6 +287,25 @@ mod tests {
     fn rows_come_back_in_order_of_arrival() {
         check(100, 1, 300_000);
         check(50, 100_000, 10_000);
+    }
+
+    /// Rows of one group, whose first cell is the timestamp and whose second says when they came.
+    fn check_gathered(arrivals: &[i64], is_ordered: bool, expected: &[(i64, u64)]) {
+        let mut shared = SharedRows::new(2);
+        arrivals.iter().zip(0..).fold(NONE, |previous, (timestamp_ns, number)| {
+            shared.push(7, previous, *timestamp_ns, &[*timestamp_ns as u64, number], None)
+        });
+        let found = shared.by_group().of_group(7);
+        let times: Vec<i64> = expected.iter().map(|(timestamp_ns, _)| *timestamp_ns).collect();
+        let cells: Vec<u64> = expected.iter().flat_map(|(time, number)| [*time as u64, *number]).collect();
+        assert_eq!((found.timestamps_ns, found.cells, found.is_ordered), (times, cells, is_ordered));
+    }
+
+    #[test]
+    fn a_flush_gets_rows_by_time_unless_some_replace_others() {
+        check_gathered(&[1, 2, 3], true, &[(1, 0), (2, 1), (3, 2)]);
+        check_gathered(&[5, 1, 7, 6, 2], true, &[(1, 1), (2, 4), (5, 0), (6, 3), (7, 2)]);
+        check_gathered(&[5, 1, 5], false, &[(5, 0), (1, 1), (5, 2)]);
     }
 
     #[test]

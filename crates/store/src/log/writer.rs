@@ -14,6 +14,9 @@ use crate::StoreError;
 /// Files of segments that are kept for new segments once their records are not needed any more.
 const SPARE_FILES_MAX: usize = 8;
 
+/// Bytes of memory for records that are kept for the next ones.
+const SPARE_BYTES_MAX: usize = 8 << 20;
+
 /// Bytes written at once when a new segment's file is filled with zeros.
 const FILL_BYTES: usize = 1 << 20;
 
@@ -36,6 +39,8 @@ struct State {
     position: usize,
     /// Bytes of records since opening.
     appended_bytes: u64,
+    /// Memory of what was written last.
+    spare: Vec<u8>,
     /// What is appended but not written, in order.
     pending: Vec<Pending>,
     /// Whether a writer is writing and syncing for all.
@@ -105,6 +110,7 @@ impl Log {
             active: None,
             position: 0,
             appended_bytes: 0,
+            spare: Vec::new(),
             pending: Vec::new(),
             committing: false,
             failed: None,
@@ -192,12 +198,15 @@ impl WriteAheadLog for Log {
                 continue;
             }
             state.committing = true;
-            let pending = std::mem::take(&mut state.pending);
+            let mut pending = std::mem::take(&mut state.pending);
             let through = state.sequence;
             drop(state);
             let written = write_out(&pending);
             state = self.state.lock();
             state.committing = false;
+            if let Some(last) = pending.pop().filter(|last| last.bytes.capacity() <= SPARE_BYTES_MAX) {
+                state.spare = last.bytes;
+            }
             match written {
                 Ok(()) => state.durable = through,
                 Err(error) => state.failed = Some(error.to_string()),
@@ -287,7 +296,9 @@ impl State {
         let needed = frame::frame_bytes(frame.payload.len());
         let joins = self.pending.last().is_some_and(|last| last.segment.number == segment.number);
         if !joins {
-            let bytes = Vec::with_capacity(needed.max(1 << 16));
+            let mut bytes = std::mem::take(&mut self.spare);
+            bytes.clear();
+            bytes.reserve(needed.max(1 << 16));
             self.pending.push(Pending { segment: segment.clone(), offset: self.position, bytes });
         }
         if let Some(last) = self.pending.last_mut() {

@@ -25,6 +25,7 @@ use crate::producers::{self, PRODUCERS_SHARD, Producers};
 use crate::segment::GroupsFile;
 use crate::settled::{Settled, tail_path};
 use crate::shard::{Shard, ShardGroups};
+use crate::spare::Spare;
 use crate::stats::Counters;
 use crate::{CatalogState, Store, StoreError, StoreOptions, open_part, part_path, segment};
 
@@ -90,6 +91,7 @@ impl Store {
             counters: Counters::default(),
             untold: AtomicBool::new(false),
             journal: Journal::new(journal_changes_max, sequence),
+            spare: Spare::default(),
             fast_ns: AtomicI64::new(fast_ns),
             policies: RwLock::new(policies),
             heads_bytes: AtomicU64::new(heads_bytes),

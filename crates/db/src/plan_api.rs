@@ -1,0 +1,19 @@
+//! Asking by plan.
+
+use query::{Budget, Context, Outcome, Plan, QueryError};
+
+use crate::Db;
+
+impl Db {
+    /// The plan that a text in the s-expression language says; `now` in it is this moment.
+    pub fn parse_plan(&self, text: &str) -> Result<Plan, QueryError> {
+        query::parse(text, self.now_ns()).map_err(|error| QueryError::Invalid(error.to_string()))
+    }
+
+    /// Runs a plan.
+    pub fn run_plan(&self, database: &str, plan: &Plan, budget: &Budget) -> Result<Outcome, QueryError> {
+        let clock_ns = || self.now_ns();
+        let context = Context { store: &self.store, database, budget, clock_ns: &clock_ns };
+        query::execute(plan, &context)
+    }
+}

@@ -1,0 +1,143 @@
+//! Expressions, row by row.
+
+use std::cmp::Ordering;
+
+use crate::QueryError;
+use crate::frame::{Cell, Frame};
+use crate::plan::{Expression, Operator};
+
+/// Whether a condition holds: null does not.
+pub(super) fn holds(condition: &Expression, frame: &Frame, row: usize) -> Result<bool, QueryError> {
+    match cell(condition, frame, row)? {
+        Cell::Bool(holds) => Ok(holds),
+        Cell::Null => Ok(false),
+        other => {
+            Err(QueryError::Execution(format!("a condition is true or false, not a {}: {condition}", other.kind())))
+        }
+    }
+}
+
+/// An expression's value in a row.
+pub(super) fn cell<'a>(of: &'a Expression, frame: &'a Frame, row: usize) -> Result<Cell<'a>, QueryError> {
+    Ok(match of {
+        Expression::Time => frame.timestamps_ns.get(row).map_or(Cell::Null, |time| Cell::I64(*time)),
+        Expression::Value => match frame.value() {
+            Some(column) => column.cell(row),
+            None => return Err(unknown_column("#V", frame)),
+        },
+        Expression::Column(name) => match frame.column(name) {
+            Some(column) => column.cell(row),
+            None => return Err(unknown_column(&format!("#{name}"), frame)),
+        },
+        Expression::Label(name) => Cell::Text(frame.labels.get(name).unwrap_or_default()),
+        Expression::Integer(number) => Cell::I64(*number),
+        Expression::Float(number) => Cell::F64(*number),
+        Expression::Text(text) => Cell::Text(text),
+        Expression::Bool(value) => Cell::Bool(*value),
+        Expression::Call(function, of) => match of.first() {
+            Some(of) => match number(cell(of, frame, row)?, function.name())? {
+                Some(number) => Cell::F64(function.apply(number)),
+                None => Cell::Null,
+            },
+            None => Cell::Null,
+        },
+        Expression::Apply(operator, of) => apply(*operator, of, frame, row)?,
+    })
+}
+
+fn unknown_column(wanted: &str, frame: &Frame) -> QueryError {
+    let names: Vec<String> = frame.columns.iter().map(|column| format!("#{}", column.name)).collect();
+    QueryError::Execution(format!("{wanted} is none of the columns: there are {}", names.join(", ")))
+}
+
+fn apply<'a>(operator: Operator, of: &'a [Expression], frame: &'a Frame, row: usize) -> Result<Cell<'a>, QueryError> {
+    if matches!(operator, Operator::And | Operator::Or) {
+        return all_or_one(operator == Operator::Or, of, frame, row);
+    }
+    let mut cells = of.iter().map(|of| cell(of, frame, row));
+    let first = cells.next().transpose()?.unwrap_or(Cell::Null);
+    if operator == Operator::Not {
+        return match first {
+            Cell::Bool(value) => Ok(Cell::Bool(!value)),
+            Cell::Null => Ok(Cell::Null),
+            other => Err(QueryError::Execution(format!("`not` takes true or false, not a {}", other.kind()))),
+        };
+    }
+    if operator.is_comparison() {
+        let second = cells.next().transpose()?.unwrap_or(Cell::Null);
+        return comparison(operator, first, second);
+    }
+    let Some(mut total) = number(first, operator.name())? else { return Ok(Cell::Null) };
+    if operator == Operator::Subtract && of.len() == 1 {
+        return Ok(Cell::F64(-total));
+    }
+    for cell in cells {
+        let Some(next) = number(cell?, operator.name())? else { return Ok(Cell::Null) };
+        total = match operator {
+            Operator::Add => total + next,
+            Operator::Subtract => total - next,
+            Operator::Multiply => total * next,
+            Operator::Divide => total / next,
+            _ => total % next,
+        };
+    }
+    Ok(Cell::F64(total))
+}
+
+/// `or` is true if one is (`and` false if one is not), null if that depends on a null.
+fn all_or_one<'a>(decides: bool, of: &'a [Expression], frame: &'a Frame, row: usize) -> Result<Cell<'a>, QueryError> {
+    let mut unknown = false;
+    for of in of {
+        match cell(of, frame, row)? {
+            Cell::Bool(value) if value == decides => return Ok(Cell::Bool(decides)),
+            Cell::Bool(_) => {}
+            Cell::Null => unknown = true,
+            other => {
+                return Err(QueryError::Execution(format!(
+                    "`and` and `or` take true or false, not a {}",
+                    other.kind()
+                )));
+            }
+        }
+    }
+    Ok(if unknown { Cell::Null } else { Cell::Bool(!decides) })
+}
+
+fn comparison(operator: Operator, a: Cell<'_>, b: Cell<'_>) -> Result<Cell<'static>, QueryError> {
+    if a == Cell::Null || b == Cell::Null {
+        return Ok(Cell::Null);
+    }
+    let is_text = |cell: &Cell<'_>| matches!(cell, Cell::Text(_));
+    if is_text(&a) != is_text(&b) {
+        let message = format!("`{}` cannot compare a {} with a {}", operator.name(), a.kind(), b.kind());
+        return Err(QueryError::Execution(message));
+    }
+    let order = compare(a, b);
+    Ok(Cell::Bool(match operator {
+        Operator::Less => order == Some(Ordering::Less),
+        Operator::LessOrEqual => matches!(order, Some(Ordering::Less | Ordering::Equal)),
+        Operator::Greater => order == Some(Ordering::Greater),
+        Operator::GreaterOrEqual => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
+        Operator::Equal => order == Some(Ordering::Equal),
+        _ => order != Some(Ordering::Equal),
+    }))
+}
+
+/// Whole numbers exactly, other numbers as floats; `None` for what has no order.
+pub(super) fn compare(a: Cell<'_>, b: Cell<'_>) -> Option<Ordering> {
+    if let (Cell::Text(a), Cell::Text(b)) = (a, b) {
+        return Some(a.cmp(b));
+    }
+    if let (Some(a), Some(b)) = (a.integer(), b.integer()) {
+        return Some(a.cmp(&b));
+    }
+    a.number()?.partial_cmp(&b.number()?)
+}
+
+fn number(cell: Cell<'_>, for_what: &str) -> Result<Option<f64>, QueryError> {
+    match cell {
+        Cell::Null => Ok(None),
+        Cell::Text(text) => Err(QueryError::Execution(format!("`{for_what}` takes numbers, not the text {text:?}"))),
+        other => Ok(other.number()),
+    }
+}

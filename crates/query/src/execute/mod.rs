@@ -1,0 +1,193 @@
+//! Runs a plan.
+
+mod evaluate;
+mod fill;
+mod group;
+mod join;
+mod scan;
+
+pub use scan::Reads;
+
+use std::cmp::Ordering;
+
+use store::Store;
+
+use crate::frame::{Cell, FrameColumn};
+use crate::plan::{Expression, Plan};
+use crate::{Budget, Frame, QueryError};
+
+/// What a plan runs on.
+pub struct Context<'a> {
+    /// Where the data is.
+    pub store: &'a Store,
+    /// Which database of it; one that does not exist has no series.
+    pub database: &'a str,
+    /// What the run may use.
+    pub budget: &'a Budget,
+    /// Nanoseconds on a clock that only goes forward, for [`StepReport::elapsed_ns`].
+    pub clock_ns: &'a dyn Fn() -> i64,
+}
+
+/// What a plan gave, and what it took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// The answer, sorted by labels.
+    pub frames: Vec<Frame>,
+    /// Each step, in the order in which they ended.
+    pub steps: Vec<StepReport>,
+    /// What was read.
+    pub reads: Reads,
+}
+
+/// What a step gave and took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepReport {
+    /// What it is.
+    pub step: &'static str,
+    /// Series that it gave.
+    pub series: usize,
+    /// Rows that it gave.
+    pub rows: usize,
+    /// Time that it took, without the steps before it.
+    pub elapsed_ns: i64,
+}
+
+/// Runs a plan after making it better: conditions on time become the range of what is read.
+pub fn execute(plan: &Plan, context: &Context<'_>) -> Result<Outcome, QueryError> {
+    let plan = crate::plan::push_down(plan.clone());
+    let mut run = Run { context, steps: Vec::new(), reads: Reads::default() };
+    let mut frames = run.plan(&plan)?;
+    frames.sort_by(|a, b| a.labels.iter().cmp(b.labels.iter()));
+    Ok(Outcome { frames, steps: run.steps, reads: run.reads })
+}
+
+struct Run<'a> {
+    context: &'a Context<'a>,
+    steps: Vec<StepReport>,
+    reads: Reads,
+}
+
+impl Run<'_> {
+    fn plan(&mut self, plan: &Plan) -> Result<Vec<Frame>, QueryError> {
+        match plan {
+            Plan::Scan(scan) => self.timed("scan", |run| run.scan(scan)),
+            Plan::GroupBy { input, grouping } => match &**input {
+                Plan::Scan(scan) if grouping.aggregates.iter().all(|aggregate| aggregate.from_summaries()) => {
+                    self.timed("scan and groupby", |run| run.group_scan(scan, grouping))
+                }
+                input => {
+                    let frames = self.plan(input)?;
+                    self.timed("groupby", |run| run.group_frames(frames, grouping))
+                }
+            },
+            Plan::Where { input, condition } => self.each(input, "where", |frame| filtered(frame, condition)),
+            Plan::Map { input, columns } => self.each(input, "map", |frame| mapped(frame, columns)),
+            Plan::Fill { input, width_ns, with } => {
+                let frames = self.plan(input)?;
+                self.timed("fill", |run| {
+                    let filled = |frame| fill::fill(frame, *width_ns, *with, run.context.budget);
+                    frames.into_iter().map(filled).collect()
+                })
+            }
+            Plan::Order { input, by, descending } => {
+                self.each(input, "order", |frame| ordered(&frame, by, *descending))
+            }
+            Plan::Limit { input, rows, skip } => self.each(input, "limit", |frame| Ok(limited(frame, *rows, *skip))),
+            Plan::Join(join) => {
+                let (left, right) = (self.plan(&join.left)?, self.plan(&join.right)?);
+                self.timed("join", |run| join::join(left, right, join, run.context.budget))
+            }
+            Plan::Union(plans) => {
+                let mut frames = Vec::new();
+                for plan in plans {
+                    frames.extend(self.plan(plan)?);
+                }
+                Ok(frames)
+            }
+        }
+    }
+
+    /// A step that makes a frame of a frame; those without rows go.
+    fn each(
+        &mut self,
+        input: &Plan,
+        step: &'static str,
+        make: impl Fn(Frame) -> Result<Frame, QueryError>,
+    ) -> Result<Vec<Frame>, QueryError> {
+        let frames = self.plan(input)?;
+        self.timed(step, |run| {
+            let mut kept = Vec::with_capacity(frames.len());
+            for frame in frames {
+                run.context.budget.check()?;
+                let before = frame.samples();
+                let frame = make(frame)?;
+                run.context.budget.take(frame.samples())?;
+                run.context.budget.give_back(before);
+                if frame.rows() > 0 {
+                    kept.push(frame);
+                }
+            }
+            Ok(kept)
+        })
+    }
+
+    fn timed(
+        &mut self,
+        step: &'static str,
+        work: impl FnOnce(&mut Self) -> Result<Vec<Frame>, QueryError>,
+    ) -> Result<Vec<Frame>, QueryError> {
+        let start_ns = (self.context.clock_ns)();
+        let frames = work(self)?;
+        let elapsed_ns = (self.context.clock_ns)() - start_ns;
+        let rows = frames.iter().map(Frame::rows).sum();
+        self.steps.push(StepReport { step, series: frames.len(), rows, elapsed_ns });
+        Ok(frames)
+    }
+}
+
+fn filtered(frame: Frame, condition: &Expression) -> Result<Frame, QueryError> {
+    let mut rows = Vec::new();
+    for row in 0..frame.rows() {
+        if evaluate::holds(condition, &frame, row)? {
+            rows.push(row);
+        }
+    }
+    Ok(if rows.len() == frame.rows() { frame } else { frame.pick(&rows) })
+}
+
+fn mapped(frame: Frame, columns: &[(String, Expression)]) -> Result<Frame, QueryError> {
+    let mut made = Vec::with_capacity(columns.len());
+    for (name, of) in columns {
+        let cells: Vec<Cell<'_>> =
+            (0..frame.rows()).map(|row| evaluate::cell(of, &frame, row)).collect::<Result<_, _>>()?;
+        made.push(FrameColumn::of_cells(name, &cells).map_err(QueryError::Execution)?);
+    }
+    Ok(Frame { columns: made, ..frame })
+}
+
+fn ordered(frame: &Frame, by: &Expression, descending: bool) -> Result<Frame, QueryError> {
+    let keys: Vec<Cell<'_>> = (0..frame.rows()).map(|row| evaluate::cell(by, frame, row)).collect::<Result<_, _>>()?;
+    let mut rows: Vec<usize> = (0..frame.rows()).collect();
+    // What has no order (nulls, NaN) comes last whichever way the rest goes.
+    let has_order = |cell: &Cell<'_>| *cell != Cell::Null && !cell.number().is_some_and(f64::is_nan);
+    rows.sort_by(|a, b| match (keys.get(*a), keys.get(*b)) {
+        (Some(a), Some(b)) => match (has_order(a), has_order(b)) {
+            (true, true) => {
+                let order = evaluate::compare(*a, *b).unwrap_or(Ordering::Equal);
+                if descending { order.reverse() } else { order }
+            }
+            (a, b) => b.cmp(&a),
+        },
+        _ => Ordering::Equal,
+    });
+    Ok(frame.pick(&rows))
+}
+
+fn limited(frame: Frame, rows: usize, skip: usize) -> Frame {
+    let end = skip.saturating_add(rows).min(frame.rows());
+    if skip == 0 && end == frame.rows() {
+        return frame;
+    }
+    let rows: Vec<usize> = (skip.min(end)..end).collect();
+    frame.pick(&rows)
+}

@@ -1,0 +1,158 @@
+//! Expressions over the columns of a row.
+
+/// What is computed from a row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expression {
+    /// `#TS`: the row's time in nanoseconds.
+    Time,
+    /// `#V`: the column `value`, or the only one.
+    Value,
+    /// `#name`: a column.
+    Column(String),
+    /// `(label "name")`: a label of the series.
+    Label(String),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Float(f64),
+    /// A text.
+    Text(String),
+    /// True or false.
+    Bool(bool),
+    /// Something of others.
+    Apply(Operator, Vec<Expression>),
+    /// A function of numbers.
+    Call(Function, Vec<Expression>),
+}
+
+/// How expressions are put together. Arithmetic is that of floats; comparisons of whole numbers are exact. What has a null in it is
+/// null, but for `and` and `or` that do not depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    /// All of them.
+    And,
+    /// One of them.
+    Or,
+    /// The opposite.
+    Not,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+    /// `=`
+    Equal,
+    /// `!=`
+    NotEqual,
+    /// `+`, of one or more
+    Add,
+    /// `-`, of one (negated), two or more
+    Subtract,
+    /// `*`, of one or more
+    Multiply,
+    /// `/`, of two or more; by zero as floats have it
+    Divide,
+    /// `%`: the remainder, of the sign of the first
+    Remainder,
+}
+
+impl Operator {
+    /// All, as they are written.
+    pub const NAMED: [(&'static str, Self); 14] = [
+        ("and", Self::And),
+        ("or", Self::Or),
+        ("not", Self::Not),
+        ("<", Self::Less),
+        ("<=", Self::LessOrEqual),
+        (">", Self::Greater),
+        (">=", Self::GreaterOrEqual),
+        ("=", Self::Equal),
+        ("!=", Self::NotEqual),
+        ("+", Self::Add),
+        ("-", Self::Subtract),
+        ("*", Self::Multiply),
+        ("/", Self::Divide),
+        ("%", Self::Remainder),
+    ];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, named)| *named == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it makes a number of numbers.
+    pub const fn is_arithmetic(self) -> bool {
+        matches!(self, Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::Remainder)
+    }
+
+    /// Whether it makes true or false of two values.
+    pub const fn is_comparison(self) -> bool {
+        matches!(
+            self,
+            Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual | Self::Equal | Self::NotEqual
+        )
+    }
+
+    /// Fewest and most that it takes.
+    pub const fn takes(self) -> (usize, usize) {
+        match self {
+            Self::Not => (1, 1),
+            Self::Add | Self::Multiply | Self::And | Self::Or | Self::Subtract => (1, usize::MAX),
+            Self::Divide => (2, usize::MAX),
+            _ => (2, 2),
+        }
+    }
+}
+
+/// Functions of one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Function {
+    /// Without its sign.
+    Abs,
+    /// The next whole number below.
+    Floor,
+    /// The next whole number above.
+    Ceil,
+    /// The nearest whole number, halves away from zero.
+    Round,
+    /// The square root.
+    Sqrt,
+    /// e to its power.
+    Exp,
+    /// The natural logarithm.
+    Ln,
+}
+
+impl Function {
+    /// All, with their names.
+    pub const NAMED: [(&'static str, Self); 7] = [
+        ("abs", Self::Abs),
+        ("floor", Self::Floor),
+        ("ceil", Self::Ceil),
+        ("round", Self::Round),
+        ("sqrt", Self::Sqrt),
+        ("exp", Self::Exp),
+        ("ln", Self::Ln),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, named)| *named == self).map_or("", |(name, _)| name)
+    }
+
+    /// Its value.
+    pub fn apply(self, number: f64) -> f64 {
+        match self {
+            Self::Abs => number.abs(),
+            Self::Floor => number.floor(),
+            Self::Ceil => number.ceil(),
+            Self::Round => number.round(),
+            Self::Sqrt => number.sqrt(),
+            Self::Exp => number.exp(),
+            Self::Ln => number.ln(),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The plan: what all query languages become, and what is run.
+//!
+//! A plan's value is a list of frames ([`crate::Frame`]): series with their labels, rows sorted by time, and named columns. Its
+//! written form is the s-expression language of FrogFishDB ([`crate::parse`]); `Display` writes it.
+
+mod expression;
+mod print;
+mod push_down;
+
+pub use expression::{Expression, Function, Operator};
+pub(crate) use print::UNITS;
+pub(crate) use push_down::push_down;
+
+use model::{MatchOp, Matcher, TimeRange};
+
+/// What is to be computed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Plan {
+    /// Series from the store, a frame each, their samples in the column `value`.
+    Scan(Scan),
+    /// The rows for which a condition holds.
+    Where {
+        /// Whose rows.
+        input: Box<Plan>,
+        /// The condition.
+        condition: Expression,
+    },
+    /// Rows in bins of time.
+    GroupBy {
+        /// Whose rows.
+        input: Box<Plan>,
+        /// How.
+        grouping: Grouping,
+    },
+    /// New columns in place of the old ones.
+    Map {
+        /// Whose rows.
+        input: Box<Plan>,
+        /// Names and what they are computed from.
+        columns: Vec<(String, Expression)>,
+    },
+    /// Rows for the bins between the first and the last that have none.
+    Fill {
+        /// What was grouped into bins.
+        input: Box<Plan>,
+        /// From one bin to the next, in nanoseconds.
+        width_ns: i64,
+        /// What the new rows hold.
+        with: FillWith,
+    },
+    /// Rows in another order, series by series.
+    Order {
+        /// Whose rows.
+        input: Box<Plan>,
+        /// By what.
+        by: Expression,
+        /// Largest first.
+        descending: bool,
+    },
+    /// A few rows of each series.
+    Limit {
+        /// Whose rows.
+        input: Box<Plan>,
+        /// So many of each series at most.
+        rows: usize,
+        /// After so many.
+        skip: usize,
+    },
+    /// Rows of two plans side by side.
+    Join(Box<Join>),
+    /// The series of several plans.
+    Union(Vec<Plan>),
+}
+
+/// Which series of the store, and which stretch of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scan {
+    /// All must hold.
+    pub selectors: Vec<Selector>,
+    /// These series, whatever their labels; empty if selectors choose.
+    pub tokens: Vec<u64>,
+    /// When.
+    pub range: TimeRange,
+}
+
+/// A condition on a label: one of several values, or patterns that a value must match whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selector {
+    /// The label.
+    pub name: String,
+    /// How values are compared; with several values, a negative one must differ from all.
+    pub op: MatchOp,
+    /// Values or patterns; not empty.
+    pub values: Vec<String>,
+}
+
+impl Selector {
+    /// The same as a single matcher.
+    pub fn matcher(&self) -> Matcher {
+        if let [value] = self.values.as_slice() {
+            return Matcher::new(&*self.name, self.op, &**value);
+        }
+        let (op, alternatives): (MatchOp, Vec<String>) = match self.op {
+            MatchOp::Equal => (MatchOp::Regex, self.values.iter().map(|value| regex_syntax::escape(value)).collect()),
+            MatchOp::NotEqual => {
+                (MatchOp::NotRegex, self.values.iter().map(|value| regex_syntax::escape(value)).collect())
+            }
+            op => (op, self.values.iter().map(|pattern| format!("(?:{pattern})")).collect()),
+        };
+        Matcher::new(&*self.name, op, alternatives.join("|"))
+    }
+}
+
+/// How rows are put into bins and what is kept of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grouping {
+    /// Width of a bin in nanoseconds; bins begin at multiples of it since the epoch. `None`: all rows are one bin, which has the time of
+    /// its first row.
+    pub width_ns: Option<i64>,
+    /// What is kept of a bin: a column each, `value` if there is only one.
+    pub aggregates: Vec<Aggregate>,
+    /// Series that agree in these labels are one; `None`: every series stays by itself.
+    pub by: Option<Vec<String>>,
+}
+
+/// What is kept of the values in a bin.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Aggregate {
+    /// The smallest.
+    Min,
+    /// The largest.
+    Max,
+    /// The mean.
+    Avg,
+    /// How many.
+    Count,
+    /// All together.
+    Sum,
+    /// The earliest.
+    First,
+    /// The latest.
+    Last,
+    /// The standard deviation of the values as a whole population.
+    Stddev,
+    /// The value below which this share of the values lies (0 to 1), between two values in proportion.
+    Quantile(f64),
+}
+
+impl Aggregate {
+    /// Those that take nothing.
+    pub const NAMED: [(&'static str, Self); 8] = [
+        ("min", Self::Min),
+        ("max", Self::Max),
+        ("avg", Self::Avg),
+        ("count", Self::Count),
+        ("sum", Self::Sum),
+        ("first", Self::First),
+        ("last", Self::Last),
+        ("stddev", Self::Stddev),
+    ];
+
+    /// Its name, also that of its column where there are several.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, named)| *named == self).map_or("quantile", |(name, _)| name)
+    }
+
+    /// Whether summaries have the answer, so that samples need not be read.
+    pub const fn from_summaries(self) -> bool {
+        !matches!(self, Self::Stddev | Self::Quantile(_))
+    }
+}
+
+/// What rows hold that fill gaps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FillWith {
+    /// Nothing.
+    Null,
+    /// What the row before holds.
+    Previous,
+    /// What lies between the rows around, in proportion to time.
+    Linear,
+    /// A number.
+    Number(f64),
+}
+
+/// How two plans are put side by side.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Join {
+    /// What becomes of rows without a partner.
+    pub kind: JoinKind,
+    /// Its columns come first, named `left` if it has one.
+    pub left: Plan,
+    /// Its columns come second, named `right` if it has one.
+    pub right: Plan,
+    /// Labels in which series must agree; `None`: all but `__name__`.
+    pub on: Option<Vec<String>>,
+    /// For [`JoinKind::AsOf`]: partners are not older than this, in nanoseconds.
+    pub within_ns: Option<i64>,
+}
+
+/// What becomes of rows without a partner of the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinKind {
+    /// They are left out.
+    Inner,
+    /// Those of the left stay, the right's columns null.
+    Left,
+    /// Those of the left get the right's newest row that is not later.
+    AsOf,
+}
+
+impl JoinKind {
+    /// All, with their names.
+    pub const NAMED: [(&'static str, Self); 3] = [("inner", Self::Inner), ("left", Self::Left), ("asof", Self::AsOf)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, named)| *named == self).map_or("", |(name, _)| name)
+    }
+}

@@ -1,0 +1,241 @@
+//! A plan as text: what [`crate::parse`] reads.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use model::{METRIC_NAME, MatchOp, TimeRange};
+
+use super::{Aggregate, Expression, FillWith, Grouping, Join, Plan, Scan, Selector};
+
+/// Units of durations, longest first, in nanoseconds.
+pub(crate) const UNITS: [(&str, i64); 8] = [
+    ("w", 604_800_000_000_000),
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1000),
+    ("ns", 1),
+];
+
+const INDENT: usize = 2;
+
+impl Display for Plan {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        push_plan(&mut text, self, 0);
+        out.write_str(&text)
+    }
+}
+
+impl Display for Expression {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time => out.write_str("#TS"),
+            Self::Value => out.write_str("#V"),
+            Self::Column(name) => write!(out, "(column {})", quoted(name)),
+            Self::Label(name) => write!(out, "(label {})", quoted(name)),
+            Self::Integer(number) => write!(out, "{number}"),
+            Self::Float(number) => out.write_str(&float(*number)),
+            Self::Text(text) => out.write_str(&quoted(text)),
+            Self::Bool(value) => write!(out, "{value}"),
+            Self::Apply(operator, of) => write!(out, "({}{})", operator.name(), spaced(of)),
+            Self::Call(function, of) => write!(out, "({}{})", function.name(), spaced(of)),
+        }
+    }
+}
+
+impl Display for Aggregate {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quantile(share) => write!(out, "(quantile {})", float(*share)),
+            named => out.write_str(named.name()),
+        }
+    }
+}
+
+fn spaced(of: &[impl Display]) -> String {
+    of.iter().fold(String::new(), |mut text, one| {
+        let _ = write!(text, " {one}");
+        text
+    })
+}
+
+/// A plan is a pipe; everything in it stands on a line of its own.
+fn push_plan(out: &mut String, plan: &Plan, depth: usize) {
+    out.push_str("(->>");
+    push_steps(out, plan, depth + 1);
+    out.push(')');
+}
+
+fn new_line(out: &mut String, depth: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n(' ', depth * INDENT));
+}
+
+fn push_steps(out: &mut String, plan: &Plan, depth: usize) {
+    let step = match plan {
+        Plan::Scan(scan) => {
+            for line in scan_lines(scan) {
+                new_line(out, depth);
+                out.push_str(&line);
+            }
+            return;
+        }
+        Plan::Join(join) => return push_join(out, join, depth),
+        Plan::Union(plans) => {
+            new_line(out, depth);
+            out.push_str("(union");
+            for plan in plans {
+                new_line(out, depth + 1);
+                push_plan(out, plan, depth + 1);
+            }
+            return out.push(')');
+        }
+        Plan::Where { condition, .. } => format!("(where {condition})"),
+        Plan::GroupBy { grouping, .. } => grouping_text(grouping),
+        Plan::Map { columns, .. } => {
+            let columns: Vec<String> = columns.iter().map(|(name, of)| format!(" {} {of}", quoted(name))).collect();
+            format!("(map{})", columns.concat())
+        }
+        Plan::Fill { width_ns, with, .. } => format!("(fill {} {})", duration(*width_ns), fill_text(*with)),
+        Plan::Order { by, descending, .. } => format!("(order {by} {})", if *descending { "desc" } else { "asc" }),
+        Plan::Limit { rows, skip: 0, .. } => format!("(limit {rows})"),
+        Plan::Limit { rows, skip, .. } => format!("(limit {rows} {skip})"),
+    };
+    if let Some(input) = plan.input() {
+        push_steps(out, input, depth);
+    }
+    new_line(out, depth);
+    out.push_str(&step);
+}
+
+fn push_join(out: &mut String, join: &Join, depth: usize) {
+    new_line(out, depth);
+    let _ = write!(out, "(join {}", join.kind.name());
+    for plan in [&join.left, &join.right] {
+        new_line(out, depth + 1);
+        push_plan(out, plan, depth + 1);
+    }
+    if let Some(on) = &join.on {
+        let _ = write!(out, " (on {})", list(on));
+    }
+    if let Some(within_ns) = join.within_ns {
+        let _ = write!(out, " (within {})", duration(within_ns));
+    }
+    out.push(')');
+}
+
+impl Plan {
+    /// What a step works on; `None` for those that begin a pipe.
+    pub fn input(&self) -> Option<&Self> {
+        match self {
+            Self::Where { input, .. }
+            | Self::GroupBy { input, .. }
+            | Self::Map { input, .. }
+            | Self::Fill { input, .. }
+            | Self::Order { input, .. }
+            | Self::Limit { input, .. } => Some(input),
+            Self::Scan(_) | Self::Join(_) | Self::Union(_) => None,
+        }
+    }
+}
+
+fn scan_lines(scan: &Scan) -> Vec<String> {
+    let mut lines = Vec::new();
+    match scan.tokens.as_slice() {
+        [] => {}
+        [token] => lines.push(format!("(index {token})")),
+        tokens => lines.push(format!("(index '({}))", spaced(tokens).trim_start())),
+    }
+    lines.extend(scan.selectors.iter().map(selector_text));
+    if scan.range != TimeRange::ALL {
+        // Written with its end left out, as half-open ranges are.
+        let end = if scan.range.end_ns == i64::MAX { i64::MAX } else { scan.range.end_ns + 1 };
+        lines.push(format!("(range {} {end})", scan.range.start_ns));
+    }
+    if lines.is_empty() {
+        lines.push("(all)".to_owned());
+    }
+    lines
+}
+
+fn selector_text(selector: &Selector) -> String {
+    let values = match selector.values.as_slice() {
+        [value] => quoted(value),
+        values => list(values),
+    };
+    if selector.name == METRIC_NAME && selector.op == MatchOp::Equal && selector.values.len() == 1 {
+        return format!("(metric {values})");
+    }
+    let word = match selector.op {
+        MatchOp::Equal => "tag",
+        MatchOp::NotEqual => "tag-not",
+        MatchOp::Regex => "tag-match",
+        MatchOp::NotRegex => "tag-not-match",
+    };
+    format!("({word} {} {values})", quoted(&selector.name))
+}
+
+fn grouping_text(grouping: &Grouping) -> String {
+    let width = grouping.width_ns.map_or_else(|| "all".to_owned(), duration);
+    let aggregates = match grouping.aggregates.as_slice() {
+        [one] => one.to_string(),
+        several => format!("'({})", spaced(several).trim_start()),
+    };
+    let by = grouping.by.as_ref().map(|by| format!(" (by {})", list(by))).unwrap_or_default();
+    format!("(groupby {width} {aggregates}{by})")
+}
+
+fn fill_text(with: FillWith) -> String {
+    match with {
+        FillWith::Null => "null".to_owned(),
+        FillWith::Previous => "previous".to_owned(),
+        FillWith::Linear => "linear".to_owned(),
+        FillWith::Number(number) => float(number),
+    }
+}
+
+fn list(texts: &[String]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+    format!("'({})", quoted.join(" "))
+}
+
+/// A text in quotes; quotes and backslashes in it behind a backslash.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A number that is read as a float again.
+fn float(number: f64) -> String {
+    if number.is_nan() {
+        "nan".to_owned()
+    } else if number.is_infinite() {
+        if number > 0.0 { "inf" } else { "-inf" }.to_owned()
+    } else {
+        format!("{number:?}")
+    }
+}
+
+/// A duration in its largest units: `90m` is `1h30m`.
+fn duration(mut ns: i64) -> String {
+    let mut text = String::new();
+    for (unit, unit_ns) in UNITS {
+        if ns >= unit_ns {
+            let _ = write!(text, "{}{unit}", ns / unit_ns);
+            ns %= unit_ns;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}

@@ -1,0 +1,86 @@
+//! Makes a plan read less: conditions on time become the range of the scan below them.
+
+use model::TimeRange;
+
+use super::{Expression, Operator, Plan};
+
+/// The same plan, reading less.
+pub(crate) fn push_down(plan: Plan) -> Plan {
+    match plan {
+        Plan::Where { input, condition } => narrow(push_down(*input), condition),
+        Plan::GroupBy { input, grouping } => Plan::GroupBy { input: Box::new(push_down(*input)), grouping },
+        Plan::Map { input, columns } => Plan::Map { input: Box::new(push_down(*input)), columns },
+        Plan::Fill { input, width_ns, with } => Plan::Fill { input: Box::new(push_down(*input)), width_ns, with },
+        Plan::Order { input, by, descending } => Plan::Order { input: Box::new(push_down(*input)), by, descending },
+        Plan::Limit { input, rows, skip } => Plan::Limit { input: Box::new(push_down(*input)), rows, skip },
+        Plan::Join(mut join) => {
+            join.left = push_down(join.left);
+            join.right = push_down(join.right);
+            Plan::Join(join)
+        }
+        Plan::Union(plans) => Plan::Union(plans.into_iter().map(push_down).collect()),
+        scan @ Plan::Scan(_) => scan,
+    }
+}
+
+fn narrow(input: Plan, condition: Expression) -> Plan {
+    let Plan::Scan(mut scan) = input else {
+        return Plan::Where { input: Box::new(input), condition };
+    };
+    let mut rest = Vec::new();
+    for condition in conjuncts(condition) {
+        match bound(&condition) {
+            Some(range) => {
+                scan.range.start_ns = scan.range.start_ns.max(range.start_ns);
+                scan.range.end_ns = scan.range.end_ns.min(range.end_ns);
+            }
+            None => rest.push(condition),
+        }
+    }
+    let input = Plan::Scan(scan);
+    match rest.len() {
+        0 => input,
+        1 => match rest.pop() {
+            Some(condition) => Plan::Where { input: Box::new(input), condition },
+            None => input,
+        },
+        _ => Plan::Where { input: Box::new(input), condition: Expression::Apply(Operator::And, rest) },
+    }
+}
+
+/// Conditions that must all hold.
+fn conjuncts(condition: Expression) -> Vec<Expression> {
+    match condition {
+        Expression::Apply(Operator::And, of) => of.into_iter().flat_map(conjuncts).collect(),
+        other => vec![other],
+    }
+}
+
+/// The times at which a comparison of the time with a number holds.
+fn bound(condition: &Expression) -> Option<TimeRange> {
+    let Expression::Apply(operator, of) = condition else { return None };
+    let (operator, ns) = match of.as_slice() {
+        [Expression::Time, Expression::Integer(ns)] => (*operator, *ns),
+        [Expression::Integer(ns), Expression::Time] => (mirrored(*operator)?, *ns),
+        _ => return None,
+    };
+    match operator {
+        Operator::Less => Some(TimeRange::new(i64::MIN, ns.checked_sub(1)?)),
+        Operator::LessOrEqual => Some(TimeRange::new(i64::MIN, ns)),
+        Operator::Greater => Some(TimeRange::new(ns.checked_add(1)?, i64::MAX)),
+        Operator::GreaterOrEqual => Some(TimeRange::new(ns, i64::MAX)),
+        Operator::Equal => Some(TimeRange::new(ns, ns)),
+        _ => None,
+    }
+}
+
+const fn mirrored(operator: Operator) -> Option<Operator> {
+    match operator {
+        Operator::Less => Some(Operator::Greater),
+        Operator::LessOrEqual => Some(Operator::GreaterOrEqual),
+        Operator::Greater => Some(Operator::Less),
+        Operator::GreaterOrEqual => Some(Operator::LessOrEqual),
+        Operator::Equal => Some(Operator::Equal),
+        _ => None,
+    }
+}

@@ -1,0 +1,388 @@
+//! The tree to a plan.
+
+use model::{METRIC_NAME, MatchOp, TimeRange};
+
+use super::expression;
+use super::read::{Fault, Kind, Node};
+use crate::plan::{Aggregate, Expression, FillWith, Grouping, Join, JoinKind, Operator, Plan, Scan, Selector};
+
+/// Steps of a pipe, with what they look like.
+const STEPS: &str = "(metric \"name\"), (tag \"name\" \"value\"), (tag \"name\" '(\"a\" \"b\")), tag-not, tag-match, tag-not-match, \
+                     (index 50), (all), (range start end), (where (> #V 95)), (groupby 1h max), (map \"name\" (/ #V 2)), (fill linear), \
+                     (order #V desc), (limit 10), (join inner …), (union …)";
+
+/// What a text means beside its words.
+pub(super) struct Lowering {
+    pub(super) now_ns: i64,
+}
+
+/// A pipe as far as it was read.
+enum Pipe {
+    Empty,
+    /// Selectors may still follow.
+    Scan(Scan),
+    Steps(Plan),
+}
+
+impl Lowering {
+    /// `(->> …)`, or something of two plans.
+    pub(super) fn plan(&self, node: &Node) -> Result<Plan, Fault> {
+        let Kind::List(items) = &node.kind else {
+            return Err(node.fault(format!("a query is a list, such as (->> (metric \"up\")), not {}", node.name())));
+        };
+        let (word, rest) = head(node, items)?;
+        match word {
+            "->>" | "->" => self.pipe(node, rest),
+            "join" => self.join(node, rest),
+            "union" => self.union(node, rest),
+            _ => match operator(word) {
+                Some(operator) => self.arithmetic(node, operator, rest),
+                None => {
+                    Err(node.fault(format!("a query begins with ->>, join, union or an operator, not with `{word}`")))
+                }
+            },
+        }
+    }
+
+    fn pipe(&self, node: &Node, steps: &[Node]) -> Result<Plan, Fault> {
+        let mut pipe = Pipe::Empty;
+        for step in steps {
+            pipe = self.step(pipe, step)?;
+        }
+        match pipe {
+            Pipe::Empty => Err(node.fault(format!("the query selects nothing: its steps are {STEPS}"))),
+            Pipe::Scan(scan) => Ok(Plan::Scan(scan)),
+            Pipe::Steps(plan) => Ok(plan),
+        }
+    }
+
+    fn step(&self, pipe: Pipe, step: &Node) -> Result<Pipe, Fault> {
+        let Kind::List(items) = &step.kind else {
+            return Err(step.fault(format!("a step is a list, not {}: {STEPS}", step.name())));
+        };
+        let (word, rest) = head(step, items)?;
+        let begins = matches!(word, "->>" | "->" | "join" | "union") || operator(word).is_some();
+        if begins {
+            return match pipe {
+                Pipe::Empty => self.plan(step).map(Pipe::Steps),
+                _ => Err(step.fault(format!("`{word}` begins a pipe: it has to be its first step"))),
+            };
+        }
+        if matches!(word, "metric" | "tag" | "tag-not" | "tag-match" | "tag-not-match" | "index" | "range" | "all") {
+            return self.select(pipe, step, word, rest);
+        }
+        let input = match pipe {
+            Pipe::Empty => return Err(step.fault(format!("`{word}` has nothing to work on: select series before it"))),
+            Pipe::Scan(scan) => Plan::Scan(scan),
+            Pipe::Steps(plan) => plan,
+        };
+        Ok(Pipe::Steps(transform(input, step, word, rest)?))
+    }
+
+    /// A step that says which series, or when.
+    fn select(&self, pipe: Pipe, step: &Node, word: &str, rest: &[Node]) -> Result<Pipe, Fault> {
+        let mut scan = match pipe {
+            Pipe::Empty => Scan { selectors: Vec::new(), tokens: Vec::new(), range: TimeRange::ALL },
+            Pipe::Scan(scan) => scan,
+            Pipe::Steps(plan) if word == "range" => return Ok(Pipe::Steps(within(plan, self.range(step, rest)?))),
+            Pipe::Steps(_) => {
+                return Err(
+                    step.fault(format!("`{word}` selects series: it has to stand before the steps that work on them"))
+                );
+            }
+        };
+        let op = match word {
+            "tag-not" => MatchOp::NotEqual,
+            "tag-match" => MatchOp::Regex,
+            "tag-not-match" => MatchOp::NotRegex,
+            _ => MatchOp::Equal,
+        };
+        match (word, rest) {
+            ("all", []) => {}
+            ("range", _) => {
+                let range = self.range(step, rest)?;
+                scan.range =
+                    TimeRange::new(scan.range.start_ns.max(range.start_ns), scan.range.end_ns.min(range.end_ns));
+            }
+            ("index", [tokens]) => scan.tokens.extend(token_list(tokens)?),
+            ("metric", [values]) => {
+                scan.selectors.push(Selector { name: METRIC_NAME.to_owned(), op, values: texts(values)? });
+            }
+            (_, [Node { kind: Kind::Text(name), .. }, values]) if word.starts_with("tag") => {
+                scan.selectors.push(Selector { name: name.clone(), op, values: texts(values)? });
+            }
+            _ => return Err(step.fault(format!("`{word}` is not written like this: {STEPS}"))),
+        }
+        Ok(Pipe::Scan(scan))
+    }
+
+    /// `(range start end)`, its end left out.
+    fn range(&self, step: &Node, rest: &[Node]) -> Result<TimeRange, Fault> {
+        let [start, end] = rest else {
+            return Err(step.fault("(range start end) takes two times: nanoseconds since 1970, now, or (- now 6h)"));
+        };
+        let (start_ns, end_ns) = (self.time(start)?, self.time(end)?);
+        if start_ns >= end_ns {
+            return Err(step.fault("the range is empty: its start is not before its end"));
+        }
+        Ok(TimeRange::new(start_ns, if end_ns == i64::MAX { end_ns } else { end_ns - 1 }))
+    }
+
+    fn time(&self, node: &Node) -> Result<i64, Fault> {
+        let beyond = || node.fault("this time is beyond what 64 bits of nanoseconds hold");
+        match &node.kind {
+            Kind::Integer(ns) | Kind::Duration(ns) => Ok(*ns),
+            Kind::Symbol(symbol) if symbol == "now" => Ok(self.now_ns),
+            Kind::List(items) => match items.as_slice() {
+                [Node { kind: Kind::Symbol(sign), .. }, time, shift] if sign == "+" || sign == "-" => {
+                    let (time, shift) = (self.time(time)?, self.time(shift)?);
+                    if sign == "+" { time.checked_add(shift) } else { time.checked_sub(shift) }.ok_or_else(beyond)
+                }
+                _ => Err(node.fault("a time is computed as (- now 6h) or (+ 0 1d)")),
+            },
+            _ => Err(node.fault(format!("a time is nanoseconds since 1970, now, or (- now 6h), not {}", node.name()))),
+        }
+    }
+
+    fn join(&self, node: &Node, rest: &[Node]) -> Result<Plan, Fault> {
+        let form = "a join is (join inner|left|asof left right), then (on '(\"label\")) and (within 1m) if wanted";
+        let [Node { kind: Kind::Symbol(kind), .. }, left, right, options @ ..] = rest else {
+            return Err(node.fault(form));
+        };
+        let Some((_, kind)) = JoinKind::NAMED.iter().find(|(name, _)| name == kind) else {
+            return Err(node.fault(form));
+        };
+        let (left, right) = (self.plan(left)?, self.plan(right)?);
+        let mut join = Join { kind: *kind, left, right, on: None, within_ns: None };
+        for option in options {
+            let Kind::List(items) = &option.kind else { return Err(option.fault(form)) };
+            match (head(option, items)?, join.kind) {
+                (("on", [labels]), _) => join.on = Some(texts(labels)?),
+                (("within", [Node { kind: Kind::Duration(ns), .. }]), JoinKind::AsOf) if *ns >= 0 => {
+                    join.within_ns = Some(*ns);
+                }
+                (("within", _), _) => return Err(option.fault("(within 1m) belongs to a join as of a time")),
+                _ => return Err(option.fault(form)),
+            }
+        }
+        Ok(Plan::Join(Box::new(join)))
+    }
+
+    fn union(&self, node: &Node, rest: &[Node]) -> Result<Plan, Fault> {
+        if rest.is_empty() {
+            return Err(node.fault("a union is of one query or more"));
+        }
+        rest.iter().map(|plan| self.plan(plan)).collect::<Result<_, _>>().map(Plan::Union)
+    }
+
+    /// `(/ plan plan)`, `(* plan 100)`: series joined by labels and time, then computed.
+    fn arithmetic(&self, node: &Node, operator: Operator, rest: &[Node]) -> Result<Plan, Fault> {
+        let [left, right] = rest else {
+            return Err(node.fault("an operator takes two queries, or a query and a number"));
+        };
+        let of = |columns: [Expression; 2]| vec![("value".to_owned(), Expression::Apply(operator, columns.into()))];
+        let is_query = |node: &Node| matches!(node.kind, Kind::List(_));
+        match (is_query(left), is_query(right)) {
+            (true, true) => {
+                let join = Join {
+                    kind: JoinKind::Inner,
+                    left: self.plan(left)?,
+                    right: self.plan(right)?,
+                    on: None,
+                    within_ns: None,
+                };
+                let columns = ["left", "right"].map(|side| Expression::Column(side.to_owned()));
+                Ok(Plan::Map { input: Box::new(Plan::Join(Box::new(join))), columns: of(columns) })
+            }
+            (true, false) => {
+                let columns = of([Expression::Value, expression::lower(right)?]);
+                Ok(Plan::Map { input: Box::new(self.plan(left)?), columns })
+            }
+            (false, true) => {
+                let columns = of([expression::lower(left)?, Expression::Value]);
+                Ok(Plan::Map { input: Box::new(self.plan(right)?), columns })
+            }
+            (false, false) => Err(node.fault("an operator takes two queries, or a query and a number")),
+        }
+    }
+}
+
+/// A step that works on rows.
+fn transform(input: Plan, step: &Node, word: &str, rest: &[Node]) -> Result<Plan, Fault> {
+    let of_step = |input: Plan| Box::new(input);
+    match (word, rest) {
+        ("where", [condition]) => Ok(Plan::Where { input: of_step(input), condition: expression::lower(condition)? }),
+        ("groupby", [width, aggregates, by @ ..]) => {
+            let grouping = grouping(step, width, aggregates, by)?;
+            Ok(Plan::GroupBy { input: of_step(input), grouping })
+        }
+        ("map", columns) if !columns.is_empty() => {
+            Ok(Plan::Map { columns: map_columns(step, columns)?, input: of_step(input) })
+        }
+        ("fill", _) => fill(input, step, rest),
+        ("order", [by, direction @ ..]) => {
+            let descending = match direction {
+                [] => false,
+                [Node { kind: Kind::Symbol(word), .. }] if word == "asc" => false,
+                [Node { kind: Kind::Symbol(word), .. }] if word == "desc" => true,
+                _ => return Err(step.fault("an order is (order #V asc) or (order #TS desc)")),
+            };
+            Ok(Plan::Order { input: of_step(input), by: expression::lower(by)?, descending })
+        }
+        ("limit", [rows, skip @ ..]) => {
+            let skip = match skip {
+                [] => 0,
+                [skip] => count(skip)?,
+                _ => return Err(step.fault("a limit is (limit rows) or (limit rows skip)")),
+            };
+            Ok(Plan::Limit { rows: count(rows)?, skip, input: of_step(input) })
+        }
+        _ => Err(step.fault(format!("`{word}` is not a step, or not written like this: {STEPS}"))),
+    }
+}
+
+fn head<'a>(node: &Node, items: &'a [Node]) -> Result<(&'a str, &'a [Node]), Fault> {
+    match items.split_first() {
+        Some((Node { kind: Kind::Symbol(word), .. }, rest)) => Ok((word, rest)),
+        Some((other, _)) => Err(other.fault(format!("a list begins with what it does, not with {}", other.name()))),
+        None => Err(node.fault("an empty list does nothing")),
+    }
+}
+
+fn operator(word: &str) -> Option<Operator> {
+    Operator::NAMED.iter().find(|(name, operator)| *name == word && operator.is_arithmetic()).map(|(_, found)| *found)
+}
+
+/// What is in the range, of steps that were not made for it.
+fn within(plan: Plan, range: TimeRange) -> Plan {
+    let bound = |operator, ns| Expression::Apply(operator, vec![Expression::Time, Expression::Integer(ns)]);
+    let bounds = vec![bound(Operator::GreaterOrEqual, range.start_ns), bound(Operator::LessOrEqual, range.end_ns)];
+    Plan::Where { input: Box::new(plan), condition: Expression::Apply(Operator::And, bounds) }
+}
+
+/// One text, or a quoted list of some.
+fn texts(node: &Node) -> Result<Vec<String>, Fault> {
+    let one = |node: &Node| match &node.kind {
+        Kind::Text(text) => Ok(text.clone()),
+        _ => Err(node.fault(format!("a text such as \"host_0\" is wanted, not {}", node.name()))),
+    };
+    match &node.kind {
+        Kind::Quoted(items) if !items.is_empty() => items.iter().map(one).collect(),
+        _ => one(node).map(|text| vec![text]),
+    }
+}
+
+fn token_list(node: &Node) -> Result<Vec<u64>, Fault> {
+    let one = |node: &Node| match node.kind {
+        Kind::Integer(number) if number >= 0 => Ok(number as u64),
+        _ => Err(node.fault(format!("a token is a whole number, not {}", node.name()))),
+    };
+    match &node.kind {
+        Kind::Quoted(items) if !items.is_empty() => items.iter().map(one).collect(),
+        _ => one(node).map(|token| vec![token]),
+    }
+}
+
+fn count(node: &Node) -> Result<usize, Fault> {
+    match node.kind {
+        Kind::Integer(number) if number >= 0 => Ok(number as usize),
+        _ => Err(node.fault(format!("a number of rows is wanted, not {}", node.name()))),
+    }
+}
+
+fn grouping(step: &Node, width: &Node, aggregates: &Node, by: &[Node]) -> Result<Grouping, Fault> {
+    let width_ns = match &width.kind {
+        Kind::Duration(ns) if *ns > 0 => Some(*ns),
+        Kind::Symbol(word) if word == "all" => None,
+        _ => return Err(width.fault("bins have a width such as 15m or 1h, or are `all`")),
+    };
+    let aggregates = match &aggregates.kind {
+        Kind::Quoted(items) if !items.is_empty() => items.iter().map(aggregate).collect::<Result<Vec<_>, _>>()?,
+        _ => vec![aggregate(aggregates)?],
+    };
+    let by = match by {
+        [] => None,
+        [Node { kind: Kind::List(items), .. }] => match head(step, items)? {
+            ("by", []) => Some(Vec::new()),
+            ("by", [Node { kind: Kind::Quoted(none), .. }]) if none.is_empty() => Some(Vec::new()),
+            ("by", [labels]) => Some(texts(labels)?),
+            _ => return Err(step.fault("series are grouped as (by '(\"region\" \"host\"))")),
+        },
+        _ => return Err(step.fault("a group is (groupby 1h max) or (groupby 1h '(min max) (by \"region\"))")),
+    };
+    Ok(Grouping { width_ns, aggregates, by })
+}
+
+fn aggregate(node: &Node) -> Result<Aggregate, Fault> {
+    let unknown = || {
+        let known: Vec<&str> = Aggregate::NAMED.iter().map(|(name, _)| *name).collect();
+        node.fault(format!("there are {} and (quantile 0.99), not {}", known.join(", "), node.name()))
+    };
+    match &node.kind {
+        Kind::Symbol(word) => {
+            let word = if word == "mean" { "avg" } else { word.as_str() };
+            Aggregate::NAMED.iter().find(|(name, _)| *name == word).map(|(_, found)| *found).ok_or_else(unknown)
+        }
+        Kind::List(items) => match items.as_slice() {
+            [Node { kind: Kind::Symbol(word), .. }, share] if word == "quantile" => {
+                let share = match share.kind {
+                    Kind::Float(number) => number,
+                    Kind::Integer(number) => number as f64,
+                    _ => return Err(unknown()),
+                };
+                if (0.0..=1.0).contains(&share) {
+                    Ok(Aggregate::Quantile(share))
+                } else {
+                    Err(node.fault("the share of a quantile is between 0 and 1"))
+                }
+            }
+            _ => Err(unknown()),
+        },
+        _ => Err(unknown()),
+    }
+}
+
+fn map_columns(step: &Node, columns: &[Node]) -> Result<Vec<(String, Expression)>, Fault> {
+    if let [only] = columns {
+        return Ok(vec![("value".to_owned(), expression::lower(only)?)]);
+    }
+    let pair = |pair: &[Node]| match pair {
+        [Node { kind: Kind::Text(name), .. }, of] => Ok((name.clone(), expression::lower(of)?)),
+        _ => Err(step.fault("columns are computed as (map (/ #V 2)) or (map \"half\" (/ #V 2) \"double\" (* #V 2))")),
+    };
+    columns.chunks(2).map(pair).collect()
+}
+
+/// `(fill linear)` behind a `groupby`, or `(fill 1h linear)`.
+fn fill(input: Plan, step: &Node, rest: &[Node]) -> Result<Plan, Fault> {
+    let form = "gaps are filled as (fill null), (fill previous), (fill linear) or (fill 0) behind a groupby, or by a width: (fill 1h 0)";
+    let grouped = |plan: &Plan| match plan {
+        Plan::GroupBy { grouping, .. } => grouping.width_ns,
+        _ => None,
+    };
+    let (width_ns, with) = match rest {
+        [Node { kind: Kind::Duration(ns), .. }, with] if *ns > 0 => (*ns, with),
+        [with] => match nearest(&input, &grouped) {
+            Some(width_ns) => (width_ns, with),
+            None => return Err(step.fault(form)),
+        },
+        _ => return Err(step.fault(form)),
+    };
+    let with = match &with.kind {
+        Kind::Symbol(word) => match word.as_str() {
+            "null" => FillWith::Null,
+            "previous" => FillWith::Previous,
+            "linear" => FillWith::Linear,
+            _ => return Err(step.fault(form)),
+        },
+        Kind::Integer(number) => FillWith::Number(*number as f64),
+        Kind::Float(number) => FillWith::Number(*number),
+        _ => return Err(step.fault(form)),
+    };
+    Ok(Plan::Fill { input: Box::new(input), width_ns, with })
+}
+
+/// What the last step says that says something.
+fn nearest(plan: &Plan, says: &dyn Fn(&Plan) -> Option<i64>) -> Option<i64> {
+    says(plan).or_else(|| plan.input().and_then(|input| nearest(input, says)))
+}

@@ -1,0 +1,91 @@
+use super::parse;
+use crate::plan::push_down;
+
+/// Texts and what they print as; what is printed must be read as the same again.
+const PRINTED: &[(&str, &str)] = &[
+    (
+        r#"(->> (metric "cpu_usage") (tag "hostname" '("host_0")))"#,
+        "(->>\n  (metric \"cpu_usage\")\n  (tag \"hostname\" \"host_0\"))",
+    ),
+    ("(->> (index 50))", "(->>\n  (index 50))"),
+    (
+        r#"(->> (metric "x") (range 1464710340000000000 1464720460000000000))"#,
+        "(->>\n  (metric \"x\")\n  (range 1464710340000000000 1464720460000000000))",
+    ),
+    (r#"(->> (metric "x") (groupby 1h max))"#, "(->>\n  (metric \"x\")\n  (groupby 1h max))"),
+    (
+        r#"(->> (metric "x") (where (and (< #TS 1451621760000000000) (> #V 95))))"#,
+        "(->>\n  (metric \"x\")\n  (where (and (< #TS 1451621760000000000) (> #V 95))))",
+    ),
+    (
+        r#"(->> (all) (tag-not "a" '("b" "c\"d")) (tag-match "e" "f.*") (range (- now 90m) now) (groupby 90m '(min (quantile 0.5) mean) (by '("a"))) (fill linear))"#,
+        "(->>\n  (tag-not \"a\" '(\"b\" \"c\\\"d\"))\n  (tag-match \"e\" \"f.*\")\n  (range -4400000000000 1000000000000)\n  (groupby 1h30m '(min (quantile 0.5) avg) (by '(\"a\")))\n  (fill 1h30m linear))",
+    ),
+    (
+        r#"(/ (->> (metric "a")) (->> (metric "b")))"#,
+        "(->>\n  (join inner\n    (->>\n      (metric \"a\"))\n    (->>\n      (metric \"b\")))\n  (map \"value\" (/ (column \"left\") (column \"right\"))))",
+    ),
+    (
+        r#"(->> (join asof (->> (metric "a")) (->> (metric "b")) (on "host") (within 30s)) (map "x" #left "y" (- #right 1.5)) (order #x desc) (limit 5 2))"#,
+        "(->>\n  (join asof\n    (->>\n      (metric \"a\"))\n    (->>\n      (metric \"b\")) (on '(\"host\")) (within 30s))\n  (map \"x\" (column \"left\") \"y\" (- (column \"right\") 1.5))\n  (order (column \"x\") desc)\n  (limit 5 2))",
+    ),
+    (
+        r#"(->> (union (->> (metric "a")) (->> (metric "b"))) (groupby all sum (by '("x" "y"))))"#,
+        "(->>\n  (union\n    (->>\n      (metric \"a\"))\n    (->>\n      (metric \"b\")))\n  (groupby all sum (by '(\"x\" \"y\"))))",
+    ),
+];
+
+const NOW_NS: i64 = 1_000_000_000_000;
+
+#[test]
+fn texts_are_read_and_printed() {
+    for (text, printed) in PRINTED {
+        let plan = parse(text, NOW_NS).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(plan.to_string(), *printed, "{text}");
+        assert_eq!(parse(printed, 0), Ok(plan), "{text}");
+    }
+}
+
+#[test]
+fn conditions_on_time_become_the_range() {
+    let cases = [
+        (
+            r#"(->> (metric "x") (where (and (< #TS 100) (> #V 95))))"#,
+            "(->>\n  (metric \"x\")\n  (range -9223372036854775808 100)\n  (where (> #V 95)))",
+        ),
+        (r#"(->> (metric "x") (where (and (<= 5 #TS) (< #TS 9))))"#, "(->>\n  (metric \"x\")\n  (range 5 9))"),
+        (
+            r#"(->> (metric "x") (where (or (> #TS 5) (> #V 1))))"#,
+            "(->>\n  (metric \"x\")\n  (where (or (> #TS 5) (> #V 1))))",
+        ),
+    ];
+    for (text, pushed) in cases {
+        assert_eq!(push_down(parse(text, 0).unwrap()).to_string(), pushed, "{text}");
+    }
+}
+
+#[test]
+fn errors_say_where() {
+    let cases = [
+        ("", "1:1: the text ends where an expression is wanted"),
+        ("(->> (metric \"x\")", "1:1: this parenthesis is never closed"),
+        ("(->>\n  (metric x))", "2:11: a text such as \"host_0\" is wanted, not `x`"),
+        ("(->> (groupby 1h max))", "1:6: `groupby` has nothing to work on"),
+        ("(->> (metric \"x\") (groupby 1x max))", "1:28: \"1x\" is neither a number nor a duration"),
+        ("(->> (metric \"x\") (groupby 1h mad))", "1:31: there are min, max, avg"),
+        ("(->> (metric \"x\") (where (> #W 5 6)))", "1:26: `>` takes 2, not 3"),
+        ("(->> (metric \"x\") (where (> V 5)))", "1:29: `V` is not known here"),
+        ("(->> (range 5 5))", "1:6: the range is empty"),
+        ("(->> (metric \"x\") (limit 5) (tag \"a\" \"b\"))", "1:29: `tag` selects series"),
+        ("(->> (metric \"x\")) (", "1:20: this stands behind the end"),
+        ("(->>)", "1:1: the query selects nothing"),
+        ("(->> (metric \"x\") (fill linear))", "1:19: gaps are filled as"),
+        ("(->> (metric \"x) )", "1:14: this text is never closed"),
+    ];
+    for (text, expected) in cases {
+        let error = parse(text, 0).expect_err(text).to_string();
+        assert!(error.starts_with(expected), "{text}: {error}");
+    }
+    let deep = "(".repeat(100_000);
+    assert!(parse(&deep, 0).is_err());
+}

@@ -1,0 +1,130 @@
+//! `/api/v1/plan`: queries in the s-expression language.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::extract::{Request, State as From};
+use axum::http::header;
+use axum::response::Response;
+use query::{Cell, Frame, FrameColumn, Outcome, Plan, Values};
+
+use crate::error::ApiError;
+use crate::json;
+use crate::query::{Asked, watched};
+use crate::routes::{Taken, take};
+use crate::state::State;
+
+/// What the answer is to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Explain {
+    /// Rows.
+    No,
+    /// The plan, without running it.
+    Plan,
+    /// The plan and what running it took, without rows.
+    Analyze,
+}
+
+pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let taken = take(&state, request).await?;
+    let explain = match taken.parameters.get("explain") {
+        None | Some("false" | "0") => Explain::No,
+        Some("true" | "1" | "plan") => Explain::Plan,
+        Some("analyze") => Explain::Analyze,
+        Some(_) => return Err(ApiError::invalid_parameter("explain", "it is plan or analyze")),
+    };
+    let text = text(&taken)?;
+    let plan = state.db.parse_plan(&text)?;
+    if explain == Explain::Plan {
+        return Ok(json::success(&format!(r#"{{"plan":{}}}"#, json::text(&plan.to_string())), &[], &[]));
+    }
+    let budget = state.db.budget(state.settings.query_samples_max);
+    let asked = Asked::new(&state, "plan", &text, &budget, &taken)?;
+    let database = taken.parameters.database(&taken.headers);
+    let (data, ()) = watched(&state, asked, move |state| {
+        let outcome = state.db.run_plan(&database, &plan, &budget)?;
+        Ok((if explain == Explain::Analyze { analyzed(&plan, &outcome) } else { frames(&outcome.frames) }, ()))
+    })
+    .await?;
+    Ok(json::success(&data, &[], &[]))
+}
+
+/// The parameter `query`, or the body if it is not a form.
+fn text(taken: &Taken) -> Result<String, ApiError> {
+    let content_type =
+        taken.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if taken.parameters.get("query").is_none()
+        && !taken.body.is_empty()
+        && !content_type.starts_with("application/x-www-form-urlencoded")
+    {
+        return String::from_utf8(taken.body.clone()).map_err(|_| ApiError::bad_data("the query is not UTF-8"));
+    }
+    taken.parameters.required("query").map(str::to_owned)
+}
+
+/// `{"resultType":"frames","result":[{"labels":{…},"columns":[{"name":"time","type":"timestamp_ns","values":[…]},…]}]}`
+fn frames(frames: &[Frame]) -> String {
+    let mut out = String::from(r#"{"resultType":"frames","result":["#);
+    for (place, frame) in frames.iter().enumerate() {
+        out.push_str(if place == 0 { "" } else { "," });
+        let _ = write!(
+            out,
+            r#"{{"labels":{},"columns":[{{"name":"time","type":"timestamp_ns","values":["#,
+            json::labels(&frame.labels)
+        );
+        for (row, time_ns) in frame.timestamps_ns.iter().enumerate() {
+            let _ = write!(out, "{}{time_ns}", if row == 0 { "" } else { "," });
+        }
+        out.push_str("]}");
+        frame.columns.iter().for_each(|column| push_column(&mut out, column, frame.rows()));
+        out.push_str("]}");
+    }
+    out.push_str("]}");
+    out
+}
+
+fn push_column(out: &mut String, column: &FrameColumn, rows: usize) {
+    let kind = match column.values {
+        Values::F64(_) => "f64",
+        Values::I64(_) => "i64",
+        Values::U64(_) => "u64",
+        Values::Bool(_) => "bool",
+        Values::Text(_) => "string",
+    };
+    let _ = write!(out, r#",{{"name":{},"type":"{kind}","values":["#, json::text(&column.name));
+    for row in 0..rows {
+        out.push_str(if row == 0 { "" } else { "," });
+        let _ = match column.cell(row) {
+            Cell::Null => write!(out, "null"),
+            // JSON has no such numbers: they are texts, as in Prometheus's answers.
+            Cell::F64(value) if !value.is_finite() => write!(out, "\"{}\"", json::number(value)),
+            Cell::F64(value) => write!(out, "{value}"),
+            Cell::I64(value) => write!(out, "{value}"),
+            Cell::U64(value) => write!(out, "{value}"),
+            Cell::Bool(value) => write!(out, "{value}"),
+            Cell::Text(text) => write!(out, "{}", json::text(text)),
+        };
+    }
+    out.push_str("]}");
+}
+
+fn analyzed(plan: &Plan, outcome: &Outcome) -> String {
+    let step = |step: &query::StepReport| {
+        format!(
+            r#"{{"step":"{}","series":{},"rows":{},"elapsed_ns":{}}}"#,
+            step.step, step.series, step.rows, step.elapsed_ns
+        )
+    };
+    let steps: Vec<String> = outcome.steps.iter().map(step).collect();
+    let reads = &outcome.reads;
+    format!(
+        r#"{{"plan":{},"steps":[{}],"reads":{{"groups":{},"samples":{},"nodes":{},"window_rows":{},"window_chunks":{}}}}}"#,
+        json::text(&plan.to_string()),
+        steps.join(","),
+        reads.groups,
+        reads.samples,
+        reads.nodes,
+        reads.window_rows,
+        reads.window_chunks
+    )
+}

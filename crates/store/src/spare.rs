@@ -1,0 +1,100 @@
+//! Memory of requests that are written: it serves the next ones. A request's rows take hundreds of kilobytes, and pages got from the
+//! system anew for each of them cost more than filling them.
+
+use parking_lot::Mutex;
+
+use crate::log::record::{RowBlock, ShardRows};
+
+/// Blocks and payloads that are kept.
+const BLOCKS_MAX: usize = 64;
+const PAYLOADS_MAX: usize = 16;
+
+/// Bytes that one of them may have room for, and all blocks or payloads together.
+const BYTES_MIN: usize = 16 << 10;
+const BYTES_MAX: usize = 4 << 20;
+const ALL_BYTES_MAX: usize = 16 << 20;
+
+/// Empty blocks of rows, and empty payloads of log records.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    blocks: Mutex<Vec<RowBlock>>,
+    payloads: Mutex<Vec<Vec<u8>>>,
+}
+
+/// What is kept: something with room.
+trait Room {
+    fn capacity_bytes(&self) -> usize;
+}
+
+impl Room for RowBlock {
+    fn capacity_bytes(&self) -> usize {
+        self.groups.capacity() * size_of::<u32>() + (self.timestamps_ns.capacity() + self.cells.capacity()) * 8
+    }
+}
+
+impl Room for Vec<u8> {
+    fn capacity_bytes(&self) -> usize {
+        self.capacity()
+    }
+}
+
+impl Spare {
+    /// A block without rows or columns.
+    pub(crate) fn block(&self) -> RowBlock {
+        self.blocks.lock().pop().unwrap_or_default()
+    }
+
+    /// Keeps the memory of rows that are written.
+    pub(crate) fn give_rows(&self, rows: Vec<ShardRows>) {
+        let mut kept = self.blocks.lock();
+        for mut block in rows.into_iter().flat_map(|rows| rows.blocks) {
+            block.columns.clear();
+            block.groups.clear();
+            block.timestamps_ns.clear();
+            block.cells.clear();
+            keep(&mut kept, block, BLOCKS_MAX);
+        }
+    }
+
+    /// An empty payload.
+    pub(crate) fn payload(&self) -> Vec<u8> {
+        self.payloads.lock().pop().unwrap_or_default()
+    }
+
+    /// Keeps the memory of a payload that is in the log.
+    pub(crate) fn give_payload(&self, mut payload: Vec<u8>) {
+        payload.clear();
+        keep(&mut self.payloads.lock(), payload, PAYLOADS_MAX);
+    }
+}
+
+fn keep<T: Room>(kept: &mut Vec<T>, one: T, count_max: usize) {
+    let bytes = one.capacity_bytes();
+    if kept.len() >= count_max || !(BYTES_MIN..=BYTES_MAX).contains(&bytes) {
+        return;
+    }
+    if kept.iter().map(Room::capacity_bytes).sum::<usize>() + bytes <= ALL_BYTES_MAX {
+        kept.push(one);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_come_back_empty_and_few_are_kept() {
+        let spare = Spare::default();
+        let block = |cells| RowBlock { cells: vec![1; cells], groups: vec![1], ..RowBlock::default() };
+        let rows = |blocks| vec![ShardRows { blocks, ..ShardRows::default() }];
+        spare.give_rows(rows(vec![block(10), block(BYTES_MAX / 8 + 1), block(5000)]));
+        let taken = spare.block();
+        assert_eq!((taken.cells.capacity() >= 5000, &taken), (true, &RowBlock::default()));
+        assert_eq!(spare.block().capacity_bytes(), 0, "the others are too small and too large");
+        spare.give_rows(rows((0..BLOCKS_MAX + 5).map(|_| block(5000)).collect()));
+        assert_eq!(spare.blocks.lock().len(), BLOCKS_MAX);
+        (0..PAYLOADS_MAX + 5).for_each(|_| spare.give_payload(vec![7; BYTES_MAX]));
+        assert_eq!(spare.payloads.lock().len(), ALL_BYTES_MAX / BYTES_MAX);
+        assert!(spare.payload().is_empty());
+    }
+}
