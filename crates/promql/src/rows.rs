@@ -284,9 +284,9 @@ impl<'b> Charge<'b> {
     }
 
     pub(crate) fn add(&mut self, samples: usize) -> Result<(), QueryError> {
-        // The budget keeps what it refused, so it is ours to give back even then.
+        self.budget.take(samples)?;
         self.samples += samples;
-        self.budget.take(samples)
+        Ok(())
     }
 
     /// Gives back a part of it.

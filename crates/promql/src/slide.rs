@@ -1,7 +1,7 @@
 //! Functions of a range, applied to every window of every series.
 
 use model::Labels;
-use query::QueryError;
+use query::{Budget, QueryError};
 
 use crate::eval::{Evaluator, name_of};
 use crate::function::Function;
@@ -12,6 +12,9 @@ use crate::stream::{Made, Passage, RowSink, Streaming};
 use crate::syntax::ast::{Call, Expr, Grouping, Node, ResultKind};
 use crate::syntax::span::Span;
 use crate::window::{Marks, Window, WindowFunction};
+
+/// Samples of windows between two looks at whether the query was stopped.
+const UNCHECKED_SAMPLES_MAX: usize = 1 << 16;
 
 impl Evaluator<'_> {
     /// The rows of a window function, in order, to wherever they go.
@@ -38,7 +41,7 @@ impl Evaluator<'_> {
         if let Node::Range(range) = &argument.node {
             let bounds = self.range_bounds(range, steps);
             bounds.check_edges(call.signature.name)?;
-            let over = Over { function, bounds, scalars: &scalars, span, put_off };
+            let over = Over { function, bounds, scalars: &scalars, span, put_off, budget: self.budget };
             let make = |labels: Labels, mut samples: Samples, notes: &Notes| {
                 samples.drop_stale();
                 over.row(&labels, false, &samples, notes)
@@ -48,7 +51,7 @@ impl Evaluator<'_> {
         }
         let range = self.range_vector(argument, steps)?;
         range.bounds.check_edges(call.signature.name)?;
-        let over = Over { function, bounds: range.bounds, scalars: &scalars, span, put_off };
+        let over = Over { function, bounds: range.bounds, scalars: &scalars, span, put_off, budget: self.budget };
         let mut passage = Passage::new(!put_off, sink);
         for series in &range.series {
             self.budget.check()?;
@@ -68,6 +71,7 @@ struct Over<'a> {
     span: Span,
     /// Whether names are dropped from the answer only.
     put_off: bool,
+    budget: &'a Budget,
 }
 
 impl Over<'_> {
@@ -93,6 +97,7 @@ impl Over<'_> {
         };
         let WindowBounds { ends, range_ms, edges, reach_ms: [before_ms, behind_ms] } = self.bounds;
         let (mut floats, mut histograms) = (Cursor::default(), Cursor::default());
+        let mut unchecked_samples = 0;
         for step in 0..ends.steps.count {
             let end_ms = ends.at(step);
             let start_ms = end_ms - range_ms;
@@ -102,6 +107,11 @@ impl Over<'_> {
                 histograms.advance(&samples.histogram_timestamps_ms, after_ms, to_ms);
             if first == end && histogram_first == histogram_end {
                 continue;
+            }
+            unchecked_samples += end - first + histogram_end - histogram_first;
+            if unchecked_samples > UNCHECKED_SAMPLES_MAX {
+                self.budget.check()?;
+                unchecked_samples = 0;
             }
             let histogram_range = histogram_first..histogram_end;
             let window = Window {

@@ -44,18 +44,20 @@ impl Budget {
         Self { samples_max, samples, taken, stop: AtomicU8::new(0), memory: Some(memory) }
     }
 
-    /// Takes samples out of the budget, or says that there are too few left, or that the query was stopped.
+    /// Takes samples out of the budget, or says that there are too few left, or that the query was stopped; then it takes
+    /// none.
     pub fn take(&self, samples: usize) -> Result<(), QueryError> {
         self.check()?;
         let samples = samples as u64;
+        let add = |held: u64| held.checked_add(samples).filter(|held| *held <= self.samples_max);
+        if self.samples.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
+            return Err(QueryError::TooManySamples { limit: self.samples_max });
+        }
         if let Some(memory) = self.memory.as_ref().filter(|memory| !memory.take(samples.saturating_mul(SAMPLE_BYTES))) {
+            self.samples.fetch_sub(samples, Ordering::Relaxed);
             return Err(QueryError::TooMuchMemory { limit_bytes: memory.bytes_max });
         }
         self.taken.fetch_add(samples, Ordering::Relaxed);
-        let before = self.samples.fetch_add(samples, Ordering::Relaxed);
-        if before.saturating_add(samples) > self.samples_max {
-            return Err(QueryError::TooManySamples { limit: self.samples_max });
-        }
         Ok(())
     }
 
@@ -113,7 +115,7 @@ mod tests {
         let budget = Budget::new(10);
         budget.take(8).unwrap();
         assert_eq!(budget.take(3), Err(QueryError::TooManySamples { limit: 10 }));
-        budget.give_back(11);
+        budget.give_back(8);
         budget.take(10).unwrap();
         budget.stop(Stop::Timeout);
         assert_eq!(budget.take(0), Err(QueryError::Stopped(Stop::Timeout)));

@@ -1,5 +1,6 @@
 //! Queries that run: listed, ended, bounded.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -74,12 +75,12 @@ fn more_queries_than_may_run_wait_or_are_refused() {
 #[test]
 fn a_plain_query_is_answered_among_a_thousand_hostile_ones() {
     let server = Arc::new(Running::start_with(|settings| {
-        settings.query_timeout_ms = 500;
+        settings.query_timeout_ms = 30_000;
         settings.query_samples_max = 200_000;
     }));
     let mut lines = String::new();
     for series in 0..300 {
-        lines += &format!("many,a={series} value=1 1000000000\n");
+        let _ = writeln!(lines, "many,a={series} value=1 1000000000");
     }
     server.write(&lines);
     let hostile = [
@@ -97,7 +98,7 @@ fn a_plain_query_is_answered_among_a_thousand_hostile_ones() {
             let (server, hostile) = (server.clone(), hostile.clone());
             std::thread::spawn(move || {
                 for number in 0..50 {
-                    let answer = server.get(&hostile[(asker + number) % hostile.len()]);
+                    let answer = server.get(&format!("{}&timeout=100ms", hostile[(asker + number) % hostile.len()]));
                     assert!([400, 422, 429, 503, 200].contains(&answer.status), "{}", answer.body);
                 }
             })
@@ -114,9 +115,9 @@ fn a_plain_query_is_answered_among_a_thousand_hostile_ones() {
         samples_held_max.fetch_max(server.db.stats().memory.queries, Ordering::Relaxed);
     }
     askers.into_iter().for_each(|asker| asker.join().unwrap());
-    // Each of 8 queries at most holds 200,000 samples of 16 bytes; a refused request for more is counted for a moment.
+    // None of the queries that run at the same time holds more than 200,000 samples of 16 bytes.
     let held_bytes = samples_held_max.load(Ordering::Relaxed);
-    let bound_bytes = 16 * 400_000 * 2 * std::thread::available_parallelism().unwrap().get().max(4) as u64;
+    let bound_bytes = 16 * 200_000 * 2 * std::thread::available_parallelism().unwrap().get().max(4) as u64;
     assert!(held_bytes <= bound_bytes, "{held_bytes} bytes held");
     assert!(answered > 0 && slowest < Duration::from_secs(30), "{answered} answered, the slowest after {slowest:?}");
     assert_eq!(server.db.stats().memory.queries, 0);
