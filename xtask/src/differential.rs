@@ -4,6 +4,7 @@
 mod answers;
 mod data;
 mod grammar;
+mod request;
 mod servers;
 
 use std::fmt::Write as _;

@@ -4,17 +4,18 @@
 mod budget;
 mod execute;
 mod frame;
-mod helpers;
+
 pub mod plan;
 mod sexpr;
 mod source;
 mod store_source;
+mod threads;
 
 pub use budget::{Budget, Stop};
 pub use execute::{Context, Outcome, Reads, StepReport, execute};
 pub use frame::{Cell, Frame, FrameColumn, Values};
-pub use helpers::Helpers;
 pub use plan::Plan;
 pub use sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
 pub use source::{QueryError, Selection, Series, SeriesSink, Source};
 pub use store_source::StoreSource;
+pub use threads::Helpers;

@@ -3,9 +3,10 @@
 
 use std::fmt::Write as _;
 
-use ingest::remote_write::{SeriesV2, encode_v2};
-use model::histogram::{BucketSpan, CounterReset, Counts, HistogramCounts, HistogramLayout};
-use model::{NativeHistogram, STALE_NAN_BITS};
+use super::request::{self, Histogram};
+
+/// Prometheus's marker of a series that ended, also the sum of a histogram that stands for it.
+const STALE_NAN_BITS: u64 = 0x7ff0_0000_0000_0002;
 
 /// Moments at which series may have a sample.
 pub(crate) const SAMPLES: usize = 60;
@@ -48,9 +49,6 @@ enum Cell {
     Histogram([u64; 5]),
 }
 
-/// Floats and histograms with their times in milliseconds.
-type Samples = (Vec<(i64, f64)>, Vec<(i64, NativeHistogram)>);
-
 #[derive(Debug, Clone)]
 struct Series {
     labels: Vec<(String, String)>,
@@ -88,17 +86,9 @@ impl Data {
         Self { series }
     }
 
-    /// A request of remote write, version 2, not packed.
+    /// The body of a request of remote write.
     pub(crate) fn request(&self) -> Vec<u8> {
-        let samples: Vec<Samples> = self.series.iter().map(Series::samples).collect();
-        let labels: Vec<Vec<(&str, &str)>> = self.series.iter().map(Series::label_texts).collect();
-        let series = labels.iter().zip(&samples).map(|(labels, (samples, histograms))| SeriesV2 {
-            labels,
-            samples,
-            histograms,
-            ..SeriesV2::default()
-        });
-        encode_v2(&series.collect::<Vec<_>>())
+        request::body(&self.series.iter().map(Series::to_write).collect::<Vec<_>>())
     }
 
     /// The same as `load` of a script.
@@ -150,28 +140,23 @@ fn cells(kind: u32, chance: &mut Chance) -> Vec<Cell> {
 }
 
 impl Series {
-    fn label_texts(&self) -> Vec<(&str, &str)> {
-        self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
-    }
-
-    fn samples(&self) -> Samples {
-        let (mut floats, mut histograms) = (Vec::new(), Vec::new());
+    fn to_write(&self) -> request::Series {
+        let mut series = request::Series { labels: self.labels.clone(), ..request::Series::default() };
         let is_histogram = self.cells.iter().any(|cell| matches!(cell, Cell::Histogram(_)));
         for (place, cell) in self.cells.iter().enumerate() {
             let time_ms = place as i64 * STEP_MS;
             match cell {
                 Cell::Missing => {}
                 Cell::Stale if is_histogram => {
-                    let mut stale = histogram(&[0; 5]);
-                    stale.sum = f64::from_bits(STALE_NAN_BITS);
-                    histograms.push((time_ms, stale));
+                    let stale = Histogram { sum: f64::from_bits(STALE_NAN_BITS), ..histogram(&[0; 5]) };
+                    series.histograms.push((time_ms, stale));
                 }
-                Cell::Stale => floats.push((time_ms, f64::from_bits(STALE_NAN_BITS))),
-                Cell::Float(value) => floats.push((time_ms, *value)),
-                Cell::Histogram(counts) => histograms.push((time_ms, histogram(counts))),
+                Cell::Stale => series.floats.push((time_ms, f64::from_bits(STALE_NAN_BITS))),
+                Cell::Float(value) => series.floats.push((time_ms, *value)),
+                Cell::Histogram(counts) => series.histograms.push((time_ms, histogram(counts))),
             }
         }
-        (floats, histograms)
+        series
     }
 
     fn texts(&self) -> Vec<String> {
@@ -197,23 +182,7 @@ fn sum_of(counts: &[u64; 5]) -> f64 {
     counts.iter().zip([0.0, 0.75, 1.5, 3.0, 6.0]).map(|(count, value)| *count as f64 * value).sum()
 }
 
-fn histogram(counts: &[u64; 5]) -> NativeHistogram {
-    let [zero_count, positive @ ..] = *counts;
-    NativeHistogram {
-        layout: HistogramLayout {
-            schema: 0,
-            zero_threshold: 0.001,
-            positive_spans: vec![BucketSpan { offset: 0, length: 4 }],
-            ..HistogramLayout::default()
-        }
-        .into(),
-        sum: sum_of(counts),
-        counts: HistogramCounts::Integer(Counts {
-            count: counts.iter().sum(),
-            zero_count,
-            negative: Vec::new(),
-            positive: positive.to_vec(),
-        }),
-        counter_reset: CounterReset::Unknown,
-    }
+fn histogram(counts: &[u64; 5]) -> Histogram {
+    let [zero_count, buckets @ ..] = *counts;
+    Histogram { sum: sum_of(counts), zero_threshold: 0.001, zero_count, buckets: buckets.to_vec() }
 }

@@ -121,14 +121,14 @@ fn start(mut command: Command, folder: PathBuf, address: &str, ready: &str) -> R
 }
 
 impl Server {
-    /// Writes the data by remote write, version 2.
+    /// Writes the data by remote write.
     pub(crate) fn write(&self, data: &Data) -> Result<(), String> {
-        let body = ingest::remote_write::compress(&data.request());
+        let body = data.request();
         let request = self.agent.post(format!("{}/api/v1/write", self.url));
         let request = request
-            .header("content-type", "application/x-protobuf;proto=io.prometheus.write.v2.Request")
+            .header("content-type", "application/x-protobuf")
             .header("content-encoding", "snappy")
-            .header("x-prometheus-remote-write-version", "2.0.0");
+            .header("x-prometheus-remote-write-version", "0.1.0");
         let mut answer = request.send(&body).map_err(|error| format!("{}: {error}", self.url))?;
         if answer.status().is_success() {
             return Ok(());

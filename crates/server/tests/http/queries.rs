@@ -211,8 +211,9 @@ fn what_grafana_asks_besides() {
 fn plans() {
     let server = start();
     let ask = |text: &str| {
-        let encoded: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        format!("/api/v1/plan?query={encoded}")
+        let mut path = "/api/v1/plan?query=".to_owned();
+        text.bytes().for_each(|byte| write!(path, "%{byte:02X}").unwrap());
+        path
     };
     for (text, data) in [
         (
