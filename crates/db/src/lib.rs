@@ -49,6 +49,8 @@ pub struct DbOptions {
     pub delayed_name_removal: bool,
     /// Whether PromQL has what Prometheus keeps behind feature flags.
     pub promql_experimental: bool,
+    /// Threads that may help with long queries, for all of them together; each query has its own beside.
+    pub query_helpers: usize,
 }
 
 impl DbOptions {
@@ -59,6 +61,7 @@ impl DbOptions {
             lookback_ms: 5 * 60 * 1000,
             delayed_name_removal: false,
             promql_experimental: true,
+            query_helpers: std::thread::available_parallelism().map_or(0, |cores| cores.get() - 1),
         }
     }
 }
@@ -71,6 +74,8 @@ pub struct Db {
     limits: ingest::Limits,
     settings: promql::Settings,
     worker: Worker,
+    /// Threads that help with long queries, for all of them together.
+    helpers: query::Helpers,
     /// Held by a backup: what it removes behind it, another could be about to need.
     backing_up: parking_lot::Mutex<()>,
 }
@@ -98,6 +103,7 @@ impl Db {
                 ..promql::Settings::default()
             },
             worker,
+            helpers: query::Helpers::new(options.query_helpers),
             backing_up: parking_lot::Mutex::new(()),
         })
     }

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use axum::Router;
 use db::Db;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -17,7 +19,9 @@ use hyper_util::service::TowerToHyperService;
 use ingest::wire::frame::Plane;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc, watch};
+use tower::ServiceExt;
 
+use crate::active::Remote;
 use crate::state::{Listener, ServerSettings, State};
 use crate::stream::{LineProtocol, serve_tcp, serve_udp};
 use crate::wire::Planes;
@@ -223,7 +227,7 @@ impl Http {
                 _ = stop.wait_for(|stop| *stop) => break,
             };
             match accepted {
-                Ok((stream, _)) => self.serve(stream, &connections, &graceful).await,
+                Ok((stream, remote)) => self.serve(stream, remote, &connections, &graceful).await,
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             }
         }
@@ -232,13 +236,23 @@ impl Http {
         drop(alive);
     }
 
-    async fn serve(&self, stream: TcpStream, connections: &Arc<Semaphore>, graceful: &GracefulShutdown) {
+    async fn serve(
+        &self,
+        stream: TcpStream,
+        remote: SocketAddr,
+        connections: &Arc<Semaphore>,
+        graceful: &GracefulShutdown,
+    ) {
         let Ok(permit) = connections.clone().acquire_owned().await else {
             return;
         };
         // Answers are small and complete: waiting to fill a packet only delays them.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(self.router.clone());
+        let service = self.router.clone().map_request(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Remote(remote));
+            request
+        });
+        let service = TowerToHyperService::new(service);
         let state = self.state.clone();
         state.metrics.connections.fetch_add(1, Ordering::Relaxed);
         let ended = move || {
