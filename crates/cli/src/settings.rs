@@ -59,6 +59,11 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     opentsdb: Option<String>,
 
+    /// Where Postgres's protocol is served (psql, drivers, Grafana, DBeaver), or `off` [default: 127.0.0.1:7784]
+    #[arg(long, env = "THALWEG_POSTGRES", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    postgres: Option<String>,
+
     /// Database that --line writes to [default: default]
     #[arg(long, env = "THALWEG_LINE_DATABASE", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -317,6 +322,7 @@ impl ServeFlags {
         server.line_database = database("--line-database", self.line_database.as_deref())?;
         server.graphite_database = database("--graphite-database", self.graphite_database.as_deref())?;
         server.opentsdb_database = database("--opentsdb-database", self.opentsdb_database.as_deref())?;
+        server.postgres = listener("--postgres", self.postgres.as_deref(), 7784)?;
         server.otlp_grpc = listener("--otlp-grpc", self.otlp_grpc.as_deref(), 4317)?;
         server.otlp = self.otlp()?;
         set(&mut server.unpacked_ratio_max, self.unpacked_ratio_max);

@@ -29,6 +29,7 @@ mod parameters;
 mod plan;
 mod query;
 mod routes;
+mod sql;
 mod state;
 mod status;
 mod stream;
