@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use codec::Reader;
+use codec::{DecodeError, Reader};
 use platform::{AlignedBytes, DIRECT_ALIGN_BYTES, File, OpenMode, Platform};
 
 use crate::{Key, Span};
@@ -79,17 +79,21 @@ impl Delete {
         out.try_into().unwrap_or([0; DELETE_BYTES])
     }
 
-    fn decode(bytes: &[u8], incarnation: u64) -> Option<Self> {
+    /// Reads one. `None` if there is none, or one of another incarnation.
+    fn decode(bytes: &[u8], incarnation: u64) -> Result<Option<Self>, DecodeError> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
         let mut reader = Reader::new(bytes);
-        let checked = reader.bytes(52).ok()?;
-        if reader.u32().ok()? != crc32c::crc32c(checked) {
-            return None;
+        let checked = reader.bytes(52)?;
+        if reader.u32()? != crc32c::crc32c(checked) {
+            return Err(reader.error("the checksum of a delete does not match"));
         }
         let mut reader = Reader::new(checked);
-        let key = Key(reader.array().ok()?);
-        let (start, end, sequence) = (reader.u64().ok()?, reader.u64().ok()?, reader.u64().ok()?);
+        let key = Key(reader.array()?);
+        let (start, end, sequence) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let span = Span::new(start as i64, end as i64);
-        (reader.u64().ok()? == incarnation).then_some(Self { key, span, sequence })
+        Ok((reader.u64()? == incarnation).then_some(Self { key, span, sequence }))
     }
 }
 
@@ -160,22 +164,25 @@ impl Flash {
         self.write(self.slot_offset(slot), bytes)
     }
 
-    /// Reads a list of deletes, up to the first place that holds none.
-    pub(crate) fn read_deletes(&self, superblock: &Superblock) -> io::Result<Vec<Delete>> {
+    /// Reads the list of deletes, up to the first place that holds none. `None` if it is damaged: then nobody knows what slabs must
+    /// not say any more.
+    pub(crate) fn read_deletes(&self, superblock: &Superblock) -> io::Result<Option<Vec<Delete>>> {
         let mut found = Vec::new();
         for page in 0..DELETE_PAGES {
-            // A file that ends here has no more of them.
-            let Ok(bytes) = self.read(list_offset(superblock.list) + page * PAGE_BYTES, DIRECT_ALIGN_BYTES) else {
-                break;
+            let bytes = match self.read(list_offset(superblock.list) + page * PAGE_BYTES, DIRECT_ALIGN_BYTES) {
+                // A file that ends here has no more of them.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+                read => read?,
             };
-            let before = found.len();
-            let decode = |bytes: &[u8]| Delete::decode(bytes, superblock.incarnation);
-            found.extend(bytes.chunks_exact(DELETE_BYTES).map_while(decode));
-            if found.len() - before < DIRECT_ALIGN_BYTES / DELETE_BYTES {
-                break;
+            for bytes in bytes.chunks_exact(DELETE_BYTES) {
+                match Delete::decode(bytes, superblock.incarnation) {
+                    Ok(Some(delete)) => found.push(delete),
+                    Ok(None) => return Ok(Some(found)),
+                    Err(_) => return Ok(None),
+                }
             }
         }
-        Ok(found)
+        Ok(Some(found))
     }
 
     /// Appends the last of the deletes to the list, durably. The others are those that stand before it: their bytes on the page

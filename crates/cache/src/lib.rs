@@ -37,3 +37,9 @@ impl Layout {
         [Self::Rows, Self::Columns].get(usize::from(number)).copied()
     }
 }
+
+/// Reads bytes as a slab, and everything in it: the entry for fuzzing. Checksums are put right first, so that what is behind them is
+/// reached.
+pub fn fuzz_slab(bytes: &[u8]) {
+    slab::fuzz(bytes);
+}

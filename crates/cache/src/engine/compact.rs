@@ -86,7 +86,7 @@ impl Shared {
             self.counters.compacted_bytes.fetch_add(slab.bytes.len() as u64, Ordering::Relaxed);
             placed.push((slot, slab));
         }
-        self.exchange(inputs, &placed)?;
+        self.exchange(inputs, &placed);
         self.counters.add(&self.counters.compactions, 1);
         self.counters.add(&self.counters.slabs_compacted, inputs.len() as u64);
         self.counters.add(&self.counters.slabs_made, placed.len() as u64);
@@ -130,7 +130,7 @@ impl Shared {
     }
 
     /// The new slabs in, the old ones out, at once for whoever looks.
-    fn exchange(&self, inputs: &[(u32, SlabMeta)], placed: &[(u32, Built)]) -> io::Result<()> {
+    fn exchange(&self, inputs: &[(u32, SlabMeta)], placed: &[(u32, Built)]) {
         let headers: Vec<_> = inputs.iter().map(|(slot, meta)| (*slot, meta, self.read_header(*slot, meta))).collect();
         let mut state = self.state.lock();
         for (slot, built) in placed {
@@ -148,6 +148,5 @@ impl Shared {
             }
             state.free.push(slot);
         }
-        Ok(())
     }
 }

@@ -114,7 +114,7 @@ impl Cache {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let (flash, superblock) = Flash::open(platform, &options.file, options.slab_bytes)?;
-        let state = recover::recover(&flash, superblock, &options, slabs)?;
+        let state = recover::recover(platform, &flash, superblock, &options, slabs)?;
         let pool = Pool::start(options.read_threads)?;
         let shared = Shared {
             options,

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
+use platform::Platform;
+
 use super::Options;
 use super::state::State;
-use crate::flash::{Flash, Superblock};
+use crate::flash::{Flash, Superblock, new_incarnation};
 use crate::index::{Extent, FieldNumber};
 use crate::resolve::{Hidden, resolve};
 use crate::slab::header::HEAD_BYTES;
@@ -20,9 +22,20 @@ struct Found {
 }
 
 /// Reads every slot's header; what does not check out is an empty slot.
-pub(super) fn recover(flash: &Flash, superblock: Superblock, options: &Options, slabs: usize) -> io::Result<State> {
+pub(super) fn recover(
+    platform: &Platform,
+    flash: &Flash,
+    mut superblock: Superblock,
+    options: &Options,
+    slabs: usize,
+) -> io::Result<State> {
+    let deletes = flash.read_deletes(&superblock)?;
+    if deletes.is_none() {
+        superblock.incarnation = new_incarnation(platform)?;
+        flash.write_superblock(&superblock)?;
+    }
     let mut state = State::new(superblock, slabs, options.policy.policy(slabs));
-    for delete in flash.read_deletes(&superblock)? {
+    for delete in deletes.unwrap_or_default() {
         state.next_sequence = state.next_sequence.max(delete.sequence + 1);
         state.hide(delete);
     }

@@ -156,10 +156,8 @@ impl World {
             }
             Step::Damage(place, bit) => {
                 let size = self.simulation.read(Path::new(PATH)).map_or(0, |content| content.len() as u64);
-                // The first page and the deletes are not doubled: a cache that loses them starts anew, or sets too much aside.
-                if size > 1 << 20 {
-                    let offset = (1 << 20) + place % (size - (1 << 20));
-                    self.simulation.flip_bit(Path::new(PATH), offset, *bit).unwrap();
+                if size > 0 {
+                    self.simulation.flip_bit(Path::new(PATH), place % size, *bit).unwrap();
                 }
             }
         }

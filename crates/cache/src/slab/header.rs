@@ -181,14 +181,18 @@ pub(crate) fn read_record(reader: &mut Reader<'_>, serial: u64) -> Result<Record
     if record_checksum(serial, body) != checksum {
         return Err(reader.error("the checksum of a record does not match"));
     }
-    let mut body = Reader::new(body);
+    read_record_unchecked(&mut Reader::new(body))
+}
+
+/// Reads what is behind a record's checksum.
+pub(crate) fn read_record_unchecked(body: &mut Reader<'_>) -> Result<Record, DecodeError> {
     let key = Key(body.array()?);
     let number = body.length(u32::MAX as usize)? as u32;
     // A piece takes at least five bytes and a marker nine, so that damaged counts make nothing large.
     let pieces = body.length(body.rest().len() / 5)?;
     let markers = body.length(body.rest().len() / 9)?;
-    let pieces = (0..pieces).map(|_| read_piece(&mut body)).collect::<Result<_, _>>()?;
-    let markers = (0..markers).map(|_| read_marker(&mut body)).collect::<Result<_, _>>()?;
+    let pieces = (0..pieces).map(|_| read_piece(body)).collect::<Result<_, _>>()?;
+    let markers = (0..markers).map(|_| read_marker(body)).collect::<Result<_, _>>()?;
     Ok(Record { key, number, pieces, markers })
 }
 

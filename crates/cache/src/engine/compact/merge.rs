@@ -32,13 +32,13 @@ struct Image {
 /// Values as bits, and back.
 struct Texts {
     value_type: ValueType,
-    texts: Vec<Arc<str>>,
+    distinct: Vec<Arc<str>>,
     places: HashMap<Arc<str>, u64>,
 }
 
 impl Texts {
     fn new(value_type: ValueType) -> Self {
-        Self { value_type, texts: Vec::new(), places: HashMap::new() }
+        Self { value_type, distinct: Vec::new(), places: HashMap::new() }
     }
 
     fn bits(&mut self, values: &Values, place: usize) -> Option<u64> {
@@ -49,8 +49,8 @@ impl Texts {
             Values::Text(column) => {
                 let text = column.get(place)?;
                 *self.places.entry(text.clone()).or_insert_with(|| {
-                    self.texts.push(text.clone());
-                    self.texts.len() as u64 - 1
+                    self.distinct.push(text.clone());
+                    self.distinct.len() as u64 - 1
                 })
             }
         })
@@ -63,7 +63,7 @@ impl Texts {
             Values::F64(column) => column.push(f64::from_bits(row.value)),
             Values::I64(column) => column.push(row.value as i64),
             Values::Bool(column) => column.push(row.value != 0),
-            Values::Text(column) => column.extend(self.texts.get(row.value as usize).cloned()),
+            Values::Text(column) => column.extend(self.distinct.get(row.value as usize).cloned()),
         }
     }
 }
@@ -191,7 +191,7 @@ fn units(pieces: &[(Key, Vec<Piece>)], series: &[Arc<str>], rows: &[Row], texts:
         let keys: Vec<u32> = same.iter().map(|row| row.key).collect();
         keys.windows(2).for_each(|pair| {
             if let [a, b] = pair {
-                families.join(*a, *b)
+                families.join(*a, *b);
             }
         });
         if let Some(row) = same.first() {
