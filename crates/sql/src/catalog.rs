@@ -53,51 +53,136 @@ fn relation(columns: &[(&str, SqlType)], rows: Vec<Vec<Value>>) -> Relation {
     Relation { columns: columns.iter().map(|(name, sql_type)| Column::new(*name, *sql_type)).collect(), rows }
 }
 
+/// Columns of tables of `pg_catalog` that hold nothing here: numbers, texts, and what is true or false.
+const EMPTY_NUMBERS: [&str; 25] = [
+    "oid",
+    "objoid",
+    "objsubid",
+    "classoid",
+    "indexrelid",
+    "indrelid",
+    "conrelid",
+    "conindid",
+    "confrelid",
+    "adrelid",
+    "adnum",
+    "inhrelid",
+    "inhparent",
+    "enumtypid",
+    "rngtypid",
+    "tgrelid",
+    "polrelid",
+    "seqrelid",
+    "ftrelid",
+    "stxrelid",
+    "partrelid",
+    "relid",
+    "pronamespace",
+    "collnamespace",
+    "connamespace",
+];
+const EMPTY_TEXTS: [&str; 15] = [
+    "description",
+    "conname",
+    "contype",
+    "adbin",
+    "proname",
+    "amname",
+    "enumlabel",
+    "collname",
+    "extname",
+    "matviewname",
+    "viewname",
+    "schemaname",
+    "spcname",
+    "indkey",
+    "conkey",
+];
+const EMPTY_FLAGS: [&str; 4] = ["indisprimary", "indisunique", "indisvalid", "indislive"];
+
+/// Tables of `pg_catalog` about what Thalweg does not have.
+const EMPTY: [&str; 25] = [
+    "pg_index",
+    "pg_constraint",
+    "pg_description",
+    "pg_attrdef",
+    "pg_inherits",
+    "pg_proc",
+    "pg_am",
+    "pg_enum",
+    "pg_range",
+    "pg_collation",
+    "pg_extension",
+    "pg_matviews",
+    "pg_views",
+    "pg_tablespace",
+    "pg_trigger",
+    "pg_policy",
+    "pg_sequence",
+    "pg_foreign_table",
+    "pg_statistic_ext",
+    "pg_publication",
+    "pg_partitioned_table",
+    "pg_stat_user_tables",
+    "pg_rewrite",
+    "pg_depend",
+    "pg_shdescription",
+];
+
+fn empty() -> Relation {
+    let of = |names: &'static [&'static str], sql_type| names.iter().map(move |name| (*name, sql_type));
+    let columns = of(&EMPTY_NUMBERS, SqlType::Int).chain(of(&EMPTY_TEXTS, SqlType::Text));
+    relation(&columns.chain(of(&EMPTY_FLAGS, SqlType::Bool)).collect::<Vec<_>>(), Vec::new())
+}
+
 impl Run<'_> {
     /// A table that is not data; `None` if there is none of the name.
     pub(crate) fn catalog_table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Relation>, SqlError> {
-        use SqlType::{Bool, Int, Text};
         let schema = schema.map(str::to_lowercase);
         let name = name.to_lowercase();
-        let of = match schema.as_deref() {
-            Some("information_schema") => "information_schema",
-            Some("pg_catalog") => "pg_catalog",
-            None if name.starts_with("pg_") => "pg_catalog",
-            _ => return Ok(None),
-        };
+        match schema.as_deref() {
+            Some("information_schema") => self.information_schema(&name).map(Some),
+            Some("pg_catalog") => self.pg_catalog(&name).map(Some),
+            None if name.starts_with("pg_") => self.pg_catalog(&name).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn information_schema(&mut self, name: &str) -> Result<Relation, SqlError> {
+        use SqlType::Text;
         let database = self.environment.database.clone();
-        let found = match (of, name.as_str()) {
-            ("information_schema", "tables") => {
+        Ok(match name {
+            "tables" => {
                 let columns =
                     [("table_catalog", Text), ("table_schema", Text), ("table_name", Text), ("table_type", Text)];
                 let row = |table: String| vec![text(&database), text("public"), text(&table), text("BASE TABLE")];
                 relation(&columns, self.context.tables()?.into_iter().map(row).collect())
             }
-            ("information_schema", "columns") => self.information_columns(&database)?,
-            ("information_schema", "schemata") => {
+            "columns" => self.information_columns(&database)?,
+            "schemata" => {
                 let names = ["public", "information_schema", "pg_catalog"];
                 let row = |name: &&str| vec![text(&database), text(name), text("thalweg")];
                 let columns = [("catalog_name", Text), ("schema_name", Text), ("schema_owner", Text)];
                 relation(&columns, names.iter().map(row).collect())
             }
-            ("information_schema", "table_constraints" | "key_column_usage" | "views" | "constraint_column_usage") => {
-                relation(
-                    &[
-                        ("table_schema", Text),
-                        ("table_name", Text),
-                        ("column_name", Text),
-                        ("constraint_name", Text),
-                        ("constraint_type", Text),
-                    ],
-                    Vec::new(),
-                )
+            "table_constraints" | "key_column_usage" | "views" | "constraint_column_usage" => {
+                let columns = ["table_schema", "table_name", "column_name", "constraint_name", "constraint_type"];
+                relation(&columns.map(|name| (name, Text)), Vec::new())
             }
-            (_, "pg_namespace") => {
+            _ => return Err(SqlError::UnknownTable(format!("relation \"information_schema.{name}\" does not exist"))),
+        })
+    }
+
+    fn pg_catalog(&mut self, name: &str) -> Result<Relation, SqlError> {
+        use SqlType::{Bool, Int, Text};
+        let no = || Value::Int(0);
+        Ok(match name {
+            "pg_namespace" => {
                 let names = [(PUBLIC, "public"), (11, "pg_catalog"), (13_000, "information_schema")];
                 let row = |(number, name): &(i64, &str)| vec![Value::Int(*number), text(name), Value::Int(10)];
                 relation(&[("oid", Int), ("nspname", Text), ("nspowner", Int)], names.iter().map(row).collect())
             }
-            (_, "pg_database") => {
+            "pg_database" => {
                 let columns = [
                     ("oid", Int),
                     ("datname", Text),
@@ -105,10 +190,12 @@ impl Run<'_> {
                     ("datistemplate", Bool),
                     ("encoding", Int),
                 ];
-                let row = vec![Value::Int(1), text(&database), Value::Bool(true), Value::Bool(false), Value::Int(6)];
-                relation(&columns, vec![row])
+                let row = |(number, name): (i64, String)| {
+                    vec![Value::Int(number), text(&name), Value::Bool(true), Value::Bool(false), Value::Int(6)]
+                };
+                relation(&columns, (1..).zip(self.context.databases()).map(row).collect())
             }
-            (_, "pg_type") => {
+            "pg_type" => {
                 let columns = [
                     ("oid", Int),
                     ("typname", Text),
@@ -120,124 +207,29 @@ impl Run<'_> {
                     ("typcategory", Text),
                 ];
                 let row = |(number, name, ..): &(i64, &str, &str, SqlType)| {
-                    let zero = Value::Int(0);
-                    vec![
-                        Value::Int(*number),
-                        text(name),
-                        Value::Int(11),
-                        text("b"),
-                        zero.clone(),
-                        zero.clone(),
-                        zero,
-                        text("U"),
-                    ]
+                    vec![Value::Int(*number), text(name), Value::Int(11), text("b"), no(), no(), no(), text("U")]
                 };
                 relation(&columns, TYPES.iter().map(row).collect())
             }
-            (_, "pg_class") => self.pg_class()?,
-            (_, "pg_tables") => {
+            "pg_class" => self.pg_class()?,
+            "pg_attribute" => self.pg_attribute()?,
+            "pg_tables" => {
                 let columns = [("schemaname", Text), ("tablename", Text), ("tableowner", Text)];
                 let row = |table: String| vec![text("public"), text(&table), text("thalweg")];
                 relation(&columns, self.context.tables()?.into_iter().map(row).collect())
             }
-            (_, "pg_attribute") => self.pg_attribute()?,
-            (_, "pg_roles" | "pg_user") => {
+            "pg_roles" | "pg_user" => {
                 let columns = [("oid", Int), ("rolname", Text), ("usename", Text), ("rolsuper", Bool)];
                 relation(&columns, vec![vec![Value::Int(10), text("thalweg"), text("thalweg"), Value::Bool(true)]])
             }
-            (_, "pg_settings") => {
-                let rows = [
-                    ("server_version", "16.0"),
-                    ("TimeZone", "UTC"),
-                    ("standard_conforming_strings", "on"),
-                    ("max_index_keys", "32"),
-                ];
-                relation(
-                    &[("name", Text), ("setting", Text)],
-                    rows.iter().map(|(name, value)| vec![text(name), text(value)]).collect(),
-                )
+            "pg_settings" => {
+                let settings = [("server_version", "16.0"), ("TimeZone", "UTC"), ("standard_conforming_strings", "on")];
+                let rows = settings.iter().map(|(name, value)| vec![text(name), text(value)]);
+                relation(&[("name", Text), ("setting", Text)], rows.collect())
             }
-            // Of what Thalweg does not have there is nothing.
-            (
-                _,
-                "pg_index"
-                | "pg_constraint"
-                | "pg_description"
-                | "pg_attrdef"
-                | "pg_inherits"
-                | "pg_proc"
-                | "pg_am"
-                | "pg_enum"
-                | "pg_range"
-                | "pg_collation"
-                | "pg_extension"
-                | "pg_matviews"
-                | "pg_views"
-                | "pg_tablespace"
-                | "pg_trigger"
-                | "pg_policy"
-                | "pg_sequence"
-                | "pg_foreign_table"
-                | "pg_statistic_ext"
-                | "pg_publication"
-                | "pg_partitioned_table"
-                | "pg_stat_user_tables",
-            ) => {
-                let numbers = [
-                    "oid",
-                    "objoid",
-                    "objsubid",
-                    "classoid",
-                    "indexrelid",
-                    "indrelid",
-                    "conrelid",
-                    "conindid",
-                    "confrelid",
-                    "adrelid",
-                    "adnum",
-                    "inhrelid",
-                    "inhparent",
-                    "enumtypid",
-                    "rngtypid",
-                    "tgrelid",
-                    "polrelid",
-                    "seqrelid",
-                    "ftrelid",
-                    "stxrelid",
-                    "partrelid",
-                    "relid",
-                    "pronamespace",
-                    "collnamespace",
-                    "connamespace",
-                ];
-                let texts = [
-                    "description",
-                    "conname",
-                    "contype",
-                    "adbin",
-                    "proname",
-                    "amname",
-                    "enumlabel",
-                    "collname",
-                    "extname",
-                    "matviewname",
-                    "viewname",
-                    "schemaname",
-                    "spcname",
-                    "indkey",
-                    "conkey",
-                ];
-                let flags = ["indisprimary", "indisunique", "indisvalid", "indislive"];
-                let columns = numbers
-                    .iter()
-                    .map(|name| (*name, Int))
-                    .chain(texts.iter().map(|name| (*name, Text)))
-                    .chain(flags.iter().map(|name| (*name, Bool)));
-                relation(&columns.collect::<Vec<_>>(), Vec::new())
-            }
-            _ => return Err(SqlError::UnknownTable(format!("relation \"{of}.{name}\" does not exist"))),
-        };
-        Ok(Some(found))
+            name if EMPTY.contains(&name) => empty(),
+            _ => return Err(SqlError::UnknownTable(format!("relation \"pg_catalog.{name}\" does not exist"))),
+        })
     }
 
     fn information_columns(&mut self, database: &str) -> Result<Relation, SqlError> {

@@ -24,8 +24,11 @@ pub struct Parsed {
     /// In the order in which they stand.
     pub statements: Vec<Statement>,
     /// By the place of their SELECT.
-    pub(crate) extensions: HashMap<(u64, u64), Extension>,
+    pub(crate) extensions: Extensions,
 }
+
+/// What SELECTs have beyond SQL, by the line and column of each.
+pub(crate) type Extensions = HashMap<(u64, u64), Extension>;
 
 /// What a SELECT has beyond SQL.
 #[derive(Debug, Clone, Default)]
@@ -112,12 +115,9 @@ fn check_depth(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
 }
 
 /// Tokens without the extensions.
-fn extract(
-    tokens: Vec<TokenWithSpan>,
-    dialect: &dyn Dialect,
-) -> Result<(Vec<TokenWithSpan>, HashMap<(u64, u64), Extension>), SqlError> {
+fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<(Vec<TokenWithSpan>, Extensions), SqlError> {
     let mut kept: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
-    let mut extensions: HashMap<(u64, u64), Extension> = HashMap::new();
+    let mut extensions = Extensions::new();
     // The last SELECT on each level of parentheses.
     let mut selects: Vec<Option<Location>> = vec![None];
     let tokens: Vec<TokenWithSpan> =

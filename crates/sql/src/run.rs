@@ -157,7 +157,7 @@ impl Run<'_> {
                 }
                 let (left, right) = (self.body(left)?, self.body(right)?);
                 self.depth -= 1;
-                self.combine(left, right, *op, *set_quantifier)
+                combine(left, right, *op, *set_quantifier)
             }
             _ => unsupported("a statement that writes within a query"),
         }
@@ -182,44 +182,6 @@ impl Run<'_> {
         }
         self.charge(relation.samples())?;
         Ok(relation)
-    }
-
-    fn combine(
-        &mut self,
-        mut left: Relation,
-        right: Relation,
-        op: SetOperator,
-        quantifier: SetQuantifier,
-    ) -> Result<Relation, SqlError> {
-        if left.columns.len() != right.columns.len() {
-            return invalid("each UNION query must have the same number of columns");
-        }
-        for (column, other) in left.columns.iter_mut().zip(&right.columns) {
-            column.sql_type = column.sql_type.unified(other.sql_type);
-        }
-        let all = quantifier == SetQuantifier::All;
-        let mut counts: HashMap<Vec<Value>, usize> = HashMap::new();
-        match op {
-            SetOperator::Union => left.rows.extend(right.rows),
-            SetOperator::Intersect | SetOperator::Except | SetOperator::Minus => {
-                right.rows.into_iter().for_each(|row| *counts.entry(row).or_default() += 1);
-                let is_kept = |row: &Vec<Value>| {
-                    let found = match counts.get_mut(row) {
-                        Some(0) | None => false,
-                        Some(count) => {
-                            *count -= usize::from(all);
-                            true
-                        }
-                    };
-                    found == (op == SetOperator::Intersect)
-                };
-                left.rows.retain(is_kept);
-            }
-        }
-        if !all {
-            distinct(&mut left.rows);
-        }
-        Ok(left)
     }
 
     /// `LIMIT … OFFSET …`
@@ -264,6 +226,44 @@ impl Run<'_> {
         relation.rows = sort(rows, &keys, &self.environment)?;
         Ok(())
     }
+}
+
+/// Two tables as sets, or as they are for ALL.
+fn combine(
+    mut left: Relation,
+    right: Relation,
+    op: SetOperator,
+    quantifier: SetQuantifier,
+) -> Result<Relation, SqlError> {
+    if left.columns.len() != right.columns.len() {
+        return invalid("each UNION query must have the same number of columns");
+    }
+    for (column, other) in left.columns.iter_mut().zip(&right.columns) {
+        column.sql_type = column.sql_type.unified(other.sql_type);
+    }
+    let all = quantifier == SetQuantifier::All;
+    let mut counts: HashMap<Vec<Value>, usize> = HashMap::new();
+    match op {
+        SetOperator::Union => left.rows.extend(right.rows),
+        SetOperator::Intersect | SetOperator::Except | SetOperator::Minus => {
+            right.rows.into_iter().for_each(|row| *counts.entry(row).or_default() += 1);
+            let is_kept = |row: &Vec<Value>| {
+                let found = match counts.get_mut(row) {
+                    Some(0) | None => false,
+                    Some(count) => {
+                        *count -= usize::from(all);
+                        true
+                    }
+                };
+                found == (op == SetOperator::Intersect)
+            };
+            left.rows.retain(is_kept);
+        }
+    }
+    if !all {
+        distinct(&mut left.rows);
+    }
+    Ok(left)
 }
 
 /// `ORDER BY` as a list.

@@ -61,7 +61,7 @@ pub enum Answer {
 
 /// Runs one of the statements.
 pub fn run(parsed: &Parsed, place: usize, context: &Context<'_>, session: &Session) -> Result<Answer, SqlError> {
-    let Some(statement) = parsed.statements.get(place) else { return Ok(Answer::Done("".to_owned())) };
+    let Some(statement) = parsed.statements.get(place) else { return Ok(Answer::Done(String::new())) };
     started(parsed, context, session, false).statement(statement)
 }
 

@@ -137,10 +137,9 @@ impl Value {
     /// The order of two values, as SQL has it: NaN above all numbers; `None` if one is null or they have none.
     pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
         Some(match (self, other) {
-            (Self::Int(a), Self::Int(b)) => a.cmp(b),
+            (Self::Int(a), Self::Int(b)) | (Self::Timestamp(a), Self::Timestamp(b)) => a.cmp(b),
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
             (Self::Text(a), Self::Text(b)) => a.cmp(b),
-            (Self::Timestamp(a), Self::Timestamp(b)) => a.cmp(b),
             (Self::Interval(a), Self::Interval(b)) => a.approximate_ns().cmp(&b.approximate_ns()),
             // A text beside something else is read as that: literals have no type of their own.
             (Self::Timestamp(a), Self::Text(text)) => a.cmp(&time::parse(text)?),

@@ -131,8 +131,7 @@ impl Statements {
 /// The largest number behind a dollar sign outside of texts.
 fn placeholders(text: &str) -> usize {
     let (mut largest, mut quoted) = (0, false);
-    let mut rest = text.char_indices();
-    while let Some((place, character)) = rest.next() {
+    for (place, character) in text.char_indices() {
         match character {
             '\'' => quoted = !quoted,
             '$' if !quoted => {

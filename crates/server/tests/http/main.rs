@@ -8,6 +8,7 @@ mod harness;
 mod hostile;
 mod protocols;
 mod queries;
+mod sql;
 mod status;
 mod streams;
 mod writes;

@@ -185,8 +185,8 @@ impl Accumulator {
         match call.function {
             AggregateFunction::Count => {}
             AggregateFunction::Sum | AggregateFunction::Avg => self.add_to_sum(&value, first)?,
-            AggregateFunction::Min => self.keep(value, std::cmp::Ordering::Less),
-            AggregateFunction::Max => self.keep(value, std::cmp::Ordering::Greater),
+            AggregateFunction::Min | AggregateFunction::BoolAnd => self.keep(value, std::cmp::Ordering::Less),
+            AggregateFunction::Max | AggregateFunction::BoolOr => self.keep(value, std::cmp::Ordering::Greater),
             AggregateFunction::First | AggregateFunction::Last => {
                 let at = by.or_else(|| time.cloned()).unwrap_or(Value::Int(self.count));
                 self.keep_at(at, value, call.function == AggregateFunction::First);
@@ -196,11 +196,9 @@ impl Accumulator {
                 let between = by.map(|by| by.to_string()).unwrap_or_default();
                 match &mut self.text {
                     None => self.text = Some(value.to_string()),
-                    Some(text) => text.push_str(&format!("{between}{value}")),
+                    Some(text) => text.extend([between, value.to_string()]),
                 }
             }
-            AggregateFunction::BoolAnd => self.keep(value, std::cmp::Ordering::Less),
-            AggregateFunction::BoolOr => self.keep(value, std::cmp::Ordering::Greater),
             AggregateFunction::Increase | AggregateFunction::Rate | AggregateFunction::Derivative => {
                 let at = by.or_else(|| time.cloned());
                 self.count_up(series.cloned().unwrap_or(Value::Null), at.as_ref(), &value)?;

@@ -88,23 +88,55 @@ impl Binder<'_> {
             return Ok(found);
         }
         let bound = match of {
-            Expr::Identifier(name) => self.column(None, name, grouped)?,
+            Expr::Identifier(name) => self.column(None, name, grouped.is_some())?,
             Expr::CompoundIdentifier(names) => match names.as_slice() {
-                [.., table, name] => self.column(Some(table), name, grouped)?,
+                [.., table, name] => self.column(Some(table), name, grouped.is_some())?,
                 _ => return invalid(format!("{of} is no column")),
             },
             Expr::Value(value) => self.literal(&value.value)?,
             Expr::Nested(of) | Expr::Collate { expr: of, .. } => self.expression(of, grouped)?,
             Expr::BinaryOp { left, op, right } => self.binary(left, op, right, grouped)?,
-            Expr::UnaryOp { op, expr } => self.unary(op, expr, grouped)?,
-            Expr::IsNull(of) => self.call(&operators::IS_NULL, &[of], grouped)?,
-            Expr::IsNotNull(of) => negated(self.call(&operators::IS_NULL, &[of], grouped)?),
-            Expr::IsTrue(of) => self.call(&operators::IS_TRUE, &[of], grouped)?,
-            Expr::IsNotTrue(of) => negated(self.call(&operators::IS_TRUE, &[of], grouped)?),
-            Expr::IsFalse(of) => self.call(&operators::IS_FALSE, &[of], grouped)?,
-            Expr::IsNotFalse(of) => negated(self.call(&operators::IS_FALSE, &[of], grouped)?),
-            Expr::IsUnknown(of) => self.call(&operators::IS_NULL, &[of], grouped)?,
-            Expr::IsNotUnknown(of) => negated(self.call(&operators::IS_NULL, &[of], grouped)?),
+            Expr::UnaryOp { op, expr } => self.unary(*op, expr, grouped)?,
+            Expr::Cast { expr, data_type, .. } => self.cast(expr, data_type, grouped)?,
+            Expr::TypedString(text) => {
+                let to = sql_type(&text.data_type)?;
+                let value = self.literal(&text.value.value)?.expression.value(&[], self.environment)?;
+                Typed::constant(cast(value, to, self.environment)?)
+            }
+            Expr::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), grouped)?
+            }
+            Expr::Interval(interval) => self.interval(interval)?,
+            Expr::Function(call) => self.function(call, grouped)?,
+            Expr::Subquery(query) => self.scalar(query)?,
+            Expr::Exists { subquery, negated } => {
+                let found = !self.subqueries.rows(subquery)?.rows.is_empty();
+                Typed::constant(Value::Bool(found != *negated))
+            }
+            _ => match self.predicate(of, grouped.as_deref_mut())? {
+                Some(bound) => bound,
+                None => self.spelled_function(of, grouped)?,
+            },
+        };
+        Ok(folded(bound, self.environment))
+    }
+
+    /// What is true or false of values: `IS …`, `IN`, `BETWEEN`, `LIKE`; `None` if it is something else.
+    fn predicate(&mut self, of: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Option<Typed>, SqlError> {
+        let unary = match of {
+            Expr::IsNull(of) | Expr::IsUnknown(of) => Some((&operators::IS_NULL, of, false)),
+            Expr::IsNotNull(of) | Expr::IsNotUnknown(of) => Some((&operators::IS_NULL, of, true)),
+            Expr::IsTrue(of) => Some((&operators::IS_TRUE, of, false)),
+            Expr::IsNotTrue(of) => Some((&operators::IS_TRUE, of, true)),
+            Expr::IsFalse(of) => Some((&operators::IS_FALSE, of, false)),
+            Expr::IsNotFalse(of) => Some((&operators::IS_FALSE, of, true)),
+            _ => None,
+        };
+        if let Some((function, of, is_negated)) = unary {
+            let bound = self.call(function, &[of], grouped)?;
+            return Ok(Some(if is_negated { negated(bound) } else { bound }));
+        }
+        Ok(Some(match of {
             Expr::IsNotDistinctFrom(a, b) => self.call(&operators::SAME, &[a, b], grouped)?,
             Expr::IsDistinctFrom(a, b) => negated(self.call(&operators::SAME, &[a, b], grouped)?),
             Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated, grouped)?,
@@ -120,33 +152,42 @@ impl Binder<'_> {
             Expr::ILike { negated, any: false, expr, pattern, escape_char: None } => {
                 self.matches(expr, pattern, (true, true, *negated), grouped)?
             }
-            Expr::Cast { expr, data_type, .. } => self.cast(expr, data_type, grouped)?,
-            Expr::TypedString(text) => {
-                let to = sql_type(&text.data_type)?;
-                let value = self.literal(&text.value.value)?.expression.value(&[], self.environment)?;
-                Typed::constant(cast(value, to, self.environment)?)
+            Expr::InSubquery { expr, subquery, negated } => {
+                let of = Box::new(self.expression(expr, grouped)?.expression);
+                let rows = self.subqueries.rows(subquery)?.rows;
+                let list = rows.into_iter().filter_map(|row| row.into_iter().next()).map(Bound::Constant).collect();
+                Typed::boolean(Bound::In { of, list, is_negated: *negated })
             }
+            Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
+                let list = if let Expr::Nested(nested) = &**right { nested } else { right };
+                let Expr::Array(array) = &**list else { return unsupported(format!("{of}")) };
+                self.in_list(left, &array.elem, false, grouped)?
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Functions that SQL spells in a way of their own.
+    fn spelled_function(&mut self, of: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+        const NO_FIELD: CeilFloorKind = CeilFloorKind::DateTimeField(sqlparser::ast::DateTimeField::NoDateTime);
+        match of {
             Expr::AtTimeZone { timestamp, time_zone } => {
-                self.call(&times::AT_TIME_ZONE, &[timestamp, time_zone], grouped)?
+                self.call(&times::AT_TIME_ZONE, &[timestamp, time_zone], grouped)
             }
             Expr::Extract { field, expr, .. } => {
                 let field = Typed::constant(Value::text(field.to_string()));
                 let of = self.expression(expr, grouped)?;
-                apply(named("date_part")?, vec![field, of])?
+                apply(named("date_part")?, vec![field, of])
             }
-            Expr::Ceil { expr, field: CeilFloorKind::DateTimeField(sqlparser::ast::DateTimeField::NoDateTime) } => {
-                self.call(named("ceil")?, &[expr], grouped)?
-            }
-            Expr::Floor { expr, field: CeilFloorKind::DateTimeField(sqlparser::ast::DateTimeField::NoDateTime) } => {
-                self.call(named("floor")?, &[expr], grouped)?
-            }
-            Expr::Position { expr, r#in } => self.call(named("strpos")?, &[r#in, expr], grouped)?,
+            Expr::Ceil { expr, field } if *field == NO_FIELD => self.call(named("ceil")?, &[expr], grouped),
+            Expr::Floor { expr, field } if *field == NO_FIELD => self.call(named("floor")?, &[expr], grouped),
+            Expr::Position { expr, r#in } => self.call(named("strpos")?, &[r#in, expr], grouped),
             Expr::Substring { expr, substring_from, substring_for, .. } => {
                 let mut of: Vec<&Expr> = vec![expr];
                 let one = Expr::value(Literal::Number("1".to_owned(), false));
                 of.push(substring_from.as_deref().unwrap_or(&one));
                 of.extend(substring_for.as_deref());
-                self.call(named("substring")?, &of, grouped)?
+                self.call(named("substring")?, &of, grouped)
             }
             Expr::Trim { trim_where, trim_what, expr, .. } => {
                 let name = match trim_where {
@@ -156,35 +197,10 @@ impl Binder<'_> {
                 };
                 let mut of: Vec<&Expr> = vec![expr];
                 of.extend(trim_what.as_deref());
-                self.call(named(name)?, &of, grouped)?
+                self.call(named(name)?, &of, grouped)
             }
-            Expr::Case { operand, conditions, else_result, .. } => {
-                self.case(operand.as_deref(), conditions, else_result.as_deref(), grouped)?
-            }
-            Expr::Interval(interval) => self.interval(interval)?,
-            Expr::Function(call) => self.function(call, grouped)?,
-            Expr::Subquery(query) => self.scalar(query)?,
-            Expr::Exists { subquery, negated } => {
-                let found = !self.subqueries.rows(subquery)?.rows.is_empty();
-                Typed::constant(Value::Bool(found != *negated))
-            }
-            Expr::InSubquery { expr, subquery, negated } => {
-                let of = Box::new(self.expression(expr, grouped)?.expression);
-                let rows = self.subqueries.rows(subquery)?.rows;
-                let list = rows.into_iter().filter_map(|row| row.into_iter().next()).map(Bound::Constant).collect();
-                Typed::boolean(Bound::In { of, list, is_negated: *negated })
-            }
-            Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => match &**right {
-                Expr::Array(array) => self.in_list(left, &array.elem, false, grouped)?,
-                Expr::Nested(nested) => match &**nested {
-                    Expr::Array(array) => self.in_list(left, &array.elem, false, grouped)?,
-                    _ => return unsupported(format!("{of}")),
-                },
-                _ => return unsupported(format!("{of}")),
-            },
-            _ => return unsupported(format!("the expression {of}")),
-        };
-        Ok(folded(bound, self.environment))
+            _ => unsupported(format!("the expression {of}")),
+        }
     }
 
     /// What is grouped by, wherever it is written.
@@ -209,7 +225,7 @@ impl Binder<'_> {
         }
     }
 
-    fn column(&self, table: Option<&Ident>, name: &Ident, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+    fn column(&self, table: Option<&Ident>, name: &Ident, is_grouped: bool) -> Result<Typed, SqlError> {
         // Words that are functions without parentheses, unless a column is named like this.
         let known = self.scope.find(table, name);
         let is_word =
@@ -219,7 +235,7 @@ impl Binder<'_> {
             return apply(named(&name.value.to_lowercase())?, Vec::new());
         }
         let place = known?;
-        if grouped.is_some() {
+        if is_grouped {
             let name = &name.value;
             return invalid(format!(
                 "column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
@@ -313,7 +329,7 @@ impl Binder<'_> {
         self.call(function, &[a, b], grouped)
     }
 
-    fn unary(&mut self, op: &UnaryOperator, of: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+    fn unary(&mut self, op: UnaryOperator, of: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
         match op {
             UnaryOperator::Plus => self.expression(of, grouped),
             UnaryOperator::Minus => self.call(&operators::NEGATE, &[of], grouped),
@@ -551,7 +567,7 @@ fn arguments(call: &Call) -> Result<Vec<Option<&Expr>>, SqlError> {
         FunctionArguments::List(list) => list,
     };
     let argument = |argument: &'_ FunctionArg| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(_)) | FunctionArg::Unnamed(FunctionArgExpr::Wildcard) => Ok(()),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(_) | FunctionArgExpr::Wildcard) => Ok(()),
         _ => unsupported(format!("the argument {argument}")),
     };
     list.args.iter().try_for_each(argument)?;

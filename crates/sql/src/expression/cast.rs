@@ -63,7 +63,7 @@ pub(crate) fn cast(value: Value, to: SqlType, environment: &Environment) -> Resu
         (SqlType::Int, Value::Bool(value)) => Value::Int(i64::from(value)),
         (SqlType::Int, Value::Float(value)) => {
             let rounded = value.round_ties_even();
-            if rounded.is_nan() || rounded < -9.223_372_036_854_775e18 || rounded >= 9.223_372_036_854_775e18 {
+            if !(-9.223_372_036_854_775e18..9.223_372_036_854_775e18).contains(&rounded) {
                 return invalid("bigint out of range");
             }
             Value::Int(rounded as i64)

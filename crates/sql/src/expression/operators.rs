@@ -83,11 +83,12 @@ pub(super) static CONCATENATE: Function = Function {
 pub(super) fn arithmetic_type(operator: &str, a: SqlType, b: SqlType) -> Option<SqlType> {
     use SqlType::{Float, Int, Interval, Timestamp, Unknown};
     match (operator, a, b) {
-        ("-", Timestamp, Timestamp) => Some(Interval),
-        ("+" | "-", Timestamp, Interval | Unknown) | ("+", Interval | Unknown, Timestamp) => Some(Timestamp),
-        // Nanoseconds, as numbers beside timestamps are.
-        ("+" | "-", Timestamp, Int) | ("+", Int, Timestamp) => Some(Timestamp),
-        ("+" | "-", Interval, Interval)
+        // Whole numbers beside timestamps are nanoseconds.
+        ("+" | "-", Timestamp, Interval | Unknown | Int) | ("+", Interval | Unknown | Int, Timestamp) => {
+            Some(Timestamp)
+        }
+        ("-", Timestamp, Timestamp)
+        | ("+" | "-", Interval, Interval)
         | ("*" | "/", Interval, Int | Float | Unknown)
         | ("*", Int | Float, Interval) => Some(Interval),
         ("/", Interval, Interval) => Some(Float),

@@ -15,6 +15,9 @@ use crate::value::{Interval, SqlType, Value};
 /// Bins that may be made.
 const BINS_MAX: usize = 10_000_000;
 
+/// Rows of the same other keys, by their times.
+type Series = (Vec<Value>, HashMap<i64, Vec<Value>>);
+
 /// How gaps are filled.
 pub(super) struct Gaps {
     /// The key that is the bin's time.
@@ -44,9 +47,9 @@ impl Run<'_> {
         }) else {
             return Ok(rows);
         };
-        let starts = self.starts(gaps, first, last)?;
+        let starts = starts(gaps, first, last)?;
         // By the other keys, in the order in which they come.
-        let mut series: Vec<(Vec<Value>, HashMap<i64, Vec<Value>>)> = Vec::new();
+        let mut series: Vec<Series> = Vec::new();
         let mut places: HashMap<Vec<Value>, usize> = HashMap::new();
         for row in rows {
             let Some(ns) = at(&row) else { continue };
@@ -94,35 +97,36 @@ impl Run<'_> {
         filled.sort_by_key(time);
         Ok(filled)
     }
+}
 
-    fn starts(&mut self, gaps: &Gaps, first: i64, last: i64) -> Result<Vec<i64>, SqlError> {
-        let beyond = || SqlError::Invalid("timestamp out of range".to_owned());
-        let (mut start, end) = match gaps.range {
-            None => (first, last),
-            // Back from a bin that is there, so that they fit.
-            Some(range) => {
-                let mut start = first;
-                let back = Interval { months: -gaps.width.months, ns: -gaps.width.ns };
-                let mut steps = 0;
-                while start > range.start_ns && steps < BINS_MAX {
-                    start = time::add(start, back, &gaps.zone).ok_or_else(beyond)?;
-                    steps += 1;
-                }
-                (start, range.end_ns.max(last))
+/// Where bins begin, in order.
+fn starts(gaps: &Gaps, first: i64, last: i64) -> Result<Vec<i64>, SqlError> {
+    let beyond = || SqlError::Invalid("timestamp out of range".to_owned());
+    let (mut start, end) = match gaps.range {
+        None => (first, last),
+        // Back from a bin that is there, so that they fit.
+        Some(range) => {
+            let mut start = first;
+            let back = Interval { months: -gaps.width.months, ns: -gaps.width.ns };
+            let mut steps = 0;
+            while start > range.start_ns && steps < BINS_MAX {
+                start = time::add(start, back, &gaps.zone).ok_or_else(beyond)?;
+                steps += 1;
             }
-        };
-        let mut starts = Vec::new();
-        while start <= end {
-            if starts.len() >= BINS_MAX {
-                return invalid(format!(
-                    "filling would make more than {BINS_MAX} bins: choose a shorter range or wider bins"
-                ));
-            }
-            starts.push(start);
-            start = time::add(start, gaps.width, &gaps.zone).ok_or_else(beyond)?;
+            (start, range.end_ns.max(last))
         }
-        Ok(starts)
+    };
+    let mut starts = Vec::new();
+    while start <= end {
+        if starts.len() >= BINS_MAX {
+            return invalid(format!(
+                "filling would make more than {BINS_MAX} bins: choose a shorter range or wider bins"
+            ));
+        }
+        starts.push(start);
+        start = time::add(start, gaps.width, &gaps.zone).ok_or_else(beyond)?;
     }
+    Ok(starts)
 }
 
 /// Fills one aggregate of one series; whole numbers stay whole.

@@ -1,24 +1,21 @@
 //! What a SELECT reads: tables, queries, and joins of them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::ValueType;
 use query::TableSchema;
 use query::plan::{Expression, Plan, Scan};
 use query::{Frame, FrameColumn};
-use sqlparser::ast::{Expr, JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
+use sqlparser::ast::{JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
 
 use super::Wanted;
 use super::filter::Filter;
 use crate::error::{SqlError, invalid, unsupported};
-use crate::expression::{Bound, Typed, holds};
+use crate::expression::Typed;
 use crate::run::{Run, scope_of};
 use crate::scope::{Role, Scope, ScopeColumn};
 use crate::value::{SqlType, Value};
 
-/// Rows that a join may make.
-const JOIN_ROWS_MAX: usize = 10_000_000;
 /// The hidden column that says which series a table's row is of.
 const SERIES: &str = "#series";
 
@@ -32,13 +29,6 @@ pub(crate) enum Source {
 /// A table of the database.
 pub(crate) struct Table {
     pub(crate) schema: TableSchema,
-}
-
-/// The two sides of a join.
-struct Sides<'a> {
-    left: (&'a Scope, Vec<Vec<Value>>),
-    right: (&'a Scope, Vec<Vec<Value>>),
-    both: &'a Scope,
 }
 
 impl Table {
@@ -148,14 +138,14 @@ impl Run<'_> {
     fn rows_of(&mut self, source: Source, scope: &Scope) -> Result<Vec<Vec<Value>>, SqlError> {
         match source {
             Source::Rows(rows) => Ok(rows),
-            Source::Table(table) => self.read_table(table, scope, None, Wanted::All),
+            Source::Table(table) => self.read_table(&table, scope, None, Wanted::All),
         }
     }
 
     /// A table's rows for which a condition holds, in order of time.
     pub(crate) fn read_table(
         &mut self,
-        table: Table,
+        table: &Table,
         scope: &Scope,
         condition: Option<Typed>,
         wanted: Wanted,
@@ -211,146 +201,6 @@ impl Run<'_> {
         let time = |row: &Vec<Value>| if let Some(Value::Timestamp(ns)) = row.first() { *ns } else { i64::MIN };
         rows.sort_by_key(time);
         Ok(rows)
-    }
-
-    fn join(
-        &mut self,
-        left: (Vec<Vec<Value>>, Scope),
-        right: (Vec<Vec<Value>>, Scope),
-        operator: &JoinOperator,
-    ) -> Result<(Source, Scope), SqlError> {
-        let mut both = Scope { columns: [left.1.columns.clone(), right.1.columns.clone()].concat() };
-        let (constraint, is_left, is_as_of) = match operator {
-            JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (constraint, false, false),
-            JoinOperator::CrossJoin(constraint) => (constraint, false, false),
-            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (constraint, true, false),
-            // What ASOF JOIN was replaced by ([`crate::parse`]).
-            JoinOperator::LeftSemi(constraint) => (constraint, true, true),
-            _ => return unsupported("RIGHT, FULL, SEMI and ANTI joins"),
-        };
-        let (mut conditions, hidden) = self.join_conditions(constraint, &left.1, &right.1, &both)?;
-        let sides = Sides { left: (&left.1, left.0), right: (&right.1, right.0), both: &both };
-        let rows = self.join_rows(sides, &mut conditions, is_left, is_as_of)?;
-        for place in hidden {
-            if let Some(column) = both.columns.get_mut(place) {
-                column.is_hidden = true;
-                // The left one of the two is meant by the name alone.
-                column.name.insert(0, '#');
-            }
-        }
-        Ok((Source::Rows(rows), both))
-    }
-
-    /// What must hold for two rows, and which columns of the right are shown by the left.
-    fn join_conditions(
-        &mut self,
-        constraint: &JoinConstraint,
-        left: &Scope,
-        right: &Scope,
-        both: &Scope,
-    ) -> Result<(Vec<Bound>, Vec<usize>), SqlError> {
-        let names: Vec<&sqlparser::ast::Ident> = match constraint {
-            JoinConstraint::None => return Ok((Vec::new(), Vec::new())),
-            JoinConstraint::On(Expr::Nested(of)) if matches!(**of, Expr::Identifier(_)) => match &**of {
-                // QuestDB: `ON (host)`
-                Expr::Identifier(name) => vec![name],
-                _ => Vec::new(),
-            },
-            JoinConstraint::On(Expr::Tuple(of)) => {
-                of.iter().filter_map(|of| if let Expr::Identifier(name) = of { Some(name) } else { None }).collect()
-            }
-            JoinConstraint::On(of) => {
-                let bound = self.bind(both, of)?;
-                return Ok((super::filter::conjuncts(bound.expression), Vec::new()));
-            }
-            JoinConstraint::Using(names) => names.iter().filter_map(|name| name.0.last()?.as_ident()).collect(),
-            JoinConstraint::Natural => return unsupported("NATURAL JOIN"),
-        };
-        let (mut conditions, mut hidden) = (Vec::new(), Vec::new());
-        for name in names {
-            let (a, b) = (left.find(None, name)?, left.columns.len() + right.find(None, name)?);
-            conditions.push(crate::expression::equal(Bound::Column(a), Bound::Column(b)));
-            hidden.push(b);
-        }
-        Ok((conditions, hidden))
-    }
-
-    /// Rows side by side: partners are found by the columns that must be equal, and, as of a time, the newest that is not later.
-    fn join_rows(
-        &mut self,
-        sides: Sides<'_>,
-        conditions: &mut Vec<Bound>,
-        is_left: bool,
-        is_as_of: bool,
-    ) -> Result<Vec<Vec<Value>>, SqlError> {
-        let width = sides.left.0.columns.len();
-        let mut keys = Vec::new();
-        conditions.retain(|condition| match crate::expression::equal_columns(condition) {
-            Some((a, b)) if a < width && b >= width => {
-                keys.push((a, b - width));
-                false
-            }
-            Some((b, a)) if a < width && b >= width => {
-                keys.push((a, b - width));
-                false
-            }
-            _ => true,
-        });
-        let times = if is_as_of { Some(as_of_times(sides.left.0, sides.right.0)?) } else { None };
-        if is_as_of {
-            // `a.time >= b.time` says what ASOF means anyway.
-            conditions.retain(|condition| !crate::expression::compares_times(condition, sides.both));
-        }
-        let mut partners: HashMap<Vec<Value>, Vec<usize>> = HashMap::new();
-        for (place, row) in sides.right.1.iter().enumerate() {
-            let key: Vec<Value> = keys.iter().map(|(_, b)| row.get(*b).cloned().unwrap_or(Value::Null)).collect();
-            if !key.iter().any(Value::is_null) {
-                partners.entry(key).or_default().push(place);
-            }
-        }
-        if let Some((_, time)) = times {
-            let at = |place: &usize| sides.right.1.get(*place).and_then(|row| row.get(time)).cloned();
-            for rows in partners.values_mut() {
-                rows.sort_by(|a, b| at(a).unwrap_or(Value::Null).order(&at(b).unwrap_or(Value::Null)));
-            }
-        }
-        let mut joined: Vec<Vec<Value>> = Vec::new();
-        let empty = vec![Value::Null; sides.right.0.columns.len()];
-        for row in sides.left.1 {
-            self.context.budget.check()?;
-            let key: Vec<Value> = keys.iter().map(|(a, _)| row.get(*a).cloned().unwrap_or(Value::Null)).collect();
-            let mut candidates = partners.get(&key).map(Vec::as_slice).unwrap_or_default();
-            if let Some((a, b)) = times {
-                let now = row.get(a).cloned().unwrap_or(Value::Null);
-                let at = |place: &usize| {
-                    sides.right.1.get(*place).and_then(|row| row.get(b)).cloned().unwrap_or(Value::Null)
-                };
-                let behind = candidates.partition_point(|place| at(place).order(&now) != std::cmp::Ordering::Greater);
-                candidates = candidates.get(behind.saturating_sub(1)..behind).unwrap_or_default();
-            }
-            let before = joined.len();
-            for place in candidates {
-                let Some(partner) = sides.right.1.get(*place) else { continue };
-                let pair: Vec<Value> = row.iter().chain(partner).cloned().collect();
-                let mut is_met = true;
-                for condition in &*conditions {
-                    is_met = is_met && holds(condition, &pair, &self.environment)?;
-                }
-                if is_met {
-                    joined.push(pair);
-                }
-            }
-            if is_left && joined.len() == before {
-                joined.push(row.iter().chain(&empty).cloned().collect());
-            }
-            if joined.len() > JOIN_ROWS_MAX {
-                return invalid(format!(
-                    "a join makes at most {JOIN_ROWS_MAX} rows: join by more columns, or fewer rows"
-                ));
-            }
-        }
-        self.charge(joined.len() * sides.both.columns.len())?;
-        Ok(joined)
     }
 
     /// `generate_series(from, to, step)` and `long_sequence(n)`.
@@ -420,14 +270,6 @@ fn rename<'a>(alias: Option<&TableAlias>, names: impl Iterator<Item = &'a mut St
     if let Some(alias) = alias {
         names.zip(&alias.columns).for_each(|(name, alias)| name.clone_from(&alias.name.value));
     }
-}
-
-/// The columns of time of both sides.
-fn as_of_times(left: &Scope, right: &Scope) -> Result<(usize, usize), SqlError> {
-    let time = |scope: &Scope| scope.columns.iter().position(|column| column.role == Role::Time);
-    time(left)
-        .zip(time(right))
-        .ok_or_else(|| SqlError::Invalid("ASOF JOIN is of tables with a column of time".to_owned()))
 }
 
 pub(crate) const fn sql_type(value_type: ValueType) -> SqlType {

@@ -17,7 +17,7 @@ impl Run<'_> {
     /// The newest of the rows for which a condition holds, for each value of some columns.
     pub(super) fn latest(
         &mut self,
-        table: Table,
+        table: &Table,
         scope: &Scope,
         condition: Option<Typed>,
         by: &[Expr],

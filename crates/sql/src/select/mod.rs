@@ -4,6 +4,7 @@ mod fill;
 mod filter;
 mod from;
 mod group;
+mod join;
 mod latest;
 mod pushed;
 mod sample;
@@ -81,10 +82,10 @@ impl Run<'_> {
         let condition = select.selection.as_ref().map(|of| self.bind(scope, of)).transpose()?;
         let rows = match source {
             Source::Table(table) => match &extension.latest_by {
-                Some(by) => self.latest(table, scope, condition, by)?,
+                Some(by) => self.latest(&table, scope, condition, by)?,
                 None => {
                     let wanted = wanted_rows(select, scope, order, limit);
-                    self.read_table(table, scope, condition, wanted)?
+                    self.read_table(&table, scope, condition, wanted)?
                 }
             },
             Source::Rows(rows) => {
@@ -105,7 +106,7 @@ impl Run<'_> {
         let mut orders = Vec::with_capacity(order.len());
         for by in order {
             let of = match shown_place(&by.expr, &columns, scope)? {
-                Some(place) => columns.get(place).map(|(_, of)| of.clone()).unwrap_or(Bound::Constant(Value::Null)),
+                Some(place) => columns.get(place).map_or(Bound::Constant(Value::Null), |(_, of)| of.clone()),
                 None => self.bind(scope, &by.expr)?.expression,
             };
             orders.push(Order::new(of, &by.options));
@@ -132,7 +133,7 @@ impl Run<'_> {
         let mut grouped = Grouped::default();
         let sample = match &extension.sample {
             None => None,
-            Some(sample) => Some(self.sample(sample, scope, &mut grouped)?),
+            Some(sample) => Some(sample::start(sample, scope, &mut grouped)?),
         };
         self.keys(&mut grouped, scope, &keys)?;
         if keys.is_empty() && (sample.is_some() || self.manner == crate::run::Manner::QuestDb) {
@@ -156,12 +157,12 @@ impl Run<'_> {
         let mut orders = Vec::with_capacity(order.len());
         for by in order {
             let of = match shown_place(&by.expr, &columns, scope)? {
-                Some(place) => columns.get(place).map(|(_, of)| of.clone()).unwrap_or(Bound::Constant(Value::Null)),
+                Some(place) => columns.get(place).map_or(Bound::Constant(Value::Null), |(_, of)| of.clone()),
                 None => self.bind_grouped(scope, &by.expr, &mut grouped)?.expression,
             };
             orders.push(Order::new(of, &by.options));
         }
-        let gaps = self.gaps(sample, &grouped, &condition, scope)?;
+        let gaps = self.gaps(sample, &grouped, condition.as_ref(), scope)?;
         let mut rows = self.group(source, scope, condition, &grouped)?;
         if let Some(gaps) = gaps {
             rows = self.fill(rows, &gaps, &grouped)?;

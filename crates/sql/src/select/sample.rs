@@ -18,45 +18,40 @@ pub(super) struct Sampling {
     pub(super) time_zone: Option<String>,
 }
 
-impl Run<'_> {
-    /// Makes the bin of time the first key of the groups.
-    pub(super) fn sample(
-        &mut self,
-        sample: &Sample,
-        scope: &Scope,
-        grouped: &mut Grouped,
-    ) -> Result<Sampling, SqlError> {
-        let width = width(&Value::text(sample.width.as_str()))?;
-        let Some(place) = scope.columns.iter().position(|column| column.role == Role::Time) else {
-            return invalid("SAMPLE BY is of rows with a column of time");
-        };
-        let (mut origin_ns, mut zone) = (0, None);
-        match &sample.align {
-            Align::FirstObservation => {
-                return Err(SqlError::Unsupported("ALIGN TO FIRST OBSERVATION".to_owned()));
-            }
-            Align::Calendar { time_zone, offset } => {
-                zone.clone_from(time_zone);
-                if let Some(offset) = offset {
-                    origin_ns = offset_ns(offset)?;
-                }
+/// Makes the bin of time the first key of the groups.
+pub(super) fn start(sample: &Sample, scope: &Scope, grouped: &mut Grouped) -> Result<Sampling, SqlError> {
+    let width = width(&Value::text(sample.width.as_str()))?;
+    let Some(place) = scope.columns.iter().position(|column| column.role == Role::Time) else {
+        return invalid("SAMPLE BY is of rows with a column of time");
+    };
+    let (mut origin_ns, mut zone) = (0, None);
+    match &sample.align {
+        Align::FirstObservation => {
+            return Err(SqlError::Unsupported("ALIGN TO FIRST OBSERVATION".to_owned()));
+        }
+        Align::Calendar { time_zone, offset } => {
+            zone.clone_from(time_zone);
+            if let Some(offset) = offset {
+                origin_ns = offset_ns(offset)?;
             }
         }
-        let of = date_bin(width, Bound::Column(place), origin_ns, zone.as_deref());
-        grouped.keys.push(Key {
-            text: "SAMPLE BY".to_owned(),
-            column: Some(place),
-            of: Typed { expression: of, sql_type: SqlType::Timestamp },
-        });
-        Ok(Sampling { width, fill: sample.fill.clone(), time_zone: zone })
     }
+    let of = date_bin(width, Bound::Column(place), origin_ns, zone.as_deref());
+    grouped.keys.push(Key {
+        text: "SAMPLE BY".to_owned(),
+        column: Some(place),
+        of: Typed { expression: of, sql_type: SqlType::Timestamp },
+    });
+    Ok(Sampling { width, fill: sample.fill.clone(), time_zone: zone })
+}
 
+impl Run<'_> {
     /// How gaps between groups are filled, if they are.
     pub(super) fn gaps(
         &mut self,
         sample: Option<Sampling>,
         grouped: &Grouped,
-        condition: &Option<Typed>,
+        condition: Option<&Typed>,
         scope: &Scope,
     ) -> Result<Option<Gaps>, SqlError> {
         let calls = grouped.calls.len();
@@ -90,7 +85,7 @@ impl Run<'_> {
         };
         let width = width(by)?;
         let fills = (0..calls).map(|call| grouped.fills.get(&call).cloned().unwrap_or(Fill::Null)).collect();
-        let range = condition.as_ref().map(|condition| {
+        let range = condition.map(|condition| {
             let mut scan = query::plan::Scan::of_table("");
             super::filter::Filter::of(condition.expression.clone(), &mut scan, scope);
             scan.range
