@@ -29,7 +29,8 @@ use crate::flash::Flash;
 use crate::pool::Pool;
 use crate::{Layout, PolicyKind};
 
-pub use get::{Lookup, Request};
+pub(crate) use get::part_of;
+pub use get::{Found, Lookup, Request};
 pub use set::SetError;
 pub use stats::Stats;
 

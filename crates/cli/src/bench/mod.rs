@@ -1,5 +1,6 @@
 //! `thalweg bench`: measurements that anybody can repeat. A file per kind.
 
+mod cache;
 mod generate;
 mod hosts;
 mod load;
@@ -23,6 +24,8 @@ pub(crate) struct BenchFlags {
 
 #[derive(Debug, Subcommand)]
 enum Kind {
+    /// Measure the result cache: replacement policies, simulated, and the cache itself
+    Cache(cache::CacheFlags),
     /// Write generated data of the Time Series Benchmark Suite's kind
     Load(load::LoadFlags),
     /// Measure the storage engine: memory, insertion, size, late data, long queries
@@ -33,6 +36,7 @@ enum Kind {
 
 pub(crate) fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
     match &flags.kind {
+        Kind::Cache(flags) => cache::run(flags),
         Kind::Load(flags) => load::run(flags),
         Kind::Storage(flags) => storage::run(flags),
         Kind::Wire(flags) => wire::run(flags),
