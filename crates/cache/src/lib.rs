@@ -8,6 +8,7 @@ mod engine;
 mod flash;
 mod front;
 mod index;
+pub mod json;
 mod key;
 mod open_slab;
 mod points;

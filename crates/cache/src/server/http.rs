@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 
+use super::Service;
 use super::memcached::LINE_BYTES_MAX;
 use super::wire::Wire;
-use super::{Service, json};
-use crate::{Key, Lookup, SetError, Span};
+use crate::{Key, Lookup, SetError, Span, json};
 
 const HEADERS_MAX: usize = 100;
 
@@ -113,7 +113,9 @@ fn key_and_span(parameters: &HashMap<String, String>) -> Result<(Key, Span), Str
         (Some(key), None) => Key::from_hex(key).ok_or("key is not forty hexadecimal digits")?,
         (None, Some(statement)) => Key::of_statement(statement),
         _ => {
-            return Err("give key (forty hexadecimal digits) or statement (the query without its time range)".to_owned());
+            return Err(
+                "give key (forty hexadecimal digits) or statement (the query without its time range)".to_owned()
+            );
         }
     };
     let number = |name: &str| {

@@ -5,7 +5,6 @@
 
 mod http;
 mod items;
-mod json;
 mod leases;
 mod memcached;
 mod session;

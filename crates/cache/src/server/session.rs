@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use super::items::Stored;
 use super::memcached::{Command, LINE_BYTES_MAX, LineError, parse};
 use super::wire::Wire;
-use super::{Service, http, json};
-use crate::{Key, Lookup, Request, SetError, Span, Stats};
+use super::{Service, http};
+use crate::{Key, Lookup, Request, SetError, Span, Stats, json};
 
 /// Serves a connection to its end.
 pub(super) fn serve<S: Read + Write>(service: &Service, wire: &mut Wire<S>) -> io::Result<()> {

@@ -18,7 +18,7 @@ const EXACT_MAX: i64 = 1 << 53;
 /// A body: what was asked for or is set, and its rows.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Body {
+struct Body {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     start: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,8 +30,8 @@ pub(crate) struct Body {
 #[serde(deny_unknown_fields)]
 struct Series {
     #[serde(default)]
-    name: Arc<str>,
-    columns: Vec<Arc<str>>,
+    name: String,
+    columns: Vec<String>,
     values: Vec<Vec<Cell>>,
 }
 
@@ -97,13 +97,13 @@ impl<'de> Deserialize<'de> for Cell {
 }
 
 /// Reads a body. The message of an error is for whoever sent it.
-pub(crate) fn read(body: &[u8]) -> Result<Answer, String> {
+pub fn read(body: &[u8]) -> Result<Answer, String> {
     let body: Body = serde_json::from_slice(body).map_err(|error| format!("the body is not an answer: {error}"))?;
     let mut fields: BTreeMap<(Arc<str>, ValueType), Points> = BTreeMap::new();
     let mut series = Vec::with_capacity(body.series.len());
     for (number, one) in (0u32..).zip(body.series) {
         read_series(number, &one, &mut fields)?;
-        series.push(one.name);
+        series.push(Arc::from(one.name));
     }
     let field = |((name, _), points)| FieldPoints { name, points };
     let mut answer = Answer { series, fields: fields.into_iter().map(field).collect() };
@@ -116,11 +116,12 @@ fn read_series(
     series: &Series,
     fields: &mut BTreeMap<(Arc<str>, ValueType), Points>,
 ) -> Result<(), String> {
-    let Some((time, names)) = series.columns.split_first().filter(|(first, _)| first.as_ref() == TIME) else {
+    let Some((time, names)) = series.columns.split_first().filter(|(first, _)| *first == TIME) else {
         return Err(format!("the first column of series {:?} is not {TIME:?}", series.name));
     };
     // A field without values is one all the same: of floats, if nothing tells.
-    for name in names {
+    let names: Vec<Arc<str>> = names.iter().map(|name| Arc::from(name.as_str())).collect();
+    for name in &names {
         let is_known = fields.keys().any(|(known, _)| known == name);
         if !is_known && series.values.is_empty() {
             fields.insert((name.clone(), ValueType::F64), Points::new(ValueType::F64));
@@ -165,7 +166,7 @@ fn push(fields: &mut BTreeMap<(Arc<str>, ValueType), Points>, name: &Arc<str>, a
 }
 
 /// Writes an answer for a span.
-pub(crate) fn write(answer: &Answer, span: Span) -> Vec<u8> {
+pub fn write(answer: &Answer, span: Span) -> Vec<u8> {
     let mut names: Vec<Arc<str>> = Vec::new();
     answer.fields.iter().for_each(|field| {
         if !names.contains(&field.name) {
@@ -184,10 +185,10 @@ pub(crate) fn write(answer: &Answer, span: Span) -> Vec<u8> {
             }
         }
     }
-    let columns: Vec<Arc<str>> = [Arc::from(TIME)].into_iter().chain(names).collect();
+    let columns: Vec<String> = [TIME].into_iter().chain(names.iter().map(AsRef::as_ref)).map(str::to_owned).collect();
     let row = |(time, cells): (i64, Vec<Cell>)| [Cell::I64(time)].into_iter().chain(cells).collect();
     let one = |(name, rows): (&Arc<str>, BTreeMap<i64, Vec<Cell>>)| Series {
-        name: name.clone(),
+        name: name.as_ref().to_owned(),
         columns: columns.clone(),
         values: rows.into_iter().map(row).collect(),
     };
