@@ -174,9 +174,10 @@ impl Front {
     /// Forgets a key's answer for a span. Returns whether there was any of it.
     pub fn remove(&self, key: Key, span: Span) -> bool {
         let mut inner = self.inner.lock();
-        let before = inner.bytes;
+        let kept = inner.entries.get(&key).map(|entry| entry.kept.as_slice()).unwrap_or_default();
+        let had_any = kept.iter().any(|kept| kept.span.overlaps(&span));
         inner.change(key, |entry| entry.remove(span));
-        inner.bytes < before
+        had_any
     }
 
     /// Gives what is there of a key within a span another stamp: it was found to hold still.

@@ -170,7 +170,7 @@ pub fn write(answer: &Answer, span: Span) -> Vec<u8> {
     let mut names: Vec<Arc<str>> = Vec::new();
     answer.fields.iter().for_each(|field| {
         if !names.contains(&field.name) {
-            names.push(field.name.clone())
+            names.push(field.name.clone());
         }
     });
     let places: HashMap<&Arc<str>, usize> = names.iter().enumerate().map(|(place, name)| (name, place)).collect();

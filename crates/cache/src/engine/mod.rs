@@ -72,7 +72,7 @@ impl Options {
             file_bytes_max,
             slab_bytes: 1 << 20,
             layout: Layout::Columns,
-            policy: PolicyKind::TsCacheGhosts,
+            policy: PolicyKind::Sieve,
             partial_bytes_min: 512 << 10,
             compaction_slabs: 16,
             compaction_write_share_max: 0.4,

@@ -78,7 +78,7 @@ fn read_head<S: Read + Write>(wire: &mut Wire<S>, is_old: bool) -> io::Result<He
         let (name, value) = line.split_once(':').ok_or_else(|| bad("a header without a colon"))?;
         match (name, value.trim()) {
             ("content-length", value) => {
-                head.body_bytes = value.parse().map_err(|_| bad("a length that is no number"))?
+                head.body_bytes = value.parse().map_err(|_| bad("a length that is no number"))?;
             }
             ("connection", "close") => head.closes = true,
             ("expect", "100-continue") => head.expects_continue = true,
@@ -162,15 +162,16 @@ fn answers(
 }
 
 fn write<S: Read + Write>(wire: &mut Wire<S>, reply: &Reply, closes: bool, head_only: bool) -> io::Result<()> {
-    let mut out = format!("HTTP/1.1 {}\r\n", reply.status);
+    let mut headers = reply.headers.clone();
     if !reply.status.starts_with("204") {
-        out += &format!("Content-Type: {}\r\nContent-Length: {}\r\n", reply.content_type, reply.body.len());
+        headers.push(("Content-Type", reply.content_type.to_owned()));
+        headers.push(("Content-Length", reply.body.len().to_string()));
     }
-    for (name, value) in &reply.headers {
-        out += &format!("{name}: {value}\r\n");
+    if closes {
+        headers.push(("Connection", "close".to_owned()));
     }
-    out += if closes { "Connection: close\r\n\r\n" } else { "\r\n" };
-    let mut bytes = out.into_bytes();
+    let lines: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let mut bytes = format!("HTTP/1.1 {}\r\n{}\r\n", reply.status, lines.concat()).into_bytes();
     if !head_only && !reply.status.starts_with("204") {
         bytes.extend_from_slice(&reply.body);
     }

@@ -37,11 +37,13 @@ pub(crate) enum Store {
 
 /// What came of storing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stored {
-    Stored,
-    NotStored,
-    Exists,
-    NotFound,
+pub(crate) enum Outcome {
+    Done,
+    /// The item is there and must not be, or the other way round, or it is too large.
+    Refused,
+    /// The version is another one.
+    Changed,
+    Missing,
 }
 
 /// Items within so many bytes.
@@ -83,17 +85,25 @@ impl Items {
         Some(kept.item.clone())
     }
 
-    pub(crate) fn store(&mut self, how: Store, key: &[u8], flags: u32, expiry: i64, data: &[u8], now_s: i64) -> Stored {
+    pub(crate) fn store(
+        &mut self,
+        how: Store,
+        key: &[u8],
+        flags: u32,
+        expiry: i64,
+        data: &[u8],
+        now_s: i64,
+    ) -> Outcome {
         let known = self.get(key, now_s);
         match (how, &known) {
-            (Store::Add, Some(_)) | (Store::Replace, None) => return Stored::NotStored,
-            (Store::Cas(_), None) => return Stored::NotFound,
-            (Store::Cas(version), Some(item)) if item.version != version => return Stored::Exists,
+            (Store::Add, Some(_)) | (Store::Replace, None) => return Outcome::Refused,
+            (Store::Cas(_), None) => return Outcome::Missing,
+            (Store::Cas(version), Some(item)) if item.version != version => return Outcome::Changed,
             _ => {}
         }
         if key.len() + data.len() + ITEM_BYTES > self.bytes_max {
             self.remove(key);
-            return Stored::NotStored;
+            return Outcome::Refused;
         }
         self.remove(key);
         self.clock += 1;
@@ -103,7 +113,7 @@ impl Items {
         self.kept.insert(name.clone(), Kept { item, expires_s: expires(expiry, now_s), used: self.clock });
         self.by_use.insert(self.clock, name);
         self.make_room();
-        Stored::Stored
+        Outcome::Done
     }
 
     pub(crate) fn touch(&mut self, key: &[u8], expiry: i64, now_s: i64) -> bool {
@@ -174,7 +184,7 @@ mod tests {
         let mut items = Items::new(3 * (ITEM_BYTES + 2));
         let set = |items: &mut Items, key: &[u8], expiry| items.store(Store::Set, key, 0, expiry, b"x", 100);
         for key in [b"a", b"b", b"c"] {
-            assert_eq!(set(&mut items, key, 0), Stored::Stored);
+            assert_eq!(set(&mut items, key, 0), Outcome::Done);
         }
         assert!(items.get(b"a", 100).is_some());
         set(&mut items, b"d", 10);
@@ -182,7 +192,7 @@ mod tests {
         assert!(items.get(b"d", 109).is_some() && items.get(b"d", 110).is_none());
         set(&mut items, b"e", -1);
         assert!(items.get(b"e", 100).is_none());
-        assert_eq!(items.store(Store::Set, b"f", 0, 0, &[0; 1000], 100), Stored::NotStored);
+        assert_eq!(items.store(Store::Set, b"f", 0, 0, &[0; 1000], 100), Outcome::Refused);
         assert_eq!((items.len(), items.bytes()), (2, 2 * (ITEM_BYTES + 2)));
     }
 }

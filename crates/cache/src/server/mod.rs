@@ -96,8 +96,11 @@ impl Server {
         let address = listener.local_addr()?;
         let service = Arc::new(Service::new(cache, options));
         let threads = vec![
-            spawn("cache-accept", &service, move |service| accept(service, &listener))?,
-            spawn("cache-compact", &service, |service| maintain(service))?,
+            spawn("cache-accept", &service, {
+                let service = service.clone();
+                move |_| accept(&service, &listener)
+            })?,
+            spawn("cache-compact", &service, maintain)?,
         ];
         Ok(Self { service, address, threads })
     }
@@ -124,7 +127,7 @@ impl Server {
 fn spawn(
     name: &str,
     service: &Arc<Service>,
-    work: impl FnOnce(&Arc<Service>) + Send + 'static,
+    work: impl FnOnce(&Service) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let service = service.clone();
     std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&service))
@@ -160,7 +163,7 @@ fn serve(service: &Service, stream: TcpStream) -> io::Result<()> {
     session::serve(service, &mut Wire::new(stream))
 }
 
-fn maintain(service: &Arc<Service>) {
+fn maintain(service: &Service) {
     while !service.is_over.load(Ordering::SeqCst) {
         service.cache.wait_for_work(1000);
         // What cannot be compacted stays as it is; requests that meet the same trouble with the file tell of it.

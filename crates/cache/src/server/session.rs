@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::sync::atomic::Ordering;
 
-use super::items::Stored;
+use super::items::Outcome;
 use super::memcached::{Command, LINE_BYTES_MAX, LineError, parse};
 use super::wire::Wire;
 use super::{Service, http};
@@ -56,10 +56,10 @@ fn run<S: Read + Write>(service: &Service, wire: &mut Wire<S>, command: Command<
             };
             let stored = service.items.lock().store(how, key.as_bytes(), flags, expiry, &body, now_s);
             let reply = match stored {
-                Stored::Stored => "STORED\r\n",
-                Stored::NotStored => "NOT_STORED\r\n",
-                Stored::Exists => "EXISTS\r\n",
-                Stored::NotFound => "NOT_FOUND\r\n",
+                Outcome::Done => "STORED\r\n",
+                Outcome::Refused => "NOT_STORED\r\n",
+                Outcome::Changed => "EXISTS\r\n",
+                Outcome::Missing => "NOT_FOUND\r\n",
             };
             (quiet, reply.into())
         }

@@ -33,7 +33,7 @@ fn talk(server: &Server, text: &str) -> String {
 fn commands_of_memcached() {
     let server = started();
     let check = |text: &str, expected: &str| {
-        assert_eq!(talk(&server, &text.replace('|', "\r\n")), expected.replace('|', "\r\n"))
+        assert_eq!(talk(&server, &text.replace('|', "\r\n")), expected.replace('|', "\r\n"));
     };
     check("get a|", "END|");
     check("set a 5 0 3|abc|get a b|", "STORED|VALUE a 5 3|abc|END|");
@@ -62,7 +62,7 @@ fn commands_of_memcached() {
 fn commands_with_a_span() {
     let server = started();
     let check = |text: &str, expected: &str| {
-        assert_eq!(talk(&server, &text.replace('|', "\r\n")), expected.replace('|', "\r\n"))
+        assert_eq!(talk(&server, &text.replace('|', "\r\n")), expected.replace('|', "\r\n"));
     };
     let part = |start, end, rows: &str| {
         format!(
@@ -142,6 +142,6 @@ fn hostile_bytes_end_connections_and_nothing_else() {
     ] {
         fuzz_protocol(text.as_bytes());
     }
-    fuzz_protocol(&[b'x'; 20_000]);
+    fuzz_protocol(&vec![b'x'; 20_000]);
     fuzz_protocol(&[0xff, 0xfe, b'\n', b'\n']);
 }

@@ -134,10 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn hot_old_data_is_kept_by_the_partition_for_it() {
-        let settings = settings(Mix::HotSpot { new: 1, old: 8 });
-        let ratio = |policy| run(&settings, policy).hit_ratio();
-        let (fifo, tscache) = (ratio(PolicyKind::Fifo), ratio(PolicyKind::TsCache));
-        assert!(tscache > fifo + 0.1, "FIFO by time drops what is hot and old: {fifo} against {tscache}");
+    fn two_partitions_keep_more_than_one_queue() {
+        for mix in [Mix::Latest, Mix::HotSpot { new: 2, old: 1 }, Mix::HotSpot { new: 1, old: 1 }] {
+            let settings = Settings { data_minutes: 1 << 18, cache_slabs: 204, ..settings(mix) };
+            let ratio = |policy| run(&settings, policy).hit_ratio();
+            let (fifo, lru, tscache) = (ratio(PolicyKind::Fifo), ratio(PolicyKind::Lru), ratio(PolicyKind::TsCache));
+            assert!(tscache > fifo + 0.05 && tscache > lru + 0.01, "{mix:?}: {fifo}, {lru}, {tscache}");
+        }
     }
 }

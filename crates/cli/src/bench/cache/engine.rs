@@ -43,7 +43,8 @@ pub(crate) struct EngineFlags {
     /// How much data it gives in a second
     #[arg(long, default_value_t = 20.0)]
     database_mib_per_s: f64,
-    /// Only cases with these names
+    /// Only these cases: paper and paper-uncompacted (rows, the paper's policy), columns (the paper's policy), sieve (the default),
+    /// sieve-one-thread, sieve-uncompacted, lru, fifo
     #[arg(long, value_delimiter = ',')]
     cases: Vec<String>,
     /// What chance follows from
@@ -69,51 +70,19 @@ struct Case {
     read_threads: usize,
 }
 
-const CASES: [Case; 7] = [
-    // As the paper has it.
-    Case { name: "paper", layout: Layout::Rows, policy: PolicyKind::TsCache, compaction_slabs: 16, read_threads: 4 },
-    Case {
-        name: "paper, no compaction",
-        layout: Layout::Rows,
-        policy: PolicyKind::TsCache,
-        compaction_slabs: 0,
-        read_threads: 4,
-    },
-    Case {
-        name: "columns",
-        layout: Layout::Columns,
-        policy: PolicyKind::TsCache,
-        compaction_slabs: 16,
-        read_threads: 4,
-    },
-    Case {
-        name: "columns, ghosts",
-        layout: Layout::Columns,
-        policy: PolicyKind::TsCacheGhosts,
-        compaction_slabs: 16,
-        read_threads: 4,
-    },
-    Case {
-        name: "columns, one thread",
-        layout: Layout::Columns,
-        policy: PolicyKind::TsCacheGhosts,
-        compaction_slabs: 16,
-        read_threads: 0,
-    },
-    Case {
-        name: "columns, lru",
-        layout: Layout::Columns,
-        policy: PolicyKind::Lru,
-        compaction_slabs: 16,
-        read_threads: 4,
-    },
-    Case {
-        name: "columns, fifo",
-        layout: Layout::Columns,
-        policy: PolicyKind::Fifo,
-        compaction_slabs: 16,
-        read_threads: 4,
-    },
+const fn case(name: &'static str, layout: Layout, policy: PolicyKind) -> Case {
+    Case { name, layout, policy, compaction_slabs: 16, read_threads: 4 }
+}
+
+const CASES: [Case; 8] = [
+    case("paper", Layout::Rows, PolicyKind::TsCache),
+    Case { compaction_slabs: 0, ..case("paper-uncompacted", Layout::Rows, PolicyKind::TsCache) },
+    case("columns", Layout::Columns, PolicyKind::TsCache),
+    case("sieve", Layout::Columns, PolicyKind::Sieve),
+    Case { read_threads: 0, ..case("sieve-one-thread", Layout::Columns, PolicyKind::Sieve) },
+    Case { compaction_slabs: 0, ..case("sieve-uncompacted", Layout::Columns, PolicyKind::Sieve) },
+    case("lru", Layout::Columns, PolicyKind::Lru),
+    case("fifo", Layout::Columns, PolicyKind::Fifo),
 ];
 
 #[derive(Debug, Serialize)]
