@@ -15,7 +15,10 @@ const USAGE: &str = "Usage:
                                                            plant bugs and see whether the simulation finds them
   cargo xtask peers [--peers NAME,…] [--connections 1,4,16] [--line-series 100,10000,1000000]
       [--remote-write-series 200000] [--remote-write-samples 1,10] [--values N] [--repeat N] [--cache FOLDER] [--json]
-                                                           the same writes into this and other servers, side by side";
+                                                           the same writes into this and other servers, side by side
+  cargo xtask differential promql [--queries N] [--seed S] [--prometheus FILE] [--thalweg FILE] [--keep FILE]
+                                                           the same random queries to Prometheus and to this server; what
+                                                           differs is printed, and kept as a script in FILE";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +32,8 @@ fn main() -> ExitCode {
         Some((command, options)) if command == "peers" => {
             xtask::peers::command(&root, options, &mut |text| println!("{text}"))
         }
+        #[cfg(target_os = "linux")]
+        Some((command, options)) if command == "differential" => differential(&root, options),
         _ => Err(USAGE.to_owned()),
     };
     match done {
@@ -48,6 +53,15 @@ fn tidy(root: &Path) -> Result<bool, String> {
     }
     println!("{}", report.summary);
     Ok(report.findings.is_empty())
+}
+
+#[cfg(target_os = "linux")]
+fn differential(root: &Path, options: &[String]) -> Result<bool, String> {
+    let Some((_, options)) = options.split_first().filter(|(language, _)| *language == "promql") else {
+        return Err(USAGE.to_owned());
+    };
+    let options = xtask::differential::Options::read(options)?;
+    xtask::differential::run(root, &options, &mut |text| println!("{text}"))
 }
 
 fn plant(root: &Path, options: &[String]) -> Result<bool, String> {

@@ -1,11 +1,13 @@
 //! Runs a plan.
 
+mod bins;
 mod evaluate;
 mod fill;
 mod group;
 mod join;
 mod scan;
 
+use scan::End;
 pub use scan::Reads;
 
 use std::cmp::Ordering;
@@ -13,8 +15,8 @@ use std::cmp::Ordering;
 use store::Store;
 
 use crate::frame::{Cell, FrameColumn};
-use crate::plan::{Expression, Plan};
-use crate::{Budget, Frame, QueryError};
+use crate::plan::{Expression, Grouping, Plan, Scan};
+use crate::{Budget, Frame, Helpers, QueryError};
 
 /// What a plan runs on.
 pub struct Context<'a> {
@@ -25,7 +27,9 @@ pub struct Context<'a> {
     /// What the run may use.
     pub budget: &'a Budget,
     /// Nanoseconds on a clock that only goes forward, for [`StepReport::elapsed_ns`].
-    pub clock_ns: &'a dyn Fn() -> i64,
+    pub clock_ns: &'a (dyn Fn() -> i64 + Sync),
+    /// Who helps if there is much to read.
+    pub helpers: &'a Helpers,
 }
 
 /// What a plan gave, and what it took.
@@ -71,16 +75,11 @@ impl Run<'_> {
     fn plan(&mut self, plan: &Plan) -> Result<Vec<Frame>, QueryError> {
         match plan {
             Plan::Scan(scan) => self.timed("scan", |run| run.scan(scan)),
-            Plan::GroupBy { input, grouping } => match &**input {
-                Plan::Scan(scan) if grouping.aggregates.iter().all(|aggregate| aggregate.from_summaries()) => {
-                    self.timed("scan and groupby", |run| run.group_scan(scan, grouping))
-                }
-                input => {
-                    let frames = self.plan(input)?;
-                    self.timed("groupby", |run| run.group_frames(frames, grouping))
-                }
+            Plan::GroupBy { input, grouping } => self.group(input, grouping),
+            Plan::Where { input, condition } => match filtered_scan(plan) {
+                Some((scan, condition)) => self.timed("scan and where", |run| run.scan_where(scan, condition)),
+                None => self.each(input, "where", |frame| evaluate::filtered(frame, condition)),
             },
-            Plan::Where { input, condition } => self.each(input, "where", |frame| filtered(frame, condition)),
             Plan::Map { input, columns } => self.each(input, "map", |frame| mapped(frame, columns)),
             Plan::Fill { input, width_ns, with } => {
                 let frames = self.plan(input)?;
@@ -92,6 +91,9 @@ impl Run<'_> {
             Plan::Order { input, by, descending } => {
                 self.each(input, "order", |frame| ordered(&frame, by, *descending))
             }
+            Plan::Limit { input, rows, skip: 0 } if end_of(input).is_some() => self.timed("rows at an end", |run| {
+                end_of(input).map_or(Ok(Vec::new()), |(scan, end)| run.end_rows(scan, *rows, end))
+            }),
             Plan::Limit { input, rows, skip } => self.each(input, "limit", |frame| Ok(limited(frame, *rows, *skip))),
             Plan::Join(join) => {
                 let (left, right) = (self.plan(&join.left)?, self.plan(&join.right)?);
@@ -105,6 +107,17 @@ impl Run<'_> {
                 Ok(frames)
             }
         }
+    }
+
+    fn group(&mut self, input: &Plan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
+        if let Plan::Scan(scan) = input {
+            return self.timed("scan and groupby", |run| run.group_scan(scan, grouping));
+        }
+        if let Some((scan, condition)) = filtered_scan(input) {
+            return self.timed("scan, where and groupby", |run| run.group_filtered(scan, condition, grouping));
+        }
+        let frames = self.plan(input)?;
+        self.timed("groupby", |run| run.group_frames(frames, grouping))
     }
 
     /// A step that makes a frame of a frame; those without rows go.
@@ -145,14 +158,28 @@ impl Run<'_> {
     }
 }
 
-fn filtered(frame: Frame, condition: &Expression) -> Result<Frame, QueryError> {
-    let mut rows = Vec::new();
-    for row in 0..frame.rows() {
-        if evaluate::holds(condition, &frame, row)? {
-            rows.push(row);
-        }
+/// A condition on what is scanned.
+fn filtered_scan(plan: &Plan) -> Option<(&Scan, &Expression)> {
+    match plan {
+        Plan::Where { input, condition } => match &**input {
+            Plan::Scan(scan) => Some((scan, condition)),
+            _ => None,
+        },
+        _ => None,
     }
-    Ok(if rows.len() == frame.rows() { frame } else { frame.pick(&rows) })
+}
+
+/// The table of which a plan wants rows in order of time, and which come first.
+fn end_of(plan: &Plan) -> Option<(&Scan, End)> {
+    let (input, end) = match plan {
+        Plan::Order { input, by: Expression::Time, descending: true } => (&**input, End::Newest),
+        Plan::Order { input, by: Expression::Time, descending: false } => (&**input, End::Oldest),
+        other => (other, End::Oldest),
+    };
+    match input {
+        Plan::Scan(scan) if scan.table.is_some() => Some((scan, end)),
+        _ => None,
+    }
 }
 
 fn mapped(frame: Frame, columns: &[(String, Expression)]) -> Result<Frame, QueryError> {

@@ -1,12 +1,21 @@
 //! Series from the store.
 
-use index::compile;
-use model::{Matcher, TimeRange};
-use store::{ReadCounts, SelectedGroup, StoreError, Token};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
-use super::Run;
-use crate::plan::{Scan, Selector};
-use crate::{Frame, QueryError};
+use index::compile;
+use model::{Labels, Matcher, TimeRange};
+use store::{ReadCounts, SelectedColumn, SelectedGroup, StoreError, Token};
+
+use super::{Context, Run, evaluate};
+use crate::frame::VALUE;
+use crate::plan::{Expression, Scan, Selector};
+use crate::{Frame, FrameColumn, QueryError};
+
+/// Rows at an end are looked for in so much time there, in nanoseconds, and then in more and more.
+const END_WIDTH_NS: i64 = 60_000_000_000;
+/// How much more.
+const END_WIDTH_FACTOR: i64 = 16;
 
 /// What a plan read of the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,6 +33,14 @@ pub struct Reads {
 }
 
 impl Reads {
+    fn merge(&mut self, others: &Self) {
+        self.groups += others.groups;
+        self.samples += others.samples;
+        self.nodes += others.nodes;
+        self.window_rows += others.window_rows;
+        self.window_chunks += others.window_chunks;
+    }
+
     pub(super) fn add(&mut self, counts: &ReadCounts) {
         self.nodes += counts.nodes;
         self.window_rows += counts.rows;
@@ -31,31 +48,75 @@ impl Reads {
     }
 }
 
+/// Reads for one thread, and counts what.
+pub(super) struct Reader<'a> {
+    pub(super) context: &'a Context<'a>,
+    pub(super) reads: Reads,
+}
+
+/// Which end of a group's rows is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Oldest,
+    Newest,
+}
+
 impl Run<'_> {
-    /// All samples, a frame for each series.
-    pub(super) fn scan(&mut self, scan: &Scan) -> Result<Vec<Frame>, QueryError> {
-        let mut frames = Vec::new();
-        for group in self.groups(scan)? {
-            self.read_group(&group, &scan.range, &mut frames)?;
+    /// Makes something of each group that a scan selects, in their order, on several threads if there is much to read.
+    pub(super) fn of_groups<T: Send>(
+        &mut self,
+        scan: &Scan,
+        work: &(dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result<T, QueryError> + Sync),
+    ) -> Result<Vec<T>, QueryError> {
+        let groups = self.groups(scan)?;
+        let made: Vec<Mutex<Option<(T, Reads)>>> = groups.iter().map(|_| Mutex::new(None)).collect();
+        let context = self.context;
+        context.helpers.run(groups.len(), &|place| {
+            let (Some(group), Some(place)) = (groups.get(place), made.get(place)) else { return Ok(0) };
+            context.budget.check()?;
+            let mut reader = Reader { context, reads: Reads::default() };
+            let done = work(&mut reader, group)?;
+            let reads = reader.reads;
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((done, reads));
+            Ok(reads.samples + reads.window_rows)
+        })?;
+        let mut all = Vec::with_capacity(groups.len());
+        for (done, reads) in
+            made.into_iter().filter_map(|made| made.into_inner().unwrap_or_else(PoisonError::into_inner))
+        {
+            self.reads.merge(&reads);
+            all.push(done);
         }
-        Ok(frames)
+        Ok(all)
     }
 
-    /// A group's samples, behind other frames.
-    pub(super) fn read_group(
-        &mut self,
-        group: &SelectedGroup,
-        range: &TimeRange,
-        frames: &mut Vec<Frame>,
-    ) -> Result<(), QueryError> {
-        let columns = self.context.store.read(group, range).map_err(|error| unreadable(&error))?;
-        for (samples, column) in columns.into_iter().zip(group.columns.iter()) {
-            let Some(frame) = Frame::of_samples(column.series_labels(&group.labels), samples) else { continue };
-            self.context.budget.take(frame.samples())?;
-            self.reads.samples += frame.rows() as u64;
-            frames.push(frame);
-        }
-        Ok(())
+    /// All samples, a frame for each series; or all rows, a frame for each group of a table.
+    pub(super) fn scan(&mut self, scan: &Scan) -> Result<Vec<Frame>, QueryError> {
+        let read = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.read_group(scan, group, &scan.range);
+        Ok(self.of_groups(scan, &read)?.into_iter().flatten().collect())
+    }
+
+    /// The rows for which a condition holds; the others are not held.
+    pub(super) fn scan_where(&mut self, scan: &Scan, condition: &Expression) -> Result<Vec<Frame>, QueryError> {
+        let read = |reader: &mut Reader<'_>, group: &SelectedGroup| {
+            let mut kept = Vec::new();
+            for frame in reader.read_group(scan, group, &scan.range)? {
+                let before = frame.samples();
+                let frame = evaluate::filtered(frame, condition)?;
+                reader.context.budget.give_back(before - frame.samples());
+                if frame.rows() > 0 {
+                    kept.push(frame);
+                }
+            }
+            Ok(kept)
+        };
+        Ok(self.of_groups(scan, &read)?.into_iter().flatten().collect())
+    }
+
+    /// The rows at one end of each group of a table, the newest or the oldest first, without reading all.
+    pub(super) fn end_rows(&mut self, scan: &Scan, rows: usize, end: End) -> Result<Vec<Frame>, QueryError> {
+        let read = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.end_of(scan, group, rows, end);
+        Ok(self.of_groups(scan, &read)?.into_iter().flatten().collect())
     }
 
     /// The groups that a scan selects.
@@ -63,7 +124,14 @@ impl Run<'_> {
         let matchers: Vec<Matcher> = scan.selectors.iter().map(Selector::matcher).collect();
         let compiled = compile(&matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
         let (store, database) = (self.context.store, self.context.database);
-        let mut groups = if scan.tokens.is_empty() {
+        let mut groups = if let Some(table) = &scan.table {
+            if !scan.tokens.is_empty() {
+                let message = "rows are selected by table and tags; series by index";
+                return Err(QueryError::Invalid(message.to_owned()));
+            }
+            let selected = store.select_table(database, &table.name, &table.fields, &compiled);
+            selected.map_err(|error| unreadable(&error))?
+        } else if scan.tokens.is_empty() {
             store.select(database, &compiled).map_err(|error| unreadable(&error))?
         } else {
             if !matchers.is_empty() {
@@ -78,6 +146,97 @@ impl Run<'_> {
         self.reads.groups += groups.len() as u64;
         Ok(groups)
     }
+}
+
+impl Reader<'_> {
+    fn end_of(&mut self, scan: &Scan, group: &SelectedGroup, rows: usize, end: End) -> Result<Vec<Frame>, QueryError> {
+        let extent = self.context.store.extent(group, &scan.range).map_err(|error| unreadable(&error))?;
+        let Some(extent) = extent else { return Ok(Vec::new()) };
+        let mut width_ns = END_WIDTH_NS;
+        loop {
+            let range = match end {
+                End::Newest => {
+                    TimeRange::new(extent.end_ns.saturating_sub(width_ns).max(extent.start_ns), extent.end_ns)
+                }
+                End::Oldest => {
+                    TimeRange::new(extent.start_ns, extent.start_ns.saturating_add(width_ns).min(extent.end_ns))
+                }
+            };
+            let frames = self.read_group(scan, group, &range)?;
+            let held: usize = frames.iter().map(Frame::samples).sum();
+            if range == extent || frames.iter().all(|frame| frame.rows() >= rows) && !frames.is_empty() {
+                let frames: Vec<Frame> = match end {
+                    End::Newest => frames.into_iter().map(|frame| frame.newest_first(rows)).collect(),
+                    End::Oldest => frames.into_iter().map(|frame| super::limited(frame, rows, 0)).collect(),
+                };
+                let kept: usize = frames.iter().map(Frame::samples).sum();
+                self.context.budget.give_back(held - kept);
+                return Ok(frames);
+            }
+            self.context.budget.give_back(held);
+            width_ns = width_ns.saturating_mul(END_WIDTH_FACTOR);
+        }
+    }
+
+    /// A group's samples or rows, charged to the budget.
+    pub(super) fn read_group(
+        &mut self,
+        scan: &Scan,
+        group: &SelectedGroup,
+        range: &TimeRange,
+    ) -> Result<Vec<Frame>, QueryError> {
+        let (store, budget) = (self.context.store, self.context.budget);
+        let mut frames = Vec::new();
+        if scan.table.is_some() {
+            let rows = store.read_rows(group, range).map_err(|error| unreadable(&error))?;
+            let mut columns = rows.columns;
+            for (labels, named) in named_columns(scan, group) {
+                let mut of_labels = Vec::with_capacity(named.len());
+                for (place, name) in named {
+                    let Some(cells) = columns.get_mut(place).and_then(Option::take) else { continue };
+                    of_labels.push(FrameColumn { name, values: cells.values, present: cells.present });
+                }
+                let timestamps_ns = rows.timestamps_ns.clone();
+                frames.push(Frame { labels, timestamps_ns, columns: of_labels });
+            }
+            frames.retain(|frame| frame.rows() > 0);
+        } else {
+            let columns = store.read(group, range).map_err(|error| unreadable(&error))?;
+            let named = columns.into_iter().zip(group.columns.iter());
+            frames.extend(
+                named.filter_map(|(samples, column)| Frame::of_samples(column.series_labels(&group.labels), samples)),
+            );
+        }
+        let samples: usize = frames.iter().map(Frame::samples).sum();
+        budget.take(samples)?;
+        self.reads.samples += samples as u64;
+        Ok(frames)
+    }
+}
+
+/// Which columns of a group make up a frame, by place and name. A series is one of its own; a table's row has all columns
+/// that have the same labels beside the group's.
+pub(super) fn named_columns(scan: &Scan, group: &SelectedGroup) -> Vec<(Labels, Vec<(usize, String)>)> {
+    let columns = group.columns.iter().enumerate();
+    if scan.table.is_none() {
+        let of_series = |(place, column): (usize, &SelectedColumn)| {
+            (column.series_labels(&group.labels), vec![(place, VALUE.to_owned())])
+        };
+        return columns.map(of_series).collect();
+    }
+    let mut frames: Vec<(Labels, Vec<(usize, String)>)> = Vec::new();
+    let mut places: HashMap<&Labels, usize> = HashMap::new();
+    for (place, column) in columns {
+        let frame = *places.entry(&column.labels).or_insert_with(|| {
+            let own = column.labels.iter();
+            frames.push((own.fold(group.labels.clone(), |labels, (name, value)| labels.with(name, value)), Vec::new()));
+            frames.len() - 1
+        });
+        if let Some((_, named)) = frames.get_mut(frame) {
+            named.push((place, column.field.clone()));
+        }
+    }
+    frames
 }
 
 pub(super) fn unreadable(error: &StoreError) -> QueryError {

@@ -1,12 +1,14 @@
 //! The server over real sockets: every endpoint with good and bad input.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod active;
 mod admin;
 mod grpc;
 mod harness;
 mod hostile;
 mod protocols;
 mod queries;
+mod sql;
 mod status;
 mod streams;
 mod writes;

@@ -1,0 +1,246 @@
+//! SQL against data that was written as lines. Expectations are data: `tests/sql/*.txt` hold statements and what they give.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use platform::Platform;
+use query::Budget;
+use sql::{Manner, Session, Value};
+use thalweg_db::{Db, DbOptions, SqlAnswer};
+
+const SECOND_NS: i64 = 1_000_000_000;
+/// 2016-01-01T00:00:00Z.
+const START_NS: i64 = 1_451_606_400 * SECOND_NS;
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(name: &str) -> (Db, Folder) {
+    let folder = std::env::temp_dir().join(format!("thalweg-sql-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let db = Db::open(Platform::real(), DbOptions::new(&folder)).unwrap();
+    (db, Folder(folder))
+}
+
+fn session(manner: Manner) -> Session {
+    Session {
+        user: "tester".to_owned(),
+        parameters: vec![Value::text("host_1"), Value::Int(15)],
+        manner,
+        ..Session::new("default", START_NS + 86_400 * SECOND_NS)
+    }
+}
+
+/// Three hosts, a row a minute for twenty minutes; `a` counts, `b` is missing in every other row of host_2, `n` is whole; and a
+/// counter that restarts, a bare metric, prices and trades.
+fn fixture(db: &Db) {
+    let mut lines = String::new();
+    for step in 0..20i64 {
+        let time_ns = START_NS + step * 60 * SECOND_NS;
+        for host in 0..3i64 {
+            let region = if host == 2 { "south" } else { "north" };
+            write!(lines, "cpu,hostname=host_{host},region={region} a={}", step * (host + 1)).unwrap();
+            if host != 2 || step % 2 == 0 {
+                write!(lines, ",b={}", step as f64 / 2.0).unwrap();
+            }
+            writeln!(lines, ",n={}i,ok={},s=\"v{step}\" {time_ns}", step + host, step % 2 == 0).unwrap();
+        }
+        writeln!(lines, "requests,path=/x total={}i {time_ns}", if step < 10 { step * 5 } else { (step - 10) * 5 })
+            .unwrap();
+    }
+    writeln!(lines, "up,job=a value=1 {START_NS}\nup,job=b value=0 {START_NS}").unwrap();
+    for (time_s, bid) in [(0, 10.0), (10, 11.0), (25, 12.0)] {
+        writeln!(lines, "quotes,sym=x bid={bid} {}", START_NS + time_s * SECOND_NS).unwrap();
+    }
+    for (sym, time_s, price) in [("x", 5, 10.5), ("x", 10, 11.5), ("y", 12, 1.0), ("x", 30, 12.5)] {
+        writeln!(lines, "trades,sym={sym} price={price} {}", START_NS + time_s * SECOND_NS).unwrap();
+    }
+    let (_, errors) = db.write_lines("default", lines.as_bytes()).unwrap();
+    assert!(errors.is_empty(), "{errors:?}");
+}
+
+fn ask(db: &Db, text: &str, manner: Manner) -> String {
+    let parsed = match sql::parse(text) {
+        Ok(parsed) => parsed,
+        Err(error) => return format!("error: {error}\n"),
+    };
+    let mut out = String::new();
+    for place in 0..parsed.statements.len() {
+        let budget = Budget::new(10_000_000);
+        match db.sql(&parsed, place, &session(manner), &budget) {
+            Ok(SqlAnswer::Rows(relation)) => {
+                let described = db.describe_sql(&parsed, place, &session(manner), &budget).unwrap();
+                let names = |columns: &[sql::Column]| {
+                    columns
+                        .iter()
+                        .map(|column| format!("{}:{}", column.name, column.sql_type.name()))
+                        .collect::<Vec<_>>()
+                        .join("|")
+                };
+                assert_eq!(names(&described), names(&relation.columns), "{text}");
+                let heads: Vec<&str> = relation.columns.iter().map(|column| column.name.as_str()).collect();
+                writeln!(out, "{}", heads.join("|")).unwrap();
+                for row in &relation.rows {
+                    let cell = |value: &Value| if value.is_null() { "NULL".to_owned() } else { value.to_string() };
+                    writeln!(out, "{}", row.iter().map(cell).collect::<Vec<_>>().join("|")).unwrap();
+                    for (column, value) in relation.columns.iter().zip(row) {
+                        let fits = value.is_null()
+                            || value.sql_type() == column.sql_type
+                            || column.sql_type == sql::SqlType::Unknown;
+                        assert!(
+                            fits || column.sql_type.name() == "double precision",
+                            "{text}: {} holds {value:?}",
+                            column.name
+                        );
+                    }
+                }
+            }
+            Ok(SqlAnswer::Set(name, value)) => writeln!(out, "{name}={value}").unwrap(),
+            Ok(SqlAnswer::Done(tag)) => writeln!(out, "{tag}").unwrap(),
+            Err(error) => writeln!(out, "error: {error}").unwrap(),
+        }
+    }
+    out
+}
+
+/// A statement from its first line to `----`, what it gives up to an empty line. `UPDATE_EXPECTED=1` writes what is given now: to
+/// be read before it is believed.
+fn check(db: &Db, path: &Path, manner: Manner) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let update = std::env::var_os("UPDATE_EXPECTED").is_some();
+    let mut written = String::new();
+    let mut wrong = String::new();
+    for case in text.split("\n\n") {
+        let comment: String =
+            case.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+        let case = case.lines().skip_while(|line| line.starts_with('#')).collect::<Vec<_>>().join("\n");
+        let Some((statement, expected)) = case.split_once("\n----") else {
+            write!(written, "{comment}{case}").unwrap();
+            assert!(case.trim().is_empty(), "{}: no ---- in {case:?}", path.display());
+            continue;
+        };
+        let found = ask(db, statement, manner);
+        if found.trim_end() != expected.trim() {
+            write!(wrong, "{statement}\nexpected:\n{expected}\nfound:\n{found}\n").unwrap();
+        }
+        write!(written, "{comment}{statement}\n----\n{}\n\n", found.trim_end()).unwrap();
+    }
+    if update {
+        std::fs::write(path, format!("{}\n", written.trim_end())).unwrap();
+    } else {
+        assert!(wrong.is_empty(), "{}:\n{wrong}", path.display());
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sql")
+}
+
+#[test]
+fn statements_give_what_they_say() {
+    let (db, _folder) = open("statements");
+    fixture(&db);
+    for settled in [false, true] {
+        if settled {
+            db.settle().unwrap();
+        }
+        check(&db, &folder().join("select.txt"), Manner::Postgres);
+        check(&db, &folder().join("time.txt"), Manner::Postgres);
+        check(&db, &folder().join("questdb.txt"), Manner::QuestDb);
+    }
+    check(&db, &folder().join("write.txt"), Manner::Postgres);
+}
+
+/// Statements of the data files, changed at random: an answer or an error, never a panic, and never more than the budget.
+#[test]
+fn mutated_statements_get_an_answer_or_an_error() {
+    const STATEMENTS: u64 = 10_000;
+    let (db, _folder) = open("mutated");
+    fixture(&db);
+    let files =
+        ["select.txt", "time.txt", "questdb.txt"].map(|name| std::fs::read_to_string(folder().join(name)).unwrap());
+    let statements: Vec<&str> =
+        files.iter().flat_map(|text| text.split("\n\n")).filter_map(|case| case.split("\n----").next()).collect();
+    let words: Vec<&str> = statements.iter().flat_map(|statement| statement.split_whitespace()).collect();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut answered, mut refused) = (0, 0);
+    for _ in 0..STATEMENTS {
+        let statement = statements[random.below(statements.len())];
+        let mut tokens: Vec<&str> =
+            statement.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace).collect();
+        for _ in 0..=random.below(4) / 3 {
+            let at = random.below(tokens.len() + 1);
+            match random.below(4) {
+                0 if at < tokens.len() => {
+                    tokens.remove(at);
+                }
+                1 => tokens.insert(at, words[random.below(words.len())]),
+                2 if at < tokens.len() => tokens[at] = words[random.below(words.len())],
+                _ => {
+                    let numbers =
+                        ["-1", "0", "1e308", "9223372036854775807", "'x'", "NULL", "(", ")", "interval '1 month'"];
+                    tokens.insert(at, numbers[random.below(numbers.len())]);
+                }
+            }
+        }
+        let Ok(parsed) = sql::parse(&tokens.join(" ")) else {
+            refused += 1;
+            continue;
+        };
+        for place in 0..parsed.statements.len() {
+            let budget = Budget::new(200_000);
+            let manner = if random.below(2) == 0 { Manner::Postgres } else { Manner::QuestDb };
+            match db.sql(&parsed, place, &session(manner), &budget) {
+                Ok(_) => answered += 1,
+                Err(_) => refused += 1,
+            }
+            assert!(budget.samples() <= 400_000, "{tokens:?}");
+        }
+    }
+    assert!(answered > STATEMENTS / 20 && refused > STATEMENTS / 20, "{answered} answered, {refused} refused");
+}
+
+#[test]
+fn deep_statements_are_refused_or_answered_within_the_stack() {
+    let (db, _folder) = open("deep");
+    let nested = |open: &str, inner: &str, close: &str, count| {
+        format!("SELECT {}{inner}{}", open.repeat(count), close.repeat(count))
+    };
+    for statement in [
+        format!("SELECT 1{}", " + 1".repeat(255)),
+        format!("SELECT 1{}", " + 1".repeat(100_000)),
+        format!("SELECT 1 WHERE true{}", " OR false".repeat(255)),
+        format!("SELECT NOT {} true", "NOT ".repeat(254)),
+        format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(254)),
+        nested("(", "1", ")", 30),
+        nested("(", "1", ")", 100_000),
+        nested("abs(", "1", ")", 40),
+        nested("(SELECT ", "1", ")", 20),
+        nested("(SELECT ", "1", ")", 5000),
+        nested("CASE WHEN true THEN ", "1", " END", 40),
+        format!("SELECT * FROM {}(SELECT 1 AS x) AS t{}", "(SELECT * FROM ".repeat(20), ") AS t".repeat(20)),
+        format!("SELECT {}1", "-".repeat(1000).replace("--", "- -")),
+        format!("SELECT 1{}", "::int".repeat(255)),
+    ] {
+        let found = ask(&db, &statement, Manner::Postgres);
+        assert!(!found.is_empty(), "{}", &statement[..60]);
+    }
+}
+
+/// Numbers that look random (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound.max(1) as u64) as usize
+    }
+}
