@@ -51,7 +51,7 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
 }
 
 /// Resolves at Ctrl-C or SIGTERM. A second one ends the process at once: nothing acknowledged is lost by that.
-fn stop_signal() -> Result<impl Future<Output = ()>, String> {
+pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>, String> {
     use tokio::signal::unix::{SignalKind, signal};
     let failed = |error| format!("cannot listen for signals: {error}");
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
