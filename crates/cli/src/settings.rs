@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use db::{DbOptions, ObjectTierOptions};
 use ingest::otlp::Translation;
+use promql::NameRemoval;
 use serde::{Deserialize, Serialize};
 use server::{Listener, ServerSettings};
 
@@ -242,10 +243,11 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     lookback_ms: Option<i64>,
 
-    /// Drop metrics' names from PromQL's answers only, so that outer expressions may group by them [default: false]
-    #[arg(long, env = "THALWEG_DELAYED_NAME_REMOVAL", value_name = "BOOL")]
+    /// Drop metrics' names from PromQL's answers only, so that outer expressions may group by them: `false`, `true`, or `always` as
+    /// Prometheus does with its feature flag, where names that were grouped by go in the end, too [default: false]
+    #[arg(long, env = "THALWEG_DELAYED_NAME_REMOVAL", value_name = "WORD")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    delayed_name_removal: Option<bool>,
+    delayed_name_removal: Option<String>,
 
     /// Allow what Prometheus has behind feature flags: experimental functions, duration expressions, `anchored`, `smoothed`, `fill`
     /// [default: true]
@@ -307,7 +309,10 @@ impl ServeFlags {
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));
         set(&mut db.store.log_bytes_max, self.log_bytes_max);
         set(&mut db.lookback_ms, self.lookback_ms);
-        set(&mut db.delayed_name_removal, self.delayed_name_removal);
+        if let Some(word) = &self.delayed_name_removal {
+            db.name_removal = NameRemoval::from_word(word)
+                .ok_or_else(|| format!("--delayed-name-removal {word:?} is not false, true or always"))?;
+        }
         set(&mut db.promql_experimental, self.promql_experimental);
         set(&mut server.body_bytes_max, self.body_bytes_max);
         set(&mut server.unpacked_bytes_max, self.unpacked_bytes_max);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use promql::{Answer, Expression, Settings};
+use promql::{Answer, Expression, NameRemoval, Settings};
 use query::{Budget, QueryError, StoreSource};
 
 use crate::Db;
@@ -19,8 +19,8 @@ pub struct InstantQuery {
     pub time_ms: i64,
     /// How old a series' newest sample may be; `None` for the database's setting.
     pub lookback_ms: Option<i64>,
-    /// Whether names are dropped from the answer only; `None` for the database's setting.
-    pub delayed_name_removal: Option<bool>,
+    /// When names are dropped; `None` for the database's setting.
+    pub name_removal: Option<NameRemoval>,
     /// What the query may use.
     pub budget: Arc<Budget>,
 }
@@ -29,7 +29,7 @@ impl InstantQuery {
     /// A query with the usual lookback and budget.
     pub fn new(text: impl Into<String>, time_ms: i64) -> Self {
         let budget = Arc::new(Budget::new(QUERY_SAMPLES_MAX));
-        Self { text: text.into(), time_ms, lookback_ms: None, delayed_name_removal: None, budget }
+        Self { text: text.into(), time_ms, lookback_ms: None, name_removal: None, budget }
     }
 }
 
@@ -46,8 +46,8 @@ pub struct RangeQuery {
     pub step_ms: i64,
     /// How old a series' newest sample may be; `None` for the database's setting.
     pub lookback_ms: Option<i64>,
-    /// Whether names are dropped from the answer only; `None` for the database's setting.
-    pub delayed_name_removal: Option<bool>,
+    /// When names are dropped; `None` for the database's setting.
+    pub name_removal: Option<NameRemoval>,
     /// What the query may use.
     pub budget: Arc<Budget>,
 }
@@ -62,7 +62,7 @@ impl Db {
     pub fn instant(&self, database: &str, query: &InstantQuery) -> Result<Answer, QueryError> {
         let expression = self.parse(&query.text)?;
         let source = StoreSource::new(&self.store, database, &self.helpers);
-        let settings = self.settings(query.lookback_ms, query.delayed_name_removal);
+        let settings = self.settings(query.lookback_ms, query.name_removal);
         promql::evaluate_instant(&expression, &source, query.time_ms, &settings, &query.budget)
     }
 
@@ -70,7 +70,7 @@ impl Db {
     pub fn range(&self, database: &str, query: &RangeQuery) -> Result<Answer, QueryError> {
         let expression = self.parse(&query.text)?;
         let source = StoreSource::new(&self.store, database, &self.helpers);
-        let settings = self.settings(query.lookback_ms, query.delayed_name_removal);
+        let settings = self.settings(query.lookback_ms, query.name_removal);
         let (start_ms, end_ms, step_ms) = (query.start_ms, query.end_ms, query.step_ms);
         promql::evaluate_range(&expression, &source, start_ms, end_ms, step_ms, &settings, &query.budget)
     }
@@ -80,9 +80,9 @@ impl Db {
         Expression::parse_with(text, self.settings.features)
     }
 
-    fn settings(&self, lookback_ms: Option<i64>, delayed_name_removal: Option<bool>) -> Settings {
+    fn settings(&self, lookback_ms: Option<i64>, name_removal: Option<NameRemoval>) -> Settings {
         let lookback_ms = lookback_ms.unwrap_or(self.settings.lookback_ms);
-        let delayed_name_removal = delayed_name_removal.unwrap_or(self.settings.delayed_name_removal);
-        Settings { lookback_ms, delayed_name_removal, ..self.settings.clone() }
+        let name_removal = name_removal.unwrap_or(self.settings.name_removal);
+        Settings { lookback_ms, name_removal, ..self.settings.clone() }
     }
 }

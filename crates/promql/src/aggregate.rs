@@ -6,6 +6,7 @@ use model::{Labels, METRIC_NAME};
 use query::QueryError;
 use xxhash_rust::xxh64::xxh64;
 
+use crate::NameRemoval;
 use crate::eval::Evaluator;
 use crate::fold::{Count, Fold, Maximum, Mean, Minimum, One, StandardDeviation, Total, Variance};
 use crate::folding::Folding;
@@ -66,8 +67,8 @@ impl Group {
     }
 
     /// The group's result, still empty.
-    fn result(&self, input: &[Row]) -> Row {
-        Row::new(self.labels.clone()).marked(self.rows(input).any(|row| row.drop_name))
+    fn result(&self, input: &[Row], keeps_names: bool) -> Row {
+        Row::new(self.labels.clone()).marked(!keeps_names && self.rows(input).any(|row| row.drop_name))
     }
 }
 
@@ -129,9 +130,15 @@ impl<'q> Evaluator<'q> {
         })
     }
 
+    /// Whether names that were to go in the end stay, since series are grouped by them.
+    fn keeps_names(&self, grouping: &Grouping) -> bool {
+        let is_grouped = !grouping.without && grouping.labels.iter().any(|label| label == METRIC_NAME);
+        is_grouped && self.settings.name_removal == NameRemoval::Delayed
+    }
+
     fn fold<F: Fold>(&self, aggregate: &Aggregate, steps: Steps) -> Result<Vector<'q>, QueryError> {
         let (input, grouping) = (&aggregate.input, &aggregate.grouping);
-        let mut folding = Folding::<F>::new(self.budget, input.span);
+        let mut folding = Folding::<F>::new(self.budget, self.keeps_names(grouping), input.span);
         match &input.node {
             Node::Call(call) if matches!(call.signature.function, Function::Window(_)) => {
                 self.window_rows(call, steps, Some(grouping), &mut folding)?;
@@ -170,7 +177,7 @@ impl<'q> Evaluator<'q> {
         let mut vector = Vector::empty(self.budget);
         let mut values = Vec::new();
         for group in groups_of(&input.rows, grouping) {
-            let mut row = group.result(&input.rows);
+            let mut row = group.result(&input.rows, self.keeps_names(grouping));
             for step in group.span(&input.rows) {
                 self.budget.check()?;
                 values.clear();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::{Request, State as From};
 use axum::response::Response;
 use db::{InstantQuery, RangeQuery};
-use promql::Answer;
+use promql::{Answer, NameRemoval};
 use query::{Budget, QueryError, Stop};
 
 use crate::active::{Description, Outcome};
@@ -28,7 +28,7 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
         text: parameters.required("query")?.to_owned(),
         time_ms: parameters.time_ms("time")?.unwrap_or_else(|| state.db.now_ns() / NS_PER_MS),
         lookback_ms: lookback_ms(parameters)?,
-        delayed_name_removal: delayed_name_removal(parameters)?,
+        name_removal: name_removal(parameters)?,
         budget: state.db.budget(state.settings.query_samples_max),
     };
     let asked = Asked::new(&state, "instant", &query.text, &query.budget, &taken)?;
@@ -45,7 +45,7 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
         end_ms: parameters.required_time_ms("end")?,
         step_ms: step_ms(parameters)?,
         lookback_ms: lookback_ms(parameters)?,
-        delayed_name_removal: delayed_name_removal(parameters)?,
+        name_removal: name_removal(parameters)?,
         budget: state.db.budget(state.settings.query_samples_max),
     };
     if query.end_ms < query.start_ms {
@@ -70,14 +70,11 @@ fn step_ms(parameters: &Parameters) -> Result<i64, ApiError> {
     })
 }
 
-/// Whether names are dropped from the answer only, if the request says so.
-fn delayed_name_removal(parameters: &Parameters) -> Result<Option<bool>, ApiError> {
-    match parameters.get("delayed_name_removal") {
-        None => Ok(None),
-        Some("1" | "true") => Ok(Some(true)),
-        Some("0" | "false") => Ok(Some(false)),
-        Some(_) => Err(ApiError::invalid_parameter("delayed_name_removal", "it must be true or false")),
-    }
+/// When names are dropped, if the request says so.
+fn name_removal(parameters: &Parameters) -> Result<Option<NameRemoval>, ApiError> {
+    let Some(word) = parameters.get("delayed_name_removal") else { return Ok(None) };
+    let known = NameRemoval::from_word(word);
+    known.map(Some).ok_or_else(|| ApiError::invalid_parameter("delayed_name_removal", "it is false, true or always"))
 }
 
 /// `/api/v1/format_query`: the standard spelling.

@@ -48,7 +48,12 @@ impl Running {
     pub(crate) fn start_with(change: impl FnOnce(&mut ServerSettings)) -> Self {
         let number = SERVERS.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("thalweg-server-{}-{number}", std::process::id()));
-        let db = Arc::new(Db::open(platform::Platform::real(), DbOptions::new(&folder)).unwrap());
+        Self::start_on(DbOptions::new(&folder), change)
+    }
+
+    pub(crate) fn start_on(options: DbOptions, change: impl FnOnce(&mut ServerSettings)) -> Self {
+        let folder = options.store.directory.clone();
+        let db = Arc::new(Db::open(platform::Platform::real(), options).unwrap());
         let mut settings = ServerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         settings.host_metrics_interval_ms = None;
         change(&mut settings);

@@ -10,4 +10,5 @@ mod protocols;
 mod queries;
 mod status;
 mod streams;
+mod suite;
 mod writes;
