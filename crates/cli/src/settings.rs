@@ -341,6 +341,9 @@ impl ServeFlags {
         if self.no_host_metrics == Some(true) {
             server.host_metrics_interval_ms = None;
         }
+        let set = toml::Table::try_from(self).map_err(|error| error.to_string())?;
+        let text = |value: toml::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        server.flags = set.into_iter().map(|(name, value)| (name.replace('_', "-"), text(value))).collect();
         Ok(Settings { db, server })
     }
 }

@@ -1,9 +1,13 @@
 //! Asking.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use index::Cardinality;
+use model::Matcher;
 use promql::{Answer, Expression, NameRemoval, Settings};
-use query::{Budget, QueryError, StoreSource};
+use query::{Budget, QueryError, Selection, Series, Source, StoreSource};
+use store::StoreError;
 
 use crate::Db;
 
@@ -73,6 +77,40 @@ impl Db {
         let settings = self.settings(query.lookback_ms, query.name_removal);
         let (start_ms, end_ms, step_ms) = (query.start_ms, query.end_ms, query.step_ms);
         promql::evaluate_range(&expression, &source, start_ms, end_ms, step_ms, &settings, &query.budget)
+    }
+
+    /// The samples as they are of the series that satisfy all matchers, from the first to the last millisecond, in order of labels.
+    pub fn samples(
+        &self,
+        database: &str,
+        matchers: &[Matcher],
+        (start_ms, end_ms): (i64, i64),
+        budget: &Budget,
+    ) -> Result<Vec<Series>, QueryError> {
+        let source = StoreSource::new(&self.store, database, &self.helpers);
+        let mut series = source.select(&Selection { matchers, start_ms, end_ms }, budget)?;
+        series.sort_by(|a, b| a.labels.cmp(&b.labels));
+        Ok(series)
+    }
+
+    /// How old a series' newest sample may be to count as its value now, in milliseconds.
+    pub fn lookback_ms(&self) -> i64 {
+        self.settings.lookback_ms
+    }
+
+    /// What makes a database large; each list holds the `top` largest. `None` if there is no such database.
+    pub fn cardinality(&self, database: &str, top: usize) -> Result<Option<Cardinality>, StoreError> {
+        self.store.cardinality(database, top)
+    }
+
+    /// The name of a measurement by its number; empty if there is none.
+    pub fn measurement_name(&self, measurement: u32) -> String {
+        self.store.measurement_name(measurement)
+    }
+
+    /// Where the data is.
+    pub fn directory(&self) -> &Path {
+        self.store.directory()
     }
 
     /// Parses PromQL with the features that this database allows.

@@ -7,6 +7,7 @@ use query::QueryError;
 use xxhash_rust::xxh64::xxh64;
 
 use crate::NameRemoval;
+use crate::best::keep_best;
 use crate::eval::Evaluator;
 use crate::fold::{Count, Fold, Maximum, Mean, Minimum, One, StandardDeviation, Total, Variance};
 use crate::folding::Folding;
@@ -294,19 +295,7 @@ fn choose(samples: &mut Vec<(usize, Sample)>, choice: Choice, parameter: f64, ha
                 ratio != 0.0 && ((ratio >= 0.0 && at < ratio) || (ratio < 0.0 && at >= 1.0 + ratio))
             });
         }
-        Choice::Largest | Choice::Smallest => {
-            let largest = choice == Choice::Largest;
-            samples.retain(|(_, sample)| sample.float().is_some());
-            let value = |sample: &Sample| sample.float().unwrap_or(f64::NAN);
-            let order = |a: &(usize, Sample), b: &(usize, Sample)| {
-                compare(value(&a.1), value(&b.1), largest).then(a.0.cmp(&b.0))
-            };
-            if count < samples.len() {
-                samples.select_nth_unstable_by(count, order);
-                samples.truncate(count);
-            }
-            samples.sort_unstable_by(order);
-        }
+        Choice::Largest | Choice::Smallest => keep_best(samples, count, choice == Choice::Largest),
     }
 }
 

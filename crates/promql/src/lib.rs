@@ -18,6 +18,7 @@
 
 mod aggregate;
 mod answer;
+mod best;
 mod binary;
 mod calendar;
 mod classic;

@@ -128,6 +128,8 @@ pub(crate) struct Asked {
     timeout: Duration,
     /// Series that the answer may have; 0: all.
     limit: usize,
+    /// Whether the answer is to say what it took.
+    statistics: bool,
 }
 
 impl Asked {
@@ -144,6 +146,7 @@ impl Asked {
             budget: budget.clone(),
             timeout: timeout(state, &taken.parameters)?,
             limit: taken.parameters.limit()?,
+            statistics: taken.parameters.get("stats").is_some(),
         })
     }
 }
@@ -185,17 +188,43 @@ async fn run(
     asked: Asked,
     evaluate: impl FnOnce(&State) -> Result<Answer, QueryError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let limit = asked.limit;
+    let (limit, with_statistics, budget) = (asked.limit, asked.statistics, asked.budget.clone());
+    let asked_ns = state.db.now_ns();
     let work = move |state: &State| {
+        let started_ns = state.db.now_ns();
         let answer = evaluate(state)?;
         let (answer, cut) = cut(answer, limit);
-        Ok((json::answer(&answer), (answer.warnings, answer.infos, cut)))
+        let mut data = json::answer(&answer);
+        if with_statistics {
+            let ended_ns = state.db.now_ns();
+            data.pop();
+            data += &statistics([asked_ns, started_ns, ended_ns], &budget);
+        }
+        Ok((data, (answer.warnings, answer.infos, cut)))
     };
     let (data, (mut warnings, infos, cut)) = watched(state, asked, work).await?;
     if cut {
         warnings.push("results truncated due to limit".to_owned());
     }
     Ok(json::success(&data, &warnings, &infos))
+}
+
+/// What a query took, behind its result: waiting and evaluation in seconds; samples that were read or made, and held at once.
+fn statistics([asked_ns, started_ns, ended_ns]: [i64; 3], budget: &Budget) -> String {
+    let seconds = |from_ns: i64, to_ns: i64| to_ns.saturating_sub(from_ns).max(0) as f64 / 1e9;
+    let (queue_s, evaluation_s) = (seconds(asked_ns, started_ns), seconds(started_ns, ended_ns));
+    let stats = serde_json::json!({
+        "timings": {
+            "evalTotalTime": evaluation_s,
+            "resultSortTime": 0.0,
+            "queryPreparationTime": 0.0,
+            "innerEvalTime": evaluation_s,
+            "execQueueTime": queue_s,
+            "execTotalTime": queue_s + evaluation_s,
+        },
+        "samples": { "totalQueryableSamples": budget.samples_taken(), "peakSamples": budget.samples_peak() },
+    });
+    format!(r#","stats":{stats}}}"#)
 }
 
 /// Leaves at most so many series (0: all), and says whether some were cut off.

@@ -109,7 +109,40 @@ impl Running {
         self.send("POST", path, &[], body)
     }
 
+    pub(crate) fn get_bytes(&self, path: &str) -> Vec<u8> {
+        let (status, _, body) = self.send_for_bytes("GET", path, &[], b"");
+        assert_eq!(status, 200, "{path}");
+        body
+    }
+
+    /// Status, content type and body, which need not be text.
+    pub(crate) fn send_for_bytes(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> (u16, String, Vec<u8>) {
+        let answer = self.exchange(method, path, headers, body);
+        (answer.status().as_u16(), text_of(answer.headers(), "content-type"), answer.into_body())
+    }
+
     pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
+        let answer = self.exchange(method, path, headers, body);
+        Answer {
+            status: answer.status().as_u16(),
+            headers: answer.headers().clone(),
+            body: String::from_utf8_lossy(answer.body()).into_owned(),
+        }
+    }
+
+    fn exchange(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> ureq::http::Response<Vec<u8>> {
         let mut request = ureq::http::Request::builder().method(method).uri(format!("http://{}{path}", self.address));
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -120,12 +153,8 @@ impl Running {
         } else {
             self.agent.run(request.body(body).unwrap()).unwrap()
         };
-        let text = response.body_mut().read_to_vec().unwrap();
-        Answer {
-            status: response.status().as_u16(),
-            body: String::from_utf8_lossy(&text).into_owned(),
-            headers: response.headers().clone(),
-        }
+        let bytes = response.body_mut().read_to_vec().unwrap();
+        response.map(|_| bytes)
     }
 
     /// Writes line protocol that must be taken.
@@ -150,6 +179,10 @@ impl Running {
             thread.join().unwrap();
         }
     }
+}
+
+fn text_of(headers: &ureq::http::HeaderMap, name: &str) -> String {
+    headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned()
 }
 
 impl Drop for Running {

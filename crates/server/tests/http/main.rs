@@ -3,6 +3,7 @@
 
 mod active;
 mod admin;
+mod api;
 mod grpc;
 mod harness;
 mod hostile;
