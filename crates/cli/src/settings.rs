@@ -60,6 +60,11 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     opentsdb: Option<String>,
 
+    /// Where Postgres's protocol is served (psql, drivers, Grafana, DBeaver), or `off` [default: 127.0.0.1:7784]
+    #[arg(long, env = "THALWEG_POSTGRES", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    postgres: Option<String>,
+
     /// Database that --line writes to [default: default]
     #[arg(long, env = "THALWEG_LINE_DATABASE", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -322,6 +327,7 @@ impl ServeFlags {
         server.line_database = database("--line-database", self.line_database.as_deref())?;
         server.graphite_database = database("--graphite-database", self.graphite_database.as_deref())?;
         server.opentsdb_database = database("--opentsdb-database", self.opentsdb_database.as_deref())?;
+        server.postgres = listener("--postgres", self.postgres.as_deref(), 7784)?;
         server.otlp_grpc = listener("--otlp-grpc", self.otlp_grpc.as_deref(), 4317)?;
         server.otlp = self.otlp()?;
         set(&mut server.unpacked_ratio_max, self.unpacked_ratio_max);
@@ -341,14 +347,20 @@ impl ServeFlags {
         if self.no_host_metrics == Some(true) {
             server.host_metrics_interval_ms = None;
         }
-        let set = toml::Table::try_from(self).map_err(|error| error.to_string())?;
-        let text = |value: toml::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        server.flags = set.into_iter().map(|(name, value)| (name.replace('_', "-"), text(value))).collect();
+        server.flags = self.given()?;
         Ok(Settings { db, server })
     }
 }
 
 impl ServeFlags {
+    /// What was set, by the flags' names.
+    fn given(&self) -> Result<Vec<(String, String)>, String> {
+        let given = serde_json::to_value(self).map_err(|error| error.to_string())?;
+        let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let pairs = given.as_object().into_iter().flatten();
+        Ok(pairs.map(|(name, value)| (name.replace('_', "-"), text(value))).collect())
+    }
+
     fn object_tier(&self, url: &str) -> ObjectTierOptions {
         let mut tier = ObjectTierOptions::new(url);
         if let Some(endpoint) = &self.objects_endpoint {

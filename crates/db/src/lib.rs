@@ -17,6 +17,7 @@ mod fast_path;
 mod names;
 mod plan_api;
 mod query_api;
+mod sql_api;
 mod upkeep;
 mod worker;
 mod write;
@@ -29,6 +30,7 @@ use promql::NameRemoval;
 use store::{Store, StoreOptions};
 
 pub use query_api::{InstantQuery, RangeQuery};
+pub use sql_api::SqlAnswer;
 pub use store::{
     Appended, Appender, BackupReport, CheckReport, CompactReport, Damage, DatabasePolicy, Deleted, FileSizes, Finding,
     FolderReport, GroupLayout, MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport,

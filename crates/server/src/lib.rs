@@ -31,6 +31,7 @@ mod plan;
 mod query;
 mod remote_read;
 mod routes;
+mod sql;
 mod state;
 mod status;
 mod stream;

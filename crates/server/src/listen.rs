@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tower::ServiceExt;
 
 use crate::active::Remote;
+use crate::sql::postgres;
 use crate::state::{Listener, ServerSettings, State};
 use crate::stream::{LineProtocol, serve_tcp, serve_udp};
 use crate::wire::Planes;
@@ -76,6 +77,7 @@ pub struct Server {
     address: SocketAddr,
     lines: Vec<(LineProtocol, TcpListener, Option<UdpSocket>)>,
     otlp_grpc: Option<TcpListener>,
+    postgres: Option<TcpListener>,
     addresses: Vec<(&'static str, SocketAddr)>,
     unavailable: Vec<ServeError>,
     control: Option<TcpListener>,
@@ -94,6 +96,7 @@ impl Server {
             address,
             lines: Vec::new(),
             otlp_grpc: None,
+            postgres: None,
             control: None,
             ingest: None,
             addresses: Vec::new(),
@@ -112,12 +115,14 @@ impl Server {
             ("--opentsdb", settings.opentsdb, LineProtocol::Opentsdb, false),
         ];
         let (otlp_grpc, control, ingest) = (settings.otlp_grpc, settings.control, settings.ingest);
+        let postgres = settings.postgres;
         for (flag, listener, protocol, with_udp) in lines {
             if let Some((tcp, udp)) = self.bind_one(flag, listener, with_udp).await? {
                 self.lines.push((protocol, tcp, udp));
             }
         }
         self.otlp_grpc = self.bind_one("--otlp-grpc", otlp_grpc, false).await?.map(|(tcp, _)| tcp);
+        self.postgres = self.bind_one("--postgres", postgres, false).await?.map(|(tcp, _)| tcp);
         self.control = self.bind_one("--control", control, false).await?.map(|(tcp, _)| tcp);
         self.ingest = self.bind_one("--ingest", ingest, false).await?.map(|(tcp, _)| tcp);
         Ok(())
@@ -183,6 +188,9 @@ impl Server {
             let grpc =
                 Http { state: self.state.clone(), router: grpc::router(self.state.clone()), version: Version::Two };
             tokio::spawn(grpc.accept(listener, stopped.clone(), alive.clone()));
+        }
+        if let Some(listener) = self.postgres {
+            tokio::spawn(postgres::accept(self.state.clone(), listener, stopped.clone()));
         }
         let planes = Planes::new(self.state.clone(), stopped);
         for (plane, listener) in [(Plane::Control, self.control), (Plane::Data, self.ingest)] {

@@ -149,6 +149,11 @@ impl Asked {
             statistics: taken.parameters.get("stats").is_some(),
         })
     }
+
+    /// A query that no request of HTTP asks.
+    pub(crate) const fn of(description: Description, budget: Arc<Budget>, timeout: Duration) -> Self {
+        Self { description, budget, timeout, limit: 0, statistics: false }
+    }
 }
 
 /// Runs a query when it is its turn, on a thread that may block. Stops it when its time is up or its client has left.

@@ -17,7 +17,7 @@ use crate::body::{Buffer, Share};
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::state::State;
-use crate::{active, admin, body, export, names, page, plan, query, remote_read, status, write};
+use crate::{active, admin, body, export, names, page, plan, query, remote_read, sql, status, write};
 
 /// A request whose body was taken.
 pub(crate) struct Taken {
@@ -61,6 +61,9 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/query_exemplars", get(query::exemplars).post(query::exemplars))
         .route("/api/v1/format_query", get(query::format).post(query::format))
         .route("/api/v1/parse_query", get(query::parse).post(query::parse))
+        .route("/sql", get(sql::http::sql).post(sql::http::sql))
+        .route("/exec", get(sql::http::exec).post(sql::http::exec))
+        .route("/exp", get(sql::http::exp).post(sql::http::exp))
         .route("/api/v1/plan", get(plan::plan).post(plan::plan))
         .route("/api/v1/read", post(remote_read::read))
         .route("/api/v1/export", get(export::json_lines).post(export::json_lines))

@@ -57,6 +57,8 @@ pub struct ServerSettings {
     pub graphite_database: String,
     /// As `line_database`.
     pub opentsdb_database: String,
+    /// Where Postgres's protocol is served; `None`: nowhere.
+    pub postgres: Option<Listener>,
     /// Where OpenTelemetry's gRPC is served.
     pub otlp_grpc: Option<Listener>,
     /// Bytes that a request's body may have as it is sent.
@@ -131,6 +133,7 @@ impl ServerSettings {
             graphite_database: DEFAULT_DATABASE.to_owned(),
             opentsdb_database: DEFAULT_DATABASE.to_owned(),
             otlp_grpc: None,
+            postgres: None,
             body_bytes_max: 64 << 20,
             unpacked_bytes_max: 256 << 20,
             unpacked_ratio_max: 500,

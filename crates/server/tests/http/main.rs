@@ -9,6 +9,7 @@ mod harness;
 mod hostile;
 mod protocols;
 mod queries;
+mod sql;
 mod status;
 mod streams;
 mod suite;

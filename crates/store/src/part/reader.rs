@@ -87,6 +87,11 @@ impl Part {
         Ok(Self { info, data, version, index, index_offset: footer.index_offset, blocks, groups })
     }
 
+    /// Whether its keys have summaries where those are worth it: version 1 had none.
+    pub(crate) fn has_summaries(&self) -> bool {
+        self.version != VERSION_ONE
+    }
+
     /// Where its bytes come from.
     pub(crate) fn data(&self) -> &PartData {
         &self.data
@@ -112,7 +117,7 @@ impl Part {
             if self.blocks.get(number).is_none_or(|block| block.first > key) {
                 break;
             }
-            for entry in self.block(number)?.into_iter().filter(|entry| entry.key == key) {
+            for entry in self.block(number, Some(key))? {
                 match &mut found {
                     Some(found) => found.chunks.extend(entry.chunks),
                     None => found = Some(entry),
@@ -122,7 +127,8 @@ impl Part {
         Ok(found)
     }
 
-    fn block(&self, number: usize) -> Result<Vec<KeyEntry>, StoreError> {
+    /// The entries of a block, or that of one key.
+    fn block(&self, number: usize, wanted: Option<PartKey>) -> Result<Vec<KeyEntry>, StoreError> {
         let Some(block) = self.blocks.get(number) else {
             return Ok(Vec::new());
         };
@@ -139,7 +145,8 @@ impl Part {
             }
             payload
         };
-        index_block::take(&mut Reader::new(payload), self.version).map_err(|error| corrupt(&self.data, base, &error))
+        let taken = index_block::take(&mut Reader::new(payload), self.version, wanted);
+        taken.map_err(|error| corrupt(&self.data, base, &error))
     }
 
     /// Reads chunks: all columns, or those of the given slots (sorted).
@@ -177,7 +184,7 @@ impl Part {
     pub(crate) fn verify(&self) -> Result<u64, StoreError> {
         let mut chunks = 0;
         for number in 0..self.blocks.len() {
-            for entry in self.block(number)? {
+            for entry in self.block(number, None)? {
                 chunks += self.read(&entry.chunks, None)?.len() as u64;
                 if let Some(place) = entry.summary {
                     let bytes = self.read_summary(place)?;
@@ -192,23 +199,45 @@ impl Part {
     }
 }
 
+/// Bytes that a cursor reads at once: what it is asked for lies in the order of the keys.
+const AHEAD_BYTES: u64 = 256 << 10;
+
 /// Goes through a part's keys in order.
 pub(crate) struct KeyCursor {
     part: Arc<Part>,
     next_block: usize,
     entries: std::vec::IntoIter<KeyEntry>,
     held: Option<KeyEntry>,
+    /// What was read ahead, and where it begins in the part.
+    ahead: (u64, Vec<u8>),
 }
 
 impl KeyCursor {
     /// Before the first key.
     pub(crate) fn new(part: Arc<Part>) -> Self {
-        Self { part, next_block: 0, entries: Vec::new().into_iter(), held: None }
+        Self { part, next_block: 0, entries: Vec::new().into_iter(), held: None, ahead: (0, Vec::new()) }
     }
 
     /// The part.
     pub(crate) fn part(&self) -> &Arc<Part> {
         &self.part
+    }
+
+    /// Reads a chunk's or a summary's bytes, and with them some of those behind.
+    pub(crate) fn read(&mut self, place: Place) -> Result<Vec<u8>, StoreError> {
+        let (offset, length) = (place.offset, place.bytes as usize);
+        let held = |ahead: &(u64, Vec<u8>)| {
+            let from = usize::try_from(offset.checked_sub(ahead.0)?).ok()?;
+            ahead.1.get(from..from.checked_add(length)?).map(<[u8]>::to_vec)
+        };
+        if let Some(bytes) = held(&self.ahead) {
+            return Ok(bytes);
+        }
+        let chunks_end = self.part.index_offset.max(offset);
+        let bytes = (chunks_end - offset).min(AHEAD_BYTES).max(u64::from(place.bytes)) as u32;
+        let read = self.part.data.read(&[Place { offset, bytes }])?.pop().unwrap_or_default();
+        self.ahead = (offset, read);
+        held(&self.ahead).ok_or_else(|| self.part.data.corrupt(offset, "a chunk is cut short"))
     }
 
     /// The key that [`KeyCursor::take`] would give next.
@@ -242,7 +271,7 @@ impl KeyCursor {
             if self.next_block >= self.part.blocks.len() {
                 return Ok(None);
             }
-            self.entries = self.part.block(self.next_block)?.into_iter();
+            self.entries = self.part.block(self.next_block, None)?.into_iter();
             self.next_block += 1;
         }
     }
@@ -326,7 +355,7 @@ fn blocks_version_one(index: &[u8]) -> Result<Vec<BlockStart>, DecodeError> {
     let mut blocks = Vec::new();
     while !reader.is_empty() {
         let offset = reader.offset();
-        let entries = index_block::take(&mut reader, VERSION_ONE)?;
+        let entries = index_block::take(&mut reader, VERSION_ONE, None)?;
         let bytes = reader.offset() - offset;
         blocks.extend(entries.first().map(|entry| BlockStart { first: entry.key, offset, bytes }));
     }
@@ -338,7 +367,7 @@ fn blocks_version_one(index: &[u8]) -> Result<Vec<BlockStart>, DecodeError> {
 pub fn fuzz_part(index: &[u8], chunk: &[u8]) {
     let _ = blocks_version_one(index);
     let _ = take_directory(index, index.len());
-    let _ = index_block::take(&mut Reader::new(index), VERSION);
+    let _ = index_block::take(&mut Reader::new(index), VERSION, None);
     let mut sealed = chunk.to_vec();
     sealed.extend_from_slice(&crc32c::crc32c(chunk).to_le_bytes());
     let _ = chunk::decode(&sealed, None);
