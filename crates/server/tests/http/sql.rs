@@ -75,7 +75,7 @@ const BENCHMARK: &[(&str, usize, usize)] = &[
     ),
     (
         "SELECT * FROM cpu WHERE usage_user > 90.0 AND hostname IN ('host_49') AND timestamp >= '2016-01-02T18:16:22Z' AND timestamp < '2016-01-03T06:16:22Z'",
-        6,
+        7,
         13,
     ),
     ("SELECT * FROM cpu latest by hostname", 3, 13),
