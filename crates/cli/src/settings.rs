@@ -60,7 +60,7 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     opentsdb: Option<String>,
 
-    /// Where Postgres's protocol is served (psql, drivers, Grafana, and others), or `off` [default: 127.0.0.1:7784]
+    /// Where Postgres's protocol is served (psql, drivers, Grafana), or `off` [default: 127.0.0.1:7784]
     #[arg(long, env = "THALWEG_POSTGRES", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     postgres: Option<String>,
