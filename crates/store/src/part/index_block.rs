@@ -197,9 +197,13 @@ mod tests {
         ];
         let mut bytes = Vec::new();
         push(&entries, &mut bytes);
-        assert_eq!(take(&mut Reader::new(&bytes), VERSION).unwrap(), entries);
+        assert_eq!(take(&mut Reader::new(&bytes), VERSION, None).unwrap(), entries);
+        for entry in &entries {
+            let alone = take(&mut Reader::new(&bytes), VERSION, Some(entry.key)).unwrap();
+            assert_eq!(alone.as_slice(), std::slice::from_ref(entry));
+        }
         for cut in 0..bytes.len() {
-            assert!(take(&mut Reader::new(&bytes[..cut]), VERSION).is_err());
+            assert!(take(&mut Reader::new(&bytes[..cut]), VERSION, None).is_err());
         }
     }
 }
