@@ -16,7 +16,7 @@ const EXCEPTIONS: u8 = 0x80;
 const NARROW_BITS: u8 = 4;
 
 /// Blocks of fewer values are packed without that search in a hurry, whatever their width.
-const SHORT_VALUES: usize = 64;
+const SHORT_VALUES: usize = 128;
 
 /// Values looked at to find the middle of a block.
 const MIDDLE_SAMPLES: usize = 9;

@@ -313,3 +313,45 @@ fn summaries_stand_for_samples() {
     assert_eq!(START_NS % (24 * HOUR_NS), 0);
     db.close().unwrap();
 }
+
+/// Rows of a table whose columns are not all written at every time, of every type, and what is asked of them.
+const TABLE_LINES: &str = "t,h=a f=1,i=1i,u=1u,b=true,s=\"x\" 0\nt,h=a f=2 60000000000\nt,h=a i=3i,s=\"y\" 120000000000\n\
+                           t,h=b,r=n f=4,b=false 60000000000\nt,h=a f=5,i=5i,u=5u,b=false,s=\"w\" 180000000000\n";
+
+const TABLE_CASES: &[(&str, &str)] = &[
+    (
+        r#"(->> (table "t"))"#,
+        "h=a|0:1,1i,1u,true,\"x\" 1:2,null,null,null,null 2:null,3i,null,null,\"y\" 3:5,5i,5u,false,\"w\"; h=b,r=n|1:4,false",
+    ),
+    (r#"(->> (table "t" '("i")) (tag "h" "a"))"#, "h=a|0:1i 1:null 2:3i 3:5i"),
+    (r#"(->> (table "t") (where (> #f 1.5)))"#, "h=a|1:2,null,null,null,null 3:5,5i,5u,false,\"w\"; h=b,r=n|1:4,false"),
+    (
+        r#"(->> (table "t") (groupby 2m '((max "f") (count "i") (first "s") (last "b") (sum "i"))))"#,
+        "h=a|0:2,1i,\"x\",true,1i 2:5,2i,\"y\",false,8i; h=b,r=n|0:4,null,null,false,null",
+    ),
+    (r#"(->> (table "t") (groupby all '((max "f") (min "f") (avg "i")) (by '())))"#, "|0:5,1,3"),
+    (r#"(->> (table "t") (groupby 2m (count #TS) (offset 1m) (by '())))"#, "|-1:1i 1:3i 3:1i"),
+    (r#"(->> (table "t") (where (= (label "r") "n")) (groupby all (max "f")))"#, "h=b,r=n|1:4"),
+    (r#"(->> (table "t") (order #TS desc) (limit 1))"#, "h=a|3:5,5i,5u,false,\"w\"; h=b,r=n|1:4,false"),
+    (r#"(->> (table "nothing"))"#, ""),
+];
+
+#[test]
+fn tables_have_rows_of_fields() {
+    let (db, _folder) = open("tables");
+    let lines: String = TABLE_LINES
+        .lines()
+        .filter_map(|line| line.rsplit_once(' '))
+        .map(|(line, time_ns)| format!("{line} {}\n", START_NS + time_ns.parse::<i64>().unwrap()))
+        .collect();
+    db.write_lines("default", lines.as_bytes()).unwrap();
+    for settled in [false, true] {
+        if settled {
+            db.settle().unwrap();
+        }
+        for (text, expected) in TABLE_CASES {
+            let found = ask(&db, text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(show(&found.frames), *expected, "{text}, settled: {settled}");
+        }
+    }
+}

@@ -3,6 +3,8 @@
 //! Fields may be many (a wide group has one for each member), so that one costs its name, its labels and some twenty bytes: names
 //! stand once in an arena, metric names are put together when they are needed, and one table finds fields by them.
 
+mod tables;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 

@@ -485,6 +485,18 @@ impl Groups {
         Ok(())
     }
 
+    /// The groups of a measurement.
+    pub fn of_measurement(&self, database: DatabaseId, id: MeasurementId) -> Result<RoaringBitmap, IndexError> {
+        let mut found = RoaringBitmap::new();
+        for source in self.sources() {
+            if let Some(groups) = source.measurement(database, id)? {
+                found |= groups.into_bitmap();
+            }
+        }
+        found -= &self.removed;
+        Ok(found)
+    }
+
     /// Adds the names of labels that one of the groups has, without the metric name.
     pub fn label_names(
         &self,

@@ -5,9 +5,11 @@
 //! * [`TimeRange`]: a stretch of time, both ends included.
 //! * [`Batch`]: rows on their way in; one request, one database.
 //! * [`Column`]: one member's samples on their way out.
+//! * [`CellColumn`]: a table's column on its way out, nulls among its cells.
 //! * [`histogram::NativeHistogram`]: a sample that is a whole distribution.
 
 mod batch;
+mod cells;
 mod column;
 mod exemplar;
 pub mod histogram;
@@ -18,6 +20,7 @@ mod time_range;
 mod value;
 
 pub use batch::{Batch, Block, Field, GroupIdentity, GroupKey, KeyDecoder, MetricKind, MetricMetadata, Span};
+pub use cells::{CellColumn, Values};
 pub use column::Column;
 pub use exemplar::{Exemplar, SeriesExemplar, StartTimestamp};
 pub use histogram::NativeHistogram;

@@ -1,6 +1,6 @@
 //! What a plan gives: series with rows and named columns.
 
-use model::{Column, Labels, is_stale_bits};
+use model::{Column, Labels, Values, is_stale_bits};
 
 /// A series: rows, sorted by time unless they were put in another order, and columns of as many cells each.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,21 +22,6 @@ pub struct FrameColumn {
     pub values: Values,
     /// Whether each row has a value; `None`: all have.
     pub present: Option<Vec<bool>>,
-}
-
-/// Values of one type.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Values {
-    /// Floats.
-    F64(Vec<f64>),
-    /// Signed integers.
-    I64(Vec<i64>),
-    /// Unsigned integers.
-    U64(Vec<u64>),
-    /// Booleans.
-    Bool(Vec<bool>),
-    /// Texts.
-    Text(Vec<String>),
 }
 
 /// A value of a row.
@@ -88,6 +73,12 @@ impl Frame {
         let timestamps_ns = rows.iter().filter_map(|row| self.timestamps_ns.get(*row)).copied().collect();
         let columns = self.columns.iter().map(|column| column.pick(rows)).collect();
         Self { labels: self.labels.clone(), timestamps_ns, columns }
+    }
+
+    /// The last rows of one whose rows are sorted by time, latest first.
+    pub(crate) fn newest_first(&self, rows: usize) -> Self {
+        let places: Vec<usize> = (0..self.rows()).rev().take(rows).collect();
+        self.pick(&places)
     }
 
     /// The same with rows sorted by time.

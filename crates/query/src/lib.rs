@@ -8,11 +8,14 @@ pub mod plan;
 mod sexpr;
 mod source;
 mod store_source;
+mod tables;
 
 pub use budget::{Budget, Stop};
 pub use execute::{Context, Outcome, Reads, StepReport, execute};
-pub use frame::{Cell, Frame, FrameColumn, Values};
+pub use frame::{Cell, Frame, FrameColumn};
+pub use model::Values;
 pub use plan::Plan;
 pub use sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
 pub use source::{QueryError, Selection, Series, Source};
+pub use store::{SelectedGroup, TableSchema};
 pub use store_source::StoreSource;

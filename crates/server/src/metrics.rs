@@ -194,6 +194,10 @@ impl Metrics {
         for (goal, count) in MERGE_GOALS.iter().zip(stats.merges_by_goal) {
             let _ = writeln!(out, "thalweg_merges_by_goal_total{{goal=\"{goal}\"}} {count}");
         }
+        family(&mut out, "thalweg_merged_chunks_total", "counter", "Chunks that merges wrote, by how.");
+        for (how, chunks) in ["copied", "encoded"].iter().zip(stats.merged_chunks) {
+            let _ = writeln!(out, "thalweg_merged_chunks_total{{how=\"{how}\"}} {chunks}");
+        }
         family(&mut out, "thalweg_level_bytes", "gauge", "Bytes of parts by level.");
         for (level, parts) in stats.levels.iter().enumerate() {
             let _ = writeln!(out, "thalweg_level_bytes{{level=\"{level}\"}} {}", parts.bytes);

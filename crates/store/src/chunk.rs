@@ -1,5 +1,7 @@
 //! One group's rows for a stretch of time, as columns: in memory and as bytes. Layout: `docs/formats/chunk.md`.
 
+use std::ops::Range;
+
 use codec::presence::{self, Cell};
 use codec::{DecodeError, Effort, Reader, boolean, float, histogram, integer, text, varint};
 use index::Slot;
@@ -38,13 +40,13 @@ impl Rows {
         Some(TimeRange::new(*self.timestamps_ns.first()?, *self.timestamps_ns.last()?))
     }
 
-    /// Takes out the rows all of whose cells are null.
-    pub(crate) fn drop_empty(&mut self) {
+    /// Takes out those of some rows all of whose cells are null.
+    pub(crate) fn drop_empty(&mut self, of: Range<usize>) {
         let count = self.timestamps_ns.len();
         if self.columns.iter().any(|column| column.nulls.is_empty()) && count > 0 {
             return;
         }
-        let is_kept = |row: usize| self.columns.iter().any(|column| !column.is_null(row));
+        let is_kept = |row: usize| !of.contains(&row) || self.columns.iter().any(|column| !column.is_null(row));
         let kept: Vec<usize> = (0..count).filter(|row| is_kept(*row)).collect();
         if kept.len() < count {
             *self = self.pick(&kept);
@@ -241,16 +243,25 @@ pub(crate) fn decode_header(reader: &mut Reader<'_>) -> Result<ChunkHeader, Deco
     Ok(ChunkHeader { rows, range, sequences: (first, last), columns, timestamps_bytes })
 }
 
-/// Reads a chunk: all columns, or those of the given slots (sorted).
-pub(crate) fn decode(bytes: &[u8], slots: Option<&[Slot]>) -> Result<(ChunkHeader, Rows), DecodeError> {
-    let mut reader = Reader::new(bytes);
+/// Checks a chunk's checksum and reads its header.
+pub(crate) fn check(bytes: &[u8]) -> Result<ChunkHeader, DecodeError> {
+    checked_header(&mut Reader::new(bytes), bytes)
+}
+
+fn checked_header(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<ChunkHeader, DecodeError> {
     let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
         return Err(reader.error("bytes missing"));
     };
     if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
         return Err(reader.error("checksum of a chunk does not match"));
     }
-    let header = decode_header(&mut reader)?;
+    decode_header(reader)
+}
+
+/// Reads a chunk: all columns, or those of the given slots (sorted).
+pub(crate) fn decode(bytes: &[u8], slots: Option<&[Slot]>) -> Result<(ChunkHeader, Rows), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let header = checked_header(&mut reader, bytes)?;
     let mut timestamps_ns = Vec::new();
     integer::decode(&mut Reader::new(reader.bytes(header.timestamps_bytes)?), header.rows, &mut timestamps_ns)?;
     let mut columns = Vec::new();

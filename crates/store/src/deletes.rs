@@ -61,7 +61,7 @@ impl Delete {
         for column in rows.columns.iter_mut().filter(|column| self.takes(key.measurement, column.slot)) {
             column.clear(from, to);
         }
-        rows.drop_empty();
+        rows.drop_empty(from..to);
     }
 
     /// Whether it takes a member's node that was made of folded samples: by its last sample, which stands for it.

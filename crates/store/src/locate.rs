@@ -27,12 +27,7 @@ impl Store {
             let group = group.map_err(StoreError::index(&self.options.directory))?;
             let Some(group) = group.filter(|group| group.database == database) else { continue };
             let Some(field) = catalog.catalog.field(group.measurement, target.slot) else { continue };
-            let column = SelectedColumn {
-                metric: field.metric(),
-                value_type: field.value_type,
-                labels: field.labels,
-                slot: target.slot,
-            };
+            let column = SelectedColumn::new(&field, target.slot);
             let key = PartKey { database, measurement: group.measurement, group: target.group, block: 0 };
             let columns = Arc::new(vec![column]);
             selected.push(SelectedGroup { labels: group.labels, columns, shard: target.shard, key });

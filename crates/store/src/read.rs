@@ -63,7 +63,7 @@ impl KeyView {
     }
 
     /// All rows that overlap a range, oldest first.
-    fn pieces(&self, range: &TimeRange, slots: &[Slot]) -> Result<Vec<Rows>, StoreError> {
+    pub(crate) fn pieces(&self, range: &TimeRange, slots: &[Slot]) -> Result<Vec<Rows>, StoreError> {
         let mut pieces = Vec::new();
         for part in self.parts.iter().filter(|part| part.info.range.overlaps(range)) {
             if let Some(entry) = part.find(self.key)? {

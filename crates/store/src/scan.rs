@@ -3,7 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use index::{Cardinality, CompiledMatcher, DatabaseId, GroupId, Groups, IndexError, RoaringBitmap, Slot};
+use index::{
+    Cardinality, Catalog, CompiledMatcher, DatabaseId, FieldInfo, GroupId, Groups, IndexError, MetricColumns,
+    RoaringBitmap, Slot,
+};
 use model::{Labels, METRIC_NAME, MetricMetadata, ValueType};
 
 use crate::part::PartKey;
@@ -25,6 +28,8 @@ pub struct SelectedGroup {
 pub struct SelectedColumn {
     /// The metric name under which PromQL sees it.
     pub metric: String,
+    /// Its name in its measurement.
+    pub field: String,
     /// The type of its values.
     pub value_type: ValueType,
     /// Labels that it has beside those of its group.
@@ -33,6 +38,11 @@ pub struct SelectedColumn {
 }
 
 impl SelectedColumn {
+    pub(crate) fn new(field: &FieldInfo<'_>, slot: Slot) -> Self {
+        let (metric, name) = (field.metric(), field.name.to_owned());
+        Self { metric, field: name, value_type: field.value_type, labels: field.labels.clone(), slot }
+    }
+
     /// All labels of the series: the group's, the column's own, and the metric name.
     pub fn series_labels(&self, group: &Labels) -> Labels {
         let joined = self.labels.iter().fold(group.clone(), |labels, (name, value)| labels.with(name, value));
@@ -52,23 +62,30 @@ impl Store {
             return Ok(Vec::new());
         };
         let columns = catalog.catalog.metrics(database, matchers);
+        self.select_columns(&catalog.catalog, database, &columns, matchers)
+    }
+
+    /// The groups that satisfy all matchers and have one of the columns.
+    pub(crate) fn select_columns(
+        &self,
+        catalog: &Catalog,
+        database: DatabaseId,
+        columns: &[MetricColumns],
+        matchers: &[CompiledMatcher],
+    ) -> Result<Vec<SelectedGroup>, StoreError> {
         let unreadable = StoreError::index(&self.options.directory);
         let mut selected = Vec::new();
         for (number, shard) in self.shards.iter().enumerate() {
             let index = shard.groups.read();
             let mut shared: SharedColumns = HashMap::new();
             let mut groups = index.groups.reader();
-            for (id, slots) in index.groups.select(database, &columns, matchers).map_err(&unreadable)? {
+            for (id, slots) in index.groups.select(database, columns, matchers).map_err(&unreadable)? {
                 let Some(group) = groups.get(id).map_err(&unreadable)? else {
                     continue;
                 };
                 let measurement = group.measurement;
                 let columns = shared.entry((measurement, slots)).or_insert_with_key(|(_, slots)| {
-                    let column = |slot: &Slot| {
-                        let field = catalog.catalog.field(measurement, *slot)?;
-                        let (metric, value_type) = (field.metric(), field.value_type);
-                        Some(SelectedColumn { metric, value_type, labels: field.labels, slot: *slot })
-                    };
+                    let column = |slot: &Slot| Some(SelectedColumn::new(&catalog.field(measurement, *slot)?, *slot));
                     Arc::new(slots.iter().filter_map(column).collect())
                 });
                 let key = PartKey { database, measurement, group: id, block: 0 };

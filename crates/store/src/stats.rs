@@ -25,6 +25,8 @@ pub(crate) struct Counters {
     pub(crate) bytes_written: AtomicU64,
     /// Merges by goal.
     pub(crate) by_goal: [AtomicU64; GOALS],
+    /// Chunks that merges copied, and that they encoded.
+    pub(crate) merged_chunks: [AtomicU64; 2],
 }
 
 /// How many goals of merges there are.
@@ -36,6 +38,12 @@ impl Counters {
         if let Some(counter) = self.by_goal.get(goal as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn merged_chunks(&self, copied: u64, encoded: u64) {
+        self.merged_chunks.iter().zip([copied, encoded]).for_each(|(counter, more)| {
+            counter.fetch_add(more, Ordering::Relaxed);
+        });
     }
 
     pub(crate) fn wrote_parts(&self, infos: &[PartInfo]) {
@@ -91,6 +99,8 @@ pub struct Stats {
     pub shards: u64,
     /// Merges by why: gather, settle, merge patches, join patches, join, fold, erase.
     pub merges_by_goal: [u64; GOALS],
+    /// Chunks that merges wrote since opening: copied byte for byte, encoded.
+    pub merged_chunks: [u64; 2],
     /// Bytes of parts written by flushes and merges since opening.
     pub part_bytes_written: u64,
     /// Length of partitions on the fast tier, in nanoseconds.
@@ -133,6 +143,7 @@ impl Store {
             log: self.log.stats(),
             shards: self.shards.len() as u64,
             merges_by_goal: self.counters.by_goal.each_ref().map(count),
+            merged_chunks: self.counters.merged_chunks.each_ref().map(count),
             part_bytes_written: count(&self.counters.bytes_written),
             partition_ns: self.lengths().fast_ns,
             memory: self.memory(),

@@ -57,6 +57,12 @@ impl Choice {
 const QUICK_VALUES: usize = 32;
 const QUICK_STRETCHES: usize = 3;
 
+/// Up to so many bits a value no other transform is tried in a hurry.
+const NARROW_BITS: f64 = 2.0;
+
+/// Columns of fewer values are not tried as distances to a grid in a hurry.
+const GRID_VALUES_MIN: usize = 64;
+
 /// The transform whose numbers are narrowest in a few short stretches, without packing any.
 fn quick(scaled: &[i64]) -> Transform {
     let count = scaled.len();
@@ -83,16 +89,18 @@ fn quick(scaled: &[i64]) -> Transform {
         f64::from(bits) / stretches as f64 - bonus
     };
     let mut best = (bits(Transform::Frame), Transform::Frame);
-    let mut consider = |transform: Transform| {
+    let consider = |best: &mut (f64, Transform), transform: Transform| {
         let bits = bits(transform);
         if bits < best.0 {
-            best = (bits, transform);
+            *best = (bits, transform);
         }
     };
-    consider(Transform::Differences);
-    if climbs {
-        consider(Transform::SecondDifferences(scaled.get(1).copied().unwrap_or(0)));
-        steps(scaled).into_iter().flatten().for_each(|step| consider(Transform::Linear(step)));
+    consider(&mut best, Transform::Differences);
+    // Regular timestamps with holes, for one, are narrow by now: nothing is left to gain. And what a grid saves on a few values
+    // its step takes again.
+    if climbs && best.0 > NARROW_BITS && count >= GRID_VALUES_MIN {
+        consider(&mut best, Transform::SecondDifferences(scaled.get(1).copied().unwrap_or(0)));
+        steps(scaled).into_iter().flatten().for_each(|step| consider(&mut best, Transform::Linear(step)));
     }
     best.1
 }

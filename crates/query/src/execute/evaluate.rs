@@ -2,12 +2,75 @@
 
 use std::cmp::Ordering;
 
+use model::Values;
+
 use crate::QueryError;
 use crate::frame::{Cell, Frame};
 use crate::plan::{Expression, Operator};
 
+/// The rows for which a condition holds: null does not.
+pub(super) fn filtered(frame: Frame, condition: &Expression) -> Result<Frame, QueryError> {
+    let kept = mask(condition, &frame)?;
+    let rows: Vec<usize> = kept.iter().enumerate().filter(|(_, kept)| **kept).map(|(row, _)| row).collect();
+    Ok(if rows.len() == frame.rows() { frame } else { frame.pick(&rows) })
+}
+
+/// For each row whether a condition holds.
+fn mask(condition: &Expression, frame: &Frame) -> Result<Vec<bool>, QueryError> {
+    match condition {
+        Expression::Apply(Operator::And, of) => {
+            let mut all = vec![true; frame.rows()];
+            for of in of {
+                all.iter_mut().zip(mask(of, frame)?).for_each(|(all, one)| *all &= one);
+            }
+            Ok(all)
+        }
+        Expression::Apply(Operator::Or, of) => {
+            let mut one = vec![false; frame.rows()];
+            for of in of {
+                one.iter_mut().zip(mask(of, frame)?).for_each(|(one, other)| *one |= other);
+            }
+            Ok(one)
+        }
+        Expression::Apply(operator, of) => match compare_column(*operator, of, frame) {
+            Some(kept) => Ok(kept),
+            None => (0..frame.rows()).map(|row| holds(condition, frame, row)).collect(),
+        },
+        _ => (0..frame.rows()).map(|row| holds(condition, frame, row)).collect(),
+    }
+}
+
+/// A comparison of a column of floats with a number, all rows at once: what conditions mostly are.
+fn compare_column(operator: Operator, of: &[Expression], frame: &Frame) -> Option<Vec<bool>> {
+    let [column, number] = of else { return None };
+    let column = match column {
+        Expression::Value => frame.value()?,
+        Expression::Column(name) => frame.column(name)?,
+        _ => return None,
+    };
+    let number = match number {
+        Expression::Float(number) => *number,
+        Expression::Integer(number) => *number as f64,
+        _ => return None,
+    };
+    let Values::F64(values) = &column.values else { return None };
+    let mut kept: Vec<bool> = match operator {
+        Operator::Less => values.iter().map(|value| *value < number).collect(),
+        Operator::LessOrEqual => values.iter().map(|value| *value <= number).collect(),
+        Operator::Greater => values.iter().map(|value| *value > number).collect(),
+        Operator::GreaterOrEqual => values.iter().map(|value| *value >= number).collect(),
+        Operator::Equal => values.iter().map(|value| *value == number).collect(),
+        Operator::NotEqual => values.iter().map(|value| *value != number).collect(),
+        _ => return None,
+    };
+    if let Some(present) = &column.present {
+        kept.iter_mut().zip(present).for_each(|(kept, present)| *kept &= present);
+    }
+    Some(kept)
+}
+
 /// Whether a condition holds: null does not.
-pub(super) fn holds(condition: &Expression, frame: &Frame, row: usize) -> Result<bool, QueryError> {
+fn holds(condition: &Expression, frame: &Frame, row: usize) -> Result<bool, QueryError> {
     match cell(condition, frame, row)? {
         Cell::Bool(holds) => Ok(holds),
         Cell::Null => Ok(false),

@@ -1,5 +1,6 @@
 //! Runs a plan.
 
+mod bins;
 mod evaluate;
 mod fill;
 mod group;
@@ -13,7 +14,7 @@ use std::cmp::Ordering;
 use store::Store;
 
 use crate::frame::{Cell, FrameColumn};
-use crate::plan::{Expression, Plan};
+use crate::plan::{Expression, Grouping, Plan, Scan};
 use crate::{Budget, Frame, QueryError};
 
 /// What a plan runs on.
@@ -71,16 +72,11 @@ impl Run<'_> {
     fn plan(&mut self, plan: &Plan) -> Result<Vec<Frame>, QueryError> {
         match plan {
             Plan::Scan(scan) => self.timed("scan", |run| run.scan(scan)),
-            Plan::GroupBy { input, grouping } => match &**input {
-                Plan::Scan(scan) if grouping.aggregates.iter().all(|aggregate| aggregate.from_summaries()) => {
-                    self.timed("scan and groupby", |run| run.group_scan(scan, grouping))
-                }
-                input => {
-                    let frames = self.plan(input)?;
-                    self.timed("groupby", |run| run.group_frames(frames, grouping))
-                }
+            Plan::GroupBy { input, grouping } => self.group(input, grouping),
+            Plan::Where { input, condition } => match filtered_scan(plan) {
+                Some((scan, condition)) => self.timed("scan and where", |run| run.scan_where(scan, condition)),
+                None => self.each(input, "where", |frame| evaluate::filtered(frame, condition)),
             },
-            Plan::Where { input, condition } => self.each(input, "where", |frame| filtered(frame, condition)),
             Plan::Map { input, columns } => self.each(input, "map", |frame| mapped(frame, columns)),
             Plan::Fill { input, width_ns, with } => {
                 let frames = self.plan(input)?;
@@ -92,6 +88,9 @@ impl Run<'_> {
             Plan::Order { input, by, descending } => {
                 self.each(input, "order", |frame| ordered(&frame, by, *descending))
             }
+            Plan::Limit { input, rows, skip: 0 } if newest_of(input).is_some() => self.timed("newest rows", |run| {
+                newest_of(input).map_or(Ok(Vec::new()), |scan| run.newest_rows(scan, *rows))
+            }),
             Plan::Limit { input, rows, skip } => self.each(input, "limit", |frame| Ok(limited(frame, *rows, *skip))),
             Plan::Join(join) => {
                 let (left, right) = (self.plan(&join.left)?, self.plan(&join.right)?);
@@ -105,6 +104,32 @@ impl Run<'_> {
                 Ok(frames)
             }
         }
+    }
+
+    fn group(&mut self, input: &Plan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
+        if let Plan::Scan(scan) = input {
+            return self.timed("scan and groupby", |run| run.group_scan(scan, grouping));
+        }
+        if let Some((scan, condition)) = filtered_scan(input) {
+            return self.timed("scan, where and groupby", |run| run.group_filtered(scan, condition, grouping));
+        }
+        let frames = self.plan(input)?;
+        self.timed("groupby", |run| run.group_frames(frames, grouping))
+    }
+
+    /// The rows of a scan that satisfy a condition; the others are not held.
+    fn scan_where(&mut self, scan: &Scan, condition: &Expression) -> Result<Vec<Frame>, QueryError> {
+        let mut kept = Vec::new();
+        self.each_frame(scan, |run, frame| {
+            let before = frame.samples();
+            let frame = evaluate::filtered(frame, condition)?;
+            run.context.budget.give_back(before - frame.samples());
+            if frame.rows() > 0 {
+                kept.push(frame);
+            }
+            Ok(())
+        })?;
+        Ok(kept)
     }
 
     /// A step that makes a frame of a frame; those without rows go.
@@ -145,14 +170,26 @@ impl Run<'_> {
     }
 }
 
-fn filtered(frame: Frame, condition: &Expression) -> Result<Frame, QueryError> {
-    let mut rows = Vec::new();
-    for row in 0..frame.rows() {
-        if evaluate::holds(condition, &frame, row)? {
-            rows.push(row);
-        }
+/// A condition on what is scanned.
+fn filtered_scan(plan: &Plan) -> Option<(&Scan, &Expression)> {
+    match plan {
+        Plan::Where { input, condition } => match &**input {
+            Plan::Scan(scan) => Some((scan, condition)),
+            _ => None,
+        },
+        _ => None,
     }
-    Ok(if rows.len() == frame.rows() { frame } else { frame.pick(&rows) })
+}
+
+/// The table whose newest rows come first, if that is what a plan says.
+fn newest_of(plan: &Plan) -> Option<&Scan> {
+    match plan {
+        Plan::Order { input, by: Expression::Time, descending: true } => match &**input {
+            Plan::Scan(scan) if scan.table.is_some() => Some(scan),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 fn mapped(frame: Frame, columns: &[(String, Expression)]) -> Result<Frame, QueryError> {

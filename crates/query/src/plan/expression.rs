@@ -25,6 +25,19 @@ pub enum Expression {
     Call(Function, Vec<Expression>),
 }
 
+impl Expression {
+    /// Visits the columns in it; whether these are all that it needs, so that no other column may be missed.
+    pub(crate) fn each_column<'a>(&'a self, visit: &mut impl FnMut(&'a str)) -> bool {
+        match self {
+            Self::Value => return false,
+            Self::Column(name) => visit(name),
+            Self::Apply(_, of) | Self::Call(_, of) => return of.iter().all(|of| of.each_column(visit)),
+            _ => {}
+        }
+        true
+    }
+}
+
 /// How expressions are put together. Arithmetic is that of floats; comparisons of whole numbers are exact. What has a null in it is
 /// null, but for `and` and `or` that do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

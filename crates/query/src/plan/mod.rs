@@ -16,7 +16,8 @@ use model::{MatchOp, Matcher, TimeRange};
 /// What is to be computed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Plan {
-    /// Series from the store, a frame each, their samples in the column `value`.
+    /// Series from the store, a frame each, their samples in the column `value`; or the groups of a table, a frame each, with a column
+    /// for each field.
     Scan(Scan),
     /// The rows for which a condition holds.
     Where {
@@ -75,12 +76,31 @@ pub enum Plan {
 /// Which series of the store, and which stretch of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scan {
+    /// Rows of this table, instead of series.
+    pub table: Option<TableColumns>,
     /// All must hold.
     pub selectors: Vec<Selector>,
     /// These series, whatever their labels; empty if selectors choose.
     pub tokens: Vec<u64>,
     /// When.
     pub range: TimeRange,
+}
+
+/// A table, and what is wanted of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableColumns {
+    /// The measurement.
+    pub name: String,
+    /// The fields that are read; empty: all.
+    pub fields: Vec<String>,
+}
+
+impl Scan {
+    /// All rows of a table.
+    pub fn of_table(name: impl Into<String>) -> Self {
+        let table = Some(TableColumns { name: name.into(), fields: Vec::new() });
+        Self { table, selectors: Vec::new(), tokens: Vec::new(), range: TimeRange::ALL }
+    }
 }
 
 /// A condition on a label: one of several values, or patterns that a value must match whole.
@@ -117,10 +137,61 @@ pub struct Grouping {
     /// Width of a bin in nanoseconds; bins begin at multiples of it since the epoch. `None`: all rows are one bin, which has the time of
     /// its first row.
     pub width_ns: Option<i64>,
-    /// What is kept of a bin: a column each, `value` if there is only one.
-    pub aggregates: Vec<Aggregate>,
+    /// Bins begin so much later, in nanoseconds; less than a width.
+    pub offset_ns: i64,
+    /// What is kept of a bin: a column each, named as [`Kept::column_name`] says.
+    pub kept: Vec<Kept>,
     /// Series that agree in these labels are one; `None`: every series stays by itself.
     pub by: Option<Vec<String>>,
+}
+
+/// Something that is kept of a bin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// What.
+    pub aggregate: Aggregate,
+    /// Of what.
+    pub of: Of,
+}
+
+/// What an aggregate takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Of {
+    /// Each column that there is.
+    Each,
+    /// One column.
+    Column(String),
+    /// The rows' times, in nanoseconds.
+    Time,
+}
+
+impl Kept {
+    /// An aggregate of a column.
+    pub fn of_column(aggregate: Aggregate, column: impl Into<String>) -> Self {
+        Self { aggregate, of: Of::Column(column.into()) }
+    }
+
+    /// The name of its column: `max usage_user`, `count #TS`. An aggregate of each column is named after the column, or
+    /// itself, or both, as far as there are several: `value`, `max`, `usage_user_max`.
+    pub fn column_name(&self) -> String {
+        match &self.of {
+            Of::Each => self.aggregate.column_name(),
+            Of::Column(column) => format!("{} {column}", self.aggregate.column_name()),
+            Of::Time => format!("{} #TS", self.aggregate.column_name()),
+        }
+    }
+}
+
+impl Grouping {
+    /// The columns that it needs; `None` if that is all there are.
+    pub(crate) fn columns(&self) -> Option<Vec<&str>> {
+        let mut columns = Vec::with_capacity(self.kept.len());
+        for kept in &self.kept {
+            let Of::Column(name) = &kept.of else { return None };
+            columns.push(name.as_str());
+        }
+        Some(columns)
+    }
 }
 
 /// What is kept of the values in a bin.
@@ -162,6 +233,14 @@ impl Aggregate {
     /// Its name, also that of its column where there are several.
     pub fn name(self) -> &'static str {
         Self::NAMED.iter().find(|(_, named)| *named == self).map_or("quantile", |(name, _)| name)
+    }
+
+    /// `max`, `quantile_0.99`.
+    pub(crate) fn column_name(self) -> String {
+        match self {
+            Self::Quantile(share) => format!("quantile_{share}"),
+            named => named.name().to_owned(),
+        }
     }
 
     /// Whether summaries have the answer, so that samples need not be read.

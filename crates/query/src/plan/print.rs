@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use model::{METRIC_NAME, MatchOp, TimeRange};
 
-use super::{Aggregate, Expression, FillWith, Grouping, Join, Plan, Scan, Selector};
+use super::{Aggregate, Expression, FillWith, Grouping, Join, Kept, Of, Plan, Scan, Selector};
 
 /// Units of durations, longest first, in nanoseconds.
 pub(crate) const UNITS: [(&str, i64); 8] = [
@@ -45,11 +45,16 @@ impl Display for Expression {
     }
 }
 
-impl Display for Aggregate {
+impl Display for Kept {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Quantile(share) => write!(out, "(quantile {})", float(*share)),
-            named => out.write_str(named.name()),
+        let name = self.aggregate.name();
+        match (self.aggregate, &self.of) {
+            (Aggregate::Quantile(share), Of::Each) => write!(out, "(quantile {})", float(share)),
+            (Aggregate::Quantile(share), Of::Column(of)) => write!(out, "(quantile {} {})", float(share), quoted(of)),
+            (Aggregate::Quantile(share), Of::Time) => write!(out, "(quantile {} #TS)", float(share)),
+            (_, Of::Each) => out.write_str(name),
+            (_, Of::Column(of)) => write!(out, "({name} {})", quoted(of)),
+            (_, Of::Time) => write!(out, "({name} #TS)"),
         }
     }
 }
@@ -143,6 +148,11 @@ impl Plan {
 
 fn scan_lines(scan: &Scan) -> Vec<String> {
     let mut lines = Vec::new();
+    match &scan.table {
+        None => {}
+        Some(table) if table.fields.is_empty() => lines.push(format!("(table {})", quoted(&table.name))),
+        Some(table) => lines.push(format!("(table {} {})", quoted(&table.name), list(&table.fields))),
+    }
     match scan.tokens.as_slice() {
         [] => {}
         [token] => lines.push(format!("(index {token})")),
@@ -179,12 +189,16 @@ fn selector_text(selector: &Selector) -> String {
 
 fn grouping_text(grouping: &Grouping) -> String {
     let width = grouping.width_ns.map_or_else(|| "all".to_owned(), duration);
-    let aggregates = match grouping.aggregates.as_slice() {
+    let kept = match grouping.kept.as_slice() {
         [one] => one.to_string(),
         several => format!("'({})", spaced(several).trim_start()),
     };
+    let offset = match grouping.offset_ns {
+        0 => String::new(),
+        offset_ns => format!(" (offset {})", duration(offset_ns)),
+    };
     let by = grouping.by.as_ref().map(|by| format!(" (by {})", list(by))).unwrap_or_default();
-    format!("(groupby {width} {aggregates}{by})")
+    format!("(groupby {width} {kept}{offset}{by})")
 }
 
 fn fill_text(with: FillWith) -> String {

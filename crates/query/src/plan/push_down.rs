@@ -1,14 +1,21 @@
-//! Makes a plan read less: conditions on time become the range of the scan below them.
+//! Makes a plan read less: conditions on time become the range of the scan below them, and of a table only those fields are read
+//! that are used.
 
 use model::TimeRange;
 
-use super::{Expression, Operator, Plan};
+use super::{Expression, Operator, Plan, Scan};
 
 /// The same plan, reading less.
 pub(crate) fn push_down(plan: Plan) -> Plan {
     match plan {
         Plan::Where { input, condition } => narrow(push_down(*input), condition),
-        Plan::GroupBy { input, grouping } => Plan::GroupBy { input: Box::new(push_down(*input)), grouping },
+        Plan::GroupBy { input, grouping } => {
+            let mut input = push_down(*input);
+            if let Some(columns) = grouping.columns() {
+                read_only(&mut input, &columns);
+            }
+            Plan::GroupBy { input: Box::new(input), grouping }
+        }
         Plan::Map { input, columns } => Plan::Map { input: Box::new(push_down(*input)), columns },
         Plan::Fill { input, width_ns, with } => Plan::Fill { input: Box::new(push_down(*input)), width_ns, with },
         Plan::Order { input, by, descending } => Plan::Order { input: Box::new(push_down(*input)), by, descending },
@@ -20,6 +27,24 @@ pub(crate) fn push_down(plan: Plan) -> Plan {
         }
         Plan::Union(plans) => Plan::Union(plans.into_iter().map(push_down).collect()),
         scan @ Plan::Scan(_) => scan,
+    }
+}
+
+/// Leaves the fields of a table that are used: by what works on the rows, and by conditions on them.
+fn read_only(plan: &mut Plan, columns: &[&str]) {
+    match plan {
+        Plan::Scan(Scan { table: Some(table), .. }) if table.fields.is_empty() && !columns.is_empty() => {
+            table.fields = columns.iter().map(|column| (*column).to_owned()).collect();
+            table.fields.sort_unstable();
+            table.fields.dedup();
+        }
+        Plan::Where { input, condition } => {
+            let mut columns = columns.to_vec();
+            if condition.each_column(&mut |column| columns.push(column)) {
+                read_only(input, &columns);
+            }
+        }
+        _ => {}
     }
 }
 

@@ -4,10 +4,12 @@ use model::{METRIC_NAME, MatchOp, TimeRange};
 
 use super::expression;
 use super::read::{Fault, Kind, Node};
-use crate::plan::{Aggregate, Expression, FillWith, Grouping, Join, JoinKind, Operator, Plan, Scan, Selector};
+use crate::plan::{
+    Aggregate, Expression, FillWith, Grouping, Join, JoinKind, Kept, Of, Operator, Plan, Scan, Selector, TableColumns,
+};
 
 /// Steps of a pipe, with what they look like.
-const STEPS: &str = "(metric \"name\"), (tag \"name\" \"value\"), (tag \"name\" '(\"a\" \"b\")), tag-not, tag-match, tag-not-match, \
+const STEPS: &str = "(metric \"name\"), (table \"name\"), (table \"name\" '(\"field\")), (tag \"name\" \"value\"), (tag \"name\" '(\"a\" \"b\")), tag-not, tag-match, tag-not-match, \
                      (index 50), (all), (range start end), (where (> #V 95)), (groupby 1h max), (map \"name\" (/ #V 2)), (fill linear), \
                      (order #V desc), (limit 10), (join inner …), (union …)";
 
@@ -68,7 +70,10 @@ impl Lowering {
                 _ => Err(step.fault(format!("`{word}` begins a pipe: it has to be its first step"))),
             };
         }
-        if matches!(word, "metric" | "tag" | "tag-not" | "tag-match" | "tag-not-match" | "index" | "range" | "all") {
+        if matches!(
+            word,
+            "metric" | "table" | "tag" | "tag-not" | "tag-match" | "tag-not-match" | "index" | "range" | "all"
+        ) {
             return self.select(pipe, step, word, rest);
         }
         let input = match pipe {
@@ -82,7 +87,7 @@ impl Lowering {
     /// A step that says which series, or when.
     fn select(&self, pipe: Pipe, step: &Node, word: &str, rest: &[Node]) -> Result<Pipe, Fault> {
         let mut scan = match pipe {
-            Pipe::Empty => Scan { selectors: Vec::new(), tokens: Vec::new(), range: TimeRange::ALL },
+            Pipe::Empty => Scan { table: None, selectors: Vec::new(), tokens: Vec::new(), range: TimeRange::ALL },
             Pipe::Scan(scan) => scan,
             Pipe::Steps(plan) if word == "range" => return Ok(Pipe::Steps(within(plan, self.range(step, rest)?))),
             Pipe::Steps(_) => {
@@ -105,6 +110,10 @@ impl Lowering {
                     TimeRange::new(scan.range.start_ns.max(range.start_ns), scan.range.end_ns.min(range.end_ns));
             }
             ("index", [tokens]) => scan.tokens.extend(token_list(tokens)?),
+            ("table", [Node { kind: Kind::Text(name), .. }, fields @ ..]) if fields.len() < 2 => {
+                let fields = fields.first().map(texts).transpose()?.unwrap_or_default();
+                scan.table = Some(TableColumns { name: name.clone(), fields });
+            }
             ("metric", [values]) => {
                 scan.selectors.push(Selector { name: METRIC_NAME.to_owned(), op, values: texts(values)? });
             }
@@ -212,8 +221,8 @@ fn transform(input: Plan, step: &Node, word: &str, rest: &[Node]) -> Result<Plan
     let of_step = |input: Plan| Box::new(input);
     match (word, rest) {
         ("where", [condition]) => Ok(Plan::Where { input: of_step(input), condition: expression::lower(condition)? }),
-        ("groupby", [width, aggregates, by @ ..]) => {
-            let grouping = grouping(step, width, aggregates, by)?;
+        ("groupby", [width, aggregates, options @ ..]) => {
+            let grouping = grouping(width, aggregates, options)?;
             Ok(Plan::GroupBy { input: of_step(input), grouping })
         }
         ("map", columns) if !columns.is_empty() => {
@@ -290,55 +299,73 @@ fn count(node: &Node) -> Result<usize, Fault> {
     }
 }
 
-fn grouping(step: &Node, width: &Node, aggregates: &Node, by: &[Node]) -> Result<Grouping, Fault> {
+fn grouping(width: &Node, aggregates: &Node, options: &[Node]) -> Result<Grouping, Fault> {
     let width_ns = match &width.kind {
         Kind::Duration(ns) if *ns > 0 => Some(*ns),
         Kind::Symbol(word) if word == "all" => None,
         _ => return Err(width.fault("bins have a width such as 15m or 1h, or are `all`")),
     };
-    let aggregates = match &aggregates.kind {
-        Kind::Quoted(items) if !items.is_empty() => items.iter().map(aggregate).collect::<Result<Vec<_>, _>>()?,
-        _ => vec![aggregate(aggregates)?],
+    let kept = match &aggregates.kind {
+        Kind::Quoted(items) if !items.is_empty() => items.iter().map(kept).collect::<Result<Vec<_>, _>>()?,
+        _ => vec![kept(aggregates)?],
     };
-    let by = match by {
-        [] => None,
-        [Node { kind: Kind::List(items), .. }] => match head(step, items)? {
-            ("by", []) => Some(Vec::new()),
-            ("by", [Node { kind: Kind::Quoted(none), .. }]) if none.is_empty() => Some(Vec::new()),
-            ("by", [labels]) => Some(texts(labels)?),
-            _ => return Err(step.fault("series are grouped as (by '(\"region\" \"host\"))")),
-        },
-        _ => return Err(step.fault("a group is (groupby 1h max) or (groupby 1h '(min max) (by \"region\"))")),
+    let mut grouping = Grouping { width_ns, offset_ns: 0, kept, by: None };
+    let form = "a group is (groupby 1h max), (groupby 1h '(min max) (by '(\"region\" \"host\"))) or (groupby 1d max (offset 2h))";
+    for option in options {
+        let Kind::List(items) = &option.kind else { return Err(option.fault(form)) };
+        match head(option, items)? {
+            ("by", []) => grouping.by = Some(Vec::new()),
+            ("by", [Node { kind: Kind::Quoted(none), .. }]) if none.is_empty() => grouping.by = Some(Vec::new()),
+            ("by", [labels]) => grouping.by = Some(texts(labels)?),
+            ("offset", [Node { kind: Kind::Duration(ns), .. }]) => {
+                let Some(width_ns) = width_ns else { return Err(option.fault("one bin for all rows has no offset")) };
+                grouping.offset_ns = ns.rem_euclid(width_ns);
+            }
+            _ => return Err(option.fault(form)),
+        }
+    }
+    Ok(grouping)
+}
+
+/// `max`, `(max "usage_user")`, `(count #TS)`, `(quantile 0.99)` or `(quantile 0.99 "usage_user")`.
+fn kept(node: &Node) -> Result<Kept, Fault> {
+    let items = if let Kind::List(items) = &node.kind { items.as_slice() } else { &[] };
+    let (aggregate, of) = match items {
+        [Node { kind: Kind::Symbol(word), .. }, share, of @ ..] if word == "quantile" => (quantile(node, share)?, of),
+        [word, of @ ..] => (aggregate(word)?, of),
+        [] => (aggregate(node)?, items),
     };
-    Ok(Grouping { width_ns, aggregates, by })
+    let of = match of {
+        [] => Of::Each,
+        [Node { kind: Kind::Text(name), .. }] => Of::Column(name.clone()),
+        [Node { kind: Kind::Symbol(time), .. }] if time == "#TS" => Of::Time,
+        _ => return Err(node.fault("an aggregate is of one field, such as (max \"usage_user\"), or of #TS")),
+    };
+    Ok(Kept { aggregate, of })
+}
+
+fn unknown_aggregate(node: &Node) -> Fault {
+    let known: Vec<&str> = Aggregate::NAMED.iter().map(|(name, _)| *name).collect();
+    node.fault(format!("there are {} and (quantile 0.99), not {}", known.join(", "), node.name()))
 }
 
 fn aggregate(node: &Node) -> Result<Aggregate, Fault> {
-    let unknown = || {
-        let known: Vec<&str> = Aggregate::NAMED.iter().map(|(name, _)| *name).collect();
-        node.fault(format!("there are {} and (quantile 0.99), not {}", known.join(", "), node.name()))
+    let Kind::Symbol(word) = &node.kind else { return Err(unknown_aggregate(node)) };
+    let word = if word == "mean" { "avg" } else { word.as_str() };
+    let found = Aggregate::NAMED.iter().find(|(name, _)| *name == word).map(|(_, found)| *found);
+    found.ok_or_else(|| unknown_aggregate(node))
+}
+
+fn quantile(node: &Node, share: &Node) -> Result<Aggregate, Fault> {
+    let share = match share.kind {
+        Kind::Float(number) => number,
+        Kind::Integer(number) => number as f64,
+        _ => return Err(unknown_aggregate(node)),
     };
-    match &node.kind {
-        Kind::Symbol(word) => {
-            let word = if word == "mean" { "avg" } else { word.as_str() };
-            Aggregate::NAMED.iter().find(|(name, _)| *name == word).map(|(_, found)| *found).ok_or_else(unknown)
-        }
-        Kind::List(items) => match items.as_slice() {
-            [Node { kind: Kind::Symbol(word), .. }, share] if word == "quantile" => {
-                let share = match share.kind {
-                    Kind::Float(number) => number,
-                    Kind::Integer(number) => number as f64,
-                    _ => return Err(unknown()),
-                };
-                if (0.0..=1.0).contains(&share) {
-                    Ok(Aggregate::Quantile(share))
-                } else {
-                    Err(node.fault("the share of a quantile is between 0 and 1"))
-                }
-            }
-            _ => Err(unknown()),
-        },
-        _ => Err(unknown()),
+    if (0.0..=1.0).contains(&share) {
+        Ok(Aggregate::Quantile(share))
+    } else {
+        Err(node.fault("the share of a quantile is between 0 and 1"))
     }
 }
 

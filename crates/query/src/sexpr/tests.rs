@@ -35,11 +35,23 @@ const PRINTED: &[(&str, &str)] = &[
     ),
 ];
 
+/// The same, of tables.
+const TABLES: &[(&str, &str)] = &[
+    (
+        r#"(->> (table "cpu") (tag "host" "a") (groupby 1h '((max "user") (quantile 0.5 "idle") (count #TS)) (offset 90m) (by '("host"))))"#,
+        "(->>\n  (table \"cpu\")\n  (tag \"host\" \"a\")\n  (groupby 1h '((max \"user\") (quantile 0.5 \"idle\") (count #TS)) (offset 30m) (by '(\"host\"))))",
+    ),
+    (
+        r#"(->> (table "cpu" '("user" "idle")) (where (> #user 90)) (order #TS desc) (limit 1))"#,
+        "(->>\n  (table \"cpu\" '(\"user\" \"idle\"))\n  (where (> (column \"user\") 90))\n  (order #TS desc)\n  (limit 1))",
+    ),
+];
+
 const NOW_NS: i64 = 1_000_000_000_000;
 
 #[test]
 fn texts_are_read_and_printed() {
-    for (text, printed) in PRINTED {
+    for (text, printed) in PRINTED.iter().chain(TABLES) {
         let plan = parse(text, NOW_NS).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(plan.to_string(), *printed, "{text}");
         assert_eq!(parse(printed, 0), Ok(plan), "{text}");
@@ -49,6 +61,10 @@ fn texts_are_read_and_printed() {
 #[test]
 fn conditions_on_time_become_the_range() {
     let cases = [
+        (
+            r#"(->> (table "x") (where (> #a 1)) (groupby 1h (max "b")))"#,
+            "(->>\n  (table \"x\" '(\"a\" \"b\"))\n  (where (> (column \"a\") 1))\n  (groupby 1h (max \"b\")))",
+        ),
         (
             r#"(->> (metric "x") (where (and (< #TS 100) (> #V 95))))"#,
             "(->>\n  (metric \"x\")\n  (range -9223372036854775808 100)\n  (where (> #V 95)))",

@@ -1,5 +1,6 @@
 //! Carrying out merges: parts go in, key by key, and parts of other partitions come out.
 
+mod copy;
 mod outputs;
 mod rows;
 
@@ -18,7 +19,7 @@ use crate::shard::{Rest, Shard};
 use crate::{Store, StoreError};
 
 use outputs::Outputs;
-use rows::{Source, gather};
+use rows::Sources;
 
 /// How long after a flush merges no longer wait for more rows.
 const IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
@@ -131,15 +132,15 @@ fn write_outputs(
     loop {
         let mut cursors: Vec<KeyCursor> = inputs.iter().cloned().map(KeyCursor::new).collect();
         while let Some(key) = smallest_key(&mut cursors)? {
-            let mut sources = Vec::new();
+            let mut sources = Sources::default();
             for cursor in &mut cursors {
                 if cursor.peek()? == Some(key)
                     && let Some(entry) = cursor.take()?
                 {
-                    sources.push(Source::read(cursor.part(), &entry, deletes)?);
+                    sources.read(cursor, &entry, deletes)?;
                 }
             }
-            outputs.push(key, &gather(sources))?;
+            outputs.push(key, &sources.gather(&key, deletes, outputs.job())?)?;
         }
         let (infos, is_complete) = outputs.finish()?;
         written.extend(infos);

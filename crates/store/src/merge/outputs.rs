@@ -1,6 +1,8 @@
 //! The parts that a merge writes.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use codec::Effort;
 use model::TimeRange;
@@ -11,7 +13,7 @@ use crate::part::{EncodedChunk, FileWriter, PartInfo, PartKey, PartWriter};
 use crate::summary::{self, Nodes};
 use crate::{Store, StoreError};
 
-use super::rows::Gathered;
+use super::rows::{Copied, Gathered};
 
 /// Parts that one merge writes at the same time: bounds open files and buffers. A merge of more goes over its inputs again.
 const OUTPUTS_AT_ONCE: usize = 32;
@@ -41,11 +43,25 @@ struct Output {
     part: PartWriter,
 }
 
+/// What goes into a part, piece by piece in order of time.
+enum Segment<'a> {
+    Copied(&'a Copied),
+    /// Places of rows.
+    Rows(Range<usize>),
+}
+
 /// A chunk and what the file needs to know of it.
-struct Encoded {
+struct Encoded<'a> {
     range: TimeRange,
+    sequences: (u64, u64),
     rows: u64,
-    bytes: Vec<u8>,
+    bytes: Cow<'a, [u8]>,
+}
+
+impl Encoded<'_> {
+    fn as_written(&self) -> EncodedChunk<'_> {
+        EncodedChunk { range: self.range, sequences: self.sequences, rows: self.rows, bytes: &self.bytes }
+    }
 }
 
 impl<'a> Outputs<'a> {
@@ -63,18 +79,40 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Cuts a key's rows at partitions and writes each piece into its part.
+    /// What is merged, and where to.
+    pub(crate) fn job(&self) -> &'a Job {
+        self.job
+    }
+
+    /// Cuts a key's rows at partitions and copied chunks, and writes what belongs together into its part.
     pub(crate) fn push(&mut self, key: PartKey, gathered: &Gathered) -> Result<(), StoreError> {
-        let rows = &gathered.rows;
+        let timestamps_ns = &gathered.rows.timestamps_ns;
+        let mut copies = gathered.copied.iter().peekable();
+        let mut segments: Vec<(Target, Segment<'_>)> = Vec::new();
         let mut from = 0;
-        while let Some(timestamp_ns) = rows.timestamps_ns.get(from) {
-            let target = self.job.placement.place(*timestamp_ns);
-            let is_inside = |timestamp_ns: &i64| *timestamp_ns <= target.partition.end_ns;
-            let to = from + rows.timestamps_ns[from..].partition_point(is_inside).max(1);
-            if self.takes(&target) {
-                self.push_piece(key, gathered, &target, from..to)?;
+        loop {
+            let next_ns = timestamps_ns.get(from).copied();
+            let is_next = |copied: &&Copied| next_ns.is_none_or(|next_ns| copied.range.start_ns < next_ns);
+            if let Some(copied) = copies.next_if(is_next) {
+                segments.push((self.job.placement.place(copied.range.start_ns), Segment::Copied(copied)));
+                continue;
             }
+            let Some(next_ns) = next_ns else {
+                break;
+            };
+            let target = self.job.placement.place(next_ns);
+            let copied_ns = copies.peek().map_or(i64::MAX, |copied| copied.range.start_ns);
+            let is_inside = |timestamp_ns: &i64| *timestamp_ns <= target.partition.end_ns && *timestamp_ns <= copied_ns;
+            let to = from + timestamps_ns[from..].partition_point(is_inside).max(1);
+            segments.push((target, Segment::Rows(from..to)));
             from = to;
+        }
+        for of_target in segments.chunk_by(|a, b| a.0 == b.0) {
+            if let Some((target, _)) = of_target.first()
+                && self.takes(target)
+            {
+                self.push_piece(key, gathered, target, of_target)?;
+            }
         }
         Ok(())
     }
@@ -94,42 +132,87 @@ impl<'a> Outputs<'a> {
         key: PartKey,
         gathered: &Gathered,
         target: &Target,
-        places: std::ops::Range<usize>,
+        segments: &[(Target, Segment<'_>)],
     ) -> Result<(), StoreError> {
-        let piece = chunk::slice(&gathered.rows, places.start, places.end);
-        let Some(range) = piece.range() else {
-            return Ok(());
+        let mut chunks: Vec<Encoded<'_>> = Vec::with_capacity(segments.len());
+        for (_, segment) in segments {
+            match segment {
+                Segment::Copied(copied) => chunks.push(Encoded {
+                    range: copied.range,
+                    sequences: copied.sequences,
+                    rows: copied.rows as u64,
+                    bytes: Cow::Borrowed(&copied.bytes),
+                }),
+                Segment::Rows(places) => {
+                    let piece = chunk::slice(&gathered.rows, places.start, places.end);
+                    let Some(range) = piece.range() else {
+                        continue;
+                    };
+                    let sequences = gathered.sequences(&range);
+                    let fold_ns = self.job.fold_ns;
+                    let piece = if fold_ns > 0 { thin(&piece, fold_ns) } else { piece };
+                    chunks.extend(encode(&piece, target.level, sequences));
+                }
+            }
+        }
+        let copied = segments.iter().filter(|(_, segment)| matches!(segment, Segment::Copied(_))).count();
+        self.store.counters.merged_chunks(copied as u64, (chunks.len() - copied) as u64);
+        let is_whole = copied == gathered.copied.len();
+        let summary = match gathered.summary.as_ref().filter(|_| is_whole) {
+            Some(summary) => Some(summary.clone()),
+            None => self.summary(gathered, segments)?,
         };
-        let nodes = self.nodes(gathered, &piece, &range);
-        let piece = if self.job.fold_ns > 0 { thin(&piece, self.job.fold_ns) } else { piece };
-        let sequences = gathered.sequences(&range);
-        let encoded = encode(&piece, target.level, sequences);
-        let chunks: Vec<EncodedChunk<'_>> = encoded
-            .iter()
-            .map(|chunk| EncodedChunk { range: chunk.range, sequences, rows: chunk.rows, bytes: &chunk.bytes })
-            .collect();
-        let summary = nodes.map(|nodes| {
-            let mut bytes = Vec::new();
-            summary::encode(&nodes, &mut bytes);
-            bytes
-        });
+        let chunks: Vec<EncodedChunk<'_>> = chunks.iter().map(Encoded::as_written).collect();
+        if chunks.is_empty() {
+            return Ok(());
+        }
         let output = self.output(target)?;
         output.part.push(&mut output.file, key, &chunks, summary.as_deref())
     }
 
-    /// The nodes of a piece: made of its samples, and where samples were folded of the nodes that replaced them.
-    fn nodes(&self, gathered: &Gathered, piece: &Rows, range: &TimeRange) -> Option<Nodes> {
+    /// The nodes of what goes into one part, encoded: made of its samples, and where samples were folded of the nodes that replaced
+    /// them.
+    fn summary(&self, gathered: &Gathered, segments: &[(Target, Segment<'_>)]) -> Result<Option<Vec<u8>>, StoreError> {
+        let count = |segment: &Segment<'_>| match segment {
+            Segment::Copied(copied) => (copied.rows, copied.range),
+            Segment::Rows(places) => {
+                let at = |place: usize| gathered.rows.timestamps_ns.get(place).copied().unwrap_or_default();
+                (places.len(), TimeRange::new(at(places.start), at(places.end.saturating_sub(1))))
+            }
+        };
+        let sizes: Vec<(usize, TimeRange)> = segments.iter().map(|(_, segment)| count(segment)).collect();
+        let (Some((_, first)), Some((_, last))) = (sizes.first(), sizes.last()) else {
+            return Ok(None);
+        };
+        let (rows, range) = (sizes.iter().map(|(rows, _)| rows).sum(), TimeRange::new(first.start_ns, last.end_ns));
         let fold_ns = self.job.fold_ns;
-        if fold_ns == 0 {
-            let node_rows = self.store.options.node_rows_min;
-            let width_ns = summary::choose_width(piece.timestamps_ns.len(), range, node_rows)?;
-            return Some(Nodes::of_rows(piece, width_ns));
+        let width_ns = match fold_ns {
+            0 => summary::choose_width(rows, &range, self.store.options.node_rows_min),
+            fold_ns => Some(fold_ns),
+        };
+        let Some(width_ns) = width_ns else {
+            return Ok(None);
+        };
+        let mut pieces = Vec::with_capacity(segments.len());
+        for (_, segment) in segments {
+            pieces.push(match segment {
+                Segment::Rows(places) => chunk::slice(&gathered.rows, places.start, places.end),
+                Segment::Copied(copied) => copied.decode()?,
+            });
         }
-        let mut nodes = Nodes { width_ns: fold_ns, columns: Vec::new() };
-        gathered.folded.iter().for_each(|folded| nodes.merge(folded));
-        let samples = gathered.unfolded.as_ref().unwrap_or(piece);
-        nodes.merge(&Nodes::of_rows(samples, fold_ns));
-        Some(nodes)
+        let piece = chunk::join(pieces);
+        let nodes = if fold_ns == 0 {
+            Nodes::of_rows(&piece, width_ns)
+        } else {
+            let mut nodes = Nodes { width_ns: fold_ns, columns: Vec::new() };
+            gathered.folded.iter().for_each(|folded| nodes.merge(folded));
+            let samples = gathered.unfolded.as_ref().unwrap_or(&piece);
+            nodes.merge(&Nodes::of_rows(samples, fold_ns));
+            nodes
+        };
+        let mut bytes = Vec::new();
+        summary::encode(&nodes, &mut bytes);
+        Ok(Some(bytes))
     }
 
     /// The part of a partition, begun when its first rows come.
@@ -170,16 +253,23 @@ impl<'a> Outputs<'a> {
     }
 }
 
-fn encode(rows: &Rows, level: u8, sequences: (u64, u64)) -> Vec<Encoded> {
-    let chunk_rows = CHUNK_ROWS[usize::from(level.clamp(1, 2) - 1)];
+/// Rows that a chunk of a level may have.
+pub(super) fn chunk_rows_max(level: u8) -> usize {
+    CHUNK_ROWS[usize::from(level.clamp(1, 2) - 1)]
+}
+
+fn encode(rows: &Rows, level: u8, sequences: (u64, u64)) -> Vec<Encoded<'static>> {
     // What settles is read rarely and kept long.
     let effort = if level < 2 { Effort::Fast } else { Effort::Small };
     let count = rows.timestamps_ns.len();
+    // Of equal size: a small one at the end would have to be joined with others by the next merge.
+    let chunk_rows = count.div_ceil(count.div_ceil(chunk_rows_max(level)).max(1)).max(1);
     let cut = |from: usize| {
         let piece = chunk::slice(rows, from, (from + chunk_rows).min(count));
         let mut bytes = Vec::new();
         chunk::encode_with(&piece, sequences, effort, &mut bytes);
-        Some(Encoded { range: piece.range()?, rows: piece.timestamps_ns.len() as u64, bytes })
+        let (range, rows) = (piece.range()?, piece.timestamps_ns.len() as u64);
+        Some(Encoded { range, sequences, rows, bytes: Cow::Owned(bytes) })
     };
     (0..count).step_by(chunk_rows).filter_map(cut).collect()
 }

@@ -1,30 +1,67 @@
 //! What a merge reads of one key.
 
+use std::sync::Arc;
+
 use model::TimeRange;
 
 use crate::StoreError;
-use crate::chunk::{self, Rows};
+use crate::chunk::{self, ChunkHeader, Rows};
 use crate::deletes::Delete;
-use crate::part::{KeyEntry, Part};
+use crate::levels::Job;
+use crate::part::{KeyCursor, KeyEntry, Part, PartKey};
 use crate::summary::{self, Nodes};
 
-/// What one part has of a key, deletes carried out.
-pub(crate) struct Source {
-    pieces: Vec<Piece>,
-    /// Instead of the samples that folding took; none of its rows' samples are missing in them.
-    folded: Option<Nodes>,
+use super::copy::{self, Candidate};
+use super::outputs::chunk_rows_max;
+
+/// What the parts have of one key, oldest first, before anything is decoded.
+#[derive(Default)]
+pub(crate) struct Sources {
+    chunks: Vec<Chunk>,
+    /// Summaries instead of samples, of parts that were folded; none of their own rows' samples are missing in them.
+    folded: Vec<Nodes>,
+    /// How many parts there are, and the summary of the last.
+    parts: usize,
+    summary: Option<Vec<u8>>,
 }
 
-struct Piece {
-    rows: Rows,
+/// A chunk of one part.
+struct Chunk {
+    part: Arc<Part>,
     range: TimeRange,
-    sequences: (u64, u64),
+    offset: u64,
+    bytes: Vec<u8>,
+    header: ChunkHeader,
+    is_masked: bool,
+}
+
+/// A chunk that is taken over as it is.
+pub(crate) struct Copied {
+    pub(crate) range: TimeRange,
+    pub(crate) rows: usize,
+    pub(crate) sequences: (u64, u64),
+    pub(crate) bytes: Vec<u8>,
+    part: Arc<Part>,
+    offset: u64,
+}
+
+impl Copied {
+    /// Its rows.
+    pub(crate) fn decode(&self) -> Result<Rows, StoreError> {
+        let decoded = chunk::decode(&self.bytes, None).map_err(|error| self.part.corrupt(self.offset, &error));
+        decoded.map(|(_, rows)| rows)
+    }
 }
 
 /// All of a key that a merge has, oldest first.
 #[derive(Default)]
 pub(crate) struct Gathered {
+    /// All rows but those of `copied`, whose time they do not overlap.
     pub(crate) rows: Rows,
+    /// In order of time.
+    pub(crate) copied: Vec<Copied>,
+    /// The summary of the one part that there is, if all of its chunks are copied.
+    pub(crate) summary: Option<Vec<u8>>,
     /// What parts that were folded hold instead of samples.
     pub(crate) folded: Vec<Nodes>,
     /// Rows of parts that were not folded: what is to be added to the nodes. `None` if that is all of `rows`.
@@ -32,50 +69,93 @@ pub(crate) struct Gathered {
     ranges: Vec<(TimeRange, (u64, u64))>,
 }
 
-impl Source {
+impl Sources {
     /// Reads what a part has of a key.
-    pub(crate) fn read(part: &Part, entry: &KeyEntry, deletes: &[Delete]) -> Result<Self, StoreError> {
+    pub(crate) fn read(
+        &mut self,
+        cursor: &mut KeyCursor,
+        entry: &KeyEntry,
+        deletes: &[Delete],
+    ) -> Result<(), StoreError> {
+        let part = cursor.part().clone();
         let touching: Vec<&Delete> = deletes.iter().filter(|delete| delete.touches(&entry.key, &part.info)).collect();
-        let mut pieces = Vec::with_capacity(entry.chunks.len());
-        for ((header, mut rows), chunk) in part.read(&entry.chunks, None)?.into_iter().zip(&entry.chunks) {
-            touching.iter().for_each(|delete| delete.apply(&entry.key, &mut rows));
-            pieces.push(Piece { rows, range: chunk.range, sequences: header.sequences });
+        for chunk in &entry.chunks {
+            let bytes = cursor.read(chunk.place)?;
+            let offset = chunk.place.offset;
+            let header = chunk::check(&bytes).map_err(|error| part.corrupt(offset, &error))?;
+            let is_masked = touching.iter().any(|delete| delete.range.overlaps(&chunk.range));
+            self.chunks.push(Chunk { part: part.clone(), range: chunk.range, offset, bytes, header, is_masked });
         }
-        let mut folded = None;
-        if part.info.fold_ns > 0
-            && let Some(place) = entry.summary
-        {
-            let bytes = part.read_summary(place)?;
-            let mut nodes = summary::decode(&bytes, None).map_err(|error| part.corrupt(place.offset, &error))?;
+        self.parts += 1;
+        self.summary = None;
+        let Some(place) = entry.summary else {
+            return Ok(());
+        };
+        let bytes = cursor.read(place)?;
+        let mut nodes = summary::decode(&bytes, None).map_err(|error| part.corrupt(place.offset, &error))?;
+        if part.info.fold_ns > 0 {
             for column in &mut nodes.columns {
                 let is_kept = |delete: &&Delete, last_ns: i64| !delete.takes_node(&entry.key, column.slot, last_ns);
                 column.nodes.retain(|(_, node)| touching.iter().all(|delete| is_kept(delete, node.last.0)));
             }
-            folded = Some(nodes);
+            self.folded.push(nodes);
         }
-        Ok(Self { pieces, folded })
+        self.summary = Some(bytes);
+        Ok(())
     }
-}
 
-/// Joins what the parts have, oldest first.
-pub(crate) fn gather(sources: Vec<Source>) -> Gathered {
-    let mut gathered = Gathered::default();
-    let any_folded = sources.iter().any(|source| source.folded.is_some());
-    let (mut pieces, mut unfolded) = (Vec::new(), Vec::new());
-    for source in sources {
-        let is_folded = source.folded.is_some();
-        gathered.folded.extend(source.folded);
-        for piece in source.pieces {
-            gathered.ranges.push((piece.range, piece.sequences));
-            if any_folded && !is_folded {
-                unfolded.push(piece.rows.clone());
-            }
-            pieces.push(piece.rows);
+    /// Which chunks are taken over as they are.
+    fn copied(&self, job: &Job) -> Vec<bool> {
+        let is_folding = job.fold_ns > 0 || self.chunks.iter().any(|chunk| chunk.part.info.fold_ns > 0);
+        if is_folding {
+            return vec![false; self.chunks.len()];
         }
+        let candidate = |chunk: &Chunk| {
+            let target = job.placement.place(chunk.range.start_ns);
+            let is_inside = target.partition.contains(chunk.range.end_ns);
+            let is_encoded = chunk.part.info.level == target.level && chunk.part.has_summaries();
+            Candidate {
+                range: chunk.range,
+                rows: chunk.header.rows,
+                target,
+                is_eligible: is_inside && is_encoded && !chunk.is_masked,
+            }
+        };
+        copy::choose(&self.chunks.iter().map(candidate).collect::<Vec<_>>(), chunk_rows_max)
     }
-    gathered.rows = chunk::join(pieces);
-    gathered.unfolded = any_folded.then(|| chunk::join(unfolded));
-    gathered
+
+    /// Joins what the parts have.
+    pub(crate) fn gather(self, key: &PartKey, deletes: &[Delete], job: &Job) -> Result<Gathered, StoreError> {
+        let copied = self.copied(job);
+        let is_whole = self.parts == 1 && copied.iter().all(|copied| *copied);
+        let any_folded = !self.folded.is_empty();
+        let mut gathered = Gathered { folded: self.folded, ..Gathered::default() };
+        gathered.summary = self.summary.filter(|_| is_whole);
+        let (mut pieces, mut unfolded) = (Vec::new(), Vec::new());
+        for (chunk, is_copied) in self.chunks.into_iter().zip(copied) {
+            let Chunk { part, range, offset, bytes, header, is_masked } = chunk;
+            if is_copied {
+                let (rows, sequences) = (header.rows, header.sequences);
+                gathered.copied.push(Copied { range, rows, sequences, bytes, part, offset });
+                continue;
+            }
+            let decoded = chunk::decode(&bytes, None).map_err(|error| part.corrupt(offset, &error));
+            let (_, mut rows) = decoded?;
+            if is_masked {
+                let touching = deletes.iter().filter(|delete| delete.touches(key, &part.info));
+                touching.for_each(|delete| delete.apply(key, &mut rows));
+            }
+            gathered.ranges.push((range, header.sequences));
+            if any_folded && part.info.fold_ns == 0 {
+                unfolded.push(rows.clone());
+            }
+            pieces.push(rows);
+        }
+        gathered.copied.sort_by_key(|copied| copied.range.start_ns);
+        gathered.rows = chunk::join(pieces);
+        gathered.unfolded = any_folded.then(|| chunk::join(unfolded));
+        Ok(gathered)
+    }
 }
 
 impl Gathered {

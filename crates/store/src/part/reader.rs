@@ -87,6 +87,11 @@ impl Part {
         Ok(Self { info, data, version, index, index_offset: footer.index_offset, blocks, groups })
     }
 
+    /// Whether its keys have summaries where those are worth it: version 1 had none.
+    pub(crate) fn has_summaries(&self) -> bool {
+        self.version != VERSION_ONE
+    }
+
     /// Where its bytes come from.
     pub(crate) fn data(&self) -> &PartData {
         &self.data
@@ -192,23 +197,45 @@ impl Part {
     }
 }
 
+/// Bytes that a cursor reads at once: what it is asked for lies in the order of the keys.
+const AHEAD_BYTES: u64 = 256 << 10;
+
 /// Goes through a part's keys in order.
 pub(crate) struct KeyCursor {
     part: Arc<Part>,
     next_block: usize,
     entries: std::vec::IntoIter<KeyEntry>,
     held: Option<KeyEntry>,
+    /// What was read ahead, and where it begins in the part.
+    ahead: (u64, Vec<u8>),
 }
 
 impl KeyCursor {
     /// Before the first key.
     pub(crate) fn new(part: Arc<Part>) -> Self {
-        Self { part, next_block: 0, entries: Vec::new().into_iter(), held: None }
+        Self { part, next_block: 0, entries: Vec::new().into_iter(), held: None, ahead: (0, Vec::new()) }
     }
 
     /// The part.
     pub(crate) fn part(&self) -> &Arc<Part> {
         &self.part
+    }
+
+    /// Reads a chunk's or a summary's bytes, and with them some of those behind.
+    pub(crate) fn read(&mut self, place: Place) -> Result<Vec<u8>, StoreError> {
+        let (offset, length) = (place.offset, place.bytes as usize);
+        let held = |ahead: &(u64, Vec<u8>)| {
+            let from = usize::try_from(offset.checked_sub(ahead.0)?).ok()?;
+            ahead.1.get(from..from.checked_add(length)?).map(<[u8]>::to_vec)
+        };
+        if let Some(bytes) = held(&self.ahead) {
+            return Ok(bytes);
+        }
+        let chunks_end = self.part.index_offset.max(offset);
+        let bytes = (chunks_end - offset).min(AHEAD_BYTES).max(u64::from(place.bytes)) as u32;
+        let read = self.part.data.read(&[Place { offset, bytes }])?.pop().unwrap_or_default();
+        self.ahead = (offset, read);
+        held(&self.ahead).ok_or_else(|| self.part.data.corrupt(offset, "a chunk is cut short"))
     }
 
     /// The key that [`KeyCursor::take`] would give next.

@@ -1,0 +1,261 @@
+//! What the values in a bin of time add up to.
+
+use std::collections::BTreeMap;
+
+use model::{Summary, ValueType, Values};
+
+use crate::frame::{Cell, FrameColumn};
+use crate::plan::Aggregate;
+
+/// Bins by their start, of one column of one series.
+pub(super) type Bins = BTreeMap<i64, Bin>;
+
+/// What the values in a bin add up to.
+#[derive(Debug, Clone)]
+pub(super) enum Bin {
+    /// Numbers; booleans as 0 and 1.
+    Numbers {
+        summary: Summary,
+        /// All values, if an aggregate needs them.
+        values: Vec<f64>,
+        is_bool: bool,
+    },
+    Texts {
+        count: u64,
+        first: (i64, String),
+        last: (i64, String),
+        min: String,
+        max: String,
+    },
+}
+
+/// The bins of a column whose rows are in order of time; `start` says where the bin of a time begins.
+pub(super) fn of_column(
+    timestamps_ns: &[i64],
+    column: &FrameColumn,
+    start: &impl Fn(i64) -> i64,
+    keeps_values: bool,
+) -> Bins {
+    let is_present = |row: usize| column.present.as_ref().is_none_or(|present| present.get(row) == Some(&true));
+    let rows = timestamps_ns.iter().copied().enumerate().filter(|(row, _)| is_present(*row));
+    match &column.values {
+        Values::F64(values) => {
+            let bits = rows.filter_map(|(row, time_ns)| values.get(row).map(|value| (time_ns, value.to_bits())));
+            of_numbers(bits, ValueType::F64, start, keeps_values, false)
+        }
+        Values::I64(values) => {
+            let bits = rows.filter_map(|(row, time_ns)| values.get(row).map(|value| (time_ns, *value as u64)));
+            of_numbers(bits, ValueType::I64, start, keeps_values, false)
+        }
+        Values::U64(values) => {
+            let bits = rows.filter_map(|(row, time_ns)| values.get(row).map(|value| (time_ns, *value)));
+            of_numbers(bits, ValueType::U64, start, keeps_values, false)
+        }
+        Values::Bool(values) => {
+            let number = |value: bool| f64::from(u8::from(value)).to_bits();
+            let bits = rows.filter_map(|(row, time_ns)| values.get(row).map(|value| (time_ns, number(*value))));
+            of_numbers(bits, ValueType::F64, start, keeps_values, true)
+        }
+        Values::Text(values) => {
+            let mut bins = Bins::new();
+            for (row, time_ns) in rows {
+                let Some(text) = values.get(row) else { continue };
+                merge_bin(&mut bins, start(time_ns), Bin::of_text(time_ns, text));
+            }
+            bins
+        }
+    }
+}
+
+/// The bins of rows' times.
+pub(super) fn of_times(timestamps_ns: &[i64], start: &impl Fn(i64) -> i64, keeps_values: bool) -> Bins {
+    let bits = timestamps_ns.iter().map(|time_ns| (*time_ns, *time_ns as u64));
+    of_numbers(bits, ValueType::I64, start, keeps_values, false)
+}
+
+fn of_numbers(
+    samples: impl Iterator<Item = (i64, u64)>,
+    value_type: ValueType,
+    start: &impl Fn(i64) -> i64,
+    keeps_values: bool,
+    is_bool: bool,
+) -> Bins {
+    let mut bins = Bins::new();
+    let mut open: Option<(i64, Summary, Vec<f64>)> = None;
+    let mut close = |open: &mut Option<(i64, Summary, Vec<f64>)>| {
+        if let Some((start_ns, summary, values)) = open.take() {
+            merge_bin(&mut bins, start_ns, Bin::Numbers { summary, values, is_bool });
+        }
+    };
+    for (time_ns, bits) in samples {
+        let start_ns = start(time_ns);
+        if open.as_ref().is_none_or(|(known, ..)| *known != start_ns) {
+            close(&mut open);
+        }
+        let (_, summary, values) = open.get_or_insert_with(|| (start_ns, Summary::empty(value_type), Vec::new()));
+        summary.add(time_ns, bits);
+        if keeps_values {
+            values.push(summary.number(bits));
+        }
+    }
+    close(&mut open);
+    bins
+}
+
+/// Adds bins to others of the same column; series may differ in type.
+pub(super) fn merge(known: &mut Bins, more: Bins) {
+    more.into_iter().for_each(|(start_ns, bin)| merge_bin(known, start_ns, bin));
+}
+
+fn merge_bin(known: &mut Bins, start_ns: i64, bin: Bin) {
+    match known.get_mut(&start_ns) {
+        None => {
+            known.insert(start_ns, bin);
+        }
+        Some(before) => before.merge(bin),
+    }
+}
+
+impl Bin {
+    fn of_text(time_ns: i64, text: &str) -> Self {
+        let at = || (time_ns, text.to_owned());
+        Self::Texts { count: 1, first: at(), last: at(), min: text.to_owned(), max: text.to_owned() }
+    }
+
+    /// A field has one type in all groups of a table, so that texts and numbers do not meet but where labels are dropped from
+    /// series of several metrics: then numbers stay.
+    fn merge(&mut self, other: Self) {
+        match (self, other) {
+            (
+                Self::Numbers { summary, values, is_bool },
+                Self::Numbers { summary: mut other, values: more, is_bool: other_bool },
+            ) => {
+                if summary.value_type != other.value_type {
+                    *summary = as_floats(summary);
+                    other = as_floats(&other);
+                }
+                summary.merge_unordered(&other);
+                values.extend(more);
+                *is_bool &= other_bool;
+            }
+            (
+                Self::Texts { count, first, last, min, max },
+                Self::Texts { count: more, first: other_first, last: other_last, min: other_min, max: other_max },
+            ) => {
+                *count += more;
+                if other_first.0 < first.0 {
+                    *first = other_first;
+                }
+                if other_last.0 >= last.0 {
+                    *last = other_last;
+                }
+                if other_min < *min {
+                    *min = other_min;
+                }
+                if other_max > *max {
+                    *max = other_max;
+                }
+            }
+            (texts @ Self::Texts { .. }, numbers @ Self::Numbers { .. }) => *texts = numbers,
+            (Self::Numbers { .. }, Self::Texts { .. }) => {}
+        }
+    }
+
+    pub(super) fn first_ns(&self) -> i64 {
+        match self {
+            Self::Numbers { summary, .. } => summary.first.0,
+            Self::Texts { first, .. } => first.0,
+        }
+    }
+
+    /// Puts kept values in order, for quantiles.
+    pub(super) fn sort(&mut self) {
+        if let Self::Numbers { values, .. } = self {
+            values.sort_unstable_by(f64::total_cmp);
+        }
+    }
+
+    pub(super) fn value(&self, aggregate: Aggregate) -> Cell<'_> {
+        match self {
+            Self::Numbers { summary, values, is_bool } => number_value(aggregate, summary, values, *is_bool),
+            Self::Texts { count, first, last, min, max } => match aggregate {
+                Aggregate::Count => Cell::I64(*count as i64),
+                Aggregate::First => Cell::Text(&first.1),
+                Aggregate::Last => Cell::Text(&last.1),
+                Aggregate::Min => Cell::Text(min),
+                Aggregate::Max => Cell::Text(max),
+                _ => Cell::Null,
+            },
+        }
+    }
+}
+
+fn as_floats(summary: &Summary) -> Summary {
+    let bits = |bits: u64| summary.number(bits).to_bits();
+    Summary {
+        value_type: ValueType::F64,
+        first: (summary.first.0, bits(summary.first.1)),
+        last: (summary.last.0, bits(summary.last.1)),
+        min: bits(summary.min),
+        max: bits(summary.max),
+        sum: (summary.total(), 0.0),
+        sum_integer: 0,
+        ..*summary
+    }
+}
+
+fn number_value(aggregate: Aggregate, summary: &Summary, values: &[f64], is_bool: bool) -> Cell<'static> {
+    let typed = |bits: u64| match summary.value_type {
+        ValueType::I64 => Cell::I64(bits as i64),
+        ValueType::U64 => Cell::U64(bits),
+        _ if is_bool => Cell::Bool(f64::from_bits(bits) > 0.0),
+        _ => Cell::F64(f64::from_bits(bits)),
+    };
+    match aggregate {
+        Aggregate::Min => typed(summary.min),
+        Aggregate::Max => typed(summary.max),
+        Aggregate::First => typed(summary.first.1),
+        Aggregate::Last => typed(summary.last.1),
+        Aggregate::Count => Cell::I64(summary.count as i64),
+        Aggregate::Avg => Cell::F64(summary.total() / summary.count as f64),
+        Aggregate::Sum => match summary.value_type {
+            ValueType::I64 | ValueType::U64 => {
+                i64::try_from(summary.sum_integer).map_or(Cell::F64(summary.total()), Cell::I64)
+            }
+            _ => Cell::F64(summary.total()),
+        },
+        Aggregate::Stddev => Cell::F64(stddev(values)),
+        Aggregate::Quantile(share) => Cell::F64(quantile(share, values)),
+    }
+}
+
+fn stddev(values: &[f64]) -> f64 {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64).sqrt()
+}
+
+/// Of sorted values.
+fn quantile(share: f64, values: &[f64]) -> f64 {
+    let rank = share * values.len().saturating_sub(1) as f64;
+    let (lower, upper) = (rank.floor() as usize, rank.ceil() as usize);
+    match (values.get(lower), values.get(upper)) {
+        // Not computed: infinities have no difference.
+        (Some(only), _) if lower == upper => *only,
+        (Some(below), Some(above)) => below + (above - below) * rank.fract(),
+        _ => f64::NAN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_between_values_in_proportion() {
+        for (share, expected) in [(0.0, 1.0), (0.5, 2.5), (1.0, 4.0), (0.1, 1.3)] {
+            let found = quantile(share, &[1.0, 2.0, 3.0, 4.0]);
+            assert!((found - expected).abs() < 1e-12, "{share}: {found}");
+        }
+        assert!(quantile(0.5, &[]).is_nan());
+    }
+}

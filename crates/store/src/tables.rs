@@ -1,0 +1,252 @@
+//! Measurements as tables: their columns, the groups that hold their rows, and the rows with all columns on one axis of time.
+
+use std::collections::BTreeSet;
+
+use index::{CompiledMatcher, Slot};
+use model::{CellColumn, STALE_NAN_BITS, TimeRange, ValueType, Values};
+
+use crate::chunk::{self, Rows, RowsColumn};
+use crate::part::PartKey;
+use crate::read::{KeyView, by_block};
+use crate::scan::{SelectedColumn, SelectedGroup};
+use crate::{Store, StoreError};
+
+/// What a table looks like: a measurement's tags and fields, or a Prometheus metric's labels and `value`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableSchema {
+    /// The measurement.
+    pub name: String,
+    /// Labels that some of its groups have, sorted.
+    pub tags: Vec<String>,
+    /// Names and types of its fields, in the order in which they came; histograms are not among them.
+    pub fields: Vec<(String, ValueType)>,
+}
+
+/// A group's rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupRows {
+    /// When, in nanoseconds since the Unix epoch: ascending, none twice.
+    pub timestamps_ns: Vec<i64>,
+    /// One for each of [`SelectedGroup::columns`], stale markers as nulls; `None` for histograms.
+    pub columns: Vec<Option<CellColumn>>,
+}
+
+impl Store {
+    /// Names of the measurements that have groups, sorted.
+    pub fn tables(&self, database: &str) -> Result<Vec<String>, StoreError> {
+        let catalog = self.catalog.read();
+        let Some(database) = catalog.catalog.database(database) else {
+            return Ok(Vec::new());
+        };
+        let mut names = Vec::new();
+        for (name, measurement) in catalog.catalog.measurements(database) {
+            for shard in &self.shards {
+                let groups = shard.groups.read().groups.of_measurement(database, measurement);
+                if !groups.map_err(StoreError::index(&self.options.directory))?.is_empty() {
+                    names.push(name.to_owned());
+                    break;
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// A table's columns; `None` if no group has the measurement.
+    pub fn table(&self, database: &str, table: &str) -> Result<Option<TableSchema>, StoreError> {
+        let catalog = self.catalog.read();
+        let Some(database) = catalog.catalog.database(database) else {
+            return Ok(None);
+        };
+        let Some(measurement) = catalog.catalog.measurement(database, table) else {
+            return Ok(None);
+        };
+        let (mut tags, mut exists) = (BTreeSet::new(), false);
+        for shard in &self.shards {
+            let unreadable = StoreError::index(&self.options.directory);
+            let index = shard.groups.read();
+            let groups = index.groups.of_measurement(database, measurement).map_err(&unreadable)?;
+            exists |= !groups.is_empty();
+            index.groups.label_names(database, &groups, &mut tags).map_err(&unreadable)?;
+        }
+        let fields = catalog.catalog.fields(measurement).into_iter();
+        let fields = fields.filter(|(_, value_type)| *value_type != ValueType::Histogram);
+        let fields = fields.map(|(name, value_type)| (name.to_owned(), value_type)).collect();
+        Ok(exists.then(|| TableSchema { name: table.to_owned(), tags: tags.into_iter().collect(), fields }))
+    }
+
+    /// A table's groups that satisfy all matchers, with those of their columns that have one of the names (none: all).
+    pub fn select_table(
+        &self,
+        database: &str,
+        table: &str,
+        fields: &[String],
+        matchers: &[CompiledMatcher],
+    ) -> Result<Vec<SelectedGroup>, StoreError> {
+        let catalog = self.catalog.read();
+        let Some(database) = catalog.catalog.database(database) else {
+            return Ok(Vec::new());
+        };
+        let Some(measurement) = catalog.catalog.measurement(database, table) else {
+            return Ok(Vec::new());
+        };
+        let columns = catalog.catalog.table_columns(measurement, fields, matchers);
+        self.select_columns(&catalog.catalog, database, &columns, matchers)
+    }
+
+    /// A group's rows in a range, those in which none of the selected columns has a value too.
+    pub fn read_rows(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<GroupRows, StoreError> {
+        let mut read = GroupRows { timestamps_ns: Vec::new(), columns: vec![None; selected.columns.len()] };
+        let Some(shard) = self.shards.get(selected.shard) else {
+            return Ok(read);
+        };
+        let range = &self.kept(selected.key.database, range);
+        for (block, places) in by_block(&selected.columns) {
+            let wanted: Vec<&SelectedColumn> = places.iter().filter_map(|place| selected.columns.get(*place)).collect();
+            let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
+            let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
+            let pieces = chunk::in_time_order(view.pieces(range, &slots)?);
+            let pieces: Vec<Piece<'_>> = pieces.iter().map(|rows| Piece::of(rows, range)).collect();
+            let timestamps_ns: Vec<i64> = pieces.iter().flat_map(|piece| piece.timestamps_ns()).copied().collect();
+            read.align(
+                timestamps_ns,
+                places.into_iter().zip(wanted.into_iter().map(|column| collect(&pieces, column))),
+            );
+        }
+        Ok(read)
+    }
+}
+
+/// What of a piece lies in the range.
+struct Piece<'a> {
+    rows: &'a Rows,
+    from: usize,
+    to: usize,
+}
+
+impl<'a> Piece<'a> {
+    fn of(rows: &'a Rows, range: &TimeRange) -> Self {
+        let from = rows.timestamps_ns.partition_point(|timestamp| *timestamp < range.start_ns);
+        let to = rows.timestamps_ns.partition_point(|timestamp| *timestamp <= range.end_ns);
+        Self { rows, from, to: to.max(from) }
+    }
+
+    fn timestamps_ns(&self) -> &'a [i64] {
+        self.rows.timestamps_ns.get(self.from..self.to).unwrap_or_default()
+    }
+
+    fn len(&self) -> usize {
+        self.to - self.from
+    }
+
+    /// The member's cells, and which of them are null (empty: none).
+    fn column(&self, wanted: &SelectedColumn) -> Option<(&'a RowsColumn, &'a [u64], &'a [bool])> {
+        let of_slot = |column: &&RowsColumn| column.slot == wanted.slot && column.value_type == wanted.value_type;
+        let column = self.rows.columns.iter().find(of_slot)?;
+        let cells = column.cells.get(self.from..self.to)?;
+        Some((column, cells, column.nulls.get(self.from..self.to).unwrap_or_default()))
+    }
+}
+
+/// One member's cells of all pieces, one behind another.
+fn collect(pieces: &[Piece<'_>], wanted: &SelectedColumn) -> Option<CellColumn> {
+    let mut values = Values::empty(wanted.value_type)?;
+    let mut present: Option<Vec<bool>> = None;
+    let mut before = 0;
+    for piece in pieces {
+        let found = piece.column(wanted);
+        extend(&mut values, found.map(|(column, cells, _)| (column, cells)), piece.len());
+        let is_stale = |cell: &u64| wanted.value_type == ValueType::F64 && *cell == STALE_NAN_BITS;
+        let nulls = match found {
+            None => Some(vec![true; piece.len()]),
+            Some((_, cells, nulls)) if nulls.contains(&true) || cells.iter().any(is_stale) => {
+                let null = |place: usize| nulls.get(place) == Some(&true);
+                Some(cells.iter().enumerate().map(|(place, cell)| null(place) || is_stale(cell)).collect())
+            }
+            Some(_) => None,
+        };
+        if let Some(nulls) = nulls {
+            let present = present.get_or_insert_with(|| vec![true; before]);
+            present.extend(nulls.iter().map(|null| !null));
+        } else if let Some(present) = &mut present {
+            present.resize(before + piece.len(), true);
+        }
+        before += piece.len();
+    }
+    Some(CellColumn { values, present })
+}
+
+/// Adds a piece's cells, or as many of anything.
+fn extend(values: &mut Values, cells: Option<(&RowsColumn, &[u64])>, count: usize) {
+    let Some((column, cells)) = cells else {
+        return resize(values, count);
+    };
+    match values {
+        Values::F64(values) => values.extend(cells.iter().map(|cell| f64::from_bits(*cell))),
+        Values::I64(values) => values.extend(cells.iter().map(|cell| *cell as i64)),
+        Values::U64(values) => values.extend_from_slice(cells),
+        Values::Bool(values) => values.extend(cells.iter().map(|cell| *cell != 0)),
+        // What stands for a null is some text too: it is hidden.
+        Values::Text(values) => {
+            values.extend(cells.iter().map(|cell| String::from_utf8_lossy(column.text(*cell)).into_owned()));
+        }
+    }
+}
+
+fn resize(values: &mut Values, more: usize) {
+    match values {
+        Values::F64(values) => values.resize(values.len() + more, 0.0),
+        Values::I64(values) => values.resize(values.len() + more, 0),
+        Values::U64(values) => values.resize(values.len() + more, 0),
+        Values::Bool(values) => values.resize(values.len() + more, false),
+        Values::Text(values) => values.resize(values.len() + more, String::new()),
+    }
+}
+
+impl GroupRows {
+    /// Adds the columns of a member block, which has an axis of its own.
+    fn align(&mut self, timestamps_ns: Vec<i64>, columns: impl Iterator<Item = (usize, Option<CellColumn>)>) {
+        let is_first = self.columns.iter().all(Option::is_none);
+        let same = is_first || self.timestamps_ns == timestamps_ns;
+        let mut union = if same { Vec::new() } else { [self.timestamps_ns.as_slice(), &timestamps_ns].concat() };
+        union.sort_unstable();
+        union.dedup();
+        if !same {
+            for column in self.columns.iter_mut().flatten() {
+                *column = spread(column, &self.timestamps_ns, &union);
+            }
+        }
+        for (place, column) in columns {
+            if let Some(target) = self.columns.get_mut(place) {
+                *target = if same { column } else { column.map(|column| spread(&column, &timestamps_ns, &union)) };
+            }
+        }
+        self.timestamps_ns = if same { timestamps_ns } else { union };
+    }
+}
+
+/// A column on an axis that holds its own and more.
+fn spread(column: &CellColumn, own: &[i64], axis: &[i64]) -> CellColumn {
+    let mut next = 0;
+    let mut places = Vec::with_capacity(axis.len());
+    for time in axis {
+        let found = own.get(next) == Some(time);
+        places.push(found.then_some(next));
+        next += usize::from(found);
+    }
+    let is_present = |place: &Option<usize>| {
+        place.is_some_and(|place| column.present.as_ref().is_none_or(|present| present.get(place) == Some(&true)))
+    };
+    let present = Some(places.iter().map(is_present).collect());
+    let values = match &column.values {
+        Values::F64(values) => Values::F64(pick(values, &places)),
+        Values::I64(values) => Values::I64(pick(values, &places)),
+        Values::U64(values) => Values::U64(pick(values, &places)),
+        Values::Bool(values) => Values::Bool(pick(values, &places)),
+        Values::Text(values) => Values::Text(pick(values, &places)),
+    };
+    CellColumn { values, present }
+}
+
+fn pick<T: Clone + Default>(values: &[T], places: &[Option<usize>]) -> Vec<T> {
+    places.iter().map(|place| place.and_then(|place| values.get(place)).cloned().unwrap_or_default()).collect()
+}
