@@ -15,7 +15,9 @@ const USAGE: &str = "Usage:
                                                            plant bugs and see whether the simulation finds them
   cargo xtask peers [--peers NAME,…] [--connections 1,4,16] [--line-series 100,10000,1000000]
       [--remote-write-series 200000] [--remote-write-samples 1,10] [--values N] [--repeat N] [--cache FOLDER] [--json]
-                                                           the same writes into this and other servers, side by side";
+                                                           the same writes into this and other servers, side by side
+  cargo xtask differential influxql [--seed N] [--statements N]
+                                                           generated statements to this server and to InfluxDB 1.x";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -28,6 +30,10 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Some((command, options)) if command == "peers" => {
             xtask::peers::command(&root, options, &mut |text| println!("{text}"))
+        }
+        #[cfg(target_os = "linux")]
+        Some((command, [what, options @ ..])) if command == "differential" && what == "influxql" => {
+            xtask::peers::influxql::command(&root, options, &mut |text| println!("{text}"))
         }
         _ => Err(USAGE.to_owned()),
     };

@@ -40,3 +40,8 @@ pub use engine::{Engine, TableGroup};
 pub use execute::{Query, Session};
 pub use syntax::{Parameter, TEXT_BYTES_MAX};
 pub use value::Value;
+
+/// Nanoseconds of a duration such as `1h30m`; `None` if it is none.
+pub fn duration_ns(text: &str) -> Option<i64> {
+    syntax::duration::parse(text)
+}

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::resolve::Reference;
 use crate::scan::{Group, Place};
 use crate::time::{TIME_MIN_NS, Windows};
-use crate::value::{DataType, Value};
+use crate::value::Value;
 
 /// A value that a call gave.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +61,7 @@ pub(crate) fn by_window(points: &[Out], windows: Option<&Windows>, start_ns: i64
 }
 
 /// What a window's points add up to, for functions that make a new value.
-pub(crate) fn aggregate(function: &str, points: &[Out], unit_ns: i64, window: (i64, i64)) -> Option<Value> {
+pub(crate) fn aggregate(function: &str, points: &[Out]) -> Option<Value> {
     let numbers = || points.iter().filter_map(|point| point.value.number());
     match function {
         "count" => Some(Value::Integer(points.len() as i64)),
@@ -79,7 +79,6 @@ pub(crate) fn aggregate(function: &str, points: &[Out], unit_ns: i64, window: (i
             Some(crate::value::apply(crate::syntax::ast::Operator::Subtract, &largest.value, &smallest.value, false))
         }
         "mode" => mode(points),
-        "integral" => integral(points, unit_ns, window),
         _ => None,
     }
 }
@@ -189,18 +188,45 @@ fn mode(points: &[Out]) -> Option<Value> {
     best.map(|(.., value)| value.clone())
 }
 
-/// The area under the line through the points.
-fn integral(points: &[Out], unit_ns: i64, _window: (i64, i64)) -> Option<Value> {
-    let mut area = 0.0;
-    let mut before: Option<(i64, f64)> = None;
+/// The area under the line through the points, window by window; the line is cut where a window ends, and what lies between windows
+/// with points belongs to the later one.
+pub(crate) fn integral(points: &[Out], windows: Option<&Windows>, unit_ns: i64, start_ns: i64) -> Vec<Out> {
+    let mut outs = Vec::new();
+    let (mut area, mut before): (f64, Option<(i64, f64)>) = (0.0, None);
+    let mut window: Option<(i64, i64)> = None;
     for point in points {
-        let value = point.value.number()?;
-        if let Some((time_ns, last)) = before.filter(|(time_ns, _)| *time_ns < point.time_ns) {
-            area += (value + last) / 2.0 * (point.time_ns - time_ns) as f64 / unit_ns as f64;
+        let Some(value) = point.value.number() else { continue };
+        let (time_ns, last) = match before {
+            Some(before) if before.0 < point.time_ns => before,
+            _ => {
+                before = Some((point.time_ns, value));
+                window = window.or_else(|| bounds(windows, point.time_ns));
+                continue;
+            }
+        };
+        let share = |from_ns: i64, to_ns: i64| (to_ns - from_ns) as f64 / unit_ns as f64;
+        let (mut from_ns, mut from) = (time_ns, last);
+        if let Some((window_ns, end_ns)) = window.filter(|(_, end_ns)| point.time_ns >= *end_ns) {
+            let at_end = last + (value - last) * (end_ns - time_ns) as f64 / (point.time_ns - time_ns) as f64;
+            area += (last + at_end) / 2.0 * share(time_ns, end_ns);
+            outs.push(Out { time_ns: window_ns, value: Value::Float(area), origin: None });
+            (area, from_ns, from) = (0.0, end_ns, at_end);
+            window = bounds(windows, point.time_ns);
         }
+        area += (from + value) / 2.0 * share(from_ns, point.time_ns);
         before = Some((point.time_ns, value));
     }
-    before.map(|_| Value::Float(area))
+    if before.is_some() {
+        let shown_ns = if start_ns == TIME_MIN_NS { 0 } else { start_ns };
+        let time_ns = window.map_or(shown_ns, |(window_ns, _)| window_ns);
+        outs.push(Out { time_ns, value: Value::Float(area), origin: None });
+    }
+    outs
+}
+
+fn bounds(windows: Option<&Windows>, time_ns: i64) -> Option<(i64, i64)> {
+    let start_ns = windows?.start_of(time_ns);
+    Some((start_ns, windows?.next(start_ns)))
 }
 
 /// Different values, in the order in which they came; those of one time by value.
@@ -240,7 +266,3 @@ pub(crate) fn sample(points: &[Out], count: usize) -> Vec<Out> {
     chosen.filter_map(|place| points.get(place)).cloned().collect()
 }
 
-/// The type that numbers of a fill have.
-pub(crate) fn cast(value: &Value, data_type: DataType) -> Value {
-    value.cast(data_type)
-}

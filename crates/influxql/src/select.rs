@@ -154,7 +154,12 @@ fn results(
     engine.budget().take(points.len())?;
     let own_times = windows.is_none() && of.selects_rows();
     let mut outs = Vec::new();
-    for (start_ns, stretch) in reduce::by_window(&points, windows, range.0) {
+    if function == "integral" {
+        let unit_ns = duration(&call.parameters).unwrap_or(SECOND_NS);
+        outs = reduce::integral(&points, windows, unit_ns, range.0);
+    }
+    let stretches = if function == "integral" { Vec::new() } else { reduce::by_window(&points, windows, range.0) };
+    for (start_ns, stretch) in stretches {
         let stretch = points.get(stretch).unwrap_or_default();
         reduced(call, group, stretch, start_ns, own_times, &mut outs);
     }
@@ -198,8 +203,7 @@ fn reduced(call: &Call, group: &Group, points: &[Out], start_ns: i64, own_times:
             }));
         }
         _ => {
-            let unit_ns = duration(&call.parameters).unwrap_or(SECOND_NS);
-            let value = reduce::aggregate(function, points, unit_ns, (start_ns, start_ns));
+            let value = reduce::aggregate(function, points);
             outs.extend(value.map(|value| Out { time_ns: start_ns, value, origin: None }));
         }
     }
@@ -313,8 +317,8 @@ fn joined(
                 }
                 None => match of.fill {
                     Fill::Previous => {}
-                    Fill::Integer(value) => *current = reduce::cast(&Value::Integer(value), call.data_type),
-                    Fill::Number(value) => *current = reduce::cast(&Value::Float(value), call.data_type),
+                    Fill::Integer(value) => *current = Value::Integer(value).cast(call.data_type),
+                    Fill::Number(value) => *current = Value::Float(value).cast(call.data_type),
                     _ => *current = Value::Null,
                 },
             }

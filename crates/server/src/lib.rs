@@ -17,6 +17,7 @@ mod error;
 mod grpc;
 mod host;
 mod influx;
+mod influxql;
 mod json;
 mod listen;
 mod metrics;

@@ -26,7 +26,8 @@ pub(crate) struct Metrics {
 }
 
 /// Routes by which requests are counted; everything else is `other`.
-const ROUTES: [&str; 36] = [
+const ROUTES: [&str; 37] = [
+    "/query",
     "/api/v1/plan",
     "/api/v1/admin/backup",
     "/api/v1/admin/compact",

@@ -15,7 +15,7 @@ use crate::body::{Buffer, Share};
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::state::State;
-use crate::{admin, body, names, page, plan, query, status, write};
+use crate::{admin, body, influxql, names, page, plan, query, status, write};
 
 /// A request whose body was taken.
 pub(crate) struct Taken {
@@ -55,6 +55,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/query_exemplars", get(query::exemplars).post(query::exemplars))
         .route("/api/v1/format_query", get(query::format).post(query::format))
         .route("/api/v1/parse_query", get(query::parse).post(query::parse))
+        .route("/query", get(influxql::query).post(influxql::query))
         .route("/api/v1/plan", get(plan::plan).post(plan::plan))
         .route("/api/v1/alertmanagers", get(status::no_alertmanagers))
         .route("/api/v1/status/config", get(status::config))
@@ -71,7 +72,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/admin/backup", post(admin::backup))
         .route("/api/v1/admin/compact", post(admin::compact))
         .route("/api/v1/admin/databases", get(admin::databases))
-        .route("/api/v1/admin/databases/{name}", get(admin::database).put(admin::put_database))
+        .route("/api/v1/admin/databases/{name}", get(admin::database).put(admin::put_database).delete(admin::drop_database))
         .route("/api/v1/admin/tsdb/delete_series", put(admin::delete_series).post(admin::delete_series))
         .route("/api/v1/admin/tsdb/clean_tombstones", put(admin::clean_tombstones).post(admin::clean_tombstones))
         .layer(middleware::from_fn(admin::same_site));

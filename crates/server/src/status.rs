@@ -15,7 +15,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const PROMETHEUS_VERSION: &str = "3.0.0";
 
 /// The version that InfluxDB's clients see; they look for 1.x or 2.x.
-const INFLUXDB_VERSION: &str = "1.8.10-thalweg";
+pub(crate) const INFLUXDB_VERSION: &str = "1.8.10-thalweg";
 
 pub(crate) async fn build_info() -> Response {
     let data = format!(

@@ -5,6 +5,7 @@ mod admin;
 mod grpc;
 mod harness;
 mod hostile;
+mod influxql;
 mod protocols;
 mod queries;
 mod status;
