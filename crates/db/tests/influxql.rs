@@ -191,7 +191,10 @@ fn rows_are_deleted_by_tags_and_time() {
 fn rows_are_written_into_measurements() {
     let (db, _folder) = open("into");
     db.write_lines("t", LINES.as_bytes()).unwrap();
-    let written = show(&db, "select mean(i) as i, max(f) into \"copy of\" from m where time >= 0 and time < 120s group by time(1m), h");
+    let written = show(
+        &db,
+        "select mean(i) as i, max(f) into \"copy of\" from m where time >= 0 and time < 120s group by time(1m), h",
+    );
     assert_eq!(written, "result time,written\n  0 5");
     let copied = show(&db, "select * from \"copy of\" where h = 'b'");
     assert_eq!(copied, "copy of time,h,i,max\n  0 b 15 5\n  60000 b 30 8");

@@ -107,7 +107,9 @@ fn amount(expr: &Expr, now_ns: i64, zone: Option<&TimeZone>) -> Result<Amount, S
     match expr.bare() {
         Expr::Text(text) => match time::parse(text, zone) {
             Some(time_ns) => Ok(Amount::Moment(time_ns)),
-            None => Err(format!("invalid operation: time and *influxql.StringLiteral are not compatible: {text:?} is no time")),
+            None => Err(format!(
+                "invalid operation: time and *influxql.StringLiteral are not compatible: {text:?} is no time"
+            )),
         },
         Expr::Integer(value) => Ok(Amount::Length(*value)),
         Expr::Number(value) => Ok(Amount::Number(*value)),
@@ -123,18 +125,16 @@ fn amount(expr: &Expr, now_ns: i64, zone: Option<&TimeZone>) -> Result<Amount, S
 
 fn combine(operator: Operator, left: Amount, right: Amount) -> Option<Amount> {
     match (operator, left, right) {
-        (Operator::Add, Amount::Moment(a), Amount::Length(b)) | (Operator::Add, Amount::Length(a), Amount::Moment(b)) => {
-            a.checked_add(b).map(Amount::Moment)
-        }
+        (Operator::Add, Amount::Moment(a), Amount::Length(b))
+        | (Operator::Add, Amount::Length(a), Amount::Moment(b)) => a.checked_add(b).map(Amount::Moment),
         (Operator::Subtract, Amount::Moment(a), Amount::Length(b)) => a.checked_sub(b).map(Amount::Moment),
         (Operator::Subtract, Amount::Moment(a), Amount::Moment(b)) => a.checked_sub(b).map(Amount::Length),
         (Operator::Add, Amount::Length(a), Amount::Length(b)) => a.checked_add(b).map(Amount::Length),
         (Operator::Subtract, Amount::Length(a), Amount::Length(b)) => a.checked_sub(b).map(Amount::Length),
         (Operator::Multiply, Amount::Length(a), Amount::Length(b)) => a.checked_mul(b).map(Amount::Length),
         (Operator::Divide, Amount::Length(a), Amount::Length(b)) => a.checked_div(b).map(Amount::Length),
-        (Operator::Multiply, Amount::Length(a), Amount::Number(b)) | (Operator::Multiply, Amount::Number(b), Amount::Length(a)) => {
-            Some(Amount::Length((a as f64 * b) as i64))
-        }
+        (Operator::Multiply, Amount::Length(a), Amount::Number(b))
+        | (Operator::Multiply, Amount::Number(b), Amount::Length(a)) => Some(Amount::Length((a as f64 * b) as i64)),
         _ => None,
     }
 }
@@ -174,7 +174,10 @@ mod tests {
         check("time > 1u * 2", "|2001..");
         check("time > '1970-01-01T00:00:00.00000001Z'", "|11..");
         check("time != 5", "invalid time comparison operator: !=");
-        check("time > 'soon'", "invalid operation: time and *influxql.StringLiteral are not compatible: \"soon\" is no time");
+        check(
+            "time > 'soon'",
+            "invalid operation: time and *influxql.StringLiteral are not compatible: \"soon\" is no time",
+        );
         check("time > a", "invalid operation: time and a are not compatible");
         check("(a = 1)", "a = 1|..");
     }

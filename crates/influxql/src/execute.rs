@@ -31,7 +31,8 @@ pub struct Session<'a> {
 impl Query {
     /// Parses a text; fails with [`QueryError::Invalid`] and the place of what is wrong.
     pub fn parse(text: &str, parameters: &BTreeMap<String, Parameter>) -> Result<Self, QueryError> {
-        let statements = parse(text, parameters).map_err(|error| QueryError::Invalid(format!("error parsing query: {error}")))?;
+        let statements =
+            parse(text, parameters).map_err(|error| QueryError::Invalid(format!("error parsing query: {error}")))?;
         Ok(Self { statements })
     }
 

@@ -49,9 +49,10 @@ pub(crate) fn plans(of: &Resolved) -> Option<Vec<(&str, Arc<str>, Plan)>> {
     let mut plans = Vec::with_capacity(of.sources.len());
     for source in &of.sources {
         let From::Table { database, name, schema } = source else { return None };
+        let apart = schema.tags.iter().all(|tag| of.grouped_by.contains(tag));
         let mut kept: Vec<Kept> = Vec::new();
         for call in &of.calls {
-            let (aggregate, field) = kept_of(call, schema)?;
+            let (aggregate, field) = kept_of(call, schema, apart)?;
             let Some(field) = field else { continue };
             let new = Kept::of_column(aggregate, field);
             if !kept.contains(&new) {
@@ -61,7 +62,8 @@ pub(crate) fn plans(of: &Resolved) -> Option<Vec<(&str, Arc<str>, Plan)>> {
         if kept.is_empty() {
             continue;
         }
-        let mut fields: Vec<String> = of.calls.iter().filter_map(|call| Some(kept_of(call, schema)?.1?.to_owned())).collect();
+        let mut fields: Vec<String> =
+            of.calls.iter().filter_map(|call| Some(kept_of(call, schema, apart)?.1?.to_owned())).collect();
         let (selectors, rest) = lower::selectors(of.condition.as_ref(), schema);
         let condition = match &rest {
             None => None,
@@ -88,8 +90,9 @@ pub(crate) fn plans(of: &Resolved) -> Option<Vec<(&str, Arc<str>, Plan)>> {
     Some(plans)
 }
 
-/// The plan's aggregate of a call, and its field if the table has it; `None` if the plan has no such aggregate.
-fn kept_of<'c>(call: &'c Call, schema: &Schema) -> Option<(Aggregate, Option<&'c str>)> {
+/// The plan's aggregate of a call, and its field if the table has it; `None` if the plan has no such aggregate. `apart`: no two series
+/// are grouped together.
+fn kept_of<'c>(call: &'c Call, schema: &Schema, apart: bool) -> Option<(Aggregate, Option<&'c str>)> {
     let Argument::Reference(reference) = &call.argument else { return None };
     let aggregate = match call.function.as_str() {
         "count" => Aggregate::Count,
@@ -106,6 +109,8 @@ fn kept_of<'c>(call: &'c Call, schema: &Schema) -> Option<(Aggregate, Option<&'c
     }
     match schema.fields.get(&reference.name) {
         None => Some((aggregate, None)),
+        // Of several series' values of one time the largest counts, which the plan does not know.
+        Some(_) if matches!(aggregate, Aggregate::First | Aggregate::Last) && !apart => None,
         Some(data_type) => {
             let any_type = matches!(aggregate, Aggregate::Count | Aggregate::First | Aggregate::Last);
             (any_type || data_type.is_number()).then_some((aggregate, Some(reference.name.as_str())))

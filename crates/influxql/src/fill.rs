@@ -21,10 +21,19 @@ impl Filling<'_> {
     /// The value that stands for any gap; `None` if it depends on its neighbours.
     fn constant(&self) -> Option<Value> {
         match self.fill {
-            Fill::Integer(value) => Some(Value::Integer(value).cast(self.data_type)),
-            Fill::Number(value) => Some(Value::Float(value).cast(self.data_type)),
+            Fill::Integer(value) => Some(self.of_type(&Value::Integer(value))),
+            Fill::Number(value) => Some(self.of_type(&Value::Float(value))),
             Fill::Null | Fill::None => Some(Value::Null),
             Fill::Previous | Fill::Linear => None,
+        }
+    }
+
+    /// A number as the column has it; columns without numbers get what is most like nothing.
+    fn of_type(&self, number: &Value) -> Value {
+        match self.data_type {
+            DataType::Boolean => Value::Boolean(false),
+            DataType::Text => Value::from(""),
+            data_type => number.cast(data_type),
         }
     }
 
@@ -33,7 +42,8 @@ impl Filling<'_> {
         let (Some(first), Some(last)) = (outs.first(), outs.last()) else {
             return Ok(outs);
         };
-        let start_of = |time_ns: i64, or_ns: i64| if time_ns <= TIME_MIN_NS { or_ns } else { self.windows.start_of(time_ns) };
+        let start_of =
+            |time_ns: i64, or_ns: i64| if time_ns <= TIME_MIN_NS { or_ns } else { self.windows.start_of(time_ns) };
         let (first_ns, last_ns) = if self.descending {
             (self.windows.start_of(self.range.1), start_of(self.range.0, last.time_ns))
         } else {

@@ -44,7 +44,9 @@ fn selector(expr: &Expr, schema: &Schema) -> Option<Selector> {
         }
         Expr::Binary { operator, left, right } => {
             let (Expr::Reference { name, cast }, value) = (match (left.bare(), right.bare()) {
-                (reference @ Expr::Reference { .. }, value) | (value, reference @ Expr::Reference { .. }) => (reference, value),
+                (reference @ Expr::Reference { .. }, value) | (value, reference @ Expr::Reference { .. }) => {
+                    (reference, value)
+                }
                 _ => return None,
             }) else {
                 return None;

@@ -81,12 +81,7 @@ fn set_retention(engine: &dyn Engine, database: &str, options: &PolicyOptions) -
     }
 }
 
-fn delete(
-    engine: &dyn Engine,
-    database: &str,
-    sources: &[Source],
-    condition: Option<&Expr>,
-) -> Result<(), QueryError> {
+fn delete(engine: &dyn Engine, database: &str, sources: &[Source], condition: Option<&Expr>) -> Result<(), QueryError> {
     let split = condition::split(condition, engine.now_ns(), None).map_err(QueryError::Invalid)?;
     let bounds = TimeRange::new(split.start_ns.unwrap_or(TIME_MIN_NS), split.end_ns.unwrap_or(TIME_MAX_NS));
     let range = if split.start_ns.is_none() && split.end_ns.is_none() { TimeRange::ALL } else { bounds };
@@ -124,6 +119,8 @@ fn refuse_fields(condition: &Option<Expr>, chosen: &Chosen) -> Result<(), QueryE
     }
     match field {
         None => Ok(()),
-        Some(field) => Err(QueryError::Invalid(format!("fields not supported in WHERE clause during deletion: {field}"))),
+        Some(field) => {
+            Err(QueryError::Invalid(format!("fields not supported in WHERE clause during deletion: {field}")))
+        }
     }
 }

@@ -206,8 +206,15 @@ pub(crate) fn column_names(fields: &[Field], time: &str) -> Vec<String> {
 pub(crate) fn type_of_call(function: &str, argument: DataType) -> DataType {
     match function {
         "count" | "elapsed" => DataType::Integer,
-        "mean" | "median" | "stddev" | "integral" | "derivative" | "non_negative_derivative" | "moving_average"
-        | "holt_winters" | "holt_winters_with_fit" => DataType::Float,
+        "mean"
+        | "median"
+        | "stddev"
+        | "integral"
+        | "derivative"
+        | "non_negative_derivative"
+        | "moving_average"
+        | "holt_winters"
+        | "holt_winters_with_fit" => DataType::Float,
         _ => match Math::named(function) {
             Some((math, _)) if !math.keeps_type() => DataType::Float,
             _ => argument,

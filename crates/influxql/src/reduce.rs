@@ -171,19 +171,20 @@ fn stddev(numbers: &[f64]) -> Option<Value> {
     }
 }
 
-/// The most frequent value; of several the one that came first.
+/// The most frequent value; of several the one that came first. Where no value comes twice it is the smallest, as in InfluxDB.
 fn mode(points: &[Out]) -> Option<Value> {
     let mut places: Vec<usize> = (0..points.len()).collect();
     places.sort_by(|a, b| by_value(points.get(*a), points.get(*b)));
+    let sorted: Vec<&Out> = places.iter().filter_map(|place| points.get(*place)).collect();
     let mut best: Option<(usize, i64, &Value)> = None;
-    let mut start = 0;
-    while let Some(first) = places.get(start).and_then(|place| points.get(*place)) {
-        let same = |place: &&usize| points.get(**place).is_some_and(|point| point.value == first.value);
-        let count = places.iter().skip(start).take_while(same).count().max(1);
-        if best.is_none_or(|(most, time_ns, _)| count > most || count == most && first.time_ns < time_ns) {
-            best = Some((count, first.time_ns, &first.value));
+    for run in sorted.chunk_by(|a, b| a.value == b.value) {
+        let first = run.first()?;
+        let better = |(most, time_ns, _): (usize, i64, &Value)| {
+            run.len() > most || run.len() == most && most > 1 && first.time_ns < time_ns
+        };
+        if best.is_none_or(better) {
+            best = Some((run.len(), first.time_ns, &first.value));
         }
-        start += count;
     }
     best.map(|(.., value)| value.clone())
 }
@@ -243,7 +244,12 @@ pub(crate) fn distinct(points: &[Out], time_ns: i64) -> Vec<Out> {
 }
 
 /// The largest or smallest points, in order of time; of each combination of tags one at most, if there are tags.
-pub(crate) fn top(points: &[Out], count: usize, largest: bool, tags_of: Option<&dyn Fn(&Out) -> Vec<Value>>) -> Vec<Out> {
+pub(crate) fn top(
+    points: &[Out],
+    count: usize,
+    largest: bool,
+    tags_of: Option<&dyn Fn(&Out) -> Vec<Value>>,
+) -> Vec<Out> {
     let better = |a: &Out, b: &Out| {
         let order = a.value.compare(&b.value).unwrap_or(std::cmp::Ordering::Equal);
         let order = if largest { order.reverse() } else { order };
@@ -265,4 +271,3 @@ pub(crate) fn sample(points: &[Out], count: usize) -> Vec<Out> {
     let chosen = (0..count.min(points.len())).map(|number| number * points.len() / count.min(points.len()));
     chosen.filter_map(|place| points.get(place)).cloned().collect()
 }
-

@@ -38,8 +38,6 @@ pub(crate) struct Resolved {
     pub(crate) zone: Option<TimeZone>,
     /// The name of the column of times.
     pub(crate) time_name: String,
-    /// Where `INTO` writes; nothing else of the selection depends on it, but that `top` writes its tags as tags.
-    pub(crate) writes: bool,
 }
 
 /// Where rows come from.
@@ -139,7 +137,8 @@ pub(crate) fn resolve(engine: &dyn Engine, select: &Select, outer: &Outer<'_>) -
         Dimension::Tag(name) => Some(name.clone()),
         _ => None,
     }));
-    let within = Outer { database: outer.database, range, windows: windows.clone(), grouped_by, descending: Some(descending) };
+    let within =
+        Outer { database: outer.database, range, windows: windows.clone(), grouped_by, descending: Some(descending) };
     let (sources, schema) = sources(engine, &select.sources, &within)?;
     let mut grouped_by = names::dimensions(&select.dimensions, &schema).map_err(invalid)?;
     grouped_by.extend(outer.grouped_by.iter().cloned());
@@ -168,7 +167,6 @@ pub(crate) fn resolve(engine: &dyn Engine, select: &Select, outer: &Outer<'_>) -
         limits: select.limits,
         zone,
         time_name,
-        writes,
     })
 }
 
@@ -220,7 +218,8 @@ fn sources(engine: &dyn Engine, sources: &[Source], within: &Outer<'_>) -> Resul
                 for column in &resolved.columns {
                     schema.add_field(&column.name, column.data_type);
                 }
-                let inner = names::dimensions(&select.dimensions, &tags_below(&resolved)).map_err(QueryError::Invalid)?;
+                let inner =
+                    names::dimensions(&select.dimensions, &tags_below(&resolved)).map_err(QueryError::Invalid)?;
                 schema.tags.extend(inner);
                 found.push(From::Subquery(Box::new(resolved)));
             }
@@ -252,7 +251,11 @@ fn tags_below(resolved: &Resolved) -> Schema {
 }
 
 /// Names of the tables that a measurement stands for.
-pub(crate) fn tables(engine: &dyn Engine, database: &str, measurement: &Measurement) -> Result<Vec<String>, QueryError> {
+pub(crate) fn tables(
+    engine: &dyn Engine,
+    database: &str,
+    measurement: &Measurement,
+) -> Result<Vec<String>, QueryError> {
     match &measurement.name {
         Named::Exactly(name) => Ok(vec![name.clone()]),
         Named::Pattern(pattern) => {
@@ -327,8 +330,9 @@ impl Compiler<'_> {
             },
             Expr::Binary { operator, left, right } => {
                 let ((left, left_type), (right, right_type)) = (self.code(left)?, self.code(right)?);
-                let data_type = binary_type(*operator, left_type, right_type)
-                    .ok_or_else(|| format!("incompatible operands: {expr}: {} and {}", left_type.name(), right_type.name()))?;
+                let data_type = binary_type(*operator, left_type, right_type).ok_or_else(|| {
+                    format!("incompatible operands: {expr}: {} and {}", left_type.name(), right_type.name())
+                })?;
                 (Code::Binary(*operator, Box::new(left), Box::new(right)), data_type)
             }
             Expr::Parentheses(inner) => self.code(inner)?,
@@ -439,7 +443,10 @@ pub(crate) fn condition_code(expr: &Expr, references: &mut Vec<Reference>, schem
         Expr::Call { name, arguments } => match Math::named(name) {
             Some((math, takes)) if takes == arguments.len() => Code::Math(math, each(arguments, references)?),
             Some((_, takes)) => {
-                return Err(format!("invalid number of arguments for {name}, expected {takes}, got {}", arguments.len()));
+                return Err(format!(
+                    "invalid number of arguments for {name}, expected {takes}, got {}",
+                    arguments.len()
+                ));
             }
             None => return Err(format!("invalid function call in condition: {expr}")),
         },
@@ -449,7 +456,12 @@ pub(crate) fn condition_code(expr: &Expr, references: &mut Vec<Reference>, schem
 
 impl Code {
     /// Its value, given the values of calls and references.
-    pub(crate) fn value(&self, calls: &dyn Fn(usize) -> Value, references: &dyn Fn(usize) -> Value, in_condition: bool) -> Value {
+    pub(crate) fn value(
+        &self,
+        calls: &dyn Fn(usize) -> Value,
+        references: &dyn Fn(usize) -> Value,
+        in_condition: bool,
+    ) -> Value {
         match self {
             Self::Value(value) => value.clone(),
             Self::Call(place) => calls(*place),
@@ -467,8 +479,12 @@ impl Code {
                 Value::Text(text) => Value::Boolean(pattern.is_match(&text) == *wanted),
                 _ => Value::Boolean(false),
             },
-            Self::All(operands) => Value::Boolean(operands.iter().all(|of| of.value(calls, references, in_condition).is_true())),
-            Self::Any(operands) => Value::Boolean(operands.iter().any(|of| of.value(calls, references, in_condition).is_true())),
+            Self::All(operands) => {
+                Value::Boolean(operands.iter().all(|of| of.value(calls, references, in_condition).is_true()))
+            }
+            Self::Any(operands) => {
+                Value::Boolean(operands.iter().any(|of| of.value(calls, references, in_condition).is_true()))
+            }
         }
     }
 }

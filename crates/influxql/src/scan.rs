@@ -152,7 +152,10 @@ pub(crate) fn table_plan(of: &Resolved, name: &str, schema: &Schema) -> Option<(
             fields.push(name.to_owned());
         }
     };
-    of.references.iter().filter(|reference| reference.cast != Some(Cast::Tag)).for_each(|reference| add(&reference.name));
+    of.references
+        .iter()
+        .filter(|reference| reference.cast != Some(Cast::Tag))
+        .for_each(|reference| add(&reference.name));
     of.calls.iter().for_each(|call| each_field(call, &mut add));
     if fields.is_empty() {
         return None;

@@ -11,7 +11,7 @@ use crate::fill::Filling;
 use crate::reduce::{self, Out};
 use crate::resolve::{Argument, Call, Code, Reference, Resolved};
 use crate::scan::{self, Group, Input, Place};
-use crate::syntax::ast::{Expr, Fill};
+use crate::syntax::ast::{Expr, Fill, Limits};
 use crate::validate::TRANSFORMATIONS;
 use crate::value::{DataType, Value};
 
@@ -47,15 +47,19 @@ pub(crate) fn rows(engine: &dyn Engine, of: &Resolved) -> Result<Vec<SeriesRows>
     if of.range.start_ns > of.range.end_ns {
         return Ok(found);
     }
-    let skip = usize::try_from(of.limits.series_skipped).unwrap_or(usize::MAX);
-    let take = if of.limits.series == 0 { usize::MAX } else { usize::try_from(of.limits.series).unwrap_or(usize::MAX) };
+    let mut counted = Counted::default();
     if let Some(results) = fast::results(engine, of)? {
-        for result in results.into_iter().skip(skip).take(take) {
-            found.extend(joined(engine, of, result, None)?);
+        for result in results {
+            if counted.keeps(&result.name, of) {
+                found.extend(joined(engine, of, result, None)?);
+            }
         }
     } else {
-        for group in scan::groups(engine, of)?.into_iter().skip(skip).take(take) {
+        for group in scan::groups(engine, of)? {
             engine.budget().check()?;
+            if !counted.keeps(&group.name, of) {
+                continue;
+            }
             let held: usize = group.inputs.iter().map(Input::samples).sum();
             let rows = if of.calls.is_empty() { plain(engine, of, &group)? } else { called(engine, of, &group)? };
             found.extend(rows);
@@ -67,6 +71,25 @@ pub(crate) fn rows(engine: &dyn Engine, of: &Resolved) -> Result<Vec<SeriesRows>
         found.reverse();
     }
     Ok(found)
+}
+
+/// Series of each measurement, counted for `SLIMIT` and `SOFFSET`.
+#[derive(Default)]
+struct Counted {
+    name: Option<Arc<str>>,
+    series: u64,
+}
+
+impl Counted {
+    /// Whether the next series of a measurement is wanted; measurements come one after the other.
+    fn keeps(&mut self, name: &Arc<str>, of: &Resolved) -> bool {
+        if self.name.as_ref() != Some(name) {
+            *self = Self { name: Some(name.clone()), series: 0 };
+        }
+        self.series += 1;
+        let Limits { series, series_skipped, .. } = of.limits;
+        self.series > series_skipped && (series == 0 || self.series - series_skipped <= series)
+    }
 }
 
 /// Rows as they are.
@@ -234,7 +257,8 @@ fn filled(
     range: (i64, i64),
 ) -> Result<Vec<Out>, QueryError> {
     let Some(windows) = &of.windows else { return Ok(outs) };
-    if of.fill == Fill::None || matches!(call.function.as_str(), "distinct" | "sample" | "top" | "bottom" | "integral") {
+    if of.fill == Fill::None || matches!(call.function.as_str(), "distinct" | "sample" | "top" | "bottom" | "integral")
+    {
         return Ok(outs);
     }
     let fill = if of.fill == Fill::Null && call.function == "count" { Fill::Integer(0) } else { of.fill };
@@ -261,12 +285,7 @@ fn transformed(
         }
         Argument::Call(inner) => {
             let width_ns = of.windows.as_ref().map_or(SECOND_NS, |windows| windows.width_ns);
-            let windows = match (function, call.parameters.first()) {
-                ("cumulative_sum", _) => 0,
-                ("moving_average", Some(Expr::Integer(size))) => *size,
-                _ => 1,
-            };
-            let earlier_ns = width_ns.saturating_mul(windows);
+            let earlier_ns = if function == "cumulative_sum" { 0 } else { width_ns };
             let wide = if of.descending {
                 (range.0, range.1.saturating_add(earlier_ns))
             } else {
@@ -317,8 +336,8 @@ fn joined(
                 }
                 None => match of.fill {
                     Fill::Previous => {}
-                    Fill::Integer(value) => *current = Value::Integer(value).cast(call.data_type),
-                    Fill::Number(value) => *current = Value::Float(value).cast(call.data_type),
+                    Fill::Integer(value) => *current = default(&Value::Integer(value), call.data_type),
+                    Fill::Number(value) => *current = default(&Value::Float(value), call.data_type),
                     _ => *current = Value::Null,
                 },
             }
@@ -334,6 +353,11 @@ fn joined(
     }
     engine.budget().take(rows.len() * of.columns.len())?;
     Ok((!rows.is_empty()).then_some(SeriesRows { name: result.name, tags: result.tags, rows }))
+}
+
+/// The number of `fill` where a call gave nothing for the whole series.
+fn default(number: &Value, data_type: DataType) -> Value {
+    if data_type.is_number() { number.cast(data_type) } else { number.clone() }
 }
 
 /// Rows as what a selection around this one reads.
@@ -367,7 +391,11 @@ fn reverse(column: &mut FrameColumn) {
     }
 }
 
-fn frame_column<'v, I: Iterator<Item = &'v Value>>(name: &str, data_type: DataType, cells: impl Fn() -> I) -> FrameColumn {
+fn frame_column<'v, I: Iterator<Item = &'v Value>>(
+    name: &str,
+    data_type: DataType,
+    cells: impl Fn() -> I,
+) -> FrameColumn {
     let values = match data_type {
         DataType::Integer => {
             Values::I64(cells().map(|cell| if let Value::Integer(value) = cell { *value } else { 0 }).collect())

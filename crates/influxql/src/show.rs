@@ -31,8 +31,16 @@ pub(crate) fn show(engine: &dyn Engine, session: &Session<'_>, show: &Show) -> R
             engine.databases().iter().map(|name| Series::list(name, &["name", "query"], Vec::new())).collect()
         }
         Shown::Shards => {
-            let columns =
-                ["id", "database", "retention_policy", "shard_group", "start_time", "end_time", "expiry_time", "owners"];
+            let columns = [
+                "id",
+                "database",
+                "retention_policy",
+                "shard_group",
+                "start_time",
+                "end_time",
+                "expiry_time",
+                "owners",
+            ];
             engine.databases().iter().map(|name| Series::list(name, &columns, Vec::new())).collect()
         }
         Shown::ShardGroups => {
@@ -79,8 +87,7 @@ fn of_tables(engine: &dyn Engine, database: &str, show: &Show) -> Result<Vec<Ser
             tables.retain(|table| pattern.is_match(table));
         }
     }
-    let condition =
-        condition::split(show.condition.as_ref(), engine.now_ns(), None).map_err(QueryError::Invalid)?;
+    let condition = condition::split(show.condition.as_ref(), engine.now_ns(), None).map_err(QueryError::Invalid)?;
     match show.what {
         Shown::Measurements => {
             if condition != (Split { rest: None, start_ns: None, end_ns: None }) {
@@ -103,7 +110,8 @@ fn of_tables(engine: &dyn Engine, database: &str, show: &Show) -> Result<Vec<Ser
         Shown::TagKeys => {
             let chosen = choose(engine, database, &tables, &condition)?;
             let each = |of: &Chosen| {
-                let names: BTreeSet<&str> = of.groups.iter().flat_map(|group| group.tags.iter().map(|(name, _)| name)).collect();
+                let names: BTreeSet<&str> =
+                    of.groups.iter().flat_map(|group| group.tags.iter().map(|(name, _)| name)).collect();
                 let rows = names.into_iter().map(|name| vec![Value::from(name)]).collect();
                 Series::list(&of.name, &["tagKey"], limited(rows, show.limits))
             };
@@ -142,7 +150,12 @@ fn tag_values<'c>(of: &'c Chosen, show: &Show) -> Result<BTreeSet<(&'c str, &'c 
     Ok(tags.filter(|(name, _)| wanted(name)).collect())
 }
 
-fn field_keys(engine: &dyn Engine, database: &str, tables: &[String], limits: Limits) -> Result<Vec<Series>, QueryError> {
+fn field_keys(
+    engine: &dyn Engine,
+    database: &str,
+    tables: &[String],
+    limits: Limits,
+) -> Result<Vec<Series>, QueryError> {
     let mut all = Vec::new();
     for name in tables {
         let Some(table) = engine.table(database, name)? else { continue };

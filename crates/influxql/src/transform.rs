@@ -5,7 +5,13 @@ use crate::syntax::ast::{Expr, Operator};
 use crate::value::{Value, apply};
 
 /// Applies a transformation to values in the order of the answer; nulls are passed over.
-pub(crate) fn transform(function: &str, parameters: &[Expr], default_unit_ns: i64, descending: bool, points: &[Out]) -> Vec<Out> {
+pub(crate) fn transform(
+    function: &str,
+    parameters: &[Expr],
+    default_unit_ns: i64,
+    descending: bool,
+    points: &[Out],
+) -> Vec<Out> {
     let points = || points.iter().filter(|point| !point.value.is_null());
     let unit_ns = match parameters.first() {
         Some(Expr::Duration(unit_ns)) => *unit_ns,
@@ -15,7 +21,8 @@ pub(crate) fn transform(function: &str, parameters: &[Expr], default_unit_ns: i6
         "derivative" | "non_negative_derivative" => {
             let negative = function == "derivative";
             let rate = |before: &Out, point: &Out| {
-                let elapsed_ns = if descending { before.time_ns - point.time_ns } else { point.time_ns - before.time_ns };
+                let elapsed_ns =
+                    if descending { before.time_ns - point.time_ns } else { point.time_ns - before.time_ns };
                 let difference = point.value.number()? - before.value.number()?;
                 let rate = if descending { -difference } else { difference } / (elapsed_ns as f64 / unit_ns as f64);
                 Some(Value::Float(if descending { -rate } else { rate }))
@@ -23,7 +30,8 @@ pub(crate) fn transform(function: &str, parameters: &[Expr], default_unit_ns: i6
             pairs(points(), negative, rate)
         }
         "difference" | "non_negative_difference" => {
-            let difference = |before: &Out, point: &Out| Some(apply(Operator::Subtract, &point.value, &before.value, false));
+            let difference =
+                |before: &Out, point: &Out| Some(apply(Operator::Subtract, &point.value, &before.value, false));
             pairs(points(), function == "difference", difference)
         }
         "elapsed" => {

@@ -7,7 +7,13 @@ use crate::value::Math;
 const PLAIN: [&str; 11] = ["count", "sum", "mean", "median", "mode", "stddev", "spread", "max", "min", "first", "last"];
 /// Functions of the values in their order. They take a field, or an aggregate per interval.
 pub(crate) const TRANSFORMATIONS: [&str; 8] = [
-    "derivative", "non_negative_derivative", "difference", "non_negative_difference", "cumulative_sum", "moving_average", "elapsed",
+    "derivative",
+    "non_negative_derivative",
+    "difference",
+    "non_negative_difference",
+    "cumulative_sum",
+    "moving_average",
+    "elapsed",
     "holt_winters",
 ];
 /// Functions that choose one of the values.
@@ -85,7 +91,10 @@ impl Found {
             Expr::Parentheses(inner) => return self.expr(inner, wildcard),
             Expr::Binary { operator, left, right } => {
                 if operator.compares() || matches!(operator, Operator::Matches | Operator::MatchesNot) {
-                    return Err(format!("invalid operator {} in SELECT clause; operator is intended for WHERE", operator.written()));
+                    return Err(format!(
+                        "invalid operator {} in SELECT clause; operator is intended for WHERE",
+                        operator.written()
+                    ));
                 }
                 match (is_literal(left), is_literal(right)) {
                     (true, true) => return Err("cannot perform a binary expression on two literals".to_owned()),
@@ -108,7 +117,10 @@ impl Found {
     fn call(&mut self, name: &str, arguments: &[Expr], wildcard: bool) -> Result<(), String> {
         if let Some((_, takes)) = Math::named(name) {
             expect_arguments(name, arguments, takes, takes)?;
-            return arguments.iter().filter(|argument| !is_literal(argument)).try_for_each(|argument| self.expr(argument, wildcard));
+            return arguments
+                .iter()
+                .filter(|argument| !is_literal(argument))
+                .try_for_each(|argument| self.expr(argument, wildcard));
         }
         self.calls += 1;
         let first = arguments.first();
@@ -248,7 +260,9 @@ impl Found {
         expect_arguments(name, arguments, 3, 3)?;
         match arguments.get(1) {
             Some(Expr::Integer(1..)) => {}
-            Some(Expr::Integer(count)) => return Err(format!("second arg to {name} must be greater than 0, got {count}")),
+            Some(Expr::Integer(count)) => {
+                return Err(format!("second arg to {name} must be greater than 0, got {count}"));
+            }
             _ => return Err(format!("expected integer argument as second arg in {name}")),
         }
         match arguments.get(2) {
@@ -294,13 +308,18 @@ fn expect_arguments(name: &str, arguments: &[Expr], fewest: usize, most: usize) 
     if fewest == most {
         return Err(format!("invalid number of arguments for {name}, expected {fewest}, got {got}"));
     }
-    Err(format!("invalid number of arguments for {name}, expected at least {fewest} but no more than {most}, got {got}"))
+    Err(format!(
+        "invalid number of arguments for {name}, expected at least {fewest} but no more than {most}, got {got}"
+    ))
 }
 
 fn expect_duration(name: &str, argument: Option<&Expr>) -> Result<(), String> {
     match argument {
         None | Some(Expr::Duration(1..)) => Ok(()),
-        Some(Expr::Duration(_)) => Err(format!("duration argument must be positive, got {}", argument.map_or(String::new(), ToString::to_string))),
+        Some(Expr::Duration(_)) => Err(format!(
+            "duration argument must be positive, got {}",
+            argument.map_or(String::new(), ToString::to_string)
+        )),
         Some(_) => Err(format!("second argument to {name} must be a duration")),
     }
 }

@@ -136,12 +136,18 @@ pub(crate) fn apply(operator: Operator, left: &Value, right: &Value, in_conditio
             Operator::BitXor => Value::Boolean(a ^ b),
             _ => Value::Null,
         },
-        (Value::Integer(_), Value::Integer(_)) if operator == Operator::Divide && !in_condition => floats(operator, left, right),
+        (Value::Integer(_), Value::Integer(_)) if operator == Operator::Divide && !in_condition => {
+            floats(operator, left, right)
+        }
         (Value::Integer(a), Value::Integer(b)) => integers(operator, *a, *b),
         (Value::Unsigned(a), Value::Unsigned(b)) => unsigneds(operator, *a, *b),
         // A whole number that is not negative joins an unsigned one.
-        (Value::Unsigned(a), Value::Integer(b)) => u64::try_from(*b).map_or(Value::Null, |b| unsigneds(operator, *a, b)),
-        (Value::Integer(a), Value::Unsigned(b)) => u64::try_from(*a).map_or(Value::Null, |a| unsigneds(operator, a, *b)),
+        (Value::Unsigned(a), Value::Integer(b)) => {
+            u64::try_from(*b).map_or(Value::Null, |b| unsigneds(operator, *a, b))
+        }
+        (Value::Integer(a), Value::Unsigned(b)) => {
+            u64::try_from(*a).map_or(Value::Null, |a| unsigneds(operator, a, *b))
+        }
         _ => floats(operator, left, right),
     }
 }

@@ -70,7 +70,8 @@ async fn answer(state: &Arc<State>, request: Request) -> Result<Response, ApiErr
     let budget = state.db.budget(state.settings.query_samples_max);
     let timeout = timeout(state, &taken.parameters)?;
     drop(taken);
-    let (content_type, body) = watched(state, budget.clone(), timeout, move |state| Ok(run(state, &asked, &budget))).await?;
+    let (content_type, body) =
+        watched(state, budget.clone(), timeout, move |state| Ok(run(state, &asked, &budget))).await?;
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, content_type)], body).into_response())
 }
 
@@ -114,7 +115,8 @@ fn bound(text: Option<&str>) -> Result<BTreeMap<String, Parameter>, ApiError> {
     let object: serde_json::Map<String, Json> = serde_json::from_str(text).map_err(|error| bad(&error.to_string()))?;
     let mut bound = BTreeMap::new();
     for (name, value) in object {
-        let parameter = parameter(&value).ok_or_else(|| bad(&format!("{name} is {value}, which no parameter can be")))?;
+        let parameter =
+            parameter(&value).ok_or_else(|| bad(&format!("{name} is {value}, which no parameter can be")))?;
         bound.insert(name, parameter);
     }
     Ok(bound)

@@ -72,7 +72,10 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/admin/backup", post(admin::backup))
         .route("/api/v1/admin/compact", post(admin::compact))
         .route("/api/v1/admin/databases", get(admin::databases))
-        .route("/api/v1/admin/databases/{name}", get(admin::database).put(admin::put_database).delete(admin::drop_database))
+        .route(
+            "/api/v1/admin/databases/{name}",
+            get(admin::database).put(admin::put_database).delete(admin::drop_database),
+        )
         .route("/api/v1/admin/tsdb/delete_series", put(admin::delete_series).post(admin::delete_series))
         .route("/api/v1/admin/tsdb/clean_tombstones", put(admin::clean_tombstones).post(admin::clean_tombstones))
         .layer(middleware::from_fn(admin::same_site));

@@ -5,6 +5,7 @@ mod compare;
 mod data;
 mod generate;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,11 +68,13 @@ pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -
         servers.push(server);
     }
     let [ours, theirs] = servers.as_slice() else { return Err("two servers were to be started".to_owned()) };
-    let (mut differing, mut errors) = (0usize, 0usize);
+    let (mut differing, mut errors) = (0usize, BTreeMap::<String, usize>::new());
     for _ in 0..options.statements {
         let text = generate::statement(&mut random);
         let (our, their) = (ask(ours, DATABASE, &text)?, ask(theirs, DATABASE, &text)?);
-        errors += usize::from(compare::is_error(&their));
+        if let Some(error) = compare::error(&their) {
+            *errors.entry(error.chars().take(60).collect()).or_default() += 1;
+        }
         if let Some(why) = compare::difference(&our, &their) {
             differing += 1;
             if differing <= TOLD_MAX {
@@ -79,10 +82,10 @@ pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -
             }
         }
     }
-    print(&format!(
-        "{} statements of seed {}: {differing} answered differently ({errors} were errors to InfluxDB)",
-        options.statements, options.seed
-    ));
+    for (error, count) in &errors {
+        print(&format!("{count:>6} errors to InfluxDB: {error}"));
+    }
+    print(&format!("{} statements of seed {}: {differing} answered differently", options.statements, options.seed));
     Ok(differing == 0)
 }
 
@@ -99,4 +102,3 @@ fn ask(server: &Server, database: &str, text: &str) -> Result<Value, String> {
     let body = response.body_mut().read_to_string().map_err(|error| format!("{text}: {error}"))?;
     serde_json::from_str(&body).map_err(|error| format!("{text}: no JSON: {error}: {body}"))
 }
-

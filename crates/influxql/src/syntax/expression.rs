@@ -13,11 +13,18 @@ const COMPARISON: u8 = 3;
 
 impl Parser<'_> {
     pub(super) fn expression(&mut self) -> Parsed<Expr> {
-        self.nested(|parser| parser.operands("or", Expr::Any, |parser| parser.operands("and", Expr::All, |p| p.chain(COMPARISON))))
+        self.nested(|parser| {
+            parser.operands("or", Expr::Any, |parser| parser.operands("and", Expr::All, |p| p.chain(COMPARISON)))
+        })
     }
 
     /// Operands between `AND`s or `OR`s.
-    fn operands(&mut self, word: &str, make: fn(Vec<Expr>) -> Expr, operand: fn(&mut Self) -> Parsed<Expr>) -> Parsed<Expr> {
+    fn operands(
+        &mut self,
+        word: &str,
+        make: fn(Vec<Expr>) -> Expr,
+        operand: fn(&mut Self) -> Parsed<Expr>,
+    ) -> Parsed<Expr> {
         let first = operand(self)?;
         if !self.peek_word(word) {
             return Ok(first);

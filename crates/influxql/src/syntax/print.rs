@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::ast::{
-    Cast, Counted, Dimension, Expr, Field, Fill, Limits, Measurement, Named, PolicyOptions, Select, Show, Shown, Source,
-    Statement, Target, WithKey,
+    Cast, Counted, Dimension, Expr, Field, Fill, Limits, Measurement, Named, PolicyOptions, Select, Show, Shown,
+    Source, Statement, Target, WithKey,
 };
 use super::duration;
 use super::parse::is_keyword;
@@ -147,7 +147,9 @@ impl Display for Dimension {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Time { width_ns, offset: None } => write!(out, "time({})", duration::text(*width_ns)),
-            Self::Time { width_ns, offset: Some(offset) } => write!(out, "time({}, {offset})", duration::text(*width_ns)),
+            Self::Time { width_ns, offset: Some(offset) } => {
+                write!(out, "time({}, {offset})", duration::text(*width_ns))
+            }
             Self::Tag(of) => out.write_str(&name(of)),
             Self::Pattern(of) => out.write_str(&pattern(of)),
             Self::Wildcard => out.write_char('*'),

@@ -124,7 +124,8 @@ impl Parser<'_> {
             return Ok(None);
         }
         self.expect_mark("(")?;
-        let named = [("null", Fill::Null), ("none", Fill::None), ("previous", Fill::Previous), ("linear", Fill::Linear)];
+        let named =
+            [("null", Fill::Null), ("none", Fill::None), ("previous", Fill::Previous), ("linear", Fill::Linear)];
         let fill = match named.iter().find(|(word, _)| self.peek_word(word)) {
             Some((_, fill)) => {
                 self.next();

@@ -38,8 +38,14 @@ fn selections() {
     );
     check("select a from m -- and a comment\n/* or\ntwo */ limit 1;;;", "SELECT a FROM m LIMIT 1");
     check("select \"select\", 'it''s' from m", "error: found s, expected FROM at line 1, char 22");
-    check("select \"a\\\"b\" from \"select\" where x = 'it\\'s'", "SELECT \"a\\\"b\" FROM \"select\" WHERE x = 'it\\'s'");
-    check("select 18446744073709551615, .5, 1., 1e5 from m", "error: found 1e5, expected a duration such as 1h30m at line 1, char 38");
+    check(
+        "select \"a\\\"b\" from \"select\" where x = 'it\\'s'",
+        "SELECT \"a\\\"b\" FROM \"select\" WHERE x = 'it\\'s'",
+    );
+    check(
+        "select 18446744073709551615, .5, 1., 1e5 from m",
+        "error: found 1e5, expected a duration such as 1h30m at line 1, char 38",
+    );
     check("select a from m where time > 5", "SELECT a FROM m WHERE time > 5");
     check("explain analyze select a from m", "EXPLAIN ANALYZE SELECT a FROM m");
 }
@@ -80,7 +86,10 @@ fn shows_and_changes() {
 #[test]
 fn errors_tell_where() {
     check("select", "error: found EOF, expected identifier, string, number, bool at line 1, char 7");
-    check("selec a", "error: found selec, expected SELECT, DELETE, SHOW, CREATE, DROP, EXPLAIN, GRANT, REVOKE, ALTER, SET, KILL at line 1, char 1");
+    check(
+        "selec a",
+        "error: found selec, expected SELECT, DELETE, SHOW, CREATE, DROP, EXPLAIN, GRANT, REVOKE, ALTER, SET, KILL at line 1, char 1",
+    );
     check("select a\nfrom", "error: found EOF, expected identifier at line 2, char 5");
     check("select a from m where b =~ 'x'", "error: found x, expected regex at line 1, char 28");
     check("select a from m limit x", "error: found x, expected integer at line 1, char 23");
@@ -88,7 +97,10 @@ fn errors_tell_where() {
     check("select a from m order by b", "error: only ORDER BY time supported at this time");
     check("select a from m select b from m", "error: found select, expected ; or the end at line 1, char 17");
     check("select $x from m", "error: missing parameter: x");
-    check("select a from /(/", "error: found /, expected a regular expression: regex parse error:\n    (\n    ^\nerror: unclosed group at line 1, char 15");
+    check(
+        "select a from /(/",
+        "error: found /, expected a regular expression: regex parse error:\n    (\n    ^\nerror: unclosed group at line 1, char 15",
+    );
 }
 
 #[test]
@@ -128,9 +140,46 @@ mod hostile {
     use super::*;
 
     const PIECES: [&str; 40] = [
-        "select", "from", "where", "group by", "fill(", "order by time", "limit", "into", "show", "tag values", "with key", "a", "m",
-        "\"q\"", "'t'", "/r/", "*", "(", ")", ",", ";", ".", "=", "=~", "and", "or", "+", "-", "1", "2.5", "3h", "time(1m)", "mean(",
-        "::tag", "$p", "'", "\"", "/", "\n", "--",
+        "select",
+        "from",
+        "where",
+        "group by",
+        "fill(",
+        "order by time",
+        "limit",
+        "into",
+        "show",
+        "tag values",
+        "with key",
+        "a",
+        "m",
+        "\"q\"",
+        "'t'",
+        "/r/",
+        "*",
+        "(",
+        ")",
+        ",",
+        ";",
+        ".",
+        "=",
+        "=~",
+        "and",
+        "or",
+        "+",
+        "-",
+        "1",
+        "2.5",
+        "3h",
+        "time(1m)",
+        "mean(",
+        "::tag",
+        "$p",
+        "'",
+        "\"",
+        "/",
+        "\n",
+        "--",
     ];
 
     proptest! {

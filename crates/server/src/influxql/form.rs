@@ -12,7 +12,8 @@ pub(super) fn query_file(headers: &HeaderMap, body: &[u8]) -> Result<Option<Stri
         return Ok(None);
     };
     let boundary = parameters.split(';').find_map(|parameter| parameter.trim().strip_prefix("boundary="));
-    let Some(boundary) = boundary.map(|boundary| boundary.trim_matches('"')).filter(|boundary| !boundary.is_empty()) else {
+    let Some(boundary) = boundary.map(|boundary| boundary.trim_matches('"')).filter(|boundary| !boundary.is_empty())
+    else {
         return Err(ApiError::bad_data("the multipart form has no boundary"));
     };
     match part(body, boundary, "q") {

@@ -10,14 +10,17 @@ use crate::json;
 /// The answer to all statements: one object, or one for each piece.
 pub(super) fn json(results: &[Result1], form: &Form) -> String {
     let Some(chunk_rows) = form.chunk_rows else {
-        let parts: Vec<String> = results.iter().enumerate().map(|(number, result)| whole(number, result, form)).collect();
+        let parts: Vec<String> =
+            results.iter().enumerate().map(|(number, result)| whole(number, result, form)).collect();
         return document(&parts.join(","), form.pretty);
     };
     let mut out = String::new();
     for (number, result) in results.iter().enumerate() {
         match result {
             Ok(answer) if !answer.series.is_empty() => {
-                pieces(number, answer, chunk_rows, form).iter().for_each(|piece| out.push_str(&document(piece, form.pretty)));
+                pieces(number, answer, chunk_rows, form)
+                    .iter()
+                    .for_each(|piece| out.push_str(&document(piece, form.pretty)));
             }
             _ => out.push_str(&document(&whole(number, result, form), form.pretty)),
         }
@@ -194,7 +197,10 @@ mod tests {
         ];
         let columns = ["time", "f", "s"].map(str::to_owned).to_vec();
         let tags = vec![("h".to_owned(), "x".to_owned())];
-        Ok(Answer { series: vec![Series { name: "m".to_owned(), tags, columns, rows, zone: None }], messages: Vec::new() })
+        Ok(Answer {
+            series: vec![Series { name: "m".to_owned(), tags, columns, rows, zone: None }],
+            messages: Vec::new(),
+        })
     }
 
     fn check(form: &Form, expected: &str) {
@@ -226,12 +232,17 @@ mod tests {
 
     #[test]
     fn pretty_json_has_four_spaces() {
-        assert_eq!(indented(r#"{"a":["x:,\"",1],"b":{}}"#).unwrap(), "{\n    \"a\": [\n        \"x:,\\\"\",\n        1\n    ],\n    \"b\": {}\n}");
+        assert_eq!(
+            indented(r#"{"a":["x:,\"",1],"b":{}}"#).unwrap(),
+            "{\n    \"a\": [\n        \"x:,\\\"\",\n        1\n    ],\n    \"b\": {}\n}"
+        );
     }
 
     #[test]
     fn floats_are_gos() {
-        for (value, expected) in [(1.0, "1"), (0.1, "0.1"), (1e21, "1e+21"), (1.5e-7, "1.5e-7"), (-2.5, "-2.5"), (0.0, "0")] {
+        for (value, expected) in
+            [(1.0, "1"), (0.1, "0.1"), (1e21, "1e+21"), (1.5e-7, "1.5e-7"), (-2.5, "-2.5"), (0.0, "0")]
+        {
             let mut out = String::new();
             write_float(&mut out, value).unwrap();
             assert_eq!(out, expected);

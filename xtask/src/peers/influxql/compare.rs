@@ -5,14 +5,16 @@ use serde_json::Value;
 /// How far apart floats may be, in proportion: sums depend on the order of their terms.
 const TOLERANCE: f64 = 1e-9;
 
-/// Whether an answer is an error.
-pub(super) fn is_error(answer: &Value) -> bool {
-    answer.get("error").is_some() || results(answer).iter().any(|result| result.get("error").is_some())
+/// The error that an answer is, if it is one.
+pub(super) fn error(answer: &Value) -> Option<&str> {
+    let of = |value: &'_ Value| value.get("error").is_some();
+    let found = if of(answer) { Some(answer) } else { results(answer).iter().find(|result| of(result)) };
+    found?.get("error")?.as_str()
 }
 
 /// How two answers differ, if they do. Messages of errors are everyone's own.
 pub(super) fn difference(ours: &Value, theirs: &Value) -> Option<String> {
-    match (is_error(ours), is_error(theirs)) {
+    match (error(ours).is_some(), error(theirs).is_some()) {
         (true, true) => return None,
         (false, false) => {}
         _ => return Some(format!("ours:   {}\n  theirs: {}", brief(ours), brief(theirs))),
@@ -93,7 +95,8 @@ mod tests {
 
     fn check(ours: &str, theirs: &str, same: bool) {
         let answer = |rows: &str| {
-            let text = format!(r#"{{"results":[{{"series":[{{"name":"m","columns":["time","v"],"values":{rows}}}]}}]}}"#);
+            let text =
+                format!(r#"{{"results":[{{"series":[{{"name":"m","columns":["time","v"],"values":{rows}}}]}}]}}"#);
             serde_json::from_str::<Value>(&text).unwrap()
         };
         let found = difference(&answer(ours), &answer(theirs));

@@ -99,7 +99,7 @@ fn by(dimensions: &[String]) -> String {
 }
 
 fn fill(random: &mut Random) -> &'static str {
-    random.of(&["", "", " fill(null)", " fill(none)", " fill(previous)", " fill(linear)", " fill(0)", " fill(7.5)"])
+    *random.of(&["", "", " fill(null)", " fill(none)", " fill(previous)", " fill(linear)", " fill(0)", " fill(7.5)"])
 }
 
 fn window(random: &mut Random) -> String {
@@ -122,7 +122,8 @@ fn raw(random: &mut Random) -> String {
         2 => "user, host".to_owned(),
         3 => "user + load AS both, jobs * 2, jobs / 7, jobs % 5, -user".to_owned(),
         4 => "/^(u|n)/".to_owned(),
-        5 => "abs(load), floor(user), ceil(user), round(load), sqrt(user), pow(load, 2), ln(user), log(user, 3)".to_owned(),
+        5 => "abs(load), floor(user), ceil(user), round(load), sqrt(user), pow(load, 2), ln(user), log(user, 3)"
+            .to_owned(),
         6 => "nosuch, note".to_owned(),
         7 => "jobs & 12, jobs | 3, jobs ^ 5, jobs".to_owned(),
         _ => format!("{}, {}", random.of(&ALL), random.of(&ALL)),
@@ -141,7 +142,8 @@ fn raw(random: &mut Random) -> String {
 fn call(random: &mut Random) -> String {
     let field = *random.of(&NUMBERS);
     match random.below(12) {
-        0 => format!("percentile({field}, {})", 1 + random.below(100)),
+        // A window in which a lower one chooses nothing ends InfluxDB's answer.
+        0 => format!("percentile({field}, {})", 50 + random.below(50)),
         1 => format!("count({})", random.of(&ALL)),
         2 => format!("count(distinct({}))", random.of(&ALL)),
         3 => format!("mode({})", random.of(&["note", "up", "jobs"])),
@@ -172,9 +174,15 @@ fn aggregated(random: &mut Random) -> String {
     };
     let order = order(random);
     let limit = if random.once_in(5) { format!(" LIMIT {}", 1 + random.below(9)) } else { String::new() };
-    let limit = if random.once_in(8) { format!("{limit} SLIMIT 2 SOFFSET {}", random.below(2)) } else { limit };
     let zone = if random.once_in(10) { " tz('America/New_York')" } else { "" };
     let source = *random.of(&["cpu", "cpu", "cpu", "mem, cpu", "/.*/"]);
+    // How series are counted is clear where all have the tag and each has rows.
+    let countable = source == "cpu" && order.is_empty() && dimensions.last().is_some_and(|last| last == "host");
+    let limit = if countable && random.once_in(2) {
+        format!("{limit} SLIMIT 2 SOFFSET {}", random.below(2))
+    } else {
+        limit
+    };
     format!("SELECT {calls} FROM {source}{condition}{}{fill}{order}{limit}{zone}", by(&dimensions))
 }
 
@@ -215,8 +223,15 @@ fn several_points(random: &mut Random) -> String {
 
 fn transformed(random: &mut Random) -> String {
     let functions = [
-        "derivative(%)", "derivative(%, 1m)", "non_negative_derivative(%, 10s)", "difference(%)", "non_negative_difference(%)",
-        "cumulative_sum(%)", "moving_average(%, 3)", "elapsed(%, 1s)", "elapsed(%)",
+        "derivative(%)",
+        "derivative(%, 1m)",
+        "non_negative_derivative(%, 10s)",
+        "difference(%)",
+        "non_negative_difference(%)",
+        "cumulative_sum(%)",
+        "moving_average(%, 3)",
+        "elapsed(%, 1s)",
+        "elapsed(%)",
     ];
     let function = *random.of(&functions);
     let order = order(random);
@@ -247,21 +262,34 @@ fn transformed(random: &mut Random) -> String {
 fn subquery(random: &mut Random) -> String {
     let times = both_times(random);
     let window = window(random);
-    let outer = *random.of(&["", " GROUP BY host", " GROUP BY region", " GROUP BY time(30m)", " GROUP BY time(1h), host"]);
+    let outer =
+        *random.of(&["", " GROUP BY host", " GROUP BY region", " GROUP BY time(30m)", " GROUP BY time(1h), host"]);
     let function = *random.of(&["mean", "sum", "max", "count", "last", "first"]);
     match random.below(6) {
-        0 => format!("SELECT {function}(x) FROM (SELECT mean(user) AS x FROM cpu WHERE {times} GROUP BY {window}, host){outer}"),
-        1 => format!("SELECT {function}(d) FROM (SELECT difference(mean(user)) AS d FROM cpu WHERE {times} GROUP BY {window}, host, region){outer}"),
+        0 => format!(
+            "SELECT {function}(x) FROM (SELECT mean(user) AS x FROM cpu WHERE {times} GROUP BY {window}, host){outer}"
+        ),
+        1 => format!(
+            "SELECT {function}(d) FROM (SELECT difference(mean(user)) AS d FROM cpu WHERE {times} GROUP BY {window}, host, region){outer}"
+        ),
         2 => format!("SELECT {function}(x) FROM (SELECT user / load AS x FROM cpu WHERE {times}){outer}"),
-        3 => format!("SELECT x, host FROM (SELECT mean(user) AS x FROM cpu WHERE {times} GROUP BY {window}, host) WHERE x > 50"),
-        4 => format!("SELECT {function}(x) FROM (SELECT user AS x, load AS y FROM cpu WHERE {times} GROUP BY *) WHERE y > 0{outer}"),
-        _ => format!("SELECT {function}(max) / 2 FROM (SELECT max(user), host FROM cpu WHERE {times} GROUP BY {window}){outer}"),
+        3 => format!(
+            "SELECT x, host FROM (SELECT mean(user) AS x FROM cpu WHERE {times} GROUP BY {window}, host) WHERE x > 50"
+        ),
+        4 => format!(
+            "SELECT {function}(x) FROM (SELECT user AS x, load AS y FROM cpu WHERE {times} GROUP BY *) WHERE y > 0{outer}"
+        ),
+        _ => format!(
+            "SELECT {function}(max) / 2 FROM (SELECT max(user), host FROM cpu WHERE {times} GROUP BY {window}){outer}"
+        ),
     }
 }
 
 fn show(random: &mut Random) -> String {
     let condition = if random.once_in(2) { format!(" WHERE {}", tags(random)) } else { String::new() };
     match random.below(8) {
+        // InfluxDB takes `!=` here to be about all series of a measurement.
+        0 if condition.contains('!') => "SHOW MEASUREMENTS".to_owned(),
         0 => format!("SHOW MEASUREMENTS{condition}"),
         1 => format!("SHOW SERIES{condition} LIMIT {}", 1 + random.below(9)),
         2 => format!("SHOW TAG KEYS{condition}"),
