@@ -1,7 +1,9 @@
 //! The workshop: checks of the source that neither the compiler nor clippy makes (`cargo xtask tidy`), the simulation
-//! (`cargo xtask sim`), whether that finds bugs (`cargo xtask plant`), and the comparison with others (`cargo xtask peers`).
+//! (`cargo xtask sim`), whether that finds bugs (`cargo xtask plant`), and the comparisons with others (`cargo xtask peers`, `cargo xtask differential`).
 
 pub mod capnp;
+#[cfg(target_os = "linux")]
+pub mod differential;
 #[cfg(target_os = "linux")]
 pub mod peers;
 pub mod plant;

@@ -17,7 +17,10 @@ const USAGE: &str = "Usage:
       [--remote-write-series 200000] [--remote-write-samples 1,10] [--values N] [--repeat N] [--cache FOLDER] [--json]
                                                            the same writes into this and other servers, side by side
   cargo xtask differential influxql [--seed N] [--statements N]
-                                                           generated statements to this server and to InfluxDB 1.x";
+                                                           generated statements to this server and to InfluxDB 1.x
+  cargo xtask differential promql [--queries N] [--seed S] [--prometheus FILE] [--thalweg FILE] [--keep FILE]
+                                                           the same random queries to Prometheus and to this server; what
+                                                           differs is printed, and kept as a script in FILE";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Some((command, [what, options @ ..])) if command == "differential" && what == "influxql" => {
             xtask::peers::influxql::command(&root, options, &mut |text| println!("{text}"))
         }
+        Some((command, options)) if command == "differential" => differential(&root, options),
         _ => Err(USAGE.to_owned()),
     };
     match done {
@@ -54,6 +58,15 @@ fn tidy(root: &Path) -> Result<bool, String> {
     }
     println!("{}", report.summary);
     Ok(report.findings.is_empty())
+}
+
+#[cfg(target_os = "linux")]
+fn differential(root: &Path, options: &[String]) -> Result<bool, String> {
+    let Some((_, options)) = options.split_first().filter(|(language, _)| *language == "promql") else {
+        return Err(USAGE.to_owned());
+    };
+    let options = xtask::differential::Options::read(options)?;
+    xtask::differential::run(root, &options, &mut |text| println!("{text}"))
 }
 
 fn plant(root: &Path, options: &[String]) -> Result<bool, String> {

@@ -59,6 +59,11 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     opentsdb: Option<String>,
 
+    /// Where Postgres's protocol is served (psql, drivers, Grafana, DBeaver), or `off` [default: 127.0.0.1:7784]
+    #[arg(long, env = "THALWEG_POSTGRES", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    postgres: Option<String>,
+
     /// Database that --line writes to [default: default]
     #[arg(long, env = "THALWEG_LINE_DATABASE", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,6 +222,26 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     query_samples_max: Option<u64>,
 
+    /// Queries that run at the same time; others wait [default: two per core, at least 8]
+    #[arg(long, env = "THALWEG_QUERY_CONCURRENCY_MAX", value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query_concurrency_max: Option<usize>,
+
+    /// Queries that wait at the same time; further ones are refused [default: 1000]
+    #[arg(long, env = "THALWEG_QUERY_QUEUE_MAX", value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query_queue_max: Option<usize>,
+
+    /// How long a query may wait before it is refused, in milliseconds [default: 10000]
+    #[arg(long, env = "THALWEG_QUERY_QUEUE_TIMEOUT_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query_queue_timeout_ms: Option<u64>,
+
+    /// From which duration on queries are told on stderr, in milliseconds; at most one a second [default: 10000]
+    #[arg(long, env = "THALWEG_QUERY_SLOW_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query_slow_ms: Option<u64>,
+
     /// How old a series' newest sample may be to count as its value now, in milliseconds [default: 300000]
     #[arg(long, env = "THALWEG_LOOKBACK_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -297,6 +322,7 @@ impl ServeFlags {
         server.line_database = database("--line-database", self.line_database.as_deref())?;
         server.graphite_database = database("--graphite-database", self.graphite_database.as_deref())?;
         server.opentsdb_database = database("--opentsdb-database", self.opentsdb_database.as_deref())?;
+        server.postgres = listener("--postgres", self.postgres.as_deref(), 7784)?;
         server.otlp_grpc = listener("--otlp-grpc", self.otlp_grpc.as_deref(), 4317)?;
         server.otlp = self.otlp()?;
         set(&mut server.unpacked_ratio_max, self.unpacked_ratio_max);
@@ -308,6 +334,10 @@ impl ServeFlags {
         set(&mut server.udp_queue_bytes_max, self.udp_queue_bytes_max);
         set(&mut server.query_timeout_ms, self.query_timeout_ms);
         set(&mut server.query_samples_max, self.query_samples_max);
+        set(&mut server.query_concurrency_max, self.query_concurrency_max);
+        set(&mut server.query_queue_max, self.query_queue_max);
+        set(&mut server.query_queue_timeout_ms, self.query_queue_timeout_ms);
+        set(&mut server.query_slow_ms, self.query_slow_ms);
         set(&mut server.host_metrics_interval_ms, self.host_metrics_interval_ms.map(Some));
         if self.no_host_metrics == Some(true) {
             server.host_metrics_interval_ms = None;

@@ -18,6 +18,7 @@ mod influxql_api;
 mod names;
 mod plan_api;
 mod query_api;
+mod sql_api;
 mod upkeep;
 mod worker;
 mod write;
@@ -29,6 +30,7 @@ use platform::Platform;
 use store::{Store, StoreOptions};
 
 pub use query_api::{InstantQuery, RangeQuery};
+pub use sql_api::SqlAnswer;
 pub use store::{
     Appended, Appender, BackupReport, CheckReport, CompactReport, Damage, DatabasePolicy, Deleted, FileSizes, Finding,
     FolderReport, GroupLayout, MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport,
@@ -50,6 +52,8 @@ pub struct DbOptions {
     pub delayed_name_removal: bool,
     /// Whether PromQL has what Prometheus keeps behind feature flags.
     pub promql_experimental: bool,
+    /// Threads that may help with long queries, for all of them together; each query has its own beside.
+    pub query_helpers: usize,
 }
 
 impl DbOptions {
@@ -60,6 +64,7 @@ impl DbOptions {
             lookback_ms: 5 * 60 * 1000,
             delayed_name_removal: false,
             promql_experimental: true,
+            query_helpers: std::thread::available_parallelism().map_or(0, |cores| cores.get() - 1),
         }
     }
 }
@@ -72,6 +77,8 @@ pub struct Db {
     limits: ingest::Limits,
     settings: promql::Settings,
     worker: Worker,
+    /// Threads that help with long queries, for all of them together.
+    helpers: query::Helpers,
     /// Held by a backup: what it removes behind it, another could be about to need.
     backing_up: parking_lot::Mutex<()>,
 }
@@ -99,6 +106,7 @@ impl Db {
                 ..promql::Settings::default()
             },
             worker,
+            helpers: query::Helpers::new(options.query_helpers),
             backing_up: parking_lot::Mutex::new(()),
         })
     }

@@ -96,7 +96,7 @@ impl Db {
         matcher_sets: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<Vec<SelectedGroup>, QueryError> {
-        let source = StoreSource::new(&self.store, database);
+        let source = StoreSource::new(&self.store, database, &self.helpers);
         let budget = self.budget(QUERY_SAMPLES_MAX);
         let everything = [vec![Matcher::new(METRIC_NAME, MatchOp::NotEqual, "")]];
         let matcher_sets = if matcher_sets.is_empty() { &everything[..] } else { matcher_sets };

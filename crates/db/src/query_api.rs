@@ -61,7 +61,7 @@ impl Db {
     /// Evaluates an expression at one moment.
     pub fn instant(&self, database: &str, query: &InstantQuery) -> Result<Answer, QueryError> {
         let expression = self.parse(&query.text)?;
-        let source = StoreSource::new(&self.store, database);
+        let source = StoreSource::new(&self.store, database, &self.helpers);
         let settings = self.settings(query.lookback_ms, query.delayed_name_removal);
         promql::evaluate_instant(&expression, &source, query.time_ms, &settings, &query.budget)
     }
@@ -69,7 +69,7 @@ impl Db {
     /// Evaluates an expression at regular moments.
     pub fn range(&self, database: &str, query: &RangeQuery) -> Result<Answer, QueryError> {
         let expression = self.parse(&query.text)?;
-        let source = StoreSource::new(&self.store, database);
+        let source = StoreSource::new(&self.store, database, &self.helpers);
         let settings = self.settings(query.lookback_ms, query.delayed_name_removal);
         let (start_ms, end_ms, step_ms) = (query.start_ms, query.end_ms, query.step_ms);
         promql::evaluate_range(&expression, &source, start_ms, end_ms, step_ms, &settings, &query.budget)

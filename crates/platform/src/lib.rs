@@ -4,6 +4,7 @@
 //! Whatever runs on a [`Platform`] alone runs the same way inside a simulation, where a crash can lose or tear what was
 //! not synced ([`sim::Simulation`]).
 
+mod direct;
 pub mod objects;
 mod real;
 pub mod sim;
@@ -12,6 +13,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+pub use direct::{AlignedBytes, DIRECT_ALIGN_BYTES};
 
 /// The outside world, as the database sees it.
 #[derive(Clone)]
@@ -95,6 +98,12 @@ pub trait Files: Send + Sync {
 
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a file for reads and writes that bypass the system's cache where the file system can. Offsets, lengths and
+    /// buffers of every call are multiples of [`DIRECT_ALIGN_BYTES`]; see [`AlignedBytes`].
+    fn open_direct(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        self.open(path, mode)
+    }
 
     /// The bytes of a file that is never written again. Removing the file does not take them away.
     fn map(&self, path: &Path) -> io::Result<Mapped>;

@@ -33,9 +33,22 @@ impl Files for RealFiles {
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
-        Ok(Arc::new(RealFile(options.open(path)?)))
+        Ok(Arc::new(RealFile(options(mode).open(path)?)))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_direct(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let opened = options(mode).custom_flags(rustix::fs::OFlags::DIRECT.bits() as i32).open(path);
+        match opened {
+            Ok(file) => Ok(Arc::new(RealFile(file))),
+            // File systems in memory, and some others, cannot. The attempt may have made the file.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                let is_there = mode == OpenMode::CreateNew && path.exists();
+                self.open(path, if is_there { OpenMode::Write } else { mode })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn map(&self, path: &Path) -> io::Result<Mapped> {
@@ -84,6 +97,12 @@ impl Files for RealFiles {
         write_pid(&mut file).map_err(LockError::Io)?;
         Ok(Box::new(file))
     }
+}
+
+fn options(mode: OpenMode) -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(mode != OpenMode::Read).create_new(mode == OpenMode::CreateNew);
+    options
 }
 
 fn write_pid(file: &mut fs::File) -> io::Result<()> {

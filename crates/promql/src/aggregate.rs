@@ -6,11 +6,15 @@ use model::{Labels, METRIC_NAME};
 use query::QueryError;
 use xxhash_rust::xxh64::xxh64;
 
-use crate::eval::{Evaluator, name_of};
+use crate::eval::Evaluator;
 use crate::fold::{Count, Fold, Maximum, Mean, Minimum, One, StandardDeviation, Total, Variance};
+use crate::folding::Folding;
+use crate::function::Function;
 use crate::rows::{Charge, Row, Sample, Steps, Vector};
+use crate::select::{Answers, WindowEnds};
+use crate::stream::{Made, RowSink};
 use crate::sum::quantile;
-use crate::syntax::ast::{Aggregate, Aggregation, Expr, Grouping};
+use crate::syntax::ast::{Aggregate, Aggregation, Edges, Expr, Grouping, Node};
 use crate::syntax::number::plain;
 use crate::syntax::span::Span;
 use crate::syntax::strings::quote;
@@ -24,7 +28,7 @@ pub(crate) struct Group {
 
 impl Grouping {
     /// The labels that tell groups apart.
-    fn key(&self, labels: &Labels) -> Labels {
+    pub(crate) fn key(&self, labels: &Labels) -> Labels {
         let named = |name: &str| self.labels.iter().any(|label| label == name);
         if self.without {
             return labels.retain(|name| name != METRIC_NAME && !named(name));
@@ -86,18 +90,13 @@ impl<'q> Evaluator<'q> {
             None => Vec::new(),
             Some(parameter) => self.scalar(parameter, steps)?,
         };
+        if let Some(folded) = self.folded(aggregate, steps) {
+            return folded;
+        }
         let input = self.vector(&aggregate.input, steps)?;
         let input_span = aggregate.input.span;
         let parameter_span = aggregate.parameter.as_ref().map_or(span, |parameter| parameter.span);
         match operation {
-            Aggregation::Sum => self.fold::<Total>(&input, grouping, input_span),
-            Aggregation::Average => self.fold::<Mean>(&input, grouping, input_span),
-            Aggregation::Minimum => self.fold::<Minimum>(&input, grouping, input_span),
-            Aggregation::Maximum => self.fold::<Maximum>(&input, grouping, input_span),
-            Aggregation::Count => self.fold::<Count>(&input, grouping, input_span),
-            Aggregation::Group => self.fold::<One>(&input, grouping, input_span),
-            Aggregation::StandardDeviation => self.fold::<StandardDeviation>(&input, grouping, input_span),
-            Aggregation::Variance => self.fold::<Variance>(&input, grouping, input_span),
             Aggregation::Quantile => self.quantile(&input, grouping, &scalars, [input_span, parameter_span]),
             Aggregation::LimitRatio => {
                 check_ratios(self, &scalars, parameter_span)?;
@@ -115,39 +114,41 @@ impl<'q> Evaluator<'q> {
         }
     }
 
-    fn fold<F: Fold>(&self, input: &Vector<'q>, grouping: &Grouping, span: Span) -> Result<Vector<'q>, QueryError> {
-        let mut vector = Vector::empty(self.budget);
-        for group in groups_of(&input.rows, grouping) {
-            let steps = group.span(&input.rows);
-            let mut cells: Vec<Option<F>> = (0..steps.len()).map(|_| None).collect();
-            for row in group.rows(&input.rows) {
-                self.budget.check()?;
-                if row.has_histograms() {
-                    let name = name_of(&row.labels);
-                    for (step, sample) in row.present() {
-                        if let Some(cell) = cells.get_mut(step - steps.start) {
-                            F::add_sample(cell, &sample, &self.notes, name, span);
-                        }
-                    }
-                    continue;
-                }
-                for (step, value) in row.floats() {
-                    match cells.get_mut(step - steps.start) {
-                        Some(Some(cell)) => cell.add(value),
-                        Some(cell) => *cell = Some(F::start(value)),
-                        None => {}
-                    }
-                }
+    /// Aggregations that make one value of many, one row after the other; `None` for others.
+    fn folded(&self, aggregate: &Aggregate, steps: Steps) -> Option<Result<Vector<'q>, QueryError>> {
+        Some(match aggregate.operation {
+            Aggregation::Sum => self.fold::<Total>(aggregate, steps),
+            Aggregation::Average => self.fold::<Mean>(aggregate, steps),
+            Aggregation::Minimum => self.fold::<Minimum>(aggregate, steps),
+            Aggregation::Maximum => self.fold::<Maximum>(aggregate, steps),
+            Aggregation::Count => self.fold::<Count>(aggregate, steps),
+            Aggregation::Group => self.fold::<One>(aggregate, steps),
+            Aggregation::StandardDeviation => self.fold::<StandardDeviation>(aggregate, steps),
+            Aggregation::Variance => self.fold::<Variance>(aggregate, steps),
+            _ => return None,
+        })
+    }
+
+    fn fold<F: Fold>(&self, aggregate: &Aggregate, steps: Steps) -> Result<Vector<'q>, QueryError> {
+        let (input, grouping) = (&aggregate.input, &aggregate.grouping);
+        let mut folding = Folding::<F>::new(self.budget, input.span);
+        match &input.node {
+            Node::Call(call) if matches!(call.signature.function, Function::Window(_)) => {
+                self.window_rows(call, steps, Some(grouping), &mut folding)?;
             }
-            let mut row = group.result(&input.rows);
-            for (place, cell) in cells.into_iter().enumerate() {
-                if let Some(sample) = cell.and_then(|cell| cell.finish(&self.notes, span)) {
-                    row.push(steps.start + place, sample);
-                }
+            Node::Selector(selector) if selector.edges == Edges::Plain => {
+                let ends = WindowEnds::new(&selector.shift, steps);
+                self.newest_rows(&selector.matchers, &ends, Answers::Values, Some(grouping), &mut folding)?;
             }
-            vector.push(row)?;
+            _ => {
+                for row in self.vector(input, steps)?.rows {
+                    let group = Some(grouping.key(&row.labels));
+                    folding.take(Made { series: row.labels.clone(), group, row })?;
+                }
+                return folding.finish(&self.notes);
+            }
         }
-        Ok(vector)
+        folding.sorted().finish(&self.notes)
     }
 
     fn quantile(

@@ -8,11 +8,11 @@ use crate::function::{Function, HistogramPart};
 use crate::histogram::{Histogram, variance_of};
 use crate::math;
 use crate::notes::Notes;
-use crate::rows::{ABSENT, Row, Sample, Steps, Vector, has_same_labels, same_labels, without_name};
-use crate::select::{Answers, Cursor, RangeSeries, RangeVector};
-use crate::syntax::ast::{Call, Expr, Node, ResultKind};
+use crate::rows::{ABSENT, Row, Sample, Steps, Vector};
+use crate::select::Answers;
+use crate::stream::Collected;
+use crate::syntax::ast::{Call, Expr, Node};
 use crate::syntax::span::Span;
-use crate::window::{Marks, Window, WindowFunction};
 
 /// One query under way.
 pub(crate) struct Evaluator<'q> {
@@ -174,11 +174,17 @@ impl<'q> Evaluator<'q> {
             }
             (Function::AbsentOverTime, [input]) => {
                 let range = self.range_vector(input, steps)?;
-                check_edges(&range, call.signature.name)?;
+                range.bounds.check_edges(call.signature.name)?;
                 let occupied = range.occupied(steps);
                 self.absent(input, &occupied)
             }
-            (Function::Window(window), _) => self.window_call(window, call, steps),
+            (Function::Window(_), _) => {
+                let mut collected = Collected::new(self.budget);
+                self.window_rows(call, steps, None, &mut collected)?;
+                // Rows of a subquery stay in its order.
+                let of_series = call.arguments.iter().any(|argument| matches!(argument.node, Node::Range(_)));
+                Ok(if of_series { collected.sorted() } else { collected.vector })
+            }
             (Function::Histogram(part), [input]) => self.histogram_part(part, input, steps),
             (Function::HistogramQuantile, [quantile, input]) => self.histogram_quantile(quantile, input, steps),
             (Function::HistogramQuantiles, [input, label, quantiles @ ..]) => {
@@ -274,116 +280,10 @@ impl<'q> Evaluator<'q> {
         self.drop_names(&mut vector)?;
         Ok(vector)
     }
-
-    fn window_call(&self, function: WindowFunction, call: &Call, steps: Steps) -> Result<Vector<'q>, QueryError> {
-        let is_range = |argument: &&Expr| argument.kind() == ResultKind::RangeVector;
-        let (ranges, others): (Vec<&Expr>, Vec<&Expr>) = call.arguments.iter().partition(is_range);
-        let [argument] = ranges.as_slice() else {
-            return Err(QueryError::Execution("expected one range vector".to_owned()));
-        };
-        let range = self.range_vector(argument, steps)?;
-        check_edges(&range, call.signature.name)?;
-        let scalars = others.iter().map(|scalar| self.scalar(scalar, steps)).collect::<Result<Vec<_>, _>>()?;
-        // Notes about mixed ranges point at the first argument, whatever it is.
-        let first_span = match call.arguments.first() {
-            // As Prometheus: of a subquery nothing is left by then, not even its place.
-            Some(Expr { node: Node::Subquery(_), .. }) | None => Span::from(0),
-            Some(first) => first.span,
-        };
-        let over = Over { function, range: &range, scalars: &scalars, span: first_span, notes: &self.notes };
-        let mut vector = Vector::empty(self.budget);
-        let mut scratch = Vec::new();
-        let put_off = self.settings.delayed_name_removal;
-        for series in &range.series {
-            self.budget.check()?;
-            let mut row = over.series(series, &mut scratch)?;
-            row.drop_name = !function.keeps_name() || series.drop_name;
-            if row.drop_name && !put_off {
-                row.labels = without_name(&row.labels);
-            }
-            if function.wants_counter() && row.floats().next().is_some() {
-                self.notes.check_counter_name(name_of(&series.labels), first_span);
-            }
-            vector.push(row)?;
-        }
-        if !put_off && has_same_labels(&vector.rows) {
-            return Err(same_labels());
-        }
-        Ok(vector)
-    }
-}
-
-/// A function applied to every window of series.
-struct Over<'a, 'b> {
-    function: WindowFunction,
-    range: &'a RangeVector<'b>,
-    scalars: &'a [Vec<f64>],
-    span: Span,
-    notes: &'a Notes,
-}
-
-impl Over<'_, '_> {
-    fn series(&self, series: &RangeSeries, scratch: &mut Vec<f64>) -> Result<Row, QueryError> {
-        let samples = &series.samples;
-        let marks = Marks::find(self.function, &samples.values);
-        let mut row = Row::new(series.labels.clone());
-        let scalar = |place: usize, step: usize| {
-            self.scalars.get(place).and_then(|values| values.get(step)).copied().unwrap_or(f64::NAN)
-        };
-        let [before_ms, behind_ms] = self.range.reach_ms;
-        let (mut floats, mut histograms) = (Cursor::default(), Cursor::default());
-        for step in 0..self.range.ends.steps.count {
-            let end_ms = self.range.ends.at(step);
-            let start_ms = end_ms - self.range.range_ms;
-            let (after_ms, to_ms) = (start_ms - before_ms, end_ms + behind_ms);
-            let (first, end) = floats.advance(&samples.timestamps_ms, after_ms, to_ms);
-            let (histogram_first, histogram_end) =
-                histograms.advance(&samples.histogram_timestamps_ms, after_ms, to_ms);
-            if first == end && histogram_first == histogram_end {
-                continue;
-            }
-            let histogram_range = histogram_first..histogram_end;
-            let window = Window {
-                timestamps_ms: samples.timestamps_ms.get(first..end).unwrap_or_default(),
-                values: samples.values.get(first..end).unwrap_or_default(),
-                histogram_timestamps_ms: samples
-                    .histogram_timestamps_ms
-                    .get(histogram_range.clone())
-                    .unwrap_or_default(),
-                histograms: samples.histograms.get(histogram_range).unwrap_or_default(),
-                marked: marks.within(first, end, &samples.values),
-                start_ms,
-                end_ms,
-                range_ms: self.range.range_ms,
-                time_ms: self.range.ends.steps.time_ms(step),
-                scalars: [scalar(0, step), scalar(1, step)],
-                edges: self.range.edges,
-                name: name_of(&series.labels),
-                span: self.span,
-                quantile_span: self.span,
-                notes: self.notes,
-            };
-            if let Some(sample) = self.function.apply(&window, scratch)? {
-                row.push(step, sample);
-            }
-        }
-        Ok(row)
-    }
 }
 
 pub(crate) fn name_of(labels: &Labels) -> &str {
     labels.get(METRIC_NAME).unwrap_or_default()
-}
-
-/// `anchored` and `smoothed` go with some functions only.
-fn check_edges(range: &RangeVector<'_>, function: &str) -> Result<(), QueryError> {
-    match range.edges.rule() {
-        Some((word, functions)) if !functions.contains(&function) => Err(QueryError::Execution(format!(
-            "{word} modifier can only be used with: {} - not with {function}",
-            functions.join(", ")
-        ))),
-        _ => Ok(()),
-    }
 }
 
 fn times_s(steps: Steps) -> impl Iterator<Item = f64> {

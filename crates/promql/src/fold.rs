@@ -8,7 +8,7 @@ use crate::sum::{CompensatedSum, Mean as FloatMean};
 use crate::syntax::span::Span;
 
 /// One value made of many.
-pub(crate) trait Fold: Sized {
+pub(crate) trait Fold: Sized + Send {
     /// The aggregation's name, if it leaves out histograms.
     const FLOATS_ONLY: Option<&'static str>;
 

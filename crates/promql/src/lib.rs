@@ -4,6 +4,8 @@
 //! text ── syntax ──► Expr ── plan ──► Expr with fixed times ── eval, for all steps at once ──► rows ──► Answer
 //!                                      │
 //!                                      ├─ select      selectors and subqueries: read once, then windows slide over the samples
+//!                                      ├─ stream      selectors under functions and aggregations: a row at a time, on several threads
+//!                                      ├─ slide       a window moves over a series
 //!                                      ├─ window      functions of a range: rate, *_over_time, …
 //!                                      ├─ aggregate   sum, topk, …
 //!                                      ├─ binary      operators and vector matching
@@ -12,7 +14,7 @@
 //!                                      └─ info        labels of series that describe others
 //! ```
 //!
-//! Values come from a [`query::Source`]; there is no clock, no I/O and no thread in here.
+//! Values come from a [`query::Source`], which may hand over series on several threads; there is no clock and no I/O in here.
 
 mod aggregate;
 mod answer;
@@ -21,6 +23,7 @@ mod calendar;
 mod classic;
 mod eval;
 mod fold;
+mod folding;
 mod function;
 mod histogram;
 mod histogram_fold;
@@ -33,6 +36,8 @@ mod rate;
 mod relabel;
 mod rows;
 mod select;
+mod slide;
+mod stream;
 mod sum;
 mod syntax;
 mod window;

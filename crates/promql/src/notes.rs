@@ -197,6 +197,13 @@ impl Notes {
         keep(&self.infos, format!("PromQL info: {text}"), span, None);
     }
 
+    /// Takes over notes that were made apart and later.
+    pub(crate) fn absorb(&self, later: Self) {
+        for (all, more) in [(&self.warnings, later.warnings), (&self.infos, later.infos)] {
+            more.into_inner().into_iter().for_each(|(text, place)| keep(all, text, place.span, place.correction));
+        }
+    }
+
     /// Warnings and infos with their places in the text, each list cut to a length fit for a reader.
     pub(crate) fn into_lists(self, text: &str) -> (Vec<String>, Vec<String>) {
         (shown(self.warnings.into_inner(), "warning", text), shown(self.infos.into_inner(), "info", text))

@@ -177,7 +177,7 @@ impl Row {
     }
 
     /// What the row takes out of a budget.
-    fn charge(&self) -> usize {
+    pub(crate) fn charge(&self) -> usize {
         let histograms = self.histograms.iter().flatten().map(|histogram| histogram.samples());
         self.values.len() + histograms.sum::<usize>()
     }
@@ -284,9 +284,16 @@ impl<'b> Charge<'b> {
     }
 
     pub(crate) fn add(&mut self, samples: usize) -> Result<(), QueryError> {
-        // The budget keeps what it refused, so it is ours to give back even then.
+        self.budget.take(samples)?;
         self.samples += samples;
-        self.budget.take(samples)
+        Ok(())
+    }
+
+    /// Gives back a part of it.
+    pub(crate) fn release(&mut self, samples: usize) {
+        let samples = samples.min(self.samples);
+        self.samples -= samples;
+        self.budget.give_back(samples);
     }
 }
 

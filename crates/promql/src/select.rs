@@ -8,8 +8,10 @@ use query::{QueryError, Selection, Series};
 use crate::eval::Evaluator;
 use crate::histogram::{CounterReset, Histogram};
 use crate::interpolate;
+use crate::notes::Notes;
 use crate::rows::{Charge, Row, Sample, Steps, Vector, cleaned, is_absent};
-use crate::syntax::ast::{Edges, Expr, Node, Range, Selector, Shift, Subquery};
+use crate::stream::{Collected, RowSink, Streaming};
+use crate::syntax::ast::{Edges, Expr, Grouping, Node, Range, Selector, Shift, Subquery};
 use crate::syntax::span::Span;
 
 /// A series: floats and histograms, each sorted by time.
@@ -30,15 +32,39 @@ pub(crate) struct RangeSeries {
     pub(crate) samples: Samples,
 }
 
-/// Series of a range vector, without stale markers, with the bounds by which windows move over them.
+/// Series of a range vector, without stale markers.
 pub(crate) struct RangeVector<'b> {
     pub(crate) series: Vec<RangeSeries>,
+    pub(crate) bounds: WindowBounds,
+    charge: Charge<'b>,
+}
+
+/// How windows move over samples.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WindowBounds {
     pub(crate) ends: WindowEnds,
     pub(crate) range_ms: i64,
     pub(crate) edges: Edges,
     /// How far beyond its start and its end a window looks.
     pub(crate) reach_ms: [i64; 2],
-    charge: Charge<'b>,
+}
+
+impl WindowBounds {
+    /// After which and up to which time samples are looked at, all windows together.
+    pub(crate) fn span_ms(&self) -> (i64, i64) {
+        (self.ends.first_ms() - self.range_ms - self.reach_ms[0], self.ends.last_ms() + self.reach_ms[1])
+    }
+
+    /// `anchored` and `smoothed` go with some functions only.
+    pub(crate) fn check_edges(&self, function: &str) -> Result<(), QueryError> {
+        match self.edges.rule() {
+            Some((word, functions)) if !functions.contains(&function) => Err(QueryError::Execution(format!(
+                "{word} modifier can only be used with: {} - not with {function}",
+                functions.join(", ")
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Where windows end, step by step.
@@ -79,7 +105,7 @@ pub(crate) enum Answers {
 }
 
 impl Samples {
-    fn from_series(series: Series) -> (Labels, Self) {
+    pub(crate) fn from_series(series: Series) -> (Labels, Self) {
         let (histogram_timestamps_ms, histograms) =
             series.histograms.iter().map(|(time_ms, native)| (*time_ms, Arc::new(Histogram::from(native)))).unzip();
         let samples =
@@ -158,14 +184,26 @@ impl<'q> Evaluator<'q> {
         ends: &WindowEnds,
         answers: Answers,
     ) -> Result<Vector<'q>, QueryError> {
+        let mut collected = Collected::new(self.budget);
+        self.newest_rows(matchers, ends, answers, None, &mut collected)?;
+        Ok(collected.sorted())
+    }
+
+    /// The rows of an instant vector, in order, to wherever they go.
+    pub(crate) fn newest_rows(
+        &self,
+        matchers: &[Matcher],
+        ends: &WindowEnds,
+        answers: Answers,
+        grouping: Option<&Grouping>,
+        sink: &mut dyn RowSink,
+    ) -> Result<(), QueryError> {
         let lookback_ms = self.settings.lookback_ms;
-        let (series, _charge) = self.select(matchers, ends.first_ms() - lookback_ms, ends.last_ms())?;
-        let mut vector = Vector::empty(self.budget);
-        for (labels, samples) in series {
-            self.budget.check()?;
-            vector.push(newest_samples(labels, &samples, ends, lookback_ms, answers))?;
-        }
-        Ok(vector)
+        let make = |labels: Labels, samples: Samples, _: &Notes| {
+            Ok(newest_samples(labels, &samples, ends, lookback_ms, answers))
+        };
+        let rule = Streaming { make: &make, grouping, distinct: false };
+        self.stream(matchers, (ends.first_ms() - lookback_ms, ends.last_ms()), &rule, sink)
     }
 
     fn smoothed_vector(&self, selector: &Selector, ends: &WindowEnds, span: Span) -> Result<Vector<'q>, QueryError> {
@@ -201,24 +239,25 @@ impl<'q> Evaluator<'q> {
     }
 
     fn range_selector(&self, range: &Range, steps: Steps) -> Result<RangeVector<'q>, QueryError> {
-        let ends = WindowEnds::new(&range.selector.shift, steps);
-        let (range_ms, edges, lookback_ms) =
-            (range.range.settled_ms(), range.selector.edges, self.settings.lookback_ms);
+        let bounds = self.range_bounds(range, steps);
+        let (after_ms, to_ms) = bounds.span_ms();
+        let (series, charge) = self.select(&range.selector.matchers, after_ms, to_ms)?;
+        let series = series.into_iter().map(|(labels, mut samples)| {
+            samples.drop_stale();
+            RangeSeries { labels, drop_name: false, samples }
+        });
+        Ok(RangeVector { series: series.collect(), bounds, charge })
+    }
+
+    pub(crate) fn range_bounds(&self, range: &Range, steps: Steps) -> WindowBounds {
+        let (edges, lookback_ms) = (range.selector.edges, self.settings.lookback_ms);
         let reach_ms = match edges {
             Edges::Plain => [0, 0],
             Edges::Anchored => [lookback_ms, 0],
             Edges::Smoothed => [lookback_ms, lookback_ms],
         };
-        let (series, charge) = self.select(
-            &range.selector.matchers,
-            ends.first_ms() - range_ms - reach_ms[0],
-            ends.last_ms() + reach_ms[1],
-        )?;
-        let series = series.into_iter().map(|(labels, mut samples)| {
-            samples.drop_stale();
-            RangeSeries { labels, drop_name: false, samples }
-        });
-        Ok(RangeVector { series: series.collect(), ends, range_ms, edges, reach_ms, charge })
+        let ends = WindowEnds::new(&range.selector.shift, steps);
+        WindowBounds { ends, range_ms: range.range.settled_ms(), edges, reach_ms }
     }
 
     /// Evaluates the inner expression at multiples of the subquery's step, once for all windows.
@@ -236,14 +275,8 @@ impl<'q> Evaluator<'q> {
         if start_ms <= after_ms {
             start_ms += step_ms;
         }
-        let mut range = RangeVector {
-            series: Vec::new(),
-            ends,
-            range_ms,
-            edges: Edges::Plain,
-            reach_ms: [0, 0],
-            charge: Charge::none(self.budget),
-        };
+        let bounds = WindowBounds { ends, range_ms, edges: Edges::Plain, reach_ms: [0, 0] };
+        let mut range = RangeVector { series: Vec::new(), bounds, charge: Charge::none(self.budget) };
         if start_ms > ends.last_ms() {
             return Ok(range);
         }
@@ -289,16 +322,16 @@ fn samples_of(row: &Row, steps: Steps) -> Samples {
 impl RangeVector<'_> {
     /// Samples in the window of the first step, for instant queries that ask for a range.
     pub(crate) fn into_first_window(self) -> Result<Vec<RangeSeries>, QueryError> {
-        let (end_ms, range_ms) = (self.ends.first_ms(), self.range_ms);
-        let [before_ms, behind_ms] = self.reach_ms;
+        let WindowBounds { ends, range_ms, edges, reach_ms: [before_ms, behind_ms] } = self.bounds;
+        let end_ms = ends.first_ms();
         let mut found = Vec::new();
         for mut series in self.series {
             series.samples = series.samples.between(end_ms - range_ms - before_ms, end_ms + behind_ms);
-            if let Some((word, _)) = self.edges.rule() {
+            if let Some((word, _)) = edges.rule() {
                 if !series.samples.histograms.is_empty() {
                     return Err(QueryError::Execution(format!("{word} modifier is not supported with histograms")));
                 }
-                let smoothed = self.edges == Edges::Smoothed;
+                let smoothed = edges == Edges::Smoothed;
                 interpolate::extend(&mut series.samples, end_ms - range_ms, end_ms, smoothed);
             }
             if !series.samples.is_empty() {
@@ -315,8 +348,8 @@ impl RangeVector<'_> {
             for times in [&series.samples.timestamps_ms, &series.samples.histogram_timestamps_ms] {
                 let mut cursor = Cursor::default();
                 for (step, seen) in occupied.iter_mut().enumerate() {
-                    let end_ms = self.ends.at(step);
-                    let (first, end) = cursor.advance(times, end_ms - self.range_ms, end_ms);
+                    let end_ms = self.bounds.ends.at(step);
+                    let (first, end) = cursor.advance(times, end_ms - self.bounds.range_ms, end_ms);
                     *seen |= first < end;
                 }
             }

@@ -25,6 +25,8 @@ pub enum Stop {
 pub struct Budget {
     samples_max: u64,
     samples: AtomicU64,
+    /// All that were ever taken.
+    taken: AtomicU64,
     stop: AtomicU8,
     /// What it shares with all other queries.
     memory: Option<Arc<QueryMemory>>,
@@ -33,25 +35,29 @@ pub struct Budget {
 impl Budget {
     /// A budget of so many samples held at once.
     pub const fn new(samples_max: u64) -> Self {
-        Self { samples_max, samples: AtomicU64::new(0), stop: AtomicU8::new(0), memory: None }
+        Self { samples_max, samples: AtomicU64::new(0), taken: AtomicU64::new(0), stop: AtomicU8::new(0), memory: None }
     }
 
     /// The same, out of the memory that all queries share. What is held is given back when the budget is dropped.
     pub const fn sharing(samples_max: u64, memory: Arc<QueryMemory>) -> Self {
-        Self { samples_max, samples: AtomicU64::new(0), stop: AtomicU8::new(0), memory: Some(memory) }
+        let (samples, taken) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { samples_max, samples, taken, stop: AtomicU8::new(0), memory: Some(memory) }
     }
 
-    /// Takes samples out of the budget, or says that there are too few left, or that the query was stopped.
+    /// Takes samples out of the budget, or says that there are too few left, or that the query was stopped; then it takes
+    /// none.
     pub fn take(&self, samples: usize) -> Result<(), QueryError> {
         self.check()?;
         let samples = samples as u64;
-        if let Some(memory) = self.memory.as_ref().filter(|memory| !memory.take(samples.saturating_mul(SAMPLE_BYTES))) {
-            return Err(QueryError::TooMuchMemory { limit_bytes: memory.bytes_max });
-        }
-        let before = self.samples.fetch_add(samples, Ordering::Relaxed);
-        if before.saturating_add(samples) > self.samples_max {
+        let add = |held: u64| held.checked_add(samples).filter(|held| *held <= self.samples_max);
+        if self.samples.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
             return Err(QueryError::TooManySamples { limit: self.samples_max });
         }
+        if let Some(memory) = self.memory.as_ref().filter(|memory| !memory.take(samples.saturating_mul(SAMPLE_BYTES))) {
+            self.samples.fetch_sub(samples, Ordering::Relaxed);
+            return Err(QueryError::TooMuchMemory { limit_bytes: memory.bytes_max });
+        }
+        self.taken.fetch_add(samples, Ordering::Relaxed);
         Ok(())
     }
 
@@ -81,6 +87,11 @@ impl Budget {
         self.stop.store(number, Ordering::Relaxed);
     }
 
+    /// Samples that were taken so far, also those that were given back: how much work it was.
+    pub fn samples_taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// Samples held now.
     pub fn samples(&self) -> u64 {
         self.samples.load(Ordering::Relaxed)
@@ -104,7 +115,7 @@ mod tests {
         let budget = Budget::new(10);
         budget.take(8).unwrap();
         assert_eq!(budget.take(3), Err(QueryError::TooManySamples { limit: 10 }));
-        budget.give_back(11);
+        budget.give_back(8);
         budget.take(10).unwrap();
         budget.stop(Stop::Timeout);
         assert_eq!(budget.take(0), Err(QueryError::Stopped(Stop::Timeout)));

@@ -9,6 +9,7 @@ mod sexpr;
 mod source;
 mod store_source;
 mod tables;
+mod threads;
 
 pub use budget::{Budget, Stop};
 pub use execute::{Context, Outcome, Reads, StepReport, execute};
@@ -16,6 +17,7 @@ pub use frame::{Cell, Frame, FrameColumn};
 pub use model::Values;
 pub use plan::Plan;
 pub use sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
-pub use source::{QueryError, Selection, Series, Source};
+pub use source::{QueryError, Selection, Series, SeriesSink, Source};
 pub use store::{SelectedGroup, TableSchema};
 pub use store_source::StoreSource;
+pub use threads::Helpers;

@@ -45,11 +45,28 @@ fn histogram_samples(histogram: &NativeHistogram) -> usize {
         + histogram.layout.custom_bounds.len() / 2
 }
 
+/// Who takes series as they are read.
+pub trait SeriesSink: Sync {
+    /// Takes some series, whose samples are charged to the budget: to be given back when they are let go. Comes once for each
+    /// place from 0 on, on several threads and in any order; which series have which place depends on the data alone.
+    fn take(&self, place: usize, series: Vec<Series>) -> Result<(), QueryError>;
+}
+
 /// Where series come from: the store, or a test's own data.
 pub trait Source: Sync {
     /// The series that satisfy all matchers and have a sample in the stretch, in no particular order, no label set twice.
     /// Samples are charged to the budget.
     fn select(&self, selection: &Selection<'_>, budget: &Budget) -> Result<Vec<Series>, QueryError>;
+
+    /// Hands the same series to a sink, each as soon as it is read, so that not all are held at once.
+    fn scan(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn SeriesSink) -> Result<(), QueryError> {
+        let mut series = self.select(selection, budget)?;
+        series.sort_by(|a, b| a.labels.cmp(&b.labels));
+        let mut series = series.into_iter().enumerate();
+        let taken = series.try_for_each(|(place, series)| sink.take(place, vec![series]));
+        budget.give_back(series.map(|(_, series)| series.samples()).sum());
+        taken
+    }
 }
 
 /// Why a query gave no answer; chosen by what its sender can do.

@@ -1,32 +1,41 @@
 //! The store as a source of series.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
-use model::{Column, Labels, NativeHistogram, TimeRange};
+use model::{Column, Labels, Matcher, NativeHistogram, TimeRange};
 use store::{SelectedGroup, Store, StoreError};
 
-use crate::{Budget, QueryError, Selection, Series, Source};
+use crate::{Budget, Helpers, QueryError, Selection, Series, SeriesSink, Source};
 
 const NS_PER_MS: i64 = 1_000_000;
 
-/// One database of a store. Numbers and booleans (as 0 and 1) are series; texts are not.
+/// Groups that are read together; more than one where several make up the same labels.
+type Piece = Vec<SelectedGroup>;
+
+/// Matchers, and the pieces that they chose.
+type Resolved = (Vec<Matcher>, Arc<Vec<Piece>>);
+
+/// One database of a store, for one query. Numbers and booleans (as 0 and 1) are series; texts are not.
 pub struct StoreSource<'a> {
     store: &'a Store,
     database: &'a str,
+    helpers: &'a Helpers,
+    /// What matchers chose, in the order in which it is read: each set of matchers is looked up once in a query.
+    resolved: Mutex<Vec<Resolved>>,
 }
 
 impl<'a> StoreSource<'a> {
     /// A database, by name; one that does not exist has no series.
-    pub const fn new(store: &'a Store, database: &'a str) -> Self {
-        Self { store, database }
+    pub const fn new(store: &'a Store, database: &'a str, helpers: &'a Helpers) -> Self {
+        Self { store, database, helpers, resolved: Mutex::new(Vec::new()) }
     }
 
     /// The groups that satisfy the matchers and may have samples in the range.
     pub fn groups(
         &self,
-        matchers: &[model::Matcher],
+        matchers: &[Matcher],
         range: &TimeRange,
         budget: &Budget,
     ) -> Result<Vec<SelectedGroup>, QueryError> {
@@ -40,36 +49,140 @@ impl<'a> StoreSource<'a> {
         }
         Ok(groups)
     }
-}
 
-impl Source for StoreSource<'_> {
-    fn select(&self, selection: &Selection<'_>, budget: &Budget) -> Result<Vec<Series>, QueryError> {
-        let compiled = compile(selection.matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
-        let range = nanosecond_range(selection.start_ms, selection.end_ms);
+    fn pieces(&self, matchers: &[Matcher]) -> Result<Arc<Vec<Piece>>, QueryError> {
+        let known = |resolved: &Vec<Resolved>| {
+            resolved.iter().find(|(known, _)| known == matchers).map(|(_, pieces)| pieces.clone())
+        };
+        if let Some(pieces) = known(&self.resolved.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(pieces);
+        }
+        let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let groups = self.store.select(self.database, &compiled).map_err(|error| unreadable(&error))?;
+        let pieces = Arc::new(pieces_of(groups));
+        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        resolved.push((matchers.to_vec(), pieces.clone()));
+        Ok(pieces)
+    }
+
+    /// The series of one piece.
+    fn read(&self, piece: &Piece, range: &TimeRange, budget: &Budget) -> Result<Vec<Series>, QueryError> {
         let mut found: Vec<Series> = Vec::new();
-        let mut places: HashMap<Labels, usize> = HashMap::new();
-        for group in self.store.select(self.database, &compiled).map_err(|error| unreadable(&error))? {
+        for group in piece {
             budget.check()?;
-            let columns = self.store.read(&group, &range).map_err(|error| unreadable(&error))?;
-            for (column, selected) in columns.iter().zip(group.columns.iter()) {
-                let labels = selected.series_labels(&group.labels);
-                let Some(series) = to_series(&labels, column) else { continue };
+            let columns = self.store.read(group, range).map_err(|error| unreadable(&error))?;
+            for (column, selected) in columns.into_iter().zip(group.columns.iter()) {
+                let Some(series) = to_series(|| selected.series_labels(&group.labels), column) else { continue };
                 budget.take(series.samples())?;
-                match places.entry(labels) {
-                    Entry::Vacant(vacant) => {
-                        vacant.insert(found.len());
-                        found.push(series);
-                    }
-                    Entry::Occupied(known) => {
-                        if let Some(before) = found.get_mut(*known.get()) {
-                            *before = join(before, &series);
-                        }
-                    }
-                }
+                let same = if piece.len() > 1 { place_of(&found, &series.labels) } else { None };
+                let Some(before) = same.and_then(|place| found.get_mut(place)) else {
+                    found.push(series);
+                    continue;
+                };
+                let joined = join(before, &series);
+                budget.give_back((before.samples() + series.samples()).saturating_sub(joined.samples()));
+                *before = joined;
             }
         }
         Ok(found)
     }
+}
+
+fn place_of(series: &[Series], labels: &Labels) -> Option<usize> {
+    series.iter().position(|series| series.labels == *labels)
+}
+
+/// Series as they come, for who wants all of them.
+#[derive(Default)]
+struct Collected(Mutex<Vec<Series>>);
+
+impl SeriesSink for Collected {
+    fn take(&self, _: usize, series: Vec<Series>) -> Result<(), QueryError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(series);
+        Ok(())
+    }
+}
+
+impl Source for StoreSource<'_> {
+    fn select(&self, selection: &Selection<'_>, budget: &Budget) -> Result<Vec<Series>, QueryError> {
+        let collected = Collected::default();
+        self.scan(selection, budget, &collected)?;
+        Ok(collected.0.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn scan(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn SeriesSink) -> Result<(), QueryError> {
+        let range = nanosecond_range(selection.start_ms, selection.end_ms);
+        let pieces = self.pieces(selection.matchers)?;
+        self.helpers.run(pieces.len(), &|place| {
+            let Some(piece) = pieces.get(place) else { return Ok(0) };
+            let series = self.read(piece, &range, budget)?;
+            let samples: usize = series.iter().map(Series::samples).sum();
+            sink.take(place, series)?;
+            Ok(samples as u64)
+        })
+    }
+}
+
+/// The groups in the order in which they are read, those together that make up the same labels. Within one measurement none
+/// do, unless columns have labels of their own.
+fn pieces_of(groups: Vec<SelectedGroup>) -> Vec<Piece> {
+    let blocks = groups.into_iter().flat_map(SelectedGroup::by_block);
+    let mut groups: Vec<(usize, SelectedGroup)> = blocks.enumerate().collect();
+    groups.sort_by(|(_, a), (_, b)| a.labels.cmp(&b.labels).then_with(|| first_metric(a).cmp(first_metric(b))));
+    let measurement = groups.first().map(|(_, group)| group.measurement());
+    let is_simple = |(_, group): &(usize, SelectedGroup)| {
+        Some(group.measurement()) == measurement && group.columns.iter().all(|column| column.labels.is_empty())
+    };
+    if groups.iter().all(is_simple) {
+        return groups.into_iter().map(|(_, group)| vec![group]).collect();
+    }
+    together(groups)
+}
+
+fn first_metric(group: &SelectedGroup) -> &str {
+    group.columns.first().map_or("", |column| &column.metric)
+}
+
+/// Puts groups that share a series into one piece, at the place of its first; in it they keep the order of their numbers, by
+/// which the later one's samples count.
+fn together(groups: Vec<(usize, SelectedGroup)>) -> Vec<Piece> {
+    let mut owners: HashMap<Labels, usize> = HashMap::new();
+    let mut pieces: Vec<Vec<(usize, SelectedGroup)>> = Vec::new();
+    let mut moved: Vec<usize> = Vec::new();
+    for (number, group) in groups {
+        let labels: Vec<Labels> = group.columns.iter().map(|column| column.series_labels(&group.labels)).collect();
+        let shared = labels.iter().filter_map(|labels| owners.get(labels).map(|place| root(&moved, *place)));
+        let shared: HashSet<usize> = shared.collect();
+        let place = shared.iter().copied().min().unwrap_or(pieces.len());
+        if place == pieces.len() {
+            pieces.push(Vec::new());
+            moved.push(place);
+        }
+        for other in shared.into_iter().filter(|other| *other != place) {
+            let groups = pieces.get_mut(other).map(std::mem::take).unwrap_or_default();
+            if let (Some(piece), Some(target)) = (pieces.get_mut(place), moved.get_mut(other)) {
+                piece.extend(groups);
+                *target = place;
+            }
+        }
+        owners.extend(labels.into_iter().map(|labels| (labels, place)));
+        if let Some(piece) = pieces.get_mut(place) {
+            piece.push((number, group));
+        }
+    }
+    let in_order = |mut piece: Vec<(usize, SelectedGroup)>| {
+        piece.sort_by_key(|(number, _)| *number);
+        piece.into_iter().map(|(_, group)| group).collect()
+    };
+    pieces.into_iter().map(in_order).collect()
+}
+
+/// Where the groups of a piece went.
+fn root(moved: &[usize], mut place: usize) -> usize {
+    while let Some(next) = moved.get(place).filter(|next| **next != place) {
+        place = *next;
+    }
+    place
 }
 
 fn unreadable(error: &StoreError) -> QueryError {
@@ -83,44 +196,66 @@ fn nanosecond_range(start_ms: i64, end_ms: i64) -> TimeRange {
 }
 
 /// Samples by the millisecond: the last of each. `None` for texts and for no samples.
-fn to_series(labels: &Labels, column: &Column) -> Option<Series> {
-    let mut series =
-        Series { labels: labels.clone(), timestamps_ms: Vec::new(), values: Vec::new(), histograms: Vec::new() };
-    if let Column::Histogram(timestamps_ns, histograms) = column {
-        for (timestamp_ns, histogram) in timestamps_ns.iter().zip(histograms) {
-            let timestamp_ms = timestamp_ns.div_euclid(NS_PER_MS);
-            if series.histograms.last().is_some_and(|(last_ms, _)| *last_ms == timestamp_ms) {
-                series.histograms.pop();
+fn to_series(labels: impl FnOnce() -> Labels, column: Column) -> Option<Series> {
+    let (mut timestamps_ms, mut values, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
+    if let Column::Histogram(timestamps_ns, read) = column {
+        for (nanoseconds, histogram) in timestamps_ns.iter().zip(read) {
+            let time_ms = nanoseconds.div_euclid(NS_PER_MS);
+            if histograms.last().is_some_and(|(last_ms, _)| *last_ms == time_ms) {
+                histograms.pop();
             }
-            series.histograms.push((timestamp_ms, histogram.clone()));
+            histograms.push((time_ms, histogram));
         }
     } else {
-        (series.timestamps_ms, series.values) = to_samples(column)?;
+        (timestamps_ms, values) = to_samples(column)?;
     }
-    (!series.values.is_empty() || !series.histograms.is_empty()).then_some(series)
+    if values.is_empty() && histograms.is_empty() {
+        return None;
+    }
+    Some(Series { labels: labels(), timestamps_ms, values, histograms })
 }
 
 /// Samples by the millisecond: the last of each. `None` for texts and for no samples.
-fn to_samples(column: &Column) -> Option<(Vec<i64>, Vec<f64>)> {
-    let timestamps_ns = column.timestamps_ns();
-    let values: Vec<f64> = match column {
-        Column::F64(_, values) => values.clone(),
-        Column::I64(_, values) => values.iter().map(|value| *value as f64).collect(),
-        Column::U64(_, values) => values.iter().map(|value| *value as f64).collect(),
-        Column::Bool(_, values) => values.iter().map(|value| f64::from(u8::from(*value))).collect(),
+fn to_samples(column: Column) -> Option<(Vec<i64>, Vec<f64>)> {
+    let (mut timestamps, mut values): (Vec<i64>, Vec<f64>) = match column {
+        Column::F64(timestamps, values) => (timestamps, values),
+        Column::I64(timestamps, values) => (timestamps, values.iter().map(|value| *value as f64).collect()),
+        Column::U64(timestamps, values) => (timestamps, values.iter().map(|value| *value as f64).collect()),
+        Column::Bool(timestamps, values) => {
+            (timestamps, values.iter().map(|value| f64::from(u8::from(*value))).collect())
+        }
         Column::String(..) | Column::Histogram(..) => return None,
     };
-    let mut samples: (Vec<i64>, Vec<f64>) = (Vec::with_capacity(values.len()), Vec::with_capacity(values.len()));
-    for (timestamp_ns, value) in timestamps_ns.iter().zip(values) {
-        let timestamp_ms = timestamp_ns.div_euclid(NS_PER_MS);
-        if samples.0.last() == Some(&timestamp_ms) {
-            samples.1.pop();
-        } else {
-            samples.0.push(timestamp_ms);
-        }
-        samples.1.push(value);
+    if to_milliseconds(&mut timestamps) {
+        keep_last(&mut timestamps, &mut values);
     }
-    (!samples.0.is_empty()).then_some(samples)
+    (!timestamps.is_empty()).then_some((timestamps, values))
+}
+
+/// Makes milliseconds of ascending nanoseconds; whether some are the same then.
+fn to_milliseconds(timestamps: &mut [i64]) -> bool {
+    // Most follow one another at the same distance of whole milliseconds: adding is cheaper than dividing.
+    let (mut before, mut before_divided) = (timestamps.first().copied().unwrap_or_default(), i64::MIN);
+    let (mut step, mut step_divided, mut same) = (-1, 0, false);
+    for timestamp in timestamps {
+        let (now, distance) = (*timestamp, timestamp.wrapping_sub(before));
+        let divided = if distance == step { before_divided + step_divided } else { now.div_euclid(NS_PER_MS) };
+        same |= divided == before_divided;
+        if distance != step && distance > 0 && distance % NS_PER_MS == 0 {
+            (step, step_divided) = (distance, distance / NS_PER_MS);
+        }
+        (before, before_divided) = (now, divided);
+        *timestamp = divided;
+    }
+    same
+}
+
+/// Leaves the last of samples of one time.
+fn keep_last(timestamps_ms: &mut Vec<i64>, values: &mut Vec<f64>) {
+    let is_last = |place: usize| timestamps_ms.get(place) != timestamps_ms.get(place + 1);
+    let places: Vec<usize> = (0..timestamps_ms.len()).filter(|place| is_last(*place)).collect();
+    *values = places.iter().filter_map(|place| values.get(*place).copied()).collect();
+    timestamps_ms.dedup();
 }
 
 /// Two columns that make up the same labels, as one series. Where both have a sample, the later registered one counts.
@@ -145,8 +280,23 @@ mod tests {
     #[test]
     fn the_last_sample_of_a_millisecond_counts() {
         let column = Column::I64(vec![-1, 0, 999_999, 1_000_000], vec![1, 2, 3, 4]);
-        assert_eq!(to_samples(&column), Some((vec![-1, 0, 1], vec![1.0, 3.0, 4.0])));
-        assert_eq!(to_samples(&Column::String(vec![1], vec!["a".into()])), None);
+        assert_eq!(to_samples(column), Some((vec![-1, 0, 1], vec![1.0, 3.0, 4.0])));
+        assert_eq!(to_samples(Column::String(vec![1], vec!["a".into()])), None);
+    }
+
+    #[test]
+    fn milliseconds_are_those_of_a_division() {
+        for times in [
+            vec![0, 15_000_000_000, 30_000_000_000, 45_000_000_001, 60_000_000_001, 60_000_000_002],
+            vec![i64::MIN, -15_000_000, -1, 0, 1, 999_999, 1_000_000, 2_000_000, 3_000_000, i64::MAX],
+            vec![-3_000_001, -2_000_001, -1_000_001, -1, 999_999],
+        ] {
+            let divided: Vec<i64> = times.iter().map(|time: &i64| time.div_euclid(NS_PER_MS)).collect();
+            let mut converted = times.clone();
+            let same = to_milliseconds(&mut converted);
+            assert_eq!(converted, divided, "{times:?}");
+            assert_eq!(same, divided.windows(2).any(|pair| pair[0] == pair[1]));
+        }
     }
 
     #[test]

@@ -13,6 +13,11 @@ impl Context<'_> {
         self.store.tables(self.database).map_err(|error| unreadable(&error))
     }
 
+    /// Names of all databases.
+    pub fn databases(&self) -> Vec<String> {
+        self.store.databases()
+    }
+
     /// A table's columns; `None` if there is no such table.
     pub fn table(&self, name: &str) -> Result<Option<TableSchema>, QueryError> {
         self.store.table(self.database, name).map_err(|error| unreadable(&error))

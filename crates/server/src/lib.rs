@@ -6,11 +6,13 @@
 //! * [`body`], [`parameters`]: what comes in, within bounds
 //! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
 //! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers · [`plan`]: the s-expression language
+//! * [`active`]: queries that run
 //! * [`admin`]: backups, policies, deletes
 //! * [`wire`]: the binary protocol
 //! * [`metrics`]: the server's own numbers · [`notice`]: what the operator is told · [`host`]: the machine's
 //! * [`page`]: the web page
 
+mod active;
 mod admin;
 mod body;
 mod error;
@@ -28,6 +30,7 @@ mod parameters;
 mod plan;
 mod query;
 mod routes;
+mod sql;
 mod state;
 mod status;
 mod stream;

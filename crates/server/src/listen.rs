@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use axum::Router;
 use db::Db;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -17,7 +19,10 @@ use hyper_util::service::TowerToHyperService;
 use ingest::wire::frame::Plane;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc, watch};
+use tower::ServiceExt;
 
+use crate::active::Remote;
+use crate::sql::postgres;
 use crate::state::{Listener, ServerSettings, State};
 use crate::stream::{LineProtocol, serve_tcp, serve_udp};
 use crate::wire::Planes;
@@ -72,6 +77,7 @@ pub struct Server {
     address: SocketAddr,
     lines: Vec<(LineProtocol, TcpListener, Option<UdpSocket>)>,
     otlp_grpc: Option<TcpListener>,
+    postgres: Option<TcpListener>,
     addresses: Vec<(&'static str, SocketAddr)>,
     unavailable: Vec<ServeError>,
     control: Option<TcpListener>,
@@ -90,6 +96,7 @@ impl Server {
             address,
             lines: Vec::new(),
             otlp_grpc: None,
+            postgres: None,
             control: None,
             ingest: None,
             addresses: Vec::new(),
@@ -108,12 +115,14 @@ impl Server {
             ("--opentsdb", settings.opentsdb, LineProtocol::Opentsdb, false),
         ];
         let (otlp_grpc, control, ingest) = (settings.otlp_grpc, settings.control, settings.ingest);
+        let postgres = settings.postgres;
         for (flag, listener, protocol, with_udp) in lines {
             if let Some((tcp, udp)) = self.bind_one(flag, listener, with_udp).await? {
                 self.lines.push((protocol, tcp, udp));
             }
         }
         self.otlp_grpc = self.bind_one("--otlp-grpc", otlp_grpc, false).await?.map(|(tcp, _)| tcp);
+        self.postgres = self.bind_one("--postgres", postgres, false).await?.map(|(tcp, _)| tcp);
         self.control = self.bind_one("--control", control, false).await?.map(|(tcp, _)| tcp);
         self.ingest = self.bind_one("--ingest", ingest, false).await?.map(|(tcp, _)| tcp);
         Ok(())
@@ -180,6 +189,9 @@ impl Server {
                 Http { state: self.state.clone(), router: grpc::router(self.state.clone()), version: Version::Two };
             tokio::spawn(grpc.accept(listener, stopped.clone(), alive.clone()));
         }
+        if let Some(listener) = self.postgres {
+            tokio::spawn(postgres::accept(self.state.clone(), listener, stopped.clone()));
+        }
         let planes = Planes::new(self.state.clone(), stopped);
         for (plane, listener) in [(Plane::Control, self.control), (Plane::Data, self.ingest)] {
             if let Some(listener) = listener {
@@ -223,7 +235,7 @@ impl Http {
                 _ = stop.wait_for(|stop| *stop) => break,
             };
             match accepted {
-                Ok((stream, _)) => self.serve(stream, &connections, &graceful).await,
+                Ok((stream, remote)) => self.serve(stream, remote, &connections, &graceful).await,
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             }
         }
@@ -232,13 +244,23 @@ impl Http {
         drop(alive);
     }
 
-    async fn serve(&self, stream: TcpStream, connections: &Arc<Semaphore>, graceful: &GracefulShutdown) {
+    async fn serve(
+        &self,
+        stream: TcpStream,
+        remote: SocketAddr,
+        connections: &Arc<Semaphore>,
+        graceful: &GracefulShutdown,
+    ) {
         let Ok(permit) = connections.clone().acquire_owned().await else {
             return;
         };
         // Answers are small and complete: waiting to fill a packet only delays them.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(self.router.clone());
+        let service = self.router.clone().map_request(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Remote(remote));
+            request
+        });
+        let service = TowerToHyperService::new(service);
         let state = self.state.clone();
         state.metrics.connections.fetch_add(1, Ordering::Relaxed);
         let ended = move || {

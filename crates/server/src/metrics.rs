@@ -8,6 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use db::Db;
 use ingest::LineErrors;
 
+use crate::active::Queries;
+
 /// The reason of what breaks no limit.
 const UNREADABLE: &str = "unreadable line";
 
@@ -26,7 +28,7 @@ pub(crate) struct Metrics {
 }
 
 /// Routes by which requests are counted; everything else is `other`.
-const ROUTES: [&str; 37] = [
+const ROUTES: &[&str] = &[
     "/query",
     "/api/v1/plan",
     "/api/v1/admin/backup",
@@ -56,6 +58,7 @@ const ROUTES: [&str; 37] = [
     "/api/v1/format_query",
     "/api/v1/parse_query",
     "/api/v1/alertmanagers",
+    "/api/v1/status/active_queries",
     "/api/v1/status/config",
     "/api/v1/status/flags",
     "/api/v1/status/runtimeinfo",
@@ -69,6 +72,9 @@ const ROUTES: [&str; 37] = [
 pub(crate) fn route_of(path: &str) -> &'static str {
     if path.starts_with("/api/v1/label/") {
         return "/api/v1/label/{name}/values";
+    }
+    if path.starts_with("/api/v1/status/active_queries/") {
+        return "/api/v1/status/active_queries/{id}/kill";
     }
     if path.starts_with("/api/v1/admin/databases/") {
         return "/api/v1/admin/databases/{name}";
@@ -144,7 +150,7 @@ impl Metrics {
     }
 
     /// Everything, as text.
-    pub(crate) fn render(&self, db: &Db) -> String {
+    pub(crate) fn render(&self, db: &Db, queries: &Queries) -> String {
         let mut out = String::new();
         family(&mut out, "thalweg_http_requests_total", "counter", "Requests by route and status.");
         let requests = lock(&self.requests);
@@ -174,6 +180,7 @@ impl Metrics {
             let _ = writeln!(out, "thalweg_series_refused_total{{setting=\"{setting}\"}} {count}");
         }
         self.render_protocols(&mut out);
+        queries.render(&mut out);
         let connections = self.connections.load(Ordering::Relaxed);
         for (name, kind, help, value) in numbers(&stats, connections) {
             family(&mut out, name, kind, help);

@@ -1,4 +1,4 @@
-//! What the operator is told on stderr: connections that were closed because of what they sent.
+//! What the operator is told on stderr: connections that were closed because of what they sent, slow queries.
 
 use std::io::Write;
 use std::sync::Mutex;

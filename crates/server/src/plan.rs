@@ -10,7 +10,7 @@ use query::{Cell, Frame, FrameColumn, Outcome, Plan, Values};
 
 use crate::error::ApiError;
 use crate::json;
-use crate::query::{timeout, watched};
+use crate::query::{Asked, watched};
 use crate::routes::{Taken, take};
 use crate::state::State;
 
@@ -39,11 +39,11 @@ pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Res
         return Ok(json::success(&format!(r#"{{"plan":{}}}"#, json::text(&plan.to_string())), &[], &[]));
     }
     let budget = state.db.budget(state.settings.query_samples_max);
-    let timeout = timeout(&state, &taken.parameters)?;
+    let asked = Asked::new(&state, "plan", &text, &budget, &taken)?;
     let database = taken.parameters.database(&taken.headers);
-    let data = watched(&state, budget.clone(), timeout, move |state| {
+    let (data, ()) = watched(&state, asked, move |state| {
         let outcome = state.db.run_plan(&database, &plan, &budget)?;
-        Ok(if explain == Explain::Analyze { analyzed(&plan, &outcome) } else { frames(&outcome.frames) })
+        Ok((if explain == Explain::Analyze { analyzed(&plan, &outcome) } else { frames(&outcome.frames) }, ()))
     })
     .await?;
     Ok(json::success(&data, &[], &[]))

@@ -9,25 +9,17 @@ use db::{InstantQuery, RangeQuery};
 use promql::Answer;
 use query::{Budget, QueryError, Stop};
 
+use crate::active::{Description, Outcome};
 use crate::error::ApiError;
 use crate::json;
 use crate::parameters::Parameters;
-use crate::routes::take;
+use crate::routes::{Taken, take};
 use crate::state::State;
 
 /// Steps of a range query, as Prometheus has it.
 const STEPS_MAX: i64 = 11_000;
 
 const NS_PER_MS: i64 = 1_000_000;
-
-/// Stops a query when its handler is dropped: the client has left.
-struct StopWhenDropped(Arc<Budget>);
-
-impl Drop for StopWhenDropped {
-    fn drop(&mut self) {
-        self.0.stop(Stop::Cancelled);
-    }
-}
 
 pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
@@ -39,11 +31,9 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
         delayed_name_removal: delayed_name_removal(parameters)?,
         budget: state.db.budget(state.settings.query_samples_max),
     };
-    let database = parameters.database(&taken.headers);
-    let limit = parameters.limit()?;
-    let budget = query.budget.clone();
-    let timeout = timeout(&state, parameters)?;
-    run(&state, budget, timeout, limit, move |state| state.db.instant(&database, &query)).await
+    let asked = Asked::new(&state, "instant", &query.text, &query.budget, &taken)?;
+    let database = asked.description.database.clone();
+    run(&state, asked, move |state| state.db.instant(&database, &query)).await
 }
 
 pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
@@ -67,11 +57,9 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
              (?step=XX)",
         ));
     }
-    let database = parameters.database(&taken.headers);
-    let limit = parameters.limit()?;
-    let budget = query.budget.clone();
-    let timeout = timeout(&state, parameters)?;
-    run(&state, budget, timeout, limit, move |state| state.db.range(&database, &query)).await
+    let asked = Asked::new(&state, "range", &query.text, &query.budget, &taken)?;
+    let database = asked.description.database.clone();
+    run(&state, asked, move |state| state.db.range(&database, &query)).await
 }
 
 fn step_ms(parameters: &Parameters) -> Result<i64, ApiError> {
@@ -136,15 +124,52 @@ pub(crate) fn timeout(state: &State, parameters: &Parameters) -> Result<Duration
     Ok(Duration::from_millis(timeout_ms))
 }
 
-/// Runs a query's work on a thread that may block, and stops it when its time is up or the client has left.
-pub(crate) async fn watched<T: Send + 'static>(
-    state: &Arc<State>,
+/// A query with what its request says of how it is to be run.
+pub(crate) struct Asked {
+    description: Description,
     budget: Arc<Budget>,
     timeout: Duration,
-    work: impl FnOnce(&State) -> Result<T, QueryError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let _stop = StopWhenDropped(budget.clone());
-    let work = state.work(work);
+    /// Series that the answer may have; 0: all.
+    limit: usize,
+}
+
+impl Asked {
+    pub(crate) fn new(
+        state: &State,
+        kind: &'static str,
+        text: &str,
+        budget: &Arc<Budget>,
+        taken: &Taken,
+    ) -> Result<Self, ApiError> {
+        let (database, remote) = (taken.parameters.database(&taken.headers), taken.remote);
+        Ok(Self {
+            description: Description { kind, text: text.to_owned(), database, remote },
+            budget: budget.clone(),
+            timeout: timeout(state, &taken.parameters)?,
+            limit: taken.parameters.limit()?,
+        })
+    }
+
+    /// A query that no request of HTTP asks.
+    pub(crate) const fn of(description: Description, budget: Arc<Budget>, timeout: Duration) -> Self {
+        Self { description, budget, timeout, limit: 0 }
+    }
+}
+
+/// Runs a query when it is its turn, on a thread that may block. Stops it when its time is up or its client has left.
+/// The work returns the answer's JSON, and what else of it the caller wants.
+pub(crate) async fn watched<T: Send + 'static>(
+    state: &Arc<State>,
+    asked: Asked,
+    work: impl FnOnce(&State) -> Result<(String, T), QueryError> + Send + 'static,
+) -> Result<(String, T), ApiError> {
+    let Asked { description, budget, timeout, .. } = asked;
+    let (started, permit) = state.start_query(description, budget.clone()).await?;
+    // The permit bounds how many work.
+    let work = state.work_unbounded(move |state| {
+        let _permit = permit;
+        work(state)
+    });
     tokio::pin!(work);
     let done = match tokio::time::timeout(timeout, &mut work).await {
         Ok(done) => done,
@@ -153,22 +178,28 @@ pub(crate) async fn watched<T: Send + 'static>(
             work.await
         }
     };
+    let (outcome, answer_bytes) = match &done {
+        Ok(Ok((data, _))) => (Outcome::Answered, data.len()),
+        Ok(Err(QueryError::Stopped(Stop::Timeout))) => (Outcome::TimedOut, 0),
+        Ok(Err(QueryError::Stopped(Stop::Cancelled))) => (Outcome::Cancelled, 0),
+        _ => (Outcome::Failed, 0),
+    };
+    started.end(outcome, answer_bytes);
     Ok(done??)
 }
 
 async fn run(
     state: &Arc<State>,
-    budget: Arc<Budget>,
-    timeout: Duration,
-    limit: usize,
+    asked: Asked,
     evaluate: impl FnOnce(&State) -> Result<Answer, QueryError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let (data, mut warnings, infos, cut) = watched(state, budget, timeout, move |state| {
+    let limit = asked.limit;
+    let work = move |state: &State| {
         let answer = evaluate(state)?;
         let (answer, cut) = cut(answer, limit);
-        Ok((json::answer(&answer), answer.warnings, answer.infos, cut))
-    })
-    .await?;
+        Ok((json::answer(&answer), (answer.warnings, answer.infos, cut)))
+    };
+    let (data, (mut warnings, infos, cut)) = watched(state, asked, work).await?;
     if cut {
         warnings.push("results truncated due to limit".to_owned());
     }

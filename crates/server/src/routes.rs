@@ -1,5 +1,6 @@
 //! Which path leads where.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -11,11 +12,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tower_http::compression::CompressionLayer;
 
+use crate::active::Remote;
 use crate::body::{Buffer, Share};
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::state::State;
-use crate::{admin, body, influxql, names, page, plan, query, status, write};
+use crate::{active, admin, body, influxql, names, page, plan, query, sql, status, write};
 
 /// A request whose body was taken.
 pub(crate) struct Taken {
@@ -26,6 +28,8 @@ pub(crate) struct Taken {
     pub(crate) share: Share,
     /// What labels are asked for, say: the part of the path that varies.
     pub(crate) path: String,
+    /// Who asks.
+    pub(crate) remote: Option<SocketAddr>,
 }
 
 /// Takes a request's body; parameters come from the query string and, if it is a form, from the body.
@@ -33,7 +37,8 @@ pub(crate) async fn take(state: &Arc<State>, request: Request) -> Result<Taken, 
     let (head, body) = request.into_parts();
     let (body, share) = body::collect(state, body).await?;
     let parameters = Parameters::read(head.uri.query(), &head.headers, &body);
-    Ok(Taken { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned() })
+    let remote = head.extensions.get::<Remote>().map(|remote| remote.0);
+    Ok(Taken { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned(), remote })
 }
 
 /// The same for a request that writes: its body is what it writes, even if a client calls it a form, as curl does.
@@ -41,7 +46,8 @@ pub(crate) async fn take_write(state: &Arc<State>, request: Request) -> Result<T
     let (head, body) = request.into_parts();
     let (body, share) = body::collect(state, body).await?;
     let parameters = Parameters::read(head.uri.query(), &HeaderMap::new(), &[]);
-    Ok(Taken { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned() })
+    let remote = head.extensions.get::<Remote>().map(|remote| remote.0);
+    Ok(Taken { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned(), remote })
 }
 
 pub(crate) fn router(state: Arc<State>) -> Router {
@@ -56,8 +62,12 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/format_query", get(query::format).post(query::format))
         .route("/api/v1/parse_query", get(query::parse).post(query::parse))
         .route("/query", get(influxql::query).post(influxql::query))
+        .route("/sql", get(sql::http::sql).post(sql::http::sql))
+        .route("/exec", get(sql::http::exec).post(sql::http::exec))
+        .route("/exp", get(sql::http::exp).post(sql::http::exp))
         .route("/api/v1/plan", get(plan::plan).post(plan::plan))
         .route("/api/v1/alertmanagers", get(status::no_alertmanagers))
+        .route("/api/v1/status/active_queries", get(active::list))
         .route("/api/v1/status/config", get(status::config))
         .route("/api/v1/status/flags", get(status::flags))
         .route("/api/v1/status/runtimeinfo", get(status::runtime_info))
@@ -70,6 +80,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .layer(CompressionLayer::new());
     let admin = Router::new()
         .route("/api/v1/admin/backup", post(admin::backup))
+        .route("/api/v1/status/active_queries/{id}/kill", post(active::kill))
         .route("/api/v1/admin/compact", post(admin::compact))
         .route("/api/v1/admin/databases", get(admin::databases))
         .route(

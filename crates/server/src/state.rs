@@ -1,6 +1,7 @@
 //! What all handlers share.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use db::Db;
 use model::DEFAULT_DATABASE;
 use tokio::sync::Semaphore;
 
+use crate::active::{Bounds, Queries};
 use crate::body::{Budget, Spares};
 use crate::error::ApiError;
 use crate::metrics::Metrics;
@@ -55,6 +57,8 @@ pub struct ServerSettings {
     pub graphite_database: String,
     /// As `line_database`.
     pub opentsdb_database: String,
+    /// Where Postgres's protocol is served; `None`: nowhere.
+    pub postgres: Option<Listener>,
     /// Where OpenTelemetry's gRPC is served.
     pub otlp_grpc: Option<Listener>,
     /// Bytes that a request's body may have as it is sent.
@@ -93,6 +97,14 @@ pub struct ServerSettings {
     pub query_timeout_ms: u64,
     /// Samples that a query may hold at once.
     pub query_samples_max: u64,
+    /// Queries that run at the same time; others wait.
+    pub query_concurrency_max: usize,
+    /// Queries that wait at the same time; further ones are refused.
+    pub query_queue_max: usize,
+    /// How long a query may wait; then it is refused.
+    pub query_queue_timeout_ms: u64,
+    /// From which duration on a query is told to the operator; 0: all are.
+    pub query_slow_ms: u64,
     /// How often the host is sampled; `None`: not at all.
     pub host_metrics_interval_ms: Option<u64>,
     /// How long a stop waits for requests under way.
@@ -119,6 +131,7 @@ impl ServerSettings {
             graphite_database: DEFAULT_DATABASE.to_owned(),
             opentsdb_database: DEFAULT_DATABASE.to_owned(),
             otlp_grpc: None,
+            postgres: None,
             body_bytes_max: 64 << 20,
             unpacked_bytes_max: 256 << 20,
             unpacked_ratio_max: 500,
@@ -137,6 +150,10 @@ impl ServerSettings {
             otlp: ingest::otlp::Settings::default(),
             query_timeout_ms: 120_000,
             query_samples_max: 50_000_000,
+            query_concurrency_max: (2 * std::thread::available_parallelism().map_or(1, NonZero::get)).max(8),
+            query_queue_max: 1_000,
+            query_queue_timeout_ms: 10_000,
+            query_slow_ms: 10_000,
             host_metrics_interval_ms: Some(5_000),
             stop_timeout_ms: 10_000,
         }
@@ -149,6 +166,8 @@ pub(crate) struct State {
     pub(crate) settings: ServerSettings,
     pub(crate) metrics: Metrics,
     notices: Notices,
+    slow_queries: Notices,
+    pub(crate) queries: Queries,
     /// Bodies that are held.
     pub(crate) bodies: Arc<Budget>,
     /// Memory of bodies, to be used again.
@@ -160,15 +179,27 @@ impl State {
     pub(crate) fn new(db: Arc<Db>, settings: ServerSettings) -> Self {
         let requests = Arc::new(Semaphore::new(settings.requests_max.clamp(1, Semaphore::MAX_PERMITS)));
         let bodies = Arc::new(Budget::new(settings.bodies_bytes_max));
+        let queries = Queries::new(Bounds {
+            concurrency_max: settings.query_concurrency_max,
+            queue_max: settings.query_queue_max,
+            queue_timeout: Duration::from_millis(settings.query_queue_timeout_ms),
+        });
         Self {
             db,
             settings,
             metrics: Metrics::default(),
             notices: Notices::default(),
+            slow_queries: Notices::default(),
+            queries,
             bodies,
             spares: Arc::default(),
             requests,
         }
+    }
+
+    /// The same for slow queries, which other notices do not hold back.
+    pub(crate) fn tell_slow_query(&self, message: impl FnOnce() -> String) {
+        self.slow_queries.tell(self.db.now_ns(), message);
     }
 
     /// Tells the operator on stderr, not too often.

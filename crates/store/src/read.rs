@@ -144,16 +144,42 @@ fn collect_column(pieces: &[Rows], wanted: &SelectedColumn, range: &TimeRange) -
         };
         let from = rows.timestamps_ns.partition_point(|timestamp| *timestamp < range.start_ns);
         let to = rows.timestamps_ns.partition_point(|timestamp| *timestamp <= range.end_ns);
-        let kept = (from..to).filter(|row| !cells.is_null(*row));
-        let mut push = |row: usize| {
-            let (Some(timestamp), Some(cell)) = (rows.timestamps_ns.get(row), cells.cells.get(row)) else {
-                return;
-            };
-            push_cell(&mut column, *timestamp, *cell, cells);
-        };
-        kept.for_each(&mut push);
+        if append_all(&mut column, rows, cells, from..to) {
+            continue;
+        }
+        for row in (from..to).filter(|row| !cells.is_null(*row)) {
+            if let (Some(timestamp), Some(cell)) = (rows.timestamps_ns.get(row), cells.cells.get(row)) {
+                push_cell(&mut column, *timestamp, *cell, cells);
+            }
+        }
     }
     column
+}
+
+/// Appends a stretch of numbers none of which is null, at once; false if it is not such.
+fn append_all(column: &mut Column, rows: &Rows, cells: &RowsColumn, stretch: std::ops::Range<usize>) -> bool {
+    let (Some(times), Some(bits)) = (rows.timestamps_ns.get(stretch.clone()), cells.cells.get(stretch)) else {
+        return false;
+    };
+    match column {
+        _ if !cells.nulls.is_empty() => false,
+        Column::F64(timestamps, values) => {
+            timestamps.extend_from_slice(times);
+            values.extend(bits.iter().copied().map(f64::from_bits));
+            true
+        }
+        Column::I64(timestamps, values) => {
+            timestamps.extend_from_slice(times);
+            values.extend(bits.iter().map(|cell| *cell as i64));
+            true
+        }
+        Column::U64(timestamps, values) => {
+            timestamps.extend_from_slice(times);
+            values.extend_from_slice(bits);
+            true
+        }
+        _ => false,
+    }
 }
 
 fn push_cell(column: &mut Column, timestamp_ns: i64, cell: u64, cells: &RowsColumn) {

@@ -10,6 +10,7 @@ use index::{
 use model::{Labels, METRIC_NAME, MetricMetadata, ValueType};
 
 use crate::part::PartKey;
+use crate::read::by_block;
 use crate::{Store, StoreError};
 
 /// A group that satisfies matchers, with the chosen of its columns.
@@ -47,6 +48,25 @@ impl SelectedColumn {
     pub fn series_labels(&self, group: &Labels) -> Labels {
         let joined = self.labels.iter().fold(group.clone(), |labels, (name, value)| labels.with(name, value));
         joined.with(METRIC_NAME, &self.metric)
+    }
+}
+
+impl SelectedGroup {
+    /// The measurement's number in its database: within one, groups have different labels.
+    pub fn measurement(&self) -> u32 {
+        self.key.measurement
+    }
+
+    /// The same columns in groups that are read apart: one for each member block.
+    pub fn by_block(self) -> Vec<Self> {
+        let blocks = by_block(&self.columns);
+        if blocks.len() < 2 {
+            return vec![self];
+        }
+        let columns =
+            |places: Vec<usize>| places.iter().filter_map(|place| self.columns.get(*place)).cloned().collect();
+        let groups = blocks.into_iter().map(|(_, places)| Self { columns: Arc::new(columns(places)), ..self.clone() });
+        groups.collect()
     }
 }
 

@@ -106,7 +106,7 @@ impl Store {
             let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
             let pieces = chunk::in_time_order(view.pieces(range, &slots)?);
             let pieces: Vec<Piece<'_>> = pieces.iter().map(|rows| Piece::of(rows, range)).collect();
-            let timestamps_ns: Vec<i64> = pieces.iter().flat_map(|piece| piece.timestamps_ns()).copied().collect();
+            let timestamps_ns: Vec<i64> = pieces.iter().flat_map(Piece::timestamps_ns).copied().collect();
             read.align(
                 timestamps_ns,
                 places.into_iter().zip(wanted.into_iter().map(|column| collect(&pieces, column))),

@@ -160,7 +160,18 @@ impl OwnServer {
                 "--data",
             ])
             .arg(data)
-            .args(["--line", "off", "--graphite", "off", "--opentsdb", "off", "--otlp-grpc", "off"])
+            .args([
+                "--line",
+                "off",
+                "--graphite",
+                "off",
+                "--opentsdb",
+                "off",
+                "--otlp-grpc",
+                "off",
+                "--postgres",
+                "off",
+            ])
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start a server: {error}"))?;

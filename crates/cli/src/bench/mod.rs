@@ -4,6 +4,7 @@ mod generate;
 mod hosts;
 mod load;
 mod process;
+mod query;
 mod queue;
 mod requests;
 mod send;
@@ -25,6 +26,8 @@ pub(crate) struct BenchFlags {
 enum Kind {
     /// Write generated data of the Time Series Benchmark Suite's kind
     Load(load::LoadFlags),
+    /// Ask what the Time Series Benchmark Suite asks, and a rate over 10,000 series
+    Query(query::QueryFlags),
     /// Measure the storage engine: memory, insertion, size, late data, long queries
     Storage(storage::StorageFlags),
     /// Write by the binary protocol: hosts and clients in every combination, against a server that throws everything away
@@ -34,6 +37,7 @@ enum Kind {
 pub(crate) fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
     match &flags.kind {
         Kind::Load(flags) => load::run(flags),
+        Kind::Query(flags) => query::run(flags),
         Kind::Storage(flags) => storage::run(flags),
         Kind::Wire(flags) => wire::run(flags),
     }

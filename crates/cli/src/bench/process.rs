@@ -29,7 +29,16 @@ pub(crate) fn usage(_pid: u32) -> Usage {
 
 /// CPU seconds of the calling thread.
 pub(crate) fn thread_cpu_seconds() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    clock_seconds(rustix::time::ClockId::ThreadCPUTime)
+}
+
+/// CPU seconds of this process, finer than [`usage`] has them.
+pub(crate) fn process_cpu_seconds() -> f64 {
+    clock_seconds(rustix::time::ClockId::ProcessCPUTime)
+}
+
+fn clock_seconds(clock: rustix::time::ClockId) -> f64 {
+    let time = rustix::time::clock_gettime(clock);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 

@@ -41,6 +41,7 @@ fn mask(condition: &Expression, frame: &Frame) -> Result<Vec<bool>, QueryError> 
 }
 
 /// A comparison of a column of floats with a number, all rows at once: what conditions mostly are.
+#[allow(clippy::float_cmp, reason = "equality is what is asked for")]
 fn compare_column(operator: Operator, of: &[Expression], frame: &Frame) -> Option<Vec<bool>> {
     let [column, number] = of else { return None };
     let column = match column {

@@ -1,6 +1,7 @@
 //! The server over real sockets: every endpoint with good and bad input.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod active;
 mod admin;
 mod grpc;
 mod harness;
@@ -8,6 +9,7 @@ mod hostile;
 mod influxql;
 mod protocols;
 mod queries;
+mod sql;
 mod status;
 mod streams;
 mod writes;

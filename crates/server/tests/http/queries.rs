@@ -206,3 +206,43 @@ fn what_grafana_asks_besides() {
     let answer = server.get("/api/v1/status/buildinfo");
     assert!(answer.body.starts_with(r#"{"status":"success","data":{"version":""#), "{}", answer.body);
 }
+
+#[test]
+fn plans() {
+    let server = start();
+    let ask = |text: &str| {
+        let mut path = "/api/v1/plan?query=".to_owned();
+        text.bytes().for_each(|byte| write!(path, "%{byte:02X}").unwrap());
+        path
+    };
+    for (text, data) in [
+        (
+            r#"(->> (metric "req_total") (tag "job" "b") (range 0 30000000000))"#,
+            r#"{"resultType":"frames","result":[{"labels":{"__name__":"req_total","instance":"i10","job":"b"},"columns":[{"name":"time","type":"timestamp_ns","values":[0,15000000000]},{"name":"value","type":"f64","values":[0,10]}]}]}"#,
+        ),
+        (
+            r#"(->> (metric "req_errors") (groupby 5m '(max avg) (by "job")) (where (= (label "job") "a")))"#,
+            r#"{"resultType":"frames","result":[{"labels":{"job":"a"},"columns":[{"name":"time","type":"timestamp_ns","values":[0,300000000000]},{"name":"max","type":"i64","values":[19,39]},{"name":"avg","type":"f64","values":[9.5,29.5]}]}]}"#,
+        ),
+        (
+            r#"(->> (metric "special") (tag "kind" "big") (map (/ #V 0)))"#,
+            r#"{"resultType":"frames","result":[{"labels":{"__name__":"special","kind":"big"},"columns":[{"name":"time","type":"timestamp_ns","values":[1500000000]},{"name":"value","type":"f64","values":["+Inf"]}]}]}"#,
+        ),
+    ] {
+        check_data(&server, &ask(text), data);
+    }
+    check_data(
+        &server,
+        &format!("{}&explain=plan", ask(r#"(->> (metric "req_total") (groupby 90m max))"#)),
+        r#"{"plan":"(->>\n  (metric \"req_total\")\n  (groupby 1h30m max))"}"#,
+    );
+    let analyzed = server.get(&format!("{}&explain=analyze", ask(r#"(->> (metric "req_total"))"#)));
+    assert!(analyzed.body.contains(r#""step":"scan","series":2,"rows":80,"#), "{}", analyzed.body);
+    check_error(
+        &server,
+        &ask("(->> (metric x))"),
+        400,
+        "bad_data",
+        r#"invalid parameter \"query\": 1:14: a text such as \"host_0\" is wanted, not `x`"#,
+    );
+}

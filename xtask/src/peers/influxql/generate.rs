@@ -178,11 +178,8 @@ fn aggregated(random: &mut Random) -> String {
     let source = *random.of(&["cpu", "cpu", "cpu", "mem, cpu", "/.*/"]);
     // How series are counted is clear where all have the tag and each has rows.
     let countable = source == "cpu" && order.is_empty() && dimensions.last().is_some_and(|last| last == "host");
-    let limit = if countable && random.once_in(2) {
-        format!("{limit} SLIMIT 2 SOFFSET {}", random.below(2))
-    } else {
-        limit
-    };
+    let limit =
+        if countable && random.once_in(2) { format!("{limit} SLIMIT 2 SOFFSET {}", random.below(2)) } else { limit };
     format!("SELECT {calls} FROM {source}{condition}{}{fill}{order}{limit}{zone}", by(&dimensions))
 }
 

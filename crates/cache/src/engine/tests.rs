@@ -1,0 +1,330 @@
+//! The cache against what is true: a database whose data changes only where a delete says so.
+
+use std::collections::BTreeMap;
+
+use platform::sim::Simulation;
+use proptest::prelude::*;
+
+use super::*;
+use crate::points::{Answer, FieldPoints, Points, ValueType, Values};
+use crate::span::SpanSet;
+use crate::{Key, Lookup, Span};
+
+const KEYS: u8 = 5;
+const PATH: &str = "cache/flash";
+
+/// What a key's query would answer, and what should be cached of it.
+#[derive(Default, Clone)]
+struct Truth {
+    /// Times whose data was changed, and how often.
+    versions: BTreeMap<i64, u32>,
+    covered: SpanSet,
+}
+
+fn key(number: u8) -> Key {
+    Key::of_statement(&format!("select {number}"))
+}
+
+/// Keys ask for different fields and series; where they ask for the same they get the same, unless it was changed.
+fn answer(number: u8, truth: &Truth, span: Span) -> Answer {
+    let series: Vec<Arc<str>> = (0..3).filter(|one| number & 1 == 0 || one & 1 == 0).map(series_name).collect();
+    let types =
+        [("load", ValueType::F64), ("count", ValueType::I64), ("note", ValueType::Text), ("up", ValueType::Bool)];
+    let fields = types.iter().take(usize::from(number)).map(|(name, value_type)| {
+        let mut points = Points::new(*value_type);
+        for time in span.start..span.end {
+            for (place, series) in series.iter().enumerate().filter(|(place, _)| (time + *place as i64) % 3 != 0) {
+                let version = truth.versions.get(&time).copied().unwrap_or(0);
+                let bits = i64::from(version) * 1_000_003 + time * 31 + series.len() as i64;
+                points.timestamps.push(time);
+                points.series.push(place as u32);
+                push(&mut points.values, bits);
+            }
+        }
+        FieldPoints { name: Arc::from(*name), points }
+    });
+    Answer { series: series.clone(), fields: fields.collect() }
+}
+
+fn series_name(number: usize) -> Arc<str> {
+    Arc::from(["", "host=a", "host=bb"][number])
+}
+
+fn push(values: &mut Values, bits: i64) {
+    match values {
+        Values::F64(column) => column.push(bits as f64 / 8.0),
+        Values::I64(column) => column.push(bits),
+        Values::Bool(column) => column.push(bits & 1 == 1),
+        Values::Text(column) => column.push(Arc::from(format!("note {bits}"))),
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Set(u8, Span),
+    Get(u8, Span),
+    Delete(u8, Span),
+    Clear,
+    Flush,
+    Maintain,
+    Reopen,
+    Crash,
+    /// A bit of the file turns over.
+    Damage(u64, u8),
+}
+
+fn span() -> impl Strategy<Value = Span> {
+    (-60i64..200, 1i64..60).prop_map(|(start, length)| Span::new(start, start + length))
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        10 => (0..KEYS, span()).prop_map(|(key, span)| Step::Set(key, span)),
+        10 => (0..KEYS, span()).prop_map(|(key, span)| Step::Get(key, span)),
+        2 => (0..KEYS, span()).prop_map(|(key, span)| Step::Delete(key, span)),
+        3 => Just(Step::Flush),
+        2 => Just(Step::Maintain),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+fn rough_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => step(),
+        1 => Just(Step::Crash),
+        1 => (any::<u64>(), 0u8..8).prop_map(|(place, bit)| Step::Damage(place, bit)),
+    ]
+}
+
+struct World {
+    simulation: Simulation,
+    options: Options,
+    cache: Cache,
+    truths: Vec<Truth>,
+    /// Whether nothing was lost that should be there.
+    is_exact: bool,
+}
+
+impl World {
+    fn new(seed: u64, layout: Layout, policy: PolicyKind, slabs: u64, is_exact: bool) -> Self {
+        let simulation = Simulation::new(seed);
+        let mut options = Options::new(PATH, (1 << 20) + slabs * (16 << 10));
+        options.slab_bytes = 16 << 10;
+        options.layout = layout;
+        options.policy = policy;
+        options.partial_bytes_min = 0;
+        options.compaction_slabs = 3;
+        options.compaction_write_share_max = 100.0;
+        options.read_threads = 0;
+        options.open_bytes_max = 64 << 10;
+        let cache = Cache::open(&simulation.platform(), options.clone()).unwrap();
+        let truths = vec![Truth::default(); usize::from(KEYS)];
+        Self { simulation, options, cache, truths, is_exact }
+    }
+
+    fn reopen(&mut self) {
+        self.cache = Cache::open(&self.simulation.platform(), self.options.clone()).unwrap();
+    }
+
+    fn run(&mut self, step: &Step) {
+        match step {
+            Step::Set(number, span) => {
+                let truth = &mut self.truths[usize::from(*number)];
+                self.cache.set(key(*number), &answer(*number, truth, *span), *span).unwrap();
+                truth.covered.insert(*span);
+            }
+            Step::Get(number, span) => self.check(*number, *span),
+            Step::Delete(number, span) => {
+                let truth = &mut self.truths[usize::from(*number)];
+                (span.start..span.end).for_each(|time| *truth.versions.entry(time).or_default() += 1);
+                self.cache.delete(key(*number), *span).unwrap();
+                truth.covered.remove(*span);
+            }
+            Step::Clear => {
+                self.cache.clear().unwrap();
+                self.truths.iter_mut().for_each(|truth| truth.covered = SpanSet::default());
+            }
+            Step::Flush => self.cache.flush().unwrap(),
+            Step::Maintain => while self.cache.maintain().unwrap() {},
+            Step::Reopen => {
+                self.cache.flush().unwrap();
+                self.reopen();
+            }
+            Step::Crash => {
+                self.simulation.crash();
+                self.reopen();
+            }
+            Step::Damage(place, bit) => {
+                let size = self.simulation.read(Path::new(PATH)).map_or(0, |content| content.len() as u64);
+                if size > 0 {
+                    self.simulation.flip_bit(Path::new(PATH), place % size, *bit).unwrap();
+                }
+            }
+        }
+    }
+
+    fn check(&self, number: u8, span: Span) {
+        let truth = &self.truths[usize::from(number)];
+        let (found, part) = match self.cache.get(key(number), span) {
+            Lookup::Hit(found) => (found, span),
+            Lookup::Partial { answer, span: part } => {
+                assert!(
+                    span.contains(&part) && (part.start == span.start || part.end == span.end),
+                    "{part:?} of {span:?}"
+                );
+                (answer, part)
+            }
+            Lookup::Miss => {
+                let is_covered = truth.covered.within(span).eq([span]);
+                assert!(!(self.is_exact && is_covered), "{span:?} of {number} is covered by {:?}", truth.covered);
+                return;
+            }
+        };
+        assert_eq!(found.plain(), answer(number, truth, part).plain(), "{part:?} of {number}");
+        let is_covered = truth.covered.within(span).eq([span]);
+        assert!(!self.is_exact || !is_covered || part == span, "{span:?} of {number} in part only: {part:?}");
+    }
+
+    fn check_all(&self) {
+        for number in 0..KEYS {
+            for start in (-60..260).step_by(40) {
+                self.check(number, Span::new(start, start + 40));
+                self.check(number, Span::new(start, start + 7));
+            }
+        }
+    }
+}
+
+fn layouts() -> impl Strategy<Value = Layout> {
+    prop::sample::select(vec![Layout::Rows, Layout::Columns])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn with_room_for_all_nothing_is_missed(layout in layouts(), steps in prop::collection::vec(step(), 1..60)) {
+        let mut world = World::new(1, layout, PolicyKind::TsCache, 4096, true);
+        steps.iter().for_each(|step| world.run(step));
+        world.check_all();
+    }
+
+    #[test]
+    fn whatever_happens_no_answer_is_wrong(
+        seed in any::<u64>(),
+        layout in layouts(),
+        policy in prop::sample::select(PolicyKind::ALL.to_vec()),
+        steps in prop::collection::vec(rough_step(), 1..120),
+    ) {
+        let mut world = World::new(seed, layout, policy, 6, false);
+        for step in &steps {
+            world.run(step);
+            world.check_all();
+        }
+        world.run(&Step::Clear);
+        world.check_all();
+        world.run(&Step::Reopen);
+        world.check_all();
+    }
+}
+
+#[test]
+fn compaction_keeps_what_keys_share_once() {
+    let mut world = World::new(7, Layout::Columns, PolicyKind::Fifo, 4096, true);
+    for start in (0..2000).step_by(100) {
+        for number in [2, 4] {
+            world.run(&Step::Set(number, Span::new(start, start + 100)));
+        }
+        world.run(&Step::Flush);
+    }
+    let before = world.cache.stats();
+    world.run(&Step::Maintain);
+    let after = world.cache.stats();
+    assert!(after.compactions > 0 && after.slabs < before.slabs, "{before:?} {after:?}");
+    assert!(after.points < before.points, "what two keys share is there once");
+    world.check(2, Span::new(0, 2000));
+    world.check(4, Span::new(0, 2000));
+    world.run(&Step::Reopen);
+    world.check(2, Span::new(0, 2000));
+    world.check(4, Span::new(0, 2000));
+}
+
+#[test]
+fn deletes_survive_although_their_list_overflows() {
+    let mut world = World::new(3, Layout::Columns, PolicyKind::Fifo, 64, false);
+    let span = Span::new(0, 50);
+    for round in 0..20_000i64 {
+        if round % 1000 == 0 {
+            world.run(&Step::Set(2, span));
+            world.run(&Step::Flush);
+            world.run(&Step::Delete(2, span));
+        }
+        let other = Key::of_statement(&round.to_string());
+        world.cache.delete(other, span).unwrap();
+    }
+    world.check(2, span);
+    world.run(&Step::Crash);
+    world.check(2, span);
+    assert!(world.cache.stats().deletes <= crate::flash::DELETES_MAX as u64);
+}
+
+#[test]
+fn a_real_file_is_read_and_written_directly() {
+    let folder = std::env::temp_dir().join(format!("thalweg-cache-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut options = Options::new(folder.join("flash"), 16 << 20);
+    options.slab_bytes = 64 << 10;
+    let platform = Platform::real();
+    let truth = Truth::default();
+    let cache = Cache::open(&platform, options.clone()).unwrap();
+    for start in (0..20_000).step_by(500) {
+        let span = Span::new(start, start + 500);
+        cache.set(key(4), &answer(4, &truth, span), span).unwrap();
+    }
+    cache.flush().unwrap();
+    drop(cache);
+    let cache = Cache::open(&platform, options).unwrap();
+    let span = Span::new(17, 19_000);
+    let Lookup::Hit(found) = cache.get(key(4), span) else { panic!("not there after a restart") };
+    assert_eq!(found.plain(), answer(4, &truth, span).plain());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn what_is_no_answer_is_refused() {
+    let world = World::new(1, Layout::Columns, PolicyKind::Lru, 8, true);
+    let points = |timestamps: &[i64], series: &[u32]| Points {
+        timestamps: timestamps.to_vec(),
+        series: series.to_vec(),
+        values: Values::F64(vec![1.0; timestamps.len()]),
+    };
+    let check = |points: Points, span: (i64, i64), expected: &str| {
+        let field = FieldPoints { name: Arc::from("a"), points };
+        let answer = Answer { series: vec![Arc::from("")], fields: vec![field] };
+        let error = world.cache.set(key(1), &answer, Span::new(span.0, span.1)).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    };
+    check(points(&[1, 2], &[0, 0]), (5, 5), "empty");
+    check(points(&[1, 2], &[0, 0]), (0, 2), "outside");
+    check(points(&[1, 1], &[0, 0]), (0, 2), "same time");
+    check(points(&[1, 2], &[0, 1]), (0, 9), "series");
+    check(points(&[1, 2], &[0]), (0, 9), "equally long");
+}
+
+#[test]
+fn stamps_come_back_and_can_be_refused() {
+    let world = World::new(1, Layout::Columns, PolicyKind::Lru, 8, true);
+    let (cache, truth) = (&world.cache, Truth::default());
+    let (old, new, both) = (Span::new(0, 10), Span::new(10, 20), Span::new(0, 20));
+    cache.set_stamped(key(1), &answer(1, &truth, old), old, 5).unwrap();
+    cache.set_stamped(key(1), &answer(1, &truth, new), new, 9).unwrap();
+    let ask = |oldest: u64| {
+        let holds = move |_: Span, stamp: u64| stamp >= oldest;
+        cache.get_with(&Request { key: key(1), span: both, partial_bytes_min: Some(0), holds: &holds })
+    };
+    assert!(matches!(ask(5), Lookup::Hit(_)));
+    assert!(matches!(ask(6), Lookup::Partial { span, .. } if span == new));
+    assert_eq!(ask(10), Lookup::Miss);
+    cache.restamp(key(1), both, 12);
+    assert!(matches!(ask(12), Lookup::Hit(_)));
+}

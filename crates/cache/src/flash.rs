@@ -1,0 +1,248 @@
+//! The flash file: a first page, two lists of deletes, slots for slabs. Layout: `docs/formats/slab.md`.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use codec::{DecodeError, Reader};
+use platform::{AlignedBytes, DIRECT_ALIGN_BYTES, File, OpenMode, Platform};
+
+use crate::{Key, Span};
+
+const MAGIC: [u8; 8] = *b"THWGCACH";
+const VERSION: u32 = 1;
+const PAGE_BYTES: u64 = DIRECT_ALIGN_BYTES as u64;
+/// Bytes of one delete.
+const DELETE_BYTES: usize = 64;
+/// Pages of one of the two lists of deletes.
+const DELETE_PAGES: u64 = 127;
+/// Deletes that one list has room for.
+pub(crate) const DELETES_MAX: usize = DELETE_PAGES as usize * DIRECT_ALIGN_BYTES / DELETE_BYTES;
+/// Where the slots begin.
+const SLOTS_OFFSET: u64 = 1 << 20;
+
+/// What a key no longer answers for: pieces of the span set up to the sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Delete {
+    pub(crate) key: Key,
+    pub(crate) span: Span,
+    pub(crate) sequence: u64,
+}
+
+/// The state of the file that its first page tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) slab_bytes: u32,
+    /// Slabs and deletes of another incarnation are none.
+    pub(crate) incarnation: u64,
+    /// Which of the two lists of deletes holds.
+    pub(crate) list: u8,
+}
+
+impl Superblock {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.slab_bytes.to_le_bytes());
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.push(self.list);
+        let checksum = crc32c::crc32c(&out);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out
+    }
+
+    fn decode(page: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(page);
+        let checked = reader.bytes(25).ok()?;
+        if reader.u32().ok()? != crc32c::crc32c(checked) {
+            return None;
+        }
+        let mut reader = Reader::new(checked);
+        if reader.array().ok()? != MAGIC || reader.u32().ok()? != VERSION {
+            return None;
+        }
+        let (slab_bytes, incarnation) = (reader.u32().ok()?, reader.u64().ok()?);
+        Some(Self { slab_bytes, incarnation, list: reader.byte().ok()? & 1 })
+    }
+}
+
+impl Delete {
+    fn encode(&self, incarnation: u64) -> [u8; DELETE_BYTES] {
+        let mut out = self.key.0.to_vec();
+        for number in [self.span.start as u64, self.span.end as u64, self.sequence, incarnation] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(&out);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out.resize(DELETE_BYTES, 0);
+        out.try_into().unwrap_or([0; DELETE_BYTES])
+    }
+
+    /// Reads one. `None` if there is none, or one of another incarnation.
+    fn decode(bytes: &[u8], incarnation: u64) -> Result<Option<Self>, DecodeError> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        let mut reader = Reader::new(bytes);
+        let checked = reader.bytes(52)?;
+        if reader.u32()? != crc32c::crc32c(checked) {
+            return Err(reader.error("the checksum of a delete does not match"));
+        }
+        let mut reader = Reader::new(checked);
+        let key = Key(reader.array()?);
+        let (start, end, sequence) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let span = Span::new(start as i64, end as i64);
+        Ok((reader.u64()? == incarnation).then_some(Self { key, span, sequence }))
+    }
+}
+
+/// The open file.
+pub(crate) struct Flash {
+    file: Arc<dyn File>,
+    slab_bytes: u64,
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+}
+
+impl Flash {
+    /// Opens the file or makes it; what is in a file of another shape is given up.
+    pub(crate) fn open(platform: &Platform, path: &Path, slab_bytes: usize) -> io::Result<(Self, Superblock)> {
+        let file = match platform.files.open_direct(path, OpenMode::Write) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let file = platform.files.open_direct(path, OpenMode::CreateNew)?;
+                platform.files.sync_directory(path.parent().unwrap_or(Path::new(".")))?;
+                file
+            }
+            opened => opened?,
+        };
+        let flash = Self {
+            file,
+            slab_bytes: slab_bytes as u64,
+            bytes_read: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+        };
+        let found = flash.read(0, DIRECT_ALIGN_BYTES).ok().and_then(|page| Superblock::decode(&page));
+        if let Some(superblock) = found.filter(|found| found.slab_bytes as usize == slab_bytes) {
+            return Ok((flash, superblock));
+        }
+        let superblock = Superblock { slab_bytes: slab_bytes as u32, incarnation: new_incarnation(platform)?, list: 0 };
+        flash.write_superblock(&superblock)?;
+        Ok((flash, superblock))
+    }
+
+    /// Makes a first page hold, durably. Its content is shorter than a sector, so that a crash leaves the old one or the new one.
+    pub(crate) fn write_superblock(&self, superblock: &Superblock) -> io::Result<()> {
+        self.write_page(0, &superblock.encode())?;
+        self.file.sync_data()
+    }
+
+    /// How many slots fit into so many bytes of file.
+    pub(crate) fn slots(bytes: u64, slab_bytes: usize) -> usize {
+        (bytes.saturating_sub(SLOTS_OFFSET) / slab_bytes as u64).min(u64::from(u32::MAX) - 1) as usize
+    }
+
+    /// Reads from a slot; offset and length are widened to whole pages, and the bytes asked for are the range that is returned.
+    pub(crate) fn read_slot(
+        &self,
+        slot: u32,
+        offset: u32,
+        len: u32,
+    ) -> io::Result<(AlignedBytes, std::ops::Range<usize>)> {
+        let start = u64::from(offset) / PAGE_BYTES * PAGE_BYTES;
+        let end = (u64::from(offset) + u64::from(len)).next_multiple_of(PAGE_BYTES);
+        if end > self.slab_bytes {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a place behind the end of its slab"));
+        }
+        let bytes = self.read(self.slot_offset(slot) + start, (end - start) as usize)?;
+        let inside = (u64::from(offset) - start) as usize;
+        Ok((bytes, inside..inside + len as usize))
+    }
+
+    /// Writes a slab. Nothing waits for the device: what a crash tears is found out by its checksums.
+    pub(crate) fn write_slot(&self, slot: u32, bytes: &AlignedBytes) -> io::Result<()> {
+        self.write(self.slot_offset(slot), bytes)
+    }
+
+    /// Reads the list of deletes, up to the first place that holds none. `None` if it is damaged: then nobody knows what slabs must
+    /// not say any more.
+    pub(crate) fn read_deletes(&self, superblock: &Superblock) -> io::Result<Option<Vec<Delete>>> {
+        let mut found = Vec::new();
+        for page in 0..DELETE_PAGES {
+            let bytes = match self.read(list_offset(superblock.list) + page * PAGE_BYTES, DIRECT_ALIGN_BYTES) {
+                // A file that ends here has no more of them.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+                read => read?,
+            };
+            for bytes in bytes.chunks_exact(DELETE_BYTES) {
+                match Delete::decode(bytes, superblock.incarnation) {
+                    Ok(Some(delete)) => found.push(delete),
+                    Ok(None) => return Ok(Some(found)),
+                    Err(_) => return Ok(None),
+                }
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Appends the last of the deletes to the list, durably. The others are those that stand before it: their bytes on the page
+    /// do not change.
+    pub(crate) fn append_delete(&self, superblock: &Superblock, deletes: &[Delete]) -> io::Result<()> {
+        let per_page = DIRECT_ALIGN_BYTES / DELETE_BYTES;
+        let page = deletes.len().saturating_sub(1) / per_page;
+        let on_page = deletes.get(page * per_page..).unwrap_or_default();
+        let bytes: Vec<u8> = on_page.iter().flat_map(|delete| delete.encode(superblock.incarnation)).collect();
+        self.write_page(list_offset(superblock.list) + page as u64 * PAGE_BYTES, &bytes)?;
+        self.file.sync_data()
+    }
+
+    /// Writes all deletes to the other list and makes that one hold. Everything written before is durable then.
+    pub(crate) fn replace_deletes(&self, superblock: &mut Superblock, deletes: &[Delete]) -> io::Result<()> {
+        let per_page = DIRECT_ALIGN_BYTES / DELETE_BYTES;
+        let new = Superblock { list: 1 - superblock.list, ..*superblock };
+        // One page more, empty, ends the list whatever lay there.
+        for page in 0..=(deletes.len() / per_page).min(DELETE_PAGES as usize - 1) {
+            let on_page = deletes.iter().skip(page * per_page).take(per_page);
+            let bytes: Vec<u8> = on_page.flat_map(|delete| delete.encode(new.incarnation)).collect();
+            self.write_page(list_offset(new.list) + page as u64 * PAGE_BYTES, &bytes)?;
+        }
+        self.file.sync_data()?;
+        self.write_superblock(&new)?;
+        *superblock = new;
+        Ok(())
+    }
+
+    fn slot_offset(&self, slot: u32) -> u64 {
+        SLOTS_OFFSET + u64::from(slot) * self.slab_bytes
+    }
+
+    fn write_page(&self, offset: u64, content: &[u8]) -> io::Result<()> {
+        let mut page = AlignedBytes::zeroed(DIRECT_ALIGN_BYTES);
+        page.iter_mut().zip(content).for_each(|(to, from)| *to = *from);
+        self.write(offset, &page)
+    }
+
+    fn read(&self, offset: u64, len: usize) -> io::Result<AlignedBytes> {
+        let mut bytes = AlignedBytes::zeroed(len);
+        self.file.read_exact_at(&mut bytes, offset)?;
+        self.bytes_read.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    fn write(&self, offset: u64, bytes: &AlignedBytes) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)?;
+        self.bytes_written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// A number that no other state of a file has.
+pub(crate) fn new_incarnation(platform: &Platform) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    platform.random.fill(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn list_offset(list: u8) -> u64 {
+    PAGE_BYTES + u64::from(list) * DELETE_PAGES * PAGE_BYTES
+}

@@ -1,0 +1,45 @@
+//! Results of queries on a flash file, by the query's key and the time range: TSCache (Liu, Yang, Wang, Chen: TSCache: An Efficient
+//! Flash-based Caching Scheme for Time-series Data Workloads, PVLDB 14(13), 2021), and what measuring added to it.
+//!
+//! [`Cache`] is the whole of it: [`Cache::set`] keeps an [`Answer`] for a [`Span`], [`Cache::get`] gives all of a span, its head or
+//! tail, or nothing. What is in a slab and why a slab is never wrong: `docs/formats/slab.md`.
+
+mod engine;
+mod flash;
+mod index;
+mod key;
+mod open_slab;
+mod points;
+pub mod policy;
+mod pool;
+mod resolve;
+mod slab;
+mod span;
+
+pub use engine::{Cache, Lookup, Options, Request, SetError, Stats};
+pub use key::Key;
+pub use points::{Answer, FieldPoints, Points, ValueType, Values};
+pub use policy::PolicyKind;
+pub use span::Span;
+
+/// How a slab's points lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Layout {
+    /// As in the paper: uncompressed rows by time, points of all keys mixed, each with a bit for every key.
+    Rows = 0,
+    /// Compressed columns; points lie apart by the keys that they belong to, so that a key's points are read alone.
+    Columns = 1,
+}
+
+impl Layout {
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        [Self::Rows, Self::Columns].get(usize::from(number)).copied()
+    }
+}
+
+/// Reads bytes as a slab, and everything in it: the entry for fuzzing. Checksums are put right first, so that what is behind them is
+/// reached.
+pub fn fuzz_slab(bytes: &[u8]) {
+    slab::fuzz(bytes);
+}

@@ -1,0 +1,61 @@
+//! Asking and writing by SQL.
+
+use query::{Budget, Context, QueryError};
+use sql::{Answer, Column, Parsed, Relation, Session, SqlError};
+
+use crate::Db;
+
+/// What a statement of SQL gave.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SqlAnswer {
+    /// A table.
+    Rows(Relation),
+    /// A setting of the session, and its new value.
+    Set(String, String),
+    /// It is done; the words by which Postgres says so.
+    Done(String),
+}
+
+impl Db {
+    /// Runs one of the statements of a text ([`sql::parse`]) on the session's database.
+    pub fn sql(
+        &self,
+        parsed: &Parsed,
+        place: usize,
+        session: &Session,
+        budget: &Budget,
+    ) -> Result<SqlAnswer, SqlError> {
+        let clock_ns = || self.now_ns();
+        let context = Context { store: &self.store, database: &session.database, budget, clock_ns: &clock_ns };
+        match sql::run(parsed, place, &context, session)? {
+            Answer::Rows(relation) => Ok(SqlAnswer::Rows(relation)),
+            Answer::Set(name, value) => Ok(SqlAnswer::Set(name, value)),
+            Answer::Done(tag) => Ok(SqlAnswer::Done(tag)),
+            Answer::Insert(insert) => {
+                let written = self.write_lines(&session.database, insert.lines.as_bytes());
+                let (report, errors) =
+                    written.map_err(|error| SqlError::Query(QueryError::Storage(error.to_string())))?;
+                let refused = errors.first.first().map(|error| format!("line {}: {}", error.line, error.reason));
+                let refused =
+                    refused.or_else(|| report.rejected.first().map(|row| format!("row {}: {}", row.line, row.reason)));
+                match refused {
+                    Some(reason) => Err(SqlError::Invalid(format!("not all rows were written: {reason}"))),
+                    None => Ok(SqlAnswer::Done(format!("INSERT 0 {}", insert.rows))),
+                }
+            }
+        }
+    }
+
+    /// The columns that a statement will give, without running it.
+    pub fn describe_sql(
+        &self,
+        parsed: &Parsed,
+        place: usize,
+        session: &Session,
+        budget: &Budget,
+    ) -> Result<Vec<Column>, SqlError> {
+        let clock_ns = || self.now_ns();
+        let context = Context { store: &self.store, database: &session.database, budget, clock_ns: &clock_ns };
+        sql::describe(parsed, place, &context, session)
+    }
+}

@@ -1,0 +1,143 @@
+//! Functions of a range, applied to every window of every series.
+
+use model::Labels;
+use query::{Budget, QueryError};
+
+use crate::eval::{Evaluator, name_of};
+use crate::function::Function;
+use crate::notes::Notes;
+use crate::rows::{Row, Steps, without_name};
+use crate::select::{Cursor, Samples, WindowBounds};
+use crate::stream::{Made, Passage, RowSink, Streaming};
+use crate::syntax::ast::{Call, Expr, Grouping, Node, ResultKind};
+use crate::syntax::span::Span;
+use crate::window::{Marks, Window, WindowFunction};
+
+/// Samples of windows between two looks at whether the query was stopped.
+const UNCHECKED_SAMPLES_MAX: usize = 1 << 16;
+
+impl Evaluator<'_> {
+    /// The rows of a window function, in order, to wherever they go.
+    pub(crate) fn window_rows(
+        &self,
+        call: &Call,
+        steps: Steps,
+        grouping: Option<&Grouping>,
+        sink: &mut dyn RowSink,
+    ) -> Result<(), QueryError> {
+        let is_range = |argument: &&Expr| argument.kind() == ResultKind::RangeVector;
+        let (ranges, others): (Vec<&Expr>, Vec<&Expr>) = call.arguments.iter().partition(is_range);
+        let ([argument], Function::Window(function)) = (ranges.as_slice(), call.signature.function) else {
+            return Err(QueryError::Execution("expected one range vector".to_owned()));
+        };
+        let scalars = others.iter().map(|scalar| self.scalar(scalar, steps)).collect::<Result<Vec<_>, _>>()?;
+        // Notes about mixed ranges point at the first argument, whatever it is.
+        let span = match call.arguments.first() {
+            // As Prometheus: of a subquery nothing is left by then, not even its place.
+            Some(Expr { node: Node::Subquery(_), .. }) | None => Span::from(0),
+            Some(first) => first.span,
+        };
+        let put_off = self.settings.delayed_name_removal;
+        if let Node::Range(range) = &argument.node {
+            let bounds = self.range_bounds(range, steps);
+            bounds.check_edges(call.signature.name)?;
+            let over = Over { function, bounds, scalars: &scalars, span, put_off, budget: self.budget };
+            let make = |labels: Labels, mut samples: Samples, notes: &Notes| {
+                samples.drop_stale();
+                over.row(&labels, false, &samples, notes)
+            };
+            let rule = Streaming { make: &make, grouping, distinct: !put_off };
+            return self.stream(&range.selector.matchers, bounds.span_ms(), &rule, sink);
+        }
+        let range = self.range_vector(argument, steps)?;
+        range.bounds.check_edges(call.signature.name)?;
+        let over = Over { function, bounds: range.bounds, scalars: &scalars, span, put_off, budget: self.budget };
+        let mut passage = Passage::new(!put_off, sink);
+        for series in &range.series {
+            self.budget.check()?;
+            let row = over.row(&series.labels, series.drop_name, &series.samples, &self.notes)?;
+            let group = grouping.map(|grouping| grouping.key(&row.labels));
+            passage.pass(Made { series: series.labels.clone(), group, row })?;
+        }
+        Ok(())
+    }
+}
+
+/// A function applied to every window of series.
+struct Over<'a> {
+    function: WindowFunction,
+    bounds: WindowBounds,
+    scalars: &'a [Vec<f64>],
+    span: Span,
+    /// Whether names are dropped from the answer only.
+    put_off: bool,
+    budget: &'a Budget,
+}
+
+impl Over<'_> {
+    /// The row of a series, with the labels that it has from there on.
+    fn row(&self, labels: &Labels, drop_name: bool, samples: &Samples, notes: &Notes) -> Result<Row, QueryError> {
+        let mut row = self.values(labels, samples, notes)?;
+        if self.function.wants_counter() && row.floats().next().is_some() {
+            notes.check_counter_name(name_of(&row.labels), self.span);
+        }
+        row.drop_name = !self.function.keeps_name() || drop_name;
+        if row.drop_name && !self.put_off {
+            row.labels = without_name(&row.labels);
+        }
+        Ok(row)
+    }
+
+    fn values(&self, labels: &Labels, samples: &Samples, notes: &Notes) -> Result<Row, QueryError> {
+        let marks = Marks::find(self.function, &samples.values);
+        let (name, mut row) = (name_of(labels), Row::new(labels.clone()));
+        let mut scratch = Vec::new();
+        let scalar = |place: usize, step: usize| {
+            self.scalars.get(place).and_then(|values| values.get(step)).copied().unwrap_or(f64::NAN)
+        };
+        let WindowBounds { ends, range_ms, edges, reach_ms: [before_ms, behind_ms] } = self.bounds;
+        let (mut floats, mut histograms) = (Cursor::default(), Cursor::default());
+        let mut unchecked_samples = 0;
+        for step in 0..ends.steps.count {
+            let end_ms = ends.at(step);
+            let start_ms = end_ms - range_ms;
+            let (after_ms, to_ms) = (start_ms - before_ms, end_ms + behind_ms);
+            let (first, end) = floats.advance(&samples.timestamps_ms, after_ms, to_ms);
+            let (histogram_first, histogram_end) =
+                histograms.advance(&samples.histogram_timestamps_ms, after_ms, to_ms);
+            if first == end && histogram_first == histogram_end {
+                continue;
+            }
+            unchecked_samples += end - first + histogram_end - histogram_first;
+            if unchecked_samples > UNCHECKED_SAMPLES_MAX {
+                self.budget.check()?;
+                unchecked_samples = 0;
+            }
+            let histogram_range = histogram_first..histogram_end;
+            let window = Window {
+                timestamps_ms: samples.timestamps_ms.get(first..end).unwrap_or_default(),
+                values: samples.values.get(first..end).unwrap_or_default(),
+                histogram_timestamps_ms: samples
+                    .histogram_timestamps_ms
+                    .get(histogram_range.clone())
+                    .unwrap_or_default(),
+                histograms: samples.histograms.get(histogram_range).unwrap_or_default(),
+                marked: marks.within(first, end, &samples.values),
+                start_ms,
+                end_ms,
+                range_ms,
+                time_ms: ends.steps.time_ms(step),
+                scalars: [scalar(0, step), scalar(1, step)],
+                edges,
+                name,
+                span: self.span,
+                quantile_span: self.span,
+                notes,
+            };
+            if let Some(sample) = self.function.apply(&window, &mut scratch)? {
+                row.push(step, sample);
+            }
+        }
+        Ok(row)
+    }
+}

@@ -1,0 +1,166 @@
+//! `/sql`, and QuestDB's `/exec` and `/exp`.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as From};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use db::SqlAnswer;
+use query::{Budget, QueryError};
+use sql::{Manner, Relation, Session, SqlError};
+
+use super::text::{self, Style};
+use crate::active::Description;
+use crate::error::ApiError;
+use crate::json;
+use crate::query::{Asked, timeout, watched};
+use crate::routes::{Taken, take};
+use crate::state::State;
+
+/// What the answer is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// `/sql` as JSON.
+    Json,
+    /// `/sql` as CSV.
+    Csv,
+    /// `/exec`
+    QuestDbJson,
+    /// `/exp`
+    QuestDbCsv,
+}
+
+impl Form {
+    const fn style(self) -> Style {
+        match self {
+            Self::Json | Self::Csv => Style::Plain,
+            Self::QuestDbJson | Self::QuestDbCsv => Style::QuestDb,
+        }
+    }
+
+    const fn content_type(self) -> &'static str {
+        match self {
+            Self::Json | Self::QuestDbJson => "application/json",
+            Self::Csv | Self::QuestDbCsv => "text/csv; charset=utf-8",
+        }
+    }
+}
+
+/// `/sql`: statements as the parameter `query` (or `q`), or as the body; the last one's answer.
+pub(crate) async fn sql(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let taken = take(&state, request).await?;
+    let accepts = taken.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let form = match taken.parameters.get("format") {
+        None if accepts.starts_with("text/csv") => Form::Csv,
+        None | Some("json") => Form::Json,
+        Some("csv") => Form::Csv,
+        Some(_) => return Err(ApiError::invalid_parameter("format", "it is json or csv")),
+    };
+    answer(&state, &taken, form).await
+}
+
+/// `/exec`, as QuestDB answers it.
+pub(crate) async fn exec(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let taken = take(&state, request).await?;
+    answer(&state, &taken, Form::QuestDbJson).await
+}
+
+/// `/exp`, as QuestDB answers it.
+pub(crate) async fn exp(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let taken = take(&state, request).await?;
+    answer(&state, &taken, Form::QuestDbCsv).await
+}
+
+async fn answer(state: &Arc<State>, taken: &Taken, form: Form) -> Result<Response, ApiError> {
+    let text = statements(taken)?;
+    let budget = state.db.budget(state.settings.query_samples_max);
+    let database = taken.parameters.database(&taken.headers);
+    let description = Description { kind: "sql", text: text.clone(), database: database.clone(), remote: taken.remote };
+    let asked = Asked::of(description, budget.clone(), timeout(state, &taken.parameters)?);
+    let manner = if form.style() == Style::QuestDb { Manner::QuestDb } else { Manner::Postgres };
+    let session = Session { manner, ..Session::new(database, state.db.now_ns()) };
+    let bounds = limit_of(taken)?;
+    let work = move |state: &State| match run(state, &text, &session, &budget) {
+        Ok(relation) => Ok((written(&text, relation, bounds, form), StatusCode::OK)),
+        Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
+        Err(error) => Ok((failed(&text, &error, form), StatusCode::BAD_REQUEST)),
+    };
+    let (body, status) = watched(state, asked, work).await?;
+    let content_type = if status == StatusCode::OK { form.content_type() } else { "application/json" };
+    Ok((status, [(header::CONTENT_TYPE, content_type)], body).into_response())
+}
+
+/// Runs statements one after another; the last one's table, if it gives one.
+fn run(state: &State, text: &str, session: &Session, budget: &Budget) -> Result<Relation, SqlError> {
+    let parsed = sql::parse(text)?;
+    let mut last = Relation::default();
+    for place in 0..parsed.statements.len() {
+        last = match state.db.sql(&parsed, place, session, budget)? {
+            SqlAnswer::Rows(relation) => relation,
+            SqlAnswer::Set(..) | SqlAnswer::Done(_) => Relation::default(),
+        };
+    }
+    Ok(last)
+}
+
+fn statements(taken: &Taken) -> Result<String, ApiError> {
+    let parameters = &taken.parameters;
+    let given = parameters.get("query").or_else(|| parameters.get("q"));
+    let content_type =
+        taken.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match given {
+        Some(text) => Ok(text.to_owned()),
+        None if taken.body.is_empty() || content_type.starts_with("application/x-www-form-urlencoded") => {
+            Err(ApiError::invalid_parameter(
+                "query",
+                "it is missing: give statements as the parameter query or as the body",
+            ))
+        }
+        None => String::from_utf8(taken.body.to_vec()).map_err(|_| ApiError::bad_data("the statement is not UTF-8")),
+    }
+}
+
+/// QuestDB's `limit=hi` or `limit=lo,hi`: rows to skip and where to stop.
+fn limit_of(taken: &Taken) -> Result<(usize, usize), ApiError> {
+    let Some(text) = taken.parameters.get("limit") else { return Ok((0, usize::MAX)) };
+    let number = |text: &str| {
+        text.trim()
+            .parse::<usize>()
+            .map_err(|_| ApiError::invalid_parameter("limit", "it is a number of rows, or two: from,to"))
+    };
+    match text.split_once(',') {
+        None => Ok((0, number(text)?)),
+        Some((from, to)) => Ok((number(from)?, number(to)?)),
+    }
+}
+
+fn written(text: &str, mut relation: Relation, (from, to): (usize, usize), form: Form) -> String {
+    let total = relation.rows.len();
+    relation.rows.truncate(to);
+    relation.rows.drain(..from.min(relation.rows.len()));
+    let style = form.style();
+    match form {
+        Form::Csv | Form::QuestDbCsv => text::csv(&relation, style),
+        Form::Json => {
+            let (columns, rows) = (text::columns(&relation, style), text::rows(&relation.rows, style));
+            format!(r#"{{"columns":{columns},"rows":{rows},"row_count":{total}}}"#)
+        }
+        Form::QuestDbJson => {
+            let (columns, rows) = (text::columns(&relation, style), text::rows(&relation.rows, style));
+            let time = relation.columns.iter().position(|column| column.sql_type == sql::SqlType::Timestamp);
+            let time = time.map_or(-1, |place| place as i64);
+            let query = json::text(text);
+            format!(r#"{{"query":{query},"columns":{columns},"timestamp":{time},"dataset":{rows},"count":{total}}}"#)
+        }
+    }
+}
+
+fn failed(text: &str, error: &SqlError, form: Form) -> String {
+    let message = json::text(&error.to_string());
+    match form.style() {
+        Style::Plain => {
+            format!(r#"{{"status":"error","errorType":"bad_data","code":"{}","error":{message}}}"#, error.code())
+        }
+        Style::QuestDb => format!(r#"{{"query":{},"error":{message},"position":0}}"#, json::text(text)),
+    }
+}

@@ -1,0 +1,366 @@
+//! Tables that say what tables there are: `information_schema` and what clients ask of `pg_catalog`.
+
+use query::TableSchema;
+
+use crate::error::SqlError;
+use crate::relation::{Column, Relation};
+use crate::run::Run;
+use crate::select::sql_type;
+use crate::value::{SqlType, Value};
+
+/// Types with the numbers that Postgres's clients know them by.
+const TYPES: [(i64, &str, &str, SqlType); 8] = [
+    (16, "bool", "boolean", SqlType::Bool),
+    (20, "int8", "bigint", SqlType::Int),
+    (25, "text", "text", SqlType::Text),
+    (701, "float8", "double precision", SqlType::Float),
+    (1043, "varchar", "character varying", SqlType::Unknown),
+    (1114, "timestamp", "timestamp without time zone", SqlType::Timestamp),
+    (1184, "timestamptz", "timestamp with time zone", SqlType::Unknown),
+    (1186, "interval", "interval", SqlType::Interval),
+];
+/// The number of the schema `public`.
+const PUBLIC: i64 = 2200;
+/// The number of the first table.
+const TABLES_FROM: i64 = 100_000;
+
+/// The name of a type by its number.
+pub(crate) fn type_name(number: i64) -> &'static str {
+    TYPES.iter().find(|(known, ..)| *known == number).map_or("text", |(_, _, name, _)| name)
+}
+
+/// The number of a type.
+pub fn type_number(sql_type: SqlType) -> i64 {
+    TYPES
+        .iter()
+        .find(|(.., known)| *known == sql_type && sql_type != SqlType::Unknown)
+        .map_or(25, |(number, ..)| *number)
+}
+
+/// A table's columns: name and type, the time first.
+pub(crate) fn columns_of(schema: &TableSchema, time_name: &str) -> Vec<(String, SqlType, &'static str)> {
+    let mut columns = vec![(time_name.to_owned(), SqlType::Timestamp, "time")];
+    columns.extend(schema.tags.iter().map(|tag| (tag.clone(), SqlType::Text, "tag")));
+    columns.extend(schema.fields.iter().map(|(name, value_type)| (name.clone(), sql_type(*value_type), "field")));
+    columns
+}
+
+fn text(value: &str) -> Value {
+    Value::text(value)
+}
+
+fn relation(columns: &[(&str, SqlType)], rows: Vec<Vec<Value>>) -> Relation {
+    Relation { columns: columns.iter().map(|(name, sql_type)| Column::new(*name, *sql_type)).collect(), rows }
+}
+
+/// Columns of tables of `pg_catalog` that hold nothing here: numbers, texts, and what is true or false.
+const EMPTY_NUMBERS: [&str; 25] = [
+    "oid",
+    "objoid",
+    "objsubid",
+    "classoid",
+    "indexrelid",
+    "indrelid",
+    "conrelid",
+    "conindid",
+    "confrelid",
+    "adrelid",
+    "adnum",
+    "inhrelid",
+    "inhparent",
+    "enumtypid",
+    "rngtypid",
+    "tgrelid",
+    "polrelid",
+    "seqrelid",
+    "ftrelid",
+    "stxrelid",
+    "partrelid",
+    "relid",
+    "pronamespace",
+    "collnamespace",
+    "connamespace",
+];
+const EMPTY_TEXTS: [&str; 15] = [
+    "description",
+    "conname",
+    "contype",
+    "adbin",
+    "proname",
+    "amname",
+    "enumlabel",
+    "collname",
+    "extname",
+    "matviewname",
+    "viewname",
+    "schemaname",
+    "spcname",
+    "indkey",
+    "conkey",
+];
+const EMPTY_FLAGS: [&str; 4] = ["indisprimary", "indisunique", "indisvalid", "indislive"];
+
+/// Tables of `pg_catalog` about what Thalweg does not have.
+const EMPTY: [&str; 25] = [
+    "pg_index",
+    "pg_constraint",
+    "pg_description",
+    "pg_attrdef",
+    "pg_inherits",
+    "pg_proc",
+    "pg_am",
+    "pg_enum",
+    "pg_range",
+    "pg_collation",
+    "pg_extension",
+    "pg_matviews",
+    "pg_views",
+    "pg_tablespace",
+    "pg_trigger",
+    "pg_policy",
+    "pg_sequence",
+    "pg_foreign_table",
+    "pg_statistic_ext",
+    "pg_publication",
+    "pg_partitioned_table",
+    "pg_stat_user_tables",
+    "pg_rewrite",
+    "pg_depend",
+    "pg_shdescription",
+];
+
+fn empty() -> Relation {
+    let of = |names: &'static [&'static str], sql_type| names.iter().map(move |name| (*name, sql_type));
+    let columns = of(&EMPTY_NUMBERS, SqlType::Int).chain(of(&EMPTY_TEXTS, SqlType::Text));
+    relation(&columns.chain(of(&EMPTY_FLAGS, SqlType::Bool)).collect::<Vec<_>>(), Vec::new())
+}
+
+impl Run<'_> {
+    /// A table that is not data; `None` if there is none of the name.
+    pub(crate) fn catalog_table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Relation>, SqlError> {
+        let schema = schema.map(str::to_lowercase);
+        let name = name.to_lowercase();
+        match schema.as_deref() {
+            Some("information_schema") => self.information_schema(&name).map(Some),
+            Some("pg_catalog") => self.pg_catalog(&name).map(Some),
+            None if name.starts_with("pg_") => self.pg_catalog(&name).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn information_schema(&mut self, name: &str) -> Result<Relation, SqlError> {
+        use SqlType::Text;
+        let database = self.environment.database.clone();
+        Ok(match name {
+            "tables" => {
+                let columns =
+                    [("table_catalog", Text), ("table_schema", Text), ("table_name", Text), ("table_type", Text)];
+                let row = |table: String| vec![text(&database), text("public"), text(&table), text("BASE TABLE")];
+                relation(&columns, self.context.tables()?.into_iter().map(row).collect())
+            }
+            "columns" => self.information_columns(&database)?,
+            "schemata" => {
+                let names = ["public", "information_schema", "pg_catalog"];
+                let row = |name: &&str| vec![text(&database), text(name), text("thalweg")];
+                let columns = [("catalog_name", Text), ("schema_name", Text), ("schema_owner", Text)];
+                relation(&columns, names.iter().map(row).collect())
+            }
+            "table_constraints" | "key_column_usage" | "views" | "constraint_column_usage" => {
+                let columns = ["table_schema", "table_name", "column_name", "constraint_name", "constraint_type"];
+                relation(&columns.map(|name| (name, Text)), Vec::new())
+            }
+            _ => return Err(SqlError::UnknownTable(format!("relation \"information_schema.{name}\" does not exist"))),
+        })
+    }
+
+    fn pg_catalog(&mut self, name: &str) -> Result<Relation, SqlError> {
+        use SqlType::{Bool, Int, Text};
+        let no = || Value::Int(0);
+        Ok(match name {
+            "pg_namespace" => {
+                let names = [(PUBLIC, "public"), (11, "pg_catalog"), (13_000, "information_schema")];
+                let row = |(number, name): &(i64, &str)| vec![Value::Int(*number), text(name), Value::Int(10)];
+                relation(&[("oid", Int), ("nspname", Text), ("nspowner", Int)], names.iter().map(row).collect())
+            }
+            "pg_database" => {
+                let columns = [
+                    ("oid", Int),
+                    ("datname", Text),
+                    ("datallowconn", Bool),
+                    ("datistemplate", Bool),
+                    ("encoding", Int),
+                ];
+                let row = |(number, name): (i64, String)| {
+                    vec![Value::Int(number), text(&name), Value::Bool(true), Value::Bool(false), Value::Int(6)]
+                };
+                relation(&columns, (1..).zip(self.context.databases()).map(row).collect())
+            }
+            "pg_type" => {
+                let columns = [
+                    ("oid", Int),
+                    ("typname", Text),
+                    ("typnamespace", Int),
+                    ("typtype", Text),
+                    ("typelem", Int),
+                    ("typrelid", Int),
+                    ("typbasetype", Int),
+                    ("typcategory", Text),
+                ];
+                let row = |(number, name, ..): &(i64, &str, &str, SqlType)| {
+                    vec![Value::Int(*number), text(name), Value::Int(11), text("b"), no(), no(), no(), text("U")]
+                };
+                relation(&columns, TYPES.iter().map(row).collect())
+            }
+            "pg_class" => self.pg_class()?,
+            "pg_attribute" => self.pg_attribute()?,
+            "pg_tables" => {
+                let columns = [("schemaname", Text), ("tablename", Text), ("tableowner", Text)];
+                let row = |table: String| vec![text("public"), text(&table), text("thalweg")];
+                relation(&columns, self.context.tables()?.into_iter().map(row).collect())
+            }
+            "pg_roles" | "pg_user" => {
+                let columns = [("oid", Int), ("rolname", Text), ("usename", Text), ("rolsuper", Bool)];
+                relation(&columns, vec![vec![Value::Int(10), text("thalweg"), text("thalweg"), Value::Bool(true)]])
+            }
+            "pg_settings" => {
+                let settings = [("server_version", "16.0"), ("TimeZone", "UTC"), ("standard_conforming_strings", "on")];
+                let rows = settings.iter().map(|(name, value)| vec![text(name), text(value)]);
+                relation(&[("name", Text), ("setting", Text)], rows.collect())
+            }
+            name if EMPTY.contains(&name) => empty(),
+            _ => return Err(SqlError::UnknownTable(format!("relation \"pg_catalog.{name}\" does not exist"))),
+        })
+    }
+
+    fn information_columns(&mut self, database: &str) -> Result<Relation, SqlError> {
+        use SqlType::{Int, Text};
+        let columns = [
+            ("table_catalog", Text),
+            ("table_schema", Text),
+            ("table_name", Text),
+            ("column_name", Text),
+            ("ordinal_position", Int),
+            ("column_default", Text),
+            ("is_nullable", Text),
+            ("data_type", Text),
+            ("udt_name", Text),
+            ("character_maximum_length", Int),
+            ("column_kind", Text),
+        ];
+        let mut rows = Vec::new();
+        for table in self.context.tables()? {
+            let Some(schema) = self.context.table(&table)? else { continue };
+            for (place, (name, sql_type, kind)) in (1..).zip(columns_of(&schema, self.time_name())) {
+                let number = type_number(sql_type);
+                let short = TYPES.iter().find(|(known, ..)| *known == number).map_or("text", |(_, short, ..)| short);
+                let nullable = if kind == "time" { "NO" } else { "YES" };
+                rows.push(vec![
+                    text(database),
+                    text("public"),
+                    text(&table),
+                    text(&name),
+                    Value::Int(place),
+                    Value::Null,
+                    text(nullable),
+                    text(sql_type.name()),
+                    text(short),
+                    Value::Null,
+                    text(kind),
+                ]);
+            }
+        }
+        Ok(relation(&columns, rows))
+    }
+
+    fn pg_class(&mut self) -> Result<Relation, SqlError> {
+        use SqlType::{Bool, Float, Int, Text};
+        let columns = [
+            ("oid", Int),
+            ("relname", Text),
+            ("relnamespace", Int),
+            ("relkind", Text),
+            ("relowner", Int),
+            ("reltuples", Float),
+            ("relpages", Int),
+            ("relhasindex", Bool),
+            ("relispartition", Bool),
+            ("relpersistence", Text),
+            ("reltablespace", Int),
+            ("reltoastrelid", Int),
+            ("relchecks", Int),
+            ("relhasrules", Bool),
+            ("relhastriggers", Bool),
+            ("relrowsecurity", Bool),
+            ("relforcerowsecurity", Bool),
+            ("reloftype", Int),
+            ("relam", Int),
+            ("relreplident", Text),
+        ];
+        let row = |(number, table): (i64, String)| {
+            let no = Value::Bool(false);
+            vec![
+                Value::Int(number),
+                text(&table),
+                Value::Int(PUBLIC),
+                text("r"),
+                Value::Int(10),
+                Value::Float(-1.0),
+                Value::Int(0),
+                no.clone(),
+                no.clone(),
+                text("p"),
+                Value::Int(0),
+                Value::Int(0),
+                Value::Int(0),
+                no.clone(),
+                no.clone(),
+                no.clone(),
+                no,
+                Value::Int(0),
+                Value::Int(0),
+                text("d"),
+            ]
+        };
+        let tables = (TABLES_FROM..).zip(self.context.tables()?);
+        Ok(relation(&columns, tables.map(row).collect()))
+    }
+
+    fn pg_attribute(&mut self) -> Result<Relation, SqlError> {
+        use SqlType::{Bool, Int, Text};
+        let columns = [
+            ("attrelid", Int),
+            ("attname", Text),
+            ("atttypid", Int),
+            ("attnum", Int),
+            ("attlen", Int),
+            ("atttypmod", Int),
+            ("attnotnull", Bool),
+            ("atthasdef", Bool),
+            ("attisdropped", Bool),
+            ("attidentity", Text),
+            ("attgenerated", Text),
+            ("attcollation", Int),
+        ];
+        let mut rows = Vec::new();
+        for (number, table) in (TABLES_FROM..).zip(self.context.tables()?) {
+            let Some(schema) = self.context.table(&table)? else { continue };
+            for (place, (name, sql_type, kind)) in (1..).zip(columns_of(&schema, self.time_name())) {
+                rows.push(vec![
+                    Value::Int(number),
+                    text(&name),
+                    Value::Int(type_number(sql_type)),
+                    Value::Int(place),
+                    Value::Int(-1),
+                    Value::Int(-1),
+                    Value::Bool(kind == "time"),
+                    Value::Bool(false),
+                    Value::Bool(false),
+                    text(""),
+                    text(""),
+                    Value::Int(0),
+                ]);
+            }
+        }
+        Ok(relation(&columns, rows))
+    }
+}

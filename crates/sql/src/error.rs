@@ -1,0 +1,76 @@
+//! Why a statement gave no answer.
+
+use std::fmt;
+
+use query::QueryError;
+
+/// Why a statement gave no answer; chosen by what its sender can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SqlError {
+    /// The text is not SQL. Holds the message, which names line and column.
+    Syntax(String),
+    /// A column that does not exist. Holds the message.
+    UnknownColumn(String),
+    /// A table that does not exist. Holds the message.
+    UnknownTable(String),
+    /// A function that does not exist. Holds the message.
+    UnknownFunction(String),
+    /// The text is SQL but has no meaning here. Holds the message.
+    Invalid(String),
+    /// SQL that this layer does not have. Holds what.
+    Unsupported(String),
+    /// Its data or its limits.
+    Query(QueryError),
+}
+
+impl SqlError {
+    /// The code that Postgres's clients know it by (SQLSTATE).
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Syntax(_) => "42601",
+            Self::UnknownColumn(_) => "42703",
+            Self::UnknownTable(_) => "42P01",
+            Self::UnknownFunction(_) => "42883",
+            Self::Unsupported(_) => "0A000",
+            Self::Query(QueryError::Stopped(_)) => "57014",
+            Self::Query(QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. }) => "53200",
+            Self::Query(QueryError::Storage(_)) => "58030",
+            Self::Invalid(_) | Self::Query(_) => "22023",
+        }
+    }
+}
+
+impl From<QueryError> for SqlError {
+    fn from(error: QueryError) -> Self {
+        Self::Query(error)
+    }
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported(what) => write!(
+                out,
+                "{what} is not in the built-in SQL: simplify the statement, or use a build with the feature sql-datafusion"
+            ),
+            Self::Query(error) => error.fmt(out),
+            Self::Syntax(message)
+            | Self::UnknownColumn(message)
+            | Self::UnknownTable(message)
+            | Self::UnknownFunction(message)
+            | Self::Invalid(message) => out.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for SqlError {}
+
+/// A statement's error.
+pub(crate) fn invalid<T>(message: impl Into<String>) -> Result<T, SqlError> {
+    Err(SqlError::Invalid(message.into()))
+}
+
+/// What this layer does not have.
+pub(crate) fn unsupported<T>(what: impl Into<String>) -> Result<T, SqlError> {
+    Err(SqlError::Unsupported(what.into()))
+}

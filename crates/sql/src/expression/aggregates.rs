@@ -1,0 +1,348 @@
+//! Aggregates: what rows of a group add up to.
+
+use std::collections::{HashMap, HashSet};
+
+use query::plan::Aggregate;
+
+use super::{Bound, Environment, holds};
+use crate::error::{SqlError, invalid};
+use crate::value::{Interval, SqlType, Value};
+
+/// What is computed of a group's rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum AggregateFunction {
+    Count,
+    Sum,
+    Avg,
+    Min,
+    Max,
+    First,
+    Last,
+    StddevSample,
+    StddevPopulation,
+    VarianceSample,
+    VariancePopulation,
+    /// Between values in proportion.
+    Quantile(f64),
+    Mode,
+    StringAgg,
+    BoolAnd,
+    BoolOr,
+    /// What a counter gained, series by series, a fall counting as a restart from zero.
+    Increase,
+    /// The same per second, from each series' first row to its last.
+    Rate,
+    /// From each series' first value to its last, per second; of one series.
+    Derivative,
+}
+
+/// Names and what they mean; those with a share in them are found apart.
+const NAMES: [(&str, AggregateFunction); 27] = [
+    ("count", AggregateFunction::Count),
+    ("sum", AggregateFunction::Sum),
+    ("avg", AggregateFunction::Avg),
+    ("mean", AggregateFunction::Avg),
+    ("min", AggregateFunction::Min),
+    ("max", AggregateFunction::Max),
+    ("first", AggregateFunction::First),
+    ("first_value", AggregateFunction::First),
+    ("any_value", AggregateFunction::First),
+    ("arg_min", AggregateFunction::First),
+    ("last", AggregateFunction::Last),
+    ("last_value", AggregateFunction::Last),
+    ("arg_max", AggregateFunction::Last),
+    ("stddev", AggregateFunction::StddevSample),
+    ("stddev_samp", AggregateFunction::StddevSample),
+    ("stddev_pop", AggregateFunction::StddevPopulation),
+    ("variance", AggregateFunction::VarianceSample),
+    ("var_samp", AggregateFunction::VarianceSample),
+    ("var_pop", AggregateFunction::VariancePopulation),
+    ("median", AggregateFunction::Quantile(0.5)),
+    ("mode", AggregateFunction::Mode),
+    ("string_agg", AggregateFunction::StringAgg),
+    ("bool_and", AggregateFunction::BoolAnd),
+    ("bool_or", AggregateFunction::BoolOr),
+    ("increase", AggregateFunction::Increase),
+    ("rate", AggregateFunction::Rate),
+    ("derivative", AggregateFunction::Derivative),
+];
+
+impl AggregateFunction {
+    /// The aggregate of a name, without those that take a share.
+    pub(crate) fn find(name: &str) -> Option<Self> {
+        NAMES.iter().find(|(known, _)| *known == name).map(|(_, found)| *found)
+    }
+
+    /// Whether a name is one of quantiles, whose share is an argument.
+    pub(crate) fn is_quantile(name: &str) -> bool {
+        matches!(
+            name,
+            "quantile" | "quantile_cont" | "approx_percentile" | "approx_quantile" | "percentile" | "percentile_cont"
+        )
+    }
+
+    /// The same in a plan, if it has it.
+    pub(crate) const fn in_plan(self) -> Option<Aggregate> {
+        match self {
+            Self::Count => Some(Aggregate::Count),
+            Self::Sum => Some(Aggregate::Sum),
+            Self::Avg => Some(Aggregate::Avg),
+            Self::Min => Some(Aggregate::Min),
+            Self::Max => Some(Aggregate::Max),
+            Self::First => Some(Aggregate::First),
+            Self::Last => Some(Aggregate::Last),
+            Self::StddevPopulation => Some(Aggregate::Stddev),
+            Self::Quantile(share) => Some(Aggregate::Quantile(share)),
+            _ => None,
+        }
+    }
+
+    /// Whether it needs to know which series a row is of, and when.
+    pub(crate) const fn is_of_series(self) -> bool {
+        matches!(self, Self::Increase | Self::Rate | Self::Derivative)
+    }
+
+    /// Whether rows' times matter to it.
+    pub(crate) const fn is_by_time(self) -> bool {
+        matches!(self, Self::First | Self::Last)
+    }
+
+    pub(crate) const fn returns(self, of: SqlType) -> SqlType {
+        match self {
+            Self::Count => SqlType::Int,
+            Self::Sum | Self::Min | Self::Max | Self::First | Self::Last | Self::Mode => of,
+            Self::StringAgg => SqlType::Text,
+            Self::BoolAnd | Self::BoolOr => SqlType::Bool,
+            _ => SqlType::Float,
+        }
+    }
+}
+
+/// An aggregate and what it is of.
+#[derive(Debug, Clone)]
+pub(crate) struct AggregateCall {
+    pub(crate) function: AggregateFunction,
+    /// What is aggregated; `None`: rows.
+    pub(crate) of: Option<Bound>,
+    /// What rows are ordered by (`first(value, time)`), or texts are put between (`string_agg`).
+    pub(crate) by: Option<Bound>,
+    pub(crate) is_distinct: bool,
+    pub(crate) filter: Option<Bound>,
+    pub(crate) sql_type: SqlType,
+}
+
+/// A series' values as a counter.
+#[derive(Debug, Clone, Copy)]
+struct Counter {
+    first: (i64, f64),
+    last: (i64, f64),
+    increase: f64,
+}
+
+/// What the rows of a group added up to so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Accumulator {
+    count: i64,
+    /// Sum with what rounding lost of it, as summaries have it.
+    sum: (f64, f64),
+    whole_sum: i128,
+    is_whole: bool,
+    months: i64,
+    extreme: Option<Value>,
+    at: Option<(Value, Value)>,
+    values: Vec<f64>,
+    counts: HashMap<Value, i64>,
+    seen: HashSet<Value>,
+    text: Option<String>,
+    counters: HashMap<Value, Counter>,
+}
+
+impl Accumulator {
+    /// Adds a row. `time` and `series` are its time and which series it is of, as far as that is known.
+    pub(crate) fn add(
+        &mut self,
+        call: &AggregateCall,
+        row: &[Value],
+        (time, series): (Option<&Value>, Option<&Value>),
+        environment: &Environment,
+    ) -> Result<(), SqlError> {
+        if let Some(filter) = &call.filter
+            && !holds(filter, row, environment)?
+        {
+            return Ok(());
+        }
+        let Some(of) = &call.of else {
+            self.count += 1;
+            return Ok(());
+        };
+        let value = of.value(row, environment)?;
+        if value.is_null() || (call.is_distinct && !self.seen.insert(value.clone())) {
+            return Ok(());
+        }
+        let by = call.by.as_ref().map(|by| by.value(row, environment)).transpose()?;
+        let first = self.count == 0;
+        self.count += 1;
+        match call.function {
+            AggregateFunction::Count => {}
+            AggregateFunction::Sum | AggregateFunction::Avg => self.add_to_sum(&value, first)?,
+            AggregateFunction::Min | AggregateFunction::BoolAnd => self.keep(value, std::cmp::Ordering::Less),
+            AggregateFunction::Max | AggregateFunction::BoolOr => self.keep(value, std::cmp::Ordering::Greater),
+            AggregateFunction::First | AggregateFunction::Last => {
+                let at = by.or_else(|| time.cloned()).unwrap_or(Value::Int(self.count));
+                self.keep_at(at, value, call.function == AggregateFunction::First);
+            }
+            AggregateFunction::Mode => *self.counts.entry(value).or_default() += 1,
+            AggregateFunction::StringAgg => {
+                let between = by.map(|by| by.to_string()).unwrap_or_default();
+                match &mut self.text {
+                    None => self.text = Some(value.to_string()),
+                    Some(text) => text.extend([between, value.to_string()]),
+                }
+            }
+            AggregateFunction::Increase | AggregateFunction::Rate | AggregateFunction::Derivative => {
+                let at = by.or_else(|| time.cloned());
+                self.count_up(series.cloned().unwrap_or(Value::Null), at.as_ref(), &value)?;
+            }
+            _ => match value.number() {
+                Some(number) => self.values.push(number),
+                None => return invalid(format!("a number is wanted, not \"{value}\"")),
+            },
+        }
+        Ok(())
+    }
+
+    fn add_to_sum(&mut self, value: &Value, first: bool) -> Result<(), SqlError> {
+        match value {
+            Value::Int(value) => {
+                self.is_whole = first || self.is_whole;
+                self.whole_sum += i128::from(*value);
+            }
+            Value::Interval(interval) => {
+                self.months += i64::from(interval.months);
+                self.whole_sum += i128::from(interval.ns);
+            }
+            _ => self.is_whole = false,
+        }
+        let number = match value {
+            Value::Interval(interval) => interval.approximate_ns() as f64,
+            value => match value.number() {
+                Some(number) => number,
+                None => return invalid(format!("a number is wanted, not \"{value}\"")),
+            },
+        };
+        let total = self.sum.0 + number;
+        self.sum.1 += if self.sum.0.abs() >= number.abs() {
+            (self.sum.0 - total) + number
+        } else {
+            (number - total) + self.sum.0
+        };
+        self.sum.0 = total;
+        Ok(())
+    }
+
+    fn keep(&mut self, value: Value, order: std::cmp::Ordering) {
+        if self.extreme.as_ref().is_none_or(|known| value.compare(known) == Some(order)) {
+            self.extreme = Some(value);
+        }
+    }
+
+    fn keep_at(&mut self, at: Value, value: Value, first: bool) {
+        let replaces = self.at.as_ref().is_none_or(|(known, _)| {
+            let order = at.order(known);
+            if first { order == std::cmp::Ordering::Less } else { order != std::cmp::Ordering::Less }
+        });
+        if replaces {
+            self.at = Some((at, value));
+        }
+    }
+
+    /// Rows of a series come in order of time.
+    fn count_up(&mut self, series: Value, at: Option<&Value>, value: &Value) -> Result<(), SqlError> {
+        let (Some(Value::Timestamp(ns)), Some(number)) = (at, value.number()) else {
+            return invalid(
+                "rate, increase and derivative take a number of a table's rows, and a time if that is not theirs",
+            );
+        };
+        let here = (*ns, number);
+        match self.counters.get_mut(&series) {
+            None => {
+                self.counters.insert(series, Counter { first: here, last: here, increase: 0.0 });
+            }
+            Some(counter) => {
+                let before = counter.last.1;
+                counter.increase += if number < before { number } else { number - before };
+                counter.last = here;
+            }
+        }
+        Ok(())
+    }
+
+    fn total(&self) -> f64 {
+        if self.sum.0.is_finite() { self.sum.0 + self.sum.1 } else { self.sum.0 }
+    }
+
+    /// What it came to.
+    pub(crate) fn finish(self, call: &AggregateCall) -> Value {
+        let float = |number: Option<f64>| number.map_or(Value::Null, Value::Float);
+        let count = self.count as f64;
+        match call.function {
+            AggregateFunction::Count => Value::Int(self.count),
+            _ if self.count == 0 => Value::Null,
+            AggregateFunction::Sum if call.sql_type == SqlType::Interval => Value::Interval(Interval {
+                months: self.months as i32,
+                ns: i64::try_from(self.whole_sum).unwrap_or(i64::MAX),
+            }),
+            AggregateFunction::Sum => match i64::try_from(self.whole_sum) {
+                Ok(sum) if self.is_whole => Value::Int(sum),
+                _ => Value::Float(self.total()),
+            },
+            AggregateFunction::Avg => Value::Float(self.total() / count),
+            AggregateFunction::Min
+            | AggregateFunction::Max
+            | AggregateFunction::BoolAnd
+            | AggregateFunction::BoolOr => self.extreme.unwrap_or(Value::Null),
+            AggregateFunction::First | AggregateFunction::Last => self.at.map_or(Value::Null, |(_, value)| value),
+            AggregateFunction::Mode => {
+                let best = self.counts.into_iter().max_by(|(a, more), (b, fewer)| more.cmp(fewer).then(b.order(a)));
+                best.map_or(Value::Null, |(value, _)| value)
+            }
+            AggregateFunction::StringAgg => self.text.map_or(Value::Null, Value::text),
+            AggregateFunction::StddevPopulation => float(variance(&self.values, 0).map(f64::sqrt)),
+            AggregateFunction::StddevSample => float(variance(&self.values, 1).map(f64::sqrt)),
+            AggregateFunction::VariancePopulation => float(variance(&self.values, 0)),
+            AggregateFunction::VarianceSample => float(variance(&self.values, 1)),
+            AggregateFunction::Quantile(share) => float(quantile(self.values, share)),
+            AggregateFunction::Increase => Value::Float(self.counters.values().map(|counter| counter.increase).sum()),
+            AggregateFunction::Rate => {
+                float(sum_of(self.counters.values().map(|counter| per_second(counter, counter.increase))))
+            }
+            AggregateFunction::Derivative => float(sum_of(
+                self.counters.values().map(|counter| per_second(counter, counter.last.1 - counter.first.1)),
+            )),
+        }
+    }
+}
+
+/// `None` without one that is known.
+fn sum_of(numbers: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    numbers.flatten().fold(None, |sum, number| Some(sum.unwrap_or(0.0) + number))
+}
+
+fn per_second(counter: &Counter, gained: f64) -> Option<f64> {
+    let ns = counter.last.0.saturating_sub(counter.first.0);
+    (ns > 0).then(|| gained / (ns as f64 / 1e9))
+}
+
+/// `None` with too few values.
+fn variance(values: &[f64], without: usize) -> Option<f64> {
+    let divisor = values.len().checked_sub(without).filter(|divisor| *divisor > 0)?;
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    Some(values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / divisor as f64)
+}
+
+fn quantile(mut values: Vec<f64>, share: f64) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let rank = share * values.len().saturating_sub(1) as f64;
+    let (below, above) = (*values.get(rank.floor() as usize)?, *values.get(rank.ceil() as usize)?);
+    Some(if rank.fract() == 0.0 { below } else { below + (above - below) * rank.fract() })
+}

@@ -1,0 +1,632 @@
+//! Names to places: the grammar's tree as something that can be computed.
+
+use std::collections::HashMap;
+
+use sqlparser::ast::{
+    BinaryOperator, CaseWhen, CeilFloorKind, DuplicateTreatment, Expr, Function as Call, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Ident, Interval as IntervalText, TrimWhereField, UnaryOperator, Value as Literal,
+};
+
+use super::evaluate::compile;
+use super::{AggregateCall, AggregateFunction, Bound, Environment, Function, Pattern, Returns, Typed};
+use super::{cast, functions, operators, sql_type, times};
+use crate::error::{SqlError, invalid, unsupported};
+use crate::parse::Fill;
+use crate::scope::{Role, Scope};
+use crate::time;
+use crate::value::{Interval, SqlType, Value};
+
+/// What rows are grouped by.
+#[derive(Debug, Clone)]
+pub(crate) struct Key {
+    /// As it was written, to be recognized in what is selected.
+    pub(crate) text: String,
+    /// The column that it is, if it is one.
+    pub(crate) column: Option<usize>,
+    pub(crate) of: Typed,
+}
+
+/// The groups that expressions are of: rows of keys, then of aggregates.
+#[derive(Debug, Default)]
+pub(crate) struct Grouped {
+    pub(crate) keys: Vec<Key>,
+    pub(crate) calls: Vec<AggregateCall>,
+    /// What calls look like, so that none is computed twice.
+    known: HashMap<String, usize>,
+    /// How gaps are filled in what calls give (`locf`, `interpolate`), by the call's place.
+    pub(crate) fills: HashMap<usize, Fill>,
+}
+
+/// Answers queries within expressions: rows of one column or more.
+pub(crate) trait Subqueries {
+    /// The rows of a query that does not use the outer one's columns.
+    fn rows(&mut self, query: &sqlparser::ast::Query) -> Result<crate::relation::Relation, SqlError>;
+}
+
+/// Gives names their meaning.
+pub(crate) struct Binder<'a> {
+    pub(crate) scope: &'a Scope,
+    pub(crate) environment: &'a Environment,
+    pub(crate) parameters: &'a [Value],
+    pub(crate) subqueries: &'a mut dyn Subqueries,
+}
+
+impl Typed {
+    fn constant(value: Value) -> Self {
+        Self { sql_type: value.sql_type(), expression: Bound::Constant(value) }
+    }
+
+    fn boolean(expression: Bound) -> Self {
+        Self { expression, sql_type: SqlType::Bool }
+    }
+}
+
+impl Binder<'_> {
+    /// An expression of a row of the scope.
+    pub(crate) fn bind(&mut self, of: &Expr) -> Result<Typed, SqlError> {
+        self.expression(of, None)
+    }
+
+    /// An expression of a group.
+    pub(crate) fn bind_grouped(&mut self, of: &Expr, grouped: &mut Grouped) -> Result<Typed, SqlError> {
+        self.expression(of, Some(grouped))
+    }
+
+    /// An expression that is the same in every row.
+    pub(crate) fn constant(&mut self, of: &Expr) -> Result<Value, SqlError> {
+        let bound = self.expression(of, None)?;
+        if !bound.expression.is_constant() {
+            return invalid(format!("{of} is to be the same for all rows"));
+        }
+        bound.expression.value(&[], self.environment)
+    }
+
+    fn expression(&mut self, of: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+        if let Some(grouped) = grouped.as_deref_mut()
+            && let Some(found) = self.key(of, grouped)
+        {
+            return Ok(found);
+        }
+        let bound = match of {
+            Expr::Identifier(name) => self.column(None, name, grouped.is_some())?,
+            Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [.., table, name] => self.column(Some(table), name, grouped.is_some())?,
+                _ => return invalid(format!("{of} is no column")),
+            },
+            Expr::Value(value) => self.literal(&value.value)?,
+            Expr::Nested(of) | Expr::Collate { expr: of, .. } => self.expression(of, grouped)?,
+            Expr::BinaryOp { left, op, right } => self.binary(left, op, right, grouped)?,
+            Expr::UnaryOp { op, expr } => self.unary(*op, expr, grouped)?,
+            Expr::Cast { expr, data_type, .. } => self.cast(expr, data_type, grouped)?,
+            Expr::TypedString(text) => {
+                let to = sql_type(&text.data_type)?;
+                let value = self.literal(&text.value.value)?.expression.value(&[], self.environment)?;
+                Typed::constant(cast(value, to, self.environment)?)
+            }
+            Expr::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), grouped)?
+            }
+            Expr::Interval(interval) => self.interval(interval)?,
+            Expr::Function(call) => self.function(call, grouped)?,
+            Expr::Subquery(query) => self.scalar(query)?,
+            Expr::Exists { subquery, negated } => {
+                let found = !self.subqueries.rows(subquery)?.rows.is_empty();
+                Typed::constant(Value::Bool(found != *negated))
+            }
+            _ => match self.predicate(of, grouped.as_deref_mut())? {
+                Some(bound) => bound,
+                None => self.spelled_function(of, grouped)?,
+            },
+        };
+        Ok(folded(bound, self.environment))
+    }
+
+    /// What is true or false of values: `IS …`, `IN`, `BETWEEN`, `LIKE`; `None` if it is something else.
+    fn predicate(&mut self, of: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Option<Typed>, SqlError> {
+        let unary = match of {
+            Expr::IsNull(of) | Expr::IsUnknown(of) => Some((&operators::IS_NULL, of, false)),
+            Expr::IsNotNull(of) | Expr::IsNotUnknown(of) => Some((&operators::IS_NULL, of, true)),
+            Expr::IsTrue(of) => Some((&operators::IS_TRUE, of, false)),
+            Expr::IsNotTrue(of) => Some((&operators::IS_TRUE, of, true)),
+            Expr::IsFalse(of) => Some((&operators::IS_FALSE, of, false)),
+            Expr::IsNotFalse(of) => Some((&operators::IS_FALSE, of, true)),
+            _ => None,
+        };
+        if let Some((function, of, is_negated)) = unary {
+            let bound = self.call(function, &[of], grouped)?;
+            return Ok(Some(if is_negated { negated(bound) } else { bound }));
+        }
+        Ok(Some(match of {
+            Expr::IsNotDistinctFrom(a, b) => self.call(&operators::SAME, &[a, b], grouped)?,
+            Expr::IsDistinctFrom(a, b) => negated(self.call(&operators::SAME, &[a, b], grouped)?),
+            Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated, grouped)?,
+            Expr::Between { expr, negated: is_negated, low, high } => {
+                let from = self.call(&operators::GREATER_OR_EQUAL, &[expr, low], grouped.as_deref_mut())?;
+                let to = self.call(&operators::LESS_OR_EQUAL, &[expr, high], grouped)?;
+                let both = Typed::boolean(Bound::And(Box::new(from.expression), Box::new(to.expression)));
+                if *is_negated { negated(both) } else { both }
+            }
+            Expr::Like { negated, any: false, expr, pattern, escape_char: None } => {
+                self.matches(expr, pattern, (true, false, *negated), grouped)?
+            }
+            Expr::ILike { negated, any: false, expr, pattern, escape_char: None } => {
+                self.matches(expr, pattern, (true, true, *negated), grouped)?
+            }
+            Expr::InSubquery { expr, subquery, negated } => {
+                let of = Box::new(self.expression(expr, grouped)?.expression);
+                let rows = self.subqueries.rows(subquery)?.rows;
+                let list = rows.into_iter().filter_map(|row| row.into_iter().next()).map(Bound::Constant).collect();
+                Typed::boolean(Bound::In { of, list, is_negated: *negated })
+            }
+            Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
+                let list = if let Expr::Nested(nested) = &**right { nested } else { right };
+                let Expr::Array(array) = &**list else { return unsupported(format!("{of}")) };
+                self.in_list(left, &array.elem, false, grouped)?
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Functions that SQL spells in a way of their own.
+    fn spelled_function(&mut self, of: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+        const NO_FIELD: CeilFloorKind = CeilFloorKind::DateTimeField(sqlparser::ast::DateTimeField::NoDateTime);
+        match of {
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                self.call(&times::AT_TIME_ZONE, &[timestamp, time_zone], grouped)
+            }
+            Expr::Extract { field, expr, .. } => {
+                let field = Typed::constant(Value::text(field.to_string()));
+                let of = self.expression(expr, grouped)?;
+                apply(named("date_part")?, vec![field, of])
+            }
+            Expr::Ceil { expr, field } if *field == NO_FIELD => self.call(named("ceil")?, &[expr], grouped),
+            Expr::Floor { expr, field } if *field == NO_FIELD => self.call(named("floor")?, &[expr], grouped),
+            Expr::Position { expr, r#in } => self.call(named("strpos")?, &[r#in, expr], grouped),
+            Expr::Substring { expr, substring_from, substring_for, .. } => {
+                let mut of: Vec<&Expr> = vec![expr];
+                let one = Expr::value(Literal::Number("1".to_owned(), false));
+                of.push(substring_from.as_deref().unwrap_or(&one));
+                of.extend(substring_for.as_deref());
+                self.call(named("substring")?, &of, grouped)
+            }
+            Expr::Trim { trim_where, trim_what, expr, .. } => {
+                let name = match trim_where {
+                    Some(TrimWhereField::Leading) => "ltrim",
+                    Some(TrimWhereField::Trailing) => "rtrim",
+                    Some(TrimWhereField::Both) | None => "trim",
+                };
+                let mut of: Vec<&Expr> = vec![expr];
+                of.extend(trim_what.as_deref());
+                self.call(named(name)?, &of, grouped)
+            }
+            _ => unsupported(format!("the expression {of}")),
+        }
+    }
+
+    /// What is grouped by, wherever it is written.
+    fn key(&self, of: &Expr, grouped: &Grouped) -> Option<Typed> {
+        let column = self.place(of);
+        let text = of.to_string();
+        let same = |key: &Key| (key.column.is_some() && key.column == column) || key.text == text;
+        let place = grouped.keys.iter().position(same)?;
+        Some(Typed { expression: Bound::Column(place), sql_type: grouped.keys.get(place)?.of.sql_type })
+    }
+
+    /// The column that an expression is, if it is one.
+    pub(crate) fn place(&self, of: &Expr) -> Option<usize> {
+        match of {
+            Expr::Identifier(name) => self.scope.find(None, name).ok(),
+            Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [.., table, name] => self.scope.find(Some(table), name).ok(),
+                _ => None,
+            },
+            Expr::Nested(of) => self.place(of),
+            _ => None,
+        }
+    }
+
+    fn column(&self, table: Option<&Ident>, name: &Ident, is_grouped: bool) -> Result<Typed, SqlError> {
+        // Words that are functions without parentheses, unless a column is named like this.
+        let known = self.scope.find(table, name);
+        let is_word =
+            ["current_timestamp", "localtimestamp", "current_user", "session_user", "user", "current_catalog"]
+                .contains(&name.value.to_lowercase().as_str());
+        if known.is_err() && table.is_none() && is_word && name.quote_style.is_none() {
+            return apply(named(&name.value.to_lowercase())?, Vec::new());
+        }
+        let place = known?;
+        if is_grouped {
+            let name = &name.value;
+            return invalid(format!(
+                "column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
+            ));
+        }
+        let sql_type = self.scope.columns.get(place).map_or(SqlType::Unknown, |column| column.sql_type);
+        Ok(Typed { expression: Bound::Column(place), sql_type })
+    }
+
+    fn literal(&mut self, literal: &Literal) -> Result<Typed, SqlError> {
+        let value = match literal {
+            Literal::Number(text, _) => match (text.parse::<i64>(), text.parse::<f64>()) {
+                (Ok(whole), _) => Value::Int(whole),
+                (_, Ok(number)) => Value::Float(number),
+                _ => return invalid(format!("{text} is no number")),
+            },
+            Literal::SingleQuotedString(text)
+            | Literal::EscapedStringLiteral(text)
+            | Literal::NationalStringLiteral(text)
+            | Literal::UnicodeStringLiteral(text) => {
+                // Without a type: what it stands beside decides.
+                let expression = Bound::Constant(Value::text(text.as_str()));
+                return Ok(Typed { expression, sql_type: SqlType::Unknown });
+            }
+            Literal::DollarQuotedString(text) => Value::text(text.value.as_str()),
+            Literal::Boolean(value) => Value::Bool(*value),
+            Literal::Null => Value::Null,
+            Literal::Placeholder(name) => {
+                let number =
+                    name.trim_start_matches('$').parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+                match number.and_then(|number| self.parameters.get(number)) {
+                    Some(value) => value.clone(),
+                    None => return invalid(format!("there is no parameter {name}")),
+                }
+            }
+            other => return unsupported(format!("the literal {other}")),
+        };
+        Ok(Typed::constant(value))
+    }
+
+    fn call(
+        &mut self,
+        function: &'static Function,
+        of: &[&Expr],
+        mut grouped: Option<&mut Grouped>,
+    ) -> Result<Typed, SqlError> {
+        let of = of.iter().map(|of| self.expression(of, grouped.as_deref_mut())).collect::<Result<_, _>>()?;
+        apply(function, of)
+    }
+
+    fn binary(
+        &mut self,
+        a: &Expr,
+        op: &BinaryOperator,
+        b: &Expr,
+        mut grouped: Option<&mut Grouped>,
+    ) -> Result<Typed, SqlError> {
+        let function = match op {
+            BinaryOperator::Plus => &operators::ADD,
+            BinaryOperator::Minus => &operators::SUBTRACT,
+            BinaryOperator::Multiply => &operators::MULTIPLY,
+            BinaryOperator::Divide => &operators::DIVIDE,
+            BinaryOperator::Modulo => &operators::REMAINDER,
+            BinaryOperator::StringConcat => &operators::CONCATENATE,
+            BinaryOperator::Gt => &operators::GREATER,
+            BinaryOperator::Lt => &operators::LESS,
+            BinaryOperator::GtEq => &operators::GREATER_OR_EQUAL,
+            BinaryOperator::LtEq => &operators::LESS_OR_EQUAL,
+            BinaryOperator::Eq => &operators::EQUAL,
+            BinaryOperator::NotEq => &operators::NOT_EQUAL,
+            BinaryOperator::PGExp => named("power")?,
+            BinaryOperator::And | BinaryOperator::Or => {
+                let (a, b) = (self.expression(a, grouped.as_deref_mut())?, self.expression(b, grouped)?);
+                let (a, b) = (Box::new(a.expression), Box::new(b.expression));
+                return Ok(Typed::boolean(if *op == BinaryOperator::And { Bound::And(a, b) } else { Bound::Or(a, b) }));
+            }
+            BinaryOperator::PGRegexMatch => return self.matches(a, b, (false, false, false), grouped),
+            BinaryOperator::PGRegexIMatch => return self.matches(a, b, (false, true, false), grouped),
+            BinaryOperator::PGRegexNotMatch => return self.matches(a, b, (false, false, true), grouped),
+            BinaryOperator::PGRegexNotIMatch => return self.matches(a, b, (false, true, true), grouped),
+            BinaryOperator::PGLikeMatch => return self.matches(a, b, (true, false, false), grouped),
+            BinaryOperator::PGCustomBinaryOperator(parts) => {
+                return match parts.last().map(String::as_str) {
+                    Some("~") => self.matches(a, b, (false, false, false), grouped),
+                    Some("!~") => self.matches(a, b, (false, false, true), grouped),
+                    _ => unsupported(format!("the operator {op}")),
+                };
+            }
+            _ => return unsupported(format!("the operator {op}")),
+        };
+        self.call(function, &[a, b], grouped)
+    }
+
+    fn unary(&mut self, op: UnaryOperator, of: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+        match op {
+            UnaryOperator::Plus => self.expression(of, grouped),
+            UnaryOperator::Minus => self.call(&operators::NEGATE, &[of], grouped),
+            UnaryOperator::Not => Ok(negated(self.expression(of, grouped)?)),
+            _ => unsupported(format!("the operator {op}")),
+        }
+    }
+
+    fn in_list(
+        &mut self,
+        of: &Expr,
+        list: &[Expr],
+        is_negated: bool,
+        mut grouped: Option<&mut Grouped>,
+    ) -> Result<Typed, SqlError> {
+        let of = Box::new(self.expression(of, grouped.as_deref_mut())?.expression);
+        let list = list.iter().map(|item| Ok(self.expression(item, grouped.as_deref_mut())?.expression));
+        let list = list.collect::<Result<_, SqlError>>()?;
+        Ok(Typed::boolean(Bound::In { of, list, is_negated }))
+    }
+
+    fn matches(
+        &mut self,
+        of: &Expr,
+        pattern: &Expr,
+        (is_like, ignores_case, is_negated): (bool, bool, bool),
+        mut grouped: Option<&mut Grouped>,
+    ) -> Result<Typed, SqlError> {
+        let of = Box::new(self.expression(of, grouped.as_deref_mut())?.expression);
+        let pattern = self.expression(pattern, grouped)?.expression;
+        let pattern = match &pattern {
+            Bound::Constant(Value::Null) => return Ok(Typed::boolean(Bound::Constant(Value::Null))),
+            Bound::Constant(text) => Pattern::Compiled(compile(&text.to_string(), is_like, ignores_case)?),
+            _ => Pattern::Computed { of: Box::new(pattern), is_like, ignores_case },
+        };
+        Ok(Typed::boolean(Bound::Matches { of, pattern, is_negated }))
+    }
+
+    fn cast(
+        &mut self,
+        of: &Expr,
+        to: &sqlparser::ast::DataType,
+        grouped: Option<&mut Grouped>,
+    ) -> Result<Typed, SqlError> {
+        // `'cpu'::regclass`: tables have no numbers that clients keep.
+        let name = to.to_string().to_lowercase();
+        let to = if name.ends_with("regclass") { SqlType::Text } else { sql_type(to)? };
+        let of = self.expression(of, grouped)?;
+        let mut expression = Bound::Cast(Box::new(of.expression), to);
+        if name == "date" {
+            let unit = Bound::Constant(Value::text("day"));
+            expression = Bound::Call(named("date_trunc")?, vec![unit, expression]);
+        }
+        Ok(Typed { expression, sql_type: to })
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&Expr>,
+        conditions: &[CaseWhen],
+        otherwise: Option<&Expr>,
+        mut grouped: Option<&mut Grouped>,
+    ) -> Result<Typed, SqlError> {
+        let mut branches = Vec::with_capacity(conditions.len());
+        let mut sql_type = SqlType::Unknown;
+        for CaseWhen { condition, result } in conditions {
+            let when = match operand {
+                None => self.expression(condition, grouped.as_deref_mut())?,
+                Some(operand) => self.call(&operators::EQUAL, &[operand, condition], grouped.as_deref_mut())?,
+            };
+            let then = self.expression(result, grouped.as_deref_mut())?;
+            sql_type = sql_type.unified(then.sql_type);
+            branches.push((when.expression, then.expression));
+        }
+        let otherwise = otherwise.map(|otherwise| self.expression(otherwise, grouped)).transpose()?;
+        let sql_type = otherwise.as_ref().map_or(sql_type, |otherwise| sql_type.unified(otherwise.sql_type));
+        let otherwise = otherwise.map(|otherwise| Box::new(otherwise.expression));
+        Ok(Typed { expression: Bound::Case { branches, otherwise }, sql_type })
+    }
+
+    fn interval(&mut self, interval: &IntervalText) -> Result<Typed, SqlError> {
+        let value = self.constant(&interval.value)?;
+        let parsed = match &interval.leading_field {
+            None => time::parse_interval(&value.to_string()),
+            Some(unit) => {
+                value.number().and_then(|count| time::add_unit(Interval::default(), count, &unit.to_string()))
+            }
+        };
+        match parsed {
+            Some(parsed) => Ok(Typed::constant(Value::Interval(parsed))),
+            None => invalid(format!("invalid input syntax for type interval: {interval}")),
+        }
+    }
+
+    fn scalar(&mut self, query: &sqlparser::ast::Query) -> Result<Typed, SqlError> {
+        let answer = self.subqueries.rows(query)?;
+        let sql_type = answer.columns.first().map_or(SqlType::Unknown, |column| column.sql_type);
+        let mut rows = answer.rows.into_iter();
+        let value = rows.next().and_then(|row| row.into_iter().next()).unwrap_or(Value::Null);
+        if rows.next().is_some() {
+            return invalid("more than one row returned by a subquery used as an expression");
+        }
+        Ok(Typed { expression: Bound::Constant(value), sql_type })
+    }
+
+    fn function(&mut self, call: &Call, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+        let name = call.name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase());
+        let name = name.unwrap_or_default();
+        if call.over.is_some() {
+            return unsupported(format!("the window function {name}(…) OVER"));
+        }
+        let is_aggregate = is_aggregate(&name);
+        if is_aggregate {
+            return match grouped {
+                Some(grouped) => self.aggregate(call, &name, grouped),
+                None => invalid(format!("aggregate functions are not allowed here: {call}")),
+            };
+        }
+        if matches!(name.as_str(), "locf" | "interpolate") {
+            let arguments = arguments(call)?;
+            let (Some(Some(of)), Some(grouped)) = (arguments.first(), grouped) else {
+                return invalid(format!("{name} takes an aggregate: {name}(avg(value))"));
+            };
+            let of = self.expression(of, Some(grouped))?;
+            let Bound::Column(place) = of.expression else {
+                return invalid(format!("{name} takes an aggregate alone: {name}(avg(value))"));
+            };
+            // A copy of its own: the aggregate may be shown without the filling too.
+            let call = place.checked_sub(grouped.keys.len()).and_then(|place| grouped.calls.get(place).cloned());
+            let Some(call) = call else { return Ok(of) };
+            grouped.calls.push(call);
+            let place = grouped.calls.len() - 1;
+            grouped.fills.insert(place, if name == "locf" { Fill::Previous } else { Fill::Linear });
+            return Ok(of_call(grouped, place));
+        }
+        let Some(function) = functions::find(&name) else {
+            return Err(SqlError::UnknownFunction(format!("function {name} does not exist")));
+        };
+        let mut of = Vec::new();
+        for argument in arguments(call)? {
+            match argument {
+                Some(argument) => of.push(self.expression(argument, grouped.as_deref_mut())?),
+                None => return invalid(format!("{name} does not take *")),
+            }
+        }
+        apply(function, of)
+    }
+
+    fn aggregate(&mut self, call: &Call, name: &str, grouped: &mut Grouped) -> Result<Typed, SqlError> {
+        let text = call.to_string().to_lowercase();
+        if let Some(place) = grouped.known.get(&text) {
+            return Ok(of_call(grouped, *place));
+        }
+        let arguments = arguments(call)?;
+        let mut of = Vec::new();
+        for argument in &arguments {
+            of.push(argument.map(|argument| self.expression(argument, None)).transpose()?);
+        }
+        let is_distinct = matches!(&call.args, FunctionArguments::List(list) if list.duplicate_treatment == Some(DuplicateTreatment::Distinct));
+        let filter = call.filter.as_ref().map(|filter| self.expression(filter, None)).transpose()?;
+        let (function, of, by) = if AggregateFunction::is_quantile(name) {
+            self.quantile(call, of)?
+        } else {
+            let mut of = of.into_iter();
+            let (first, second) = (of.next().flatten(), of.next().flatten());
+            let Some(function) = AggregateFunction::find(name) else {
+                return Err(SqlError::UnknownFunction(format!("function {name} does not exist")));
+            };
+            if first.is_none() && function != AggregateFunction::Count {
+                return invalid(format!("{name} takes a value"));
+            }
+            (function, first, second)
+        };
+        let of_type = of.as_ref().map_or(SqlType::Int, |of| of.sql_type);
+        if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg)
+            && matches!(of_type, SqlType::Text | SqlType::Bool | SqlType::Timestamp)
+        {
+            return Err(SqlError::UnknownFunction(format!("function {name}({}) does not exist", of_type.name())));
+        }
+        grouped.calls.push(AggregateCall {
+            function,
+            of: of.map(|of| of.expression),
+            by: by.map(|by| by.expression),
+            is_distinct,
+            filter: filter.map(|filter| filter.expression),
+            sql_type: function.returns(of_type),
+        });
+        let place = grouped.calls.len() - 1;
+        grouped.known.insert(text, place);
+        Ok(of_call(grouped, place))
+    }
+
+    /// `quantile(x, 0.9)`, `approx_percentile(0.9, x)` or `percentile_cont(0.9) WITHIN GROUP (ORDER BY x)`
+    fn quantile(
+        &mut self,
+        call: &Call,
+        of: Vec<Option<Typed>>,
+    ) -> Result<(AggregateFunction, Option<Typed>, Option<Typed>), SqlError> {
+        let mut of: Vec<Typed> = of.into_iter().flatten().collect();
+        if let [order] = call.within_group.as_slice() {
+            of.push(self.expression(&order.expr, None)?);
+        }
+        let share = of.iter().position(|of| of.expression.is_constant());
+        let (Some(share), 2) = (share, of.len()) else {
+            return invalid(format!("a quantile takes a value and a share between 0 and 1: {call}"));
+        };
+        let share = of.remove(share).expression.value(&[], self.environment)?.number();
+        match share.filter(|share| (0.0..=1.0).contains(share)) {
+            Some(share) => Ok((AggregateFunction::Quantile(share), of.pop(), None)),
+            None => invalid(format!("the share of a quantile is between 0 and 1: {call}")),
+        }
+    }
+}
+
+/// Whether a name is one of an aggregate.
+pub(crate) fn is_aggregate(name: &str) -> bool {
+    AggregateFunction::find(name).is_some() || AggregateFunction::is_quantile(name)
+}
+
+fn of_call(grouped: &Grouped, place: usize) -> Typed {
+    let sql_type = grouped.calls.get(place).map_or(SqlType::Unknown, |call| call.sql_type);
+    // Calls stand behind the keys; that there will be no more keys is known when the first call is met.
+    Typed { expression: Bound::Column(grouped.keys.len() + place), sql_type }
+}
+
+fn negated(of: Typed) -> Typed {
+    Typed::boolean(Bound::Not(Box::new(of.expression)))
+}
+
+/// Arguments; `None` for `*`.
+fn arguments(call: &Call) -> Result<Vec<Option<&Expr>>, SqlError> {
+    let list = match &call.args {
+        FunctionArguments::None => return Ok(Vec::new()),
+        FunctionArguments::Subquery(_) => return unsupported(format!("{call}")),
+        FunctionArguments::List(list) => list,
+    };
+    let argument = |argument: &'_ FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(_) | FunctionArgExpr::Wildcard) => Ok(()),
+        _ => unsupported(format!("the argument {argument}")),
+    };
+    list.args.iter().try_for_each(argument)?;
+    let of = |argument| match argument {
+        &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref of)) => Some(of),
+        _ => None,
+    };
+    Ok(list.args.iter().map(of).collect())
+}
+
+fn named(name: &str) -> Result<&'static Function, SqlError> {
+    functions::find(name).ok_or_else(|| SqlError::UnknownFunction(format!("function {name} does not exist")))
+}
+
+fn apply(function: &'static Function, of: Vec<Typed>) -> Result<Typed, SqlError> {
+    let (fewest, most) = function.takes;
+    if of.len() < fewest || of.len() > most {
+        return Err(SqlError::UnknownFunction(format!(
+            "function {} does not take {} arguments",
+            function.name,
+            of.len()
+        )));
+    }
+    let types: Vec<SqlType> = of.iter().map(|of| of.sql_type).collect();
+    let sql_type = match (function.returns, types.as_slice()) {
+        (Returns::Fixed(sql_type), _) => sql_type,
+        (Returns::Argument(place), _) => match types.get(place).copied().unwrap_or(SqlType::Unknown) {
+            SqlType::Unknown => SqlType::Float,
+            known => known,
+        },
+        (Returns::Unified, _) => types.iter().fold(SqlType::Unknown, |known, sql_type| known.unified(*sql_type)),
+        (Returns::Arithmetic, [a, b]) => match operators::arithmetic_type(function.name, *a, *b) {
+            Some(sql_type) => sql_type,
+            None => {
+                return Err(SqlError::UnknownFunction(format!(
+                    "operator does not exist: {} {} {}",
+                    a.name(),
+                    function.name,
+                    b.name()
+                )));
+            }
+        },
+        (Returns::Arithmetic, _) => SqlType::Float,
+    };
+    Ok(Typed { expression: Bound::Call(function, of.into_iter().map(|of| of.expression).collect()), sql_type })
+}
+
+/// What is the same in all rows is computed once; what fails then fails when it is computed.
+fn folded(of: Typed, environment: &Environment) -> Typed {
+    if matches!(of.expression, Bound::Constant(_)) || !of.expression.is_constant() {
+        return of;
+    }
+    match of.expression.value(&[], environment) {
+        Ok(value) => Typed { expression: Bound::Constant(value), ..of },
+        Err(_) => of,
+    }
+}
+
+/// Whether a column of a scope is the rows' time.
+pub(crate) fn is_time(scope: &Scope, place: usize) -> bool {
+    scope.columns.get(place).is_some_and(|column| column.role == Role::Time)
+}

@@ -1,0 +1,100 @@
+//! Values from one type to another.
+
+use sqlparser::ast::DataType;
+
+use super::Environment;
+use crate::error::{SqlError, invalid, unsupported};
+use crate::time;
+use crate::value::{SqlType, Value, parse_bool};
+
+/// The type that a type's name means.
+pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType, SqlError> {
+    let name = data_type.to_string().to_lowercase();
+    let base = name.split(['(', '[']).next().unwrap_or_default().trim();
+    Ok(match base {
+        "boolean" | "bool" => SqlType::Bool,
+        "bigint" | "int" | "integer" | "smallint" | "tinyint" | "int2" | "int4" | "int8" | "long" | "short"
+        | "byte" | "oid" | "regclass" | "regtype" | "regproc" | "int64" | "ubigint" | "uint64" | "hugeint" => {
+            SqlType::Int
+        }
+        "double precision" | "double" | "float" | "float4" | "float8" | "real" | "numeric" | "decimal" | "dec" => {
+            SqlType::Float
+        }
+        "text"
+        | "varchar"
+        | "character varying"
+        | "char"
+        | "character"
+        | "string"
+        | "symbol"
+        | "name"
+        | "bpchar"
+        | "uuid"
+        | "json"
+        | "jsonb"
+        | "nvarchar"
+        | "\"char\""
+        | "information_schema.sql_identifier"
+        | "pg_catalog.text" => SqlType::Text,
+        "interval" => SqlType::Interval,
+        _ if base.starts_with("timestamp") || base == "date" || base == "datetime" => SqlType::Timestamp,
+        _ => return unsupported(format!("the type {name}")),
+    })
+}
+
+/// A value as another type.
+pub(crate) fn cast(value: Value, to: SqlType, environment: &Environment) -> Result<Value, SqlError> {
+    let failed = |value: &Value| {
+        let message = format!("invalid input syntax for type {}: \"{value}\"", to.name());
+        Err(SqlError::Invalid(message))
+    };
+    Ok(match (to, value) {
+        (_, Value::Null) => Value::Null,
+        (SqlType::Text, value) => Value::text(match value {
+            Value::Bool(value) => value.to_string(),
+            other => other.to_string(),
+        }),
+        (to, value) if value.sql_type() == to => value,
+        (SqlType::Bool, Value::Text(text)) => match parse_bool(&text) {
+            Some(value) => Value::Bool(value),
+            None => return failed(&Value::Text(text)),
+        },
+        (SqlType::Bool, Value::Int(value)) => Value::Bool(value != 0),
+        (SqlType::Int, Value::Bool(value)) => Value::Int(i64::from(value)),
+        (SqlType::Int, Value::Float(value)) => {
+            let rounded = value.round_ties_even();
+            if !(-9.223_372_036_854_775e18..9.223_372_036_854_775e18).contains(&rounded) {
+                return invalid("bigint out of range");
+            }
+            Value::Int(rounded as i64)
+        }
+        (SqlType::Int, Value::Timestamp(ns)) => Value::Int(ns / 1000),
+        (SqlType::Int, Value::Text(text)) => match text.trim().parse() {
+            Ok(value) => Value::Int(value),
+            Err(_) => return failed(&Value::Text(text)),
+        },
+        (SqlType::Float, Value::Int(value)) => Value::Float(value as f64),
+        (SqlType::Float, Value::Text(text)) => match text.trim().parse() {
+            Ok(value) => Value::Float(value),
+            Err(_) => return failed(&Value::Text(text)),
+        },
+        (SqlType::Timestamp, Value::Text(text)) => match text.trim() {
+            "now" => Value::Timestamp(environment.now_ns),
+            text => match time::parse(text) {
+                Some(ns) => Value::Timestamp(ns),
+                None => return failed(&Value::text(text)),
+            },
+        },
+        // Microseconds, as QuestDB has it.
+        (SqlType::Timestamp, Value::Int(us)) => match us.checked_mul(1000) {
+            Some(ns) => Value::Timestamp(ns),
+            None => return invalid("timestamp out of range"),
+        },
+        (SqlType::Interval, Value::Text(text)) => match time::parse_interval(&text) {
+            Some(interval) => Value::Interval(interval),
+            None => return failed(&Value::Text(text)),
+        },
+        (SqlType::Unknown, value) => value,
+        (to, value) => return invalid(format!("cannot cast type {} to {}", value.sql_type().name(), to.name())),
+    })
+}

@@ -1,0 +1,143 @@
+//! The value of an expression in a row.
+
+use regex::{Regex, RegexBuilder};
+
+use super::{Bound, Environment, Pattern, cast};
+use crate::error::{SqlError, invalid};
+use crate::value::Value;
+
+/// Bytes that a compiled pattern may take.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+
+/// Whether a condition holds: null does not.
+pub(crate) fn holds(condition: &Bound, row: &[Value], environment: &Environment) -> Result<bool, SqlError> {
+    Ok(condition.truth(row, environment)? == Some(true))
+}
+
+impl Bound {
+    /// The value in a row.
+    pub(crate) fn value(&self, row: &[Value], environment: &Environment) -> Result<Value, SqlError> {
+        Ok(match self {
+            Self::Constant(value) => value.clone(),
+            Self::Column(place) => row.get(*place).cloned().unwrap_or(Value::Null),
+            Self::Call(function, of) => {
+                let arguments: Vec<Value> = of.iter().map(|of| of.value(row, environment)).collect::<Result<_, _>>()?;
+                if function.is_strict && arguments.iter().any(Value::is_null) {
+                    return Ok(Value::Null);
+                }
+                (function.call)(&arguments, environment)?
+            }
+            Self::And(..) | Self::Or(..) | Self::Not(_) | Self::Matches { .. } => {
+                self.truth(row, environment)?.map_or(Value::Null, Value::Bool)
+            }
+            Self::Case { branches, otherwise } => {
+                for (when, then) in branches {
+                    if holds(when, row, environment)? {
+                        return then.value(row, environment);
+                    }
+                }
+                match otherwise {
+                    Some(otherwise) => otherwise.value(row, environment)?,
+                    None => Value::Null,
+                }
+            }
+            Self::In { of, list, is_negated } => {
+                let of = of.value(row, environment)?;
+                is_in(&of, list, row, environment)?.map_or(Value::Null, |found| Value::Bool(found != *is_negated))
+            }
+            Self::Cast(of, to) => cast(of.value(row, environment)?, *to, environment)?,
+        })
+    }
+
+    /// The value as a condition: `None` for null.
+    fn truth(&self, row: &[Value], environment: &Environment) -> Result<Option<bool>, SqlError> {
+        match self {
+            Self::And(a, b) => match a.truth(row, environment)? {
+                Some(false) => Ok(Some(false)),
+                known => Ok(match b.truth(row, environment)? {
+                    Some(false) => Some(false),
+                    Some(true) => known,
+                    None => None,
+                }),
+            },
+            Self::Or(a, b) => match a.truth(row, environment)? {
+                Some(true) => Ok(Some(true)),
+                known => Ok(match b.truth(row, environment)? {
+                    Some(true) => Some(true),
+                    Some(false) => known,
+                    None => None,
+                }),
+            },
+            Self::Not(of) => Ok(of.truth(row, environment)?.map(|value| !value)),
+            Self::Matches { of, pattern, is_negated } => {
+                let of = match of.value(row, environment)? {
+                    Value::Null => return Ok(None),
+                    Value::Text(text) => text,
+                    other => other.to_string().into(),
+                };
+                let found = match pattern {
+                    Pattern::Compiled(regex) => regex.is_match(&of),
+                    Pattern::Computed { of: pattern, is_like, ignores_case } => {
+                        match pattern.value(row, environment)? {
+                            Value::Null => return Ok(None),
+                            pattern => compile(&pattern.to_string(), *is_like, *ignores_case)?.is_match(&of),
+                        }
+                    }
+                };
+                Ok(Some(found != *is_negated))
+            }
+            _ => match self.value(row, environment)? {
+                Value::Bool(value) => Ok(Some(value)),
+                Value::Null => Ok(None),
+                Value::Text(text) => match crate::value::parse_bool(&text) {
+                    Some(value) => Ok(Some(value)),
+                    None => invalid(format!("invalid input syntax for type boolean: \"{text}\"")),
+                },
+                other => invalid(format!("a condition is of type boolean, not {}", other.sql_type().name())),
+            },
+        }
+    }
+}
+
+fn is_in(of: &Value, list: &[Bound], row: &[Value], environment: &Environment) -> Result<Option<bool>, SqlError> {
+    if of.is_null() {
+        return Ok(None);
+    }
+    let mut has_null = false;
+    for item in list {
+        let item = item.value(row, environment)?;
+        has_null |= item.is_null();
+        if !item.is_null() && of.compare(&item) == Some(std::cmp::Ordering::Equal) {
+            return Ok(Some(true));
+        }
+    }
+    Ok(if has_null { None } else { Some(false) })
+}
+
+/// A pattern of `~`, or of `LIKE`.
+pub(super) fn compile(pattern: &str, is_like: bool, ignores_case: bool) -> Result<Regex, SqlError> {
+    let text = if is_like { like_pattern(pattern) } else { pattern.to_owned() };
+    // In the text itself, so that whoever looks at that knows.
+    let text = if ignores_case { format!("(?i){text}") } else { text };
+    RegexBuilder::new(&text)
+        .size_limit(PATTERN_BYTES_MAX)
+        .build()
+        .map_err(|error| SqlError::Invalid(format!("invalid regular expression \"{pattern}\": {error}")))
+}
+
+/// A pattern of `LIKE` as a regular expression of whole texts: `%` is any text, `_` any character, a backslash takes the next
+/// literally.
+fn like_pattern(pattern: &str) -> String {
+    let mut text = String::from("(?s)^");
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '%' => text.push_str(".*"),
+            '_' => text.push('.'),
+            '\\' => text.push_str(&regex::escape(&characters.next().unwrap_or('\\').to_string())),
+            other => text.push_str(&regex::escape(other.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    text.push('$');
+    text
+}

@@ -1,0 +1,369 @@
+//! Functions of values in a row, by name.
+
+use super::{Environment, Function, Returns, cast, operators, times};
+use crate::error::{SqlError, invalid};
+use crate::value::{SqlType, Value};
+
+/// Characters that a function may make.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Other names of functions.
+const ALIASES: [(&str, &str); 9] = [
+    ("ceiling", "ceil"),
+    ("pow", "power"),
+    ("substr", "substring"),
+    ("char_length", "length"),
+    ("len", "length"),
+    ("ifnull", "coalesce"),
+    ("datepart", "date_part"),
+    ("datetrunc", "date_trunc"),
+    ("to_lowercase", "lower"),
+];
+
+/// The function of a name.
+pub(super) fn find(name: &str) -> Option<&'static Function> {
+    let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
+    let all = NUMBERS.iter().chain(&TEXTS).chain(&OTHERS).chain(&times::FUNCTIONS);
+    all.into_iter().find(|function| function.name == name)
+}
+
+const fn number(name: &'static str, call: fn(&[Value], &Environment) -> Result<Value, SqlError>) -> Function {
+    Function { name, takes: (1, 1), is_strict: true, returns: Returns::Fixed(SqlType::Float), call }
+}
+
+const fn text(
+    name: &'static str,
+    takes: (usize, usize),
+    returns: SqlType,
+    call: fn(&[Value], &Environment) -> Result<Value, SqlError>,
+) -> Function {
+    Function { name, takes, is_strict: true, returns: Returns::Fixed(returns), call }
+}
+
+/// A function of floats.
+fn of_float(of: &[Value], compute: impl Fn(f64) -> f64) -> Result<Value, SqlError> {
+    match of.first().map(Value::number) {
+        Some(Some(number)) => Ok(Value::Float(compute(number))),
+        _ => invalid(format!("a number is wanted, not \"{}\"", of.first().unwrap_or(&Value::Null))),
+    }
+}
+
+/// A function that leaves whole numbers whole.
+fn rounded(of: &[Value], compute: impl Fn(f64) -> f64) -> Result<Value, SqlError> {
+    match of.first() {
+        Some(Value::Int(value)) => Ok(Value::Int(*value)),
+        _ => of_float(of, compute),
+    }
+}
+
+static NUMBERS: [Function; 20] = [
+    Function {
+        name: "abs",
+        takes: (1, 1),
+        is_strict: true,
+        returns: Returns::Argument(0),
+        call: |of, _| match of.first() {
+            Some(Value::Int(value)) => {
+                value.checked_abs().map(Value::Int).map_or_else(|| invalid("bigint out of range"), Ok)
+            }
+            _ => of_float(of, f64::abs),
+        },
+    },
+    Function {
+        name: "ceil",
+        takes: (1, 1),
+        is_strict: true,
+        returns: Returns::Argument(0),
+        call: |of, _| rounded(of, f64::ceil),
+    },
+    Function {
+        name: "floor",
+        takes: (1, 1),
+        is_strict: true,
+        returns: Returns::Argument(0),
+        call: |of, _| rounded(of, f64::floor),
+    },
+    Function {
+        name: "trunc",
+        takes: (1, 1),
+        is_strict: true,
+        returns: Returns::Argument(0),
+        call: |of, _| rounded(of, f64::trunc),
+    },
+    Function { name: "round", takes: (1, 2), is_strict: true, returns: Returns::Argument(0), call: |of, _| round(of) },
+    number("sign", |of, _| of_float(of, |number| if number == 0.0 { 0.0 } else { number.signum() })),
+    number("sqrt", |of, _| of_float(of, f64::sqrt)),
+    number("cbrt", |of, _| of_float(of, f64::cbrt)),
+    number("exp", |of, _| of_float(of, f64::exp)),
+    number("ln", |of, _| of_float(of, f64::ln)),
+    number("log10", |of, _| of_float(of, f64::log10)),
+    number("log2", |of, _| of_float(of, f64::log2)),
+    number("sin", |of, _| of_float(of, f64::sin)),
+    number("cos", |of, _| of_float(of, f64::cos)),
+    number("tan", |of, _| of_float(of, f64::tan)),
+    number("degrees", |of, _| of_float(of, f64::to_degrees)),
+    number("radians", |of, _| of_float(of, f64::to_radians)),
+    // Of base 10, or of the base that is the first of two.
+    Function {
+        name: "log",
+        takes: (1, 2),
+        is_strict: true,
+        returns: Returns::Fixed(SqlType::Float),
+        call: |of, _| match of {
+            [base, of] => match (base.number(), of.number()) {
+                (Some(base), Some(of)) => Ok(Value::Float(of.ln() / base.ln())),
+                _ => invalid("log takes numbers"),
+            },
+            of => of_float(of, f64::log10),
+        },
+    },
+    Function {
+        name: "power",
+        takes: (2, 2),
+        is_strict: true,
+        returns: Returns::Fixed(SqlType::Float),
+        call: |of, _| match of {
+            [base, exponent] => match (base.number(), exponent.number()) {
+                (Some(base), Some(exponent)) => Ok(Value::Float(base.powf(exponent))),
+                _ => invalid("power takes numbers"),
+            },
+            _ => Ok(Value::Null),
+        },
+    },
+    Function {
+        name: "mod",
+        takes: (2, 2),
+        is_strict: true,
+        returns: Returns::Arithmetic,
+        call: |of, environment| (operators::REMAINDER.call)(of, environment),
+    },
+];
+
+/// Halves away from zero, to so many digits behind the point.
+fn round(of: &[Value]) -> Result<Value, SqlError> {
+    match of {
+        [Value::Int(value)] => Ok(Value::Int(*value)),
+        [of, digits] => match (of.number(), digits) {
+            (Some(number), Value::Int(digits)) if digits.abs() <= 300 => {
+                let scale = 10f64.powi(*digits as i32);
+                let scaled = (number * scale).round() / scale;
+                Ok(Value::Float(if scaled.is_finite() { scaled } else { number }))
+            }
+            _ => invalid("round takes a number and how many digits stay"),
+        },
+        of => of_float(of, f64::round),
+    }
+}
+
+/// The text of a value.
+fn string(of: &[Value], place: usize) -> String {
+    of.get(place).map(ToString::to_string).unwrap_or_default()
+}
+
+fn whole(of: &[Value], place: usize) -> Result<i64, SqlError> {
+    match of.get(place) {
+        Some(Value::Int(value)) => Ok(*value),
+        Some(other) => match other.number() {
+            Some(number) => Ok(number as i64),
+            None => invalid(format!("a whole number is wanted, not \"{other}\"")),
+        },
+        None => Ok(0),
+    }
+}
+
+fn of_characters(characters: impl Iterator<Item = char>) -> Value {
+    Value::text(characters.collect::<String>())
+}
+
+static TEXTS: [Function; 18] = [
+    text("lower", (1, 1), SqlType::Text, |of, _| Ok(Value::text(string(of, 0).to_lowercase()))),
+    text("upper", (1, 1), SqlType::Text, |of, _| Ok(Value::text(string(of, 0).to_uppercase()))),
+    text("length", (1, 1), SqlType::Int, |of, _| Ok(Value::Int(string(of, 0).chars().count() as i64))),
+    text("trim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, true, true))),
+    text("btrim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, true, true))),
+    text("ltrim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, true, false))),
+    text("rtrim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, false, true))),
+    text("replace", (3, 3), SqlType::Text, |of, _| {
+        let (text, from, to) = (string(of, 0), string(of, 1), string(of, 2));
+        if from.is_empty() {
+            return Ok(Value::text(text));
+        }
+        bounded(text.replace(&from, &to))
+    }),
+    text("left", (2, 2), SqlType::Text, |of, _| {
+        let (text, count) = (string(of, 0), whole(of, 1)?);
+        let length = text.chars().count() as i64;
+        let taken = if count < 0 { length.saturating_add(count) } else { count };
+        Ok(of_characters(text.chars().take(taken.max(0) as usize)))
+    }),
+    text("right", (2, 2), SqlType::Text, |of, _| {
+        let (text, count) = (string(of, 0), whole(of, 1)?);
+        let length = text.chars().count() as i64;
+        let skipped = if count < 0 { count.saturating_neg() } else { length.saturating_sub(count) };
+        Ok(of_characters(text.chars().skip(skipped.max(0) as usize)))
+    }),
+    text("substring", (2, 3), SqlType::Text, |of, _| {
+        let (text, start) = (string(of, 0), whole(of, 1)?);
+        let end = if of.len() == 3 { start.saturating_add(whole(of, 2)?.max(0)) } else { i64::MAX };
+        let first = start.max(1);
+        let count = end.saturating_sub(first).max(0);
+        Ok(of_characters(text.chars().skip((first - 1) as usize).take(count as usize)))
+    }),
+    text("strpos", (2, 2), SqlType::Int, |of, _| {
+        let (text, part) = (string(of, 0), string(of, 1));
+        let found = text.find(&part).and_then(|at| text.get(..at));
+        Ok(Value::Int(found.map_or(0, |before| before.chars().count() as i64 + 1)))
+    }),
+    text("split_part", (3, 3), SqlType::Text, |of, _| {
+        let (text, by, number) = (string(of, 0), string(of, 1), whole(of, 2)?);
+        let parts: Vec<&str> = if by.is_empty() { vec![&text] } else { text.split(&by).collect() };
+        let place = if number < 0 { parts.len() as i64 + number } else { number - 1 };
+        Ok(Value::text(usize::try_from(place).ok().and_then(|place| parts.get(place)).copied().unwrap_or_default()))
+    }),
+    text("starts_with", (2, 2), SqlType::Bool, |of, _| Ok(Value::Bool(string(of, 0).starts_with(&string(of, 1))))),
+    text("ends_with", (2, 2), SqlType::Bool, |of, _| Ok(Value::Bool(string(of, 0).ends_with(&string(of, 1))))),
+    text("reverse", (1, 1), SqlType::Text, |of, _| Ok(of_characters(string(of, 0).chars().rev()))),
+    text("repeat", (2, 2), SqlType::Text, |of, _| {
+        let (text, count) = (string(of, 0), whole(of, 1)?.max(0) as usize);
+        if text.len().saturating_mul(count) > TEXT_BYTES_MAX {
+            return invalid(format!("repeat makes at most {TEXT_BYTES_MAX} bytes"));
+        }
+        Ok(Value::text(text.repeat(count)))
+    }),
+    text("initcap", (1, 1), SqlType::Text, |of, _| {
+        let mut starts = true;
+        let next = |character: char| {
+            let made: String =
+                if starts { character.to_uppercase().collect() } else { character.to_lowercase().collect() };
+            starts = !character.is_alphanumeric();
+            made
+        };
+        Ok(Value::text(string(of, 0).chars().map(next).collect::<String>()))
+    }),
+];
+
+fn bounded(text: String) -> Result<Value, SqlError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return invalid(format!("a function makes texts of at most {TEXT_BYTES_MAX} bytes"));
+    }
+    Ok(Value::text(text))
+}
+
+fn trimmed(of: &[Value], at_start: bool, at_end: bool) -> Value {
+    let (text, characters) = (string(of, 0), of.get(1).map(ToString::to_string));
+    let is_cut = |character: char| match &characters {
+        Some(characters) => characters.contains(character),
+        None => character == ' ',
+    };
+    let mut kept = text.as_str();
+    if at_start {
+        kept = kept.trim_start_matches(is_cut);
+    }
+    if at_end {
+        kept = kept.trim_end_matches(is_cut);
+    }
+    Value::text(kept)
+}
+
+static OTHERS: [Function; 23] = [
+    Function {
+        name: "coalesce",
+        takes: (1, 100),
+        is_strict: false,
+        returns: Returns::Unified,
+        call: |of, _| Ok(of.iter().find(|value| !value.is_null()).cloned().unwrap_or(Value::Null)),
+    },
+    Function {
+        name: "nullif",
+        takes: (2, 2),
+        is_strict: false,
+        returns: Returns::Argument(0),
+        call: |of, _| match of {
+            [a, b] if a.compare(b) == Some(std::cmp::Ordering::Equal) => Ok(Value::Null),
+            [a, ..] => Ok(a.clone()),
+            [] => Ok(Value::Null),
+        },
+    },
+    Function {
+        name: "greatest",
+        takes: (1, 100),
+        is_strict: false,
+        returns: Returns::Unified,
+        call: |of, _| Ok(extreme(of, true)),
+    },
+    Function {
+        name: "least",
+        takes: (1, 100),
+        is_strict: false,
+        returns: Returns::Unified,
+        call: |of, _| Ok(extreme(of, false)),
+    },
+    Function {
+        name: "concat",
+        takes: (0, 100),
+        is_strict: false,
+        returns: Returns::Fixed(SqlType::Text),
+        call: |of, _| bounded(of.iter().map(ToString::to_string).collect()),
+    },
+    Function {
+        name: "concat_ws",
+        takes: (1, 100),
+        is_strict: false,
+        returns: Returns::Fixed(SqlType::Text),
+        call: |of, _| {
+            let parts: Vec<String> =
+                of.iter().skip(1).filter(|value| !value.is_null()).map(ToString::to_string).collect();
+            bounded(parts.join(&string(of, 0)))
+        },
+    },
+    text("version", (0, 0), SqlType::Text, |_, _| {
+        Ok(Value::text(concat!("PostgreSQL 16.0 (Thalweg ", env!("CARGO_PKG_VERSION"), ")")))
+    }),
+    text("current_database", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.database))),
+    text("current_catalog", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.database))),
+    text("current_schema", (0, 0), SqlType::Text, |_, _| Ok(Value::text("public"))),
+    text("current_user", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.user))),
+    text("session_user", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.user))),
+    text("user", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.user))),
+    text("pg_get_userbyid", (1, 1), SqlType::Text, |_, environment| Ok(Value::text(&*environment.user))),
+    text("pg_table_is_visible", (1, 1), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
+    text("pg_type_is_visible", (1, 1), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
+    text("pg_is_in_recovery", (0, 0), SqlType::Bool, |_, _| Ok(Value::Bool(false))),
+    text("pg_backend_pid", (0, 0), SqlType::Int, |_, _| Ok(Value::Int(1))),
+    // What clients ask about comments, defaults and rights: there are none of the former, and all of the latter.
+    Function {
+        name: "obj_description",
+        takes: (1, 2),
+        is_strict: false,
+        returns: Returns::Fixed(SqlType::Text),
+        call: |_, _| Ok(Value::Null),
+    },
+    Function {
+        name: "col_description",
+        takes: (2, 2),
+        is_strict: false,
+        returns: Returns::Fixed(SqlType::Text),
+        call: |_, _| Ok(Value::Null),
+    },
+    Function {
+        name: "pg_get_expr",
+        takes: (2, 3),
+        is_strict: false,
+        returns: Returns::Fixed(SqlType::Text),
+        call: |_, _| Ok(Value::Null),
+    },
+    text("has_table_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
+    text("format_type", (1, 2), SqlType::Text, |of, environment| {
+        let name = match of.first() {
+            Some(Value::Int(number)) => crate::catalog::type_name(*number),
+            _ => "text",
+        };
+        cast(Value::text(name), SqlType::Text, environment)
+    }),
+];
+
+fn extreme(of: &[Value], largest: bool) -> Value {
+    let known = of.iter().filter(|value| !value.is_null());
+    let found = if largest { known.max_by(|a, b| a.order(b)) } else { known.min_by(|a, b| a.order(b)) };
+    found.cloned().unwrap_or(Value::Null)
+}

@@ -1,0 +1,104 @@
+//! Expressions: from the grammar's tree ([`bind`]) to something that has a value for each row ([`Bound::value`]).
+
+mod aggregates;
+mod bind;
+mod cast;
+mod evaluate;
+mod functions;
+mod operators;
+mod shapes;
+mod times;
+
+pub(crate) use aggregates::{Accumulator, AggregateCall, AggregateFunction};
+pub(crate) use bind::{Binder, Grouped, Key, Subqueries, is_aggregate, is_time};
+pub(crate) use cast::{cast, sql_type};
+pub(crate) use evaluate::holds;
+pub(crate) use shapes::{compares_times, date_bin, equal, equal_columns, fixed_bins, sum};
+pub(crate) use times::{time_zone, width};
+
+use jiff::tz::TimeZone;
+use regex::Regex;
+
+use crate::error::SqlError;
+use crate::value::{SqlType, Value};
+
+/// An expression whose names are places in a row.
+#[derive(Debug, Clone)]
+pub(crate) enum Bound {
+    Constant(Value),
+    Column(usize),
+    Call(&'static Function, Vec<Bound>),
+    And(Box<Bound>, Box<Bound>),
+    Or(Box<Bound>, Box<Bound>),
+    Not(Box<Bound>),
+    Case { branches: Vec<(Bound, Bound)>, otherwise: Option<Box<Bound>> },
+    In { of: Box<Bound>, list: Vec<Bound>, is_negated: bool },
+    Cast(Box<Bound>, SqlType),
+    Matches { of: Box<Bound>, pattern: Pattern, is_negated: bool },
+}
+
+/// A regular expression, or how one is made of a row.
+#[derive(Debug, Clone)]
+pub(crate) enum Pattern {
+    Compiled(Regex),
+    Computed { of: Box<Bound>, is_like: bool, ignores_case: bool },
+}
+
+/// An expression and the type of its values.
+#[derive(Debug, Clone)]
+pub(crate) struct Typed {
+    pub(crate) expression: Bound,
+    pub(crate) sql_type: SqlType,
+}
+
+/// A function of values of one row.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
+    /// Fewest and most arguments.
+    pub(crate) takes: (usize, usize),
+    /// Whether it is null if an argument is.
+    pub(crate) is_strict: bool,
+    pub(crate) returns: Returns,
+    pub(crate) call: fn(&[Value], &Environment) -> Result<Value, SqlError>,
+}
+
+/// The type of a function's value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Returns {
+    Fixed(SqlType),
+    /// Of the argument at this place.
+    Argument(usize),
+    /// What holds values of all arguments.
+    Unified,
+    /// As operators on numbers, times and lengths of time have it.
+    Arithmetic,
+}
+
+/// What functions know beside their arguments.
+#[derive(Debug, Clone)]
+pub(crate) struct Environment {
+    pub(crate) now_ns: i64,
+    pub(crate) time_zone: TimeZone,
+    pub(crate) database: String,
+    pub(crate) user: String,
+}
+
+impl Bound {
+    /// Whether it has the same value in every row.
+    pub(crate) fn is_constant(&self) -> bool {
+        match self {
+            Self::Constant(_) => true,
+            Self::Column(_) => false,
+            Self::Call(_, of) => of.iter().all(Self::is_constant),
+            Self::And(a, b) | Self::Or(a, b) => a.is_constant() && b.is_constant(),
+            Self::Not(of) | Self::Cast(of, _) => of.is_constant(),
+            Self::Case { branches, otherwise } => {
+                branches.iter().all(|(when, then)| when.is_constant() && then.is_constant())
+                    && otherwise.as_ref().is_none_or(|otherwise| otherwise.is_constant())
+            }
+            Self::In { of, list, .. } => of.is_constant() && list.iter().all(Self::is_constant),
+            Self::Matches { of, pattern, .. } => of.is_constant() && matches!(pattern, Pattern::Compiled(_)),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `INSERT INTO table (time, tag, field, …) VALUES …`
+
+use std::fmt::Write;
+
+use sqlparser::ast::{self, TableObject};
+
+use crate::error::{SqlError, invalid, unsupported};
+use crate::expression::cast;
+use crate::run::Run;
+use crate::value::{SqlType, Value};
+
+/// Rows to be written, as line protocol has them: a line for each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Insert {
+    /// Lines with times in nanoseconds.
+    pub lines: String,
+    /// How many.
+    pub rows: usize,
+}
+
+/// What a value of a column becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Time,
+    Tag,
+    /// Of a type that is known.
+    Field(SqlType),
+    /// A text of a column that does not exist yet is a tag, all else a field.
+    New,
+}
+
+impl Run<'_> {
+    /// The rows of an INSERT. In a table that exists columns are what they are; of new ones texts become tags.
+    pub(crate) fn insert(&mut self, insert: &ast::Insert) -> Result<Insert, SqlError> {
+        let TableObject::TableName(name) = &insert.table else { return unsupported("INSERT INTO a function") };
+        if insert.on.is_some() || insert.returning.is_some() || !insert.assignments.is_empty() {
+            return unsupported("ON CONFLICT, RETURNING and SET in INSERT");
+        }
+        let Some(source) = &insert.source else { return invalid("INSERT takes VALUES or a query") };
+        let table = name.0.last().and_then(|part| part.as_ident()).map(|part| part.value.clone()).unwrap_or_default();
+        let schema = self.context.table(&table)?;
+        let columns: Vec<String> = if insert.columns.is_empty() {
+            let Some(schema) = &schema else {
+                return invalid(format!(
+                    "\"{table}\" does not exist yet: name the columns, INSERT INTO {table} (time, host, usage) …"
+                ));
+            };
+            crate::catalog::columns_of(schema, self.time_name()).into_iter().map(|(name, ..)| name).collect()
+        } else {
+            insert.columns.iter().filter_map(|name| Some(name.0.last()?.as_ident()?.value.clone())).collect()
+        };
+        let kind = |column: &String| {
+            if ["time", "timestamp"].contains(&column.to_lowercase().as_str()) {
+                return Kind::Time;
+            }
+            match &schema {
+                Some(schema) if schema.tags.contains(column) => Kind::Tag,
+                Some(schema) => match schema.fields.iter().find(|(name, _)| name == column) {
+                    Some((_, value_type)) => Kind::Field(crate::select::sql_type(*value_type)),
+                    None => Kind::New,
+                },
+                None => Kind::New,
+            }
+        };
+        let kinds: Vec<Kind> = columns.iter().map(kind).collect();
+        let rows = self.query(source)?.rows;
+        let mut written = Insert { lines: String::new(), rows: rows.len() };
+        for row in rows {
+            if row.len() != columns.len() {
+                return invalid(format!("INSERT has {} columns but {} values", columns.len(), row.len()));
+            }
+            self.push_line(&mut written.lines, &table, &columns, &kinds, row)?;
+        }
+        Ok(written)
+    }
+
+    fn push_line(
+        &self,
+        out: &mut String,
+        table: &str,
+        columns: &[String],
+        kinds: &[Kind],
+        row: Vec<Value>,
+    ) -> Result<(), SqlError> {
+        let (mut tags, mut fields, mut time_ns) = (String::new(), String::new(), self.environment.now_ns);
+        for ((name, kind), value) in columns.iter().zip(kinds).zip(row) {
+            let kind = match (kind, &value) {
+                (_, Value::Null) => continue,
+                (Kind::New, Value::Text(_)) => Kind::Tag,
+                (Kind::New, _) => Kind::Field(SqlType::Unknown),
+                (known, _) => *known,
+            };
+            match kind {
+                Kind::Time => {
+                    if let Value::Timestamp(ns) = cast(value, SqlType::Timestamp, &self.environment)? {
+                        time_ns = ns;
+                    }
+                }
+                Kind::Tag => {
+                    let value = value.to_string();
+                    if !value.is_empty() {
+                        let _ = write!(tags, ",{}={}", escaped(name), escaped(&value));
+                    }
+                }
+                Kind::Field(sql_type) => {
+                    let value = cast(value, sql_type, &self.environment)?;
+                    fields.push_str(if fields.is_empty() { "" } else { "," });
+                    fields.push_str(&escaped(name));
+                    fields.push('=');
+                    push_field(&mut fields, &value)?;
+                }
+                // Decided above.
+                Kind::New => {}
+            }
+        }
+        if fields.is_empty() {
+            return invalid("a row without a value in any field cannot be written");
+        }
+        let _ = writeln!(out, "{}{tags} {fields} {time_ns}", escaped(table));
+        Ok(())
+    }
+}
+
+fn push_field(out: &mut String, value: &Value) -> Result<(), SqlError> {
+    let _ = match value {
+        Value::Bool(value) => write!(out, "{value}"),
+        Value::Int(value) => write!(out, "{value}i"),
+        Value::Float(value) if value.is_finite() => write!(out, "{value:?}"),
+        Value::Float(_) => return invalid("NaN and infinity cannot be written"),
+        Value::Timestamp(ns) => write!(out, "{ns}i"),
+        other => {
+            let text = other.to_string().replace('\\', "\\\\").replace('"', "\\\"");
+            write!(out, "\"{text}\"")
+        }
+    };
+    Ok(())
+}
+
+/// A name or a tag's value: commas, equal signs and spaces behind a backslash.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        if matches!(character, ',' | '=' | ' ') {
+            out.push('\\');
+        }
+        out.push(if character == '\n' { ' ' } else { character });
+    }
+    out
+}

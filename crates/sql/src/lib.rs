@@ -1,0 +1,33 @@
+//! SQL: statements in, tables out, by way of the plan.
+//!
+//! A measurement is a table of its time, its tags and its fields; a Prometheus metric one of its time, its labels and `value`. The
+//! way of a statement, file by file: [`parse()`] (text to the grammar's tree; what time-series databases add to SELECT is taken out of
+//! the tokens before) · `statement` (which kind) · `run` (queries as wholes) · `select/` (FROM, WHERE, groups, order) · `expression/`
+//! (names to places, values of rows). What the plan can do it does: conditions on time, tags and fields (`select/filter`), groups by
+//! tags and bins of time (`select/pushed`), the newest rows (`select/latest`). The rest is done on rows here.
+//!
+//! What this layer does not have is refused with [`SqlError::Unsupported`].
+
+mod catalog;
+mod error;
+mod expression;
+mod insert;
+mod order;
+mod parse;
+mod relation;
+mod run;
+mod scope;
+mod select;
+mod statement;
+mod time;
+mod value;
+
+pub use catalog::type_number;
+pub use error::SqlError;
+pub use insert::Insert;
+pub use parse::{Parsed, TEXT_BYTES_MAX, parse};
+pub use relation::{Column, Relation};
+pub use run::Manner;
+pub use statement::{Answer, Session, describe, run};
+pub use time::format_rfc3339_us;
+pub use value::{Interval, SqlType, Value};

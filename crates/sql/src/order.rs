@@ -1,0 +1,53 @@
+//! Rows in order.
+
+use std::cmp::Ordering;
+
+use sqlparser::ast::{OrderByOptions, OrderBySort};
+
+use crate::error::SqlError;
+use crate::expression::{Bound, Environment};
+use crate::value::Value;
+
+/// What rows are ordered by.
+#[derive(Debug, Clone)]
+pub(crate) struct Order {
+    pub(crate) of: Bound,
+    pub(crate) is_descending: bool,
+    /// Where nulls stand, if it is said; else behind the rest, before it in descending order.
+    nulls_first: Option<bool>,
+}
+
+impl Order {
+    pub(crate) const fn new(of: Bound, options: &OrderByOptions) -> Self {
+        let is_descending = matches!(options.sort, Some(OrderBySort::Desc));
+        Self { of, is_descending, nulls_first: options.nulls_first }
+    }
+
+    fn compare(&self, a: &Value, b: &Value) -> Ordering {
+        if a.is_null() != b.is_null() {
+            let first = self.nulls_first.unwrap_or(self.is_descending);
+            return if a.is_null() == first { Ordering::Less } else { Ordering::Greater };
+        }
+        let order = a.order(b);
+        if self.is_descending { order.reverse() } else { order }
+    }
+}
+
+/// Sorts rows, leaving those that are equal as they are.
+pub(crate) fn sort(
+    rows: Vec<Vec<Value>>,
+    by: &[Order],
+    environment: &Environment,
+) -> Result<Vec<Vec<Value>>, SqlError> {
+    let mut keyed = Vec::with_capacity(rows.len());
+    for row in rows {
+        let keys: Vec<Value> = by.iter().map(|by| by.of.value(&row, environment)).collect::<Result<_, _>>()?;
+        keyed.push((keys, row));
+    }
+    let compare = |(a, _): &(Vec<Value>, Vec<Value>), (b, _): &(Vec<Value>, Vec<Value>)| {
+        let orders = by.iter().zip(a.iter().zip(b)).map(|(by, (a, b))| by.compare(a, b));
+        orders.into_iter().find(|order| *order != Ordering::Equal).unwrap_or(Ordering::Equal)
+    };
+    keyed.sort_by(compare);
+    Ok(keyed.into_iter().map(|(_, row)| row).collect())
+}

@@ -1,0 +1,308 @@
+//! What a statement runs with, and queries as wholes: CTEs, set operations, order and limit of what they give.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use query::plan::Plan;
+use query::{Context, Frame, QueryError};
+use sqlparser::ast::{
+    Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Values,
+};
+
+use crate::error::{SqlError, invalid, unsupported};
+use crate::expression::{Binder, Environment, Subqueries, Typed};
+use crate::order::{Order, sort};
+use crate::parse::Parsed;
+use crate::relation::{Column, Relation};
+use crate::scope::{Role, Scope, ScopeColumn};
+use crate::value::{SqlType, Value};
+
+/// Queries within queries.
+const DEPTH_MAX: usize = 32;
+
+/// How names and groups are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// As Postgres has it: the time is `time`, groups are said.
+    Postgres,
+    /// As QuestDB has it: the time is `timestamp`, and what is selected beside aggregates is grouped by.
+    QuestDb,
+}
+
+/// What a statement runs with.
+pub(crate) struct Run<'a> {
+    pub(crate) context: &'a Context<'a>,
+    pub(crate) parsed: &'a Parsed,
+    pub(crate) environment: Arc<Environment>,
+    pub(crate) parameters: &'a [Value],
+    pub(crate) manner: Manner,
+    /// Whether only the answer's columns are wanted: nothing is read.
+    pub(crate) describes: bool,
+    /// Plans that were run, or would be.
+    pub(crate) plans: Vec<Plan>,
+    pub(crate) ctes: Vec<(String, Arc<Relation>)>,
+    pub(crate) depth: usize,
+}
+
+/// Rows to be skipped and taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Limit {
+    pub(crate) skip: usize,
+    pub(crate) rows: Option<usize>,
+}
+
+impl Limit {
+    /// How many rows are needed in all.
+    pub(crate) fn needed(self) -> Option<usize> {
+        self.rows.map(|rows| rows.saturating_add(self.skip))
+    }
+
+    pub(crate) fn apply<T>(self, rows: &mut Vec<T>) {
+        rows.drain(..self.skip.min(rows.len()));
+        rows.truncate(self.rows.unwrap_or(usize::MAX));
+    }
+}
+
+impl Subqueries for Run<'_> {
+    fn rows(&mut self, query: &Query) -> Result<Relation, SqlError> {
+        self.query(query)
+    }
+}
+
+impl Run<'_> {
+    pub(crate) fn bind(&mut self, scope: &Scope, of: &Expr) -> Result<Typed, SqlError> {
+        let environment = self.environment.clone();
+        let parameters = self.parameters;
+        Binder { scope, environment: &environment, parameters, subqueries: self }.bind(of)
+    }
+
+    pub(crate) fn constant(&mut self, of: &Expr) -> Result<Value, SqlError> {
+        let environment = self.environment.clone();
+        let parameters = self.parameters;
+        Binder { scope: &Scope::default(), environment: &environment, parameters, subqueries: self }.constant(of)
+    }
+
+    /// Runs a plan, unless only columns are wanted.
+    pub(crate) fn plan(&mut self, plan: Plan) -> Result<Vec<Frame>, SqlError> {
+        let frames = if self.describes { Vec::new() } else { query::execute(&plan, self.context)?.frames };
+        self.plans.push(plan);
+        Ok(frames)
+    }
+
+    /// Takes rows out of the budget; what a statement holds is given back when it ends.
+    pub(crate) fn charge(&self, samples: usize) -> Result<(), SqlError> {
+        self.context.budget.take(samples).map_err(SqlError::Query)
+    }
+
+    /// The name of a table's time.
+    pub(crate) const fn time_name(&self) -> &'static str {
+        match self.manner {
+            Manner::Postgres => "time",
+            Manner::QuestDb => "timestamp",
+        }
+    }
+
+    /// What a query gives.
+    pub(crate) fn query(&mut self, query: &Query) -> Result<Relation, SqlError> {
+        if self.depth >= DEPTH_MAX {
+            return Err(SqlError::Query(QueryError::Invalid(format!(
+                "queries within queries go {DEPTH_MAX} deep at most"
+            ))));
+        }
+        self.depth += 1;
+        let known = self.ctes.len();
+        let answer = self.query_within(query);
+        self.ctes.truncate(known);
+        self.depth -= 1;
+        answer
+    }
+
+    fn query_within(&mut self, query: &Query) -> Result<Relation, SqlError> {
+        if let Some(with) = &query.with {
+            if with.recursive {
+                return unsupported("WITH RECURSIVE");
+            }
+            for cte in &with.cte_tables {
+                let mut relation = self.query(&cte.query)?;
+                for (column, alias) in relation.columns.iter_mut().zip(&cte.alias.columns) {
+                    column.name.clone_from(&alias.name.value);
+                }
+                self.ctes.push((cte.alias.name.value.clone(), Arc::new(relation)));
+            }
+        }
+        if query.fetch.is_some() || !query.pipe_operators.is_empty() {
+            return unsupported("FETCH and pipes; LIMIT does the former");
+        }
+        let limit = self.limit(query.limit_clause.as_ref())?;
+        let order = order_expressions(query.order_by.as_ref())?;
+        if let SetExpr::Select(select) = &*query.body {
+            return self.select(select, order, limit);
+        }
+        let mut relation = self.body(&query.body)?;
+        self.order_answer(&mut relation, order)?;
+        limit.apply(&mut relation.rows);
+        Ok(relation)
+    }
+
+    fn body(&mut self, body: &SetExpr) -> Result<Relation, SqlError> {
+        match body {
+            SetExpr::Select(select) => self.select(select, &[], Limit::default()),
+            SetExpr::Query(query) => self.query(query),
+            SetExpr::Values(values) => self.values(values),
+            SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                // Only what is on the left can be deep: it is the same as far as stack goes.
+                self.depth += 1;
+                if self.depth > DEPTH_MAX * 4 {
+                    return invalid("too many set operations in one query");
+                }
+                let (left, right) = (self.body(left)?, self.body(right)?);
+                self.depth -= 1;
+                combine(left, right, *op, *set_quantifier)
+            }
+            _ => unsupported("a statement that writes within a query"),
+        }
+    }
+
+    fn values(&mut self, values: &Values) -> Result<Relation, SqlError> {
+        let mut relation = Relation::default();
+        for row in &values.rows {
+            let row = row.content.iter().map(|of| self.constant(of)).collect::<Result<Vec<Value>, _>>()?;
+            if relation.columns.is_empty() {
+                let column =
+                    |(place, value): (usize, &Value)| Column::new(format!("column{}", place + 1), value.sql_type());
+                relation.columns = row.iter().enumerate().map(column).collect();
+            }
+            if row.len() != relation.columns.len() {
+                return invalid("VALUES lists must all be the same length");
+            }
+            for (column, value) in relation.columns.iter_mut().zip(&row) {
+                column.sql_type = column.sql_type.unified(value.sql_type());
+            }
+            relation.rows.push(row);
+        }
+        self.charge(relation.samples())?;
+        Ok(relation)
+    }
+
+    /// `LIMIT … OFFSET …`
+    fn limit(&mut self, clause: Option<&LimitClause>) -> Result<Limit, SqlError> {
+        let (rows, skip) = match clause {
+            None => return Ok(Limit::default()),
+            Some(LimitClause::LimitOffset { limit, offset, limit_by }) => {
+                if !limit_by.is_empty() {
+                    return unsupported("LIMIT BY");
+                }
+                (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
+            }
+            Some(LimitClause::OffsetCommaLimit { offset, limit }) => (Some(limit), Some(offset)),
+        };
+        let mut count = |of: &Expr| match self.constant(of)? {
+            Value::Null => Ok(None),
+            value => match value.number() {
+                Some(number) if number >= 0.0 => Ok(Some(number as usize)),
+                _ => invalid("LIMIT and OFFSET must not be negative"),
+            },
+        };
+        let rows = rows.map(&mut count).transpose()?.flatten();
+        let skip = skip.map(&mut count).transpose()?.flatten().unwrap_or_default();
+        Ok(Limit { skip, rows })
+    }
+
+    /// Orders by columns of the answer.
+    fn order_answer(&mut self, relation: &mut Relation, order: &[OrderByExpr]) -> Result<(), SqlError> {
+        if order.is_empty() {
+            return Ok(());
+        }
+        let scope = scope_of(relation, None);
+        let mut keys = Vec::with_capacity(order.len());
+        for by in order {
+            let of = match ordinal(&by.expr, relation.columns.len())? {
+                Some(place) => crate::expression::Bound::Column(place),
+                None => self.bind(&scope, &by.expr)?.expression,
+            };
+            keys.push(Order::new(of, &by.options));
+        }
+        let rows = std::mem::take(&mut relation.rows);
+        relation.rows = sort(rows, &keys, &self.environment)?;
+        Ok(())
+    }
+}
+
+/// Two tables as sets, or as they are for ALL.
+fn combine(
+    mut left: Relation,
+    right: Relation,
+    op: SetOperator,
+    quantifier: SetQuantifier,
+) -> Result<Relation, SqlError> {
+    if left.columns.len() != right.columns.len() {
+        return invalid("each UNION query must have the same number of columns");
+    }
+    for (column, other) in left.columns.iter_mut().zip(&right.columns) {
+        column.sql_type = column.sql_type.unified(other.sql_type);
+    }
+    let all = quantifier == SetQuantifier::All;
+    let mut counts: HashMap<Vec<Value>, usize> = HashMap::new();
+    match op {
+        SetOperator::Union => left.rows.extend(right.rows),
+        SetOperator::Intersect | SetOperator::Except | SetOperator::Minus => {
+            right.rows.into_iter().for_each(|row| *counts.entry(row).or_default() += 1);
+            let is_kept = |row: &Vec<Value>| {
+                let found = match counts.get_mut(row) {
+                    Some(0) | None => false,
+                    Some(count) => {
+                        *count -= usize::from(all);
+                        true
+                    }
+                };
+                found == (op == SetOperator::Intersect)
+            };
+            left.rows.retain(is_kept);
+        }
+    }
+    if !all {
+        distinct(&mut left.rows);
+    }
+    Ok(left)
+}
+
+/// `ORDER BY` as a list.
+fn order_expressions(order: Option<&OrderBy>) -> Result<&[OrderByExpr], SqlError> {
+    match order.map(|order| &order.kind) {
+        None => Ok(&[]),
+        Some(OrderByKind::Expressions(expressions)) => Ok(expressions),
+        Some(OrderByKind::All(_)) => unsupported("ORDER BY ALL"),
+    }
+}
+
+/// The column that a whole number means in ORDER BY and GROUP BY.
+pub(crate) fn ordinal(of: &Expr, columns: usize) -> Result<Option<usize>, SqlError> {
+    let Expr::Value(value) = of else { return Ok(None) };
+    let sqlparser::ast::Value::Number(text, _) = &value.value else { return Ok(None) };
+    match text.parse::<usize>().ok().and_then(|number| number.checked_sub(1)).filter(|place| *place < columns) {
+        Some(place) => Ok(Some(place)),
+        None => invalid(format!("position {text} is not in the select list")),
+    }
+}
+
+/// The columns of a relation as names.
+pub(crate) fn scope_of(relation: &Relation, qualifier: Option<&str>) -> Scope {
+    let column = |column: &Column| ScopeColumn {
+        qualifier: qualifier.map(str::to_owned),
+        name: column.name.clone(),
+        sql_type: column.sql_type,
+        role: if column.sql_type == SqlType::Timestamp && ["time", "timestamp"].contains(&column.name.as_str()) {
+            Role::Time
+        } else {
+            Role::Other
+        },
+        is_hidden: false,
+    };
+    Scope { columns: relation.columns.iter().map(column).collect() }
+}
+
+/// Leaves the first of rows that are the same.
+pub(crate) fn distinct(rows: &mut Vec<Vec<Value>>) {
+    let mut seen = std::collections::HashSet::new();
+    rows.retain(|row| seen.insert(row.clone()));
+}

@@ -1,0 +1,80 @@
+//! Which columns a name may mean.
+
+use sqlparser::ast::Ident;
+
+use crate::error::{SqlError, invalid};
+use crate::value::SqlType;
+
+/// What a column of a table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The rows' time.
+    Time,
+    /// A tag.
+    Tag,
+    /// A field.
+    Field,
+    /// Computed, or not of a table.
+    Other,
+}
+
+/// A column that expressions may name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ScopeColumn {
+    /// The table's name or alias.
+    pub(crate) qualifier: Option<String>,
+    pub(crate) name: String,
+    pub(crate) sql_type: SqlType,
+    pub(crate) role: Role,
+    /// Whether `*` leaves it out.
+    pub(crate) is_hidden: bool,
+}
+
+/// The columns of what a SELECT reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    pub(crate) columns: Vec<ScopeColumn>,
+}
+
+impl Scope {
+    /// The column that a name means. Names are tried as they are written first, then without regard to case unless they were
+    /// quoted; `time` and `timestamp` both mean the rows' time unless a column has that name.
+    pub(crate) fn find(&self, qualifier: Option<&Ident>, name: &Ident) -> Result<usize, SqlError> {
+        let of_table = |column: &ScopeColumn| {
+            qualifier.is_none_or(|wanted| {
+                column.qualifier.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(&wanted.value))
+            })
+        };
+        let exact = self.places(|column| of_table(column) && column.name == name.value);
+        let loose = || {
+            let same = |column: &ScopeColumn| column.name.eq_ignore_ascii_case(&name.value);
+            self.places(|column| of_table(column) && name.quote_style.is_none() && same(column))
+        };
+        let time = || {
+            let is_time = ["time", "timestamp"].contains(&name.value.to_lowercase().as_str());
+            self.places(|column| of_table(column) && is_time && column.role == Role::Time)
+        };
+        let found = [exact, loose(), time()].into_iter().find(|found| !found.is_empty()).unwrap_or_default();
+        match found.as_slice() {
+            [place] => Ok(*place),
+            [] => Err(SqlError::UnknownColumn(self.unknown(qualifier, name))),
+            _ => invalid(format!("column reference \"{}\" is ambiguous: write the table before it", name.value)),
+        }
+    }
+
+    fn places(&self, is_meant: impl Fn(&ScopeColumn) -> bool) -> Vec<usize> {
+        self.columns.iter().enumerate().filter(|(_, column)| is_meant(column)).map(|(place, _)| place).collect()
+    }
+
+    fn unknown(&self, qualifier: Option<&Ident>, name: &Ident) -> String {
+        const SHOWN: usize = 20;
+        let qualifier = qualifier.map(|table| format!("{}.", table.value)).unwrap_or_default();
+        let known = self.columns.iter().filter(|column| !column.is_hidden);
+        let mut names: Vec<&str> = known.map(|column| column.name.as_str()).take(SHOWN + 1).collect();
+        if names.len() > SHOWN {
+            names.pop();
+            names.push("…");
+        }
+        format!("column \"{qualifier}{}\" does not exist: there are {}", name.value, names.join(", "))
+    }
+}

@@ -1,0 +1,175 @@
+//! Groups for the bins of time that have none.
+
+use std::collections::HashMap;
+
+use jiff::tz::TimeZone;
+use model::TimeRange;
+
+use crate::error::{SqlError, invalid};
+use crate::expression::Grouped;
+use crate::parse::Fill;
+use crate::run::Run;
+use crate::time;
+use crate::value::{Interval, SqlType, Value};
+
+/// Bins that may be made.
+const BINS_MAX: usize = 10_000_000;
+
+/// Rows of the same other keys, by their times.
+type Series = (Vec<Value>, HashMap<i64, Vec<Value>>);
+
+/// How gaps are filled.
+pub(super) struct Gaps {
+    /// The key that is the bin's time.
+    pub(super) key: usize,
+    pub(super) width: Interval,
+    pub(super) zone: TimeZone,
+    /// One for each aggregate.
+    pub(super) fills: Vec<Fill>,
+    /// Where bins are made; from the first to the last that there is, if that is not said.
+    pub(super) range: Option<TimeRange>,
+}
+
+impl Run<'_> {
+    /// Rows of groups with the gaps filled, series by series, in order of time.
+    pub(super) fn fill(
+        &mut self,
+        rows: Vec<Vec<Value>>,
+        gaps: &Gaps,
+        grouped: &Grouped,
+    ) -> Result<Vec<Vec<Value>>, SqlError> {
+        let at = |row: &Vec<Value>| match row.get(gaps.key) {
+            Some(Value::Timestamp(ns)) => Some(*ns),
+            _ => None,
+        };
+        let Some((first, last)) = rows.iter().filter_map(at).fold(None, |range: Option<(i64, i64)>, ns| {
+            Some(range.map_or((ns, ns), |(first, last)| (first.min(ns), last.max(ns))))
+        }) else {
+            return Ok(rows);
+        };
+        let starts = starts(gaps, first, last)?;
+        // By the other keys, in the order in which they come.
+        let mut series: Vec<Series> = Vec::new();
+        let mut places: HashMap<Vec<Value>, usize> = HashMap::new();
+        for row in rows {
+            let Some(ns) = at(&row) else { continue };
+            let mut key: Vec<Value> = row.iter().take(grouped.keys.len()).cloned().collect();
+            if let Some(time) = key.get_mut(gaps.key) {
+                *time = Value::Null;
+            }
+            let place = *places.entry(key.clone()).or_insert_with(|| {
+                series.push((key, HashMap::new()));
+                series.len() - 1
+            });
+            if let Some((_, rows)) = series.get_mut(place) {
+                rows.insert(ns, row);
+            }
+        }
+        if starts.len().saturating_mul(series.len()) > BINS_MAX {
+            return invalid(format!(
+                "filling would make more than {BINS_MAX} rows: choose a shorter range or wider bins"
+            ));
+        }
+        self.charge(starts.len() * series.len() * (grouped.keys.len() + grouped.calls.len()))?;
+        let mut filled = Vec::with_capacity(starts.len() * series.len());
+        for (key, mut known) in series {
+            let mut rows: Vec<(Vec<Value>, bool)> = Vec::with_capacity(starts.len());
+            for start_ns in &starts {
+                match known.remove(start_ns) {
+                    Some(row) => rows.push((row, true)),
+                    None => {
+                        let mut row = key.clone();
+                        if let Some(time) = row.get_mut(gaps.key) {
+                            *time = Value::Timestamp(*start_ns);
+                        }
+                        row.resize(grouped.keys.len() + grouped.calls.len(), Value::Null);
+                        rows.push((row, false));
+                    }
+                }
+            }
+            for (call, fill) in gaps.fills.iter().enumerate() {
+                let is_whole = grouped.calls.get(call).is_some_and(|call| call.sql_type == SqlType::Int);
+                fill_column(&mut rows, (grouped.keys.len() + call, is_whole), gaps.key, fill);
+            }
+            filled.extend(rows.into_iter().map(|(row, _)| row));
+        }
+        let time = |row: &Vec<Value>| at(row).unwrap_or(i64::MIN);
+        filled.sort_by_key(time);
+        Ok(filled)
+    }
+}
+
+/// Where bins begin, in order.
+fn starts(gaps: &Gaps, first: i64, last: i64) -> Result<Vec<i64>, SqlError> {
+    let beyond = || SqlError::Invalid("timestamp out of range".to_owned());
+    let (mut start, end) = match gaps.range {
+        None => (first, last),
+        // Back from a bin that is there, so that they fit.
+        Some(range) => {
+            let mut start = first;
+            let back = Interval { months: -gaps.width.months, ns: -gaps.width.ns };
+            let mut steps = 0;
+            while start > range.start_ns && steps < BINS_MAX {
+                start = time::add(start, back, &gaps.zone).ok_or_else(beyond)?;
+                steps += 1;
+            }
+            (start, range.end_ns.max(last))
+        }
+    };
+    let mut starts = Vec::new();
+    while start <= end {
+        if starts.len() >= BINS_MAX {
+            return invalid(format!(
+                "filling would make more than {BINS_MAX} bins: choose a shorter range or wider bins"
+            ));
+        }
+        starts.push(start);
+        start = time::add(start, gaps.width, &gaps.zone).ok_or_else(beyond)?;
+    }
+    Ok(starts)
+}
+
+/// Fills one aggregate of one series; whole numbers stay whole.
+fn fill_column(rows: &mut [(Vec<Value>, bool)], (column, is_whole): (usize, bool), key: usize, fill: &Fill) {
+    let number = |number: f64| if is_whole { Value::Int(number.round() as i64) } else { Value::Float(number) };
+    let is_gap = |row: &(Vec<Value>, bool)| !row.1 || row.0.get(column).is_none_or(Value::is_null);
+    match fill {
+        Fill::None | Fill::Null => {}
+        Fill::Number(with) => {
+            for row in rows.iter_mut().filter(|row| !row.1) {
+                if let Some(cell) = row.0.get_mut(column) {
+                    *cell = number(*with);
+                }
+            }
+        }
+        Fill::Previous => {
+            let mut before = Value::Null;
+            for row in rows {
+                let gap = is_gap(row);
+                if let Some(cell) = row.0.get_mut(column) {
+                    if gap {
+                        cell.clone_from(&before);
+                    } else {
+                        before.clone_from(cell);
+                    }
+                }
+            }
+        }
+        Fill::Linear => {
+            let point = |row: &(Vec<Value>, bool)| match (row.0.get(key), row.0.get(column).and_then(Value::number)) {
+                (Some(Value::Timestamp(ns)), Some(number)) if !is_gap(row) => Some((*ns, number)),
+                _ => None,
+            };
+            let points: Vec<(i64, f64)> = rows.iter().filter_map(point).collect();
+            for row in rows.iter_mut() {
+                let Some(Value::Timestamp(ns)) = row.0.get(key).cloned().filter(|_| is_gap(row)) else { continue };
+                let behind = points.partition_point(|(known, _)| *known < ns);
+                let pair = behind.checked_sub(1).and_then(|before| points.get(before)).zip(points.get(behind));
+                if let (Some((before, after)), Some(cell)) = (pair, row.0.get_mut(column)) {
+                    let share = (ns - before.0) as f64 / (after.0 - before.0) as f64;
+                    *cell = number(before.1 + (after.1 - before.1) * share);
+                }
+            }
+        }
+    }
+}

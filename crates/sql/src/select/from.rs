@@ -1,0 +1,282 @@
+//! What a SELECT reads: tables, queries, and joins of them.
+
+use std::sync::Arc;
+
+use model::ValueType;
+use query::TableSchema;
+use query::plan::{Expression, Plan, Scan};
+use query::{Frame, FrameColumn};
+use sqlparser::ast::{JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
+
+use super::Wanted;
+use super::filter::Filter;
+use crate::error::{SqlError, invalid, unsupported};
+use crate::expression::Typed;
+use crate::run::{Run, scope_of};
+use crate::scope::{Role, Scope, ScopeColumn};
+use crate::value::{SqlType, Value};
+
+/// The hidden column that says which series a table's row is of.
+const SERIES: &str = "#series";
+
+/// Where rows come from.
+pub(crate) enum Source {
+    /// A table alone, not read yet.
+    Table(Table),
+    Rows(Vec<Vec<Value>>),
+}
+
+/// A table of the database.
+pub(crate) struct Table {
+    pub(crate) schema: TableSchema,
+}
+
+impl Table {
+    pub(crate) fn scan(&self) -> Scan {
+        Scan::of_table(&self.schema.name)
+    }
+}
+
+impl Run<'_> {
+    pub(crate) fn from(&mut self, from: &[TableWithJoins]) -> Result<(Source, Scope), SqlError> {
+        let mut tables = from.iter();
+        let Some(first) = tables.next() else {
+            return Ok((Source::Rows(vec![Vec::new()]), Scope::default()));
+        };
+        let (mut source, mut scope) = self.joined(first)?;
+        for table in tables {
+            let left = (self.rows_of(source, &scope)?, scope);
+            let (right, right_scope) = self.joined(table)?;
+            let right = (self.rows_of(right, &right_scope)?, right_scope);
+            (source, scope) = self.join(left, right, &JoinOperator::CrossJoin(JoinConstraint::None))?;
+        }
+        Ok((source, scope))
+    }
+
+    fn joined(&mut self, table: &TableWithJoins) -> Result<(Source, Scope), SqlError> {
+        let (mut source, mut scope) = self.factor(&table.relation)?;
+        for join in &table.joins {
+            let left = (self.rows_of(source, &scope)?, scope);
+            let (right, right_scope) = self.factor(&join.relation)?;
+            let right = (self.rows_of(right, &right_scope)?, right_scope);
+            (source, scope) = self.join(left, right, &join.join_operator)?;
+        }
+        Ok((source, scope))
+    }
+
+    fn factor(&mut self, factor: &TableFactor) -> Result<(Source, Scope), SqlError> {
+        match factor {
+            TableFactor::Table { name, alias, args: None, .. } => self.named(name, alias.as_ref()),
+            TableFactor::Table { name, alias, args: Some(args), .. } => {
+                self.table_function(name, &args.args, alias.as_ref())
+            }
+            TableFactor::Derived { subquery, alias, lateral: false, .. } => {
+                let mut relation = self.query(subquery)?;
+                rename(alias.as_ref(), relation.columns.iter_mut().map(|column| &mut column.name));
+                let scope = scope_of(&relation, alias.as_ref().map(|alias| alias.name.value.as_str()));
+                Ok((Source::Rows(relation.rows), scope))
+            }
+            TableFactor::NestedJoin { table_with_joins, alias: None } => self.joined(table_with_joins),
+            _ => unsupported(format!("{factor} in FROM")),
+        }
+    }
+
+    /// A query's part by name, a table of the catalog, or one of the database.
+    fn named(&mut self, name: &ObjectName, alias: Option<&TableAlias>) -> Result<(Source, Scope), SqlError> {
+        let parts: Vec<&str> =
+            name.0.iter().filter_map(|part| part.as_ident()).map(|part| part.value.as_str()).collect();
+        let Some((table, schema)) = parts.split_last() else { return invalid(format!("{name} is no table")) };
+        let qualifier = alias.map_or(*table, |alias| alias.name.value.as_str());
+        if schema.is_empty()
+            && let Some((_, relation)) = self.ctes.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case(table))
+        {
+            let relation: Arc<_> = relation.clone();
+            return Ok((Source::Rows(relation.rows.clone()), scope_of(&relation, Some(qualifier))));
+        }
+        if let Some(mut relation) = self.catalog_table(schema.last().copied(), table)? {
+            rename(alias, relation.columns.iter_mut().map(|column| &mut column.name));
+            let scope = scope_of(&relation, Some(qualifier));
+            return Ok((Source::Rows(relation.rows), scope));
+        }
+        let quoted = name.0.last().and_then(|part| part.as_ident()).is_some_and(|part| part.quote_style.is_some());
+        let schema = self.schema(table, quoted)?;
+        let mut scope = self.scope(&schema, qualifier);
+        rename(alias, scope.columns.iter_mut().map(|column| &mut column.name));
+        Ok((Source::Table(Table { schema }), scope))
+    }
+
+    /// The columns of a table, found as it is written or without regard to case.
+    pub(crate) fn schema(&mut self, table: &str, quoted: bool) -> Result<TableSchema, SqlError> {
+        if let Some(schema) = self.context.table(table)? {
+            return Ok(schema);
+        }
+        let known = self.context.tables()?;
+        let same = known.iter().find(|known| !quoted && known.eq_ignore_ascii_case(table));
+        let schema = same.map(|same| self.context.table(same)).transpose()?.flatten();
+        schema.ok_or_else(|| {
+            SqlError::UnknownTable(format!("table \"{table}\" does not exist: SHOW TABLES lists those that do"))
+        })
+    }
+
+    fn scope(&self, schema: &TableSchema, qualifier: &str) -> Scope {
+        let column = |name: &str, sql_type, role, is_hidden| ScopeColumn {
+            qualifier: Some(qualifier.to_owned()),
+            name: name.to_owned(),
+            sql_type,
+            role,
+            is_hidden,
+        };
+        let mut columns = vec![column(self.time_name(), SqlType::Timestamp, Role::Time, false)];
+        columns.extend(schema.tags.iter().map(|tag| column(tag, SqlType::Text, Role::Tag, false)));
+        columns.extend(
+            schema.fields.iter().map(|(name, value_type)| column(name, sql_type(*value_type), Role::Field, false)),
+        );
+        columns.push(column(SERIES, SqlType::Int, Role::Other, true));
+        Scope { columns }
+    }
+
+    fn rows_of(&mut self, source: Source, scope: &Scope) -> Result<Vec<Vec<Value>>, SqlError> {
+        match source {
+            Source::Rows(rows) => Ok(rows),
+            Source::Table(table) => self.read_table(&table, scope, None, Wanted::All),
+        }
+    }
+
+    /// A table's rows for which a condition holds, in order of time.
+    pub(crate) fn read_table(
+        &mut self,
+        table: &Table,
+        scope: &Scope,
+        condition: Option<Typed>,
+        wanted: Wanted,
+    ) -> Result<Vec<Vec<Value>>, SqlError> {
+        let mut scan = table.scan();
+        let filter = condition.map(|condition| Filter::of(condition.expression, &mut scan, scope)).unwrap_or_default();
+        let is_all = filter.rest.is_empty();
+        let limited = |plan, rows| Plan::Limit { input: Box::new(plan), rows, skip: 0 };
+        let plan = match wanted {
+            Wanted::Some(rows) if is_all => limited(filter.plan(scan), rows),
+            Wanted::Newest(rows) if is_all => {
+                let input = Box::new(filter.plan(scan));
+                limited(Plan::Order { input, by: Expression::Time, descending: true }, rows)
+            }
+            _ => filter.plan(scan),
+        };
+        let frames = self.plan(plan)?;
+        let mut rows = self.rows_of_frames(&frames, &table.schema)?;
+        for condition in filter.rest {
+            rows = self.filtered(rows, Some(&Typed { expression: condition, sql_type: SqlType::Bool }))?;
+        }
+        Ok(rows)
+    }
+
+    /// Rows of frames: time, tags, fields, and which series they are of.
+    pub(crate) fn rows_of_frames(
+        &mut self,
+        frames: &[Frame],
+        schema: &TableSchema,
+    ) -> Result<Vec<Vec<Value>>, SqlError> {
+        let width = schema.tags.len() + schema.fields.len() + 2;
+        let count: usize = frames.iter().map(Frame::rows).sum();
+        self.charge(count * width)?;
+        let mut rows = Vec::with_capacity(count);
+        for (series, frame) in (0..).zip(frames) {
+            let tag = |name: &String| match frame.labels.get(name) {
+                Some(value) if !value.is_empty() => Value::text(value),
+                _ => Value::Null,
+            };
+            let tags: Vec<Value> = schema.tags.iter().map(tag).collect();
+            let fields: Vec<Option<&FrameColumn>> = schema.fields.iter().map(|(name, _)| frame.column(name)).collect();
+            for (place, time_ns) in frame.timestamps_ns.iter().enumerate() {
+                let mut row = Vec::with_capacity(width);
+                row.push(Value::Timestamp(*time_ns));
+                row.extend_from_slice(&tags);
+                row.extend(
+                    fields.iter().map(|column| column.map_or(Value::Null, |column| Value::of_cell(column.cell(place)))),
+                );
+                row.push(Value::Int(series));
+                rows.push(row);
+            }
+        }
+        let time = |row: &Vec<Value>| if let Some(Value::Timestamp(ns)) = row.first() { *ns } else { i64::MIN };
+        rows.sort_by_key(time);
+        Ok(rows)
+    }
+
+    /// `generate_series(from, to, step)` and `long_sequence(n)`.
+    fn table_function(
+        &mut self,
+        name: &ObjectName,
+        arguments: &[sqlparser::ast::FunctionArg],
+        alias: Option<&TableAlias>,
+    ) -> Result<(Source, Scope), SqlError> {
+        let mut values = Vec::new();
+        for argument in arguments {
+            let sqlparser::ast::FunctionArg::Unnamed(sqlparser::ast::FunctionArgExpr::Expr(of)) = argument else {
+                return unsupported(format!("{name}({argument})"));
+            };
+            values.push(self.constant(of)?);
+        }
+        let called = name.to_string().to_lowercase();
+        let rows = match (called.as_str(), values.as_slice()) {
+            ("generate_series", [from, to]) => self.series(from, to, &Value::Int(1))?,
+            ("generate_series", [from, to, step]) => self.series(from, to, step)?,
+            ("long_sequence", [count]) => self.series(&Value::Int(1), count, &Value::Int(1))?,
+            _ => return Err(SqlError::UnknownFunction(format!("function {name} does not exist"))),
+        };
+        let sql_type = rows.first().map_or(SqlType::Int, Value::sql_type);
+        let qualifier = alias.map_or(called.as_str(), |alias| alias.name.value.as_str());
+        let column = crate::relation::Column::new(qualifier, sql_type);
+        let mut relation = crate::relation::Relation {
+            columns: vec![column],
+            rows: rows.into_iter().map(|value| vec![value]).collect(),
+        };
+        rename(alias, relation.columns.iter_mut().map(|column| &mut column.name));
+        let scope = scope_of(&relation, Some(qualifier));
+        Ok((Source::Rows(relation.rows), scope))
+    }
+
+    fn series(&mut self, from: &Value, to: &Value, step: &Value) -> Result<Vec<Value>, SqlError> {
+        const VALUES_MAX: usize = 10_000_000;
+        let zero = match step {
+            Value::Interval(_) => Value::Interval(crate::value::Interval::default()),
+            _ => Value::Int(0),
+        };
+        let Some(direction) = step.compare(&zero).filter(|order| order.is_ne()) else {
+            return invalid("the step of generate_series is not zero");
+        };
+        let mut values = Vec::new();
+        let mut next = match (from, step) {
+            (Value::Text(_), Value::Interval(_)) => {
+                crate::expression::cast(from.clone(), SqlType::Timestamp, &self.environment)?
+            }
+            _ => from.clone(),
+        };
+        while next.compare(to).is_some_and(|order| order.is_eq() || order == direction.reverse()) {
+            if values.len() >= VALUES_MAX {
+                return invalid(format!("generate_series makes at most {VALUES_MAX} values"));
+            }
+            let after = crate::expression::sum(&next, step, &self.environment)?;
+            values.push(std::mem::replace(&mut next, after));
+            if values.len() % 4096 == 0 {
+                self.charge(4096)?;
+            }
+        }
+        Ok(values)
+    }
+}
+
+fn rename<'a>(alias: Option<&TableAlias>, names: impl Iterator<Item = &'a mut String>) {
+    if let Some(alias) = alias {
+        names.zip(&alias.columns).for_each(|(name, alias)| name.clone_from(&alias.name.value));
+    }
+}
+
+pub(crate) const fn sql_type(value_type: ValueType) -> SqlType {
+    match value_type {
+        ValueType::F64 => SqlType::Float,
+        ValueType::I64 | ValueType::U64 => SqlType::Int,
+        ValueType::Bool => SqlType::Bool,
+        ValueType::String | ValueType::Histogram => SqlType::Text,
+    }
+}

@@ -1,0 +1,86 @@
+//! Rows put into groups.
+
+use std::collections::HashMap;
+
+use super::Wanted;
+use super::from::Source;
+use crate::error::SqlError;
+use crate::expression::{Accumulator, AggregateFunction, Grouped, Typed};
+use crate::run::Run;
+use crate::scope::{Role, Scope};
+use crate::value::Value;
+
+impl Run<'_> {
+    /// Groups as rows of keys and aggregates, in the order in which they come.
+    pub(super) fn group(
+        &mut self,
+        source: Source,
+        scope: &Scope,
+        condition: Option<Typed>,
+        grouped: &Grouped,
+    ) -> Result<Vec<Vec<Value>>, SqlError> {
+        let rows = match source {
+            Source::Rows(rows) => self.filtered(rows, condition.as_ref())?,
+            Source::Table(table) => match self.group_in_plan(&table, scope, condition.as_ref(), grouped)? {
+                Some(rows) => return Ok(rows),
+                None => self.read_table(&table, scope, condition, Wanted::All)?,
+            },
+        };
+        self.group_rows(&rows, scope, grouped)
+    }
+
+    fn group_rows(
+        &mut self,
+        rows: &[Vec<Value>],
+        scope: &Scope,
+        grouped: &Grouped,
+    ) -> Result<Vec<Vec<Value>>, SqlError> {
+        let time = scope.columns.iter().position(|column| column.role == Role::Time);
+        let series = scope.columns.iter().position(|column| column.name == "#series");
+        let environment = self.environment.clone();
+        let mut groups: Vec<(Vec<Value>, Vec<Accumulator>)> = Vec::new();
+        let mut places: HashMap<Vec<Value>, usize> = HashMap::new();
+        for (number, row) in rows.iter().enumerate() {
+            if number % 4096 == 0 {
+                self.context.budget.check()?;
+            }
+            let key: Vec<Value> =
+                grouped.keys.iter().map(|key| key.of.expression.value(row, &environment)).collect::<Result<_, _>>()?;
+            let place = match places.get(&key) {
+                Some(place) => *place,
+                None => {
+                    self.charge(key.len() + grouped.calls.len())?;
+                    groups.push((key.clone(), vec![Accumulator::default(); grouped.calls.len()]));
+                    places.insert(key, groups.len() - 1);
+                    groups.len() - 1
+                }
+            };
+            let Some((_, accumulators)) = groups.get_mut(place) else { continue };
+            let of = |column: Option<usize>| column.and_then(|column| row.get(column));
+            for (accumulator, call) in accumulators.iter_mut().zip(&grouped.calls) {
+                let by_time = call.function.is_of_series() || call.function.is_by_time();
+                let at = if by_time { (of(time), of(series)) } else { (None, None) };
+                accumulator.add(call, row, at, &environment)?;
+            }
+        }
+        if groups.is_empty() && grouped.keys.is_empty() {
+            groups.push((Vec::new(), vec![Accumulator::default(); grouped.calls.len()]));
+        }
+        let finish = |(mut row, accumulators): (Vec<Value>, Vec<Accumulator>)| {
+            row.extend(
+                accumulators.into_iter().zip(&grouped.calls).map(|(accumulator, call)| accumulator.finish(call)),
+            );
+            row
+        };
+        Ok(groups.into_iter().map(finish).collect())
+    }
+}
+
+/// What aggregates are when there are no rows: counts are zero, all else is null.
+pub(super) fn of_nothing(grouped: &Grouped) -> Vec<Value> {
+    let value = |function: AggregateFunction| match function {
+        AggregateFunction::Count => Value::Int(0),
+        _ => Value::Null,
+    };
+    grouped.calls.iter().map(|call| value(call.function)).collect()
+}

@@ -1,0 +1,179 @@
+//! Joins: rows of two tables side by side, by columns that are equal or as of a time.
+
+use std::collections::HashMap;
+
+use sqlparser::ast::{Expr, JoinConstraint, JoinOperator};
+
+use super::from::Source;
+use crate::error::{SqlError, invalid, unsupported};
+use crate::expression::{Bound, holds};
+use crate::run::Run;
+use crate::scope::{Role, Scope};
+use crate::value::Value;
+
+/// Rows that a join may make.
+const JOIN_ROWS_MAX: usize = 10_000_000;
+
+/// The two sides of a join.
+struct Sides<'a> {
+    left: (&'a Scope, Vec<Vec<Value>>),
+    right: (&'a Scope, Vec<Vec<Value>>),
+    both: &'a Scope,
+}
+
+impl Run<'_> {
+    pub(super) fn join(
+        &mut self,
+        left: (Vec<Vec<Value>>, Scope),
+        right: (Vec<Vec<Value>>, Scope),
+        operator: &JoinOperator,
+    ) -> Result<(Source, Scope), SqlError> {
+        let mut both = Scope { columns: [left.1.columns.clone(), right.1.columns.clone()].concat() };
+        let (constraint, is_left, is_as_of) = match operator {
+            JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) | JoinOperator::CrossJoin(constraint) => {
+                (constraint, false, false)
+            }
+            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (constraint, true, false),
+            // What ASOF JOIN was replaced by ([`crate::parse`]).
+            JoinOperator::LeftSemi(constraint) => (constraint, true, true),
+            _ => return unsupported("RIGHT, FULL, SEMI and ANTI joins"),
+        };
+        let (mut conditions, hidden) = self.join_conditions(constraint, &left.1, &right.1, &both)?;
+        let sides = Sides { left: (&left.1, left.0), right: (&right.1, right.0), both: &both };
+        let rows = self.join_rows(sides, &mut conditions, is_left, is_as_of)?;
+        for place in hidden {
+            if let Some(column) = both.columns.get_mut(place) {
+                column.is_hidden = true;
+                // The left one of the two is meant by the name alone.
+                column.name.insert(0, '#');
+            }
+        }
+        Ok((Source::Rows(rows), both))
+    }
+
+    /// What must hold for two rows, and which columns of the right are shown by the left.
+    fn join_conditions(
+        &mut self,
+        constraint: &JoinConstraint,
+        left: &Scope,
+        right: &Scope,
+        both: &Scope,
+    ) -> Result<(Vec<Bound>, Vec<usize>), SqlError> {
+        let names: Vec<&sqlparser::ast::Ident> = match constraint {
+            JoinConstraint::None => return Ok((Vec::new(), Vec::new())),
+            JoinConstraint::On(Expr::Nested(of)) if matches!(**of, Expr::Identifier(_)) => match &**of {
+                // QuestDB: `ON (host)`
+                Expr::Identifier(name) => vec![name],
+                _ => Vec::new(),
+            },
+            JoinConstraint::On(Expr::Tuple(of)) => {
+                of.iter().filter_map(|of| if let Expr::Identifier(name) = of { Some(name) } else { None }).collect()
+            }
+            JoinConstraint::On(of) => {
+                let bound = self.bind(both, of)?;
+                return Ok((super::filter::conjuncts(bound.expression), Vec::new()));
+            }
+            JoinConstraint::Using(names) => names.iter().filter_map(|name| name.0.last()?.as_ident()).collect(),
+            JoinConstraint::Natural => return unsupported("NATURAL JOIN"),
+        };
+        let (mut conditions, mut hidden) = (Vec::new(), Vec::new());
+        for name in names {
+            let (a, b) = (left.find(None, name)?, left.columns.len() + right.find(None, name)?);
+            conditions.push(crate::expression::equal(Bound::Column(a), Bound::Column(b)));
+            hidden.push(b);
+        }
+        Ok((conditions, hidden))
+    }
+
+    /// Rows side by side: partners are found by the columns that must be equal, and, as of a time, the newest that is not later.
+    fn join_rows(
+        &mut self,
+        sides: Sides<'_>,
+        conditions: &mut Vec<Bound>,
+        is_left: bool,
+        is_as_of: bool,
+    ) -> Result<Vec<Vec<Value>>, SqlError> {
+        let keys = take_keys(conditions, sides.left.0.columns.len());
+        let times = if is_as_of { Some(as_of_times(sides.left.0, sides.right.0)?) } else { None };
+        if is_as_of {
+            // `a.time >= b.time` says what ASOF means anyway.
+            conditions.retain(|condition| !crate::expression::compares_times(condition, sides.both));
+        }
+        let right = &sides.right.1;
+        let partners = partners(right, &keys, times.map(|(_, time)| time));
+        let mut joined: Vec<Vec<Value>> = Vec::new();
+        let empty = vec![Value::Null; sides.right.0.columns.len()];
+        for row in sides.left.1 {
+            self.context.budget.check()?;
+            let key: Vec<Value> = keys.iter().map(|(a, _)| cell(&row, *a)).collect();
+            let mut candidates = partners.get(&key).map(Vec::as_slice).unwrap_or_default();
+            if let Some((a, b)) = times {
+                let now = cell(&row, a);
+                let is_later = |place: &usize| right.get(*place).is_some_and(|row| cell(row, b).order(&now).is_gt());
+                let behind = candidates.partition_point(|place| !is_later(place));
+                candidates = candidates.get(behind.saturating_sub(1)..behind).unwrap_or_default();
+            }
+            let before = joined.len();
+            for partner in candidates.iter().filter_map(|place| right.get(*place)) {
+                let pair: Vec<Value> = row.iter().chain(partner).cloned().collect();
+                let mut is_met = true;
+                for condition in &*conditions {
+                    is_met = is_met && holds(condition, &pair, &self.environment)?;
+                }
+                if is_met {
+                    joined.push(pair);
+                }
+            }
+            if is_left && joined.len() == before {
+                joined.push(row.iter().chain(&empty).cloned().collect());
+            }
+            if joined.len() > JOIN_ROWS_MAX {
+                let message = format!("a join makes at most {JOIN_ROWS_MAX} rows: join by more columns, or fewer rows");
+                return invalid(message);
+            }
+        }
+        self.charge(joined.len() * sides.both.columns.len())?;
+        Ok(joined)
+    }
+}
+
+/// Takes the columns that must be equal out of conditions: their places on the left and on the right.
+fn take_keys(conditions: &mut Vec<Bound>, width: usize) -> Vec<(usize, usize)> {
+    let mut keys = Vec::new();
+    conditions.retain(|condition| match crate::expression::equal_columns(condition) {
+        Some((a, b)) if a < width && b >= width => {
+            keys.push((a, b - width));
+            false
+        }
+        _ => true,
+    });
+    keys
+}
+
+/// Places of rows by their keys, in order of time if there is one; rows with a null in the key have no partner.
+fn partners(rows: &[Vec<Value>], keys: &[(usize, usize)], time: Option<usize>) -> HashMap<Vec<Value>, Vec<usize>> {
+    let mut partners: HashMap<Vec<Value>, Vec<usize>> = HashMap::new();
+    for (place, row) in rows.iter().enumerate() {
+        let key: Vec<Value> = keys.iter().map(|(_, b)| cell(row, *b)).collect();
+        if !key.iter().any(Value::is_null) {
+            partners.entry(key).or_default().push(place);
+        }
+    }
+    if let Some(time) = time {
+        let at = |place: &usize| rows.get(*place).map_or(Value::Null, |row| cell(row, time));
+        partners.values_mut().for_each(|places| places.sort_by(|a, b| at(a).order(&at(b))));
+    }
+    partners
+}
+
+fn cell(row: &[Value], place: usize) -> Value {
+    row.get(place).cloned().unwrap_or(Value::Null)
+}
+
+/// The columns of time of both sides.
+fn as_of_times(left: &Scope, right: &Scope) -> Result<(usize, usize), SqlError> {
+    let time = |scope: &Scope| scope.columns.iter().position(|column| column.role == Role::Time);
+    time(left)
+        .zip(time(right))
+        .ok_or_else(|| SqlError::Invalid("ASOF JOIN is of tables with a column of time".to_owned()))
+}

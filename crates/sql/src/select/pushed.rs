@@ -1,0 +1,152 @@
+//! Groups that the plan can make, mostly from summaries: by tags and by bins of time of a fixed width.
+
+use query::Frame;
+use query::plan::{Grouping, Kept, Of, Plan};
+
+use super::filter::Filter;
+use super::from::Table;
+use super::group::of_nothing;
+use crate::error::SqlError;
+use crate::expression::{AggregateCall, Bound, Grouped, Typed, fixed_bins};
+use crate::run::Run;
+use crate::scope::{Role, Scope};
+use crate::value::Value;
+
+/// What a key is in the plan.
+enum PlanKey {
+    Tag(String),
+    Bin,
+}
+
+impl Run<'_> {
+    /// Groups made by the plan; `None` if it cannot make them.
+    pub(super) fn group_in_plan(
+        &mut self,
+        table: &Table,
+        scope: &Scope,
+        condition: Option<&Typed>,
+        grouped: &Grouped,
+    ) -> Result<Option<Vec<Vec<Value>>>, SqlError> {
+        let mut scan = table.scan();
+        let filter =
+            condition.map(|condition| Filter::of(condition.expression.clone(), &mut scan, scope)).unwrap_or_default();
+        let Some(kept) = kept(grouped, scope) else { return Ok(None) };
+        let Some((keys, width_ns, offset_ns)) = plan_keys(grouped, scope, &self.environment) else { return Ok(None) };
+        if !filter.rest.is_empty() || kept.is_empty() {
+            return Ok(None);
+        }
+        let by =
+            keys.iter().filter_map(|key| if let PlanKey::Tag(tag) = key { Some(tag.clone()) } else { None }).collect();
+        let mut distinct: Vec<Kept> = Vec::new();
+        kept.iter().for_each(|kept| {
+            if !distinct.contains(kept) {
+                distinct.push(kept.clone());
+            }
+        });
+        let grouping = Grouping { width_ns, offset_ns, kept: distinct, by: Some(by) };
+        let frames = self.plan(Plan::GroupBy { input: Box::new(filter.plan(scan)), grouping })?;
+        let mut rows = self.rows_of_groups(&frames, &keys, &kept)?;
+        if rows.is_empty() && grouped.keys.is_empty() {
+            rows.push(of_nothing(grouped));
+        }
+        Ok(Some(rows))
+    }
+
+    fn rows_of_groups(
+        &mut self,
+        frames: &[Frame],
+        keys: &[PlanKey],
+        kept: &[Kept],
+    ) -> Result<Vec<Vec<Value>>, SqlError> {
+        let count: usize = frames.iter().map(Frame::rows).sum();
+        self.charge(count * (keys.len() + kept.len()))?;
+        let mut rows = Vec::with_capacity(count);
+        for frame in frames {
+            let columns: Vec<_> = kept.iter().map(|kept| frame.column(&kept.column_name())).collect();
+            let tags: Vec<Value> = keys
+                .iter()
+                .map(|key| match key {
+                    PlanKey::Tag(tag) => {
+                        frame.labels.get(tag).filter(|value| !value.is_empty()).map_or(Value::Null, Value::text)
+                    }
+                    PlanKey::Bin => Value::Null,
+                })
+                .collect();
+            for (place, time_ns) in frame.timestamps_ns.iter().enumerate() {
+                let mut row = tags.clone();
+                for (cell, _) in row.iter_mut().zip(keys).filter(|(_, key)| matches!(key, PlanKey::Bin)) {
+                    *cell = Value::Timestamp(*time_ns);
+                }
+                let cells = columns.iter().zip(kept).map(|(column, kept)| {
+                    let value = column.map_or(Value::Null, |column| Value::of_cell(column.cell(place)));
+                    match (&kept.of, value) {
+                        (Of::Time, Value::Int(ns)) if kept.aggregate != query::plan::Aggregate::Count => {
+                            Value::Timestamp(ns)
+                        }
+                        (_, Value::Null) if kept.aggregate == query::plan::Aggregate::Count => Value::Int(0),
+                        (_, value) => value,
+                    }
+                });
+                row.extend(cells);
+                rows.push(row);
+            }
+        }
+        if let Some(bin) = keys.iter().position(|key| matches!(key, PlanKey::Bin)) {
+            let time = |row: &Vec<Value>| if let Some(Value::Timestamp(ns)) = row.get(bin) { *ns } else { i64::MIN };
+            rows.sort_by_key(time);
+        }
+        Ok(rows)
+    }
+}
+
+/// The aggregates as the plan has them; `None` if it lacks one.
+fn kept(grouped: &Grouped, scope: &Scope) -> Option<Vec<Kept>> {
+    grouped.calls.iter().map(|call| kept_of(call, scope)).collect()
+}
+
+fn kept_of(call: &AggregateCall, scope: &Scope) -> Option<Kept> {
+    let aggregate = call.function.in_plan()?;
+    if call.is_distinct || call.filter.is_some() {
+        return None;
+    }
+    let is_time = |of: &Bound| matches!(of, Bound::Column(place) if crate::expression::is_time(scope, *place));
+    if call.by.as_ref().is_some_and(|by| !is_time(by)) {
+        return None;
+    }
+    let Some(of) = &call.of else { return Some(Kept { aggregate, of: Of::Time }) };
+    let Bound::Column(place) = of else { return None };
+    let column = scope.columns.get(*place)?;
+    match column.role {
+        Role::Field => Some(Kept::of_column(aggregate, column.name.as_str())),
+        Role::Time if !matches!(aggregate, query::plan::Aggregate::Sum | query::plan::Aggregate::Avg) => {
+            Some(Kept { aggregate, of: Of::Time })
+        }
+        _ => None,
+    }
+}
+
+/// The keys, and the bins of the one that is of time.
+fn plan_keys(
+    grouped: &Grouped,
+    scope: &Scope,
+    environment: &crate::expression::Environment,
+) -> Option<(Vec<PlanKey>, Option<i64>, i64)> {
+    let (mut keys, mut bins) = (Vec::new(), None);
+    for key in &grouped.keys {
+        match &key.of.expression {
+            Bound::Column(place) => {
+                let column = scope.columns.get(*place).filter(|column| column.role == Role::Tag)?;
+                keys.push(PlanKey::Tag(column.name.clone()));
+            }
+            of => {
+                if bins.is_some() {
+                    return None;
+                }
+                bins = Some(fixed_bins(of, scope, environment)?);
+                keys.push(PlanKey::Bin);
+            }
+        }
+    }
+    let (width_ns, offset_ns) = bins.unzip();
+    Some((keys, width_ns, offset_ns.unwrap_or_default()))
+}

@@ -1,0 +1,104 @@
+//! `SAMPLE BY`: groups by time.
+
+use query::QueryError;
+
+use super::fill::Gaps;
+use crate::error::{SqlError, invalid};
+use crate::expression::{Bound, Grouped, Key, Typed, date_bin, width};
+use crate::parse::{Align, Fill, Sample};
+use crate::run::Run;
+use crate::scope::{Role, Scope};
+use crate::time;
+use crate::value::{Interval, SqlType, Value};
+
+/// What `SAMPLE BY` says, read.
+pub(super) struct Sampling {
+    pub(super) width: Interval,
+    pub(super) fill: Vec<Fill>,
+    pub(super) time_zone: Option<String>,
+}
+
+/// Makes the bin of time the first key of the groups.
+pub(super) fn start(sample: &Sample, scope: &Scope, grouped: &mut Grouped) -> Result<Sampling, SqlError> {
+    let width = width(&Value::text(sample.width.as_str()))?;
+    let Some(place) = scope.columns.iter().position(|column| column.role == Role::Time) else {
+        return invalid("SAMPLE BY is of rows with a column of time");
+    };
+    let (mut origin_ns, mut zone) = (0, None);
+    match &sample.align {
+        Align::FirstObservation => {
+            return Err(SqlError::Unsupported("ALIGN TO FIRST OBSERVATION".to_owned()));
+        }
+        Align::Calendar { time_zone, offset } => {
+            zone.clone_from(time_zone);
+            if let Some(offset) = offset {
+                origin_ns = offset_ns(offset)?;
+            }
+        }
+    }
+    let of = date_bin(width, Bound::Column(place), origin_ns, zone.as_deref());
+    grouped.keys.push(Key {
+        text: "SAMPLE BY".to_owned(),
+        column: Some(place),
+        of: Typed { expression: of, sql_type: SqlType::Timestamp },
+    });
+    Ok(Sampling { width, fill: sample.fill.clone(), time_zone: zone })
+}
+
+impl Run<'_> {
+    /// How gaps between groups are filled, if they are.
+    pub(super) fn gaps(
+        &mut self,
+        sample: Option<Sampling>,
+        grouped: &Grouped,
+        condition: Option<&Typed>,
+        scope: &Scope,
+    ) -> Result<Option<Gaps>, SqlError> {
+        let calls = grouped.calls.len();
+        if let Some(sample) = sample {
+            let none = sample.fill.iter().all(|fill| *fill == Fill::None);
+            if none {
+                return Ok(None);
+            }
+            let fills = match sample.fill.as_slice() {
+                [one] => vec![one.clone(); calls],
+                each if each.len() == calls => each.to_vec(),
+                each => {
+                    return invalid(format!(
+                        "FILL has {} values for {calls} aggregates: one for each, or one for all",
+                        each.len()
+                    ));
+                }
+            };
+            let zone = sample.time_zone.as_deref().map(crate::expression::time_zone).transpose()?;
+            let zone = zone.unwrap_or(jiff::tz::TimeZone::UTC);
+            return Ok(Some(Gaps { key: 0, width: sample.width, zone, fills, range: None }));
+        }
+        let gapfill = |key: &Key| match &key.of.expression {
+            Bound::Call(function, of) if function.name == "time_bucket_gapfill" => Some(of.clone()),
+            _ => None,
+        };
+        let found = grouped.keys.iter().enumerate().find_map(|(place, key)| Some((place, gapfill(key)?)));
+        let Some((key, of)) = found else { return Ok(None) };
+        let Some(Bound::Constant(by)) = of.first() else {
+            return Err(SqlError::Query(QueryError::Invalid("time_bucket_gapfill takes a constant width".to_owned())));
+        };
+        let width = width(by)?;
+        let fills = (0..calls).map(|call| grouped.fills.get(&call).cloned().unwrap_or(Fill::Null)).collect();
+        let range = condition.map(|condition| {
+            let mut scan = query::plan::Scan::of_table("");
+            super::filter::Filter::of(condition.expression.clone(), &mut scan, scope);
+            scan.range
+        });
+        let range = range.filter(|range| range.start_ns != i64::MIN && range.end_ns != i64::MAX);
+        Ok(Some(Gaps { key, width, zone: self.environment.time_zone.clone(), fills, range }))
+    }
+}
+
+/// `00:30` or `-02:00`, as QuestDB writes offsets.
+fn offset_ns(text: &str) -> Result<i64, SqlError> {
+    match time::parse_interval(text) {
+        Some(Interval { months: 0, ns }) => Ok(ns),
+        _ => invalid(format!("an offset is hours and minutes such as '00:30', not '{text}'")),
+    }
+}

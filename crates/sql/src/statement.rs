@@ -1,0 +1,249 @@
+//! Statements by kind.
+
+use std::sync::Arc;
+
+use jiff::tz::TimeZone;
+use query::Context;
+use sqlparser::ast::{Set, ShowStatementOptions, Statement};
+
+use crate::catalog::columns_of;
+use crate::error::{SqlError, invalid, unsupported};
+use crate::expression::{Environment, time_zone};
+use crate::insert::Insert;
+use crate::parse::Parsed;
+use crate::relation::{Column, Relation};
+use crate::run::{Manner, Run};
+use crate::value::Value;
+
+/// Who asks, and how.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// What `now()` is, in nanoseconds since the Unix epoch.
+    pub now_ns: i64,
+    /// Where days begin.
+    pub time_zone: TimeZone,
+    /// The database asked.
+    pub database: String,
+    /// What `current_user` is.
+    pub user: String,
+    /// What `$1`, `$2` … stand for.
+    pub parameters: Vec<Value>,
+    /// How names and groups are read.
+    pub manner: Manner,
+}
+
+impl Session {
+    /// Who asks a database at a moment, in UTC and as Postgres reads it.
+    pub fn new(database: impl Into<String>, now_ns: i64) -> Self {
+        Self {
+            now_ns,
+            time_zone: TimeZone::UTC,
+            database: database.into(),
+            user: "thalweg".to_owned(),
+            parameters: Vec::new(),
+            manner: Manner::Postgres,
+        }
+    }
+}
+
+/// What a statement gave.
+#[derive(Debug)]
+pub enum Answer {
+    /// A table.
+    Rows(Relation),
+    /// Rows to be written.
+    Insert(Insert),
+    /// A setting of the session, and its new value.
+    Set(String, String),
+    /// Nothing to do; the words by which Postgres says that it is done.
+    Done(String),
+}
+
+/// Runs one of the statements.
+pub fn run(parsed: &Parsed, place: usize, context: &Context<'_>, session: &Session) -> Result<Answer, SqlError> {
+    let Some(statement) = parsed.statements.get(place) else { return Ok(Answer::Done(String::new())) };
+    started(parsed, context, session, false).statement(statement)
+}
+
+/// The columns that a statement will give, without running it; none if it gives no table.
+pub fn describe(
+    parsed: &Parsed,
+    place: usize,
+    context: &Context<'_>,
+    session: &Session,
+) -> Result<Vec<Column>, SqlError> {
+    let Some(statement) = parsed.statements.get(place) else { return Ok(Vec::new()) };
+    if matches!(statement, Statement::Insert(_)) {
+        return Ok(Vec::new());
+    }
+    match started(parsed, context, session, true).statement(statement)? {
+        Answer::Rows(relation) => Ok(relation.columns),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn started<'a>(parsed: &'a Parsed, context: &'a Context<'a>, session: &'a Session, describes: bool) -> Run<'a> {
+    let environment = Environment {
+        now_ns: session.now_ns,
+        time_zone: session.time_zone.clone(),
+        database: session.database.clone(),
+        user: session.user.clone(),
+    };
+    Run {
+        context,
+        parsed,
+        environment: Arc::new(environment),
+        parameters: &session.parameters,
+        manner: session.manner,
+        describes,
+        plans: Vec::new(),
+        ctes: Vec::new(),
+        depth: 0,
+    }
+}
+
+impl Run<'_> {
+    fn statement(&mut self, statement: &Statement) -> Result<Answer, SqlError> {
+        Ok(match statement {
+            Statement::Query(query) => Answer::Rows(self.query(query)?),
+            Statement::Insert(insert) => Answer::Insert(self.insert(insert)?),
+            Statement::Explain { statement, analyze, .. } => Answer::Rows(self.explain(statement, *analyze)?),
+            Statement::ShowTables { .. } => {
+                let tables = self.context.tables()?;
+                Answer::Rows(Relation::of_texts(&["table_name"], tables.into_iter().map(|table| vec![table])))
+            }
+            Statement::ShowColumns { show_options, .. } => Answer::Rows(self.columns(&shown_table(show_options)?)?),
+            Statement::ExplainTable { table_name, .. } => {
+                Answer::Rows(self.columns(&last_part(&table_name.to_string()))?)
+            }
+            Statement::ShowDatabases { .. } => {
+                let databases = self.context.databases();
+                Answer::Rows(Relation::of_texts(&["database"], databases.into_iter().map(|name| vec![name])))
+            }
+            Statement::ShowSchemas { .. } => Answer::Rows(Relation::of_texts(&["schema"], [vec!["public".to_owned()]])),
+            Statement::ShowVariable { variable } => {
+                let name: Vec<String> = variable.iter().map(|part| part.value.to_lowercase()).collect();
+                self.variable(&name.join(" "))?
+            }
+            Statement::Set(set) => setting(set)?,
+            Statement::StartTransaction { .. } => Answer::Done("BEGIN".to_owned()),
+            Statement::Commit { .. } => Answer::Done("COMMIT".to_owned()),
+            Statement::Rollback { .. } => Answer::Done("ROLLBACK".to_owned()),
+            Statement::Discard { .. } => Answer::Done("DISCARD ALL".to_owned()),
+            Statement::Deallocate { .. } => Answer::Done("DEALLOCATE".to_owned()),
+            Statement::Close { .. } => Answer::Done("CLOSE CURSOR".to_owned()),
+            other => {
+                let text = other.to_string();
+                let words: Vec<&str> = text.split_whitespace().take(2).collect();
+                return unsupported(format!("the statement {}", words.join(" ")));
+            }
+        })
+    }
+
+    fn explain(&mut self, statement: &Statement, analyze: bool) -> Result<Relation, SqlError> {
+        let Statement::Query(query) = statement else { return unsupported("EXPLAIN of something else than a query") };
+        let described = self.describes;
+        self.describes = described || !analyze;
+        let samples = self.context.budget.samples();
+        let start_ns = (self.context.clock_ns)();
+        let rows = self.query(query)?.rows.len();
+        let elapsed_ns = (self.context.clock_ns)() - start_ns;
+        self.describes = described;
+        let mut lines: Vec<String> = self
+            .plans
+            .iter()
+            .flat_map(|plan| plan.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
+            .collect();
+        if lines.is_empty() {
+            lines.push("no table is read".to_owned());
+        }
+        if analyze {
+            let held = self.context.budget.samples().saturating_sub(samples);
+            lines.push(format!("rows={rows} cells_held={held} time={:.3} ms", elapsed_ns as f64 / 1e6));
+        }
+        Ok(Relation::of_texts(&["QUERY PLAN"], lines.into_iter().map(|line| vec![line])))
+    }
+
+    fn columns(&mut self, table: &str) -> Result<Relation, SqlError> {
+        let schema = self.schema(table, false)?;
+        let row = |(name, sql_type, kind): (String, crate::SqlType, &str)| {
+            let designated = (kind == "time").to_string();
+            vec![name, questdb_type(sql_type, kind).to_owned(), designated, kind.to_owned()]
+        };
+        let rows = columns_of(&schema, self.time_name()).into_iter().map(row);
+        Ok(Relation::of_texts(&["column", "type", "designated", "kind"], rows))
+    }
+
+    fn variable(&mut self, name: &str) -> Result<Answer, SqlError> {
+        let value = match name {
+            "tables" => {
+                let tables = self.context.tables()?;
+                return Ok(Answer::Rows(Relation::of_texts(
+                    &["table_name"],
+                    tables.into_iter().map(|table| vec![table]),
+                )));
+            }
+            "timezone" | "time zone" => self.environment.time_zone.iana_name().unwrap_or("UTC").to_owned(),
+            "transaction isolation level" | "transaction_isolation" | "default_transaction_isolation" => {
+                "read committed".to_owned()
+            }
+            "server_version" => "16.0".to_owned(),
+            "server_encoding" | "client_encoding" => "UTF8".to_owned(),
+            "standard_conforming_strings" => "on".to_owned(),
+            "datestyle" => "ISO, MDY".to_owned(),
+            "search_path" => "public".to_owned(),
+            "max_identifier_length" => "63".to_owned(),
+            "transaction_read_only" | "default_transaction_read_only" => "off".to_owned(),
+            _ => return invalid(format!("unrecognized configuration parameter \"{name}\"")),
+        };
+        Ok(Answer::Rows(Relation::of_texts(&[name], [vec![value]])))
+    }
+}
+
+/// As QuestDB's clients know types.
+fn questdb_type(sql_type: crate::SqlType, kind: &str) -> &'static str {
+    match sql_type {
+        crate::SqlType::Timestamp => "TIMESTAMP",
+        crate::SqlType::Bool => "BOOLEAN",
+        crate::SqlType::Int => "LONG",
+        crate::SqlType::Float => "DOUBLE",
+        crate::SqlType::Interval => "INTERVAL",
+        _ if kind == "tag" => "SYMBOL",
+        _ => "VARCHAR",
+    }
+}
+
+fn last_part(name: &str) -> String {
+    name.rsplit('.').next().unwrap_or_default().trim_matches('"').to_owned()
+}
+
+fn shown_table(options: &ShowStatementOptions) -> Result<String, SqlError> {
+    let table = options.show_in.as_ref().and_then(|within| within.parent_name.as_ref());
+    match table {
+        Some(table) => Ok(last_part(&table.to_string())),
+        None => invalid("SHOW COLUMNS FROM names a table"),
+    }
+}
+
+/// Settings that mean nothing here are taken as they are: clients send many.
+fn setting(set: &Set) -> Result<Answer, SqlError> {
+    match set {
+        Set::SetTimeZone { value, .. } => zone_setting(&value.to_string()),
+        Set::SingleAssignment { variable, values, .. } => {
+            let name = variable.to_string().to_lowercase();
+            let value = values.first().map(ToString::to_string).unwrap_or_default();
+            if name == "timezone" {
+                return zone_setting(&value);
+            }
+            Ok(Answer::Set(name, value.trim_matches('\'').to_owned()))
+        }
+        _ => Ok(Answer::Done("SET".to_owned())),
+    }
+}
+
+fn zone_setting(value: &str) -> Result<Answer, SqlError> {
+    let name = value.trim_matches(['\'', '"']);
+    let name = if name.eq_ignore_ascii_case("default") || name.eq_ignore_ascii_case("local") { "UTC" } else { name };
+    time_zone(name)?;
+    Ok(Answer::Set("timezone".to_owned(), name.to_owned()))
+}

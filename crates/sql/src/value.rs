@@ -1,0 +1,265 @@
+//! Values and their types.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use query::Cell;
+
+use crate::time;
+
+/// The type of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SqlType {
+    /// Not known: a null, or a text whose type its use decides.
+    Unknown,
+    /// `boolean`
+    Bool,
+    /// `bigint`
+    Int,
+    /// `double precision`
+    Float,
+    /// `text`
+    Text,
+    /// `timestamp`, in nanoseconds since the Unix epoch, UTC
+    Timestamp,
+    /// `interval`
+    Interval,
+}
+
+/// A value. Unsigned integers beyond what signed ones hold are floats.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// No value.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// A text.
+    Text(Arc<str>),
+    /// Nanoseconds since the Unix epoch.
+    Timestamp(i64),
+    /// A length of time.
+    Interval(Interval),
+}
+
+/// A length of time: months have no fixed length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Interval {
+    /// Calendar months.
+    pub months: i32,
+    /// Nanoseconds; a day has 24 hours.
+    pub ns: i64,
+}
+
+impl SqlType {
+    /// Its name in Postgres's `information_schema`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "boolean",
+            Self::Int => "bigint",
+            Self::Float => "double precision",
+            Self::Unknown | Self::Text => "text",
+            Self::Timestamp => "timestamp without time zone",
+            Self::Interval => "interval",
+        }
+    }
+
+    /// The type of numbers of both; `None` if one is no number.
+    pub(crate) const fn common_number(self, other: Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Int, Self::Int) => Some(Self::Int),
+            (Self::Int | Self::Float | Self::Unknown, Self::Int | Self::Float | Self::Unknown) => Some(Self::Float),
+            _ => None,
+        }
+    }
+
+    /// A type that holds values of both: of branches, of unions.
+    pub(crate) fn unified(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unknown, known) | (known, Self::Unknown) => known,
+            (a, b) if a == b => a,
+            (a, b) => a.common_number(b).unwrap_or(Self::Text),
+        }
+    }
+}
+
+impl Value {
+    /// A text.
+    pub fn text(text: impl Into<Arc<str>>) -> Self {
+        Self::Text(text.into())
+    }
+
+    /// A cell of a plan's answer.
+    pub(crate) fn of_cell(cell: Cell<'_>) -> Self {
+        match cell {
+            Cell::Null => Self::Null,
+            Cell::F64(value) => Self::Float(value),
+            Cell::I64(value) => Self::Int(value),
+            Cell::U64(value) => i64::try_from(value).map_or(Self::Float(value as f64), Self::Int),
+            Cell::Bool(value) => Self::Bool(value),
+            Cell::Text(text) => Self::text(text),
+        }
+    }
+
+    /// Whether it is null.
+    pub const fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// Its type.
+    pub const fn sql_type(&self) -> SqlType {
+        match self {
+            Self::Null => SqlType::Unknown,
+            Self::Bool(_) => SqlType::Bool,
+            Self::Int(_) => SqlType::Int,
+            Self::Float(_) => SqlType::Float,
+            Self::Text(_) => SqlType::Text,
+            Self::Timestamp(_) => SqlType::Timestamp,
+            Self::Interval(_) => SqlType::Interval,
+        }
+    }
+
+    /// As a number, if it is one or a text that says one.
+    pub(crate) fn number(&self) -> Option<f64> {
+        match self {
+            Self::Int(value) => Some(*value as f64),
+            Self::Float(value) => Some(*value),
+            Self::Text(text) => text.trim().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// The order of two values, as SQL has it: NaN above all numbers; `None` if one is null or they have none.
+    pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
+        Some(match (self, other) {
+            (Self::Int(a), Self::Int(b)) | (Self::Timestamp(a), Self::Timestamp(b)) => a.cmp(b),
+            (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
+            (Self::Text(a), Self::Text(b)) => a.cmp(b),
+            (Self::Interval(a), Self::Interval(b)) => a.approximate_ns().cmp(&b.approximate_ns()),
+            // A text beside something else is read as that: literals have no type of their own.
+            (Self::Timestamp(a), Self::Text(text)) => a.cmp(&time::parse(text)?),
+            (Self::Text(text), Self::Timestamp(b)) => time::parse(text)?.cmp(b),
+            (Self::Bool(a), Self::Text(text)) => a.cmp(&parse_bool(text)?),
+            (Self::Text(text), Self::Bool(b)) => parse_bool(text)?.cmp(b),
+            (Self::Timestamp(_), Self::Int(_) | Self::Float(_))
+            | (Self::Int(_) | Self::Float(_), Self::Timestamp(_)) => self.as_ns()?.cmp(&other.as_ns()?),
+            (a, b) => compare_floats(a.number()?, b.number()?),
+        })
+    }
+
+    /// A timestamp, or a number of nanoseconds since the epoch.
+    fn as_ns(&self) -> Option<i64> {
+        match self {
+            Self::Timestamp(ns) | Self::Int(ns) => Some(*ns),
+            Self::Float(ns) => Some(*ns as i64),
+            _ => None,
+        }
+    }
+
+    /// The order of rows: nulls last.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        match (self.is_null(), other.is_null()) {
+            (false, false) => self.compare(other).unwrap_or_else(|| self.kind().cmp(&other.kind())),
+            (a, b) => a.cmp(&b),
+        }
+    }
+
+    const fn kind(&self) -> u8 {
+        match self {
+            Self::Null => 0,
+            Self::Bool(_) => 1,
+            Self::Int(_) | Self::Float(_) => 2,
+            Self::Text(_) => 3,
+            Self::Timestamp(_) => 4,
+            Self::Interval(_) => 5,
+        }
+    }
+}
+
+impl Interval {
+    /// With months of 30 days, to compare.
+    pub(crate) const fn approximate_ns(self) -> i128 {
+        self.months as i128 * 30 * 86_400_000_000_000 + self.ns as i128
+    }
+}
+
+pub(crate) fn parse_bool(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "t" | "true" | "yes" | "on" | "1" => Some(true),
+        "f" | "false" | "no" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// NaN is equal to itself and above everything, as in Postgres.
+fn compare_floats(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// Equality by which rows are grouped and made distinct: nulls are equal, `1` and `1.0` too.
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Null, _) | (_, Self::Null) => false,
+            (a, b) => a.kind() == b.kind() && a.compare(b) == Some(Ordering::Equal),
+        }
+    }
+}
+
+impl Eq for Value {}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.kind().hash(state);
+        match self {
+            Self::Null => {}
+            Self::Bool(value) => value.hash(state),
+            Self::Int(value) => (*value as f64).to_bits().hash(state),
+            // Zeros are equal, and so is every NaN.
+            Self::Float(value) if value.is_nan() => f64::NAN.to_bits().hash(state),
+            Self::Float(value) => (value + 0.0).to_bits().hash(state),
+            Self::Text(text) => text.hash(state),
+            Self::Timestamp(ns) => ns.hash(state),
+            Self::Interval(interval) => interval.approximate_ns().hash(state),
+        }
+    }
+}
+
+/// As Postgres writes it.
+impl fmt::Display for Value {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => Ok(()),
+            Self::Bool(value) => out.write_str(if *value { "t" } else { "f" }),
+            Self::Int(value) => write!(out, "{value}"),
+            Self::Float(value) => out.write_str(&float(*value)),
+            Self::Text(text) => out.write_str(text),
+            Self::Timestamp(ns) => out.write_str(&time::format(*ns)),
+            Self::Interval(interval) => out.write_str(&time::format_interval(*interval)),
+        }
+    }
+}
+
+/// The shortest text that is read as the same number; exponents where Postgres has them.
+pub(crate) fn float(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
+    }
+    let size = value.abs();
+    if size != 0.0 && !(1e-4..1e15).contains(&size) {
+        let text = format!("{value:e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, exponent) = exponent.strip_prefix('-').map_or(("+", exponent), |exponent| ("-", exponent));
+        return format!("{digits}e{sign}{exponent:0>2}");
+    }
+    format!("{value}")
+}

@@ -1,0 +1,8 @@
+//! Hostile bytes as a slab of the result cache: head, records, markers, blocks.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    cache::fuzz_slab(data);
+});
