@@ -35,9 +35,6 @@ fn main() -> ExitCode {
             xtask::peers::command(&root, options, &mut |text| println!("{text}"))
         }
         #[cfg(target_os = "linux")]
-        Some((command, [what, options @ ..])) if command == "differential" && what == "influxql" => {
-            xtask::peers::influxql::command(&root, options, &mut |text| println!("{text}"))
-        }
         Some((command, options)) if command == "differential" => differential(&root, options),
         _ => Err(USAGE.to_owned()),
     };
@@ -62,11 +59,16 @@ fn tidy(root: &Path) -> Result<bool, String> {
 
 #[cfg(target_os = "linux")]
 fn differential(root: &Path, options: &[String]) -> Result<bool, String> {
-    let Some((_, options)) = options.split_first().filter(|(language, _)| *language == "promql") else {
-        return Err(USAGE.to_owned());
-    };
-    let options = xtask::differential::Options::read(options)?;
-    xtask::differential::run(root, &options, &mut |text| println!("{text}"))
+    match options.split_first() {
+        Some((language, options)) if language == "promql" => {
+            let options = xtask::differential::Options::read(options)?;
+            xtask::differential::run(root, &options, &mut |text| println!("{text}"))
+        }
+        Some((language, options)) if language == "influxql" => {
+            xtask::peers::influxql::command(root, options, &mut |text| println!("{text}"))
+        }
+        _ => Err(USAGE.to_owned()),
+    }
 }
 
 fn plant(root: &Path, options: &[String]) -> Result<bool, String> {

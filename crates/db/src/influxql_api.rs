@@ -52,6 +52,10 @@ impl Engine for Statements<'_> {
         self.db.databases()
     }
 
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method alone is not general enough in its lifetime"
+    )]
     fn tables(&self, database: &str) -> Result<Vec<String>, QueryError> {
         self.on(database, |context| context.tables())
     }

@@ -1,4 +1,5 @@
 //! InfluxQL on a real data folder: statements and their answers as InfluxDB 1.6 gave them, in `influxql/cases.txt`.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

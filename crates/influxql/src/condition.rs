@@ -128,9 +128,9 @@ fn combine(operator: Operator, left: Amount, right: Amount) -> Option<Amount> {
         (Operator::Add, Amount::Moment(a), Amount::Length(b))
         | (Operator::Add, Amount::Length(a), Amount::Moment(b)) => a.checked_add(b).map(Amount::Moment),
         (Operator::Subtract, Amount::Moment(a), Amount::Length(b)) => a.checked_sub(b).map(Amount::Moment),
-        (Operator::Subtract, Amount::Moment(a), Amount::Moment(b)) => a.checked_sub(b).map(Amount::Length),
+        (Operator::Subtract, Amount::Moment(a), Amount::Moment(b))
+        | (Operator::Subtract, Amount::Length(a), Amount::Length(b)) => a.checked_sub(b).map(Amount::Length),
         (Operator::Add, Amount::Length(a), Amount::Length(b)) => a.checked_add(b).map(Amount::Length),
-        (Operator::Subtract, Amount::Length(a), Amount::Length(b)) => a.checked_sub(b).map(Amount::Length),
         (Operator::Multiply, Amount::Length(a), Amount::Length(b)) => a.checked_mul(b).map(Amount::Length),
         (Operator::Divide, Amount::Length(a), Amount::Length(b)) => a.checked_div(b).map(Amount::Length),
         (Operator::Multiply, Amount::Length(a), Amount::Number(b))

@@ -87,7 +87,7 @@ fn delete(engine: &dyn Engine, database: &str, sources: &[Source], condition: Op
     let range = if split.start_ns.is_none() && split.end_ns.is_none() { TimeRange::ALL } else { bounds };
     let tables = named_tables(engine, database, sources)?;
     for chosen in choose(engine, database, &tables, &split)? {
-        refuse_fields(&split.rest, &chosen)?;
+        refuse_fields(split.rest.as_ref(), &chosen)?;
         if !chosen.filtered {
             engine.delete(database, Some(&chosen.name), &chosen.selectors, &range)?;
             continue;
@@ -106,7 +106,7 @@ fn delete(engine: &dyn Engine, database: &str, sources: &[Source], condition: Op
 }
 
 /// Rows are deleted by tags and time only.
-fn refuse_fields(condition: &Option<Expr>, chosen: &Chosen) -> Result<(), QueryError> {
+fn refuse_fields(condition: Option<&Expr>, chosen: &Chosen) -> Result<(), QueryError> {
     let mut field = None;
     if let Some(condition) = condition {
         condition.walk(&mut |expr| {

@@ -1,6 +1,6 @@
 //! Aggregates and selectors: what is made of the values in a window.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::resolve::Reference;
@@ -209,12 +209,12 @@ pub(crate) fn integral(points: &[Out], windows: Option<&Windows>, unit_ns: i64, 
         let (mut from_ns, mut from) = (time_ns, last);
         if let Some((window_ns, end_ns)) = window.filter(|(_, end_ns)| point.time_ns >= *end_ns) {
             let at_end = last + (value - last) * (end_ns - time_ns) as f64 / (point.time_ns - time_ns) as f64;
-            area += (last + at_end) / 2.0 * share(time_ns, end_ns);
+            area += last.midpoint(at_end) * share(time_ns, end_ns);
             outs.push(Out { time_ns: window_ns, value: Value::Float(area), origin: None });
             (area, from_ns, from) = (0.0, end_ns, at_end);
             window = bounds(windows, point.time_ns);
         }
-        area += (from + value) / 2.0 * share(from_ns, point.time_ns);
+        area += from.midpoint(value) * share(from_ns, point.time_ns);
         before = Some((point.time_ns, value));
     }
     if before.is_some() {
@@ -233,9 +233,9 @@ fn bounds(windows: Option<&Windows>, time_ns: i64) -> Option<(i64, i64)> {
 /// Different values, in the order in which they came; those of one time by value.
 pub(crate) fn distinct(points: &[Out], time_ns: i64) -> Vec<Out> {
     let mut kept: Vec<&Out> = Vec::new();
-    let mut known: BTreeMap<String, ()> = BTreeMap::new();
+    let mut known = BTreeSet::new();
     for point in points {
-        if known.insert(format!("{:?}", point.value), ()).is_none() {
+        if known.insert(format!("{:?}", point.value)) {
             kept.push(point);
         }
     }
@@ -243,13 +243,11 @@ pub(crate) fn distinct(points: &[Out], time_ns: i64) -> Vec<Out> {
     kept.into_iter().map(|point| Out { time_ns, value: point.value.clone(), origin: None }).collect()
 }
 
+/// The values of the tags that a call names.
+pub(crate) type TagsOf<'a> = &'a dyn Fn(&Out) -> Vec<Value>;
+
 /// The largest or smallest points, in order of time; of each combination of tags one at most, if there are tags.
-pub(crate) fn top(
-    points: &[Out],
-    count: usize,
-    largest: bool,
-    tags_of: Option<&dyn Fn(&Out) -> Vec<Value>>,
-) -> Vec<Out> {
+pub(crate) fn top(points: &[Out], count: usize, largest: bool, tags_of: Option<TagsOf<'_>>) -> Vec<Out> {
     let better = |a: &Out, b: &Out| {
         let order = a.value.compare(&b.value).unwrap_or(std::cmp::Ordering::Equal);
         let order = if largest { order.reverse() } else { order };
@@ -258,8 +256,8 @@ pub(crate) fn top(
     let mut sorted: Vec<&Out> = points.iter().collect();
     sorted.sort_by(|a, b| better(a, b));
     if let Some(tags_of) = tags_of {
-        let mut known = BTreeMap::new();
-        sorted.retain(|point| known.insert(format!("{:?}", tags_of(point)), ()).is_none());
+        let mut known = BTreeSet::new();
+        sorted.retain(|point| known.insert(format!("{:?}", tags_of(point))));
     }
     sorted.truncate(count);
     sorted.sort_by(|a, b| a.time_ns.cmp(&b.time_ns).then_with(|| better(a, b)));

@@ -8,7 +8,7 @@ use query::{FrameColumn, QueryError, Values};
 use crate::engine::Engine;
 use crate::fast;
 use crate::fill::Filling;
-use crate::reduce::{self, Out};
+use crate::reduce::{self, Out, TagsOf};
 use crate::resolve::{Argument, Call, Code, Reference, Resolved};
 use crate::scan::{self, Group, Input, Place};
 use crate::syntax::ast::{Expr, Fill, Limits};
@@ -210,7 +210,7 @@ fn reduced(call: &Call, group: &Group, points: &[Out], start_ns: i64, own_times:
                 let Some(input) = group.inputs.get(number) else { return Vec::new() };
                 tags.iter().map(|tag| input.value(&input.place(tag, false), row)).collect()
             };
-            let tags_of: Option<&dyn Fn(&Out) -> Vec<Value>> = if tags.is_empty() { None } else { Some(&tags_of) };
+            let tags_of: Option<TagsOf<'_>> = if tags.is_empty() { None } else { Some(&tags_of) };
             outs.extend(reduce::top(points, count, function == "top", tags_of));
         }
         "max" | "min" | "first" | "last" | "percentile" => {

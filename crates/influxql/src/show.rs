@@ -70,8 +70,8 @@ fn policies(engine: &dyn Engine, database: &str) -> Vec<Series> {
 fn shard_group_ns(retention_ns: i64) -> i64 {
     const DAY_NS: i64 = 24 * 3_600_000_000_000;
     match retention_ns {
-        ..172_800_000_000_000 => 3_600_000_000_000,
-        ..=15_552_000_000_000_000 => DAY_NS,
+        length_ns if length_ns < 2 * DAY_NS => 3_600_000_000_000,
+        length_ns if length_ns <= 180 * DAY_NS => DAY_NS,
         _ => SHARD_GROUP_NS,
     }
 }

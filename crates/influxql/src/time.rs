@@ -116,7 +116,7 @@ mod tests {
         check("2016-01-01T00:00:00.123456789+01:00", None, Some("2015-12-31T23:00:00.123456789Z"));
         check("yesterday", None, None);
         check("9999-12-31T00:00:00Z", None, None);
-        assert_eq!(super::text(0, Some(&berlin)), "1970-01-01T01:00:00+01:00");
+        assert_eq!(text(0, Some(&berlin)), "1970-01-01T01:00:00+01:00");
         assert!(zone("Nowhere/At_All").is_err());
     }
 

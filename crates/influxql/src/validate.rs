@@ -21,6 +21,7 @@ pub(crate) const SELECTORS: [&str; 8] = ["first", "last", "max", "min", "percent
 
 /// What was found in a selection's fields.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Found {
     calls: usize,
     /// References outside of calls.
@@ -83,10 +84,9 @@ impl Found {
 
     fn expr(&mut self, expr: &Expr, wildcard: bool) -> Result<(), String> {
         match expr {
-            Expr::Reference { .. } => self.references = true,
             Expr::Wildcard(_) if !wildcard => return Err("unable to use wildcard in a binary expression".to_owned()),
             Expr::Pattern(_) if !wildcard => return Err("unable to use regex in a binary expression".to_owned()),
-            Expr::Wildcard(_) | Expr::Pattern(_) => self.references = true,
+            Expr::Reference { .. } | Expr::Wildcard(_) | Expr::Pattern(_) => self.references = true,
             Expr::Call { name, arguments } => return self.call(name, arguments, wildcard),
             Expr::Parentheses(inner) => return self.expr(inner, wildcard),
             Expr::Binary { operator, left, right } => {

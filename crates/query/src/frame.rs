@@ -69,6 +69,7 @@ impl Frame {
     }
 
     /// Only these rows, in this order.
+    #[must_use]
     pub fn pick(&self, rows: &[usize]) -> Self {
         let timestamps_ns = rows.iter().filter_map(|row| self.timestamps_ns.get(*row)).copied().collect();
         let columns = self.columns.iter().map(|column| column.pick(rows)).collect();

@@ -18,10 +18,11 @@ use influxql::{Parameter, Query, Session, TimeFormat};
 use query::{Budget, QueryError, Stop};
 use serde_json::Value as Json;
 
+use crate::active::Description;
 use crate::error::ApiError;
 use crate::influx::{self, Version};
 use crate::parameters::Parameters;
-use crate::query::{timeout, watched};
+use crate::query::{Asked, timeout, watched};
 use crate::routes::take;
 use crate::state::State;
 use crate::status::INFLUXDB_VERSION;
@@ -30,7 +31,8 @@ use crate::status::INFLUXDB_VERSION;
 const CHUNK_ROWS: usize = 10_000;
 
 /// What a request asks for.
-struct Asked {
+struct Wanted {
+    text: String,
     query: Query,
     database: Option<String>,
     read_only: bool,
@@ -48,7 +50,7 @@ struct Form {
 }
 
 /// What a statement gave.
-type Result1 = Result<influxql::Answer, QueryError>;
+type Done = Result<influxql::Answer, QueryError>;
 
 /// The handler of `/query`.
 pub(crate) async fn query(From(state): From<Arc<State>>, request: Request) -> Response {
@@ -66,12 +68,18 @@ async fn answer(state: &Arc<State>, request: Request) -> Result<Response, ApiErr
     let read_only = request.method() == Method::GET;
     let taken = take(state, request).await?;
     let file = form::query_file(&taken.headers, &taken.body)?;
-    let asked = read(&taken.parameters, &taken.headers, file, read_only)?;
+    let wanted = read(&taken.parameters, &taken.headers, file, read_only)?;
     let budget = state.db.budget(state.settings.query_samples_max);
-    let timeout = timeout(state, &taken.parameters)?;
+    let description = Description {
+        kind: "influxql",
+        text: wanted.text.clone(),
+        database: wanted.database.clone().unwrap_or_default(),
+        remote: taken.remote,
+    };
+    let asked = Asked::of(description, budget.clone(), timeout(state, &taken.parameters)?);
     drop(taken);
-    let (content_type, body) =
-        watched(state, budget.clone(), timeout, move |state| Ok(run(state, &asked, &budget))).await?;
+    let content_type = if wanted.form.csv { "text/csv" } else { "application/json" };
+    let (body, ()) = watched(state, asked, move |state| Ok((run(state, &wanted, &budget), ()))).await?;
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, content_type)], body).into_response())
 }
 
@@ -80,10 +88,9 @@ fn read(
     headers: &HeaderMap,
     file: Option<String>,
     read_only: bool,
-) -> Result<Asked, ApiError> {
-    let text = match parameters.get("q").map(str::to_owned).or(file) {
-        Some(text) => text,
-        None => return Err(ApiError::bad_data("missing required parameter \"q\"")),
+) -> Result<Wanted, ApiError> {
+    let Some(text) = parameters.get("q").map(str::to_owned).or(file) else {
+        return Err(ApiError::bad_data("missing required parameter \"q\""));
     };
     let bound = bound(parameters.get("params"))?;
     let query = Query::parse(&text, &bound).map_err(|error| ApiError::bad_data(error.to_string()))?;
@@ -105,7 +112,7 @@ fn read(
         chunk_rows: chunked.then(|| rows.unwrap_or(CHUNK_ROWS)),
     };
     let database = parameters.get("db").map(str::to_owned);
-    Ok(Asked { query, database, read_only, form })
+    Ok(Wanted { text, query, database, read_only, form })
 }
 
 /// Values for `$name`, out of a JSON object. An object with one member says what the value is to be: `{"identifier": "host"}`.
@@ -151,25 +158,25 @@ fn parameter(value: &Json) -> Option<Parameter> {
 }
 
 /// Runs the statements one after the other; behind one that fails the others are not run.
-fn run(state: &State, asked: &Asked, budget: &Budget) -> (&'static str, String) {
-    let session = Session { database: asked.database.as_deref(), read_only: asked.read_only };
-    let mut results: Vec<Result1> = Vec::with_capacity(asked.query.len());
+fn run(state: &State, wanted: &Wanted, budget: &Budget) -> String {
+    let session = Session { database: wanted.database.as_deref(), read_only: wanted.read_only };
+    let mut results: Vec<Done> = Vec::with_capacity(wanted.query.len());
     let mut failed = false;
-    for number in 0..asked.query.len() {
+    for number in 0..wanted.query.len() {
         if failed {
             results.push(Err(QueryError::Execution("not executed".to_owned())));
             continue;
         }
         let held = budget.samples();
-        let result = state.db.run_influxql(&asked.query, number, &session, budget);
+        let result = state.db.run_influxql(&wanted.query, number, &session, budget);
         failed = result.is_err();
         results.push(result.map_err(timed_out));
         budget.give_back(usize::try_from(budget.samples().saturating_sub(held)).unwrap_or(0));
     }
-    if asked.form.csv {
-        return ("text/csv", csv::csv(&results, asked.form.times));
+    if wanted.form.csv {
+        return csv::csv(&results, wanted.form.times);
     }
-    ("application/json", write::json(&results, &asked.form))
+    write::json(&results, &wanted.form)
 }
 
 fn timed_out(error: QueryError) -> QueryError {

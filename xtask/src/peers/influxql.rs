@@ -20,7 +20,7 @@ const DATABASE: &str = "differential";
 /// Statements that disagree are told up to so many.
 const TOLD_MAX: usize = 25;
 /// How long an answer may take.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

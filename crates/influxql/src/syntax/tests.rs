@@ -78,7 +78,7 @@ fn shows_and_changes() {
         "KILL QUERY 5",
     ] {
         check(same, same);
-        check(&same.to_lowercase().replace("'a'", "'a'"), same);
+        check(&same.to_lowercase(), same);
     }
     check("create user x with password 'y'; grant all to x", "CREATE USER; GRANT");
 }

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use influxql::{Series, TimeFormat, Value};
 
-use super::Result1;
+use super::Done;
 
-pub(super) fn csv(results: &[Result1], times: TimeFormat) -> String {
+pub(super) fn csv(results: &[Done], times: TimeFormat) -> String {
     let mut out = String::new();
     for result in results {
         match result {

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use influxql::{Series, Value};
 
-use super::{Form, Result1};
+use super::{Done, Form};
 use crate::json;
 
 /// The answer to all statements: one object, or one for each piece.
-pub(super) fn json(results: &[Result1], form: &Form) -> String {
+pub(super) fn json(results: &[Done], form: &Form) -> String {
     let Some(chunk_rows) = form.chunk_rows else {
         let parts: Vec<String> =
             results.iter().enumerate().map(|(number, result)| whole(number, result, form)).collect();
@@ -80,7 +80,7 @@ fn indented(text: &str) -> Option<String> {
 }
 
 /// A statement's result in one piece.
-fn whole(number: usize, result: &Result1, form: &Form) -> String {
+fn whole(number: usize, result: &Done, form: &Form) -> String {
     match result {
         Err(error) => format!(r#"{{"statement_id":{number},"error":{}}}"#, json::text(&error.to_string())),
         Ok(answer) => {
@@ -190,22 +190,19 @@ mod tests {
 
     use super::*;
 
-    fn answer() -> Result1 {
+    fn answer() -> Answer {
         let rows = vec![
             vec![Value::Time(0), Value::Float(1.5), Value::Text("a\"b".into())],
             vec![Value::Time(1_500_000_000), Value::Null, Value::Text("c".into())],
         ];
         let columns = ["time", "f", "s"].map(str::to_owned).to_vec();
         let tags = vec![("h".to_owned(), "x".to_owned())];
-        Ok(Answer {
-            series: vec![Series { name: "m".to_owned(), tags, columns, rows, zone: None }],
-            messages: Vec::new(),
-        })
+        Answer { series: vec![Series { name: "m".to_owned(), tags, columns, rows, zone: None }], messages: Vec::new() }
     }
 
     fn check(form: &Form, expected: &str) {
         let failed = Err(query::QueryError::Invalid("no".to_owned()));
-        assert_eq!(json(&[answer(), failed], form), expected);
+        assert_eq!(json(&[Ok(answer()), failed], form), expected);
     }
 
     #[test]

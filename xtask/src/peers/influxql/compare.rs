@@ -81,8 +81,7 @@ fn results(answer: &Value) -> &[Value] {
 }
 
 fn series(answer: &Value) -> Vec<&Value> {
-    let of = |result| -> &[Value] { Value::get(result, "series").and_then(Value::as_array).map_or(&[], Vec::as_slice) };
-    results(answer).iter().flat_map(|result| of(result)).collect()
+    results(answer).iter().filter_map(|result| result.get("series")?.as_array()).flatten().collect()
 }
 
 fn brief(answer: &Value) -> String {

@@ -99,7 +99,9 @@ fn by(dimensions: &[String]) -> String {
 }
 
 fn fill(random: &mut Random) -> &'static str {
-    *random.of(&["", "", " fill(null)", " fill(none)", " fill(previous)", " fill(linear)", " fill(0)", " fill(7.5)"])
+    const FILLS: [&str; 8] =
+        ["", "", " fill(null)", " fill(none)", " fill(previous)", " fill(linear)", " fill(0)", " fill(7.5)"];
+    *random.of::<&'static str>(&FILLS)
 }
 
 fn window(random: &mut Random) -> String {
