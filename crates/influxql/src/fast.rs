@@ -151,6 +151,7 @@ fn call_outs(engine: &dyn Engine, of: &Resolved, call: &Call, frame: &Frame) -> 
     }
     let fill = if of.fill == Fill::Null && call.function == "count" { Fill::Integer(0) } else { of.fill };
     let range = (of.range.start_ns, of.range.end_ns);
-    let filling = Filling { windows, fill, data_type: call.data_type, range, descending: of.descending };
+    let filling =
+        Filling { windows, fill, data_type: call.data_type, range, descending: of.descending, most: of.most() };
     filling.fill(outs, engine.budget())
 }

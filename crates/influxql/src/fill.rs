@@ -15,6 +15,8 @@ pub(crate) struct Filling<'a> {
     /// First and last time of the answer.
     pub(crate) range: (i64, i64),
     pub(crate) descending: bool,
+    /// So many values are wanted: the first ones.
+    pub(crate) most: usize,
 }
 
 impl Filling<'_> {
@@ -53,6 +55,9 @@ impl Filling<'_> {
         let mut at_ns = first_ns;
         for out in outs {
             self.gap(&mut filled, &mut at_ns, out.time_ns, Some(&out), budget)?;
+            if filled.len() >= self.most {
+                break;
+            }
             at_ns = self.after(out.time_ns);
             filled.push(out);
         }
@@ -76,7 +81,7 @@ impl Filling<'_> {
     ) -> Result<(), QueryError> {
         let constant = self.constant();
         let before = filled.last().cloned();
-        while if self.descending { *at_ns > end_ns } else { *at_ns < end_ns } {
+        while filled.len() < self.most && if self.descending { *at_ns > end_ns } else { *at_ns < end_ns } {
             budget.take(1)?;
             let value = match (&constant, &before) {
                 (Some(constant), _) => constant.clone(),

@@ -8,7 +8,7 @@ use crate::answer::Answer;
 use crate::condition;
 use crate::engine::Engine;
 use crate::execute::{Session, database, existing, mentions_time, named_tables};
-use crate::groups::{Chosen, choose};
+use crate::groups::choose;
 use crate::syntax::ast::{Expr, PolicyOptions, Source, Statement};
 use crate::time::{TIME_MAX_NS, TIME_MIN_NS};
 
@@ -86,8 +86,10 @@ fn delete(engine: &dyn Engine, database: &str, sources: &[Source], condition: Op
     let bounds = TimeRange::new(split.start_ns.unwrap_or(TIME_MIN_NS), split.end_ns.unwrap_or(TIME_MAX_NS));
     let range = if split.start_ns.is_none() && split.end_ns.is_none() { TimeRange::ALL } else { bounds };
     let tables = named_tables(engine, database, sources)?;
+    for table in &tables {
+        refuse_fields(engine, database, table, split.rest.as_ref())?;
+    }
     for chosen in choose(engine, database, &tables, &split)? {
-        refuse_fields(split.rest.as_ref(), &chosen)?;
         if !chosen.filtered {
             engine.delete(database, Some(&chosen.name), &chosen.selectors, &range)?;
             continue;
@@ -106,17 +108,18 @@ fn delete(engine: &dyn Engine, database: &str, sources: &[Source], condition: Op
 }
 
 /// Rows are deleted by tags and time only.
-fn refuse_fields(condition: Option<&Expr>, chosen: &Chosen) -> Result<(), QueryError> {
+fn refuse_fields(engine: &dyn Engine, database: &str, table: &str, condition: Option<&Expr>) -> Result<(), QueryError> {
+    let (Some(condition), Some(schema)) = (condition, engine.table(database, table)?) else {
+        return Ok(());
+    };
     let mut field = None;
-    if let Some(condition) = condition {
-        condition.walk(&mut |expr| {
-            if let Expr::Reference { name, .. } = expr
-                && chosen.schema.fields.contains_key(name)
-            {
-                field = Some(name.clone());
-            }
-        });
-    }
+    condition.walk(&mut |expr| {
+        if let Expr::Reference { name, .. } = expr
+            && schema.fields.iter().any(|(known, _)| known == name)
+        {
+            field = Some(name.clone());
+        }
+    });
     match field {
         None => Ok(()),
         Some(field) => {

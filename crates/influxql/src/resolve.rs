@@ -490,6 +490,14 @@ impl Code {
 }
 
 impl Resolved {
+    /// Values of a call that are wanted, the first ones.
+    pub(crate) fn most(&self) -> usize {
+        match self.limits.rows {
+            0 => usize::MAX,
+            rows => usize::try_from(rows.saturating_add(self.limits.rows_skipped)).unwrap_or(usize::MAX),
+        }
+    }
+
     /// Whether its one call chooses rows, so that their times and other columns are known.
     pub(crate) fn selects_rows(&self) -> bool {
         matches!(self.calls.as_slice(), [call] if validate::SELECTORS.contains(&call.function.as_str()))

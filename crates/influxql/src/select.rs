@@ -145,7 +145,7 @@ fn values(of: &Resolved, calls: &dyn Fn(usize) -> Value, references: &dyn Fn(usi
 fn called(engine: &dyn Engine, of: &Resolved, group: &Group) -> Result<Option<SeriesRows>, QueryError> {
     let mut outs = Vec::with_capacity(of.calls.len());
     for call in &of.calls {
-        outs.push(results(engine, of, call, group, (of.range.start_ns, of.range.end_ns))?);
+        outs.push(results(engine, of, call, group, (of.range.start_ns, of.range.end_ns), of.most())?);
     }
     let result = CallResults { name: group.name.clone(), tags: group.tags.clone(), outs };
     joined(engine, of, result, Some(group))
@@ -158,6 +158,7 @@ fn results(
     call: &Call,
     group: &Group,
     range: (i64, i64),
+    most: usize,
 ) -> Result<Vec<Out>, QueryError> {
     let function = call.function.as_str();
     if TRANSFORMATIONS.contains(&function) {
@@ -169,7 +170,7 @@ fn results(
     let points = match &call.argument {
         Argument::Reference(reference) => reduce::points(group, reference, range),
         Argument::Call(inner) => {
-            let mut outs = results(engine, of, inner, group, range)?;
+            let mut outs = results(engine, of, inner, group, range, usize::MAX)?;
             outs.sort_by_key(|out| out.time_ns);
             outs
         }
@@ -190,7 +191,7 @@ fn results(
     if of.descending {
         outs.reverse();
     }
-    filled(engine, of, call, outs, range)
+    filled(engine, of, call, outs, range, most)
 }
 
 /// What one window's values give.
@@ -255,6 +256,7 @@ fn filled(
     call: &Call,
     outs: Vec<Out>,
     range: (i64, i64),
+    most: usize,
 ) -> Result<Vec<Out>, QueryError> {
     let Some(windows) = &of.windows else { return Ok(outs) };
     if of.fill == Fill::None || matches!(call.function.as_str(), "distinct" | "sample" | "top" | "bottom" | "integral")
@@ -262,7 +264,7 @@ fn filled(
         return Ok(outs);
     }
     let fill = if of.fill == Fill::Null && call.function == "count" { Fill::Integer(0) } else { of.fill };
-    let filling = Filling { windows, fill, data_type: call.data_type, range, descending: of.descending };
+    let filling = Filling { windows, fill, data_type: call.data_type, range, descending: of.descending, most };
     filling.fill(outs, engine.budget())
 }
 
@@ -291,7 +293,7 @@ fn transformed(
             } else {
                 (if range.0 > crate::time::TIME_MIN_NS { range.0.saturating_sub(earlier_ns) } else { range.0 }, range.1)
             };
-            (results(engine, of, inner, group, wide)?, if function == "elapsed" { 1 } else { width_ns })
+            (results(engine, of, inner, group, wide, usize::MAX)?, if function == "elapsed" { 1 } else { width_ns })
         }
     };
     engine.budget().take(inputs.len())?;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::harness::{Answer, Running};
 
-/// Every query text of the suite for InfluxDB, cpu-only and IoT, each below its name.
+/// Every query text of the suite for InfluxDB, of hosts and of trucks, each below its name.
 const TEXTS: &str = include_str!("tsbs_influx.txt");
 
 /// 2016-01-01T00:00:00Z.

@@ -101,7 +101,8 @@ fn by(dimensions: &[String]) -> String {
 fn fill(random: &mut Random) -> &'static str {
     const FILLS: [&str; 8] =
         ["", "", " fill(null)", " fill(none)", " fill(previous)", " fill(linear)", " fill(0)", " fill(7.5)"];
-    *random.of::<&'static str>(&FILLS)
+    let chosen: &&str = random.of(&FILLS);
+    chosen
 }
 
 fn window(random: &mut Random) -> String {
