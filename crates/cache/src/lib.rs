@@ -6,17 +6,22 @@
 
 mod engine;
 mod flash;
+mod front;
 mod index;
+pub mod json;
 mod key;
 mod open_slab;
 mod points;
 pub mod policy;
 mod pool;
 mod resolve;
+pub mod server;
+pub mod simulate;
 mod slab;
 mod span;
 
-pub use engine::{Cache, Lookup, Options, Request, SetError, Stats};
+pub use engine::{Cache, Found, Lookup, Options, Request, SetError, Stats};
+pub use front::{Front, FrontStats, Layered};
 pub use key::Key;
 pub use points::{Answer, FieldPoints, Points, ValueType, Values};
 pub use policy::PolicyKind;

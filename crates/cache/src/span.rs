@@ -1,7 +1,7 @@
 //! Stretches of time and sets of them: pure arithmetic.
 
 /// A stretch of time from `start` to just before `end`, in whatever unit the clients of a cache agree on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     /// First instant inside.
     pub start: i64,

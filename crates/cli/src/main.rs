@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
 
 mod bench;
+mod cache;
 mod client;
 mod import;
 mod lines;
@@ -67,6 +68,8 @@ enum Command {
     Inspect(upkeep::InspectFlags),
     /// Flush, merge all that is due, and give back the room of deleted rows now
     Compact(upkeep::CompactFlags),
+    /// Keep answers of queries on flash, in front of any database
+    Cache(cache::CacheFlags),
     /// Measure
     Bench(bench::BenchFlags),
 }
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Some(Command::Check(flags)) => upkeep::check(&flags),
         Some(Command::Inspect(flags)) => upkeep::inspect(&flags),
         Some(Command::Compact(flags)) => upkeep::compact(&flags),
+        Some(Command::Cache(flags)) => cache::run(&flags),
         Some(Command::Bench(flags)) => bench::run(&flags),
     };
     match done {

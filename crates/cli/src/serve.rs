@@ -40,7 +40,9 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     let stop = stop_signal()?;
     println!("Thalweg is ready: http://{}/", server.address());
     // For programs that had it take free ports.
-    for (flag, address) in server.addresses().iter().filter(|(flag, _)| matches!(*flag, "--control" | "--ingest")) {
+    for (flag, address) in
+        server.addresses().iter().filter(|(flag, _)| matches!(*flag, "--control" | "--ingest" | "--postgres"))
+    {
         println!("{}: {address}", flag.trim_start_matches('-'));
     }
     server.run(stop).await;
@@ -49,7 +51,7 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
 }
 
 /// Resolves at Ctrl-C or SIGTERM. A second one ends the process at once: nothing acknowledged is lost by that.
-fn stop_signal() -> Result<impl Future<Output = ()>, String> {
+pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>, String> {
     use tokio::signal::unix::{SignalKind, signal};
     let failed = |error| format!("cannot listen for signals: {error}");
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;

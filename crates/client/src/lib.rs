@@ -26,8 +26,10 @@
 //! ```
 //!
 //! * [`session`]: what is under way, without a socket · [`cache`]: what is registered
+//! * [`answers`]: answers of queries kept by `thalweg cache`
 //! * [`asynchronous`]: the client on tokio · [`blocking`]: the same for programs without · [`rows`]: rows into batches
 
+pub mod answers;
 pub mod asynchronous;
 mod blocking;
 mod cache;

@@ -26,7 +26,13 @@ impl Db {
         budget: &Budget,
     ) -> Result<SqlAnswer, SqlError> {
         let clock_ns = || self.now_ns();
-        let context = Context { store: &self.store, database: &session.database, budget, clock_ns: &clock_ns };
+        let context = Context {
+            store: &self.store,
+            database: &session.database,
+            budget,
+            clock_ns: &clock_ns,
+            helpers: &self.helpers,
+        };
         match sql::run(parsed, place, &context, session)? {
             Answer::Rows(relation) => Ok(SqlAnswer::Rows(relation)),
             Answer::Set(name, value) => Ok(SqlAnswer::Set(name, value)),
@@ -55,7 +61,13 @@ impl Db {
         budget: &Budget,
     ) -> Result<Vec<Column>, SqlError> {
         let clock_ns = || self.now_ns();
-        let context = Context { store: &self.store, database: &session.database, budget, clock_ns: &clock_ns };
+        let context = Context {
+            store: &self.store,
+            database: &session.database,
+            budget,
+            clock_ns: &clock_ns,
+            helpers: &self.helpers,
+        };
         sql::describe(parsed, place, &context, session)
     }
 }

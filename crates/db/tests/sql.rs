@@ -37,7 +37,7 @@ fn session(manner: Manner) -> Session {
     }
 }
 
-/// Three hosts, a row a minute for twenty minutes; `a` counts, `b` is missing in every other row of host_2, `n` is whole; and a
+/// Three hosts, a row a minute for twenty minutes; `a` counts, `b` is missing in every other row of `host_2`, `n` is whole; and a
 /// counter that restarts, a bare metric, prices and trades.
 fn fixture(db: &Db) {
     let mut lines = String::new();
@@ -117,8 +117,10 @@ fn check(db: &Db, path: &Path, manner: Manner) {
     let mut written = String::new();
     let mut wrong = String::new();
     for case in text.split("\n\n") {
-        let comment: String =
-            case.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+        let mut comment = String::new();
+        for line in case.lines().take_while(|line| line.starts_with('#')) {
+            writeln!(comment, "{line}").unwrap();
+        }
         let case = case.lines().skip_while(|line| line.starts_with('#')).collect::<Vec<_>>().join("\n");
         let Some((statement, expected)) = case.split_once("\n----") else {
             write!(written, "{comment}{case}").unwrap();
@@ -155,4 +157,92 @@ fn statements_give_what_they_say() {
         check(&db, &folder().join("questdb.txt"), Manner::QuestDb);
     }
     check(&db, &folder().join("write.txt"), Manner::Postgres);
+}
+
+/// Statements of the data files, changed at random: an answer or an error, never a panic, and never more than the budget.
+#[test]
+fn mutated_statements_get_an_answer_or_an_error() {
+    const STATEMENTS: u64 = 10_000;
+    let (db, _folder) = open("mutated");
+    fixture(&db);
+    let files =
+        ["select.txt", "time.txt", "questdb.txt"].map(|name| std::fs::read_to_string(folder().join(name)).unwrap());
+    let statements: Vec<&str> =
+        files.iter().flat_map(|text| text.split("\n\n")).filter_map(|case| case.split("\n----").next()).collect();
+    let words: Vec<&str> = statements.iter().flat_map(|statement| statement.split_whitespace()).collect();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut answered, mut refused) = (0, 0);
+    for _ in 0..STATEMENTS {
+        let statement = statements[random.below(statements.len())];
+        let mut tokens: Vec<&str> =
+            statement.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace).collect();
+        for _ in 0..=random.below(4) / 3 {
+            let at = random.below(tokens.len() + 1);
+            match random.below(4) {
+                0 if at < tokens.len() => {
+                    tokens.remove(at);
+                }
+                1 => tokens.insert(at, words[random.below(words.len())]),
+                2 if at < tokens.len() => tokens[at] = words[random.below(words.len())],
+                _ => {
+                    let numbers =
+                        ["-1", "0", "1e308", "9223372036854775807", "'x'", "NULL", "(", ")", "interval '1 month'"];
+                    tokens.insert(at, numbers[random.below(numbers.len())]);
+                }
+            }
+        }
+        let Ok(parsed) = sql::parse(&tokens.join(" ")) else {
+            refused += 1;
+            continue;
+        };
+        for place in 0..parsed.statements.len() {
+            let budget = Budget::new(200_000);
+            let manner = if random.below(2) == 0 { Manner::Postgres } else { Manner::QuestDb };
+            match db.sql(&parsed, place, &session(manner), &budget) {
+                Ok(_) => answered += 1,
+                Err(_) => refused += 1,
+            }
+            assert!(budget.samples() <= 400_000, "{tokens:?}");
+        }
+    }
+    assert!(answered > STATEMENTS / 20 && refused > STATEMENTS / 20, "{answered} answered, {refused} refused");
+}
+
+#[test]
+fn deep_statements_are_refused_or_answered_within_the_stack() {
+    let (db, _folder) = open("deep");
+    let nested = |open: &str, inner: &str, close: &str, count| {
+        format!("SELECT {}{inner}{}", open.repeat(count), close.repeat(count))
+    };
+    for statement in [
+        format!("SELECT 1{}", " + 1".repeat(255)),
+        format!("SELECT 1{}", " + 1".repeat(100_000)),
+        format!("SELECT 1 WHERE true{}", " OR false".repeat(255)),
+        format!("SELECT NOT {} true", "NOT ".repeat(254)),
+        format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(254)),
+        nested("(", "1", ")", 30),
+        nested("(", "1", ")", 100_000),
+        nested("abs(", "1", ")", 40),
+        nested("(SELECT ", "1", ")", 20),
+        nested("(SELECT ", "1", ")", 5000),
+        nested("CASE WHEN true THEN ", "1", " END", 40),
+        format!("SELECT * FROM {}(SELECT 1 AS x) AS t{}", "(SELECT * FROM ".repeat(20), ") AS t".repeat(20)),
+        format!("SELECT {}1", "-".repeat(1000).replace("--", "- -")),
+        format!("SELECT 1{}", "::int".repeat(255)),
+    ] {
+        let found = ask(&db, &statement, Manner::Postgres);
+        assert!(!found.is_empty(), "{}", &statement[..60]);
+    }
+}
+
+/// Numbers that look random (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound.max(1) as u64) as usize
+    }
 }

@@ -16,7 +16,9 @@ use crate::error::SqlError;
 /// Bytes of a text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Expressions, queries and parentheses within one another.
-const DEPTH_MAX: usize = 60;
+const DEPTH_MAX: usize = 50;
+/// Operators of a text: chains of them are trees as deep, and are walked by recursion on threads with two megabytes of stack.
+const OPERATORS_MAX: usize = 256;
 
 /// Statements and what was taken out of them.
 #[derive(Debug, Clone)]
@@ -94,7 +96,6 @@ fn syntax(error: &sqlparser::parser::ParserError) -> SqlError {
 
 /// The parser counts what it recurses through; chains of operators it does not, and they are recursed through later.
 fn check_depth(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
-    const OPERATORS_MAX: usize = 2000;
     let is_operator = |token: &TokenWithSpan| {
         matches!(
             token.token,

@@ -73,13 +73,14 @@ impl Run<'_> {
     pub(crate) fn bind(&mut self, scope: &Scope, of: &Expr) -> Result<Typed, SqlError> {
         let environment = self.environment.clone();
         let parameters = self.parameters;
-        Binder { scope, environment: &environment, parameters, subqueries: self }.bind(of)
+        Binder { scope, environment: &environment, parameters, subqueries: self, depth: 0 }.bind(of)
     }
 
     pub(crate) fn constant(&mut self, of: &Expr) -> Result<Value, SqlError> {
         let environment = self.environment.clone();
         let parameters = self.parameters;
-        Binder { scope: &Scope::default(), environment: &environment, parameters, subqueries: self }.constant(of)
+        Binder { scope: &Scope::default(), environment: &environment, parameters, subqueries: self, depth: 0 }
+            .constant(of)
     }
 
     /// Runs a plan, unless only columns are wanted.

@@ -32,6 +32,28 @@ pub enum Lookup {
     Miss,
 }
 
+/// What was found of an answer: all that was asked for, its head or its tail.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The answer for the part.
+    pub answer: Answer,
+    /// Which part it is.
+    pub span: Span,
+    /// The oldest stamp of what it was made of.
+    pub stamp: u64,
+}
+
+impl Found {
+    /// What this is to somebody who asked for a span.
+    pub fn into_lookup(self, asked: Span) -> Lookup {
+        if self.span == asked {
+            Lookup::Hit(self.answer)
+        } else {
+            Lookup::Partial { answer: self.answer, span: self.span }
+        }
+    }
+}
+
 /// How a request is to be answered.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
@@ -76,6 +98,18 @@ pub(super) fn choose(extents: &[Extent], span: Span, partial_bytes_min: usize) -
     }
 }
 
+/// The part of a span to give, and the oldest stamp in it.
+pub(crate) fn part_of(held: &[Extent], span: Span, partial_bytes_min: usize) -> Option<(Span, u64)> {
+    let part = match choose(held, span, partial_bytes_min) {
+        _ if span.is_empty() => return None,
+        Choice::Hit => span,
+        Choice::Part(part) => part,
+        Choice::Miss => return None,
+    };
+    let inside = held.iter().filter(|extent| extent.span.overlaps(&part));
+    Some((part, inside.map(|extent| extent.stamp).min().unwrap_or(0)))
+}
+
 /// Where points of a field may be.
 pub(super) struct Sources {
     pub(super) key: Key,
@@ -102,30 +136,28 @@ impl Cache {
 
     /// The same, with more to say.
     pub fn get_with(&self, request: &Request<'_>) -> Lookup {
+        self.find(request).map_or(Lookup::Miss, |found| found.into_lookup(request.span))
+    }
+
+    /// The same, with the stamp of what was found.
+    pub fn find(&self, request: &Request<'_>) -> Option<Found> {
         let shared = &self.shared;
         shared.counters.add(&shared.counters.gets, 1);
         // A slab may go between look-up and read: the second look-up knows.
         for attempt in 0..2 {
-            let (choice, sources) = shared.look_up(request);
-            let part = match choice {
-                Choice::Miss => break,
-                Choice::Hit => request.span,
-                Choice::Part(part) => part,
+            let Some((span, stamp, sources)) = shared.look_up(request) else {
+                break;
             };
             match self.read(sources) {
                 Ok(answer) => {
-                    shared.counters.count_hit(choice == Choice::Hit, answer.size_bytes());
-                    return if choice == Choice::Hit {
-                        Lookup::Hit(answer)
-                    } else {
-                        Lookup::Partial { answer, span: part }
-                    };
+                    shared.counters.count_hit(span == request.span, answer.size_bytes());
+                    return Some(Found { answer, span, stamp });
                 }
                 Err(failures) => shared.note_failures(request.key, &failures, attempt > 0),
             }
         }
         shared.counters.add(&shared.counters.misses, 1);
-        Lookup::Miss
+        None
     }
 
     fn read(&self, sources: Vec<Sources>) -> Result<Answer, Vec<Failure>> {
@@ -157,26 +189,18 @@ fn join(answer: &mut Answer, mut field: FieldPoints, series: &[Arc<str>]) {
 }
 
 impl Shared {
-    fn look_up(&self, request: &Request<'_>) -> (Choice, Vec<Sources>) {
+    /// What part of a span is cached and worth giving, its stamp, and where it is.
+    fn look_up(&self, request: &Request<'_>) -> Option<(Span, u64, Vec<Sources>)> {
         let mut state = self.state.lock();
-        let Some(entry) = state.keys.get(&request.key) else {
-            state.note_miss(&request.key, request.span);
-            return (Choice::Miss, Vec::new());
-        };
-        let held = entry.within(request.span).iter().filter(|extent| (request.holds)(extent.span, extent.stamp));
+        let within = state.keys.get(&request.key).map(|entry| entry.within(request.span)).unwrap_or_default();
+        let held = within.iter().filter(|extent| (request.holds)(extent.span, extent.stamp));
         let held: Vec<Extent> = held.copied().collect();
         let partial_bytes_min = request.partial_bytes_min.unwrap_or(self.options.partial_bytes_min);
-        let choice =
-            if request.span.is_empty() { Choice::Miss } else { choose(&held, request.span, partial_bytes_min) };
-        let part = match choice {
-            Choice::Hit => request.span,
-            Choice::Part(part) => part,
-            Choice::Miss => {
-                state.note_miss(&request.key, request.span);
-                return (Choice::Miss, Vec::new());
-            }
+        let Some((part, stamp)) = part_of(&held, request.span, partial_bytes_min) else {
+            state.note_miss(&request.key, request.span);
+            return None;
         };
-        (choice, state.sources(request.key, part, self.options.layout))
+        Some((part, stamp, state.sources(request.key, part, self.options.layout)))
     }
 
     /// Takes what could not be read out of the index. The first time only slabs that are known to be bad.

@@ -29,7 +29,8 @@ use crate::flash::Flash;
 use crate::pool::Pool;
 use crate::{Layout, PolicyKind};
 
-pub use get::{Lookup, Request};
+pub(crate) use get::part_of;
+pub use get::{Found, Lookup, Request};
 pub use set::SetError;
 pub use stats::Stats;
 
@@ -71,7 +72,7 @@ impl Options {
             file_bytes_max,
             slab_bytes: 1 << 20,
             layout: Layout::Columns,
-            policy: PolicyKind::TsCacheGhosts,
+            policy: PolicyKind::Sieve,
             partial_bytes_min: 512 << 10,
             compaction_slabs: 16,
             compaction_write_share_max: 0.4,

@@ -328,3 +328,62 @@ fn stamps_come_back_and_can_be_refused() {
     cache.restamp(key(1), both, 12);
     assert!(matches!(ask(12), Lookup::Hit(_)));
 }
+
+#[test]
+fn threads_that_set_read_delete_and_compact_at_once_get_nothing_wrong() {
+    let mut world = World::new(11, Layout::Columns, PolicyKind::Sieve, 6, false);
+    let mut options = world.options.clone();
+    options.read_threads = 2;
+    world.cache = Cache::open(&world.simulation.platform(), options).unwrap();
+    let cache = &world.cache;
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Each thread has keys of its own, so that it knows what is true of them.
+        let threads: Vec<_> = (0..3u64).map(|thread| scope.spawn(move || hammer(cache, thread))).collect();
+        scope.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                while cache.maintain().unwrap() {}
+                std::thread::yield_now();
+            }
+        });
+        let hits: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        assert!(hits > 100, "{hits} hits, {:?}", cache.stats());
+    });
+    let stats = world.cache.stats();
+    assert!(stats.slabs_evicted > 10 && stats.slabs_bad == 0, "{stats:?}");
+}
+
+fn hammer(cache: &Cache, thread: u64) -> u64 {
+    let simulation = Simulation::new(thread);
+    let mut truths = vec![Truth::default(); usize::from(KEYS)];
+    let mut hits = 0;
+    for _ in 0..3000 {
+        let number = simulation.below(u64::from(KEYS)) as u8;
+        let own = Key::of_statement(&format!("{thread} {number}"));
+        let start = simulation.below(300) as i64;
+        let span = Span::new(start, start + 1 + simulation.below(40) as i64);
+        let truth = &mut truths[usize::from(number)];
+        match simulation.below(20) {
+            0 => {
+                (span.start..span.end).for_each(|time| *truth.versions.entry(time).or_default() += 1);
+                cache.delete(own, span).unwrap();
+            }
+            1..8 => cache.set(own, &answer(number, truth, span), span).unwrap(),
+            _ => {
+                let (found, part) = match cache.get(own, span) {
+                    Lookup::Hit(found) => (found, span),
+                    Lookup::Partial { answer, span } => (answer, span),
+                    Lookup::Miss => continue,
+                };
+                hits += 1;
+                assert_eq!(
+                    found.plain(),
+                    answer(number, truth, part).plain(),
+                    "{part:?} of {number} in thread {thread}"
+                );
+            }
+        }
+    }
+    hits
+}

@@ -5,7 +5,7 @@ mod plain;
 mod sieve;
 mod tscache;
 
-pub use plain::{Fifo, Lru};
+pub use plain::{Fifo, Lru, OldestData};
 pub use sieve::Sieve;
 pub use tscache::TsCache;
 
@@ -35,29 +35,29 @@ pub trait Policy: Send {
 /// The policies that there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyKind {
-    /// The oldest data goes first.
+    /// What came first goes first.
     Fifo,
+    /// The oldest data goes first, whenever it came.
+    OldestData,
     /// The least recently used goes first.
     Lru,
     /// FIFO and LRU partitions that tune their sizes, as in the paper: section 3.6.
     TsCache,
-    /// The same, tuned by the hits of more than one ghost slab.
-    TsCacheGhosts,
     /// SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is Simpler than LRU, NSDI 2024).
     Sieve,
 }
 
 impl PolicyKind {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Fifo, Self::Lru, Self::TsCache, Self::TsCacheGhosts, Self::Sieve];
+    pub const ALL: [Self; 5] = [Self::Fifo, Self::OldestData, Self::Lru, Self::TsCache, Self::Sieve];
 
     /// Its name, for people and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
+            Self::OldestData => "oldest-data",
             Self::Lru => "lru",
             Self::TsCache => "tscache",
-            Self::TsCacheGhosts => "tscache-ghosts",
             Self::Sieve => "sieve",
         }
     }
@@ -66,9 +66,9 @@ impl PolicyKind {
     pub fn policy(self, slabs: usize) -> Box<dyn Policy> {
         match self {
             Self::Fifo => Box::<Fifo>::default(),
+            Self::OldestData => Box::<OldestData>::default(),
             Self::Lru => Box::<Lru>::default(),
             Self::TsCache => Box::new(TsCache::new(slabs, 1)),
-            Self::TsCacheGhosts => Box::new(TsCache::new(slabs, (slabs / 16).clamp(1, 64))),
             Self::Sieve => Box::<Sieve>::default(),
         }
     }

@@ -1,17 +1,41 @@
-//! First in, first out by the data's time; least recently used.
+//! First in, first out; oldest data first; least recently used.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::Policy;
 
-/// The oldest data goes first, whatever is read.
+/// What came first goes first, whatever is read.
 #[derive(Debug, Default)]
 pub struct Fifo {
+    by_arrival: OldestData,
+    arrived: i64,
+}
+
+impl Policy for Fifo {
+    fn insert(&mut self, slab: u32, _time: i64) {
+        self.arrived += 1;
+        self.by_arrival.insert(slab, self.arrived);
+    }
+
+    fn touch(&mut self, _slab: u32) {}
+
+    fn evict(&mut self) -> Option<u32> {
+        self.by_arrival.evict()
+    }
+
+    fn remove(&mut self, slab: u32) {
+        self.by_arrival.remove(slab);
+    }
+}
+
+/// The oldest data goes first, whatever is read.
+#[derive(Debug, Default)]
+pub struct OldestData {
     queue: BTreeSet<(i64, u32)>,
     times: HashMap<u32, i64>,
 }
 
-impl Policy for Fifo {
+impl Policy for OldestData {
     fn insert(&mut self, slab: u32, time: i64) {
         self.remove(slab);
         self.times.insert(slab, time);

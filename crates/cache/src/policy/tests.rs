@@ -29,8 +29,8 @@ fn order_of_eviction() {
 }
 
 #[test]
-fn fifo_goes_by_the_time_of_the_data() {
-    let mut policy = Fifo::default();
+fn the_oldest_data_goes_whenever_it_came() {
+    let mut policy = OldestData::default();
     [(1, 30), (2, 10), (3, 20)].iter().for_each(|(slab, time)| policy.insert(*slab, *time));
     assert_eq!([policy.evict(), policy.evict(), policy.evict()], [Some(2), Some(3), Some(1)]);
 }

@@ -1,4 +1,4 @@
-//! Two partitions: most slabs wait in the order of their data's time, oldest first out; old ones that are read again move to a
+//! Two partitions: most slabs wait in the order in which they came, oldest first out; old ones that are read again move to a
 //! partition of their own, the least recently used of which goes back. Ghosts of slabs that left tell which of the two should grow.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -15,7 +15,9 @@ pub struct TsCache {
     newer: BTreeSet<(i64, u32)>,
     older: BTreeSet<(i64, u32)>,
     lru: Lru,
+    /// When each slab came: a count.
     times: HashMap<u32, i64>,
+    arrived: i64,
     /// Slabs that the LRU partition may hold.
     lru_max: usize,
     /// Slabs that left the LRU partition, and those that left the cache.
@@ -43,6 +45,7 @@ impl TsCache {
             older: BTreeSet::new(),
             lru: Lru::default(),
             times: HashMap::new(),
+            arrived: 0,
             lru_max: slabs_max / 3,
             lru_ghosts: VecDeque::new(),
             fifo_ghosts: VecDeque::new(),
@@ -109,12 +112,13 @@ fn remember(ghosts: &mut VecDeque<u32>, slab: u32, ghosts_max: usize) {
 }
 
 impl Policy for TsCache {
-    fn insert(&mut self, slab: u32, time: i64) {
+    fn insert(&mut self, slab: u32, _time: i64) {
         self.remove(slab);
         self.lru_ghosts.retain(|ghost| *ghost != slab);
         self.fifo_ghosts.retain(|ghost| *ghost != slab);
-        self.times.insert(slab, time);
-        self.insert_fifo(slab, time);
+        self.arrived += 1;
+        self.times.insert(slab, self.arrived);
+        self.insert_fifo(slab, self.arrived);
     }
 
     fn touch(&mut self, slab: u32) {

@@ -1,5 +1,6 @@
 //! `thalweg bench`: measurements that anybody can repeat. A file per kind.
 
+mod cache;
 mod generate;
 mod hosts;
 mod load;
@@ -24,6 +25,8 @@ pub(crate) struct BenchFlags {
 
 #[derive(Debug, Subcommand)]
 enum Kind {
+    /// Measure the result cache: replacement policies, simulated, and the cache itself
+    Cache(cache::CacheFlags),
     /// Write generated data of the Time Series Benchmark Suite's kind
     Load(load::LoadFlags),
     /// Ask what the Time Series Benchmark Suite asks, and a rate over 10,000 series
@@ -36,6 +39,7 @@ enum Kind {
 
 pub(crate) fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
     match &flags.kind {
+        Kind::Cache(flags) => cache::run(flags),
         Kind::Load(flags) => load::run(flags),
         Kind::Query(flags) => query::run(flags),
         Kind::Storage(flags) => storage::run(flags),

@@ -8,7 +8,7 @@ use store::{SelectedGroup, Windows};
 use super::Run;
 use super::bins::{self, Bin, Bins};
 use super::evaluate;
-use super::scan::{named_columns, unreadable};
+use super::scan::{Reader, named_columns, unreadable};
 use crate::QueryError;
 use crate::frame::{Cell, Frame, FrameColumn, VALUE};
 use crate::plan::{Expression, Grouping, Kept, Of, Scan};
@@ -26,19 +26,67 @@ struct Binned {
     columns: Vec<(String, Bins)>,
 }
 
+/// How a group's rows are put into bins.
+type BinGroup<'a> = dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result<Vec<Binned>, QueryError> + Sync + 'a;
+
 impl Run<'_> {
     /// Groups what a scan selects without reading samples where summaries stand for them.
     pub(super) fn group_scan(&mut self, scan: &Scan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
-        let mut gathered = Gathered::new(grouping);
-        for group in self.groups(scan)? {
-            self.context.budget.check()?;
-            for binned in self.bin_group(scan, &group, grouping)? {
-                gathered.add(binned);
+        let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.bin_group(scan, group, grouping);
+        self.gather(scan, grouping, &bin)
+    }
+
+    /// Groups the rows of a scan that satisfy a condition, without holding all.
+    pub(super) fn group_filtered(
+        &mut self,
+        scan: &Scan,
+        condition: &Expression,
+        grouping: &Grouping,
+    ) -> Result<Vec<Frame>, QueryError> {
+        let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| {
+            let mut binned = Vec::new();
+            for frame in reader.read_group(scan, group, &scan.range)? {
+                reader.context.budget.give_back(frame.samples());
+                let frame = evaluate::filtered(frame, condition)?;
+                if frame.rows() > 0 {
+                    binned.push(bin_frame(&frame, grouping));
+                }
             }
+            Ok(binned)
+        };
+        self.gather(scan, grouping, &bin)
+    }
+
+    fn gather(&mut self, scan: &Scan, grouping: &Grouping, bin: &BinGroup<'_>) -> Result<Vec<Frame>, QueryError> {
+        let mut gathered = Gathered::new(grouping);
+        self.of_groups(scan, bin)?.into_iter().flatten().for_each(|binned| gathered.add(binned));
+        self.finish(gathered.binned, grouping)
+    }
+
+    /// Groups rows.
+    pub(super) fn group_frames(&mut self, frames: Vec<Frame>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
+        let mut gathered = Gathered::new(grouping);
+        for frame in frames {
+            self.context.budget.check()?;
+            let frame = frame.in_time_order();
+            gathered.add(bin_frame(&frame, grouping));
+            self.context.budget.give_back(frame.samples());
         }
         self.finish(gathered.binned, grouping)
     }
 
+    fn finish(&mut self, binned: Vec<Binned>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
+        let mut frames = Vec::with_capacity(binned.len());
+        for series in binned {
+            let frame = to_frame(series, grouping).map_err(QueryError::Execution)?;
+            self.context.budget.take(frame.samples())?;
+            frames.push(frame);
+        }
+        Ok(frames)
+    }
+}
+
+impl Reader<'_> {
     fn bin_group(
         &mut self,
         scan: &Scan,
@@ -92,47 +140,6 @@ impl Run<'_> {
         }
         binned.retain(|series| !series.columns.is_empty());
         Ok(binned)
-    }
-
-    /// Groups the rows of a scan that satisfy a condition, without holding all.
-    pub(super) fn group_filtered(
-        &mut self,
-        scan: &Scan,
-        condition: &Expression,
-        grouping: &Grouping,
-    ) -> Result<Vec<Frame>, QueryError> {
-        let mut gathered = Gathered::new(grouping);
-        self.each_frame(scan, |run, frame| {
-            run.context.budget.give_back(frame.samples());
-            let frame = evaluate::filtered(frame, condition)?;
-            if frame.rows() > 0 {
-                gathered.add(bin_frame(&frame, grouping));
-            }
-            Ok(())
-        })?;
-        self.finish(gathered.binned, grouping)
-    }
-
-    /// Groups rows.
-    pub(super) fn group_frames(&mut self, frames: Vec<Frame>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
-        let mut gathered = Gathered::new(grouping);
-        for frame in frames {
-            self.context.budget.check()?;
-            let frame = frame.in_time_order();
-            gathered.add(bin_frame(&frame, grouping));
-            self.context.budget.give_back(frame.samples());
-        }
-        self.finish(gathered.binned, grouping)
-    }
-
-    fn finish(&mut self, binned: Vec<Binned>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
-        let mut frames = Vec::with_capacity(binned.len());
-        for series in binned {
-            let frame = to_frame(series, grouping).map_err(QueryError::Execution)?;
-            self.context.budget.take(frame.samples())?;
-            frames.push(frame);
-        }
-        Ok(frames)
     }
 }
 

@@ -7,6 +7,7 @@ mod group;
 mod join;
 mod scan;
 
+use scan::End;
 pub use scan::Reads;
 
 use std::cmp::Ordering;
@@ -15,7 +16,7 @@ use store::Store;
 
 use crate::frame::{Cell, FrameColumn};
 use crate::plan::{Expression, Grouping, Plan, Scan};
-use crate::{Budget, Frame, QueryError};
+use crate::{Budget, Frame, Helpers, QueryError};
 
 /// What a plan runs on.
 pub struct Context<'a> {
@@ -26,7 +27,9 @@ pub struct Context<'a> {
     /// What the run may use.
     pub budget: &'a Budget,
     /// Nanoseconds on a clock that only goes forward, for [`StepReport::elapsed_ns`].
-    pub clock_ns: &'a dyn Fn() -> i64,
+    pub clock_ns: &'a (dyn Fn() -> i64 + Sync),
+    /// Who helps if there is much to read.
+    pub helpers: &'a Helpers,
 }
 
 /// What a plan gave, and what it took.
@@ -88,8 +91,8 @@ impl Run<'_> {
             Plan::Order { input, by, descending } => {
                 self.each(input, "order", |frame| ordered(&frame, by, *descending))
             }
-            Plan::Limit { input, rows, skip: 0 } if newest_of(input).is_some() => self.timed("newest rows", |run| {
-                newest_of(input).map_or(Ok(Vec::new()), |scan| run.newest_rows(scan, *rows))
+            Plan::Limit { input, rows, skip: 0 } if end_of(input).is_some() => self.timed("rows at an end", |run| {
+                end_of(input).map_or(Ok(Vec::new()), |(scan, end)| run.end_rows(scan, *rows, end))
             }),
             Plan::Limit { input, rows, skip } => self.each(input, "limit", |frame| Ok(limited(frame, *rows, *skip))),
             Plan::Join(join) => {
@@ -115,21 +118,6 @@ impl Run<'_> {
         }
         let frames = self.plan(input)?;
         self.timed("groupby", |run| run.group_frames(frames, grouping))
-    }
-
-    /// The rows of a scan that satisfy a condition; the others are not held.
-    fn scan_where(&mut self, scan: &Scan, condition: &Expression) -> Result<Vec<Frame>, QueryError> {
-        let mut kept = Vec::new();
-        self.each_frame(scan, |run, frame| {
-            let before = frame.samples();
-            let frame = evaluate::filtered(frame, condition)?;
-            run.context.budget.give_back(before - frame.samples());
-            if frame.rows() > 0 {
-                kept.push(frame);
-            }
-            Ok(())
-        })?;
-        Ok(kept)
     }
 
     /// A step that makes a frame of a frame; those without rows go.
@@ -181,13 +169,15 @@ fn filtered_scan(plan: &Plan) -> Option<(&Scan, &Expression)> {
     }
 }
 
-/// The table whose newest rows come first, if that is what a plan says.
-fn newest_of(plan: &Plan) -> Option<&Scan> {
-    match plan {
-        Plan::Order { input, by: Expression::Time, descending: true } => match &**input {
-            Plan::Scan(scan) if scan.table.is_some() => Some(scan),
-            _ => None,
-        },
+/// The table of which a plan wants rows in order of time, and which come first.
+fn end_of(plan: &Plan) -> Option<(&Scan, End)> {
+    let (input, end) = match plan {
+        Plan::Order { input, by: Expression::Time, descending: true } => (&**input, End::Newest),
+        Plan::Order { input, by: Expression::Time, descending: false } => (&**input, End::Oldest),
+        other => (other, End::Oldest),
+    };
+    match input {
+        Plan::Scan(scan) if scan.table.is_some() => Some((scan, end)),
         _ => None,
     }
 }

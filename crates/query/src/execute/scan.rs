@@ -1,20 +1,21 @@
 //! Series from the store.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use index::compile;
 use model::{Labels, Matcher, TimeRange};
 use store::{ReadCounts, SelectedColumn, SelectedGroup, StoreError, Token};
 
-use super::Run;
+use super::{Context, Run, evaluate};
 use crate::frame::VALUE;
-use crate::plan::{Scan, Selector};
+use crate::plan::{Expression, Scan, Selector};
 use crate::{Frame, FrameColumn, QueryError};
 
-/// The newest rows are looked for in so much time before the end, in nanoseconds, and then in more and more.
-const NEWEST_WIDTH_NS: i64 = 60_000_000_000;
+/// Rows at an end are looked for in so much time there, in nanoseconds, and then in more and more.
+const END_WIDTH_NS: i64 = 60_000_000_000;
 /// How much more.
-const NEWEST_WIDTH_FACTOR: i64 = 16;
+const END_WIDTH_FACTOR: i64 = 16;
 
 /// What a plan read of the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,6 +33,14 @@ pub struct Reads {
 }
 
 impl Reads {
+    fn merge(&mut self, others: &Self) {
+        self.groups += others.groups;
+        self.samples += others.samples;
+        self.nodes += others.nodes;
+        self.window_rows += others.window_rows;
+        self.window_chunks += others.window_chunks;
+    }
+
     pub(super) fn add(&mut self, counts: &ReadCounts) {
         self.nodes += counts.nodes;
         self.window_rows += counts.rows;
@@ -39,52 +48,133 @@ impl Reads {
     }
 }
 
-impl Run<'_> {
-    /// All samples, a frame for each series; or all rows, a frame for each group of a table.
-    pub(super) fn scan(&mut self, scan: &Scan) -> Result<Vec<Frame>, QueryError> {
-        let mut frames = Vec::new();
-        self.each_frame(scan, |_, frame| {
-            frames.push(frame);
-            Ok(())
-        })?;
-        Ok(frames)
-    }
+/// Reads for one thread, and counts what.
+pub(super) struct Reader<'a> {
+    pub(super) context: &'a Context<'a>,
+    pub(super) reads: Reads,
+}
 
-    /// Hands on what a scan selects, frame by frame, charged to the budget.
-    pub(super) fn each_frame(
+/// Which end of a group's rows is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Oldest,
+    Newest,
+}
+
+impl Run<'_> {
+    /// Makes something of each group that a scan selects, in their order, on several threads if there is much to read.
+    pub(super) fn of_groups<T: Send>(
         &mut self,
         scan: &Scan,
-        mut visit: impl FnMut(&mut Self, Frame) -> Result<(), QueryError>,
-    ) -> Result<(), QueryError> {
-        for group in self.groups(scan)? {
-            for frame in self.read_group(scan, &group, &scan.range)? {
-                visit(self, frame)?;
+        work: &(dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result<T, QueryError> + Sync),
+    ) -> Result<Vec<T>, QueryError> {
+        let groups = self.groups(scan)?;
+        let made: Vec<Mutex<Option<(T, Reads)>>> = groups.iter().map(|_| Mutex::new(None)).collect();
+        let context = self.context;
+        context.helpers.run(groups.len(), &|place| {
+            let (Some(group), Some(place)) = (groups.get(place), made.get(place)) else { return Ok(0) };
+            context.budget.check()?;
+            let mut reader = Reader { context, reads: Reads::default() };
+            let done = work(&mut reader, group)?;
+            let reads = reader.reads;
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((done, reads));
+            Ok(reads.samples + reads.window_rows)
+        })?;
+        let mut all = Vec::with_capacity(groups.len());
+        for (done, reads) in
+            made.into_iter().filter_map(|made| made.into_inner().unwrap_or_else(PoisonError::into_inner))
+        {
+            self.reads.merge(&reads);
+            all.push(done);
+        }
+        Ok(all)
+    }
+
+    /// All samples, a frame for each series; or all rows, a frame for each group of a table.
+    pub(super) fn scan(&mut self, scan: &Scan) -> Result<Vec<Frame>, QueryError> {
+        let read = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.read_group(scan, group, &scan.range);
+        Ok(self.of_groups(scan, &read)?.into_iter().flatten().collect())
+    }
+
+    /// The rows for which a condition holds; the others are not held.
+    pub(super) fn scan_where(&mut self, scan: &Scan, condition: &Expression) -> Result<Vec<Frame>, QueryError> {
+        let read = |reader: &mut Reader<'_>, group: &SelectedGroup| {
+            let mut kept = Vec::new();
+            for frame in reader.read_group(scan, group, &scan.range)? {
+                let before = frame.samples();
+                let frame = evaluate::filtered(frame, condition)?;
+                reader.context.budget.give_back(before - frame.samples());
+                if frame.rows() > 0 {
+                    kept.push(frame);
+                }
             }
-        }
-        Ok(())
+            Ok(kept)
+        };
+        Ok(self.of_groups(scan, &read)?.into_iter().flatten().collect())
     }
 
-    /// The newest rows of each group of a table, newest first, without reading all.
-    pub(super) fn newest_rows(&mut self, scan: &Scan, rows: usize) -> Result<Vec<Frame>, QueryError> {
-        let mut frames = Vec::new();
-        for group in self.groups(scan)? {
-            frames.extend(self.newest_of(scan, &group, rows)?);
-        }
-        Ok(frames)
+    /// The rows at one end of each group of a table, the newest or the oldest first, without reading all.
+    pub(super) fn end_rows(&mut self, scan: &Scan, rows: usize, end: End) -> Result<Vec<Frame>, QueryError> {
+        let read = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.end_of(scan, group, rows, end);
+        Ok(self.of_groups(scan, &read)?.into_iter().flatten().collect())
     }
 
-    fn newest_of(&mut self, scan: &Scan, group: &SelectedGroup, rows: usize) -> Result<Vec<Frame>, QueryError> {
+    /// The groups that a scan selects.
+    pub(super) fn groups(&mut self, scan: &Scan) -> Result<Vec<SelectedGroup>, QueryError> {
+        let matchers: Vec<Matcher> = scan.selectors.iter().map(Selector::matcher).collect();
+        let compiled = compile(&matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let (store, database) = (self.context.store, self.context.database);
+        let mut groups = if let Some(table) = &scan.table {
+            if !scan.tokens.is_empty() {
+                let message = "rows are selected by table and tags; series by index";
+                return Err(QueryError::Invalid(message.to_owned()));
+            }
+            let selected = store.select_table(database, &table.name, &table.fields, &compiled);
+            selected.map_err(|error| unreadable(&error))?
+        } else if scan.tokens.is_empty() {
+            store.select(database, &compiled).map_err(|error| unreadable(&error))?
+        } else {
+            if !matchers.is_empty() {
+                let message = "series are selected by index or by labels, not by both";
+                return Err(QueryError::Invalid(message.to_owned()));
+            }
+            let tokens: Vec<Token> = scan.tokens.iter().map(|bits| Token::from_bits(*bits)).collect();
+            store.select_tokens(database, &tokens).map_err(|error| unreadable(&error))?
+        };
+        self.context.budget.check()?;
+        groups.retain(|group| !group.columns.is_empty());
+        self.reads.groups += groups.len() as u64;
+        Ok(groups)
+    }
+}
+
+impl Reader<'_> {
+    fn end_of(&mut self, scan: &Scan, group: &SelectedGroup, rows: usize, end: End) -> Result<Vec<Frame>, QueryError> {
         let extent = self.context.store.extent(group, &scan.range).map_err(|error| unreadable(&error))?;
         let Some(extent) = extent else { return Ok(Vec::new()) };
-        let mut width_ns = NEWEST_WIDTH_NS;
+        let mut width_ns = END_WIDTH_NS;
         loop {
-            let start_ns = extent.end_ns.saturating_sub(width_ns).max(extent.start_ns);
-            let frames = self.read_group(scan, group, &TimeRange::new(start_ns, extent.end_ns))?;
-            if start_ns == extent.start_ns || frames.iter().all(|frame| frame.rows() >= rows) && !frames.is_empty() {
-                return Ok(frames.into_iter().map(|frame| frame.newest_first(rows)).collect());
+            let range = match end {
+                End::Newest => {
+                    TimeRange::new(extent.end_ns.saturating_sub(width_ns).max(extent.start_ns), extent.end_ns)
+                }
+                End::Oldest => {
+                    TimeRange::new(extent.start_ns, extent.start_ns.saturating_add(width_ns).min(extent.end_ns))
+                }
+            };
+            let frames = self.read_group(scan, group, &range)?;
+            let held: usize = frames.iter().map(Frame::samples).sum();
+            if range == extent || frames.iter().all(|frame| frame.rows() >= rows) && !frames.is_empty() {
+                let frames: Vec<Frame> = match end {
+                    End::Newest => frames.into_iter().map(|frame| frame.newest_first(rows)).collect(),
+                    End::Oldest => frames.into_iter().map(|frame| super::limited(frame, rows, 0)).collect(),
+                };
+                let kept: usize = frames.iter().map(Frame::samples).sum();
+                self.context.budget.give_back(held - kept);
+                return Ok(frames);
             }
-            self.context.budget.give_back(frames.iter().map(Frame::samples).sum());
-            width_ns = width_ns.saturating_mul(NEWEST_WIDTH_FACTOR);
+            self.context.budget.give_back(held);
+            width_ns = width_ns.saturating_mul(END_WIDTH_FACTOR);
         }
     }
 
@@ -121,34 +211,6 @@ impl Run<'_> {
         budget.take(samples)?;
         self.reads.samples += samples as u64;
         Ok(frames)
-    }
-
-    /// The groups that a scan selects.
-    pub(super) fn groups(&mut self, scan: &Scan) -> Result<Vec<SelectedGroup>, QueryError> {
-        let matchers: Vec<Matcher> = scan.selectors.iter().map(Selector::matcher).collect();
-        let compiled = compile(&matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
-        let (store, database) = (self.context.store, self.context.database);
-        let mut groups = if let Some(table) = &scan.table {
-            if !scan.tokens.is_empty() {
-                let message = "rows are selected by table and tags; series by index";
-                return Err(QueryError::Invalid(message.to_owned()));
-            }
-            let selected = store.select_table(database, &table.name, &table.fields, &compiled);
-            selected.map_err(|error| unreadable(&error))?
-        } else if scan.tokens.is_empty() {
-            store.select(database, &compiled).map_err(|error| unreadable(&error))?
-        } else {
-            if !matchers.is_empty() {
-                let message = "series are selected by index or by labels, not by both";
-                return Err(QueryError::Invalid(message.to_owned()));
-            }
-            let tokens: Vec<Token> = scan.tokens.iter().map(|bits| Token::from_bits(*bits)).collect();
-            store.select_tokens(database, &tokens).map_err(|error| unreadable(&error))?
-        };
-        self.context.budget.check()?;
-        groups.retain(|group| !group.columns.is_empty());
-        self.reads.groups += groups.len() as u64;
-        Ok(groups)
     }
 }
 

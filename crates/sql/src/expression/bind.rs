@@ -16,6 +16,9 @@ use crate::scope::{Role, Scope};
 use crate::time;
 use crate::value::{Interval, SqlType, Value};
 
+/// Expressions in one another; chains of operators count as one.
+const DEPTH_MAX: usize = 64;
+
 /// What rows are grouped by.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
@@ -49,6 +52,8 @@ pub(crate) struct Binder<'a> {
     pub(crate) environment: &'a Environment,
     pub(crate) parameters: &'a [Value],
     pub(crate) subqueries: &'a mut dyn Subqueries,
+    /// How deep the expression that is bound lies in others.
+    pub(crate) depth: usize,
 }
 
 impl Typed {
@@ -81,7 +86,17 @@ impl Binder<'_> {
         bound.expression.value(&[], self.environment)
     }
 
-    fn expression(&mut self, of: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+    fn expression(&mut self, of: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+        if self.depth >= DEPTH_MAX {
+            return Err(SqlError::Syntax(format!("expressions lie at most {DEPTH_MAX} deep in one another")));
+        }
+        self.depth += 1;
+        let bound = self.expression_within(of, grouped);
+        self.depth -= 1;
+        bound
+    }
+
+    fn expression_within(&mut self, of: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
         if let Some(grouped) = grouped.as_deref_mut()
             && let Some(found) = self.key(of, grouped)
         {
@@ -95,7 +110,7 @@ impl Binder<'_> {
             },
             Expr::Value(value) => self.literal(&value.value)?,
             Expr::Nested(of) | Expr::Collate { expr: of, .. } => self.expression(of, grouped)?,
-            Expr::BinaryOp { left, op, right } => self.binary(left, op, right, grouped)?,
+            Expr::BinaryOp { .. } => self.binary(of, grouped)?,
             Expr::UnaryOp { op, expr } => self.unary(*op, expr, grouped)?,
             Expr::Cast { expr, data_type, .. } => self.cast(expr, data_type, grouped)?,
             Expr::TypedString(text) => {
@@ -143,7 +158,7 @@ impl Binder<'_> {
             Expr::Between { expr, negated: is_negated, low, high } => {
                 let from = self.call(&operators::GREATER_OR_EQUAL, &[expr, low], grouped.as_deref_mut())?;
                 let to = self.call(&operators::LESS_OR_EQUAL, &[expr, high], grouped)?;
-                let both = Typed::boolean(Bound::And(Box::new(from.expression), Box::new(to.expression)));
+                let both = Typed::boolean(Bound::And(vec![from.expression, to.expression]));
                 if *is_negated { negated(both) } else { both }
             }
             Expr::Like { negated, any: false, expr, pattern, escape_char: None } => {
@@ -286,47 +301,24 @@ impl Binder<'_> {
         apply(function, of)
     }
 
-    fn binary(
-        &mut self,
-        a: &Expr,
-        op: &BinaryOperator,
-        b: &Expr,
-        mut grouped: Option<&mut Grouped>,
-    ) -> Result<Typed, SqlError> {
-        let function = match op {
-            BinaryOperator::Plus => &operators::ADD,
-            BinaryOperator::Minus => &operators::SUBTRACT,
-            BinaryOperator::Multiply => &operators::MULTIPLY,
-            BinaryOperator::Divide => &operators::DIVIDE,
-            BinaryOperator::Modulo => &operators::REMAINDER,
-            BinaryOperator::StringConcat => &operators::CONCATENATE,
-            BinaryOperator::Gt => &operators::GREATER,
-            BinaryOperator::Lt => &operators::LESS,
-            BinaryOperator::GtEq => &operators::GREATER_OR_EQUAL,
-            BinaryOperator::LtEq => &operators::LESS_OR_EQUAL,
-            BinaryOperator::Eq => &operators::EQUAL,
-            BinaryOperator::NotEq => &operators::NOT_EQUAL,
-            BinaryOperator::PGExp => named("power")?,
-            BinaryOperator::And | BinaryOperator::Or => {
-                let (a, b) = (self.expression(a, grouped.as_deref_mut())?, self.expression(b, grouped)?);
-                let (a, b) = (Box::new(a.expression), Box::new(b.expression));
-                return Ok(Typed::boolean(if *op == BinaryOperator::And { Bound::And(a, b) } else { Bound::Or(a, b) }));
+    /// A chain of operators, of which each is the left side of the next: as many as a text may have, without recursion.
+    fn binary(&mut self, of: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+        let mut chain = Vec::new();
+        let mut first = of;
+        while let Expr::BinaryOp { left, op, right } = first {
+            chain.push((first, op, &**right));
+            first = left;
+        }
+        let mut bound = self.expression(first, grouped.as_deref_mut())?;
+        for (whole, op, right) in chain.into_iter().rev() {
+            if let Some(key) = grouped.as_deref().and_then(|grouped| self.key(whole, grouped)) {
+                bound = key;
+                continue;
             }
-            BinaryOperator::PGRegexMatch => return self.matches(a, b, (false, false, false), grouped),
-            BinaryOperator::PGRegexIMatch => return self.matches(a, b, (false, true, false), grouped),
-            BinaryOperator::PGRegexNotMatch => return self.matches(a, b, (false, false, true), grouped),
-            BinaryOperator::PGRegexNotIMatch => return self.matches(a, b, (false, true, true), grouped),
-            BinaryOperator::PGLikeMatch => return self.matches(a, b, (true, false, false), grouped),
-            BinaryOperator::PGCustomBinaryOperator(parts) => {
-                return match parts.last().map(String::as_str) {
-                    Some("~") => self.matches(a, b, (false, false, false), grouped),
-                    Some("!~") => self.matches(a, b, (false, false, true), grouped),
-                    _ => unsupported(format!("the operator {op}")),
-                };
-            }
-            _ => return unsupported(format!("the operator {op}")),
-        };
-        self.call(function, &[a, b], grouped)
+            let right = self.expression(right, grouped.as_deref_mut())?;
+            bound = folded(joined(bound, op, right)?, self.environment);
+        }
+        Ok(bound)
     }
 
     fn unary(&mut self, op: UnaryOperator, of: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
@@ -355,17 +347,12 @@ impl Binder<'_> {
         &mut self,
         of: &Expr,
         pattern: &Expr,
-        (is_like, ignores_case, is_negated): (bool, bool, bool),
+        how: (bool, bool, bool),
         mut grouped: Option<&mut Grouped>,
     ) -> Result<Typed, SqlError> {
-        let of = Box::new(self.expression(of, grouped.as_deref_mut())?.expression);
-        let pattern = self.expression(pattern, grouped)?.expression;
-        let pattern = match &pattern {
-            Bound::Constant(Value::Null) => return Ok(Typed::boolean(Bound::Constant(Value::Null))),
-            Bound::Constant(text) => Pattern::Compiled(compile(&text.to_string(), is_like, ignores_case)?),
-            _ => Pattern::Computed { of: Box::new(pattern), is_like, ignores_case },
-        };
-        Ok(Typed::boolean(Bound::Matches { of, pattern, is_negated }))
+        let of = self.expression(of, grouped.as_deref_mut())?;
+        let pattern = self.expression(pattern, grouped)?;
+        matched(of, pattern, how)
     }
 
     fn cast(
@@ -576,6 +563,66 @@ fn arguments(call: &Call) -> Result<Vec<Option<&Expr>>, SqlError> {
         _ => None,
     };
     Ok(list.args.iter().map(of).collect())
+}
+
+/// Two values and an operator between them.
+fn joined(a: Typed, op: &BinaryOperator, b: Typed) -> Result<Typed, SqlError> {
+    let function = match op {
+        BinaryOperator::Plus => &operators::ADD,
+        BinaryOperator::Minus => &operators::SUBTRACT,
+        BinaryOperator::Multiply => &operators::MULTIPLY,
+        BinaryOperator::Divide => &operators::DIVIDE,
+        BinaryOperator::Modulo => &operators::REMAINDER,
+        BinaryOperator::StringConcat => &operators::CONCATENATE,
+        BinaryOperator::Gt => &operators::GREATER,
+        BinaryOperator::Lt => &operators::LESS,
+        BinaryOperator::GtEq => &operators::GREATER_OR_EQUAL,
+        BinaryOperator::LtEq => &operators::LESS_OR_EQUAL,
+        BinaryOperator::Eq => &operators::EQUAL,
+        BinaryOperator::NotEq => &operators::NOT_EQUAL,
+        BinaryOperator::PGExp => named("power")?,
+        BinaryOperator::And => return Ok(Typed::boolean(Bound::And(flattened(a.expression, b.expression, true)))),
+        BinaryOperator::Or => return Ok(Typed::boolean(Bound::Or(flattened(a.expression, b.expression, false)))),
+        BinaryOperator::PGRegexMatch => return matched(a, b, (false, false, false)),
+        BinaryOperator::PGRegexIMatch => return matched(a, b, (false, true, false)),
+        BinaryOperator::PGRegexNotMatch => return matched(a, b, (false, false, true)),
+        BinaryOperator::PGRegexNotIMatch => return matched(a, b, (false, true, true)),
+        BinaryOperator::PGLikeMatch => return matched(a, b, (true, false, false)),
+        BinaryOperator::PGCustomBinaryOperator(parts) => {
+            return match parts.last().map(String::as_str) {
+                Some("~") => matched(a, b, (false, false, false)),
+                Some("!~") => matched(a, b, (false, false, true)),
+                _ => unsupported(format!("the operator {op}")),
+            };
+        }
+        _ => return unsupported(format!("the operator {op}")),
+    };
+    apply(function, vec![a, b])
+}
+
+/// Conditions of a chain side by side, so that it is not as deep as it is long.
+fn flattened(a: Bound, b: Bound, is_and: bool) -> Vec<Bound> {
+    let mut all = match a {
+        Bound::And(all) if is_and => all,
+        Bound::Or(all) if !is_and => all,
+        other => vec![other],
+    };
+    all.push(b);
+    all
+}
+
+/// A text and a pattern: whether it is one of `LIKE`, ignores case, must not match.
+fn matched(
+    of: Typed,
+    pattern: Typed,
+    (is_like, ignores_case, is_negated): (bool, bool, bool),
+) -> Result<Typed, SqlError> {
+    let pattern = match &pattern.expression {
+        Bound::Constant(Value::Null) => return Ok(Typed::boolean(Bound::Constant(Value::Null))),
+        Bound::Constant(text) => Pattern::Compiled(compile(&text.to_string(), is_like, ignores_case)?),
+        _ => Pattern::Computed { of: Box::new(pattern.expression), is_like, ignores_case },
+    };
+    Ok(Typed::boolean(Bound::Matches { of: Box::new(of.expression), pattern, is_negated }))
 }
 
 fn named(name: &str) -> Result<&'static Function, SqlError> {

@@ -52,22 +52,8 @@ impl Bound {
     /// The value as a condition: `None` for null.
     fn truth(&self, row: &[Value], environment: &Environment) -> Result<Option<bool>, SqlError> {
         match self {
-            Self::And(a, b) => match a.truth(row, environment)? {
-                Some(false) => Ok(Some(false)),
-                known => Ok(match b.truth(row, environment)? {
-                    Some(false) => Some(false),
-                    Some(true) => known,
-                    None => None,
-                }),
-            },
-            Self::Or(a, b) => match a.truth(row, environment)? {
-                Some(true) => Ok(Some(true)),
-                known => Ok(match b.truth(row, environment)? {
-                    Some(true) => Some(true),
-                    Some(false) => known,
-                    None => None,
-                }),
-            },
+            Self::And(of) => all_or_one(of, false, row, environment),
+            Self::Or(of) => all_or_one(of, true, row, environment),
             Self::Not(of) => Ok(of.truth(row, environment)?.map(|value| !value)),
             Self::Matches { of, pattern, is_negated } => {
                 let of = match of.value(row, environment)? {
@@ -97,6 +83,19 @@ impl Bound {
             },
         }
     }
+}
+
+/// `OR` is true if one is (`AND` false if one is not), null if that depends on a null.
+fn all_or_one(of: &[Bound], decides: bool, row: &[Value], environment: &Environment) -> Result<Option<bool>, SqlError> {
+    let mut unknown = false;
+    for of in of {
+        match of.truth(row, environment)? {
+            Some(value) if value == decides => return Ok(Some(decides)),
+            Some(_) => {}
+            None => unknown = true,
+        }
+    }
+    Ok(if unknown { None } else { Some(!decides) })
 }
 
 fn is_in(of: &Value, list: &[Bound], row: &[Value], environment: &Environment) -> Result<Option<bool>, SqlError> {

@@ -28,8 +28,8 @@ pub(crate) enum Bound {
     Constant(Value),
     Column(usize),
     Call(&'static Function, Vec<Bound>),
-    And(Box<Bound>, Box<Bound>),
-    Or(Box<Bound>, Box<Bound>),
+    And(Vec<Bound>),
+    Or(Vec<Bound>),
     Not(Box<Bound>),
     Case { branches: Vec<(Bound, Bound)>, otherwise: Option<Box<Bound>> },
     In { of: Box<Bound>, list: Vec<Bound>, is_negated: bool },
@@ -90,8 +90,7 @@ impl Bound {
         match self {
             Self::Constant(_) => true,
             Self::Column(_) => false,
-            Self::Call(_, of) => of.iter().all(Self::is_constant),
-            Self::And(a, b) | Self::Or(a, b) => a.is_constant() && b.is_constant(),
+            Self::Call(_, of) | Self::And(of) | Self::Or(of) => of.iter().all(Self::is_constant),
             Self::Not(of) | Self::Cast(of, _) => of.is_constant(),
             Self::Case { branches, otherwise } => {
                 branches.iter().all(|(when, then)| when.is_constant() && then.is_constant())

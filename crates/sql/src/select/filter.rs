@@ -54,11 +54,7 @@ impl Filter {
 
 pub(super) fn conjuncts(condition: Bound) -> Vec<Bound> {
     match condition {
-        Bound::And(a, b) => {
-            let mut all = conjuncts(*a);
-            all.extend(conjuncts(*b));
-            all
-        }
+        Bound::And(all) => all.into_iter().flat_map(conjuncts).collect(),
         other => vec![other],
     }
 }
@@ -164,11 +160,16 @@ fn tag_condition(condition: &Bound) -> Option<(usize, MatchOp, Vec<String>)> {
             }
             Some((place, if *is_negated { MatchOp::NotRegex } else { MatchOp::Regex }, vec![whole]))
         }
-        Bound::Or(a, b) => {
-            let (a, b) = (tag_condition(a)?, tag_condition(b)?);
-            let mut values = a.2;
-            values.extend(b.2);
-            (a.0 == b.0 && a.1 == MatchOp::Equal && b.1 == MatchOp::Equal).then_some((a.0, MatchOp::Equal, values))
+        Bound::Or(of) => {
+            let (mut place, mut values) = (None, Vec::new());
+            for condition in of {
+                let (found, op, more) = tag_condition(condition)?;
+                if op != MatchOp::Equal || *place.get_or_insert(found) != found {
+                    return None;
+                }
+                values.extend(more);
+            }
+            Some((place?, MatchOp::Equal, values))
         }
         _ => None,
     }
@@ -177,8 +178,12 @@ fn tag_condition(condition: &Bound) -> Option<(usize, MatchOp, Vec<String>)> {
 /// Comparisons of fields with values of their kind, put together by `AND` and `OR`.
 fn on_fields(condition: &Bound, scope: &Scope) -> Option<Expression> {
     match condition {
-        Bound::And(a, b) => Some(Expression::Apply(Operator::And, vec![on_fields(a, scope)?, on_fields(b, scope)?])),
-        Bound::Or(a, b) => Some(Expression::Apply(Operator::Or, vec![on_fields(a, scope)?, on_fields(b, scope)?])),
+        Bound::And(of) => {
+            Some(Expression::Apply(Operator::And, of.iter().map(|of| on_fields(of, scope)).collect::<Option<_>>()?))
+        }
+        Bound::Or(of) => {
+            Some(Expression::Apply(Operator::Or, of.iter().map(|of| on_fields(of, scope)).collect::<Option<_>>()?))
+        }
         _ => {
             let (place, operator, value) = comparison(condition)?;
             let column = scope.columns.get(place).filter(|column| column.role == Role::Field)?;

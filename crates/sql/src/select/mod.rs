@@ -186,7 +186,7 @@ impl Run<'_> {
     fn bind_grouped(&mut self, scope: &Scope, of: &Expr, grouped: &mut Grouped) -> Result<Typed, SqlError> {
         let environment = self.environment.clone();
         let parameters = self.parameters;
-        Binder { scope, environment: &environment, parameters, subqueries: self }.bind_grouped(of, grouped)
+        Binder { scope, environment: &environment, parameters, subqueries: self, depth: 0 }.bind_grouped(of, grouped)
     }
 
     /// The rows for which a condition holds.

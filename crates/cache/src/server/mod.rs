@@ -1,0 +1,203 @@
+//! The cache as a small server: memcached's text protocol, extended by spans of time, and HTTP, on one port. Ordinary items are kept
+//! in memory, answers with their spans in the [`Cache`].
+//!
+//! A thread serves a connection, as many as there may be; one more compacts.
+
+mod http;
+mod items;
+mod leases;
+mod memcached;
+mod session;
+mod wire;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::{Cache, Layered};
+use items::Items;
+use leases::Leases;
+use wire::Wire;
+
+/// Bounds of a server.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// Connections at a time; more are closed at once.
+    pub connections_max: usize,
+    /// Bytes of one body.
+    pub body_bytes_max: usize,
+    /// Bytes of ordinary items, which are kept in memory.
+    pub items_bytes_max: usize,
+    /// Bytes of answers that are kept in memory, in front of flash.
+    pub memory_bytes_max: usize,
+    /// How long a connection may be silent, or take nothing.
+    pub idle_timeout_ms: u64,
+    /// How long a request may wait for the same answer to somebody else.
+    pub wait_ms_max: u64,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            connections_max: 512,
+            body_bytes_max: 64 << 20,
+            items_bytes_max: 64 << 20,
+            memory_bytes_max: 64 << 20,
+            idle_timeout_ms: 600_000,
+            wait_ms_max: 60_000,
+        }
+    }
+}
+
+/// What connections share.
+struct Service {
+    cache: Arc<Cache>,
+    /// The same, with memory in front.
+    answers: Layered,
+    options: ServerOptions,
+    items: Mutex<Items>,
+    leases: Leases,
+    connections: AtomicUsize,
+    waits: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Service {
+    fn new(cache: Arc<Cache>, options: ServerOptions) -> Self {
+        Self {
+            answers: Layered::new(options.memory_bytes_max, Some(cache.clone())),
+            cache,
+            items: Mutex::new(Items::new(options.items_bytes_max)),
+            options,
+            leases: Leases::default(),
+            connections: AtomicUsize::new(0),
+            waits: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        }
+    }
+}
+
+/// A running server; [`Server::stop`] ends it.
+pub struct Server {
+    service: Arc<Service>,
+    address: SocketAddr,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens and serves, in threads of its own.
+    pub fn start(cache: Arc<Cache>, address: SocketAddr, options: ServerOptions) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let service = Arc::new(Service::new(cache, options));
+        let threads = vec![
+            spawn("cache-accept", &service, {
+                let service = service.clone();
+                move |_| accept(&service, &listener)
+            })?,
+            spawn("cache-compact", &service, maintain)?,
+        ];
+        Ok(Self { service, address, threads })
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more connections and writes what is not on flash yet. Connections that are open end with the process.
+    pub fn stop(self) -> io::Result<()> {
+        self.service.is_over.store(true, Ordering::SeqCst);
+        self.service.cache.shared.counters.wake();
+        // Wakes the thread that accepts.
+        drop(TcpStream::connect(self.address));
+        for thread in self.threads {
+            // One that panicked has told so already.
+            let _ = thread.join();
+        }
+        self.service.cache.flush()
+    }
+}
+
+fn spawn(
+    name: &str,
+    service: &Arc<Service>,
+    work: impl FnOnce(&Service) + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let service = service.clone();
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&service))
+}
+
+fn accept(service: &Arc<Service>, listener: &TcpListener) {
+    for stream in listener.incoming() {
+        if service.is_over.load(Ordering::SeqCst) {
+            return;
+        }
+        // A connection that broke while it was accepted is nobody's any more.
+        let Ok(stream) = stream else { continue };
+        if service.connections.load(Ordering::SeqCst) >= service.options.connections_max {
+            continue;
+        }
+        service.connections.fetch_add(1, Ordering::SeqCst);
+        let served = spawn("cache-connection", service, move |service| {
+            // The other side is gone, or was silent for too long: nobody is left to tell.
+            let _ = serve(service, stream);
+            service.connections.fetch_sub(1, Ordering::SeqCst);
+        });
+        if served.is_err() {
+            service.connections.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+fn serve(service: &Service, stream: TcpStream) -> io::Result<()> {
+    let timeout = Some(Duration::from_millis(service.options.idle_timeout_ms.max(1)));
+    stream.set_read_timeout(timeout)?;
+    stream.set_write_timeout(timeout)?;
+    stream.set_nodelay(true)?;
+    session::serve(service, &mut Wire::new(stream))
+}
+
+fn maintain(service: &Service) {
+    while !service.is_over.load(Ordering::SeqCst) {
+        service.cache.wait_for_work(1000);
+        // What cannot be compacted stays as it is; requests that meet the same trouble with the file tell of it.
+        while service.cache.maintain().unwrap_or(false) && !service.is_over.load(Ordering::SeqCst) {}
+    }
+}
+
+/// Serves bytes as if they came over a connection: the entry for fuzzing.
+pub fn fuzz_protocol(bytes: &[u8]) {
+    struct Bytes<'a>(&'a [u8]);
+    impl io::Read for Bytes<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0.read(buffer)
+        }
+    }
+    impl io::Write for Bytes<'_> {
+        fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+            Ok(buffer.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let platform = platform::sim::Simulation::new(1).platform();
+    let mut options = crate::Options::new("cache/flash", 2 << 20);
+    options.slab_bytes = 16 << 10;
+    options.read_threads = 0;
+    if let Ok(cache) = Cache::open(&platform, options) {
+        let options = ServerOptions { body_bytes_max: 64 << 10, wait_ms_max: 0, ..ServerOptions::default() };
+        // Hostile bytes end in an error as often as not.
+        let _ = session::serve(&Service::new(Arc::new(cache), options), &mut Wire::new(Bytes(bytes)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

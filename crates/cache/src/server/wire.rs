@@ -1,0 +1,81 @@
+//! Reading lines and bodies off a connection, with bounds.
+
+use std::io::{self, Read, Write};
+
+/// What is read at a time.
+const READ_BYTES: usize = 16 << 10;
+
+/// A connection and what was read of it already.
+pub(super) struct Wire<S> {
+    stream: S,
+    read: Vec<u8>,
+    taken: usize,
+}
+
+impl<S: Read + Write> Wire<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, read: Vec::new(), taken: 0 }
+    }
+
+    /// The next line without its end, `None` where the connection ends before one.
+    pub(super) fn line(&mut self, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        let mut searched = 0;
+        loop {
+            let rest = self.read.get(self.taken..).unwrap_or_default();
+            if let Some(end) = rest.iter().skip(searched).position(|byte| *byte == b'\n').map(|end| end + searched) {
+                let mut line = rest.get(..end).unwrap_or_default().to_vec();
+                if line.last() == Some(&b'\r') {
+                    line.pop();
+                }
+                self.taken += end + 1;
+                return Ok(Some(line));
+            }
+            searched = rest.len();
+            if searched > bytes_max {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a line that is too long"));
+            }
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next so many bytes; an error where the connection ends before.
+    pub(super) fn bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while bytes.len() < count {
+            let rest = self.read.get(self.taken..).unwrap_or_default();
+            let more = rest.get(..rest.len().min(count - bytes.len())).unwrap_or_default();
+            bytes.extend_from_slice(more);
+            self.taken += more.len();
+            if bytes.len() < count && !self.fill()? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Reads bytes and throws them away.
+    pub(super) fn skip(&mut self, mut count: usize) -> io::Result<()> {
+        while count > 0 {
+            let some = count.min(READ_BYTES);
+            self.bytes(some)?;
+            count -= some;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    fn fill(&mut self) -> io::Result<bool> {
+        self.read.drain(..self.taken);
+        self.taken = 0;
+        let before = self.read.len();
+        self.read.resize(before + READ_BYTES, 0);
+        let count = self.stream.read(self.read.get_mut(before..).unwrap_or_default());
+        self.read.truncate(before + count.as_ref().copied().unwrap_or(0));
+        Ok(count? > 0)
+    }
+}

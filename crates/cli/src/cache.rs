@@ -1,0 +1,109 @@
+//! `thalweg cache`: the result cache alone, in front of any database.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use cache::server::{Server, ServerOptions};
+use cache::{Cache, Options};
+use clap::Args;
+
+const EXAMPLES: &str = "Examples:
+  thalweg cache --file /var/lib/thalweg/cache --size 16GiB
+  thalweg cache --file cache.flash --size 1GiB --listen 127.0.0.1:11211    for clients that know memcached's port
+
+Answers of queries with their time ranges lie in the file and survive a restart; memcached's ordinary items lie in memory. What to
+send: docs/guide/cache.md.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CacheFlags {
+    /// The cache's file, best on flash; it is made if it is not there
+    #[arg(long, env = "THALWEG_CACHE_FILE", default_value = "thalweg-cache.flash")]
+    file: PathBuf,
+    /// What the file may hold, as 512MiB or 16GiB
+    #[arg(long, env = "THALWEG_CACHE_SIZE", default_value = "1GiB", value_parser = size_bytes)]
+    size: u64,
+    /// Where to listen, for memcached's protocol and for HTTP
+    #[arg(long, env = "THALWEG_CACHE_LISTEN", default_value = "127.0.0.1:7785")]
+    listen: SocketAddr,
+    /// Answers kept in memory in front of the file
+    #[arg(long, default_value = "64MiB", value_parser = size_bytes)]
+    memory: u64,
+    /// Ordinary items kept in memory
+    #[arg(long, default_value = "64MiB", value_parser = size_bytes)]
+    items: u64,
+    /// Connections at a time
+    #[arg(long, default_value_t = 512)]
+    connections_max: usize,
+    /// Bytes of one body
+    #[arg(long, default_value = "64MiB", value_parser = size_bytes)]
+    body_max: u64,
+    /// Answers smaller than this are given whole or not at all
+    #[arg(long, default_value = "512KiB", value_parser = size_bytes)]
+    partial_min: u64,
+}
+
+/// Reads a size: a number, or one with KiB, MiB, GiB or TiB.
+fn size_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|symbol: char| symbol.is_ascii_alphabetic());
+    let shift = match text.get(digits.len()..).unwrap_or_default() {
+        "" | "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        "TiB" => 40,
+        unit => return Err(format!("{unit} is no unit: there are KiB, MiB, GiB and TiB")),
+    };
+    let number: u64 = digits.trim().parse().map_err(|error| format!("{digits}: {error}"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
+}
+
+pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
+    let mut options = Options::new(&flags.file, flags.size);
+    options.partial_bytes_min = flags.partial_min as usize;
+    options.answer_bytes_max = flags.body_max as usize;
+    let platform = platform::Platform::real();
+    let cache = Cache::open(&platform, options).map_err(|error| format!("{}: {error}", flags.file.display()))?;
+    let stats = cache.stats();
+    let bounds = ServerOptions {
+        connections_max: flags.connections_max,
+        body_bytes_max: flags.body_max as usize,
+        items_bytes_max: flags.items as usize,
+        memory_bytes_max: flags.memory as usize,
+        ..ServerOptions::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let stop = {
+        let _inside = runtime.enter();
+        crate::serve::stop_signal()?
+    };
+    let server = Server::start(Arc::new(cache), flags.listen, bounds)
+        .map_err(|error| format!("cannot listen on {}: {error}; --listen takes another address", flags.listen))?;
+    eprintln!("thalweg: {} keys in {} of {} slabs", stats.keys, stats.slabs, stats.slabs_max);
+    println!("Thalweg's cache is ready: {}", server.address());
+    runtime.block_on(stop);
+    server.stop().map_err(|error| format!("stopped, but not all is on {}: {error}", flags.file.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        let check = |text: &str, expected: Option<u64>| assert_eq!(size_bytes(text).ok(), expected, "{text}");
+        check("1", Some(1));
+        check("512KiB", Some(512 << 10));
+        check("16GiB", Some(16 << 30));
+        check("16 TiB", Some(16 << 40));
+        check("1GB", None);
+        check("99999999999TiB", None);
+        check("", None);
+    }
+}

@@ -1,0 +1,115 @@
+//! `thalweg cache` as a program, with clients over real sockets.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use support::{Folder, PROGRAM, text};
+
+struct Running {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn start(file: &Path) -> Running {
+    let mut child = Command::new(PROGRAM)
+        .args(["cache", "--listen", "127.0.0.1:0", "--size", "32MiB", "--partial-min", "0", "--file"])
+        .arg(file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let line = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    let address = line.rsplit(' ').next().unwrap().to_owned();
+    Running { child, address }
+}
+
+/// Sends commands and reads so many bytes of replies.
+fn ask(running: &Running, request: &str, expected: &str) {
+    let mut stream = TcpStream::connect(&running.address).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut reply = vec![0; expected.len()];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(text(&reply), expected);
+}
+
+#[test]
+fn answers_survive_a_stop_and_nothing_wrong_survives_a_kill() {
+    let folder = Folder::new("cache-program");
+    let file = folder.0.join("flash");
+    let body = r#"{"series":[{"name":"","columns":["time","load"],"values":[[0,1.5],[10,2.5]]}]}"#;
+    let whole = r#"{"start":0,"end":20,"series":[{"name":"","columns":["time","load"],"values":[[0,1.5],[10,2.5]]}]}"#;
+    let hit = format!("HIT 0 20 {}\r\n{whole}\r\n", whole.len());
+    let mut running = start(&file);
+    ask(&running, &format!("tset q 0 20 {}\r\n{body}\r\n", body.len()), "STORED\r\n");
+    ask(&running, "tget q 0 20\r\n", &hit);
+    ask(&running, "set a 1 0 3\r\nabc\r\nget a\r\n", "STORED\r\nVALUE a 1 3\r\nabc\r\nEND\r\n");
+    let stopped = Command::new("kill").arg(running.child.id().to_string()).status().unwrap();
+    assert!(stopped.success() && running.child.wait().unwrap().success());
+    let mut running = start(&file);
+    ask(&running, "tget q 0 20\r\nget a\r\n", &format!("{hit}END\r\n"));
+    ask(&running, "tdelete q 0 20\r\n", "DELETED\r\n");
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
+    let running = start(&file);
+    ask(&running, "tget q 0 20\r\n", "MISS\r\n");
+}
+
+const PYTHON: &str = r#"
+import sys
+import thalweg.cache
+
+calls = []
+
+def fetch(start, end):
+    calls.append((start, end))
+    return [{"name": "", "columns": ["time", "load"], "values": [[t, t / 2] for t in range(start, end)]}]
+
+with thalweg.cache.Cache(port=int(sys.argv[1])) as cache:
+    for start, end in [(0, 10), (0, 10), (5, 20), (-5, 20), (0, 15)]:
+        series = cache.query("q", start, end, fetch)
+        assert [row[0] for row in series[0]["values"]] == list(range(start, end)), (start, end, series)
+    assert calls == [(0, 10), (10, 20), (-5, 0)], calls
+    assert cache.delete("q", 0, 5) and not cache.delete("q", 0, 5)
+assert thalweg.cache.Cache(port=1).query("q", 0, 3, fetch)[0]["values"][2] == [2, 1.0]
+
+try:
+    from pymemcache.client.base import Client
+except ImportError:
+    print("without pymemcache")
+    sys.exit()
+client = Client(("127.0.0.1", int(sys.argv[1])))
+assert client.set("k", "v", expire=100) and client.get("k") == b"v"
+value, version = client.gets("k")
+assert client.cas("k", "x", version, noreply=False) and client.get_many(["k", "none"]) == {"k": b"x"}
+client.set("n", "5")
+assert client.incr("n", 3) == 8 and client.decr("n", 2) == 6 and client.touch("n", 10, noreply=False)
+assert client.delete("n", noreply=False) and client.get("n") is None
+assert b"slabs" in client.stats() and client.version()
+assert client.flush_all(noreply=False) and client.get("k") is None
+"#;
+
+#[test]
+fn clients_of_python_and_memcached() {
+    if !Command::new("python3").args(["-c", "import numpy"]).output().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: python3 with numpy is missing");
+        return;
+    }
+    let folder = Folder::new("cache-python");
+    let running = start(&folder.0.join("flash"));
+    let bindings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/python");
+    let port = running.address.rsplit(':').next().unwrap();
+    let done = Command::new("python3").args(["-c", PYTHON, port]).env("PYTHONPATH", bindings).output().unwrap();
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+}

@@ -1,0 +1,8 @@
+//! Hostile bytes as a connection of `thalweg cache`: memcached's commands and HTTP, with bodies of JSON.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    cache::server::fuzz_protocol(data);
+});
