@@ -35,7 +35,8 @@ struct Statements<'a> {
 impl Statements<'_> {
     fn on<T>(&self, database: &str, work: impl FnOnce(&Context<'_>) -> T) -> T {
         let clock_ns = || self.db.now_ns();
-        work(&Context { store: &self.db.store, database, budget: self.budget, clock_ns: &clock_ns })
+        let Self { db, budget } = self;
+        work(&Context { store: &db.store, database, budget, clock_ns: &clock_ns, helpers: &db.helpers })
     }
 }
 
