@@ -40,7 +40,9 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     let stop = stop_signal()?;
     println!("Thalweg is ready: http://{}/", server.address());
     // For programs that had it take free ports.
-    for (flag, address) in server.addresses().iter().filter(|(flag, _)| matches!(*flag, "--control" | "--ingest")) {
+    for (flag, address) in
+        server.addresses().iter().filter(|(flag, _)| matches!(*flag, "--control" | "--ingest" | "--postgres"))
+    {
         println!("{}: {address}", flag.trim_start_matches('-'));
     }
     server.run(stop).await;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use db::{DbOptions, ObjectTierOptions};
 use ingest::otlp::Translation;
+use promql::NameRemoval;
 use serde::{Deserialize, Serialize};
 use server::{Listener, ServerSettings};
 
@@ -247,10 +248,11 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     lookback_ms: Option<i64>,
 
-    /// Drop metrics' names from PromQL's answers only, so that outer expressions may group by them [default: false]
-    #[arg(long, env = "THALWEG_DELAYED_NAME_REMOVAL", value_name = "BOOL")]
+    /// Drop metrics' names from PromQL's answers only, so that outer expressions may group by them: `false`, `true`, or `always` as
+    /// Prometheus does with its feature flag, where names that were grouped by go in the end, too [default: false]
+    #[arg(long, env = "THALWEG_DELAYED_NAME_REMOVAL", value_name = "WORD")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    delayed_name_removal: Option<bool>,
+    delayed_name_removal: Option<String>,
 
     /// Allow what Prometheus has behind feature flags: experimental functions, duration expressions, `anchored`, `smoothed`, `fill`
     /// [default: true]
@@ -312,7 +314,10 @@ impl ServeFlags {
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));
         set(&mut db.store.log_bytes_max, self.log_bytes_max);
         set(&mut db.lookback_ms, self.lookback_ms);
-        set(&mut db.delayed_name_removal, self.delayed_name_removal);
+        if let Some(word) = &self.delayed_name_removal {
+            db.name_removal = NameRemoval::from_word(word)
+                .ok_or_else(|| format!("--delayed-name-removal {word:?} is not false, true or always"))?;
+        }
         set(&mut db.promql_experimental, self.promql_experimental);
         set(&mut server.body_bytes_max, self.body_bytes_max);
         set(&mut server.unpacked_bytes_max, self.unpacked_bytes_max);
@@ -342,11 +347,20 @@ impl ServeFlags {
         if self.no_host_metrics == Some(true) {
             server.host_metrics_interval_ms = None;
         }
+        server.flags = self.given()?;
         Ok(Settings { db, server })
     }
 }
 
 impl ServeFlags {
+    /// What was set, by the flags' names.
+    fn given(&self) -> Result<Vec<(String, String)>, String> {
+        let given = serde_json::to_value(self).map_err(|error| error.to_string())?;
+        let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let pairs = given.as_object().into_iter().flatten();
+        Ok(pairs.map(|(name, value)| (name.replace('_', "-"), text(value))).collect())
+    }
+
     fn object_tier(&self, url: &str) -> ObjectTierOptions {
         let mut tier = ObjectTierOptions::new(url);
         if let Some(endpoint) = &self.objects_endpoint {

@@ -38,9 +38,7 @@ impl AnswerCache {
         end: i64,
         mut fetch: impl FnMut(i64, i64) -> Result<Answer, E>,
     ) -> Result<Answer, E> {
-        let Ok(found) = self.get(statement, start, end) else {
-            return fetch(start, end);
-        };
+        let Ok(found) = self.get(statement, start, end) else { return fetch(start, end) };
         let Some((mut found, span)) = found else {
             let fetched = fetch(start, end)?;
             self.keep(statement, start, end, &fetched);

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use ingest::{KEY_SECRET_BYTES, KeyHasher};
 use platform::Platform;
+use promql::NameRemoval;
 use store::{Store, StoreOptions};
 
 pub use query_api::{InstantQuery, RangeQuery};
@@ -47,8 +48,8 @@ pub struct DbOptions {
     pub store: StoreOptions,
     /// How old a series' newest sample may be to count as its value now, in milliseconds.
     pub lookback_ms: i64,
-    /// Whether PromQL's functions drop metrics' names from the answer only, so that outer expressions may group by them.
-    pub delayed_name_removal: bool,
+    /// When PromQL's functions drop metrics' names.
+    pub name_removal: NameRemoval,
     /// Whether PromQL has what Prometheus keeps behind feature flags.
     pub promql_experimental: bool,
     /// Threads that may help with long queries, for all of them together; each query has its own beside.
@@ -61,7 +62,7 @@ impl DbOptions {
         Self {
             store: StoreOptions::new(directory),
             lookback_ms: 5 * 60 * 1000,
-            delayed_name_removal: false,
+            name_removal: NameRemoval::AtOnce,
             promql_experimental: true,
             query_helpers: std::thread::available_parallelism().map_or(0, |cores| cores.get() - 1),
         }
@@ -100,7 +101,7 @@ impl Db {
             limits: ingest::Limits::default(),
             settings: promql::Settings {
                 lookback_ms: options.lookback_ms,
-                delayed_name_removal: options.delayed_name_removal,
+                name_removal: options.name_removal,
                 features: promql::Features::all(options.promql_experimental),
                 ..promql::Settings::default()
             },

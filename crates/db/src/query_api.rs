@@ -1,9 +1,13 @@
 //! Asking.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use promql::{Answer, Expression, Settings};
-use query::{Budget, QueryError, StoreSource};
+use index::Cardinality;
+use model::Matcher;
+use promql::{Answer, Expression, NameRemoval, Settings};
+use query::{Budget, QueryError, Selection, Series, Source, StoreSource};
+use store::StoreError;
 
 use crate::Db;
 
@@ -19,8 +23,8 @@ pub struct InstantQuery {
     pub time_ms: i64,
     /// How old a series' newest sample may be; `None` for the database's setting.
     pub lookback_ms: Option<i64>,
-    /// Whether names are dropped from the answer only; `None` for the database's setting.
-    pub delayed_name_removal: Option<bool>,
+    /// When names are dropped; `None` for the database's setting.
+    pub name_removal: Option<NameRemoval>,
     /// What the query may use.
     pub budget: Arc<Budget>,
 }
@@ -29,7 +33,7 @@ impl InstantQuery {
     /// A query with the usual lookback and budget.
     pub fn new(text: impl Into<String>, time_ms: i64) -> Self {
         let budget = Arc::new(Budget::new(QUERY_SAMPLES_MAX));
-        Self { text: text.into(), time_ms, lookback_ms: None, delayed_name_removal: None, budget }
+        Self { text: text.into(), time_ms, lookback_ms: None, name_removal: None, budget }
     }
 }
 
@@ -46,8 +50,8 @@ pub struct RangeQuery {
     pub step_ms: i64,
     /// How old a series' newest sample may be; `None` for the database's setting.
     pub lookback_ms: Option<i64>,
-    /// Whether names are dropped from the answer only; `None` for the database's setting.
-    pub delayed_name_removal: Option<bool>,
+    /// When names are dropped; `None` for the database's setting.
+    pub name_removal: Option<NameRemoval>,
     /// What the query may use.
     pub budget: Arc<Budget>,
 }
@@ -62,7 +66,7 @@ impl Db {
     pub fn instant(&self, database: &str, query: &InstantQuery) -> Result<Answer, QueryError> {
         let expression = self.parse(&query.text)?;
         let source = StoreSource::new(&self.store, database, &self.helpers);
-        let settings = self.settings(query.lookback_ms, query.delayed_name_removal);
+        let settings = self.settings(query.lookback_ms, query.name_removal);
         promql::evaluate_instant(&expression, &source, query.time_ms, &settings, &query.budget)
     }
 
@@ -70,9 +74,43 @@ impl Db {
     pub fn range(&self, database: &str, query: &RangeQuery) -> Result<Answer, QueryError> {
         let expression = self.parse(&query.text)?;
         let source = StoreSource::new(&self.store, database, &self.helpers);
-        let settings = self.settings(query.lookback_ms, query.delayed_name_removal);
+        let settings = self.settings(query.lookback_ms, query.name_removal);
         let (start_ms, end_ms, step_ms) = (query.start_ms, query.end_ms, query.step_ms);
         promql::evaluate_range(&expression, &source, start_ms, end_ms, step_ms, &settings, &query.budget)
+    }
+
+    /// The samples as they are of the series that satisfy all matchers, from the first to the last millisecond, in order of labels.
+    pub fn samples(
+        &self,
+        database: &str,
+        matchers: &[Matcher],
+        (start_ms, end_ms): (i64, i64),
+        budget: &Budget,
+    ) -> Result<Vec<Series>, QueryError> {
+        let source = StoreSource::new(&self.store, database, &self.helpers);
+        let mut series = source.select(&Selection { matchers, start_ms, end_ms }, budget)?;
+        series.sort_by(|a, b| a.labels.cmp(&b.labels));
+        Ok(series)
+    }
+
+    /// How old a series' newest sample may be to count as its value now, in milliseconds.
+    pub fn lookback_ms(&self) -> i64 {
+        self.settings.lookback_ms
+    }
+
+    /// What makes a database large; each list holds the `top` largest. `None` if there is no such database.
+    pub fn cardinality(&self, database: &str, top: usize) -> Result<Option<Cardinality>, StoreError> {
+        self.store.cardinality(database, top)
+    }
+
+    /// The name of a measurement by its number; empty if there is none.
+    pub fn measurement_name(&self, measurement: u32) -> String {
+        self.store.measurement_name(measurement)
+    }
+
+    /// Where the data is.
+    pub fn directory(&self) -> &Path {
+        self.store.directory()
     }
 
     /// Parses PromQL with the features that this database allows.
@@ -80,9 +118,9 @@ impl Db {
         Expression::parse_with(text, self.settings.features)
     }
 
-    fn settings(&self, lookback_ms: Option<i64>, delayed_name_removal: Option<bool>) -> Settings {
+    fn settings(&self, lookback_ms: Option<i64>, name_removal: Option<NameRemoval>) -> Settings {
         let lookback_ms = lookback_ms.unwrap_or(self.settings.lookback_ms);
-        let delayed_name_removal = delayed_name_removal.unwrap_or(self.settings.delayed_name_removal);
-        Settings { lookback_ms, delayed_name_removal, ..self.settings.clone() }
+        let name_removal = name_removal.unwrap_or(self.settings.name_removal);
+        Settings { lookback_ms, name_removal, ..self.settings.clone() }
     }
 }

@@ -339,11 +339,10 @@ const TABLE_CASES: &[(&str, &str)] = &[
 #[test]
 fn tables_have_rows_of_fields() {
     let (db, _folder) = open("tables");
-    let lines: String = TABLE_LINES
-        .lines()
-        .filter_map(|line| line.rsplit_once(' '))
-        .map(|(line, time_ns)| format!("{line} {}\n", START_NS + time_ns.parse::<i64>().unwrap()))
-        .collect();
+    let mut lines = String::new();
+    for (line, time_ns) in TABLE_LINES.lines().filter_map(|line| line.rsplit_once(' ')) {
+        writeln!(lines, "{line} {}", START_NS + time_ns.parse::<i64>().unwrap()).unwrap();
+    }
     db.write_lines("default", lines.as_bytes()).unwrap();
     for settled in [false, true] {
         if settled {

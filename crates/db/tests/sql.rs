@@ -37,7 +37,7 @@ fn session(manner: Manner) -> Session {
     }
 }
 
-/// Three hosts, a row a minute for twenty minutes; `a` counts, `b` is missing in every other row of host_2, `n` is whole; and a
+/// Three hosts, a row a minute for twenty minutes; `a` counts, `b` is missing in every other row of `host_2`, `n` is whole; and a
 /// counter that restarts, a bare metric, prices and trades.
 fn fixture(db: &Db) {
     let mut lines = String::new();
@@ -117,8 +117,10 @@ fn check(db: &Db, path: &Path, manner: Manner) {
     let mut written = String::new();
     let mut wrong = String::new();
     for case in text.split("\n\n") {
-        let comment: String =
-            case.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+        let mut comment = String::new();
+        for line in case.lines().take_while(|line| line.starts_with('#')) {
+            writeln!(comment, "{line}").unwrap();
+        }
         let case = case.lines().skip_while(|line| line.starts_with('#')).collect::<Vec<_>>().join("\n");
         let Some((statement, expected)) = case.split_once("\n----") else {
             write!(written, "{comment}{case}").unwrap();

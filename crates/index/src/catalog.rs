@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use hashbrown::HashTable;
-use model::{Field, Labels, MetricMetadata, VALUE_FIELD, ValueType, metric_name};
+use model::{Field, HISTOGRAM_FIELD, Labels, MetricMetadata, VALUE_FIELD, ValueType, metric_name};
 
 use crate::entry::Entry;
 use crate::identity::{mix, text_hash};
@@ -487,7 +487,7 @@ impl Catalog {
         };
         metric.push_str(&measurement.name);
         match self.field_name(measurement, slot) {
-            Some(VALUE_FIELD) | None => {}
+            Some(VALUE_FIELD | HISTOGRAM_FIELD) | None => {}
             Some(name) => metric.extend(["_", name]),
         }
     }
@@ -498,7 +498,7 @@ impl Catalog {
         };
         let rest = metric.strip_prefix(measurement.name.as_str());
         match self.field_name(measurement, slot) {
-            Some(VALUE_FIELD) => rest == Some(""),
+            Some(VALUE_FIELD | HISTOGRAM_FIELD) => rest == Some(""),
             Some(name) => rest.and_then(|rest| rest.strip_prefix('_')) == Some(name),
             None => false,
         }

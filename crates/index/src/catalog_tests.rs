@@ -35,6 +35,23 @@ fn one_metric_name_may_stand_for_columns_of_several_measurements() {
 }
 
 #[test]
+fn native_histograms_have_the_name_of_their_measurement() {
+    let mut catalog = example();
+    catalog.register_field(1, &field("native_histogram", ValueType::Histogram)).unwrap();
+    for (op, value, expected) in [
+        (MatchOp::Equal, "cpu_usage", vec![(1, vec![1])]),
+        (MatchOp::Regex, ".*usage", vec![(1, vec![1])]),
+        (MatchOp::Equal, "cpu_usage_native_histogram", vec![]),
+        (MatchOp::Regex, ".*histogram", vec![]),
+    ] {
+        let matcher = CompiledMatcher::new(&Matcher::new("__name__", op, value)).unwrap();
+        let columns = catalog.metrics(0, &[matcher]).into_iter();
+        let found: Vec<_> = columns.map(|columns| (columns.measurement, columns.slots)).collect();
+        assert_eq!(found, expected, "{value}");
+    }
+}
+
+#[test]
 fn a_type_conflict_names_the_field_and_both_types() {
     let mut catalog = example();
     let error = catalog.register_field(0, &field("value", ValueType::F64)).unwrap_err();

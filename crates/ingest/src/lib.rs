@@ -3,6 +3,7 @@
 //!
 //! * [`line`]: Influx line protocol, the fast path of the house.
 //! * [`remote_write`]: Prometheus remote write 1.0 and 2.0.
+//! * [`remote_read`]: Prometheus remote read, as samples and as chunks.
 //! * [`otlp`]: OpenTelemetry metrics, protobuf and JSON.
 //! * [`exposition`]: Prometheus's text format and the basics of OpenMetrics.
 //! * [`graphite`]: Graphite's plaintext protocol, with tags.
@@ -34,6 +35,7 @@ mod number;
 pub mod opentsdb;
 pub mod otlp;
 mod protobuf;
+pub mod remote_read;
 pub mod remote_write;
 #[cfg(test)]
 mod render;

@@ -6,6 +6,8 @@ use model::{Labels, METRIC_NAME};
 use query::QueryError;
 use xxhash_rust::xxh64::xxh64;
 
+use crate::NameRemoval;
+use crate::best::keep_best;
 use crate::eval::Evaluator;
 use crate::fold::{Count, Fold, Maximum, Mean, Minimum, One, StandardDeviation, Total, Variance};
 use crate::folding::Folding;
@@ -66,8 +68,8 @@ impl Group {
     }
 
     /// The group's result, still empty.
-    fn result(&self, input: &[Row]) -> Row {
-        Row::new(self.labels.clone()).marked(self.rows(input).any(|row| row.drop_name))
+    fn result(&self, input: &[Row], keeps_names: bool) -> Row {
+        Row::new(self.labels.clone()).marked(!keeps_names && self.rows(input).any(|row| row.drop_name))
     }
 }
 
@@ -129,9 +131,15 @@ impl<'q> Evaluator<'q> {
         })
     }
 
+    /// Whether names that were to go in the end stay, since series are grouped by them.
+    fn keeps_names(&self, grouping: &Grouping) -> bool {
+        let is_grouped = !grouping.without && grouping.labels.iter().any(|label| label == METRIC_NAME);
+        is_grouped && self.settings.name_removal == NameRemoval::Delayed
+    }
+
     fn fold<F: Fold>(&self, aggregate: &Aggregate, steps: Steps) -> Result<Vector<'q>, QueryError> {
         let (input, grouping) = (&aggregate.input, &aggregate.grouping);
-        let mut folding = Folding::<F>::new(self.budget, input.span);
+        let mut folding = Folding::<F>::new(self.budget, self.keeps_names(grouping), input.span);
         match &input.node {
             Node::Call(call) if matches!(call.signature.function, Function::Window(_)) => {
                 self.window_rows(call, steps, Some(grouping), &mut folding)?;
@@ -170,7 +178,7 @@ impl<'q> Evaluator<'q> {
         let mut vector = Vector::empty(self.budget);
         let mut values = Vec::new();
         for group in groups_of(&input.rows, grouping) {
-            let mut row = group.result(&input.rows);
+            let mut row = group.result(&input.rows, self.keeps_names(grouping));
             for step in group.span(&input.rows) {
                 self.budget.check()?;
                 values.clear();
@@ -287,19 +295,7 @@ fn choose(samples: &mut Vec<(usize, Sample)>, choice: Choice, parameter: f64, ha
                 ratio != 0.0 && ((ratio >= 0.0 && at < ratio) || (ratio < 0.0 && at >= 1.0 + ratio))
             });
         }
-        Choice::Largest | Choice::Smallest => {
-            let largest = choice == Choice::Largest;
-            samples.retain(|(_, sample)| sample.float().is_some());
-            let value = |sample: &Sample| sample.float().unwrap_or(f64::NAN);
-            let order = |a: &(usize, Sample), b: &(usize, Sample)| {
-                compare(value(&a.1), value(&b.1), largest).then(a.0.cmp(&b.0))
-            };
-            if count < samples.len() {
-                samples.select_nth_unstable_by(count, order);
-                samples.truncate(count);
-            }
-            samples.sort_unstable_by(order);
-        }
+        Choice::Largest | Choice::Smallest => keep_best(samples, count, choice == Choice::Largest),
     }
 }
 

@@ -303,7 +303,7 @@ impl<'q> Evaluator<'q> {
             // As Prometheus has it: fill values belong to the sides as they are matched, not as they are written.
             fill_many: matching.fill_left,
             fill_one: matching.fill_right,
-            put_off: self.settings.delayed_name_removal,
+            put_off: self.settings.name_removal.is_delayed(),
             taken: Taken { matching, steps, places: HashMap::new(), charge: Charge::none(self.budget) },
             vector: Vector::empty(self.budget),
             pair_notes: vec![None; steps],

@@ -16,6 +16,9 @@ pub(crate) enum DatePart {
 const DAY_S: i64 = 86_400;
 /// Days of 400 years, after which the calendar repeats.
 const ERA_DAYS: i64 = 146_097;
+/// Go counts seconds, modulo 2 to the 64th, from so many days before the Unix epoch: from 1 March of the year -292277022400. What is earlier has
+/// the dates of a far future. All that is infinite or no number is such a time.
+const ABSOLUTE_DAYS: u64 = 292_277_022_400 / 400 * ERA_DAYS as u64 + EPOCH_DAYS as u64;
 /// From 1 March of the year 0 to the Unix epoch.
 const EPOCH_DAYS: i64 = 719_468;
 /// Days before each month of a common year.
@@ -32,8 +35,9 @@ struct Date {
 impl DatePart {
     /// The part at an instant in seconds since the Unix epoch.
     pub(crate) fn at(self, time_s: i64) -> f64 {
-        let days = time_s.div_euclid(DAY_S);
-        let second = time_s.rem_euclid(DAY_S);
+        let absolute_s = (time_s as u64).wrapping_add(ABSOLUTE_DAYS * DAY_S as u64);
+        let days = (absolute_s / DAY_S as u64) as i64 - ABSOLUTE_DAYS as i64;
+        let second = (absolute_s % DAY_S as u64) as i64;
         let date = date_of(days);
         let part = match self {
             Self::DayOfMonth => date.day,

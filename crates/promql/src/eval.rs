@@ -97,12 +97,12 @@ impl<'q> Evaluator<'q> {
     }
 
     pub(crate) fn drop_names(&self, vector: &mut Vector<'q>) -> Result<(), QueryError> {
-        vector.drop_names(self.settings.delayed_name_removal)
+        vector.drop_names(self.settings.name_removal.is_delayed())
     }
 
     /// The metric's name for notes about results: functions that drop it do so before, unless that is put off.
     pub(crate) fn name_for_notes<'l>(&self, labels: &'l Labels) -> &'l str {
-        if self.settings.delayed_name_removal { name_of(labels) } else { "" }
+        if self.settings.name_removal.is_delayed() { name_of(labels) } else { "" }
     }
 
     fn sign(&self, negative: bool, inner: &Expr, steps: Steps) -> Result<Computed<'q>, QueryError> {

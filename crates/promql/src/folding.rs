@@ -34,6 +34,8 @@ pub(crate) struct Folding<'b, F> {
     groups: Vec<Group<F>>,
     charge: Charge<'b>,
     notes: Notes,
+    /// Whether names that were to go in the end stay.
+    keeps_names: bool,
     span: Span,
 }
 
@@ -73,9 +75,9 @@ impl<F: Fold> Group<F> {
 }
 
 impl<'b, F: Fold> Folding<'b, F> {
-    pub(crate) fn new(budget: &'b Budget, span: Span) -> Self {
+    pub(crate) fn new(budget: &'b Budget, keeps_names: bool, span: Span) -> Self {
         let (charge, notes) = (Charge::none(budget), Notes::default());
-        Self { budget, places: HashMap::new(), groups: Vec::new(), charge, notes, span }
+        Self { budget, places: HashMap::new(), groups: Vec::new(), charge, notes, keeps_names, span }
     }
 
     /// The groups in order of their first series' labels.
@@ -114,7 +116,7 @@ impl<F: Fold> RowSink for Folding<'_, F> {
         let before = group.cells.len();
         group.reach(row.first..row.end());
         self.charge.add((group.cells.len() - before) * size_of::<Option<F>>() / SAMPLE_BYTES)?;
-        group.drop_name |= row.drop_name;
+        group.drop_name |= row.drop_name && !self.keeps_names;
         if series < group.series {
             group.series = series;
         }

@@ -18,6 +18,7 @@
 
 mod aggregate;
 mod answer;
+mod best;
 mod binary;
 mod calendar;
 mod classic;
@@ -76,6 +77,49 @@ impl Default for Features {
     }
 }
 
+/// When functions that change the meaning of values drop the metric's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NameRemoval {
+    /// At once, as Prometheus does by default.
+    #[default]
+    AtOnce,
+    /// From the answer only, so that outer expressions may group by it. A name that an aggregation groups by is a label like others
+    /// from there on: `max by (__name__) (max_over_time({…}[1m]))` has a row for each metric.
+    Delayed,
+    /// From the answer only, as Prometheus does with `promql-delayed-name-removal`: names that aggregations group by go, too, so that rows
+    /// that differ in nothing else are an error.
+    DelayedAlways,
+}
+
+impl NameRemoval {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::AtOnce, Self::Delayed, Self::DelayedAlways];
+
+    /// What settings call it: whether it is delayed, or `always`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::AtOnce => "false",
+            Self::Delayed => "true",
+            Self::DelayedAlways => "always",
+        }
+    }
+
+    /// The one that settings mean by a word; `1` and `0` are known, too.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let word = match word {
+            "0" => "false",
+            "1" => "true",
+            word => word,
+        };
+        Self::ALL.into_iter().find(|removal| removal.word() == word)
+    }
+
+    /// Whether names stay until the end.
+    pub(crate) fn is_delayed(self) -> bool {
+        self != Self::AtOnce
+    }
+}
+
 /// How expressions are evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -85,9 +129,8 @@ pub struct Settings {
     pub steps_max: usize,
     /// The step of subqueries that name none.
     pub subquery_step_ms: i64,
-    /// Functions that change the meaning of values drop the metric's name from the answer only, so that outer expressions may
-    /// still group by it.
-    pub delayed_name_removal: bool,
+    /// When names are dropped.
+    pub name_removal: NameRemoval,
     /// What expressions may contain.
     pub features: Features,
 }
@@ -99,7 +142,7 @@ impl Default for Settings {
             lookback_ms: 5 * 60 * 1000,
             steps_max: 1_000_000,
             subquery_step_ms: 60 * 1000,
-            delayed_name_removal: false,
+            name_removal: NameRemoval::AtOnce,
             features: Features::default(),
         }
     }

@@ -37,7 +37,7 @@ impl Evaluator<'_> {
             Some(Expr { node: Node::Subquery(_), .. }) | None => Span::from(0),
             Some(first) => first.span,
         };
-        let put_off = self.settings.delayed_name_removal;
+        let put_off = self.settings.name_removal.is_delayed();
         if let Node::Range(range) = &argument.node {
             let bounds = self.range_bounds(range, steps);
             bounds.check_edges(call.signature.name)?;

@@ -12,7 +12,7 @@
 //!     {label="x"} 30                     a series with its values, step by step
 //! ```
 //!
-//! Expressions and data are ours; what they yield was recorded from Prometheus 3.15.
+//! Expressions and data are ours; what they yield was recorded from Prometheus 3.15, but for `grouped_names.test`: that Prometheus does not have.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the lints do not see that helpers of tests are tests")]
 
 mod support;
@@ -25,7 +25,7 @@ use model::{Labels, NativeHistogram, STALE_NAN_BITS};
 use query::Budget;
 use support::Memory;
 use thalweg_promql::{
-    Answer, Expression, Histogram, Settings, Value, evaluate_instant, evaluate_range, parse_selector,
+    Answer, Expression, Histogram, NameRemoval, Settings, Value, evaluate_instant, evaluate_range, parse_selector,
 };
 
 #[test]
@@ -36,7 +36,12 @@ fn scripts() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&path).unwrap();
-        let settings = Settings { delayed_name_removal: name.starts_with("delayed"), ..Settings::default() };
+        let name_removal = match name.as_str() {
+            "delayed.test" => NameRemoval::DelayedAlways,
+            "grouped_names.test" => NameRemoval::Delayed,
+            _ => NameRemoval::AtOnce,
+        };
+        let settings = Settings { name_removal, ..Settings::default() };
         let mut memory = Memory::default();
         for (number, head, lines) in paragraphs(&text) {
             if let Some(interval) = head.strip_prefix("load ") {

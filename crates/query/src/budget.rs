@@ -25,6 +25,8 @@ pub enum Stop {
 pub struct Budget {
     samples_max: u64,
     samples: AtomicU64,
+    /// The most that were held.
+    peak: AtomicU64,
     /// All that were ever taken.
     taken: AtomicU64,
     stop: AtomicU8,
@@ -35,13 +37,17 @@ pub struct Budget {
 impl Budget {
     /// A budget of so many samples held at once.
     pub const fn new(samples_max: u64) -> Self {
-        Self { samples_max, samples: AtomicU64::new(0), taken: AtomicU64::new(0), stop: AtomicU8::new(0), memory: None }
+        Self::with_memory(samples_max, None)
     }
 
     /// The same, out of the memory that all queries share. What is held is given back when the budget is dropped.
     pub const fn sharing(samples_max: u64, memory: Arc<QueryMemory>) -> Self {
-        let (samples, taken) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { samples_max, samples, taken, stop: AtomicU8::new(0), memory: Some(memory) }
+        Self::with_memory(samples_max, Some(memory))
+    }
+
+    const fn with_memory(samples_max: u64, memory: Option<Arc<QueryMemory>>) -> Self {
+        let [samples, peak, taken] = [const { AtomicU64::new(0) }; 3];
+        Self { samples_max, samples, peak, taken, stop: AtomicU8::new(0), memory }
     }
 
     /// Takes samples out of the budget, or says that there are too few left, or that the query was stopped; then it takes
@@ -58,6 +64,7 @@ impl Budget {
             return Err(QueryError::TooMuchMemory { limit_bytes: memory.bytes_max });
         }
         self.taken.fetch_add(samples, Ordering::Relaxed);
+        self.peak.fetch_max(self.samples(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -90,6 +97,11 @@ impl Budget {
     /// Samples that were taken so far, also those that were given back: how much work it was.
     pub fn samples_taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
+    }
+
+    /// The most samples that were held at once.
+    pub fn samples_peak(&self) -> u64 {
+        self.peak.load(Ordering::Relaxed)
     }
 
     /// Samples held now.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
-use model::{Column, Labels, Matcher, NativeHistogram, TimeRange};
+use model::{Column, Labels, Matcher, NativeHistogram, TimeRange, ValueType};
 use store::{SelectedGroup, Store, StoreError};
 
 use crate::{Budget, Helpers, QueryError, Selection, Series, SeriesSink, Source};
@@ -71,10 +71,13 @@ impl<'a> StoreSource<'a> {
         for group in piece {
             budget.check()?;
             let columns = self.store.read(group, range).map_err(|error| unreadable(&error))?;
+            // Floats and histograms of a metric are two columns.
+            let is_shared =
+                piece.len() > 1 || group.columns.iter().any(|column| column.value_type == ValueType::Histogram);
             for (column, selected) in columns.into_iter().zip(group.columns.iter()) {
                 let Some(series) = to_series(|| selected.series_labels(&group.labels), column) else { continue };
                 budget.take(series.samples())?;
-                let same = if piece.len() > 1 { place_of(&found, &series.labels) } else { None };
+                let same = if is_shared { place_of(&found, &series.labels) } else { None };
                 let Some(before) = same.and_then(|place| found.get_mut(place)) else {
                     found.push(series);
                     continue;

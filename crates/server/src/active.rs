@@ -38,7 +38,7 @@ pub(crate) struct Remote(pub(crate) SocketAddr);
 /// A query as it came.
 #[derive(Debug, Clone)]
 pub(crate) struct Description {
-    /// `instant`, `range` or `plan`.
+    /// `instant`, `range`, `plan`, `export`, `federate` or `remote_read`.
     pub(crate) kind: &'static str,
     pub(crate) text: String,
     pub(crate) database: String,

@@ -29,7 +29,7 @@ pub(crate) struct Spares(Mutex<Vec<Vec<u8>>>);
 
 impl Spares {
     /// A buffer; what is in it is of no meaning.
-    fn take(self: &Arc<Self>) -> Buffer {
+    pub(crate) fn take(self: &Arc<Self>) -> Buffer {
         let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         Buffer { bytes, spares: self.clone() }
     }

@@ -6,7 +6,7 @@
 //! * [`body`], [`parameters`]: what comes in, within bounds
 //! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
 //! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers · [`plan`]: the s-expression language
-//! * [`active`]: queries that run
+//! * [`export`], [`remote_read`]: samples as they are · [`active`]: queries that run
 //! * [`admin`]: backups, policies, deletes
 //! * [`wire`]: the binary protocol
 //! * [`metrics`]: the server's own numbers · [`notice`]: what the operator is told · [`host`]: the machine's
@@ -16,6 +16,7 @@ mod active;
 mod admin;
 mod body;
 mod error;
+mod export;
 mod grpc;
 mod host;
 mod influx;
@@ -28,6 +29,7 @@ pub mod page;
 mod parameters;
 mod plan;
 mod query;
+mod remote_read;
 mod routes;
 mod sql;
 mod state;

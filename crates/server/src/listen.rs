@@ -122,9 +122,9 @@ impl Server {
             }
         }
         self.otlp_grpc = self.bind_one("--otlp-grpc", otlp_grpc, false).await?.map(|(tcp, _)| tcp);
-        self.postgres = self.bind_one("--postgres", postgres, false).await?.map(|(tcp, _)| tcp);
         self.control = self.bind_one("--control", control, false).await?.map(|(tcp, _)| tcp);
         self.ingest = self.bind_one("--ingest", ingest, false).await?.map(|(tcp, _)| tcp);
+        self.postgres = self.bind_one("--postgres", postgres, false).await?.map(|(tcp, _)| tcp);
         Ok(())
     }
 

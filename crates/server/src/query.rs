@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::{Request, State as From};
 use axum::response::Response;
 use db::{InstantQuery, RangeQuery};
-use promql::Answer;
+use promql::{Answer, NameRemoval};
 use query::{Budget, QueryError, Stop};
 
 use crate::active::{Description, Outcome};
@@ -28,7 +28,7 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
         text: parameters.required("query")?.to_owned(),
         time_ms: parameters.time_ms("time")?.unwrap_or_else(|| state.db.now_ns() / NS_PER_MS),
         lookback_ms: lookback_ms(parameters)?,
-        delayed_name_removal: delayed_name_removal(parameters)?,
+        name_removal: name_removal(parameters)?,
         budget: state.db.budget(state.settings.query_samples_max),
     };
     let asked = Asked::new(&state, "instant", &query.text, &query.budget, &taken)?;
@@ -45,7 +45,7 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
         end_ms: parameters.required_time_ms("end")?,
         step_ms: step_ms(parameters)?,
         lookback_ms: lookback_ms(parameters)?,
-        delayed_name_removal: delayed_name_removal(parameters)?,
+        name_removal: name_removal(parameters)?,
         budget: state.db.budget(state.settings.query_samples_max),
     };
     if query.end_ms < query.start_ms {
@@ -70,14 +70,11 @@ fn step_ms(parameters: &Parameters) -> Result<i64, ApiError> {
     })
 }
 
-/// Whether names are dropped from the answer only, if the request says so.
-fn delayed_name_removal(parameters: &Parameters) -> Result<Option<bool>, ApiError> {
-    match parameters.get("delayed_name_removal") {
-        None => Ok(None),
-        Some("1" | "true") => Ok(Some(true)),
-        Some("0" | "false") => Ok(Some(false)),
-        Some(_) => Err(ApiError::invalid_parameter("delayed_name_removal", "it must be true or false")),
-    }
+/// When names are dropped, if the request says so.
+fn name_removal(parameters: &Parameters) -> Result<Option<NameRemoval>, ApiError> {
+    let Some(word) = parameters.get("delayed_name_removal") else { return Ok(None) };
+    let known = NameRemoval::from_word(word);
+    known.map(Some).ok_or_else(|| ApiError::invalid_parameter("delayed_name_removal", "it is false, true or always"))
 }
 
 /// `/api/v1/format_query`: the standard spelling.
@@ -131,6 +128,8 @@ pub(crate) struct Asked {
     timeout: Duration,
     /// Series that the answer may have; 0: all.
     limit: usize,
+    /// Whether the answer is to say what it took.
+    statistics: bool,
 }
 
 impl Asked {
@@ -147,12 +146,13 @@ impl Asked {
             budget: budget.clone(),
             timeout: timeout(state, &taken.parameters)?,
             limit: taken.parameters.limit()?,
+            statistics: taken.parameters.get("stats").is_some(),
         })
     }
 
     /// A query that no request of HTTP asks.
     pub(crate) const fn of(description: Description, budget: Arc<Budget>, timeout: Duration) -> Self {
-        Self { description, budget, timeout, limit: 0 }
+        Self { description, budget, timeout, limit: 0, statistics: false }
     }
 }
 
@@ -193,17 +193,43 @@ async fn run(
     asked: Asked,
     evaluate: impl FnOnce(&State) -> Result<Answer, QueryError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let limit = asked.limit;
+    let (limit, with_statistics, budget) = (asked.limit, asked.statistics, asked.budget.clone());
+    let asked_ns = state.db.now_ns();
     let work = move |state: &State| {
+        let started_ns = state.db.now_ns();
         let answer = evaluate(state)?;
         let (answer, cut) = cut(answer, limit);
-        Ok((json::answer(&answer), (answer.warnings, answer.infos, cut)))
+        let mut data = json::answer(&answer);
+        if with_statistics {
+            let ended_ns = state.db.now_ns();
+            data.pop();
+            data += &statistics([asked_ns, started_ns, ended_ns], &budget);
+        }
+        Ok((data, (answer.warnings, answer.infos, cut)))
     };
     let (data, (mut warnings, infos, cut)) = watched(state, asked, work).await?;
     if cut {
         warnings.push("results truncated due to limit".to_owned());
     }
     Ok(json::success(&data, &warnings, &infos))
+}
+
+/// What a query took, behind its result: waiting and evaluation in seconds; samples that were read or made, and held at once.
+fn statistics([asked_ns, started_ns, ended_ns]: [i64; 3], budget: &Budget) -> String {
+    let seconds = |from_ns: i64, to_ns: i64| to_ns.saturating_sub(from_ns).max(0) as f64 / 1e9;
+    let (queue_s, evaluation_s) = (seconds(asked_ns, started_ns), seconds(started_ns, ended_ns));
+    let stats = serde_json::json!({
+        "timings": {
+            "evalTotalTime": evaluation_s,
+            "resultSortTime": 0.0,
+            "queryPreparationTime": 0.0,
+            "innerEvalTime": evaluation_s,
+            "execQueueTime": queue_s,
+            "execTotalTime": queue_s + evaluation_s,
+        },
+        "samples": { "totalQueryableSamples": budget.samples_taken(), "peakSamples": budget.samples_peak() },
+    });
+    format!(r#","stats":{stats}}}"#)
 }
 
 /// Leaves at most so many series (0: all), and says whether some were cut off.

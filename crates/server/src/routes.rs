@@ -17,7 +17,7 @@ use crate::body::{Buffer, Share};
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::state::State;
-use crate::{active, admin, body, names, page, plan, query, sql, status, write};
+use crate::{active, admin, body, export, names, page, plan, query, remote_read, sql, status, write};
 
 /// A request whose body was taken.
 pub(crate) struct Taken {
@@ -65,11 +65,16 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/exec", get(sql::http::exec).post(sql::http::exec))
         .route("/exp", get(sql::http::exp).post(sql::http::exp))
         .route("/api/v1/plan", get(plan::plan).post(plan::plan))
+        .route("/api/v1/read", post(remote_read::read))
+        .route("/api/v1/export", get(export::json_lines).post(export::json_lines))
+        .route("/api/v1/export/native", get(export::native).post(export::native))
+        .route("/federate", get(export::federate).post(export::federate))
         .route("/api/v1/alertmanagers", get(status::no_alertmanagers))
         .route("/api/v1/status/active_queries", get(active::list))
         .route("/api/v1/status/config", get(status::config))
         .route("/api/v1/status/flags", get(status::flags))
         .route("/api/v1/status/runtimeinfo", get(status::runtime_info))
+        .route("/api/v1/status/tsdb", get(status::tsdb))
         .route("/api/v1/rules", get(status::no_rules))
         .route("/api/v1/alerts", get(status::no_alerts))
         .route("/api/v1/targets", get(status::no_targets))
@@ -84,6 +89,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/admin/databases", get(admin::databases))
         .route("/api/v1/admin/databases/{name}", get(admin::database).put(admin::put_database))
         .route("/api/v1/admin/tsdb/delete_series", put(admin::delete_series).post(admin::delete_series))
+        .route("/api/v1/admin/tsdb/snapshot", put(admin::snapshot).post(admin::snapshot))
         .route("/api/v1/admin/tsdb/clean_tombstones", put(admin::clean_tombstones).post(admin::clean_tombstones))
         .layer(middleware::from_fn(admin::same_site));
     Router::new()
@@ -96,6 +102,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/put", post(write::opentsdb::put))
         .route("/api/v1/import", post(write::imports::json_lines))
         .route("/api/v1/import/csv", post(write::imports::csv))
+        .route("/api/v1/import/native", post(write::imports::native))
         .route("/api/v1/import/prometheus", post(write::prometheus::exposition))
         .route("/ping", get(status::ping).head(status::ping))
         .route("/health", get(status::health))

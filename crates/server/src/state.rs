@@ -109,6 +109,8 @@ pub struct ServerSettings {
     pub host_metrics_interval_ms: Option<u64>,
     /// How long a stop waits for requests under way.
     pub stop_timeout_ms: u64,
+    /// What was set and is no default, by name, for those who ask.
+    pub flags: Vec<(String, String)>,
 }
 
 impl ServerSettings {
@@ -156,6 +158,7 @@ impl ServerSettings {
             query_slow_ms: 10_000,
             host_metrics_interval_ms: Some(5_000),
             stop_timeout_ms: 10_000,
+            flags: Vec::new(),
         }
     }
 }
@@ -165,6 +168,8 @@ pub(crate) struct State {
     pub(crate) db: Arc<Db>,
     pub(crate) settings: ServerSettings,
     pub(crate) metrics: Metrics,
+    /// When the server began, in nanoseconds since the Unix epoch.
+    pub(crate) started_ns: i64,
     notices: Notices,
     slow_queries: Notices,
     pub(crate) queries: Queries,
@@ -185,6 +190,7 @@ impl State {
             queue_timeout: Duration::from_millis(settings.query_queue_timeout_ms),
         });
         Self {
+            started_ns: db.now_ns(),
             db,
             settings,
             metrics: Metrics::default(),

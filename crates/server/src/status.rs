@@ -6,13 +6,25 @@ use axum::extract::{Request, State as From};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use db::StoreError;
+use model::DEFAULT_DATABASE;
+
+use crate::error::ApiError;
 use crate::json;
+use crate::parameters::duration_text;
+use crate::routes::take;
 use crate::state::State;
+
+/// Items of a list of what is largest, unless the request says how many.
+const TOP_DEFAULT: usize = 10;
+
+/// Most items of such a list.
+const TOP_MAX: usize = 10_000;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version of Prometheus whose API this one is: clients such as Grafana choose what they ask by it.
-const PROMETHEUS_VERSION: &str = "3.0.0";
+const PROMETHEUS_VERSION: &str = "3.15.0";
 
 /// The version that InfluxDB's clients see; they look for 1.x or 2.x.
 const INFLUXDB_VERSION: &str = "1.8.10-thalweg";
@@ -45,23 +57,76 @@ pub(crate) async fn config() -> Response {
     json::success(r#"{"yaml":""}"#, &[], &[])
 }
 
-/// The limits of queries, under the names of Prometheus's flags.
+/// The limits of queries and the data folder, under the names of Prometheus's flags, and what was set, under our own.
 pub(crate) async fn flags(From(state): From<Arc<State>>) -> Response {
     let settings = &state.settings;
-    let data = format!(
-        r#"{{"query.max-samples":"{}","query.timeout":"{}"}}"#,
-        settings.query_samples_max,
-        crate::parameters::duration_text(i64::try_from(settings.query_timeout_ms).unwrap_or(i64::MAX))
-    );
-    json::success(&data, &[], &[])
+    let mut flags = serde_json::Map::new();
+    let mut put = |name: &str, value: String| flags.insert(name.to_owned(), value.into());
+    put("query.lookback-delta", duration_text(state.db.lookback_ms()));
+    put("query.max-concurrency", settings.query_concurrency_max.to_string());
+    put("query.max-samples", settings.query_samples_max.to_string());
+    put("query.timeout", duration_text(i64::try_from(settings.query_timeout_ms).unwrap_or(i64::MAX)));
+    put("storage.tsdb.path", state.db.directory().to_string_lossy().into_owned());
+    put("web.listen-address", settings.http.to_string());
+    settings.flags.iter().for_each(|(name, value)| {
+        put(name, value.clone());
+    });
+    json::success(&serde_json::Value::Object(flags).to_string(), &[], &[])
 }
 
-pub(crate) async fn runtime_info() -> Response {
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let data = format!(
-        r#"{{"CWD":"","reloadConfigSuccess":true,"corruptionCount":0,"goroutineCount":0,"GOMAXPROCS":{threads},"GOGC":"","GODEBUG":"","storageRetention":""}}"#
-    );
-    json::success(&data, &[], &[])
+pub(crate) async fn runtime_info(From(state): From<Arc<State>>) -> Response {
+    let time = |nanoseconds: i64| match jiff::Timestamp::from_nanosecond(i128::from(nanoseconds)) {
+        Ok(time) => time.to_string(),
+        Err(_) => String::new(),
+    };
+    let kept_ms = state.db.policy(DEFAULT_DATABASE).map_or(0, |policy| policy.retention_ns / 1_000_000);
+    let data = serde_json::json!({
+        "startTime": time(state.started_ns),
+        "serverTime": time(state.db.now_ns()),
+        "CWD": state.db.directory().to_string_lossy(),
+        "reloadConfigSuccess": true,
+        "lastConfigTime": time(state.started_ns),
+        "corruptionCount": 0,
+        "goroutineCount": 0,
+        "GOMAXPROCS": std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        "GOGC": "",
+        "GODEBUG": "",
+        "storageRetention": if kept_ms > 0 { duration_text(kept_ms) } else { String::new() },
+    });
+    json::success(&data.to_string(), &[], &[])
+}
+
+/// What makes the database large, from the index: groups count, whose members are series.
+pub(crate) async fn tsdb(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let taken = take(&state, request).await?;
+    let top = match taken.parameters.limit()? {
+        0 => TOP_DEFAULT,
+        limit @ ..=TOP_MAX => limit,
+        _ => return Err(ApiError::invalid_parameter("limit", format!("it is at most {TOP_MAX}"))),
+    };
+    let database = taken.parameters.database(&taken.headers);
+    let count = move |state: &State| {
+        let found = state.db.cardinality(&database, top)?.unwrap_or_default();
+        let named = |(id, _, series): &(u32, u64, u64)| (state.db.measurement_name(*id), *series);
+        let measurements: Vec<(String, u64)> = found.measurements.iter().map(named).collect();
+        Ok::<_, StoreError>((found, measurements, state.db.stats().levels))
+    };
+    let (found, measurements, levels) =
+        state.work(count).await?.map_err(|error| ApiError::internal(error.to_string()))?;
+    let pair = |name: &str, value: u64| serde_json::json!({ "name": name, "value": value });
+    let labels = found.labels.iter().map(|(name, value, groups)| pair(&format!("{name}={value}"), *groups));
+    let data = serde_json::json!({
+        "headStats": {
+            "numSeries": found.series,
+            "numLabelPairs": found.pairs,
+            "chunkCount": levels.iter().map(|level| level.chunks).sum::<u64>(),
+        },
+        "seriesCountByMetricName": measurements.iter().map(|(name, series)| pair(name, *series)).collect::<Vec<_>>(),
+        "labelValueCountByLabelName": found.names.iter().map(|name| pair(&name.name, name.values)).collect::<Vec<_>>(),
+        "memoryInBytesByLabelName": [],
+        "seriesCountByLabelValuePair": labels.collect::<Vec<_>>(),
+    });
+    Ok(json::success(&data.to_string(), &[], &[]))
 }
 
 /// InfluxDB's sign of life: 204, or with `verbose=true` 200 and the version.

@@ -1,6 +1,7 @@
 //! Reading: which groups satisfy matchers, and their samples in a stretch of time.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 
 use index::{
@@ -149,6 +150,16 @@ impl Store {
             return Ok(None);
         };
         self.cardinality_of(database, top).map(Some)
+    }
+
+    /// The name of a measurement by its number; empty if there is none.
+    pub fn measurement_name(&self, measurement: u32) -> String {
+        self.catalog.read().catalog.measurement_name(measurement).to_owned()
+    }
+
+    /// The data folder.
+    pub fn directory(&self) -> &Path {
+        &self.options.directory
     }
 
     pub(crate) fn cardinality_of(&self, database: DatabaseId, top: usize) -> Result<Cardinality, StoreError> {

@@ -83,12 +83,17 @@ impl Data {
                 series.push(Series { labels: labels(&pairs), cells: (0..SAMPLES).map(|_| grow()).collect() });
             }
         }
+        series.sort_by(|a, b| a.labels.cmp(&b.labels));
         Self { series }
     }
 
-    /// The body of a request of remote write.
-    pub(crate) fn request(&self) -> Vec<u8> {
-        request::body(&self.series.iter().map(Series::to_write).collect::<Vec<_>>())
+    /// The bodies of requests of remote write, one for each moment: Prometheus refuses what comes late, also histograms behind floats of the
+    /// same request.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = Vec<u8>> {
+        (0..SAMPLES).map(|moment| {
+            let series: Vec<_> = self.series.iter().filter_map(|series| series.to_write(moment)).collect();
+            request::body(&series)
+        })
     }
 
     /// The same as `load` of a script.
@@ -114,8 +119,9 @@ fn labels(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 
 fn cells(kind: u32, chance: &mut Chance) -> Vec<Cell> {
     let (mut total, mut counts) = (0.0, [0; 5]);
-    let cell = |_| match chance.below(40) {
-        0 => Cell::Missing,
+    // All begin at once, so that Prometheus, which answers some queries in the order in which series came, has them in that of labels.
+    let cell = |moment| match chance.below(40) {
+        0 if moment > 0 => Cell::Missing,
         1 => Cell::Stale,
         _ => match (kind, chance.below(60)) {
             (0, 0) => Cell::Float(f64::NAN),
@@ -140,23 +146,22 @@ fn cells(kind: u32, chance: &mut Chance) -> Vec<Cell> {
 }
 
 impl Series {
-    fn to_write(&self) -> request::Series {
+    /// What it has at a moment.
+    fn to_write(&self, moment: usize) -> Option<request::Series> {
         let mut series = request::Series { labels: self.labels.clone(), ..request::Series::default() };
         let is_histogram = self.cells.iter().any(|cell| matches!(cell, Cell::Histogram(_)));
-        for (place, cell) in self.cells.iter().enumerate() {
-            let time_ms = place as i64 * STEP_MS;
-            match cell {
-                Cell::Missing => {}
-                Cell::Stale if is_histogram => {
-                    let stale = Histogram { sum: f64::from_bits(STALE_NAN_BITS), ..histogram(&[0; 5]) };
-                    series.histograms.push((time_ms, stale));
-                }
-                Cell::Stale => series.floats.push((time_ms, f64::from_bits(STALE_NAN_BITS))),
-                Cell::Float(value) => series.floats.push((time_ms, *value)),
-                Cell::Histogram(counts) => series.histograms.push((time_ms, histogram(counts))),
+        let time_ms = moment as i64 * STEP_MS;
+        match self.cells.get(moment)? {
+            Cell::Missing => return None,
+            Cell::Stale if is_histogram => {
+                let stale = Histogram { sum: f64::from_bits(STALE_NAN_BITS), ..histogram(&[0; 5]) };
+                series.histograms.push((time_ms, stale));
             }
+            Cell::Stale => series.floats.push((time_ms, f64::from_bits(STALE_NAN_BITS))),
+            Cell::Float(value) => series.floats.push((time_ms, *value)),
+            Cell::Histogram(counts) => series.histograms.push((time_ms, histogram(counts))),
         }
-        series
+        Some(series)
     }
 
     fn texts(&self) -> Vec<String> {

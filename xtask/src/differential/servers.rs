@@ -123,13 +123,16 @@ fn start(mut command: Command, folder: PathBuf, address: &str, ready: &str) -> R
 impl Server {
     /// Writes the data by remote write.
     pub(crate) fn write(&self, data: &Data) -> Result<(), String> {
-        let body = data.request();
+        data.requests().try_for_each(|body| self.send(&body))
+    }
+
+    fn send(&self, body: &[u8]) -> Result<(), String> {
         let request = self.agent.post(format!("{}/api/v1/write", self.url));
         let request = request
             .header("content-type", "application/x-protobuf")
             .header("content-encoding", "snappy")
             .header("x-prometheus-remote-write-version", "0.1.0");
-        let mut answer = request.send(&body).map_err(|error| format!("{}: {error}", self.url))?;
+        let mut answer = request.send(body).map_err(|error| format!("{}: {error}", self.url))?;
         if answer.status().is_success() {
             return Ok(());
         }

@@ -169,7 +169,7 @@ impl Target {
                     step_ms: asked.step_ms,
                     lookback_ms: None,
                     // The suite's multi-metric queries group by names.
-                    delayed_name_removal: Some(true),
+                    name_removal: Some(promql::NameRemoval::Delayed),
                     budget: db.budget(SAMPLES_MAX),
                 };
                 let answer = db.range(asked.database, &query).map_err(|error| format!("{}: {error}", asked.text))?;

@@ -119,7 +119,7 @@ fn encode_series_v2(series: &SeriesV2<'_>, symbols: &mut Symbols) -> Vec<u8> {
 }
 
 /// The message `Histogram` of both versions.
-pub(super) fn encode_histogram(histogram: &NativeHistogram, timestamp_ms: i64) -> Vec<u8> {
+pub(crate) fn encode_histogram(histogram: &NativeHistogram, timestamp_ms: i64) -> Vec<u8> {
     let layout = &histogram.layout;
     let mut message = Vec::new();
     write_fixed64(&mut message, 3, histogram.sum.to_bits());

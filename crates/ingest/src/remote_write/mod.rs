@@ -22,6 +22,7 @@ mod v2;
 
 use model::Batch;
 
+pub(crate) use encode::encode_histogram;
 pub use encode::{Series, SeriesV2, compress, encode, encode_v2};
 pub(crate) use histogram::check_counts;
 pub use key::decode_key;

@@ -129,7 +129,7 @@ fn a_bad_series_does_not_hurt_the_others() {
 #[test]
 fn version_1_brings_histograms_and_exemplars() {
     let exemplar = [label(b"trace_id", b"x"), b"\x11\0\0\0\0\0\0\xf8\x3f\x18\x02".to_vec()].concat();
-    let sample = encode::encode_histogram(&integer_histogram(), 7);
+    let sample = encode_histogram(&integer_histogram(), 7);
     let body = series(&[label(b"__name__", b"m"), field(3, &exemplar), field(4, &sample)]);
     let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
     let limits = Limits::default();

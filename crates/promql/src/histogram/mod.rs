@@ -184,8 +184,8 @@ impl Histogram {
         buckets
     }
 
-    /// The buckets that are not empty, as they are, for showing them.
-    pub fn shown_buckets(&self) -> Vec<HistogramBucket> {
+    /// The buckets that are not empty, as they are, for the text.
+    fn shown_buckets(&self) -> Vec<HistogramBucket> {
         let negative = self.negative.iter().rev().map(|counted| self.negative_bucket(counted));
         let zero = (self.zero_count != 0.0).then(|| self.zero_bucket());
         let positive = self.positive.iter().map(|counted| self.positive_bucket(counted));
@@ -289,7 +289,7 @@ impl Histogram {
     /// Count and sum as texts, and for each bucket that is not empty how its bounds belong to it (0: the upper one, 1: the
     /// lower one, 2: none, 3: both), the bounds and the count: what Prometheus's JSON has.
     pub fn json_parts(&self) -> (String, String, Vec<(u8, [String; 3])>) {
-        let buckets = self.shown_buckets().into_iter().map(|bucket| {
+        let buckets = self.buckets().into_iter().filter(|bucket| bucket.count != 0.0).map(|bucket| {
             let bounds = match (bucket.lower_inclusive, bucket.upper_inclusive) {
                 (false, true) => 0,
                 (true, false) => 1,

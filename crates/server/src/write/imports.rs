@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::extract::{Request, State as From};
 use axum::response::Response;
 use ingest::csv::{CsvError, CsvField, CsvImporter, CsvMapping, TimeFormat};
+use ingest::encoding::{Encoding, UnpackLimits, decompress};
 use ingest::line::{self, Precision};
-use ingest::{LineErrors, Protocol, json_lines};
+use ingest::{LineErrors, Parsed, Protocol, json_lines, remote_write};
 
 use super::influx::line_options;
 use super::{Outcome, plain_answer};
@@ -35,6 +36,37 @@ fn write_json_lines(state: &State, mut taken: Taken) -> Result<Outcome, ApiError
         json_lines::Options { hasher: state.hasher(Protocol::JsonLines, &database)?, limits: state.db.limits() };
     let parsed = json_lines::parse(&body, &options).map_err(|error| body_error(&error))?;
     Ok(state.store("json_lines", &database, parsed)?.number_lines())
+}
+
+/// `POST /api/v1/import/native`: blocks as `/api/v1/export/native` writes them. Those before one that is damaged are written.
+pub(crate) async fn native(From(state): From<Arc<State>>, request: Request) -> Response {
+    let written = async {
+        let taken = take_write(&state, request).await?;
+        state.work(move |state| write_native(state, taken)).await?
+    };
+    plain_answer(&written.await)
+}
+
+fn write_native(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
+    let database = taken.parameters.database(&taken.headers);
+    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let limits = UnpackLimits { size_bytes_max: state.settings.unpacked_bytes_max, ratio_max: usize::MAX };
+    let (mut whole, mut at) = (Outcome::default(), 0);
+    while at < body.len() {
+        let cut = || ApiError::bad_data(format!("the block at byte {at} is cut off: export it again"));
+        let rest = body.get(at..).unwrap_or_default();
+        let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let block = rest.get(..length).ok_or_else(cut)?.to_vec();
+        let block = decompress(Encoding::Snappy, block, limits).map_err(|error| body_error(&error))?;
+        let hasher = state.hasher(Protocol::RemoteWrite, &database)?;
+        let options = remote_write::Options { hasher, limits: state.db.limits() };
+        let parsed = remote_write::parse_v2(&block, &options).map_err(|error| body_error(&error))?;
+        let parsed = Parsed { batch: parsed.batch, errors: parsed.errors };
+        add(&mut whole, state.store("native", &database, parsed)?, LineErrors::default());
+        at += 4 + length;
+    }
+    Ok(whole.number_lines())
 }
 
 /// `POST /api/v1/import/csv`: a file whose first row names the columns. `measurement`, `time`, `time_format`, `tag` (any number),

@@ -48,7 +48,12 @@ impl Running {
     pub(crate) fn start_with(change: impl FnOnce(&mut ServerSettings)) -> Self {
         let number = SERVERS.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("thalweg-server-{}-{number}", std::process::id()));
-        let db = Arc::new(Db::open(platform::Platform::real(), DbOptions::new(&folder)).unwrap());
+        Self::start_on(DbOptions::new(&folder), change)
+    }
+
+    pub(crate) fn start_on(options: DbOptions, change: impl FnOnce(&mut ServerSettings)) -> Self {
+        let folder = options.store.directory.clone();
+        let db = Arc::new(Db::open(platform::Platform::real(), options).unwrap());
         let mut settings = ServerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         settings.host_metrics_interval_ms = None;
         change(&mut settings);
@@ -104,7 +109,40 @@ impl Running {
         self.send("POST", path, &[], body)
     }
 
+    pub(crate) fn get_bytes(&self, path: &str) -> Vec<u8> {
+        let (status, _, body) = self.send_for_bytes("GET", path, &[], b"");
+        assert_eq!(status, 200, "{path}");
+        body
+    }
+
+    /// Status, content type and body, which need not be text.
+    pub(crate) fn send_for_bytes(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> (u16, String, Vec<u8>) {
+        let answer = self.exchange(method, path, headers, body);
+        (answer.status().as_u16(), text_of(answer.headers(), "content-type"), answer.into_body())
+    }
+
     pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Answer {
+        let answer = self.exchange(method, path, headers, body);
+        Answer {
+            status: answer.status().as_u16(),
+            headers: answer.headers().clone(),
+            body: String::from_utf8_lossy(answer.body()).into_owned(),
+        }
+    }
+
+    fn exchange(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> ureq::http::Response<Vec<u8>> {
         let mut request = ureq::http::Request::builder().method(method).uri(format!("http://{}{path}", self.address));
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -115,12 +153,8 @@ impl Running {
         } else {
             self.agent.run(request.body(body).unwrap()).unwrap()
         };
-        let text = response.body_mut().read_to_vec().unwrap();
-        Answer {
-            status: response.status().as_u16(),
-            body: String::from_utf8_lossy(&text).into_owned(),
-            headers: response.headers().clone(),
-        }
+        let bytes = response.body_mut().read_to_vec().unwrap();
+        response.map(|_| bytes)
     }
 
     /// Writes line protocol that must be taken.
@@ -145,6 +179,10 @@ impl Running {
             thread.join().unwrap();
         }
     }
+}
+
+fn text_of(headers: &ureq::http::HeaderMap, name: &str) -> String {
+    headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned()
 }
 
 impl Drop for Running {

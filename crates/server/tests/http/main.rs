@@ -3,6 +3,7 @@
 
 mod active;
 mod admin;
+mod api;
 mod grpc;
 mod harness;
 mod hostile;
@@ -11,4 +12,5 @@ mod queries;
 mod sql;
 mod status;
 mod streams;
+mod suite;
 mod writes;

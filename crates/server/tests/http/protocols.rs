@@ -46,6 +46,12 @@ fn remote_write_2_tells_what_it_wrote() {
     }];
     let up = SeriesV2 { labels: &[("__name__", "up"), ("job", "a")], samples: &[(1000, 1.0)], ..SeriesV2::default() };
     let latency = [(1000, histogram)];
+    let mixed = SeriesV2 {
+        labels: &[("__name__", "mixed")],
+        samples: &[(500, 1.0), (1500, 2.0)],
+        histograms: &latency,
+        ..SeriesV2::default()
+    };
     let latency = SeriesV2 {
         labels: &[("__name__", "latency")],
         histograms: &latency,
@@ -53,11 +59,17 @@ fn remote_write_2_tells_what_it_wrote() {
         start_ms: 500,
         ..SeriesV2::default()
     };
-    let body = compress(&encode_v2(&[up.clone(), latency]));
+    let body = compress(&encode_v2(&[up.clone(), latency, mixed]));
     let answer = server.send("POST", "/api/v1/write", &REMOTE_WRITE_2, body);
     check(&answer, 204, "");
-    assert_eq!(written(&answer), ["1", "1", "1"]);
+    assert_eq!(written(&answer), ["3", "2", "1"]);
     assert!(server.result("default", "up", 1).contains(r#""job":"a""#));
+    for name in ["latency", "mixed", "{__name__=~\"lat.*\"}"] {
+        let found = server.result("default", name, 1);
+        assert!(found.contains(r#""histogram":[1,{"count":"3","sum":"4.5""#), "{name}: {found}");
+    }
+    let count = r#"[{"metric":{},"value":[2,"3"]}]"#;
+    assert_eq!(server.result("default", "count_over_time(mixed[5s])", 2), count);
 
     let nameless = SeriesV2 { labels: &[("job", "a")], samples: &[(1000, 1.0), (2000, 1.0)], ..SeriesV2::default() };
     let answer = server.send("POST", "/api/v1/write", &REMOTE_WRITE_2, compress(&encode_v2(&[nameless, up])));

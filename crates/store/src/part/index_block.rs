@@ -88,21 +88,36 @@ pub(super) fn take_key(before: &PartKey, reader: &mut Reader<'_>) -> Result<Part
     })
 }
 
-/// Takes a block.
-pub(super) fn take(reader: &mut Reader<'_>, version: u32) -> Result<Vec<KeyEntry>, DecodeError> {
-    if version == VERSION_ONE { take_version_one(reader) } else { take_version_two(reader) }
+/// Takes a block: all its entries, or that of one key.
+pub(super) fn take(
+    reader: &mut Reader<'_>,
+    version: u32,
+    wanted: Option<PartKey>,
+) -> Result<Vec<KeyEntry>, DecodeError> {
+    if version != VERSION_ONE {
+        return take_version_two(reader, wanted);
+    }
+    let mut entries = take_version_one(reader)?;
+    entries.retain(|entry| wanted.is_none_or(|wanted| wanted == entry.key));
+    Ok(entries)
 }
 
-fn take_version_two(reader: &mut Reader<'_>) -> Result<Vec<KeyEntry>, DecodeError> {
+/// Entries that are not wanted are passed over without an allocation, and none behind the wanted one is read: a query of many groups
+/// spends a good part of its time here.
+fn take_version_two(reader: &mut Reader<'_>, wanted: Option<PartKey>) -> Result<Vec<KeyEntry>, DecodeError> {
     let count = reader.length(BLOCK_KEYS)?;
     let mut offset = reader.varint()?;
     let mut before = Before::default();
-    let mut entries = Vec::with_capacity(count);
+    let mut entries = Vec::with_capacity(if wanted.is_some() { 1 } else { count });
     for _ in 0..count {
         let key = take_key(&before.key, reader)?;
+        if wanted.is_some_and(|wanted| wanted < key) {
+            break;
+        }
+        let is_kept = wanted.is_none_or(|wanted| wanted == key);
         let chunks = reader.length(KEY_CHUNKS_MAX.min(reader.rest().len()))?;
         let summary_bytes = take_size(reader)?;
-        let mut entry = KeyEntry { key, chunks: Vec::with_capacity(chunks), summary: None };
+        let mut entry = KeyEntry { key, chunks: Vec::with_capacity(if is_kept { chunks } else { 0 }), summary: None };
         for _ in 0..chunks {
             let start_ns = before.start_ns.wrapping_add(reader.varint_signed()?);
             let end_ns = start_ns.wrapping_add(reader.varint()? as i64);
@@ -110,13 +125,17 @@ fn take_version_two(reader: &mut Reader<'_>) -> Result<Vec<KeyEntry>, DecodeErro
             let bytes = take_size(reader)?;
             let place = Place { offset, bytes };
             offset = advance(offset, bytes, reader)?;
-            entry.chunks.push(ChunkRef { range: TimeRange::new(start_ns, end_ns), sequence_first, place });
+            if is_kept {
+                entry.chunks.push(ChunkRef { range: TimeRange::new(start_ns, end_ns), sequence_first, place });
+            }
             (before.start_ns, before.sequence) = (start_ns, sequence_first);
         }
         entry.summary = (summary_bytes > 0).then_some(Place { offset, bytes: summary_bytes });
         offset = advance(offset, summary_bytes, reader)?;
         before.key = key;
-        entries.push(entry);
+        if is_kept {
+            entries.push(entry);
+        }
     }
     Ok(entries)
 }
@@ -178,9 +197,13 @@ mod tests {
         ];
         let mut bytes = Vec::new();
         push(&entries, &mut bytes);
-        assert_eq!(take(&mut Reader::new(&bytes), VERSION).unwrap(), entries);
+        assert_eq!(take(&mut Reader::new(&bytes), VERSION, None).unwrap(), entries);
+        for entry in &entries {
+            let alone = take(&mut Reader::new(&bytes), VERSION, Some(entry.key)).unwrap();
+            assert_eq!(alone.as_slice(), std::slice::from_ref(entry));
+        }
         for cut in 0..bytes.len() {
-            assert!(take(&mut Reader::new(&bytes[..cut]), VERSION).is_err());
+            assert!(take(&mut Reader::new(&bytes[..cut]), VERSION, None).is_err());
         }
     }
 }

@@ -117,7 +117,7 @@ impl Part {
             if self.blocks.get(number).is_none_or(|block| block.first > key) {
                 break;
             }
-            for entry in self.block(number)?.into_iter().filter(|entry| entry.key == key) {
+            for entry in self.block(number, Some(key))? {
                 match &mut found {
                     Some(found) => found.chunks.extend(entry.chunks),
                     None => found = Some(entry),
@@ -127,7 +127,8 @@ impl Part {
         Ok(found)
     }
 
-    fn block(&self, number: usize) -> Result<Vec<KeyEntry>, StoreError> {
+    /// The entries of a block, or that of one key.
+    fn block(&self, number: usize, wanted: Option<PartKey>) -> Result<Vec<KeyEntry>, StoreError> {
         let Some(block) = self.blocks.get(number) else {
             return Ok(Vec::new());
         };
@@ -144,7 +145,8 @@ impl Part {
             }
             payload
         };
-        index_block::take(&mut Reader::new(payload), self.version).map_err(|error| corrupt(&self.data, base, &error))
+        let taken = index_block::take(&mut Reader::new(payload), self.version, wanted);
+        taken.map_err(|error| corrupt(&self.data, base, &error))
     }
 
     /// Reads chunks: all columns, or those of the given slots (sorted).
@@ -182,7 +184,7 @@ impl Part {
     pub(crate) fn verify(&self) -> Result<u64, StoreError> {
         let mut chunks = 0;
         for number in 0..self.blocks.len() {
-            for entry in self.block(number)? {
+            for entry in self.block(number, None)? {
                 chunks += self.read(&entry.chunks, None)?.len() as u64;
                 if let Some(place) = entry.summary {
                     let bytes = self.read_summary(place)?;
@@ -269,7 +271,7 @@ impl KeyCursor {
             if self.next_block >= self.part.blocks.len() {
                 return Ok(None);
             }
-            self.entries = self.part.block(self.next_block)?.into_iter();
+            self.entries = self.part.block(self.next_block, None)?.into_iter();
             self.next_block += 1;
         }
     }
@@ -353,7 +355,7 @@ fn blocks_version_one(index: &[u8]) -> Result<Vec<BlockStart>, DecodeError> {
     let mut blocks = Vec::new();
     while !reader.is_empty() {
         let offset = reader.offset();
-        let entries = index_block::take(&mut reader, VERSION_ONE)?;
+        let entries = index_block::take(&mut reader, VERSION_ONE, None)?;
         let bytes = reader.offset() - offset;
         blocks.extend(entries.first().map(|entry| BlockStart { first: entry.key, offset, bytes }));
     }
@@ -365,7 +367,7 @@ fn blocks_version_one(index: &[u8]) -> Result<Vec<BlockStart>, DecodeError> {
 pub fn fuzz_part(index: &[u8], chunk: &[u8]) {
     let _ = blocks_version_one(index);
     let _ = take_directory(index, index.len());
-    let _ = index_block::take(&mut Reader::new(index), VERSION);
+    let _ = index_block::take(&mut Reader::new(index), VERSION, None);
     let mut sealed = chunk.to_vec();
     sealed.extend_from_slice(&crc32c::crc32c(chunk).to_le_bytes());
     let _ = chunk::decode(&sealed, None);

@@ -148,7 +148,7 @@ fn measure(flags: &EngineFlags, case: &Case) -> Result<Row, String> {
     for _ in 0..flags.requests {
         request(flags, &cache, &workload.request(), &mut times).map_err(|error| failed(&error))?;
     }
-    let cpu_seconds = cpu_time().saturating_sub(cpu + times.made_cpu).as_secs_f64();
+    let cpu_seconds = cpu_time().saturating_sub(cpu).saturating_sub(times.made_cpu).as_secs_f64();
     let stats = cache.stats();
     drop(cache);
     let _ = std::fs::remove_file(&flags.file);

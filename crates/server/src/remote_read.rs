@@ -1,0 +1,102 @@
+//! `POST /api/v1/read`: Prometheus's remote read.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as From};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use ingest::encoding::Encoding;
+use ingest::remote_read::{self, ReadRequest, ReadSeries, ResponseType};
+use ingest::remote_write::compress;
+use query::{Budget, QueryError, Series};
+
+use crate::body::{body_error, unpack_as};
+use crate::error::ApiError;
+use crate::query::{Asked, watched};
+use crate::routes::take_write;
+use crate::state::State;
+
+const CHUNKS: &str = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";
+
+pub(crate) async fn read(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let mut taken = take_write(&state, request).await?;
+    let database = taken.parameters.database(&taken.headers);
+    let packed = std::mem::replace(&mut taken.body, state.spares.take());
+    let body = unpack_as(&state, Encoding::Snappy, packed, &mut taken.share)?;
+    let asked = remote_read::parse(&body).map_err(|error| body_error(&error))?;
+    drop(body);
+    if let Some(query) = asked.queries.iter().find(|query| query.end_ms < query.start_ms) {
+        return Err(ApiError::bad_data(format!(
+            "a query ends at {} ms, before it starts at {} ms",
+            query.end_ms, query.start_ms
+        )));
+    }
+    let budget = state.db.budget(state.settings.query_samples_max);
+    let running = Asked::new(&state, "remote_read", &description(&asked), &budget, &taken)?;
+    let (_, answer) = watched(&state, running, move |state| {
+        let answer = answer(state, &database, &asked, &budget)?;
+        Ok((String::new(), answer))
+    })
+    .await?;
+    Ok(match answer {
+        Answer::Samples(body) => {
+            ([(header::CONTENT_TYPE, "application/x-protobuf"), (header::CONTENT_ENCODING, "snappy")], body)
+                .into_response()
+        }
+        Answer::Chunks(body) => ([(header::CONTENT_TYPE, CHUNKS)], body).into_response(),
+    })
+}
+
+enum Answer {
+    Samples(Vec<u8>),
+    Chunks(Vec<u8>),
+}
+
+/// The matchers of all queries, for the list of those that run.
+fn description(asked: &ReadRequest) -> String {
+    let queries = asked.queries.iter().map(|query| {
+        let matchers: Vec<String> = query.matchers.iter().map(ToString::to_string).collect();
+        format!("{{{}}}", matchers.join(","))
+    });
+    queries.collect::<Vec<_>>().join(" ")
+}
+
+/// Chunks hold floats alone here: where there are histograms, or the client likes samples better, it gets samples if it takes them.
+fn answer(state: &State, database: &str, asked: &ReadRequest, budget: &Budget) -> Result<Answer, QueryError> {
+    let (mut results, mut frames, mut has_histograms) = (Vec::new(), Vec::new(), false);
+    let takes_samples = asked.accepted.contains(&ResponseType::Samples);
+    let as_chunks = asked.accepted.first() == Some(&ResponseType::StreamedChunks);
+    for (number, query) in asked.queries.iter().enumerate() {
+        let found = state.db.samples(database, &query.matchers, (query.start_ms, query.end_ms), budget)?;
+        has_histograms |= found.iter().any(|series| !series.histograms.is_empty());
+        // What is written stays until the answer is sent, in both forms if the client takes both: at most as many samples' bytes.
+        budget.take(2 * found.iter().map(Series::samples).sum::<usize>())?;
+        let mut result = Vec::new();
+        for series in &found {
+            budget.check()?;
+            with_labels(series, |series| {
+                if as_chunks && !has_histograms {
+                    remote_read::push_frames(&mut frames, number, series);
+                }
+                if takes_samples {
+                    remote_read::push_samples(&mut result, series);
+                }
+            });
+        }
+        results.push(result);
+        budget.give_back(found.iter().map(Series::samples).sum());
+    }
+    match (as_chunks && !has_histograms, takes_samples) {
+        (true, _) => Ok(Answer::Chunks(frames)),
+        (false, true) => Ok(Answer::Samples(compress(&remote_read::read_response(&results)))),
+        (false, false) => Err(QueryError::Execution(
+            "native histograms are not sent as chunks: accept the response type SAMPLES, too".to_owned(),
+        )),
+    }
+}
+
+fn with_labels(series: &Series, push: impl FnOnce(&ReadSeries<'_>)) {
+    let labels: Vec<(&str, &str)> = series.labels.iter().collect();
+    let Series { timestamps_ms, values, histograms, .. } = series;
+    push(&ReadSeries { labels: &labels, timestamps_ms, values, histograms });
+}
