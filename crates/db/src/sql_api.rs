@@ -1,7 +1,10 @@
 //! Asking and writing by SQL.
 
+use model::Matcher;
+use query::plan::Selector;
 use query::{Budget, Context, QueryError};
-use sql::{Answer, Column, Parsed, Relation, Session, SqlError};
+use sql::{Answer, Change, Column, Parsed, Relation, Session, SqlError};
+use store::StoreError;
 
 use crate::Db;
 
@@ -37,6 +40,7 @@ impl Db {
             Answer::Rows(relation) => Ok(SqlAnswer::Rows(relation)),
             Answer::Set(name, value) => Ok(SqlAnswer::Set(name, value)),
             Answer::Done(tag) => Ok(SqlAnswer::Done(tag)),
+            Answer::Change(change) => self.change(&session.database, change).map(|tag| SqlAnswer::Done(tag.to_owned())),
             Answer::Insert(insert) => {
                 let written = self.write_lines(&session.database, insert.lines.as_bytes());
                 let (report, errors) =
@@ -48,6 +52,33 @@ impl Db {
                     Some(reason) => Err(SqlError::Invalid(format!("not all rows were written: {reason}"))),
                     None => Ok(SqlAnswer::Done(format!("INSERT 0 {}", insert.rows))),
                 }
+            }
+        }
+    }
+
+    /// Makes or drops a database, or deletes rows; the words by which Postgres says that it is done.
+    fn change(&self, database: &str, change: Change) -> Result<&'static str, SqlError> {
+        let storage = |error: StoreError| SqlError::Query(QueryError::Storage(error.to_string()));
+        match change {
+            Change::CreateDatabase { name, if_not_exists } => {
+                if self.databases().contains(&name) && !if_not_exists {
+                    return Err(SqlError::Invalid(format!("database \"{name}\" already exists")));
+                }
+                self.database_id(&name).map_err(|error| SqlError::Invalid(error.to_string()))?;
+                Ok("CREATE DATABASE")
+            }
+            Change::DropDatabase { name, if_exists } => {
+                if !self.drop_database(&name).map_err(storage)? && !if_exists {
+                    return Err(SqlError::UnknownTable(format!("database \"{name}\" does not exist")));
+                }
+                Ok("DROP DATABASE")
+            }
+            Change::Delete { table, selectors, range, tag } => {
+                let matchers: Vec<Matcher> = selectors.iter().map(Selector::matcher).collect();
+                let compiled = index::compile(&matchers).map_err(|error| SqlError::Invalid(error.to_string()))?;
+                self.store.delete_rows(database, &table, &compiled, &range).map_err(storage)?;
+                self.store.carry_out_deletes().map_err(storage)?;
+                Ok(tag)
             }
         }
     }

@@ -9,6 +9,7 @@
 //! What this layer does not have is refused with [`SqlError::Unsupported`].
 
 mod catalog;
+mod change;
 mod error;
 mod expression;
 mod insert;
@@ -23,6 +24,7 @@ mod time;
 mod value;
 
 pub use catalog::type_number;
+pub use change::Change;
 pub use error::SqlError;
 pub use insert::Insert;
 pub use parse::{Parsed, TEXT_BYTES_MAX, parse};

@@ -7,6 +7,7 @@ use query::Context;
 use sqlparser::ast::{Set, ShowStatementOptions, Statement};
 
 use crate::catalog::columns_of;
+use crate::change::Change;
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Environment, time_zone};
 use crate::insert::Insert;
@@ -53,6 +54,8 @@ pub enum Answer {
     Rows(Relation),
     /// Rows to be written.
     Insert(Insert),
+    /// Something to be done to databases or rows.
+    Change(Change),
     /// A setting of the session, and its new value.
     Set(String, String),
     /// Nothing to do; the words by which Postgres says that it is done.
@@ -133,6 +136,9 @@ impl Run<'_> {
             Statement::Deallocate { .. } => Answer::Done("DEALLOCATE".to_owned()),
             Statement::Close { .. } => Answer::Done("CLOSE CURSOR".to_owned()),
             other => {
+                if let Some(change) = self.change(other)? {
+                    return Ok(Answer::Change(change));
+                }
                 let text = other.to_string();
                 let words: Vec<&str> = text.split_whitespace().take(2).collect();
                 return unsupported(format!("the statement {}", words.join(" ")));

@@ -118,7 +118,7 @@ impl Run<'_> {
         })
     }
 
-    fn scope(&self, schema: &TableSchema, qualifier: &str) -> Scope {
+    pub(crate) fn scope(&self, schema: &TableSchema, qualifier: &str) -> Scope {
         let column = |name: &str, sql_type, role, is_hidden| ScopeColumn {
             qualifier: Some(qualifier.to_owned()),
             name: name.to_owned(),

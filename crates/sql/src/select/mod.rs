@@ -9,6 +9,7 @@ mod latest;
 mod pushed;
 mod sample;
 
+pub(crate) use filter::Filter;
 pub(crate) use from::sql_type;
 
 use std::collections::HashSet;
