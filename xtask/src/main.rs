@@ -16,6 +16,8 @@ const USAGE: &str = "Usage:
   cargo xtask peers [--peers NAME,…] [--connections 1,4,16] [--line-series 100,10000,1000000]
       [--remote-write-series 200000] [--remote-write-samples 1,10] [--values N] [--repeat N] [--cache FOLDER] [--json]
                                                            the same writes into this and other servers, side by side
+  cargo xtask differential influxql [--seed N] [--statements N]
+                                                           generated statements to this server and to InfluxDB 1.x
   cargo xtask differential promql [--queries N] [--seed S] [--prometheus FILE] [--thalweg FILE] [--keep FILE]
                                                            the same random queries to Prometheus and to this server; what
                                                            differs is printed, and kept as a script in FILE";
@@ -57,11 +59,16 @@ fn tidy(root: &Path) -> Result<bool, String> {
 
 #[cfg(target_os = "linux")]
 fn differential(root: &Path, options: &[String]) -> Result<bool, String> {
-    let Some((_, options)) = options.split_first().filter(|(language, _)| *language == "promql") else {
-        return Err(USAGE.to_owned());
-    };
-    let options = xtask::differential::Options::read(options)?;
-    xtask::differential::run(root, &options, &mut |text| println!("{text}"))
+    match options.split_first() {
+        Some((language, options)) if language == "promql" => {
+            let options = xtask::differential::Options::read(options)?;
+            xtask::differential::run(root, &options, &mut |text| println!("{text}"))
+        }
+        Some((language, options)) if language == "influxql" => {
+            xtask::peers::influxql::command(root, options, &mut |text| println!("{text}"))
+        }
+        _ => Err(USAGE.to_owned()),
+    }
 }
 
 fn plant(root: &Path, options: &[String]) -> Result<bool, String> {

@@ -1,6 +1,7 @@
 //! `cargo xtask peers`: the same bytes from the same loader into this project and into other servers of the field, on this
 //! machine, one after the other.
 
+pub mod influxql;
 mod install;
 mod measure;
 mod process;

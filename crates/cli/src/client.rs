@@ -71,8 +71,11 @@ impl Client {
         body: &[u8],
     ) -> Result<Value, String> {
         let address = self.address(path, parameters);
-        let request = if method == "PUT" { self.agent.put(address) } else { self.agent.post(address) };
-        let answer = self.read(request.send(body))?;
+        let answer = self.read(match method {
+            "PUT" => self.agent.put(address).send(body),
+            "DELETE" => self.agent.delete(address).call(),
+            _ => self.agent.post(address).send(body),
+        })?;
         if answer.status == 204 { Ok(Value::Null) } else { self.data(&answer) }
     }
 

@@ -14,6 +14,7 @@
 //! ```
 
 mod fast_path;
+mod influxql_api;
 mod names;
 mod plan_api;
 mod query_api;

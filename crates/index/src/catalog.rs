@@ -164,7 +164,7 @@ impl Catalog {
         self.database_ids.get(name).copied()
     }
 
-    /// Names of all databases; the position of each is its number.
+    /// Names of all databases; the position of each is its number. One that was dropped has an empty name.
     pub fn database_names(&self) -> impl Iterator<Item = &str> {
         self.databases.iter().map(|database| database.name.as_str())
     }
@@ -255,6 +255,21 @@ impl Catalog {
         (id, self.add(CatalogEntry::Database { id, name: name.to_owned() }))
     }
 
+    /// Takes a database's name from it; the entry that tells of it if it had one. What it holds stays under its number.
+    pub fn drop_database(&mut self, id: DatabaseId) -> Option<CatalogEntry> {
+        let entry = CatalogEntry::Database { id, name: String::new() };
+        let had_name = self.databases.get(id as usize).is_some_and(|known| !known.name.is_empty());
+        if had_name { self.add(entry) } else { None }
+    }
+
+    /// Whether it had a name until now.
+    fn forget_database(&mut self, id: DatabaseId) -> bool {
+        let Some(known) = self.databases.get_mut(id as usize) else { return false };
+        let name = std::mem::take(&mut known.name);
+        self.database_ids.remove(&name);
+        !name.is_empty()
+    }
+
     /// The number of a measurement in a database that exists, and the entry that tells of it if it is new.
     pub fn register_measurement(&mut self, database: DatabaseId, name: &str) -> (MeasurementId, Option<CatalogEntry>) {
         if let Some(id) = self.measurement(database, name) {
@@ -323,12 +338,14 @@ impl Catalog {
         match entry {
             CatalogEntry::Database { id, name } => {
                 if (*id as usize) < self.databases.len() {
-                    return Ok(false);
+                    return Ok(name.is_empty() && self.forget_database(*id));
                 }
                 if *id as usize > self.databases.len() {
                     return Err(out_of_order());
                 }
-                self.database_ids.insert(name.clone(), *id);
+                if !name.is_empty() {
+                    self.database_ids.insert(name.clone(), *id);
+                }
                 self.databases.push(Database {
                     name: name.clone(),
                     measurements: HashMap::new(),

@@ -10,9 +10,9 @@ use crate::{DatabaseId, GroupId, MeasurementId, Slot};
 pub enum CatalogEntry {
     /// A database.
     Database {
-        /// Its number: one more than the last.
+        /// Its number: one more than the last, or, if it is dropped, its own.
         id: DatabaseId,
-        /// Its name.
+        /// Its name; empty once it is dropped.
         name: String,
     },
     /// A measurement.

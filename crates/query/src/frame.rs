@@ -69,7 +69,8 @@ impl Frame {
     }
 
     /// Only these rows, in this order.
-    pub(crate) fn pick(&self, rows: &[usize]) -> Self {
+    #[must_use]
+    pub fn pick(&self, rows: &[usize]) -> Self {
         let timestamps_ns = rows.iter().filter_map(|row| self.timestamps_ns.get(*row)).copied().collect();
         let columns = self.columns.iter().map(|column| column.pick(rows)).collect();
         Self { labels: self.labels.clone(), timestamps_ns, columns }

@@ -120,6 +120,16 @@ pub(crate) async fn put_database(
     Ok(json::success(&data.to_string(), &[], &[]))
 }
 
+/// Drops a database with all its rows, and gives their room back; 204.
+pub(crate) async fn drop_database(
+    From(state): From<Arc<State>>,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    let message = format!("there is no database {name:?}");
+    let dropped = state.work(move |state| state.db.drop_database(&name)).await?.map_err(|error| storage(&error))?;
+    if dropped { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(ApiError::not_found(message)) }
+}
+
 /// As Prometheus: `match[]`, `start`, `end`; 204.
 pub(crate) async fn delete_series(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;

@@ -20,6 +20,7 @@ mod export;
 mod grpc;
 mod host;
 mod influx;
+mod influxql;
 mod json;
 mod listen;
 mod metrics;

@@ -29,6 +29,7 @@ pub(crate) struct Metrics {
 
 /// Routes by which requests are counted; everything else is `other`.
 const ROUTES: &[&str] = &[
+    "/query",
     "/api/v1/plan",
     "/api/v1/admin/backup",
     "/api/v1/admin/compact",

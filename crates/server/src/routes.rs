@@ -17,7 +17,7 @@ use crate::body::{Buffer, Share};
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::state::State;
-use crate::{active, admin, body, export, names, page, plan, query, remote_read, sql, status, write};
+use crate::{active, admin, body, export, influxql, names, page, plan, query, remote_read, sql, status, write};
 
 /// A request whose body was taken.
 pub(crate) struct Taken {
@@ -61,6 +61,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/query_exemplars", get(query::exemplars).post(query::exemplars))
         .route("/api/v1/format_query", get(query::format).post(query::format))
         .route("/api/v1/parse_query", get(query::parse).post(query::parse))
+        .route("/query", get(influxql::query).post(influxql::query))
         .route("/sql", get(sql::http::sql).post(sql::http::sql))
         .route("/exec", get(sql::http::exec).post(sql::http::exec))
         .route("/exp", get(sql::http::exp).post(sql::http::exp))
@@ -87,7 +88,10 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/status/active_queries/{id}/kill", post(active::kill))
         .route("/api/v1/admin/compact", post(admin::compact))
         .route("/api/v1/admin/databases", get(admin::databases))
-        .route("/api/v1/admin/databases/{name}", get(admin::database).put(admin::put_database))
+        .route(
+            "/api/v1/admin/databases/{name}",
+            get(admin::database).put(admin::put_database).delete(admin::drop_database),
+        )
         .route("/api/v1/admin/tsdb/delete_series", put(admin::delete_series).post(admin::delete_series))
         .route("/api/v1/admin/tsdb/snapshot", put(admin::snapshot).post(admin::snapshot))
         .route("/api/v1/admin/tsdb/clean_tombstones", put(admin::clean_tombstones).post(admin::clean_tombstones))

@@ -27,7 +27,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const PROMETHEUS_VERSION: &str = "3.15.0";
 
 /// The version that InfluxDB's clients see; they look for 1.x or 2.x.
-const INFLUXDB_VERSION: &str = "1.8.10-thalweg";
+pub(crate) const INFLUXDB_VERSION: &str = "1.8.10-thalweg";
 
 pub(crate) async fn build_info() -> Response {
     let data = format!(

@@ -43,7 +43,7 @@ impl Store {
         })
     }
 
-    fn deletes_pending(&self) -> u64 {
+    pub(crate) fn deletes_pending(&self) -> u64 {
         self.shards.iter().map(|shard| shard.parts_and_deletes().1.len() as u64).sum()
     }
 }

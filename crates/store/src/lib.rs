@@ -19,6 +19,7 @@ mod backup;
 mod check;
 mod chunk;
 mod compact;
+mod databases;
 mod deletes;
 mod error;
 mod exemplars;
@@ -193,7 +194,7 @@ impl Store {
         self.merge_parts(false)
     }
 
-    fn merge_parts(&self, at_last: bool) -> Result<bool, StoreError> {
+    pub(crate) fn merge_parts(&self, at_last: bool) -> Result<bool, StoreError> {
         let mut worked = self.drop_expired()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard, at_last)?;

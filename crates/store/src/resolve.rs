@@ -85,7 +85,7 @@ impl Store {
     }
 
     /// Changes the catalog, and puts what is new into the log before anybody else sees it.
-    fn with_catalog<T>(
+    pub(crate) fn with_catalog<T>(
         &self,
         change: impl FnOnce(&mut CatalogState, &mut Vec<index::CatalogEntry>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {

@@ -198,9 +198,13 @@ impl Store {
         }
     }
 
-    /// Names of all databases.
+    /// Names of all databases, sorted.
     pub fn databases(&self) -> Vec<String> {
-        self.catalog.read().catalog.database_names().map(str::to_owned).collect()
+        let catalog = self.catalog.read();
+        let mut names: Vec<String> =
+            catalog.catalog.database_names().filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        names.sort();
+        names
     }
 }
 

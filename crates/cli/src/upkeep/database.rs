@@ -13,6 +13,7 @@ const EXAMPLES: &str = "Examples:
   thalweg db create metrics --retention 1y --fold 30d:5m --fold 90d:1h
   thalweg db alter metrics --retention forever
   thalweg db alter metrics --no-folds
+  thalweg db drop metrics --yes
 
 --fold AGE:WIDTH replaces samples older than AGE by a summary for each WIDTH; each width is a multiple of the one before.
 A shorter retention takes effect at once; what it took does not come back with a longer one.";
@@ -41,6 +42,14 @@ enum Action {
     Create(PolicyFlags),
     /// Change how one keeps its data; what is not named stays as it is
     Alter(PolicyFlags),
+    /// Drop one with all its rows; their room is given back
+    Drop {
+        /// Its name
+        name: String,
+        /// Yes, all its rows
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -60,6 +69,9 @@ struct PolicyFlags {
 
 pub(crate) fn run(flags: &DatabaseFlags) -> Result<ExitCode, String> {
     let client = Client::new(&flags.url);
+    if let Action::Drop { name, yes } = &flags.action {
+        return drop_database(&flags.url, name, *yes);
+    }
     let shown = match &flags.action {
         Action::List => client.api("/api/v1/admin/databases", &[])?,
         Action::Show { name } => Value::from(vec![client.api(&path(name), &[])?]),
@@ -75,12 +87,23 @@ pub(crate) fn run(flags: &DatabaseFlags) -> Result<ExitCode, String> {
             client.api(&path(&policy.name), &[]).map_err(|error| format!("{error}; `thalweg db create` makes one"))?;
             Value::from(vec![put(&client, policy)?])
         }
+        Action::Drop { .. } => Value::Null,
     };
     let mut table = table(&["database", "retention", "folds"]);
     for known in shown.as_array().into_iter().flatten() {
         table.add_row(["name", "retention", "folds"].map(|name| known[name].as_str().unwrap_or_default().to_owned()));
     }
     println!("{table}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn drop_database(url: &str, name: &str, yes: bool) -> Result<ExitCode, String> {
+    if !yes {
+        return Err(format!("all rows of {name:?} would be gone; say --yes if that is meant"));
+    }
+    // Room is given back before the answer comes.
+    Client::patient(url).send_api("DELETE", &path(name), &[], &[])?;
+    println!("dropped {name}");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,6 +7,7 @@ mod api;
 mod grpc;
 mod harness;
 mod hostile;
+mod influxql;
 mod protocols;
 mod queries;
 mod sql;

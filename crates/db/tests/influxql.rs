@@ -1,0 +1,205 @@
+//! InfluxQL on a real data folder: statements and their answers as InfluxDB 1.6 gave them, in `influxql/cases.txt`.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use influxql::{Answer, Query, Series, Session, TimeFormat, Value};
+use query::QueryError;
+use thalweg_db::{Db, DbOptions};
+
+const LINES: &str = "m,h=a,r=x i=1i,f=1.5,s=\"p\",b=true 0\nm,h=a,r=x i=2i,f=2.5 10000000000\n\
+                     m,h=a,r=x f=-3.5,s=\"q\" 20000000000\nm,h=a,r=x i=7i,b=false 65000000000\nm,h=b,r=x i=10i,f=5 0\n\
+                     m,h=b,r=x i=20i 10000000000\nm,h=b,r=x i=30i,f=8 61000000000\n\
+                     m,h=c,r=y i=3i,f=4,s=\"p\",b=true 5000000000\nm,h=c,r=y i=3i,f=4,s=\"z\",b=true 125000000000\n\
+                     n,h=a v=1 0\nn,h=a v=2 60000000000\n";
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(name: &str) -> (Db, Folder) {
+    let folder = Folder(std::env::temp_dir().join(format!("thalweg-influxql-{name}-{}", std::process::id())));
+    let db = Db::open(platform::Platform::real(), DbOptions::new(&folder.0)).unwrap();
+    (db, folder)
+}
+
+fn ask(db: &Db, text: &str) -> Result<Answer, QueryError> {
+    let query = Query::parse(text, &BTreeMap::new())?;
+    let session = Session { database: Some("t"), read_only: false };
+    let budget = db.budget(1_000_000);
+    let mut last = Answer::default();
+    for number in 0..query.len() {
+        last = db.run_influxql(&query, number, &session, &budget)?;
+    }
+    Ok(last)
+}
+
+/// As the cases have it: a line for each series and each row.
+fn show(db: &Db, text: &str) -> String {
+    match ask(db, text) {
+        Err(_) => "error".to_owned(),
+        Ok(answer) => answer.series.iter().map(show_series).collect::<Vec<_>>().join("\n"),
+    }
+}
+
+fn show_series(series: &Series) -> String {
+    let tags: Vec<String> = series.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let tags = if tags.is_empty() { String::new() } else { format!("{{{}}}", tags.join(",")) };
+    let mut out = format!("{}{tags} {}", series.name, series.columns.join(",")).trim().to_owned();
+    for row in sorted_by_time(&series.rows) {
+        out.push_str("\n ");
+        for value in row {
+            let _ = write!(out, " {}", show_value(series, value));
+        }
+    }
+    out
+}
+
+/// Rows of one time in an order of their own: which comes first is not said.
+fn sorted_by_time(rows: &[Vec<Value>]) -> Vec<&Vec<Value>> {
+    let mut sorted: Vec<&Vec<Value>> = Vec::new();
+    for stretch in rows.chunk_by(|a, b| a.first() == b.first()) {
+        let mut stretch: Vec<&Vec<Value>> = stretch.iter().collect();
+        stretch.sort_by_key(|row| format!("{row:?}"));
+        sorted.extend(stretch);
+    }
+    sorted
+}
+
+fn show_value(series: &Series, value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Float(value) => {
+            let text = format!("{value:.9}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        Value::Integer(value) => value.to_string(),
+        Value::Unsigned(value) => value.to_string(),
+        Value::Boolean(value) => value.to_string(),
+        Value::Text(text) => text.to_string(),
+        Value::Time(time_ns) => {
+            let mut out = String::new();
+            series.write_time(&mut out, *time_ns, TimeFormat::Number { unit_ns: 1_000_000 }).unwrap();
+            out
+        }
+    }
+}
+
+/// The lines of one time in the same order as [`sorted_by_time`] gives them.
+fn same(found: &str, expected: &str) -> bool {
+    let parts = |text: &str| {
+        let mut lines: Vec<(usize, String, String)> = Vec::new();
+        let (mut series, mut before) = (0, String::new());
+        for line in text.lines() {
+            let time = line.strip_prefix("  ").and_then(|row| row.split(' ').next()).unwrap_or("").to_owned();
+            if !line.starts_with("  ") || time != before {
+                series += 1;
+            }
+            before.clone_from(&time);
+            lines.push((series, time, line.to_owned()));
+        }
+        lines.sort();
+        lines
+    };
+    parts(found) == parts(expected)
+}
+
+#[test]
+fn answers_are_those_of_influxdb() {
+    let (db, _folder) = open("cases");
+    db.write_lines("t", LINES.as_bytes()).unwrap();
+    let mut wrong = Vec::new();
+    for settled in [false, true] {
+        if settled {
+            db.settle().unwrap();
+        }
+        for case in include_str!("influxql/cases.txt").trim().split("\n\n") {
+            let (statement, expected) = case.split_once('\n').unwrap_or((case, ""));
+            let statement = statement.strip_prefix("> ").unwrap();
+            let found = show(&db, statement);
+            if !same(&found, expected.trim_end()) {
+                wrong.push(format!("{statement} (settled: {settled})\nfound\n{found}\nexpected\n{expected}\n"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    db.close().unwrap();
+}
+
+#[test]
+fn databases_come_and_go() {
+    let (db, _folder) = open("databases");
+    ask(&db, "create database t; create database other with duration 30d replication 1").unwrap();
+    assert_eq!(show(&db, "show databases"), "databases name\n  other\n  t");
+    assert!(show(&db, "show retention policies on other").contains("720h0m0s"));
+    ask(&db, "alter retention policy autogen on other duration 7d default").unwrap();
+    assert!(show(&db, "show retention policies on other").contains("168h0m0s"));
+    db.write_lines("t", LINES.as_bytes()).unwrap();
+    db.settle().unwrap();
+    let part_bytes = |db: &Db| db.stats().levels.iter().map(|level| level.bytes).sum::<u64>();
+    assert!(part_bytes(&db) > 0);
+    ask(&db, "drop database t").unwrap();
+    assert_eq!(part_bytes(&db), 0, "the room is given back");
+    assert_eq!(show(&db, "show databases"), "databases name\n  other");
+    assert_eq!(show(&db, "select * from m"), "error");
+    // The same names may have other types now.
+    db.write_lines("t", b"m,h=a i=\"text\" 0").unwrap();
+    assert_eq!(show(&db, "select * from m"), "m time,h,i\n  0 a text");
+    db.close().unwrap();
+}
+
+#[test]
+fn a_dropped_database_stays_dropped() {
+    let folder = {
+        let (db, folder) = open("reopened");
+        db.write_lines("t", LINES.as_bytes()).unwrap();
+        ask(&db, "drop database t").unwrap();
+        db.write_lines("t", b"m v=5 0").unwrap();
+        folder
+    };
+    for _ in 0..2 {
+        let db = Db::open(platform::Platform::real(), DbOptions::new(&folder.0)).unwrap();
+        assert_eq!(db.databases(), ["t"]);
+        assert_eq!(show(&db, "select * from m"), "m time,v\n  0 5");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn rows_are_deleted_by_tags_and_time() {
+    let (db, _folder) = open("deletes");
+    db.write_lines("t", LINES.as_bytes()).unwrap();
+    ask(&db, "delete from m where h = 'a' and time < 15s").unwrap();
+    assert_eq!(show(&db, "select i from m where h = 'a'"), "m time,i\n  65000 7");
+    ask(&db, "delete where h = 'b' or r = 'y'").unwrap();
+    assert_eq!(show(&db, "select i from m"), "m time,i\n  65000 7");
+    assert_eq!(show(&db, "delete from m where f > 1"), "error");
+    assert_eq!(show(&db, "show series"), "key\n  m,h=a,r=x\n  n,h=a");
+    ask(&db, "drop measurement n").unwrap();
+    assert_eq!(show(&db, "show measurements"), "measurements name\n  m");
+    ask(&db, "drop series from m where h = 'a'").unwrap();
+    assert_eq!(show(&db, "show measurements"), "");
+    db.close().unwrap();
+}
+
+#[test]
+fn rows_are_written_into_measurements() {
+    let (db, _folder) = open("into");
+    db.write_lines("t", LINES.as_bytes()).unwrap();
+    let written = show(
+        &db,
+        "select mean(i) as i, max(f) into \"copy of\" from m where time >= 0 and time < 120s group by time(1m), h",
+    );
+    assert_eq!(written, "result time,written\n  0 5");
+    let copied = show(&db, "select * from \"copy of\" where h = 'b'");
+    assert_eq!(copied, "copy of time,h,i,max\n  0 b 15 5\n  60000 b 30 8");
+    ask(&db, "create database u; select i into u..:MEASUREMENT from m group by *").unwrap();
+    assert_eq!(show(&db, "select count(i) from u..m"), "m time,count\n  0 8");
+    db.close().unwrap();
+}

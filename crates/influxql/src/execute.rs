@@ -1,0 +1,188 @@
+//! Runs statements.
+
+use std::collections::BTreeMap;
+
+use query::QueryError;
+
+use crate::answer::{Answer, Series, Zone};
+use crate::engine::Engine;
+use crate::resolve::{self, Outer, Resolved};
+use crate::select::SeriesRows;
+use crate::syntax::ast::{Expr, Select, Source, Statement};
+use crate::syntax::{Parameter, parse};
+use crate::value::Value;
+use crate::{explain, into, manage, select, show};
+
+/// Statements to be run one after the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query {
+    statements: Vec<Statement>,
+}
+
+/// What statements take from the request around them.
+#[derive(Debug, Clone, Copy)]
+pub struct Session<'a> {
+    /// The database of statements that name none.
+    pub database: Option<&'a str>,
+    /// Whether the request should not change anything, as those by GET.
+    pub read_only: bool,
+}
+
+impl Query {
+    /// Parses a text; fails with [`QueryError::Invalid`] and the place of what is wrong.
+    pub fn parse(text: &str, parameters: &BTreeMap<String, Parameter>) -> Result<Self, QueryError> {
+        let statements =
+            parse(text, parameters).map_err(|error| QueryError::Invalid(format!("error parsing query: {error}")))?;
+        Ok(Self { statements })
+    }
+
+    /// How many statements there are.
+    pub fn len(&self) -> usize {
+        self.statements.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.statements.is_empty()
+    }
+
+    /// A statement in the standard spelling; empty if there is none of that number.
+    pub fn text(&self, number: usize) -> String {
+        self.statements.get(number).map_or_else(String::new, ToString::to_string)
+    }
+
+    /// Runs a statement, counted from 0.
+    pub fn run(&self, number: usize, engine: &dyn Engine, session: &Session<'_>) -> Result<Answer, QueryError> {
+        let Some(statement) = self.statements.get(number) else {
+            return Ok(Answer::default());
+        };
+        let mut answer = run(statement, engine, session)?;
+        if session.read_only && changes(statement) {
+            answer.messages.push(format!(
+                "deprecated use of '{statement}' in a read only context, please use a POST request instead"
+            ));
+        }
+        Ok(answer)
+    }
+}
+
+fn changes(statement: &Statement) -> bool {
+    match statement {
+        Statement::Select(select) => select.into.is_some(),
+        Statement::Explain { .. } | Statement::Show(_) => false,
+        _ => true,
+    }
+}
+
+fn run(statement: &Statement, engine: &dyn Engine, session: &Session<'_>) -> Result<Answer, QueryError> {
+    match statement {
+        Statement::Select(select) => {
+            let resolved = resolved(select, engine, session)?;
+            let rows = select::rows(engine, &resolved)?;
+            match &select.into {
+                Some(target) => into::write(engine, session, target, &resolved, &rows),
+                None => Ok(Answer { series: series(&resolved, rows), messages: Vec::new() }),
+            }
+        }
+        Statement::Explain { analyze, select } => {
+            let resolved = resolved(select, engine, session)?;
+            explain::explain(engine, &resolved, *analyze)
+        }
+        Statement::Show(show) => show::show(engine, session, show),
+        other => manage::run(engine, session, other),
+    }
+}
+
+fn resolved(select: &Select, engine: &dyn Engine, session: &Session<'_>) -> Result<Resolved, QueryError> {
+    let databases = engine.databases();
+    let mut all_named = true;
+    each_database(select, &mut |database| match database {
+        None => {
+            all_named = false;
+            Ok(())
+        }
+        Some(name) => existing(&databases, name),
+    })?;
+    let database = match session.database {
+        None | Some("") if all_named => "",
+        None | Some("") => return Err(QueryError::Invalid("database name required".to_owned())),
+        Some(database) if all_named => database,
+        Some(database) => {
+            existing(&databases, database)?;
+            database
+        }
+    };
+    resolve::resolve(engine, select, &Outer::statement(database))
+}
+
+/// Visits the databases that sources name.
+fn each_database(
+    select: &Select,
+    visit: &mut dyn FnMut(Option<&str>) -> Result<(), QueryError>,
+) -> Result<(), QueryError> {
+    select.sources.iter().try_for_each(|source| match source {
+        Source::Measurement(measurement) => visit(measurement.database.as_deref()),
+        Source::Subquery(inner) => each_database(inner, visit),
+    })
+}
+
+/// Fails if there is no database of a name.
+pub(crate) fn existing(databases: &[String], name: &str) -> Result<(), QueryError> {
+    if databases.iter().any(|database| database == name) {
+        return Ok(());
+    }
+    Err(QueryError::Invalid(format!("database not found: {name}")))
+}
+
+/// The database that a statement is about, given the one that it names.
+pub(crate) fn database<'s>(
+    engine: &dyn Engine,
+    session: &Session<'s>,
+    named: Option<&'s str>,
+) -> Result<&'s str, QueryError> {
+    let name = named.or(session.database).filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| QueryError::Invalid("database name required".to_owned()))?;
+    existing(&engine.databases(), name)?;
+    Ok(name)
+}
+
+fn series(of: &Resolved, rows: Vec<SeriesRows>) -> Vec<Series> {
+    let mut columns = vec![of.time_name.clone()];
+    columns.extend(of.columns.iter().map(|column| column.name.clone()));
+    let zone = of.zone.clone().map(Zone);
+    let one = |found: SeriesRows| {
+        let tags = of.grouped_by.iter().cloned().zip(found.tags).collect();
+        let row = |row: select::Row| {
+            let mut values = Vec::with_capacity(row.values.len() + 1);
+            values.push(Value::Time(row.time_ns));
+            values.extend(row.values);
+            values
+        };
+        let rows = found.rows.into_iter().map(row).collect();
+        Series { name: found.name.to_string(), tags, columns: columns.clone(), rows, zone: zone.clone() }
+    };
+    rows.into_iter().map(one).collect()
+}
+
+/// The measurements that `FROM` names, without those of other databases.
+pub(crate) fn named_tables(engine: &dyn Engine, database: &str, sources: &[Source]) -> Result<Vec<String>, QueryError> {
+    if sources.is_empty() {
+        return engine.tables(database);
+    }
+    let mut names = Vec::new();
+    for source in sources {
+        if let Source::Measurement(measurement) = source {
+            names.extend(resolve::tables(engine, database, measurement)?);
+        }
+    }
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// Whether an expression mentions time.
+pub(crate) fn mentions_time(expr: &Expr) -> bool {
+    let mut found = false;
+    expr.walk(&mut |expr| found |= matches!(expr, Expr::Reference { name, .. } if name.eq_ignore_ascii_case("time")));
+    found
+}

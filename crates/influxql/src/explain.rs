@@ -1,0 +1,44 @@
+//! `EXPLAIN`: what a selection becomes.
+
+use query::QueryError;
+
+use crate::answer::{Answer, Series};
+use crate::engine::Engine;
+use crate::resolve::{From, Resolved};
+use crate::value::Value;
+use crate::{fast, scan, select};
+
+/// The plans of a selection and of those in it, one a line; with `analyze` also what running it gave.
+pub(crate) fn explain(engine: &dyn Engine, of: &Resolved, analyze: bool) -> Result<Answer, QueryError> {
+    let mut lines = Vec::new();
+    describe(of, 0, &mut lines);
+    if analyze {
+        let rows = select::rows(engine, of)?;
+        let count: usize = rows.iter().map(|series| series.rows.len()).sum();
+        lines.push(format!("SERIES: {}", rows.len()));
+        lines.push(format!("ROWS: {count}"));
+    }
+    let rows = lines.iter().map(|line| vec![Value::from(line.as_str())]).collect();
+    Ok(Answer { series: vec![Series::list("", &["QUERY PLAN"], rows)], messages: Vec::new() })
+}
+
+fn describe(of: &Resolved, depth: usize, lines: &mut Vec<String>) {
+    let indent = "  ".repeat(depth);
+    if let Some(plans) = fast::plans(of) {
+        lines.extend(plans.iter().map(|(_, name, plan)| format!("{indent}AGGREGATES OF {name}: {plan}")));
+        return;
+    }
+    for source in &of.sources {
+        match source {
+            From::Table { name, schema, .. } => {
+                let Some((plan, rest)) = scan::table_plan(of, name, schema) else { continue };
+                let rest = rest.map_or_else(String::new, |rest| format!(", THEN ROW BY ROW: {rest}"));
+                lines.push(format!("{indent}ROWS OF {name}: {plan}{rest}"));
+            }
+            From::Subquery(inner) => {
+                lines.push(format!("{indent}SUBQUERY:"));
+                describe(inner, depth + 1, lines);
+            }
+        }
+    }
+}

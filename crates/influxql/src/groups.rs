@@ -1,0 +1,68 @@
+//! Groups of tables that a condition on tags chooses, for `SHOW` and `DELETE`.
+
+use query::QueryError;
+use query::plan::{Scan, Selector, TableColumns};
+
+use crate::condition::Split;
+use crate::engine::{Engine, TableGroup};
+use crate::lower;
+use crate::names::Schema;
+use crate::resolve::{Code, Reference, condition_code, table_schema};
+use crate::syntax::ast::Expr;
+use crate::value::{DataType, Value};
+
+/// Groups of one table.
+pub(crate) struct Chosen {
+    pub(crate) name: String,
+    pub(crate) schema: Schema,
+    /// What of the condition selects series.
+    pub(crate) selectors: Vec<Selector>,
+    /// Whether the condition says more than the selectors.
+    pub(crate) filtered: bool,
+    pub(crate) groups: Vec<TableGroup>,
+}
+
+/// The groups of tables that a condition chooses; tables without any are left out.
+pub(crate) fn choose(
+    engine: &dyn Engine,
+    database: &str,
+    tables: &[String],
+    condition: &Split,
+) -> Result<Vec<Chosen>, QueryError> {
+    let mut all = Vec::new();
+    for name in tables {
+        let Some(table) = engine.table(database, name)? else { continue };
+        let schema = table_schema(&table);
+        let (selectors, rest) = lower::selectors(condition.rest.as_ref(), &schema);
+        let columns = Some(TableColumns { name: name.clone(), fields: Vec::new() });
+        let scan = Scan { table: columns, selectors: selectors.clone(), tokens: Vec::new(), range: condition.range() };
+        let mut groups = engine.groups(database, &scan)?;
+        let filtered = rest.is_some();
+        if let Some(rest) = rest {
+            filter(&mut groups, &rest, &schema)?;
+        }
+        if !groups.is_empty() {
+            groups.sort_by(|a, b| a.tags.iter().cmp(b.tags.iter()));
+            all.push(Chosen { name: name.clone(), schema, selectors, filtered, groups });
+        }
+    }
+    Ok(all)
+}
+
+fn filter(groups: &mut Vec<TableGroup>, condition: &Expr, schema: &Schema) -> Result<(), QueryError> {
+    let mut references = Vec::new();
+    let code = condition_code(condition, &mut references, schema).map_err(QueryError::Invalid)?;
+    groups.retain(|group| holds(&code, &references, group));
+    Ok(())
+}
+
+/// Whether a condition holds for a group's tags. What it says of fields is not known, and does not hold.
+fn holds(code: &Code, references: &[Reference], group: &TableGroup) -> bool {
+    let value = |place: usize| match references.get(place) {
+        Some(reference) if reference.data_type == DataType::Tag => {
+            Value::from(group.tags.get(&reference.name).unwrap_or_default())
+        }
+        _ => Value::Null,
+    };
+    code.value(&|_| Value::Null, &value, true).is_true()
+}

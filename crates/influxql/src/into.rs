@@ -1,0 +1,93 @@
+//! `INTO`: rows of an answer become rows of a measurement.
+
+use std::fmt::Write;
+
+use query::QueryError;
+
+use crate::answer::{Answer, Series};
+use crate::engine::Engine;
+use crate::execute::{Session, existing};
+use crate::resolve::Resolved;
+use crate::select::SeriesRows;
+use crate::syntax::ast::Target;
+use crate::value::Value;
+
+/// Bytes of line protocol that are written together.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// Writes rows and tells how many there were.
+pub(crate) fn write(
+    engine: &dyn Engine,
+    session: &Session<'_>,
+    target: &Target,
+    of: &Resolved,
+    rows: &[SeriesRows],
+) -> Result<Answer, QueryError> {
+    let database = target.database.as_deref().or(session.database).unwrap_or_default();
+    existing(&engine.databases(), database)?;
+    let mut written = 0i64;
+    let mut lines = String::new();
+    for series in rows {
+        let key = series_key(target.measurement.as_deref().unwrap_or(&series.name), of, series);
+        for row in &series.rows {
+            let before = lines.len();
+            lines.push_str(&key);
+            if push_fields(&mut lines, of, &row.values) {
+                let _ = writeln!(lines, " {}", row.time_ns);
+                written += 1;
+            } else {
+                lines.truncate(before);
+            }
+            if lines.len() > CHUNK_BYTES {
+                engine.write(database, lines.as_bytes())?;
+                lines.clear();
+            }
+        }
+    }
+    if !lines.is_empty() {
+        engine.write(database, lines.as_bytes())?;
+    }
+    let row = vec![Value::Time(0), Value::Integer(written)];
+    Ok(Answer { series: vec![Series::list("result", &["time", "written"], vec![row])], messages: Vec::new() })
+}
+
+fn series_key(measurement: &str, of: &Resolved, series: &SeriesRows) -> String {
+    let mut key = escape(measurement, &[',', ' ']);
+    for (tag, value) in of.grouped_by.iter().zip(&series.tags).filter(|(_, value)| !value.is_empty()) {
+        let _ = write!(key, ",{}={}", escape(tag, &[',', ' ', '=']), escape(value, &[',', ' ', '=']));
+    }
+    key.push(' ');
+    key
+}
+
+/// Writes a row's fields; whether there are any.
+fn push_fields(lines: &mut String, of: &Resolved, values: &[Value]) -> bool {
+    let mut any = false;
+    for (column, value) in of.columns.iter().zip(values) {
+        let value = match value {
+            Value::Null | Value::Time(_) => continue,
+            Value::Float(value) if !value.is_finite() => continue,
+            Value::Float(value) => value.to_string(),
+            Value::Integer(value) => format!("{value}i"),
+            Value::Unsigned(value) => format!("{value}u"),
+            Value::Boolean(value) => value.to_string(),
+            Value::Text(text) => format!("\"{}\"", escape(text, &['\\', '"'])),
+        };
+        let between = if any { "," } else { "" };
+        let _ = write!(lines, "{between}{}={value}", escape(&column.name, &[',', ' ', '=']));
+        any = true;
+    }
+    any
+}
+
+/// A text with a backslash before each of some characters.
+pub(crate) fn escape(text: &str, special: &[char]) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if special.contains(&character) {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}

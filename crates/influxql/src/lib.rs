@@ -1,0 +1,47 @@
+//! InfluxQL as InfluxDB 1.8 has it: text to statements to values.
+//!
+//! ```text
+//! text ── syntax ──► statements ── execute ─┬─ select   resolve ──► fast (aggregates that the plan has)
+//!                                           │                  └──► scan ──► reduce, transform, fill ──► rows side by side
+//!                                           ├─ into     rows written back
+//!                                           ├─ explain  the plans
+//!                                           ├─ show     names
+//!                                           └─ manage   databases, deletes
+//! ```
+//!
+//! Conditions are taken apart once: times become a range (`condition`), tags select series and fields are tried column by column in the
+//! plan (`lower`), and what is left is tried row by row. Data comes from an [`Engine`]; there is no clock, no I/O and no thread in here.
+
+mod answer;
+mod condition;
+mod engine;
+mod execute;
+mod explain;
+mod fast;
+mod fill;
+mod groups;
+mod into;
+mod lower;
+mod manage;
+mod names;
+mod reduce;
+mod resolve;
+mod scan;
+mod select;
+mod show;
+mod syntax;
+mod time;
+mod transform;
+mod validate;
+mod value;
+
+pub use answer::{Answer, Series, TimeFormat, Zone};
+pub use engine::{Engine, TableGroup};
+pub use execute::{Query, Session};
+pub use syntax::{Parameter, TEXT_BYTES_MAX};
+pub use value::Value;
+
+/// Nanoseconds of a duration such as `1h30m`; `None` if it is none.
+pub fn duration_ns(text: &str) -> Option<i64> {
+    syntax::duration::parse(text)
+}

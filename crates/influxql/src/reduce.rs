@@ -1,0 +1,271 @@
+//! Aggregates and selectors: what is made of the values in a window.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::resolve::Reference;
+use crate::scan::{Group, Place};
+use crate::time::{TIME_MIN_NS, Windows};
+use crate::value::Value;
+
+/// A value that a call gave.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Out {
+    pub(crate) time_ns: i64,
+    pub(crate) value: Value,
+    /// The input and the row that it was in, if it was in one.
+    pub(crate) origin: Option<(usize, usize)>,
+}
+
+/// The values of a reference in all inputs of a group, nulls left out, in order of time; where times are equal, in order of series.
+pub(crate) fn points(group: &Group, reference: &Reference, range: (i64, i64)) -> Vec<Out> {
+    let mut points = Vec::new();
+    for (number, input) in group.inputs.iter().enumerate() {
+        let place = input.place(reference, false);
+        if !matches!(place, Place::Column(..)) {
+            continue;
+        }
+        for (row, time_ns) in input.times.iter().enumerate() {
+            if *time_ns < range.0 || *time_ns > range.1 {
+                continue;
+            }
+            let value = input.value(&place, row);
+            if !value.is_null() {
+                points.push(Out { time_ns: *time_ns, value, origin: Some((number, row)) });
+            }
+        }
+    }
+    points.sort_by_key(|point| point.time_ns);
+    points
+}
+
+/// Stretches of points that lie in one window, with the window's beginning. Without windows all are in one.
+pub(crate) fn by_window(points: &[Out], windows: Option<&Windows>, start_ns: i64) -> Vec<(i64, Range<usize>)> {
+    let Some(windows) = windows else {
+        let shown_ns = if start_ns == TIME_MIN_NS { 0 } else { start_ns };
+        return if points.is_empty() { Vec::new() } else { vec![(shown_ns, 0..points.len())] };
+    };
+    let mut stretches: Vec<(i64, Range<usize>)> = Vec::new();
+    let mut end_ns = i64::MIN;
+    for (place, point) in points.iter().enumerate() {
+        match stretches.last_mut() {
+            Some((_, stretch)) if point.time_ns < end_ns => stretch.end = place + 1,
+            _ => {
+                let start_ns = windows.start_of(point.time_ns);
+                end_ns = windows.next(start_ns);
+                stretches.push((start_ns, place..place + 1));
+            }
+        }
+    }
+    stretches
+}
+
+/// What a window's points add up to, for functions that make a new value.
+pub(crate) fn aggregate(function: &str, points: &[Out]) -> Option<Value> {
+    let numbers = || points.iter().filter_map(|point| point.value.number());
+    match function {
+        "count" => Some(Value::Integer(points.len() as i64)),
+        "sum" => sum(points),
+        "mean" => {
+            let (sum, count) = numbers().fold((0.0, 0u64), |(sum, count), value| (sum + value, count + 1));
+            (count > 0).then(|| Value::Float(sum / count as f64))
+        }
+        "median" => median(numbers().collect()),
+        "stddev" => stddev(&numbers().collect::<Vec<_>>()),
+        "spread" => {
+            let largest = choose(points, |new, old| new.compare(old).is_some_and(std::cmp::Ordering::is_gt))?;
+            let smallest = choose(points, |new, old| new.compare(old).is_some_and(std::cmp::Ordering::is_lt))?;
+            let (largest, smallest) = (points.get(largest)?, points.get(smallest)?);
+            Some(crate::value::apply(crate::syntax::ast::Operator::Subtract, &largest.value, &smallest.value, false))
+        }
+        "mode" => mode(points),
+        _ => None,
+    }
+}
+
+/// The place of the point that a selector chooses.
+pub(crate) fn select(function: &str, points: &[Out], share: f64) -> Option<usize> {
+    use std::cmp::Ordering::{Greater, Less};
+    match function {
+        "max" => choose(points, |new, old| new.compare(old) == Some(Greater)),
+        "min" => choose(points, |new, old| new.compare(old) == Some(Less)),
+        // Of several of one time, the largest.
+        "first" => {
+            let time_ns = points.first()?.time_ns;
+            let end = points.iter().position(|point| point.time_ns != time_ns).unwrap_or(points.len());
+            choose(points.get(..end)?, |new, old| new.compare(old) == Some(Greater))
+        }
+        "last" => {
+            let time_ns = points.last()?.time_ns;
+            let start = points.partition_point(|point| point.time_ns < time_ns);
+            choose(points.get(start..)?, |new, old| new.compare(old) == Some(Greater)).map(|place| start + place)
+        }
+        "percentile" => {
+            let place = (points.len() as f64 * share / 100.0 + 0.5).floor() - 1.0;
+            if place < 0.0 || place >= points.len() as f64 {
+                return None;
+            }
+            let mut places: Vec<usize> = (0..points.len()).collect();
+            places.sort_by(|a, b| by_value(points.get(*a), points.get(*b)));
+            places.get(place as usize).copied()
+        }
+        _ => None,
+    }
+}
+
+/// The first of the points that is better than all before it.
+fn choose(points: &[Out], better: impl Fn(&Value, &Value) -> bool) -> Option<usize> {
+    let mut chosen: Option<(usize, &Value)> = None;
+    for (place, point) in points.iter().enumerate() {
+        if chosen.is_none_or(|(_, old)| better(&point.value, old)) {
+            chosen = Some((place, &point.value));
+        }
+    }
+    chosen.map(|(place, _)| place)
+}
+
+/// Order by value, and where that is equal by time.
+fn by_value(a: Option<&Out>, b: Option<&Out>) -> std::cmp::Ordering {
+    let (Some(a), Some(b)) = (a, b) else { return std::cmp::Ordering::Equal };
+    a.value.compare(&b.value).unwrap_or(std::cmp::Ordering::Equal).then(a.time_ns.cmp(&b.time_ns))
+}
+
+fn sum(points: &[Out]) -> Option<Value> {
+    Some(match points.first()?.value {
+        Value::Integer(_) => Value::Integer(points.iter().fold(0i64, |sum, point| match point.value {
+            Value::Integer(value) => sum.wrapping_add(value),
+            _ => sum,
+        })),
+        Value::Unsigned(_) => Value::Unsigned(points.iter().fold(0u64, |sum, point| match point.value {
+            Value::Unsigned(value) => sum.wrapping_add(value),
+            _ => sum,
+        })),
+        _ => Value::Float(points.iter().filter_map(|point| point.value.number()).sum()),
+    })
+}
+
+fn median(mut numbers: Vec<f64>) -> Option<Value> {
+    numbers.sort_by(f64::total_cmp);
+    let middle = numbers.len() / 2;
+    let upper = *numbers.get(middle)?;
+    if numbers.len() % 2 == 1 {
+        return Some(Value::Float(upper));
+    }
+    let lower = *numbers.get(middle.checked_sub(1)?)?;
+    Some(Value::Float(lower + (upper - lower) / 2.0))
+}
+
+/// Of a sample; null for a single value.
+fn stddev(numbers: &[f64]) -> Option<Value> {
+    match numbers {
+        [] => None,
+        [_] => Some(Value::Null),
+        numbers => {
+            let mut mean = 0.0;
+            for (place, number) in numbers.iter().enumerate() {
+                mean += (number - mean) / (place + 1) as f64;
+            }
+            let variance: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
+            Some(Value::Float((variance / (numbers.len() - 1) as f64).sqrt()))
+        }
+    }
+}
+
+/// The most frequent value; of several the one that came first. Where no value comes twice it is the smallest, as in InfluxDB.
+fn mode(points: &[Out]) -> Option<Value> {
+    let mut places: Vec<usize> = (0..points.len()).collect();
+    places.sort_by(|a, b| by_value(points.get(*a), points.get(*b)));
+    let sorted: Vec<&Out> = places.iter().filter_map(|place| points.get(*place)).collect();
+    let mut best: Option<(usize, i64, &Value)> = None;
+    for run in sorted.chunk_by(|a, b| a.value == b.value) {
+        let first = run.first()?;
+        let better = |(most, time_ns, _): (usize, i64, &Value)| {
+            run.len() > most || run.len() == most && most > 1 && first.time_ns < time_ns
+        };
+        if best.is_none_or(better) {
+            best = Some((run.len(), first.time_ns, &first.value));
+        }
+    }
+    best.map(|(.., value)| value.clone())
+}
+
+/// The area under the line through the points, window by window; the line is cut where a window ends, and what lies between windows
+/// with points belongs to the later one.
+pub(crate) fn integral(points: &[Out], windows: Option<&Windows>, unit_ns: i64, start_ns: i64) -> Vec<Out> {
+    let mut outs = Vec::new();
+    let (mut area, mut before): (f64, Option<(i64, f64)>) = (0.0, None);
+    let mut window: Option<(i64, i64)> = None;
+    for point in points {
+        let Some(value) = point.value.number() else { continue };
+        let (time_ns, last) = match before {
+            Some(before) if before.0 < point.time_ns => before,
+            _ => {
+                before = Some((point.time_ns, value));
+                window = window.or_else(|| bounds(windows, point.time_ns));
+                continue;
+            }
+        };
+        let share = |from_ns: i64, to_ns: i64| (to_ns - from_ns) as f64 / unit_ns as f64;
+        let (mut from_ns, mut from) = (time_ns, last);
+        if let Some((window_ns, end_ns)) = window.filter(|(_, end_ns)| point.time_ns >= *end_ns) {
+            let at_end = last + (value - last) * (end_ns - time_ns) as f64 / (point.time_ns - time_ns) as f64;
+            area += last.midpoint(at_end) * share(time_ns, end_ns);
+            outs.push(Out { time_ns: window_ns, value: Value::Float(area), origin: None });
+            (area, from_ns, from) = (0.0, end_ns, at_end);
+            window = bounds(windows, point.time_ns);
+        }
+        area += from.midpoint(value) * share(from_ns, point.time_ns);
+        before = Some((point.time_ns, value));
+    }
+    if before.is_some() {
+        let shown_ns = if start_ns == TIME_MIN_NS { 0 } else { start_ns };
+        let time_ns = window.map_or(shown_ns, |(window_ns, _)| window_ns);
+        outs.push(Out { time_ns, value: Value::Float(area), origin: None });
+    }
+    outs
+}
+
+fn bounds(windows: Option<&Windows>, time_ns: i64) -> Option<(i64, i64)> {
+    let start_ns = windows?.start_of(time_ns);
+    Some((start_ns, windows?.next(start_ns)))
+}
+
+/// Different values, in the order in which they came; those of one time by value.
+pub(crate) fn distinct(points: &[Out], time_ns: i64) -> Vec<Out> {
+    let mut kept: Vec<&Out> = Vec::new();
+    let mut known = BTreeSet::new();
+    for point in points {
+        if known.insert(format!("{:?}", point.value)) {
+            kept.push(point);
+        }
+    }
+    kept.sort_by(|a, b| a.time_ns.cmp(&b.time_ns).then_with(|| by_value(Some(a), Some(b))));
+    kept.into_iter().map(|point| Out { time_ns, value: point.value.clone(), origin: None }).collect()
+}
+
+/// The values of the tags that a call names.
+pub(crate) type TagsOf<'a> = &'a dyn Fn(&Out) -> Vec<Value>;
+
+/// The largest or smallest points, in order of time; of each combination of tags one at most, if there are tags.
+pub(crate) fn top(points: &[Out], count: usize, largest: bool, tags_of: Option<TagsOf<'_>>) -> Vec<Out> {
+    let better = |a: &Out, b: &Out| {
+        let order = a.value.compare(&b.value).unwrap_or(std::cmp::Ordering::Equal);
+        let order = if largest { order.reverse() } else { order };
+        order.then(a.time_ns.cmp(&b.time_ns))
+    };
+    let mut sorted: Vec<&Out> = points.iter().collect();
+    sorted.sort_by(|a, b| better(a, b));
+    if let Some(tags_of) = tags_of {
+        let mut known = BTreeSet::new();
+        sorted.retain(|point| known.insert(format!("{:?}", tags_of(point))));
+    }
+    sorted.truncate(count);
+    sorted.sort_by(|a, b| a.time_ns.cmp(&b.time_ns).then_with(|| better(a, b)));
+    sorted.into_iter().cloned().collect()
+}
+
+/// So many of the points, in order of time: evenly spread, as a sample may be.
+pub(crate) fn sample(points: &[Out], count: usize) -> Vec<Out> {
+    let chosen = (0..count.min(points.len())).map(|number| number * points.len() / count.min(points.len()));
+    chosen.filter_map(|place| points.get(place)).cloned().collect()
+}

@@ -1,0 +1,265 @@
+//! Where rows come from: tables and subqueries, read and filtered, in groups.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{Labels, TimeRange};
+use query::plan::{Expression, Scan, TableColumns};
+use query::{Frame, FrameColumn, Plan, QueryError};
+
+use crate::engine::Engine;
+use crate::lower;
+use crate::names::Schema;
+use crate::resolve::{Argument, Call, Code, From, Reference, Resolved, condition_code};
+use crate::select;
+use crate::syntax::ast::{Cast, Expr};
+use crate::time::TIME_MIN_NS;
+use crate::value::{DataType, Value};
+
+/// Rows of one series.
+#[derive(Debug)]
+pub(crate) struct Input {
+    /// The measurement.
+    pub(crate) name: Arc<str>,
+    pub(crate) tags: Labels,
+    /// Ascending, but for those of a subquery that says otherwise.
+    pub(crate) times: Vec<i64>,
+    pub(crate) columns: Vec<FrameColumn>,
+    /// Whether rows count that have no field.
+    pub(crate) every_row: bool,
+    /// Whether rows are put in order of time with those of others.
+    pub(crate) in_time_order: bool,
+}
+
+/// Series that are one in the answer.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) name: Arc<str>,
+    /// Values of the tags by which rows are grouped.
+    pub(crate) tags: Vec<String>,
+    pub(crate) inputs: Vec<Input>,
+}
+
+/// What an input has for a reference.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    Column(usize, Option<DataType>),
+    Tag(Value),
+    Nothing,
+}
+
+impl Input {
+    /// Where a reference's values are. A tag that is missing is null, in conditions the empty text.
+    pub(crate) fn place(&self, reference: &Reference, in_condition: bool) -> Place {
+        let column = || self.columns.iter().position(|column| column.name == reference.name);
+        if reference.cast != Some(Cast::Tag)
+            && let Some(column) = column()
+        {
+            let cast = match reference.cast {
+                Some(Cast::Float | Cast::Integer | Cast::Unsigned) => Some(reference.data_type),
+                _ => None,
+            };
+            return Place::Column(column, cast);
+        }
+        if reference.cast == Some(Cast::Field) {
+            return Place::Nothing;
+        }
+        match self.tags.get(&reference.name) {
+            Some(value) => Place::Tag(Value::from(value)),
+            None if in_condition && reference.data_type == DataType::Tag => Place::Tag(Value::from("")),
+            None => Place::Nothing,
+        }
+    }
+
+    /// The value of a row.
+    pub(crate) fn value(&self, place: &Place, row: usize) -> Value {
+        match place {
+            Place::Column(column, cast) => {
+                let value = self.columns.get(*column).map_or(Value::Null, |column| Value::from(column.cell(row)));
+                cast.map_or(value.clone(), |cast| value.cast(cast))
+            }
+            Place::Tag(value) => value.clone(),
+            Place::Nothing => Value::Null,
+        }
+    }
+
+    pub(crate) fn samples(&self) -> usize {
+        self.times.len() * self.columns.len().max(1)
+    }
+}
+
+/// The groups that a selection reads, sorted by name and tags.
+pub(crate) fn groups(engine: &dyn Engine, of: &Resolved) -> Result<Vec<Group>, QueryError> {
+    let mut groups: BTreeMap<(Arc<str>, Vec<String>), Vec<Input>> = BTreeMap::new();
+    for source in &of.sources {
+        for input in inputs(engine, of, source)? {
+            let tags = of.grouped_by.iter().map(|tag| input.tags.get(tag).unwrap_or_default().to_owned()).collect();
+            groups.entry((input.name.clone(), tags)).or_default().push(input);
+        }
+    }
+    Ok(groups.into_iter().map(|((name, tags), inputs)| Group { name, tags, inputs }).collect())
+}
+
+fn inputs(engine: &dyn Engine, of: &Resolved, source: &From) -> Result<Vec<Input>, QueryError> {
+    match source {
+        From::Table { database, name, schema } => {
+            let Some((plan, rest)) = table_plan(of, name, schema) else {
+                return Ok(Vec::new());
+            };
+            let frames = engine.run(database, &plan)?.frames;
+            let mut inputs: Vec<Input> = frames.into_iter().map(|frame| of_frame(name.clone(), frame)).collect();
+            filter(engine, &mut inputs, rest.as_ref(), schema)?;
+            Ok(inputs)
+        }
+        From::Subquery(inner) => {
+            let mut schema = Schema::default();
+            inner.columns.iter().for_each(|column| schema.add_field(&column.name, column.data_type));
+            schema.tags.extend(inner.grouped_by.iter().cloned());
+            let mut inputs = Vec::new();
+            for rows in select::rows(engine, inner)? {
+                let input = select::input(inner, &rows);
+                engine.budget().take(input.samples())?;
+                inputs.push(input);
+            }
+            filter(engine, &mut inputs, of.condition.as_ref(), &schema)?;
+            Ok(inputs)
+        }
+    }
+}
+
+fn of_frame(name: Arc<str>, frame: Frame) -> Input {
+    let mut input = Input {
+        name,
+        tags: frame.labels,
+        times: frame.timestamps_ns,
+        columns: frame.columns,
+        every_row: false,
+        in_time_order: true,
+    };
+    if !input.times.is_sorted() {
+        let mut rows: Vec<usize> = (0..input.times.len()).collect();
+        rows.sort_by_key(|row| input.times.get(*row));
+        input.keep(&rows);
+    }
+    input
+}
+
+/// The plan that reads a table, and the condition that is left; `None` if no field of it is wanted.
+pub(crate) fn table_plan(of: &Resolved, name: &str, schema: &Schema) -> Option<(Plan, Option<Expr>)> {
+    let mut fields: Vec<String> = Vec::new();
+    let mut add = |name: &str| {
+        if schema.fields.contains_key(name) && !fields.iter().any(|known| known == name) {
+            fields.push(name.to_owned());
+        }
+    };
+    of.references
+        .iter()
+        .filter(|reference| reference.cast != Some(Cast::Tag))
+        .for_each(|reference| add(&reference.name));
+    of.calls.iter().for_each(|call| each_field(call, &mut add));
+    if fields.is_empty() {
+        return None;
+    }
+    let is_all = fields.len() == schema.fields.len();
+    let (selectors, rest) = lower::selectors(of.condition.as_ref(), schema);
+    if let Some(rest) = &rest {
+        let mut add = |name: &str| {
+            if schema.fields.contains_key(name) && !fields.iter().any(|known| known == name) {
+                fields.push(name.to_owned());
+            }
+        };
+        rest.walk(&mut |expr| {
+            if let Expr::Reference { name, .. } = expr {
+                add(name);
+            }
+        });
+    }
+    let table = Some(TableColumns { name: name.to_owned(), fields });
+    let scan = Plan::Scan(Scan { table, selectors, tokens: Vec::new(), range: widened(of) });
+    let Some(rest) = rest else {
+        return Some((newest(of, scan, is_all), None));
+    };
+    match lower::expression(&rest, schema) {
+        Some(condition) => Some((Plan::Where { input: Box::new(scan), condition }, None)),
+        None => Some((scan, Some(rest))),
+    }
+}
+
+/// The newest rows of each series, where no others are wanted. Every row has one of the fields, as all are read.
+fn newest(of: &Resolved, scan: Plan, is_all: bool) -> Plan {
+    let rows = of.limits.rows.saturating_add(of.limits.rows_skipped);
+    if !(is_all && of.descending && of.limits.rows > 0 && of.calls.is_empty()) {
+        return scan;
+    }
+    let input = Box::new(Plan::Order { input: Box::new(scan), by: Expression::Time, descending: true });
+    Plan::Limit { input, rows: usize::try_from(rows).unwrap_or(usize::MAX), skip: 0 }
+}
+
+fn each_field(call: &Call, add: &mut impl FnMut(&str)) {
+    match &call.argument {
+        Argument::Reference(reference) => add(&reference.name),
+        Argument::Call(inner) => each_field(inner, add),
+    }
+    for parameter in &call.parameters {
+        if let Expr::Reference { name, .. } = parameter {
+            add(name);
+        }
+    }
+}
+
+/// The range with the windows that transformations need before it (behind it, if times fall).
+pub(crate) fn widened(of: &Resolved) -> TimeRange {
+    let extra_ns = of.windows.as_ref().map_or(0, |windows| windows.width_ns.saturating_mul(of.extra_windows));
+    let mut range = of.range;
+    if of.descending {
+        range.end_ns = range.end_ns.saturating_add(extra_ns);
+    } else if range.start_ns > TIME_MIN_NS {
+        range.start_ns = range.start_ns.saturating_sub(extra_ns);
+    }
+    range
+}
+
+/// Leaves the rows that satisfy a condition.
+fn filter(
+    engine: &dyn Engine,
+    inputs: &mut Vec<Input>,
+    condition: Option<&Expr>,
+    schema: &Schema,
+) -> Result<(), QueryError> {
+    let Some(condition) = condition else { return Ok(()) };
+    let mut references = Vec::new();
+    let code = condition_code(condition, &mut references, schema).map_err(QueryError::Invalid)?;
+    for input in inputs.iter_mut() {
+        engine.budget().check()?;
+        let before = input.samples();
+        input.filter(&code, &references);
+        engine.budget().give_back(before - input.samples());
+    }
+    inputs.retain(|input| !input.times.is_empty());
+    Ok(())
+}
+
+impl Input {
+    fn filter(&mut self, code: &Code, references: &[Reference]) {
+        let places: Vec<Place> = references.iter().map(|reference| self.place(reference, true)).collect();
+        let holds = |row: &usize| {
+            let value = |place: usize| places.get(place).map_or(Value::Null, |place| self.value(place, *row));
+            code.value(&|_| Value::Null, &value, true).is_true()
+        };
+        let rows: Vec<usize> = (0..self.times.len()).filter(holds).collect();
+        if rows.len() < self.times.len() {
+            self.keep(&rows);
+        }
+    }
+
+    /// Only these rows, in this order.
+    fn keep(&mut self, rows: &[usize]) {
+        let frame = Frame {
+            labels: self.tags.clone(),
+            timestamps_ns: std::mem::take(&mut self.times),
+            columns: std::mem::take(&mut self.columns),
+        };
+        let frame = frame.pick(rows);
+        (self.times, self.columns) = (frame.timestamps_ns, frame.columns);
+    }
+}

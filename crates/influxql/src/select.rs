@@ -1,0 +1,417 @@
+//! Selections: groups of rows to rows of the answer.
+
+use std::sync::Arc;
+
+use model::Labels;
+use query::{FrameColumn, QueryError, Values};
+
+use crate::engine::Engine;
+use crate::fast;
+use crate::fill::Filling;
+use crate::reduce::{self, Out, TagsOf};
+use crate::resolve::{Argument, Call, Code, Reference, Resolved};
+use crate::scan::{self, Group, Input, Place};
+use crate::syntax::ast::{Expr, Fill, Limits};
+use crate::validate::TRANSFORMATIONS;
+use crate::value::{DataType, Value};
+
+/// The unit of `derivative` and `integral` of fields.
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// Rows of one series of an answer.
+#[derive(Debug)]
+pub(crate) struct SeriesRows {
+    pub(crate) name: Arc<str>,
+    /// Values of the tags by which rows are grouped.
+    pub(crate) tags: Vec<String>,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// Its time, and a value for each column.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) time_ns: i64,
+    pub(crate) values: Vec<Value>,
+}
+
+/// What the calls of a selection gave for one series, in the order of the answer.
+pub(crate) struct CallResults {
+    pub(crate) name: Arc<str>,
+    pub(crate) tags: Vec<String>,
+    pub(crate) outs: Vec<Vec<Out>>,
+}
+
+/// The rows of a selection: series sorted by name and tags, rows by time; both the other way round if times fall.
+pub(crate) fn rows(engine: &dyn Engine, of: &Resolved) -> Result<Vec<SeriesRows>, QueryError> {
+    let mut found = Vec::new();
+    if of.range.start_ns > of.range.end_ns {
+        return Ok(found);
+    }
+    let mut counted = Counted::default();
+    if let Some(results) = fast::results(engine, of)? {
+        for result in results {
+            if counted.keeps(&result.name, of) {
+                found.extend(joined(engine, of, result, None)?);
+            }
+        }
+    } else {
+        for group in scan::groups(engine, of)? {
+            engine.budget().check()?;
+            if !counted.keeps(&group.name, of) {
+                continue;
+            }
+            let held: usize = group.inputs.iter().map(Input::samples).sum();
+            let rows = if of.calls.is_empty() { plain(engine, of, &group)? } else { called(engine, of, &group)? };
+            found.extend(rows);
+            drop(group);
+            engine.budget().give_back(held);
+        }
+    }
+    if of.descending {
+        found.reverse();
+    }
+    Ok(found)
+}
+
+/// Series of each measurement, counted for `SLIMIT` and `SOFFSET`.
+#[derive(Default)]
+struct Counted {
+    name: Option<Arc<str>>,
+    series: u64,
+}
+
+impl Counted {
+    /// Whether the next series of a measurement is wanted; measurements come one after the other.
+    fn keeps(&mut self, name: &Arc<str>, of: &Resolved) -> bool {
+        if self.name.as_ref() != Some(name) {
+            *self = Self { name: Some(name.clone()), series: 0 };
+        }
+        self.series += 1;
+        let Limits { series, series_skipped, .. } = of.limits;
+        self.series > series_skipped && (series == 0 || self.series - series_skipped <= series)
+    }
+}
+
+/// Rows as they are.
+fn plain(engine: &dyn Engine, of: &Resolved, group: &Group) -> Result<Option<SeriesRows>, QueryError> {
+    let mut order: Vec<(i64, usize, usize)> = Vec::new();
+    let places: Vec<Vec<Place>> = group.inputs.iter().map(|input| places(input, &of.references)).collect();
+    for (number, (input, places)) in group.inputs.iter().zip(&places).enumerate() {
+        let fields: Vec<&Place> = places.iter().filter(|place| matches!(place, Place::Column(..))).collect();
+        if fields.is_empty() && !input.every_row {
+            continue;
+        }
+        for (row, time_ns) in input.times.iter().enumerate() {
+            if input.every_row || fields.iter().any(|place| !input.value(place, row).is_null()) {
+                order.push((*time_ns, number, row));
+            }
+        }
+    }
+    if group.inputs.iter().all(|input| input.in_time_order) {
+        order.sort_by_key(|(time_ns, ..)| *time_ns);
+        if of.descending {
+            order.reverse();
+        }
+    }
+    let (skip, take) = row_limits(of);
+    let mut rows = Vec::new();
+    for (time_ns, number, row) in order.into_iter().skip(skip).take(take) {
+        let (Some(input), Some(places)) = (group.inputs.get(number), places.get(number)) else { continue };
+        let value = |place: usize| places.get(place).map_or(Value::Null, |place| input.value(place, row));
+        rows.push(Row { time_ns, values: values(of, &|_| Value::Null, &value) });
+    }
+    engine.budget().take(rows.len() * of.columns.len())?;
+    Ok((!rows.is_empty()).then(|| SeriesRows { name: group.name.clone(), tags: group.tags.clone(), rows }))
+}
+
+fn places(input: &Input, references: &[Reference]) -> Vec<Place> {
+    references.iter().map(|reference| input.place(reference, false)).collect()
+}
+
+fn row_limits(of: &Resolved) -> (usize, usize) {
+    let take = if of.limits.rows == 0 { usize::MAX } else { usize::try_from(of.limits.rows).unwrap_or(usize::MAX) };
+    (usize::try_from(of.limits.rows_skipped).unwrap_or(usize::MAX), take)
+}
+
+fn values(of: &Resolved, calls: &dyn Fn(usize) -> Value, references: &dyn Fn(usize) -> Value) -> Vec<Value> {
+    let value = |code: &Code| match code.value(calls, references, false) {
+        Value::Float(value) if value.is_nan() => Value::Null,
+        value => value,
+    };
+    of.columns.iter().map(|column| value(&column.code)).collect()
+}
+
+/// Rows of what calls give.
+fn called(engine: &dyn Engine, of: &Resolved, group: &Group) -> Result<Option<SeriesRows>, QueryError> {
+    let mut outs = Vec::with_capacity(of.calls.len());
+    for call in &of.calls {
+        outs.push(results(engine, of, call, group, (of.range.start_ns, of.range.end_ns), of.most())?);
+    }
+    let result = CallResults { name: group.name.clone(), tags: group.tags.clone(), outs };
+    joined(engine, of, result, Some(group))
+}
+
+/// What a call gives for a group, in the order of the answer.
+fn results(
+    engine: &dyn Engine,
+    of: &Resolved,
+    call: &Call,
+    group: &Group,
+    range: (i64, i64),
+    most: usize,
+) -> Result<Vec<Out>, QueryError> {
+    let function = call.function.as_str();
+    if TRANSFORMATIONS.contains(&function) {
+        let outs = transformed(engine, of, call, group, range)?;
+        let within = |out: &Out| out.time_ns >= first_window(of, range.0) && out.time_ns <= range.1;
+        return Ok(outs.into_iter().filter(within).collect());
+    }
+    let windows = of.windows.as_ref();
+    let points = match &call.argument {
+        Argument::Reference(reference) => reduce::points(group, reference, range),
+        Argument::Call(inner) => {
+            let mut outs = results(engine, of, inner, group, range, usize::MAX)?;
+            outs.sort_by_key(|out| out.time_ns);
+            outs
+        }
+    };
+    engine.budget().take(points.len())?;
+    let own_times = windows.is_none() && of.selects_rows();
+    let mut outs = Vec::new();
+    if function == "integral" {
+        let unit_ns = duration(&call.parameters).unwrap_or(SECOND_NS);
+        outs = reduce::integral(&points, windows, unit_ns, range.0);
+    }
+    let stretches = if function == "integral" { Vec::new() } else { reduce::by_window(&points, windows, range.0) };
+    for (start_ns, stretch) in stretches {
+        let stretch = points.get(stretch).unwrap_or_default();
+        reduced(call, group, stretch, start_ns, own_times, &mut outs);
+    }
+    engine.budget().give_back(points.len());
+    if of.descending {
+        outs.reverse();
+    }
+    filled(engine, of, call, outs, range, most)
+}
+
+/// What one window's values give.
+fn reduced(call: &Call, group: &Group, points: &[Out], start_ns: i64, own_times: bool, outs: &mut Vec<Out>) {
+    let function = call.function.as_str();
+    let count = match call.parameters.last() {
+        Some(Expr::Integer(count)) => usize::try_from(*count).unwrap_or(0),
+        _ => 0,
+    };
+    match function {
+        "distinct" => outs.extend(reduce::distinct(points, start_ns)),
+        "sample" => outs.extend(reduce::sample(points, count)),
+        "top" | "bottom" => {
+            let tags: Vec<Reference> = call.parameters.iter().filter_map(tag_reference).collect();
+            let tags_of = |out: &Out| {
+                let (number, row) = out.origin.unwrap_or_default();
+                let Some(input) = group.inputs.get(number) else { return Vec::new() };
+                tags.iter().map(|tag| input.value(&input.place(tag, false), row)).collect()
+            };
+            let tags_of: Option<TagsOf<'_>> = if tags.is_empty() { None } else { Some(&tags_of) };
+            outs.extend(reduce::top(points, count, function == "top", tags_of));
+        }
+        "max" | "min" | "first" | "last" | "percentile" => {
+            let share = match call.parameters.first() {
+                Some(Expr::Integer(share)) => *share as f64,
+                Some(Expr::Number(share)) => *share,
+                _ => 0.0,
+            };
+            let chosen = reduce::select(function, points, share).and_then(|place| points.get(place));
+            outs.extend(chosen.map(|chosen| {
+                let time_ns = if own_times { chosen.time_ns } else { start_ns };
+                Out { time_ns, ..chosen.clone() }
+            }));
+        }
+        _ => {
+            let value = reduce::aggregate(function, points);
+            outs.extend(value.map(|value| Out { time_ns: start_ns, value, origin: None }));
+        }
+    }
+}
+
+fn tag_reference(parameter: &Expr) -> Option<Reference> {
+    match parameter {
+        Expr::Reference { name, cast } => {
+            Some(Reference { name: name.clone(), cast: *cast, data_type: DataType::Unknown })
+        }
+        _ => None,
+    }
+}
+
+fn duration(parameters: &[Expr]) -> Option<i64> {
+    match parameters.first() {
+        Some(Expr::Duration(duration_ns)) => Some(*duration_ns),
+        _ => None,
+    }
+}
+
+/// Adds values for windows without one, where the selection says so.
+fn filled(
+    engine: &dyn Engine,
+    of: &Resolved,
+    call: &Call,
+    outs: Vec<Out>,
+    range: (i64, i64),
+    most: usize,
+) -> Result<Vec<Out>, QueryError> {
+    let Some(windows) = &of.windows else { return Ok(outs) };
+    if of.fill == Fill::None || matches!(call.function.as_str(), "distinct" | "sample" | "top" | "bottom" | "integral")
+    {
+        return Ok(outs);
+    }
+    let fill = if of.fill == Fill::Null && call.function == "count" { Fill::Integer(0) } else { of.fill };
+    let filling = Filling { windows, fill, data_type: call.data_type, range, descending: of.descending, most };
+    filling.fill(outs, engine.budget())
+}
+
+/// The results of a transformation: of a field's values, or of another call's results one window earlier and on.
+fn transformed(
+    engine: &dyn Engine,
+    of: &Resolved,
+    call: &Call,
+    group: &Group,
+    range: (i64, i64),
+) -> Result<Vec<Out>, QueryError> {
+    let function = call.function.as_str();
+    let (inputs, unit_ns) = match &call.argument {
+        Argument::Reference(reference) => {
+            let mut points = reduce::points(group, reference, range);
+            if of.descending {
+                points.reverse();
+            }
+            (points, if function == "elapsed" { 1 } else { SECOND_NS })
+        }
+        Argument::Call(inner) => {
+            let width_ns = of.windows.as_ref().map_or(SECOND_NS, |windows| windows.width_ns);
+            let earlier_ns = if function == "cumulative_sum" { 0 } else { width_ns };
+            let wide = if of.descending {
+                (range.0, range.1.saturating_add(earlier_ns))
+            } else {
+                (if range.0 > crate::time::TIME_MIN_NS { range.0.saturating_sub(earlier_ns) } else { range.0 }, range.1)
+            };
+            (results(engine, of, inner, group, wide, usize::MAX)?, if function == "elapsed" { 1 } else { width_ns })
+        }
+    };
+    engine.budget().take(inputs.len())?;
+    let outs = crate::transform::transform(function, &call.parameters, unit_ns, of.descending, &inputs);
+    engine.budget().give_back(inputs.len());
+    Ok(outs)
+}
+
+/// Where the first window of the answer begins.
+fn first_window(of: &Resolved, start_ns: i64) -> i64 {
+    match &of.windows {
+        Some(windows) if start_ns > crate::time::TIME_MIN_NS => windows.start_of(start_ns),
+        _ => start_ns,
+    }
+}
+
+/// Rows of calls' results side by side, by time.
+fn joined(
+    engine: &dyn Engine,
+    of: &Resolved,
+    mut result: CallResults,
+    group: Option<&Group>,
+) -> Result<Option<SeriesRows>, QueryError> {
+    let (skip, take) = row_limits(of);
+    for outs in &mut result.outs {
+        outs.drain(..skip.min(outs.len()));
+        outs.truncate(take);
+    }
+    let mut places = vec![0; result.outs.len()];
+    let mut current: Vec<Value> = vec![Value::Null; result.outs.len()];
+    let mut rows = Vec::new();
+    loop {
+        let times = result.outs.iter().zip(&places).filter_map(|(outs, place)| outs.get(*place)).map(|out| out.time_ns);
+        let Some(time_ns) = (if of.descending { times.max() } else { times.min() }) else { break };
+        let mut origin = None;
+        for (((outs, place), call), current) in result.outs.iter().zip(&mut places).zip(&of.calls).zip(&mut current) {
+            match outs.get(*place).filter(|out| out.time_ns == time_ns) {
+                Some(out) => {
+                    *place += 1;
+                    *current = out.value.clone();
+                    origin = out.origin;
+                }
+                None => match of.fill {
+                    Fill::Previous => {}
+                    Fill::Integer(value) => *current = default(&Value::Integer(value), call.data_type),
+                    Fill::Number(value) => *current = default(&Value::Float(value), call.data_type),
+                    _ => *current = Value::Null,
+                },
+            }
+        }
+        let reference = |place: usize| {
+            let (number, row) = origin.filter(|_| of.calls.len() == 1)?;
+            let input = group?.inputs.get(number)?;
+            Some(input.value(&input.place(of.references.get(place)?, false), row))
+        };
+        let reference = |place: usize| reference(place).unwrap_or(Value::Null);
+        let call = |place: usize| current.get(place).cloned().unwrap_or(Value::Null);
+        rows.push(Row { time_ns, values: values(of, &call, &reference) });
+    }
+    engine.budget().take(rows.len() * of.columns.len())?;
+    Ok((!rows.is_empty()).then_some(SeriesRows { name: result.name, tags: result.tags, rows }))
+}
+
+/// The number of `fill` where a call gave nothing for the whole series.
+fn default(number: &Value, data_type: DataType) -> Value {
+    if data_type.is_number() { number.cast(data_type) } else { number.clone() }
+}
+
+/// Rows as what a selection around this one reads.
+pub(crate) fn input(of: &Resolved, rows: &SeriesRows) -> Input {
+    let tags = of.grouped_by.iter().zip(&rows.tags).map(|(name, value)| (name.as_str(), value.as_str()));
+    let tags = Labels::from_pairs(tags).unwrap_or_else(|_| Labels::empty());
+    let mut columns = Vec::with_capacity(of.columns.len());
+    for (place, column) in of.columns.iter().enumerate() {
+        let cells = || rows.rows.iter().map(|row| row.values.get(place).unwrap_or(&Value::Null));
+        columns.push(frame_column(&column.name, column.data_type, cells));
+    }
+    let mut times: Vec<i64> = rows.rows.iter().map(|row| row.time_ns).collect();
+    if of.descending {
+        times.reverse();
+        columns.iter_mut().for_each(reverse);
+    }
+    let in_time_order = of.calls.is_empty() || of.windows.is_some();
+    Input { name: rows.name.clone(), tags, times, columns, every_row: true, in_time_order }
+}
+
+fn reverse(column: &mut FrameColumn) {
+    match &mut column.values {
+        Values::F64(values) => values.reverse(),
+        Values::I64(values) => values.reverse(),
+        Values::U64(values) => values.reverse(),
+        Values::Bool(values) => values.reverse(),
+        Values::Text(values) => values.reverse(),
+    }
+    if let Some(present) = &mut column.present {
+        present.reverse();
+    }
+}
+
+fn frame_column<'v, I: Iterator<Item = &'v Value>>(
+    name: &str,
+    data_type: DataType,
+    cells: impl Fn() -> I,
+) -> FrameColumn {
+    let values = match data_type {
+        DataType::Integer => {
+            Values::I64(cells().map(|cell| if let Value::Integer(value) = cell { *value } else { 0 }).collect())
+        }
+        DataType::Unsigned => {
+            Values::U64(cells().map(|cell| if let Value::Unsigned(value) = cell { *value } else { 0 }).collect())
+        }
+        DataType::Boolean => Values::Bool(cells().map(Value::is_true).collect()),
+        DataType::Text | DataType::Tag | DataType::Unknown => {
+            let text = |cell: &Value| if let Value::Text(text) = cell { text.to_string() } else { String::new() };
+            Values::Text(cells().map(text).collect())
+        }
+        DataType::Float => Values::F64(cells().map(|cell| cell.number().unwrap_or_default()).collect()),
+    };
+    let present: Vec<bool> = cells().map(|cell| !cell.is_null()).collect();
+    FrameColumn { name: name.to_owned(), values, present: present.contains(&false).then_some(present) }
+}

@@ -1,0 +1,225 @@
+//! `SHOW`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use query::QueryError;
+
+use crate::answer::{Answer, Series};
+use crate::condition::{self, Split};
+use crate::engine::{Engine, TableGroup};
+use crate::execute::{Session, database, named_tables};
+use crate::groups::{Chosen, choose};
+use crate::names::compile;
+use crate::syntax::ast::{Counted, Limits, Named, Show, Shown, WithKey};
+use crate::syntax::duration::go_text;
+use crate::value::Value;
+
+/// What InfluxDB would keep together, for columns that clients expect.
+const SHARD_GROUP_NS: i64 = 168 * 3_600_000_000_000;
+
+pub(crate) fn show(engine: &dyn Engine, session: &Session<'_>, show: &Show) -> Result<Answer, QueryError> {
+    let series = match show.what {
+        Shown::Databases => {
+            let rows = engine.databases().iter().map(|name| vec![Value::from(name.as_str())]).collect();
+            vec![Series::list("databases", &["name"], rows)]
+        }
+        Shown::Users => vec![Series::list("", &["user", "admin"], Vec::new())],
+        Shown::Grants => return Err(QueryError::Invalid("user not found".to_owned())),
+        Shown::Queries => vec![Series::list("", &["qid", "query", "database", "duration", "status"], Vec::new())],
+        Shown::Subscriptions | Shown::Stats | Shown::Diagnostics => Vec::new(),
+        Shown::ContinuousQueries => {
+            engine.databases().iter().map(|name| Series::list(name, &["name", "query"], Vec::new())).collect()
+        }
+        Shown::Shards => {
+            let columns = [
+                "id",
+                "database",
+                "retention_policy",
+                "shard_group",
+                "start_time",
+                "end_time",
+                "expiry_time",
+                "owners",
+            ];
+            engine.databases().iter().map(|name| Series::list(name, &columns, Vec::new())).collect()
+        }
+        Shown::ShardGroups => {
+            let columns = ["id", "database", "retention_policy", "start_time", "end_time", "expiry_time"];
+            vec![Series::list("shard groups", &columns, Vec::new())]
+        }
+        Shown::Policies => policies(engine, database(engine, session, show.database.as_deref())?),
+        _ => of_tables(engine, database(engine, session, show.database.as_deref())?, show)?,
+    };
+    Ok(Answer { series, messages: Vec::new() })
+}
+
+/// A database has one policy here, named as InfluxDB names the one that it makes itself.
+fn policies(engine: &dyn Engine, database: &str) -> Vec<Series> {
+    let retention_ns = engine.retention_ns(database).unwrap_or(0);
+    let shard_ns = if retention_ns == 0 { SHARD_GROUP_NS } else { shard_group_ns(retention_ns) };
+    let row = vec![
+        Value::from("autogen"),
+        Value::from(go_text(retention_ns).as_str()),
+        Value::from(go_text(shard_ns).as_str()),
+        Value::Integer(1),
+        Value::Boolean(true),
+    ];
+    vec![Series::list("", &["name", "duration", "shardGroupDuration", "replicaN", "default"], vec![row])]
+}
+
+fn shard_group_ns(retention_ns: i64) -> i64 {
+    const DAY_NS: i64 = 24 * 3_600_000_000_000;
+    match retention_ns {
+        length_ns if length_ns < 2 * DAY_NS => 3_600_000_000_000,
+        length_ns if length_ns <= 180 * DAY_NS => DAY_NS,
+        _ => SHARD_GROUP_NS,
+    }
+}
+
+/// What is told of tables and their groups.
+fn of_tables(engine: &dyn Engine, database: &str, show: &Show) -> Result<Vec<Series>, QueryError> {
+    let mut tables = named_tables(engine, database, &show.sources)?;
+    match &show.with_measurement {
+        None => {}
+        Some(Named::Exactly(name)) => tables.retain(|table| table == name),
+        Some(Named::Pattern(pattern)) => {
+            let pattern = compile(pattern).map_err(QueryError::Invalid)?;
+            tables.retain(|table| pattern.is_match(table));
+        }
+    }
+    let condition = condition::split(show.condition.as_ref(), engine.now_ns(), None).map_err(QueryError::Invalid)?;
+    match show.what {
+        Shown::Measurements => {
+            if condition != (Split { rest: None, start_ns: None, end_ns: None }) {
+                tables = choose(engine, database, &tables, &condition)?.into_iter().map(|chosen| chosen.name).collect();
+            }
+            let rows: Vec<Vec<Value>> = tables.iter().map(|name| vec![Value::from(name.as_str())]).collect();
+            Ok(nonempty(vec![Series::list("measurements", &["name"], limited(rows, show.limits))]))
+        }
+        Shown::FieldKeys => field_keys(engine, database, &tables, show.limits),
+        Shown::Cardinality { of, exact } => {
+            let chosen = choose(engine, database, &tables, &condition)?;
+            counted(&chosen, of, exact, show)
+        }
+        Shown::Series => {
+            let chosen = choose(engine, database, &tables, &condition)?;
+            let keys = chosen.iter().flat_map(|of| of.groups.iter().map(|group| key(&of.name, group)));
+            let rows = keys.map(|key| vec![Value::from(key.as_str())]).collect();
+            Ok(nonempty(vec![Series::list("", &["key"], limited(rows, show.limits))]))
+        }
+        Shown::TagKeys => {
+            let chosen = choose(engine, database, &tables, &condition)?;
+            let each = |of: &Chosen| {
+                let names: BTreeSet<&str> =
+                    of.groups.iter().flat_map(|group| group.tags.iter().map(|(name, _)| name)).collect();
+                let rows = names.into_iter().map(|name| vec![Value::from(name)]).collect();
+                Series::list(&of.name, &["tagKey"], limited(rows, show.limits))
+            };
+            Ok(limited_series(nonempty(chosen.iter().map(each).collect()), show.limits))
+        }
+        _ => {
+            let chosen = choose(engine, database, &tables, &condition)?;
+            let mut all = Vec::new();
+            for of in &chosen {
+                let pairs = tag_values(of, show)?;
+                let rows = pairs.into_iter().map(|(key, value)| vec![Value::from(key), Value::from(value)]).collect();
+                all.push(Series::list(&of.name, &["key", "value"], limited(rows, show.limits)));
+            }
+            Ok(limited_series(nonempty(all), show.limits))
+        }
+    }
+}
+
+/// Pairs of keys and values that `WITH KEY` asks for.
+fn tag_values<'c>(of: &'c Chosen, show: &Show) -> Result<BTreeSet<(&'c str, &'c str)>, QueryError> {
+    let pattern = match &show.with_key {
+        Some(WithKey::Matches(pattern) | WithKey::MatchesNot(pattern)) => {
+            Some(compile(pattern).map_err(QueryError::Invalid)?)
+        }
+        _ => None,
+    };
+    let matches = |name: &str| pattern.as_ref().is_some_and(|pattern| pattern.is_match(name));
+    let wanted = |name: &str| match &show.with_key {
+        None => true,
+        Some(WithKey::In(names)) => names.iter().any(|known| known == name),
+        Some(WithKey::Not(other)) => name != other,
+        Some(WithKey::Matches(_)) => matches(name),
+        Some(WithKey::MatchesNot(_)) => !matches(name),
+    };
+    let tags = of.groups.iter().flat_map(|group| group.tags.iter());
+    Ok(tags.filter(|(name, _)| wanted(name)).collect())
+}
+
+fn field_keys(
+    engine: &dyn Engine,
+    database: &str,
+    tables: &[String],
+    limits: Limits,
+) -> Result<Vec<Series>, QueryError> {
+    let mut all = Vec::new();
+    for name in tables {
+        let Some(table) = engine.table(database, name)? else { continue };
+        let fields: BTreeMap<String, &str> = crate::resolve::table_schema(&table)
+            .fields
+            .into_iter()
+            .map(|(field, data_type)| (field, data_type.name()))
+            .collect();
+        let rows = fields.iter().map(|(field, kind)| vec![Value::from(field.as_str()), Value::from(*kind)]).collect();
+        all.push(Series::list(name, &["fieldKey", "fieldType"], limited(rows, limits)));
+    }
+    Ok(limited_series(nonempty(all), limits))
+}
+
+fn counted(chosen: &[Chosen], of: Counted, exact: bool, show: &Show) -> Result<Vec<Series>, QueryError> {
+    let count = |count: usize| vec![vec![Value::Integer(count as i64)]];
+    let all_series: usize = chosen.iter().map(|of| of.groups.len()).sum();
+    match (of, exact) {
+        (Counted::Series, false) => return Ok(vec![Series::list("", &["cardinality estimation"], count(all_series))]),
+        (Counted::Measurements, false) => {
+            return Ok(vec![Series::list("", &["cardinality estimation"], count(chosen.len()))]);
+        }
+        (Counted::Measurements, true) => return Ok(vec![Series::list("", &["count"], count(chosen.len()))]),
+        _ => {}
+    }
+    let mut all = Vec::with_capacity(chosen.len());
+    for table in chosen {
+        let number = match of {
+            Counted::Series | Counted::Measurements => table.groups.len(),
+            Counted::TagKeys => table.schema.tags.len(),
+            Counted::FieldKeys => table.schema.fields.len(),
+            Counted::TagValues => tag_values(table, show)?.len(),
+        };
+        all.push(Series::list(&table.name, &["count"], count(number)));
+    }
+    Ok(limited_series(all, show.limits))
+}
+
+/// A series as line protocol begins it.
+fn key(name: &str, group: &TableGroup) -> String {
+    let mut key = crate::into::escape(name, &[',', ' ']);
+    for (tag, value) in group.tags.iter() {
+        key.push(',');
+        key.push_str(&crate::into::escape(tag, &[',', ' ', '=']));
+        key.push('=');
+        key.push_str(&crate::into::escape(value, &[',', ' ', '=']));
+    }
+    key
+}
+
+fn limited<T>(rows: Vec<T>, limits: Limits) -> Vec<T> {
+    cut(rows, limits.rows, limits.rows_skipped)
+}
+
+fn limited_series(series: Vec<Series>, limits: Limits) -> Vec<Series> {
+    cut(series, limits.series, limits.series_skipped)
+}
+
+fn cut<T>(items: Vec<T>, most: u64, skipped: u64) -> Vec<T> {
+    let most = if most == 0 { usize::MAX } else { usize::try_from(most).unwrap_or(usize::MAX) };
+    items.into_iter().skip(usize::try_from(skipped).unwrap_or(usize::MAX)).take(most).collect()
+}
+
+fn nonempty(mut series: Vec<Series>) -> Vec<Series> {
+    series.retain(|series| !series.rows.is_empty());
+    series
+}

@@ -1,0 +1,344 @@
+//! Statements as trees.
+
+/// A statement.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Statement {
+    Select(Box<Select>),
+    /// What a selection becomes, and with `ANALYZE` what it takes.
+    Explain {
+        analyze: bool,
+        select: Box<Select>,
+    },
+    Show(Show),
+    CreateDatabase {
+        name: String,
+        policy: Option<PolicyOptions>,
+    },
+    DropDatabase(String),
+    CreatePolicy {
+        name: String,
+        database: String,
+        options: PolicyOptions,
+    },
+    AlterPolicy {
+        name: String,
+        database: String,
+        options: PolicyOptions,
+    },
+    DropPolicy {
+        name: String,
+        database: String,
+    },
+    Delete {
+        sources: Vec<Source>,
+        condition: Option<Expr>,
+    },
+    DropSeries {
+        sources: Vec<Source>,
+        condition: Option<Expr>,
+    },
+    DropMeasurement(String),
+    KillQuery(u64),
+    /// What this program has another way for, or none: its first words.
+    Refused(String),
+}
+
+/// What retention policies may say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PolicyOptions {
+    /// `DURATION`, in nanoseconds; 0: for ever.
+    pub(crate) duration_ns: Option<i64>,
+    /// `REPLICATION`, which means nothing here.
+    pub(crate) replication: Option<u64>,
+    /// `SHARD DURATION`, which means nothing here.
+    pub(crate) shard_duration_ns: Option<i64>,
+    pub(crate) default: bool,
+    pub(crate) name: Option<String>,
+}
+
+/// A selection.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Select {
+    pub(crate) fields: Vec<Field>,
+    pub(crate) into: Option<Target>,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) condition: Option<Expr>,
+    pub(crate) dimensions: Vec<Dimension>,
+    /// `None`: not said, which is `null`.
+    pub(crate) fill: Option<Fill>,
+    /// Whether `ORDER BY` says it falls; `None`: not said.
+    pub(crate) descending: Option<bool>,
+    pub(crate) limits: Limits,
+    /// `tz('…')`.
+    pub(crate) zone: Option<String>,
+}
+
+/// `LIMIT`, `OFFSET`, `SLIMIT` and `SOFFSET`; a limit of 0 is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) rows: u64,
+    pub(crate) rows_skipped: u64,
+    pub(crate) series: u64,
+    pub(crate) series_skipped: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Field {
+    pub(crate) expr: Expr,
+    pub(crate) alias: Option<String>,
+}
+
+/// Where `INTO` writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) database: Option<String>,
+    pub(crate) policy: Option<String>,
+    /// `None`: `:MEASUREMENT`, where rows come from.
+    pub(crate) measurement: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Source {
+    Measurement(Measurement),
+    Subquery(Box<Select>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Measurement {
+    pub(crate) database: Option<String>,
+    pub(crate) policy: Option<String>,
+    pub(crate) name: Named,
+}
+
+/// A name, or a pattern for names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Named {
+    Exactly(String),
+    Pattern(String),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Dimension {
+    /// `time(width, offset)`.
+    Time {
+        width_ns: i64,
+        offset: Option<Expr>,
+    },
+    Tag(String),
+    Pattern(String),
+    Wildcard,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Fill {
+    Null,
+    None,
+    Previous,
+    Linear,
+    Integer(i64),
+    Number(f64),
+}
+
+/// What a reference is forced to be: `name::tag`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cast {
+    Field,
+    Tag,
+    Float,
+    Integer,
+    Unsigned,
+    Text,
+    Boolean,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Expr {
+    Reference {
+        name: String,
+        cast: Option<Cast>,
+    },
+    Number(f64),
+    Integer(i64),
+    Unsigned(u64),
+    Text(String),
+    Boolean(bool),
+    /// In nanoseconds.
+    Duration(i64),
+    Pattern(String),
+    /// `*`, `*::field` or `*::tag`.
+    Wildcard(Option<Cast>),
+    Call {
+        name: String,
+        arguments: Vec<Expr>,
+    },
+    Binary {
+        operator: Operator,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    /// Operands between `AND`s: at least two.
+    All(Vec<Expr>),
+    /// Operands between `OR`s: at least two.
+    Any(Vec<Expr>),
+    Parentheses(Box<Expr>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Equal,
+    NotEqual,
+    Matches,
+    MatchesNot,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Add,
+    Subtract,
+    BitOr,
+    BitXor,
+    Multiply,
+    Divide,
+    Modulo,
+    BitAnd,
+}
+
+impl Operator {
+    /// All, with how they are written and how tightly they bind; `AND` and `OR` bind less tightly.
+    pub(crate) const ALL: [(&'static str, Self, u8); 17] = [
+        ("=", Self::Equal, 3),
+        ("!=", Self::NotEqual, 3),
+        ("<>", Self::NotEqual, 3),
+        ("=~", Self::Matches, 3),
+        ("!~", Self::MatchesNot, 3),
+        ("<", Self::Less, 3),
+        ("<=", Self::LessOrEqual, 3),
+        (">", Self::Greater, 3),
+        (">=", Self::GreaterOrEqual, 3),
+        ("+", Self::Add, 4),
+        ("-", Self::Subtract, 4),
+        ("|", Self::BitOr, 4),
+        ("^", Self::BitXor, 4),
+        ("*", Self::Multiply, 5),
+        ("/", Self::Divide, 5),
+        ("%", Self::Modulo, 5),
+        ("&", Self::BitAnd, 5),
+    ];
+
+    pub(crate) fn written(self) -> &'static str {
+        Self::ALL.iter().find(|(_, operator, _)| *operator == self).map_or("", |(text, ..)| text)
+    }
+
+    /// Whether it compares, so that its value is true or false.
+    pub(crate) fn compares(self) -> bool {
+        Self::ALL.iter().any(|(_, operator, strength)| *operator == self && *strength == 3)
+    }
+
+    /// The comparison with its sides exchanged.
+    pub(crate) const fn mirrored(self) -> Self {
+        match self {
+            Self::Less => Self::Greater,
+            Self::LessOrEqual => Self::GreaterOrEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterOrEqual => Self::LessOrEqual,
+            other => other,
+        }
+    }
+}
+
+/// What `SHOW` shows.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Show {
+    pub(crate) what: Shown,
+    /// `ON`.
+    pub(crate) database: Option<String>,
+    pub(crate) sources: Vec<Source>,
+    /// `WITH MEASUREMENT`.
+    pub(crate) with_measurement: Option<Named>,
+    pub(crate) with_key: Option<WithKey>,
+    pub(crate) condition: Option<Expr>,
+    pub(crate) dimensions: Vec<Dimension>,
+    pub(crate) descending: bool,
+    pub(crate) limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    Databases,
+    Measurements,
+    Series,
+    TagKeys,
+    TagValues,
+    FieldKeys,
+    Policies,
+    Queries,
+    Users,
+    Grants,
+    Shards,
+    ShardGroups,
+    Subscriptions,
+    ContinuousQueries,
+    Stats,
+    Diagnostics,
+    /// How many there are; `exact` or as good as that.
+    Cardinality {
+        of: Counted,
+        exact: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Series,
+    Measurements,
+    TagKeys,
+    TagValues,
+    FieldKeys,
+}
+
+/// `WITH KEY …` of `SHOW TAG VALUES`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WithKey {
+    In(Vec<String>),
+    Not(String),
+    Matches(String),
+    MatchesNot(String),
+}
+
+impl Expr {
+    pub(crate) fn reference(name: &str) -> Self {
+        Self::Reference { name: name.to_owned(), cast: None }
+    }
+
+    pub(crate) fn binary(operator: Operator, left: Self, right: Self) -> Self {
+        Self::Binary { operator, left: Box::new(left), right: Box::new(right) }
+    }
+
+    /// What is inside of any parentheses.
+    pub(crate) fn bare(&self) -> &Self {
+        let mut expr = self;
+        while let Self::Parentheses(inner) = expr {
+            expr = inner;
+        }
+        expr
+    }
+
+    /// The expressions right below.
+    pub(crate) fn children(&self) -> Vec<&Self> {
+        match self {
+            Self::Call { arguments, .. } => arguments.iter().collect(),
+            Self::Binary { left, right, .. } => vec![left, right],
+            Self::All(operands) | Self::Any(operands) => operands.iter().collect(),
+            Self::Parentheses(inner) => vec![inner],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Visits this and everything below, outermost first.
+    pub(crate) fn walk<'e>(&'e self, visit: &mut dyn FnMut(&'e Self)) {
+        visit(self);
+        for child in self.children() {
+            child.walk(visit);
+        }
+    }
+}

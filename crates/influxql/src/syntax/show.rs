@@ -1,0 +1,132 @@
+//! `SHOW`.
+
+use super::ast::{Counted, Measurement, Named, Show, Shown, WithKey};
+use super::parse::{Parsed, Parser};
+
+impl Parser<'_> {
+    pub(super) fn show(&mut self) -> Parsed<Show> {
+        let what = self.shown()?;
+        let mut show = Show {
+            what,
+            database: None,
+            sources: Vec::new(),
+            with_measurement: None,
+            with_key: None,
+            condition: None,
+            dimensions: Vec::new(),
+            descending: false,
+            limits: super::ast::Limits::default(),
+        };
+        if what == Shown::Grants {
+            self.expect_word("for")?;
+            self.name()?;
+        }
+        if what == Shown::Stats || what == Shown::Diagnostics {
+            if self.accept_word("for") {
+                self.text_literal()?;
+            }
+            return Ok(show);
+        }
+        if self.accept_word("on") {
+            show.database = Some(self.name()?);
+        }
+        show.sources = self.sources()?;
+        if self.accept_words(&["with", "measurement"]) {
+            show.with_measurement = Some(self.with_measurement()?);
+        }
+        if matches!(what, Shown::TagValues | Shown::Cardinality { of: Counted::TagValues, .. }) {
+            self.expect_word("with")?;
+            self.expect_word("key")?;
+            show.with_key = Some(self.with_key()?);
+        }
+        show.condition = self.condition()?;
+        show.dimensions = self.dimensions()?;
+        show.descending = self.order()? == Some(true);
+        show.limits = self.limits()?;
+        Ok(show)
+    }
+
+    fn shown(&mut self) -> Parsed<Shown> {
+        let named: [(&[&str], Shown); 15] = [
+            (&["databases"], Shown::Databases),
+            (&["tag", "keys"], Shown::TagKeys),
+            (&["tag", "values"], Shown::TagValues),
+            (&["field", "keys"], Shown::FieldKeys),
+            (&["retention", "policies"], Shown::Policies),
+            (&["queries"], Shown::Queries),
+            (&["users"], Shown::Users),
+            (&["grants"], Shown::Grants),
+            (&["shards"], Shown::Shards),
+            (&["shard", "groups"], Shown::ShardGroups),
+            (&["subscriptions"], Shown::Subscriptions),
+            (&["continuous", "queries"], Shown::ContinuousQueries),
+            (&["stats"], Shown::Stats),
+            (&["diagnostics"], Shown::Diagnostics),
+            (&["measurements"], Shown::Measurements),
+        ];
+        if let Some(counted) = self.cardinality() {
+            return Ok(counted);
+        }
+        for (words, what) in named {
+            if self.accept_words(words) {
+                return Ok(what);
+            }
+        }
+        if self.accept_word("series") {
+            return Ok(Shown::Series);
+        }
+        Err(self.unexpected(
+            "CONTINUOUS, DATABASES, DIAGNOSTICS, FIELD, GRANTS, MEASUREMENT, MEASUREMENTS, QUERIES, RETENTION, SERIES, SHARD, SHARDS, \
+             STATS, SUBSCRIPTIONS, TAG, USERS",
+        ))
+    }
+
+    fn cardinality(&mut self) -> Option<Shown> {
+        let counted: [(&[&str], Counted); 5] = [
+            (&["series"], Counted::Series),
+            (&["measurement"], Counted::Measurements),
+            (&["tag", "key"], Counted::TagKeys),
+            (&["tag", "values"], Counted::TagValues),
+            (&["field", "key"], Counted::FieldKeys),
+        ];
+        for (words, of) in counted {
+            if self.accept_words(&[words, &["exact", "cardinality"]].concat()) {
+                return Some(Shown::Cardinality { of, exact: true });
+            }
+            if self.accept_words(&[words, &["cardinality"]].concat()) {
+                return Some(Shown::Cardinality { of, exact: false });
+            }
+        }
+        None
+    }
+
+    fn with_measurement(&mut self) -> Parsed<Named> {
+        if self.accept_mark("=~") {
+            let pattern = self.accept_pattern()?;
+            return pattern.map(Named::Pattern).ok_or_else(|| self.unexpected("regex"));
+        }
+        self.expect_mark("=")?;
+        let Measurement { name, .. } = self.measurement()?;
+        Ok(name)
+    }
+
+    fn with_key(&mut self) -> Parsed<WithKey> {
+        if self.accept_word("in") {
+            self.expect_mark("(")?;
+            let names = self.list(Self::name)?;
+            self.expect_mark(")")?;
+            return Ok(WithKey::In(names));
+        }
+        for (mark, make) in [("=~", WithKey::Matches as fn(String) -> WithKey), ("!~", WithKey::MatchesNot)] {
+            if self.accept_mark(mark) {
+                let pattern = self.accept_pattern()?;
+                return pattern.map(make).ok_or_else(|| self.unexpected("regex"));
+            }
+        }
+        if self.accept_mark("!=") {
+            return self.name().map(WithKey::Not);
+        }
+        self.expect_mark("=")?;
+        self.name().map(|name| WithKey::In(vec![name]))
+    }
+}

@@ -1,0 +1,104 @@
+//! `cargo xtask differential influxql`: the same rows and the same generated statements for this project and for InfluxDB 1.x, and whether
+//! the answers agree.
+
+mod compare;
+mod data;
+mod generate;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::process::Processes;
+use super::server::{Peer, Server};
+use crate::sim::{cargo, finish};
+
+/// The database of the comparison.
+const DATABASE: &str = "differential";
+/// Statements that disagree are told up to so many.
+const TOLD_MAX: usize = 25;
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What to compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Where rows and statements come from.
+    pub seed: u64,
+    /// How many statements.
+    pub statements: u64,
+}
+
+impl Options {
+    /// Reads the options of the command line.
+    pub fn read(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self { seed: 1, statements: 3000 };
+        let mut rest = arguments.iter();
+        while let Some(name) = rest.next() {
+            let value = rest.next().and_then(|value| value.parse().ok());
+            let value = value.ok_or_else(|| format!("{name} takes a number"))?;
+            match name.as_str() {
+                "--seed" => options.seed = value,
+                "--statements" => options.statements = value,
+                _ => return Err(format!("unknown option {name}: --seed and --statements are known")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Runs cargo's command of the same name; whether all answers agree.
+pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -> Result<bool, String> {
+    let options = Options::read(arguments)?;
+    finish(cargo(root).args(["build", "--package", "thalweg"]))?;
+    let program = target(root).join("debug/thalweg");
+    let processes = Processes::default();
+    processes.end_on_signals()?;
+    let cache = super::cache_folder();
+    let (mut servers, mut random) = (Vec::new(), data::Random::new(options.seed));
+    let lines = data::lines(&mut random);
+    for peer in [Peer::Thalweg, Peer::Influxdb] {
+        let server = Server::start(&processes, peer, &peer.install(&cache, &program)?)?;
+        ask(&server, "", &format!("CREATE DATABASE {DATABASE}"))?;
+        ureq::post(format!("{}/write?db={DATABASE}", server.url))
+            .send(lines.as_bytes())
+            .map_err(|error| format!("{} does not take the rows: {error}", peer.name()))?;
+        servers.push(server);
+    }
+    let [ours, theirs] = servers.as_slice() else { return Err("two servers were to be started".to_owned()) };
+    let (mut differing, mut errors) = (0usize, BTreeMap::<String, usize>::new());
+    for _ in 0..options.statements {
+        let text = generate::statement(&mut random);
+        let (our, their) = (ask(ours, DATABASE, &text)?, ask(theirs, DATABASE, &text)?);
+        if let Some(error) = compare::error(&their) {
+            *errors.entry(error.chars().take(60).collect()).or_default() += 1;
+        }
+        if let Some(why) = compare::difference(&our, &their) {
+            differing += 1;
+            if differing <= TOLD_MAX {
+                print(&format!("{text}\n  {why}\n"));
+            }
+        }
+    }
+    for (error, count) in &errors {
+        print(&format!("{count:>6} errors to InfluxDB: {error}"));
+    }
+    print(&format!("{} statements of seed {}: {differing} answered differently", options.statements, options.seed));
+    Ok(differing == 0)
+}
+
+fn target(root: &Path) -> std::path::PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), std::path::PathBuf::from)
+}
+
+/// A statement's answer; errors of the server as they are.
+fn ask(server: &Server, database: &str, text: &str) -> Result<Value, String> {
+    let agent = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(TIMEOUT)).build();
+    let request = ureq::Agent::new_with_config(agent).post(format!("{}/query", server.url));
+    let request = request.query("db", database).query("epoch", "ns").query("q", text);
+    let mut response = request.send_empty().map_err(|error| format!("{text}: {error}"))?;
+    let body = response.body_mut().read_to_string().map_err(|error| format!("{text}: {error}"))?;
+    serde_json::from_str(&body).map_err(|error| format!("{text}: no JSON: {error}: {body}"))
+}
