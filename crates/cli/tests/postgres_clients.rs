@@ -1,4 +1,4 @@
-//! Clients of Postgres that people have, against the real program: psql, and psycopg and SQLAlchemy in Python.
+//! Clients of Postgres that people have, against the real program: psql, and psycopg and `SQLAlchemy` in Python.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod support;
@@ -27,7 +27,18 @@ fn start(name: &str) -> Server {
     let folder = Folder::new(name);
     let local = "127.0.0.1:0";
     let mut child = Command::new(PROGRAM)
-        .args(["serve", "--no-host-metrics", "--http", local, "--line", "off", "--graphite", "off", "--opentsdb", "off"])
+        .args([
+            "serve",
+            "--no-host-metrics",
+            "--http",
+            local,
+            "--line",
+            "off",
+            "--graphite",
+            "off",
+            "--opentsdb",
+            "off",
+        ])
         .args(["--otlp-grpc", "off", "--control", "off", "--ingest", "off", "--postgres", local, "--data"])
         .arg(folder.0.join("data"))
         .stdout(Stdio::piped())
@@ -61,7 +72,21 @@ fn psql_asks_and_lists() {
     ];
     for (statement, expected) in cases {
         let output = Command::new("psql")
-            .args(["-X", "-A", "-t", "-h", "127.0.0.1", "-p", &server.port, "-U", "tester", "-d", "default", "-c", statement])
+            .args([
+                "-X",
+                "-A",
+                "-t",
+                "-h",
+                "127.0.0.1",
+                "-p",
+                &server.port,
+                "-U",
+                "tester",
+                "-d",
+                "default",
+                "-c",
+                statement,
+            ])
             .output()
             .unwrap();
         assert_eq!(text(&output.stdout), expected, "{statement}: {}", text(&output.stderr));
@@ -76,6 +101,7 @@ fn python_clients_ask_write_and_reflect() {
     }
     let server = start("postgres-python");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/postgres.py");
-    let output = Command::new("python3").arg(script).arg(&server.port).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    let output =
+        Command::new("python3").arg(script).arg(&server.port).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }
