@@ -1,4 +1,4 @@
-//! Clients of Postgres that people have, against the real program: psql, and psycopg and SQLAlchemy in Python.
+//! Clients of Postgres that people have, against the real program: psql, and psycopg and `SQLAlchemy` in Python.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod support;
