@@ -29,15 +29,15 @@ windows = client.query(
 )
 assert [(row["time"], row["max"]) for row in windows.get_points()] == [(0, 4), (5, 9), (10, 0)]
 chunked = client.query("SELECT people FROM climate", chunked=True, chunk_size=3)
-assert len(list(chunked.get_points())) == 20
+assert sum(len(list(part.get_points())) for part in chunked) == 20
 assert client.get_list_measurements() == [{"name": "climate"}]
 assert client.get_list_series() == ["climate,room=hall", "climate,room=kitchen"]
-client.alter_retention_policy("autogen", database="home", duration="30d", replication=1, default=True)
-assert client.get_list_retention_policies()[0]["duration"] == "720h0m0s"
 client.delete_series(measurement="climate", tags={"room": "hall"})
 assert client.get_list_series() == ["climate,room=kitchen"]
 client.drop_measurement("climate")
 assert client.get_list_measurements() == []
+client.alter_retention_policy("autogen", database="home", duration="30d", replication=1, default=True)
+assert client.get_list_retention_policies()[0]["duration"] == "720h0m0s"
 client.drop_database("home")
 assert {"name": "home"} not in client.get_list_database()
 print("all is well")

@@ -67,8 +67,8 @@ fn psql_asks_and_lists() {
     let cases = [
         ("SELECT hostname, usage FROM cpu ORDER BY hostname", "a|1.5\nb|2.5\nc|3.5\n"),
         ("SELECT count(*) FROM cpu; SELECT max(time) FROM cpu", "3\n2016-01-01 00:00:00\n"),
-        ("\\dt", "public|cpu|table|thalweg\n"),
-        ("\\dn", "public|thalweg\n"),
+        ("\\dt", "public|cpu|table|tester\n"),
+        ("\\dn", "public|tester\n"),
     ];
     for (statement, expected) in cases {
         let output = Command::new("psql")

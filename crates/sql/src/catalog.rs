@@ -205,9 +205,22 @@ impl Run<'_> {
                     ("typrelid", Int),
                     ("typbasetype", Int),
                     ("typcategory", Text),
+                    ("typarray", Int),
+                    ("typdelim", Text),
                 ];
                 let row = |(number, name, ..): &(i64, &str, &str, SqlType)| {
-                    vec![Value::Int(*number), text(name), Value::Int(11), text("b"), no(), no(), no(), text("U")]
+                    vec![
+                        Value::Int(*number),
+                        text(name),
+                        Value::Int(11),
+                        text("b"),
+                        no(),
+                        no(),
+                        no(),
+                        text("U"),
+                        no(),
+                        text(","),
+                    ]
                 };
                 relation(&columns, TYPES.iter().map(row).collect())
             }

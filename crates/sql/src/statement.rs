@@ -132,6 +132,9 @@ impl Run<'_> {
             Statement::StartTransaction { .. } => Answer::Done("BEGIN".to_owned()),
             Statement::Commit { .. } => Answer::Done("COMMIT".to_owned()),
             Statement::Rollback { .. } => Answer::Done("ROLLBACK".to_owned()),
+            // Each statement is a transaction of its own.
+            Statement::Savepoint { .. } => Answer::Done("SAVEPOINT".to_owned()),
+            Statement::ReleaseSavepoint { .. } => Answer::Done("RELEASE".to_owned()),
             Statement::Discard { .. } => Answer::Done("DISCARD ALL".to_owned()),
             Statement::Deallocate { .. } => Answer::Done("DEALLOCATE".to_owned()),
             Statement::Close { .. } => Answer::Done("CLOSE CURSOR".to_owned()),

@@ -11,6 +11,7 @@ use crate::value::{SqlType, Value, parse_bool};
 pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType, SqlError> {
     let name = data_type.to_string().to_lowercase();
     let base = name.split(['(', '[']).next().unwrap_or_default().trim();
+    let base = base.strip_prefix("pg_catalog.").unwrap_or(base);
     Ok(match base {
         "boolean" | "bool" => SqlType::Bool,
         "bigint" | "int" | "integer" | "smallint" | "tinyint" | "int2" | "int4" | "int8" | "long" | "short"
@@ -34,8 +35,7 @@ pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType, SqlError> {
         | "jsonb"
         | "nvarchar"
         | "\"char\""
-        | "information_schema.sql_identifier"
-        | "pg_catalog.text" => SqlType::Text,
+        | "information_schema.sql_identifier" => SqlType::Text,
         "interval" => SqlType::Interval,
         _ if base.starts_with("timestamp") || base == "date" || base == "datetime" => SqlType::Timestamp,
         _ => return unsupported(format!("the type {name}")),

@@ -265,7 +265,7 @@ fn trimmed(of: &[Value], at_start: bool, at_end: bool) -> Value {
     Value::text(kept)
 }
 
-static OTHERS: [Function; 23] = [
+static OTHERS: [Function; 24] = [
     Function {
         name: "coalesce",
         takes: (1, 100),
@@ -343,6 +343,13 @@ static OTHERS: [Function; 23] = [
         takes: (2, 2),
         is_strict: false,
         returns: Returns::Fixed(SqlType::Text),
+        call: |_, _| Ok(Value::Null),
+    },
+    Function {
+        name: "to_regtype",
+        takes: (1, 1),
+        is_strict: false,
+        returns: Returns::Fixed(SqlType::Int),
         call: |_, _| Ok(Value::Null),
     },
     Function {
