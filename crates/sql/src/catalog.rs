@@ -135,6 +135,28 @@ fn empty() -> Relation {
     relation(&columns.chain(of(&EMPTY_FLAGS, SqlType::Bool)).collect::<Vec<_>>(), Vec::new())
 }
 
+/// The types that values have.
+fn pg_type() -> Relation {
+    use SqlType::{Int, Text};
+    let no = || Value::Int(0);
+    let columns = [
+        ("oid", Int),
+        ("typname", Text),
+        ("typnamespace", Int),
+        ("typtype", Text),
+        ("typelem", Int),
+        ("typrelid", Int),
+        ("typbasetype", Int),
+        ("typcategory", Text),
+        ("typarray", Int),
+        ("typdelim", Text),
+    ];
+    let row = |(number, name, ..): &(i64, &str, &str, SqlType)| {
+        vec![Value::Int(*number), text(name), Value::Int(11), text("b"), no(), no(), no(), text("U"), no(), text(",")]
+    };
+    relation(&columns, TYPES.iter().map(row).collect())
+}
+
 impl Run<'_> {
     /// A table that is not data; `None` if there is none of the name.
     pub(crate) fn catalog_table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Relation>, SqlError> {
@@ -175,7 +197,6 @@ impl Run<'_> {
 
     fn pg_catalog(&mut self, name: &str) -> Result<Relation, SqlError> {
         use SqlType::{Bool, Int, Text};
-        let no = || Value::Int(0);
         Ok(match name {
             "pg_namespace" => {
                 let names = [(PUBLIC, "public"), (11, "pg_catalog"), (13_000, "information_schema")];
@@ -195,35 +216,7 @@ impl Run<'_> {
                 };
                 relation(&columns, (1..).zip(self.context.databases()).map(row).collect())
             }
-            "pg_type" => {
-                let columns = [
-                    ("oid", Int),
-                    ("typname", Text),
-                    ("typnamespace", Int),
-                    ("typtype", Text),
-                    ("typelem", Int),
-                    ("typrelid", Int),
-                    ("typbasetype", Int),
-                    ("typcategory", Text),
-                    ("typarray", Int),
-                    ("typdelim", Text),
-                ];
-                let row = |(number, name, ..): &(i64, &str, &str, SqlType)| {
-                    vec![
-                        Value::Int(*number),
-                        text(name),
-                        Value::Int(11),
-                        text("b"),
-                        no(),
-                        no(),
-                        no(),
-                        text("U"),
-                        no(),
-                        text(","),
-                    ]
-                };
-                relation(&columns, TYPES.iter().map(row).collect())
-            }
+            "pg_type" => pg_type(),
             "pg_class" => self.pg_class()?,
             "pg_attribute" => self.pg_attribute()?,
             "pg_tables" => {
