@@ -1,5 +1,7 @@
 //! `thalweg serve`.
 
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -38,13 +40,16 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
         eprintln!("thalweg: {flag} {address}");
     }
     let stop = stop_signal()?;
-    println!("Thalweg is ready: http://{}/", server.address());
+    let mut told = format!("Thalweg is ready: http://{}/\n", server.address());
     // For programs that had it take free ports.
     for (flag, address) in
         server.addresses().iter().filter(|(flag, _)| matches!(*flag, "--control" | "--ingest" | "--postgres"))
     {
-        println!("{}: {address}", flag.trim_start_matches('-'));
+        let _ = writeln!(told, "{}: {address}", flag.trim_start_matches('-'));
     }
+    // Whoever read the first line may have closed the pipe since: that is no reason not to serve.
+    let _ = std::io::stdout().write_all(told.as_bytes());
+    let _ = std::io::stdout().flush();
     server.run(stop).await;
     db.close().map_err(|error| format!("stopped, but the newest data stays in the log: {error}"))?;
     Ok(ExitCode::SUCCESS)
