@@ -45,8 +45,12 @@ fn integers() {
     check_integers(&[10, 20, 30], Fast, "011414");
     check_integers(&[5, 0, 7, 3], Fast, "050a010309c507");
     check_integers(&[0, 1_000_000, 3_000_000, 4_000_000, 6_000_000, 7_000_000], Fast, "0700c0843d01020a");
-    check_integers(&[0, 1000, 3000, 6000, 10_000, 15_000, 21_000, 28_001], Fast, "080001d00f01d00f20");
-    check_integers(&[0, 100, 201, 299, 400, 501, 599, 700, 800], Fast, "060001c8010201254901");
+    check_integers(
+        &[0, 1000, 3000, 6000, 10_000, 15_000, 21_000, 28_001],
+        Fast,
+        "0700010dd00f00007d401fdc05fa1067dc05",
+    );
+    check_integers(&[0, 100, 201, 299, 400, 501, 599, 700, 800], Fast, "07000102c401ceb3");
     let mut outlier = [1, 2, 3, 0, 3, 2, 1, 0, 3, 1, 2, 0, 1, 2, 3, 0];
     outlier[9] = 1 << 40;
     check_integers(&outlier, Small, "0502018201391b23390127090000000040");
@@ -65,6 +69,8 @@ fn integers_of_old_versions() {
     read_integers(&[5, 0, 7, 3], "020003c507");
     read_integers(&[0, 1_000_000, 3_000_000, 4_000_000, 6_000_000, 7_000_000], "030080897a02010a");
     read_integers(&[0, 1000, 3000, 6000, 10_000, 15_000, 21_000, 28_001], "040002d00fd00f0120");
+    read_integers(&[0, 1000, 3000, 6000, 10_000, 15_000, 21_000, 28_001], "080001d00f01d00f20");
+    read_integers(&[0, 100, 201, 299, 400, 501, 599, 700, 800], "060001c8010201254901");
     read_integers(&[0, 1_000_000, 3_000_000, 4_000_000, 6_000_000, 7_000_000], "0500c0843d0300c8e803");
 }
 
@@ -162,13 +168,17 @@ fn histograms() {
         Histogram { layout: Arc::clone(&layout), hint: 2, sum: 1.5 * n as f64, counts: Counts::Integer(counts) }
     };
     let expected =
-        "00010006000000000000e03f0203020601000000000004010100081e0f020002080c0602000200000502010400101373520b";
+        "00010006000000000000e03f0203020601000000000004010100071e0f010202070c0601020200000502010400101373520b";
     let rows = [row(1), row(2), row(4)];
     assert_eq!(written(|out| histogram::encode_with(&rows, Effort::Fast, out).unwrap()), expected);
     assert_eq!(histogram::decode(&mut Reader::new(&unhex(expected)), 3).unwrap(), rows);
     // What earlier versions wrote.
-    let old = "00010006000000000000e03f0203020601000000000004010100051e0f020034050c0602003400000502010400101373520b";
-    assert_eq!(histogram::decode(&mut Reader::new(&unhex(old)), 3).unwrap(), rows);
+    for old in [
+        "00010006000000000000e03f0203020601000000000004010100051e0f020034050c0602003400000502010400101373520b",
+        "00010006000000000000e03f0203020601000000000004010100081e0f020002080c0602000200000502010400101373520b",
+    ] {
+        assert_eq!(histogram::decode(&mut Reader::new(&unhex(old)), 3).unwrap(), rows);
+    }
     let custom = Layout { schema: -53, positive_spans: vec![(0, 2)], custom_bounds: vec![0.5], ..Layout::default() };
     let counts = CountsOf { count: 0.5, zero_count: 0.0, positive: vec![0.25, 0.25], negative: vec![] };
     let row = Histogram { layout: Arc::new(custom), hint: 3, sum: 0.75, counts: Counts::Float(counts) };

@@ -137,13 +137,13 @@ fn placeholders(text: &str) -> usize {
             '$' if !quoted => {
                 let behind = text.get(place + 1..).unwrap_or_default();
                 let digits = behind.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(behind.len());
-                largest = largest.max(behind.get(..digits).and_then(|digits| digits.parse().ok()).unwrap_or(0));
+                largest = largest.max(behind.get(..digits).and_then(|digits| digits.parse::<u16>().ok()).unwrap_or(0));
             }
             _ => {}
         }
     }
-    // A statement of more parameters than the protocol has is not answered anyway.
-    largest.min(usize::from(u16::MAX))
+    // The protocol has no more parameters than this number can say.
+    usize::from(largest)
 }
 
 impl Connection {
