@@ -94,7 +94,7 @@ fn psql_asks_and_lists() {
 }
 
 #[test]
-fn python_clients_ask_write_and_reflect() {
+fn python_clients_ask_and_write() {
     if !runs("python3", &["-c", "import psycopg, sqlalchemy"]) {
         eprintln!("skipped: python3 with psycopg and sqlalchemy is missing");
         return;

@@ -96,8 +96,8 @@ fn quick(scaled: &[i64]) -> Transform {
         }
     };
     consider(&mut best, Transform::Differences);
-    // Regular timestamps with holes, for one, are narrow by now: nothing is left to gain. And what a grid saves on a few values
-    // its step takes again.
+    // Regular timestamps with holes, for one, are narrow by now: nothing is left to gain. On a few values a grid saves about what
+    // its step takes; what second differences would save on some, a merge saves.
     if climbs && best.0 > NARROW_BITS && count >= GRID_VALUES_MIN {
         consider(&mut best, Transform::SecondDifferences(scaled.get(1).copied().unwrap_or(0)));
         steps(scaled).into_iter().flatten().for_each(|step| consider(&mut best, Transform::Linear(step)));
