@@ -95,8 +95,9 @@ fn refusal(limit: u64, memory: &MemoryUse) -> Option<String> {
 impl Store {
     /// Bytes in memory now.
     pub fn memory(&self) -> MemoryUse {
+        let catalog_bytes = self.catalog.read().catalog.memory_bytes();
         let mut memory = MemoryUse {
-            index: self.catalog.read().catalog.memory_bytes() as u64,
+            index: catalog_bytes as u64,
             keys: self.keys.memory_bytes() as u64,
             queries: self.query_memory.used_bytes(),
             cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes),

@@ -130,6 +130,10 @@ impl Store {
     /// The store's numbers now.
     pub fn stats(&self) -> Stats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        // In statements of their own: a guard within the literal below would live as long as the literal, and a second reader in it
+        // waits for ever once a writer stands between the two.
+        let catalog_bytes = self.catalog.read().catalog.memory_bytes();
+        let memory = self.memory();
         let mut stats = Stats {
             batches: count(&self.counters.batches),
             rows: count(&self.counters.rows),
@@ -139,14 +143,14 @@ impl Store {
             merges: count(&self.counters.merges),
             removals_failed: count(&self.counters.removals_failed),
             group_keys: self.keys.len() as u64,
-            index_bytes: (self.catalog.read().catalog.memory_bytes() + self.keys.memory_bytes()) as u64,
+            index_bytes: (catalog_bytes + self.keys.memory_bytes()) as u64,
             log: self.log.stats(),
             shards: self.shards.len() as u64,
             merges_by_goal: self.counters.by_goal.each_ref().map(count),
             merged_chunks: self.counters.merged_chunks.each_ref().map(count),
             part_bytes_written: count(&self.counters.bytes_written),
             partition_ns: self.lengths().fast_ns,
-            memory: self.memory(),
+            memory,
             series_refused: self.admission.refused(),
             refuses_new_series: self.refusal.read().is_some(),
             ..Stats::default()
