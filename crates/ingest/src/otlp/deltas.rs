@@ -81,8 +81,6 @@ struct Series {
 pub(super) struct Stretch {
     pub(super) start_ns: u64,
     pub(super) time_ns: i64,
-    /// When it came.
-    pub(super) now_ns: i64,
 }
 
 /// What points say, and what they add up to.
@@ -162,15 +160,24 @@ impl Deltas {
     }
 
     /// Adds a point to its series; when the series began, and what its points add up to. Fails with the reason for the sender.
-    pub(super) fn add(&self, key: u128, stretch: Stretch, delta: Total) -> Result<(u64, Total), String> {
+    pub(super) fn add(
+        &self,
+        key: u128,
+        now_ns: i64,
+        stretch: Stretch,
+        delta: Total,
+    ) -> Result<(u64, Total), String> {
         let mut inner = self.lock();
-        inner.sweep(&self.limits, stretch.now_ns);
+        inner.sweep(&self.limits, now_ns);
         let Inner { series, stats, .. } = &mut *inner;
         match series.get_mut(&key) {
-            Some(known) if known.total.fits(&delta) => known.take(stretch, &delta, stats),
+            Some(known) if known.total.fits(&delta) => {
+                known.seen_ns = now_ns;
+                known.take(stretch, &delta, stats)
+            }
             _ => {
                 inner.forget(key);
-                inner.begin(&self.limits, key, stretch, delta)
+                inner.begin(&self.limits, key, now_ns, stretch, delta)
             }
         }
     }
@@ -189,7 +196,6 @@ impl Deltas {
 impl Series {
     fn take(&mut self, stretch: Stretch, delta: &Total, stats: &mut DeltaStats) -> Result<(u64, Total), String> {
         if stretch.time_ns == self.time_ns && delta.fingerprint() == self.newest {
-            self.seen_ns = stretch.now_ns;
             return Ok((self.start_ns, self.total.clone()));
         }
         if stretch.time_ns <= self.time_ns || stretch.start_ns != 0 && stretch.start_ns < self.start_ns {
@@ -202,7 +208,6 @@ impl Series {
         self.total.add(delta)?;
         stats.gaps_total += u64::from(i64::try_from(stretch.start_ns).is_ok_and(|start| start > self.time_ns));
         self.time_ns = stretch.time_ns;
-        self.seen_ns = stretch.now_ns;
         self.newest = delta.fingerprint();
         Ok((self.start_ns, self.total.clone()))
     }
@@ -213,6 +218,7 @@ impl Inner {
         &mut self,
         limits: &DeltaLimits,
         key: u128,
+        now_ns: i64,
         stretch: Stretch,
         delta: Total,
     ) -> Result<(u64, Total), String> {
@@ -226,7 +232,7 @@ impl Inner {
                 self.stats.size_bytes, limits.size_bytes_max
             ));
         }
-        let Stretch { start_ns, time_ns, now_ns } = stretch;
+        let Stretch { start_ns, time_ns } = stretch;
         let newest = delta.fingerprint();
         let total = match delta {
             Total::Exponential(one) => Total::Exponential(Box::new(one.bounded()?)),

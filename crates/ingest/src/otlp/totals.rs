@@ -27,8 +27,8 @@ impl Converter<'_, '_> {
             deltas.end(key);
             return Ok(delta);
         }
-        let stretch = Stretch { start_ns: common.start_ns, time_ns, now_ns: self.options.now_ns };
-        let (start_ns, total) = deltas.add(key, stretch, delta)?;
+        let stretch = Stretch { start_ns: common.start_ns, time_ns };
+        let (start_ns, total) = deltas.add(key, self.options.now_ns, stretch, delta)?;
         common.start_ns = start_ns;
         Ok(total)
     }
