@@ -216,6 +216,7 @@ impl Metrics {
             ("parts", memory.parts),
             ("cache", memory.cache),
             ("queries", memory.queries),
+            ("spare", memory.spare),
             ("otlp_deltas", deltas.size_bytes as u64),
         ] {
             let _ = writeln!(out, "thalweg_memory_bytes{{holder=\"{holder}\"}} {bytes}");

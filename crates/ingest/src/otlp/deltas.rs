@@ -160,13 +160,7 @@ impl Deltas {
     }
 
     /// Adds a point to its series; when the series began, and what its points add up to. Fails with the reason for the sender.
-    pub(super) fn add(
-        &self,
-        key: u128,
-        now_ns: i64,
-        stretch: Stretch,
-        delta: Total,
-    ) -> Result<(u64, Total), String> {
+    pub(super) fn add(&self, key: u128, now_ns: i64, stretch: Stretch, delta: Total) -> Result<(u64, Total), String> {
         let mut inner = self.lock();
         inner.sweep(&self.limits, now_ns);
         let Inner { series, stats, .. } = &mut *inner;
