@@ -1,21 +1,21 @@
 //! Text exposition: nothing panics, in both formats, with and without extra labels, and extra labels are always there.
 #![no_main]
 
+use ingest::Protocol;
 use ingest::exposition::{self, Format, Options};
-use ingest::{KEY_SECRET_BYTES, KeyHasher, Limits, Protocol};
 use libfuzzer_sys::fuzz_target;
+use thalweg_fuzz::{HASHER, check_batch, tight_limits};
 
 fuzz_target!(|body: &[u8]| {
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
-    let limits = Limits { tags_max: 4, name_bytes_max: 20, ..Limits::default() };
+    let limits = tight_limits();
     let extra = [("job".to_owned(), "\"x\\".to_owned())];
     for (format, extra_labels) in [(Format::Text, &extra[..0]), (Format::OpenMetrics, &extra[..])] {
-        let hasher = hasher.scope(Protocol::Exposition, 1);
+        let hasher = HASHER.scope(Protocol::Exposition, 1);
         let options = Options { hasher, format, now_ns: 5, extra_labels, limits: &limits };
-        let parsed = exposition::parse(body, &options).expect("short bodies are cut into lines");
-        for key in parsed.batch.blocks.iter().flat_map(|block| &block.keys) {
-            if let Ok(identity) = (parsed.batch.key_decoder)(parsed.batch.text(key.text)) {
-                assert!(!identity.measurement.is_empty());
+        let batch = exposition::parse(body, &options).expect("short bodies are cut into lines").batch;
+        check_batch(&batch);
+        for key in batch.blocks.iter().flat_map(|block| &block.keys) {
+            if let Ok(identity) = (batch.key_decoder)(batch.text(key.text)) {
                 assert!(extra_labels.iter().all(|(name, value)| identity.labels.get(name) == Some(value)));
             }
         }

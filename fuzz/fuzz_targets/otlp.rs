@@ -1,30 +1,20 @@
-//! OpenTelemetry by protobuf: nothing panics, and histograms that are taken are valid.
+//! OpenTelemetry by protobuf: nothing panics, and histograms that are taken, and what those of delta temporality add up to, are
+//! valid.
 #![no_main]
 
-use ingest::otlp::{self, Deltas, Options, Settings};
-use ingest::{KEY_SECRET_BYTES, KeyHasher, Limits, Protocol};
+use ingest::Protocol;
+use ingest::otlp::{self, DeltaLimits, Deltas, Options, Settings};
 use libfuzzer_sys::fuzz_target;
+use thalweg_fuzz::{HASHER, check_batch, tight_limits};
 
 fuzz_target!(|body: &[u8]| {
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
-    let limits = Limits { tags_max: 4, name_bytes_max: 20, ..Limits::default() };
-    let settings = Settings::default();
-    let deltas = Deltas::new(settings.delta_limits);
-    let hasher = hasher.scope(Protocol::Otlp, 1);
-    let options = Options { hasher, settings: &settings, deltas: &deltas, now_ns: 5, limits: &limits };
-    let Ok(request) = otlp::parse(body, &options) else { return };
-    assert!(request.batch.histograms.iter().all(|histogram| histogram.validate().is_ok()));
-    check(&request.batch);
-});
-
-fn check(batch: &model::Batch<'_>) {
-    for block in &batch.blocks {
-        assert_eq!((block.cells.len(), block.lines.len()), (block.rows(), block.rows()));
-        assert_eq!(block.keys.len(), block.rows());
-        for key in &block.keys {
-            if let Ok(identity) = (batch.key_decoder)(batch.text(key.text)) {
-                assert!(!identity.measurement.is_empty());
-            }
-        }
+    let (limits, settings) = (tight_limits(), Settings::default());
+    let deltas = Deltas::new(DeltaLimits { series_max: 3, ..DeltaLimits::default() });
+    // Twice, so that points meet what they added up to.
+    for now_ns in [5, 10] {
+        let hasher = HASHER.scope(Protocol::Otlp, 1);
+        let options = Options { hasher, settings: &settings, deltas: &deltas, now_ns, limits: &limits };
+        let Ok(request) = otlp::parse(body, &options) else { return };
+        check_batch(&request.batch);
     }
-}
+});

@@ -1,12 +1,14 @@
-//! Remote write: nothing panics, packed or not, and every series' labels decode or say why not.
+//! Remote write, both versions: nothing panics, packed or not, every series' labels decode or say why not, and histograms that are
+//! taken are valid.
 #![no_main]
 
+use ingest::Protocol;
 use ingest::remote_write::{self, Options};
-use ingest::{KEY_SECRET_BYTES, KeyHasher, Limits, Protocol};
 use libfuzzer_sys::fuzz_target;
+use thalweg_fuzz::{HASHER, check_batch, tight_limits};
 
 fuzz_target!(|body: &[u8]| {
-    // Most random bytes are no snappy block, so the parser sees them as they are, too.
+    // Most random bytes are no snappy block, so the parsers see them as they are, too.
     if let Ok(unpacked) = remote_write::decompress(body.to_vec(), 1 << 16) {
         parse(&unpacked);
     }
@@ -14,17 +16,9 @@ fuzz_target!(|body: &[u8]| {
 });
 
 fn parse(body: &[u8]) {
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
-    let limits = Limits { tags_max: 4, name_bytes_max: 20, ..Limits::default() };
-    let options = Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits };
-    let Ok(request) = remote_write::parse(body, &options) else { return };
-    for block in &request.batch.blocks {
-        assert_eq!((block.cells.len(), block.lines.len()), (block.rows(), block.rows()));
-        assert_eq!(block.keys.len(), block.rows());
-        for key in &block.keys {
-            if let Ok(identity) = (request.batch.key_decoder)(request.batch.text(key.text)) {
-                assert!(!identity.measurement.is_empty());
-            }
-        }
+    let limits = tight_limits();
+    let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits };
+    for request in [remote_write::parse(body, &options), remote_write::parse_v2(body, &options)].into_iter().flatten() {
+        check_batch(&request.batch);
     }
 }

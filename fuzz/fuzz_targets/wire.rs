@@ -26,6 +26,7 @@ fn read(bytes: &[u8]) -> Result<(), WireError> {
             block.read(stretch, &mut rows)?;
             assert_eq!((rows.tokens.len(), rows.timestamps_ns.len()), (count, count));
             assert_eq!(rows.cells.len(), count * block.types.len());
+            assert!(rows.histograms.iter().all(|histogram| histogram.validate().is_ok()));
             let runs = rows.runs(block.types.len());
             assert!(rows.present.is_empty() || runs.iter().map(|run| run.rows.len()).sum::<usize>() == count);
         }

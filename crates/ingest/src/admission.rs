@@ -45,16 +45,15 @@ fn retain_rows(block: &mut Block, keep: impl Fn(i64) -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Protocol;
     use crate::line::{Options, Precision, parse};
-    use crate::render::render;
-    use crate::{KEY_SECRET_BYTES, KeyHasher, Protocol};
+    use crate::render::{HASHER, render};
 
     #[test]
     fn rows_of_times_to_come_are_told_and_left_out() {
-        let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
         let limits = Limits::default();
         let options = Options {
-            hasher: hasher.scope(Protocol::Line, 1),
+            hasher: HASHER.scope(Protocol::Line, 1),
             precision: Precision::Millisecond,
             now_ns: 0,
             limits: &limits,

@@ -206,3 +206,30 @@ pub(crate) fn write_fixed64(out: &mut Vec<u8>, number: u32, value: u64) {
     write_varint(out, u64::from(number << 3 | 1));
     out.extend_from_slice(&value.to_le_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn fields_that_are_passed_over_quickly_are_fields(
+            fields in proptest::collection::vec((0u8..3, proptest::collection::vec(proptest::prelude::any::<u8>(), 0..140)), 0..6),
+            cut in 0usize..400,
+        ) {
+            // Mostly fields of bytes with tag 10, some of other tags and some too long, cut off somewhere.
+            let mut body = Vec::new();
+            fields.iter().for_each(|(tag, content)| write_bytes(&mut body, u32::from(*tag / 2) + 1, content));
+            body.truncate(cut);
+            let mut quick = Walker::new(&body, 0..body.len());
+            let passed = quick.skip_short_fields(10);
+            let mut slow = Walker::new(&body, 0..body.len());
+            for _ in 0..passed {
+                let field = slow.next_field().unwrap().unwrap();
+                proptest::prop_assert_eq!(field.number, 1);
+                proptest::prop_assert!(matches!(field.value, Value::Bytes(_)));
+            }
+            proptest::prop_assert_eq!(quick.at(), slow.at());
+        }
+    }
+}

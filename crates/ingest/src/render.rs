@@ -1,10 +1,14 @@
-//! Batches as text, for tests: a row a line, in order of the request, behind them what was left out.
+//! What the parsers' tests share: a hasher, and batches as text, a row a line, in order of the request, behind them what was left
+//! out.
 
 use std::fmt::Write;
 
 use model::{Batch, Block, Span, ValueType};
 
-use crate::Parsed;
+use crate::{KEY_SECRET_BYTES, KeyHasher, Parsed};
+
+/// Hashes keys in tests.
+pub(crate) static HASHER: KeyHasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
 
 /// `line measurement{labels} field=value … @time`, then `line! reason`. Rows whose key cannot be decoded are shown as the
 /// store would report them.

@@ -14,6 +14,10 @@ use db::{Db, DbOptions, InstantQuery};
 use ingest::wire::control;
 use ingest::wire::data::{self, Answer, Encoder, Hello, Reason};
 use ingest::wire::frame::{HEADER_BYTES, MessageBuffer, Plane, preface};
+use model::histogram::{
+    BUCKETS_MAX, BucketSpan, CUSTOM_BUCKETS_SCHEMA, CounterReset, Counts, HistogramCounts, HistogramLayout,
+    NativeHistogram,
+};
 use model::{Field, Labels, ValueType};
 use thalweg_server::{Listener, Server, ServerSettings};
 use tokio::sync::oneshot;
@@ -135,6 +139,94 @@ fn what_the_client_sends_is_found_and_asking_twice_gives_the_same_tokens() {
     }
     let refused = client.register_series("default", &[("", Labels::empty())]);
     assert!(matches!(refused, Err(ClientError::Invalid(_))), "{refused:?}");
+}
+
+/// A histogram whose buckets above 1 at a factor of 2 have these counts.
+fn histogram(layout: &Arc<HistogramLayout>, positive: &[u64]) -> NativeHistogram {
+    let counts =
+        Counts { count: positive.iter().sum(), zero_count: 0, positive: positive.to_vec(), negative: Vec::new() };
+    NativeHistogram {
+        layout: layout.clone(),
+        counter_reset: CounterReset::Unknown,
+        sum: 10.0,
+        counts: HistogramCounts::Integer(counts),
+    }
+}
+
+#[test]
+fn native_histograms_are_written_and_found_also_after_a_restart() {
+    let folder = Folder::new();
+    let server = Running::start(&folder, |_| {});
+    let mut client = Client::connect(server.options()).unwrap();
+    let member = |name: &str, value_type| (Field { name: name.to_owned(), value_type }, Labels::empty());
+    let members = [member("usage", ValueType::F64), member("latency", ValueType::Histogram)];
+    let cpu = client.register_groups("default", "cpu", &[host("a"), host("b"), host("c")], &members).unwrap();
+    let members = [member(model::HISTOGRAM_FIELD, ValueType::Histogram)];
+    let lone = client.register_groups("default", "rpc", &[host("a")], &members).unwrap();
+    let spans = vec![BucketSpan { offset: 1, length: 2 }];
+    let layout = Arc::new(HistogramLayout { schema: 0, positive_spans: spans, ..HistogramLayout::default() });
+    let values = [histogram(&layout, &[1, 2]), histogram(&layout, &[3, 4]), histogram(&layout, &[9, 9])];
+    // The third row has none.
+    let columns = [(Values::F64(&[0.5; 3]), [].as_slice()), (Values::Histogram(&values), &[0b011])];
+    let of =
+        |registered: &client::Registered| (registered.measurement, registered.slots.clone(), registered.tokens.clone());
+    let blocks = [(of(&cpu), &columns[..]), (of(&lone), &[(Values::Histogram(&values[2..]), [].as_slice())])];
+    let blocks: Vec<Outgoing<'_>> = blocks
+        .iter()
+        .map(|((measurement, slots, tokens), columns)| Outgoing {
+            measurement: *measurement,
+            slots,
+            tokens,
+            timestamps_ns: &[60_000_000_000],
+            columns,
+        })
+        .collect();
+    client.send(&blocks).unwrap();
+    assert_eq!(client.flush().unwrap(), []);
+    let check = |server: &Running| {
+        for (query, expected) in [
+            ("histogram_count(sum(cpu_latency))", "10.0"),
+            ("count(cpu_latency)", "2.0"),
+            ("histogram_sum(cpu_latency{host=\"b\"})", "10.0"),
+            ("histogram_fraction(2, 4, cpu_latency{host=\"a\"}) * 3", "2.0"),
+            ("histogram_count(rpc)", "18.0"),
+            ("sum(cpu_usage)", "1.5"),
+        ] {
+            let answer = server.answer(query, 60_000);
+            assert!(answer.contains(expected), "{query}: {answer}");
+        }
+    };
+    check(&server);
+    drop(client);
+    drop(server);
+    check(&Running::start(&folder, |_| {}));
+}
+
+#[test]
+fn histograms_that_share_a_large_layout_do_not_fill_the_memory() {
+    let folder = Folder::new();
+    let server = Running::start(&folder, |_| {});
+    let mut client = Client::connect(server.options()).unwrap();
+    let field = Field { name: model::HISTOGRAM_FIELD.to_owned(), value_type: ValueType::Histogram };
+    let rpc = client.register_groups("default", "rpc", &[host("a")], &[(field, Labels::empty())]).unwrap();
+    let custom_bounds = (0..BUCKETS_MAX).map(|bound| bound as f64).collect();
+    let schema = CUSTOM_BUCKETS_SCHEMA;
+    let layout = Arc::new(HistogramLayout { schema, custom_bounds, ..HistogramLayout::default() });
+    let mut send = |rows: usize| {
+        let values = vec![histogram(&layout, &[]); rows];
+        let block = Outgoing {
+            measurement: rpc.measurement,
+            slots: &rpc.slots,
+            tokens: &rpc.tokens,
+            timestamps_ns: &(0..rows as i64).collect::<Vec<_>>(),
+            columns: &[(Values::Histogram(&values), &[])],
+        };
+        client.send(&[block]).unwrap();
+        client.flush().unwrap()
+    };
+    let error = send(40_000)[0].error.clone().unwrap();
+    assert!(error.contains("histograms take more than 67108864 bytes: split it"), "{error}");
+    assert_eq!(send(10), []);
 }
 
 #[test]

@@ -5,9 +5,10 @@
 
 use codec::COLUMN_VALUES_MAX;
 use index::{GroupId, MeasurementId, Slot};
-use model::{Field, GroupIdentity, Labels, Span, VALUE_FIELD, ValueType};
+use model::{Field, GroupIdentity, Labels, NativeHistogram, Span, VALUE_FIELD, ValueType};
 use std::sync::Arc;
 
+use crate::histogram;
 use crate::keys::Target;
 use crate::log::record::{BLOCK_ROWS_MAX, RowBlock, ShardRows, text_of};
 use crate::producers::Sent;
@@ -445,6 +446,14 @@ impl Appender<'_> {
             rows.text.extend_from_slice(bytes);
             span.to_cell()
         }));
+    }
+
+    /// The cell of a native histogram, for [`Appender::push_rows`]; its bytes go behind the text. The histogram must be valid
+    /// ([`NativeHistogram::validate`]).
+    pub fn histogram_cell(value: &NativeHistogram, text: &mut Vec<u8>) -> u64 {
+        let start = text.len();
+        histogram::push_bytes(value, text);
+        Span { start: start as u32, len: (text.len() - start) as u32 }.to_cell()
     }
 
     /// Rows that have been added.

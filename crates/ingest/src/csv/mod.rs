@@ -3,19 +3,23 @@
 //! The first row names the columns; a [`CsvMapping`] says which are time, tags and fields. Types of fields that are not
 //! given are worked out from the first chunk, as a person would who writes line protocol: numbers are floats, `true` and
 //! `false` booleans, everything else is text. They hold for the rest of the file; a later cell that does not fit is
-//! reported with its line. Empty cells are left out.
+//! reported with its line. Empty cells are left out. Files without a header are read by a [`CsvFormat`].
 
+mod format;
+mod layout;
 mod time;
 
 use std::fmt;
 use std::io::{self, Read};
 
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
-use model::ValueType;
+use model::{VALUE_FIELD, ValueType};
 
 use crate::line::{FieldValue, Point, encode_point};
 use crate::{Limits, LineErrors};
 
+pub use format::CsvFormat;
+pub use layout::GoLayout;
 pub use time::TimeFormat;
 
 /// What the columns of a file are.
@@ -90,15 +94,23 @@ impl std::error::Error for CsvError {}
 /// Reads a CSV file as line protocol.
 pub struct CsvImporter<R> {
     reader: Reader<BoundedRecords<R>>,
-    mapping: CsvMapping,
     columns: Columns,
     limits: Limits,
 }
 
 /// Where the cells of a row go, by place of the column.
 struct Columns {
-    time: Option<usize>,
+    time: Option<(usize, TimeFormat)>,
     tags: Vec<(usize, String)>,
+    /// Tags that all rows have.
+    constants: Vec<(String, String)>,
+    /// The points that a row makes.
+    points: Vec<PointColumns>,
+}
+
+/// The columns of one point.
+struct PointColumns {
+    measurement: String,
     fields: Vec<FieldColumn>,
 }
 
@@ -112,14 +124,21 @@ struct FieldColumn {
 impl<R: Read> CsvImporter<R> {
     /// Reads the header. `Limits::line_bytes_max` bounds a record.
     pub fn new(input: R, mapping: CsvMapping, limits: Limits) -> Result<Self, CsvError> {
-        let limit_bytes = limits.line_bytes_max;
-        let input = BoundedRecords { input, left_bytes: limit_bytes, limit_bytes, carriage_returns: None };
+        let input = BoundedRecords::new(input, limits.line_bytes_max);
         let mut reader = ReaderBuilder::new().delimiter(mapping.delimiter).from_reader(input);
         let header = reader.byte_headers().map_err(|error| CsvError::Read(error.into()))?;
         let names: Result<Vec<&str>, _> = header.iter().map(std::str::from_utf8).collect();
         let names = names.map_err(|_| CsvError::Mapping("the header is not valid UTF-8".to_owned()))?;
-        let columns = Columns::new(&names, &mapping).map_err(CsvError::Mapping)?;
-        Ok(Self { reader, mapping, columns, limits })
+        let columns = Columns::named(&names, &mapping).map_err(CsvError::Mapping)?;
+        Ok(Self { reader, columns, limits })
+    }
+
+    /// Reads a file without a header: each column of values makes points of its own. Rows may have more columns than the format
+    /// names, and fewer if one of them has a value.
+    pub fn by_places(input: R, format: CsvFormat, limits: Limits) -> Self {
+        let input = BoundedRecords::new(input, limits.line_bytes_max);
+        let reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input);
+        Self { reader, columns: Columns::by_places(format), limits }
     }
 
     /// Appends up to `rows_max` rows (and some 8 MiB of them) to `out` as line protocol, in nanoseconds. `None` at the end of the file.
@@ -144,9 +163,13 @@ impl<R: Read> CsvImporter<R> {
         self.columns.infer_types(&rows);
         for row in &rows {
             let line = self.line_of(row.position());
+            let before = out.len();
             match self.write_row(row, out) {
-                Ok(()) => chunk.points += 1,
-                Err(reason) => chunk.errors.push(self.limits.errors_max, line, || reason),
+                Ok(points) => chunk.points += points,
+                Err(reason) => {
+                    out.truncate(before);
+                    chunk.errors.push(self.limits.errors_max, line, || reason);
+                }
             }
         }
         Ok(Some(chunk))
@@ -169,35 +192,55 @@ impl<R: Read> CsvImporter<R> {
         position.map_or(0, csv::Position::line) as u32 + u32::from(self.reader.get_ref().carriage_returns == Some(true))
     }
 
-    fn write_row(&self, row: &ByteRecord, out: &mut Vec<u8>) -> Result<(), String> {
-        let cell = |place: usize| {
-            std::str::from_utf8(row.get(place).unwrap_or_default())
-                .map(str::trim)
-                .map_err(|_| format!("cell {} is not valid UTF-8", place + 1))
-        };
-        let timestamp_ns = match self.columns.time {
-            Some(place) => Some(self.mapping.time_format.parse_ns(cell(place)?)?),
+    /// Writes the points of a row; how many they are.
+    fn write_row(&self, row: &ByteRecord, out: &mut Vec<u8>) -> Result<u64, String> {
+        let columns = &self.columns;
+        let timestamp_ns = match &columns.time {
+            Some((place, format)) => Some(format.parse_ns(cell(row, *place)?)?),
             None => None,
         };
-        let mut tags = Vec::with_capacity(self.columns.tags.len());
-        for (place, name) in &self.columns.tags {
-            tags.push((name.as_str(), cell(*place)?));
+        let constants = columns.constants.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let mut tags: Vec<(&str, &str)> = constants.collect();
+        for (place, name) in &columns.tags {
+            tags.push((name.as_str(), cell(row, *place)?));
         }
-        let mut fields = Vec::with_capacity(self.columns.fields.len());
-        for column in &self.columns.fields {
-            let text = cell(column.place)?;
-            let value_type = column.value_type.unwrap_or(ValueType::String);
-            if !is_empty(text, value_type) {
-                fields.push((column.name.as_str(), parse_value(&column.name, text, value_type)?));
+        let mut points = 0;
+        for PointColumns { measurement, fields } in &columns.points {
+            let fields = read_fields(row, fields)?;
+            // Of several points those without a value are left out.
+            if fields.is_empty() && columns.points.len() > 1 {
+                continue;
             }
+            let point = Point { measurement, tags: &tags, fields: &fields, timestamp_ns };
+            encode_point(out, &point).map_err(|error| error.to_string())?;
+            points += 1;
         }
-        let point = Point { measurement: &self.mapping.measurement, tags: &tags, fields: &fields, timestamp_ns };
-        encode_point(out, &point).map_err(|error| error.to_string())
+        if points == 0 { Err("none of the columns of metrics has a value".to_owned()) } else { Ok(points) }
     }
 }
 
+/// A cell's text; none where the row has no such column.
+fn cell(row: &ByteRecord, place: usize) -> Result<&str, String> {
+    std::str::from_utf8(row.get(place).unwrap_or_default())
+        .map(str::trim)
+        .map_err(|_| format!("cell {} is not valid UTF-8", place + 1))
+}
+
+/// The fields of a point that have values.
+fn read_fields<'a>(row: &'a ByteRecord, columns: &'a [FieldColumn]) -> Result<Vec<(&'a str, FieldValue<'a>)>, String> {
+    let mut fields = Vec::with_capacity(columns.len());
+    for column in columns {
+        let text = cell(row, column.place)?;
+        let value_type = column.value_type.unwrap_or(ValueType::String);
+        if !is_empty(text, value_type) {
+            fields.push((column.name.as_str(), parse_value(&column.name, text, value_type)?));
+        }
+    }
+    Ok(fields)
+}
+
 impl Columns {
-    fn new(header: &[&str], mapping: &CsvMapping) -> Result<Self, String> {
+    fn named(header: &[&str], mapping: &CsvMapping) -> Result<Self, String> {
         let find = |name: &str| {
             let mut places = (0..header.len()).filter(|place| header.get(*place).is_some_and(|one| one.trim() == name));
             match (places.next(), places.next()) {
@@ -226,12 +269,22 @@ impl Columns {
         if fields.is_empty() {
             return Err("no column is left for fields".to_owned());
         }
-        Ok(Self { time, tags, fields })
+        let points = vec![PointColumns { measurement: mapping.measurement.clone(), fields }];
+        let time = time.map(|place| (place, mapping.time_format.clone()));
+        Ok(Self { time, tags, constants: Vec::new(), points })
+    }
+
+    fn by_places(format: CsvFormat) -> Self {
+        let field = |place| FieldColumn { place, name: VALUE_FIELD.to_owned(), value_type: Some(ValueType::F64) };
+        let point = |(place, measurement)| PointColumns { measurement, fields: vec![field(place)] };
+        let CsvFormat { labels, metrics, time, extra_labels } = format;
+        Self { time, tags: labels, constants: extra_labels, points: metrics.into_iter().map(point).collect() }
     }
 
     /// Works out the types that are not known yet. A column that is empty so far stays unknown.
     fn infer_types(&mut self, rows: &[ByteRecord]) {
-        for column in self.fields.iter_mut().filter(|column| column.value_type.is_none()) {
+        let fields = self.points.iter_mut().flat_map(|point| &mut point.fields);
+        for column in fields.filter(|column| column.value_type.is_none()) {
             let texts = || {
                 let cells = rows.iter().map(|row| row.get(column.place).unwrap_or_default().trim_ascii());
                 cells.map(|cell| std::str::from_utf8(cell).unwrap_or("\u{fffd}")).filter(|text| !text.is_empty())
@@ -272,6 +325,12 @@ struct BoundedRecords<R> {
     limit_bytes: usize,
     /// Whether the first line feed has a carriage return before it.
     carriage_returns: Option<bool>,
+}
+
+impl<R> BoundedRecords<R> {
+    fn new(input: R, limit_bytes: usize) -> Self {
+        Self { input, left_bytes: limit_bytes, limit_bytes, carriage_returns: None }
+    }
 }
 
 impl<R: Read> Read for BoundedRecords<R> {

@@ -122,3 +122,50 @@ fn no_record_is_longer_than_the_limit() {
     let error = import(file.as_bytes(), mapping(&[]), 10, limits).unwrap_err();
     assert_eq!(error.to_string(), "cannot read the CSV file: a record is longer than 10000 bytes (line_bytes_max)");
 }
+
+/// Lines and what was left out, of a file that is read by places.
+#[track_caller]
+fn check_places(file: &str, format: &str, expected: &str) {
+    let format = CsvFormat::parse(format).unwrap().with_labels(vec![("job".to_owned(), "x".to_owned())]);
+    let mut importer = CsvImporter::by_places(file.as_bytes(), format, Limits::default());
+    let (mut out, mut notes, mut points) = (Vec::new(), String::new(), 0);
+    while let Some(chunk) = importer.next_chunk(2, &mut out).unwrap() {
+        points += chunk.points;
+        for error in chunk.errors.first {
+            notes = notes + &format!("{}", error.line) + "! " + &error.reason + "\n";
+        }
+    }
+    let out = String::from_utf8(out).unwrap();
+    assert_eq!(out.lines().count() as u64, points);
+    assert_eq!(out + &notes, expected, "{file}");
+}
+
+#[test]
+fn columns_are_taken_by_their_places() {
+    check_places(
+        "north,3,1.5,1700000000,more\n\"so,uth\",4,,1700000001\n",
+        "1:label:station,2:metric:level,3:metric:flow,4:time:unix_s",
+        concat!(
+            "level,job=x,station=north value=3.0 1700000000000000000\n",
+            "flow,job=x,station=north value=1.5 1700000000000000000\n",
+            "level,job=x,station=so\\,uth value=4.0 1700000001000000000\n",
+        ),
+    );
+    check_places("7\n", "1:metric:a", "a,job=x value=7.0\n");
+    check_places("7,8\n7\n", "1:metric:a,2:label:job", "a,job=8 value=7.0\na value=7.0\n");
+    check_places(
+        "29.02.2024 13:14,5\n2024-02-29,5\n",
+        "1:time:custom:02.01.2006 15:04,2:metric:a",
+        "a,job=x value=5.0 1709212440000000000\n2! \"2024-02-29\" is no time (02.01.2006 15:04)\n",
+    );
+    check_places(
+        "time,level,flow\n1,2,3\n2,,\n3,4\n4,5,six\n",
+        "1:time:unix_ms,2:metric:level,3:metric:flow",
+        concat!(
+            "level,job=x value=2.0 1000000\nflow,job=x value=3.0 1000000\nlevel,job=x value=4.0 3000000\n",
+            "1! \"time\" is no time (Milliseconds)\n",
+            "3! none of the columns of metrics has a value\n",
+            "5! column \"value\": \"six\" is no float\n",
+        ),
+    );
+}

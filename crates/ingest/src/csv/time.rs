@@ -4,8 +4,10 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
+use super::layout::GoLayout;
+
 /// How a time is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TimeFormat {
     /// A number since the Unix epoch, whose size tells the unit (seconds up to the year 5138, and so on), or a date.
     #[default]
@@ -20,6 +22,8 @@ pub enum TimeFormat {
     Microseconds,
     /// Nanoseconds.
     Nanoseconds,
+    /// By an example, as Go has it.
+    Custom(GoLayout),
 }
 
 impl TimeFormat {
@@ -37,7 +41,7 @@ impl TimeFormat {
     }
 
     /// The time in nanoseconds since the Unix epoch, or what is wrong with it.
-    pub fn parse_ns(self, text: &str) -> Result<i64, String> {
+    pub fn parse_ns(&self, text: &str) -> Result<i64, String> {
         let timestamp_ns = match self {
             Self::Auto => parse_number_ns(text, None).or_else(|| parse_date_ns(text)),
             Self::Rfc3339 => parse_date_ns(text),
@@ -45,8 +49,12 @@ impl TimeFormat {
             Self::Milliseconds => parse_number_ns(text, Some(1_000_000)),
             Self::Microseconds => parse_number_ns(text, Some(1_000)),
             Self::Nanoseconds => parse_number_ns(text, Some(1)),
+            Self::Custom(layout) => layout.parse_ns(text),
         };
-        timestamp_ns.ok_or_else(|| format!("{text:?} is no time ({self:?})"))
+        timestamp_ns.ok_or_else(|| match self {
+            Self::Custom(layout) => format!("{text:?} is no time ({})", layout.as_str()),
+            format => format!("{text:?} is no time ({format:?})"),
+        })
     }
 }
 

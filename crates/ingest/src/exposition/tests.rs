@@ -6,12 +6,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::render::render;
-use crate::{KEY_SECRET_BYTES, KeyHasher, Protocol};
+use crate::Protocol;
+use crate::render::{HASHER, render};
 
 fn parse_text(body: &[u8], format: Format, extra_labels: &[(String, String)], limits: &Limits) -> String {
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
-    let options = Options { hasher: hasher.scope(Protocol::Exposition, 1), format, now_ns: 77, extra_labels, limits };
+    let options = Options { hasher: HASHER.scope(Protocol::Exposition, 1), format, now_ns: 77, extra_labels, limits };
     let parsed = parse(body, &options).unwrap();
     let metadata: Vec<String> = parsed
         .batch

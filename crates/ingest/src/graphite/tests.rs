@@ -6,12 +6,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::render::render;
-use crate::{KEY_SECRET_BYTES, KeyHasher, Protocol};
+use crate::Protocol;
+use crate::render::{HASHER, render};
 
 fn parse_text(body: &[u8], limits: &Limits) -> String {
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
-    render(&parse(body, &Options { hasher: hasher.scope(Protocol::Graphite, 1), now_ns: 77, limits }).unwrap())
+    render(&parse(body, &Options { hasher: HASHER.scope(Protocol::Graphite, 1), now_ns: 77, limits }).unwrap())
 }
 
 #[track_caller]

@@ -7,14 +7,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::render::render;
-use crate::{KEY_SECRET_BYTES, KeyHasher, Protocol};
+use crate::Protocol;
+use crate::render::{HASHER, render};
 
 const NOW_NS: i64 = 7_000_000_123;
 
 fn with_parsed<T>(body: &[u8], precision: Precision, limits: &Limits, use_it: impl FnOnce(&Parsed<'_>) -> T) -> T {
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
-    let options = Options { hasher: hasher.scope(Protocol::Line, 1), precision, now_ns: NOW_NS, limits };
+    let options = Options { hasher: HASHER.scope(Protocol::Line, 1), precision, now_ns: NOW_NS, limits };
     use_it(&parse(body, &options).unwrap())
 }
 

@@ -4,12 +4,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::render::render;
-use crate::{KEY_SECRET_BYTES, KeyHasher, Protocol};
+use crate::Protocol;
+use crate::render::{HASHER, render};
 
 fn with_options<T>(limits: &Limits, parse: impl FnOnce(&Options<'_>) -> T) -> T {
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
-    parse(&Options { hasher: hasher.scope(Protocol::Opentsdb, 1), limits })
+    parse(&Options { hasher: HASHER.scope(Protocol::Opentsdb, 1), limits })
 }
 
 fn telnet_text(body: &[u8], limits: &Limits) -> String {

@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::render::render;
-use crate::{KEY_SECRET_BYTES, KeyHasher, Parsed, Protocol};
+use crate::render::{HASHER, render};
+use crate::{Parsed, Protocol};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
@@ -23,9 +23,8 @@ impl Receiver {
     }
 
     fn take<T>(&self, body: &[u8], now_ns: i64, look: impl FnOnce(Request<'_>) -> T) -> T {
-        let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
         let (settings, deltas, limits) = (&self.settings, &self.deltas, &Limits::default());
-        let options = Options { hasher: hasher.scope(Protocol::Otlp, 1), settings, deltas, now_ns, limits };
+        let options = Options { hasher: HASHER.scope(Protocol::Otlp, 1), settings, deltas, now_ns, limits };
         parse(body, &options).map(look).unwrap()
     }
 

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::protobuf::write_bytes;
-use crate::render::render;
-use crate::{BodyError, KEY_SECRET_BYTES, KeyHasher, Parsed, Protocol};
+use crate::render::{HASHER, render};
+use crate::{BodyError, Parsed, Protocol};
 
 fn with_request<T>(
     body: &[u8],
@@ -16,9 +16,8 @@ fn with_request<T>(
     limits: &Limits,
     look: impl FnOnce(Request<'_>) -> T,
 ) -> Result<T, BodyError> {
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
     let deltas = Deltas::new(settings.delta_limits);
-    let options = Options { hasher: hasher.scope(Protocol::Otlp, 1), settings, deltas: &deltas, now_ns: 77, limits };
+    let options = Options { hasher: HASHER.scope(Protocol::Otlp, 1), settings, deltas: &deltas, now_ns: 77, limits };
     parse(body, &options).map(look)
 }
 

@@ -157,17 +157,8 @@ impl<'body, 'options> Collector<'body, 'options> {
         if let Some((value_bits, time_ms)) = plain_sample(self.body.get(range.clone()).unwrap_or_default()) {
             return self.push_sample(value_bits, time_ms);
         }
-        let (mut value_bits, mut time_ms) = (0, 0);
-        let mut fields = Walker::new(self.body, range);
-        while let Some(field) = fields.next_field()? {
-            match (field.number, field.value) {
-                (1, Value::Fixed64(bits)) => value_bits = bits,
-                (2, Value::Varint(varint)) => time_ms = varint as i64,
-                (3, Value::Varint(varint)) => self.start_ms = self.start_ms.max(varint as i64),
-                (1 | 2, _) => return Err(malformed("a sample of the wrong type", field.start)),
-                _ => {}
-            }
-        }
+        let (value_bits, time_ms, start_ms) = walk_sample(self.body, range)?;
+        self.start_ms = self.start_ms.max(start_ms);
         self.push_sample(value_bits, time_ms)
     }
 
@@ -187,6 +178,22 @@ impl<'body, 'options> Collector<'body, 'options> {
     }
 }
 
+/// Value, time and start (0: it is not said) of a sample, however it is spelled.
+fn walk_sample(body: &[u8], range: Range<usize>) -> Result<(u64, i64, i64), BodyError> {
+    let (mut value_bits, mut time_ms, mut start_ms) = (0, 0, 0);
+    let mut fields = Walker::new(body, range);
+    while let Some(field) = fields.next_field()? {
+        match (field.number, field.value) {
+            (1, Value::Fixed64(bits)) => value_bits = bits,
+            (2, Value::Varint(varint)) => time_ms = varint as i64,
+            (3, Value::Varint(varint)) => start_ms = start_ms.max(varint as i64),
+            (1 | 2, _) => return Err(malformed("a sample of the wrong type", field.start)),
+            _ => {}
+        }
+    }
+    Ok((value_bits, time_ms, start_ms))
+}
+
 /// Value and time of a sample that is spelled as senders do: a float, then a time, and nothing else.
 #[inline]
 fn plain_sample(message: &[u8]) -> Option<(u64, i64)> {
@@ -198,4 +205,47 @@ fn plain_sample(message: &[u8]) -> Option<(u64, i64)> {
     }
     let time_ms = time.iter().rev().fold(0, |time_ms, byte| time_ms << 7 | u64::from(byte & 0x7f));
     Some((u64::from_le_bytes(*value), time_ms as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Bytes that are samples as senders spell them, nearly, or anything.
+    fn messages() -> impl Strategy<Value = Vec<u8>> {
+        let varint = prop_oneof![
+            vec(any::<u8>(), 0..12),
+            (vec(0x80u8.., 0..11), 0u8..0x80).prop_map(|(mut bytes, last)| {
+                bytes.push(last);
+                bytes
+            }),
+        ];
+        let spelled = (any::<[u8; 8]>(), varint, vec(any::<u8>(), 0..3));
+        let spelled = spelled.prop_map(|(value, time, behind)| [&[9], &value[..], &[16], &time, &behind].concat());
+        prop_oneof![4 => spelled, 1 => vec(any::<u8>(), 0..24)]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn the_quick_way_reads_what_the_walker_reads(message in messages()) {
+            if let Some((value_bits, time_ms)) = plain_sample(&message) {
+                prop_assert_eq!(walk_sample(&message, 0..message.len()), Ok((value_bits, time_ms, 0)));
+            }
+        }
+
+        #[test]
+        fn what_senders_write_is_read_the_quick_way(value in any::<f64>(), time_ms in any::<i64>()) {
+            let mut message = vec![9];
+            message.extend(value.to_bits().to_le_bytes());
+            message.push(16);
+            crate::protobuf::write_varint(&mut message, time_ms as u64);
+            let expected = Some((value.to_bits(), time_ms)).filter(|_| time_ms >= 0);
+            prop_assert_eq!(plain_sample(&message), expected);
+        }
+    }
 }

@@ -12,12 +12,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::protobuf::{write_bytes, write_varint};
-use crate::render::render;
-use crate::{KEY_SECRET_BYTES, KeyHasher, Parsed, Protocol};
+use crate::render::{HASHER, render};
+use crate::{Parsed, Protocol};
 
 fn parse_text(body: &[u8], limits: &Limits) -> Result<String, BodyError> {
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
-    let options = Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits };
+    let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits };
     let request = parse(body, &options)?;
     let metadata: Vec<String> = request.batch.metadata.iter().map(|one| format!("{one:?}\n")).collect();
     let metadata = metadata.concat();
@@ -80,9 +79,8 @@ fn reads_series_and_metadata() {
         ),
     );
     check(b"", "");
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
     let limits = Limits::default();
-    let options = Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits };
+    let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits };
     let request = parse(&body, &options).unwrap();
     assert_eq!(request.batch.blocks[0].cells[2], model::STALE_NAN_BITS);
     assert_eq!(request.batch.blocks[0].measurement, None);
@@ -131,9 +129,8 @@ fn version_1_brings_histograms_and_exemplars() {
     let exemplar = [label(b"trace_id", b"x"), b"\x11\0\0\0\0\0\0\xf8\x3f\x18\x02".to_vec()].concat();
     let sample = encode_histogram(&integer_histogram(), 7);
     let body = series(&[label(b"__name__", b"m"), field(3, &exemplar), field(4, &sample)]);
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
     let limits = Limits::default();
-    let options = Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits };
+    let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits };
     let request = parse(&body, &options).unwrap();
     assert_eq!(request.taken, Taken { samples: 0, histograms: 1, exemplars: 1 });
     assert_eq!(request.batch.histograms, [integer_histogram()]);
@@ -251,13 +248,11 @@ fn integer_histogram() -> NativeHistogram {
 }
 
 fn parse_v2_with<T>(body: &[u8], limits: &Limits, look: impl FnOnce(&WriteRequest<'_>) -> T) -> Result<T, BodyError> {
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
-    parse_v2(body, &Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits }).map(|request| look(&request))
+    parse_v2(body, &Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits }).map(|request| look(&request))
 }
 
 fn text_v2(body: &[u8], limits: &Limits) -> Result<String, BodyError> {
-    let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
-    let request = parse_v2(body, &Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits })?;
+    let request = parse_v2(body, &Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits })?;
     Ok(render(&Parsed { batch: request.batch, errors: request.errors }))
 }
 
@@ -328,9 +323,8 @@ fn both_versions_hash_a_series_alike() {
         let labels = [("__name__", "up"), ("job", value.as_str())];
         let v1 = encode(&[Series { labels: &labels, samples: &[(1, 1.0)] }], &[]);
         let v2 = encode_v2(&[SeriesV2 { labels: &labels, samples: &[(1, 1.0)], ..SeriesV2::default() }]);
-        let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
         let limits = Limits::default();
-        let options = Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits };
+        let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits };
         let key = |request: WriteRequest<'_>| request.batch.blocks[0].keys[0].hash;
         assert_eq!(key(parse(&v1, &options).unwrap()), key(parse_v2(&v2, &options).unwrap()));
     }

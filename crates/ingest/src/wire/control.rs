@@ -120,7 +120,7 @@ pub fn encode_request(request: &Request, out: &mut Vec<u8>) -> Result<(), WireEr
             for (place, (field, labels)) in (0..).zip(members) {
                 let mut item = list.reborrow().get(place);
                 item.set_field(&field.name);
-                item.set_type(wire_type(field.value_type)?);
+                item.set_type(wire_type(field.value_type));
                 push_labels(labels, item.init_labels(list_length(labels.len())?));
             }
             let mut list = root.init_groups(list_length(groups.len())?);

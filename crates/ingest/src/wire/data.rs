@@ -3,10 +3,11 @@
 use capnp::message::{Builder, HeapAllocator, Reader, ScratchSpaceHeapAllocator};
 use capnp::serialize::{BufferSegments, read_message_from_flat_slice};
 use capnp::{Word, struct_list};
+use model::NativeHistogram;
 
 use super::rows::Block;
 use super::wire_capnp::{block, column, data_answer, data_request};
-use super::{WireError, frame, limits, list_length, wire_capnp};
+use super::{WireError, frame, histograms, limits, list_length, wire_capnp};
 
 /// What a client says first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -160,6 +161,8 @@ pub enum Values<'a> {
     Bool(&'a [bool]),
     /// Texts.
     String(&'a [&'a str]),
+    /// Native histograms.
+    Histogram(&'a [NativeHistogram]),
 }
 
 /// Rows to be sent.
@@ -214,6 +217,7 @@ fn size_bytes(block: &Outgoing<'_>) -> usize {
             Values::U64(values) => size_of_val(*values),
             Values::Bool(values) => values.len() / 8,
             Values::String(values) => values.iter().map(|text| text.len() + 24).sum(),
+            Values::Histogram(values) => histograms::size_bytes(values),
         };
         bytes + present.len() + STRUCT_BYTES
     };
@@ -247,6 +251,7 @@ fn push_column(mut out: column::Builder<'_>, values: Values<'_>, present: &[u8])
             let mut list = out.init_string(list_length(values.len())?);
             (0..).zip(values).for_each(|(place, text)| list.set(place, text));
         }
+        Values::Histogram(values) => histograms::push(out.init_histogram(), values)?,
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! * [`frame`]: where a message begins and ends, within a bound
 //! * [`control`]: it gives tokens
 //! * [`data`]: greetings, batches, acknowledgements
-//! * [`rows`]: a block's columns as rows
+//! * [`rows`]: a block's columns as rows; `histograms.rs`: those of native histograms
 //! * `wire.capnp`: the messages; `wire_capnp.rs` is made from it by `cargo xtask capnp`
 //!
 //! Whole description: `docs/formats/wire.md`.
@@ -12,6 +12,7 @@
 pub mod control;
 pub mod data;
 pub mod frame;
+mod histograms;
 pub mod rows;
 #[cfg(test)]
 mod tests;
@@ -77,18 +78,19 @@ fn value_type(kind: wire_capnp::ValueType) -> ValueType {
         wire_capnp::ValueType::U64 => ValueType::U64,
         wire_capnp::ValueType::Bool => ValueType::Bool,
         wire_capnp::ValueType::String => ValueType::String,
+        wire_capnp::ValueType::Histogram => ValueType::Histogram,
     }
 }
 
-fn wire_type(kind: ValueType) -> Result<wire_capnp::ValueType, WireError> {
-    Ok(match kind {
+fn wire_type(kind: ValueType) -> wire_capnp::ValueType {
+    match kind {
         ValueType::F64 => wire_capnp::ValueType::F64,
         ValueType::I64 => wire_capnp::ValueType::I64,
         ValueType::U64 => wire_capnp::ValueType::U64,
         ValueType::Bool => wire_capnp::ValueType::Bool,
         ValueType::String => wire_capnp::ValueType::String,
-        ValueType::Histogram => return Err(WireError("histograms have no form in the binary protocol".to_owned())),
-    })
+        ValueType::Histogram => wire_capnp::ValueType::Histogram,
+    }
 }
 
 fn take_labels(labels: capnp::struct_list::Reader<'_, wire_capnp::label::Owned>) -> Result<Labels, WireError> {

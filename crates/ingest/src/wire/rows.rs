@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use capnp::{primitive_list, text_list};
-use model::{Span, ValueType};
+use model::{NativeHistogram, Span, ValueType};
 
-use super::WireError;
 use super::wire_capnp::{block, column};
+use super::{WireError, histograms};
 
 /// Rows that are turned at a time.
 pub const STRETCH_ROWS: usize = 512;
@@ -40,6 +40,7 @@ enum Values<'a> {
     U64(primitive_list::Reader<'a, u64>),
     Bool(primitive_list::Reader<'a, bool>),
     String(text_list::Reader<'a>),
+    Histogram(histograms::Column<'a>),
 }
 
 /// A stretch of rows, to be used again and again.
@@ -53,6 +54,8 @@ pub struct Rows {
     pub cells: Vec<u64>,
     /// What text cells point into.
     pub text: Vec<u8>,
+    /// What cells of histograms are places of.
+    pub histograms: Vec<NativeHistogram>,
     /// Cell by cell, whether there is a value; empty if there is one everywhere.
     pub present: Vec<bool>,
 }
@@ -102,11 +105,17 @@ impl<'a> Block<'a> {
         spread(slice(&self.tokens)?, &stretch, &mut out.tokens);
         spread(slice(&self.timestamps)?, &stretch, &mut out.timestamps_ns);
         out.text.clear();
+        out.histograms.clear();
         out.cells.clear();
         out.cells.resize(count * width, 0);
         for (place, column) in self.columns.iter().enumerate() {
             let into = out.cells.get_mut(place..).unwrap_or_default().iter_mut().step_by(width);
-            column.values.turn(&stretch, into, &mut out.text)?;
+            match &column.values {
+                Values::Histogram(values) => {
+                    values.read(&stretch, |row| column.is_present(row), into, &mut out.histograms)?;
+                }
+                values => values.turn(&stretch, into, &mut out.text)?,
+            }
         }
         out.present.clear();
         if self.has_nulls {
@@ -143,6 +152,7 @@ impl<'a> Column<'a> {
             column::U64(values) => Values::U64(values?),
             column::Bool(values) => Values::Bool(values?),
             column::String(values) => Values::String(values?),
+            column::Histogram(values) => Values::Histogram(histograms::Column::new(values?)?),
         };
         if values.len() != rows {
             return Err(WireError(format!("a column of {} values in a block of {rows} rows", values.len())));
@@ -166,6 +176,7 @@ impl Values<'_> {
             Self::U64(values) => values.len(),
             Self::Bool(values) => values.len(),
             Self::String(values) => values.len(),
+            Self::Histogram(values) => values.len(),
         };
         length as usize
     }
@@ -177,6 +188,7 @@ impl Values<'_> {
             Self::U64(_) => ValueType::U64,
             Self::Bool(_) => ValueType::Bool,
             Self::String(_) => ValueType::String,
+            Self::Histogram(_) => ValueType::Histogram,
         }
     }
 
@@ -200,6 +212,8 @@ impl Values<'_> {
                     text.extend_from_slice(bytes);
                 }
             }
+            // Read by themselves, for they go elsewhere.
+            Self::Histogram(_) => {}
         }
         Ok(())
     }

@@ -1,5 +1,10 @@
 //! Round trips, and what hostile messages do.
 
+use std::sync::Arc;
+
+use model::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, CounterReset, Counts, HistogramCounts, HistogramLayout, NativeHistogram,
+};
 use model::{Field, Labels, ValueType};
 use proptest::prelude::*;
 
@@ -80,6 +85,71 @@ fn batches_come_back_as_rows() {
     assert_eq!(rows[1].present, [false; 0]);
 }
 
+/// Two of one layout, one of another: whole numbers, a gauge of fractions, custom bounds.
+fn histograms() -> Vec<NativeHistogram> {
+    let layout = Arc::new(HistogramLayout {
+        schema: 3,
+        zero_threshold: 0.25,
+        positive_spans: vec![BucketSpan { offset: -2, length: 1 }, BucketSpan { offset: 3, length: 2 }],
+        negative_spans: vec![BucketSpan { offset: 7, length: 1 }],
+        custom_bounds: Vec::new(),
+    });
+    let custom = Arc::new(HistogramLayout {
+        schema: CUSTOM_BUCKETS_SCHEMA,
+        positive_spans: vec![BucketSpan { offset: 0, length: 2 }],
+        custom_bounds: vec![1.0, 2.5],
+        ..HistogramLayout::default()
+    });
+    let integers = |count, positive: &[u64], negative: &[u64]| {
+        let (positive, negative) = (positive.to_vec(), negative.to_vec());
+        HistogramCounts::Integer(Counts { count, zero_count: 1, positive, negative })
+    };
+    let fractions = Counts { count: 6.5, zero_count: 0.5, positive: vec![1.0, 2.0, 3.0], negative: vec![0.0] };
+    let of = |layout: &Arc<HistogramLayout>, counter_reset, sum, counts| NativeHistogram {
+        layout: layout.clone(),
+        counter_reset,
+        sum,
+        counts,
+    };
+    vec![
+        of(&layout, CounterReset::Unknown, 4.5, integers(8, &[1, 2, 3], &[1])),
+        of(&layout, CounterReset::Gauge, -1.0, HistogramCounts::Float(fractions)),
+        of(&custom, CounterReset::Reset, 2.0, integers(4, &[3, 0], &[])),
+    ]
+}
+
+fn histogram_frame(histograms: &[NativeHistogram], present: &[u8]) -> Vec<u8> {
+    let block = Outgoing {
+        measurement: 7,
+        slots: &[1, 0],
+        tokens: &[11],
+        timestamps_ns: &(0..histograms.len() as i64).collect::<Vec<_>>(),
+        columns: &[(Values::F64(&vec![0.5; histograms.len()]), &[]), (Values::Histogram(histograms), present)],
+    };
+    let mut out = Vec::new();
+    Encoder::default().batch(3, &[block], &mut out).unwrap();
+    out
+}
+
+#[test]
+fn histograms_come_back() {
+    let sent = histograms();
+    let rows = &read_all(message(&histogram_frame(&sent, &[])).bytes()).unwrap()[0];
+    assert_eq!((&rows.histograms, rows.cells[1], rows.cells[3], rows.cells[5]), (&sent, 0, 1, 2));
+    assert!(Arc::ptr_eq(&rows.histograms[0].layout, &rows.histograms[1].layout));
+    // A row without one may hold anything there.
+    let mut broken = sent.clone();
+    broken[1].counts = HistogramCounts::Integer(Counts::default());
+    let rows = &read_all(message(&histogram_frame(&broken, &[0b101])).bytes()).unwrap()[0];
+    assert_eq!(rows.histograms, [sent[0].clone(), sent[2].clone()]);
+    let error = read_all(message(&histogram_frame(&broken, &[])).bytes()).unwrap_err();
+    assert_eq!(error, "row 1: native histogram: number of bucket counts differs from the spans' buckets");
+    broken[1].counts =
+        HistogramCounts::Integer(Counts { positive: vec![1, 1, 1], negative: vec![1], ..Counts::default() });
+    let error = read_all(message(&histogram_frame(&broken, &[])).bytes()).unwrap_err();
+    assert_eq!(error, "row 1: native histogram: 4 observations in buckets, but a count of 0");
+}
+
 #[test]
 fn an_encoder_leaves_nothing_of_a_batch_in_the_next() {
     let (tokens, values): (Vec<u64>, Vec<f64>) = (0..2000u32).map(|row| (u64::from(row), f64::from(row))).unzip();
@@ -100,7 +170,7 @@ fn an_encoder_leaves_nothing_of_a_batch_in_the_next() {
 #[test]
 fn other_messages_come_back() {
     let labels = Labels::from_pairs([("host", "a"), ("region", "north")]).unwrap();
-    let field = Field { name: "usage".to_owned(), value_type: ValueType::Bool };
+    let field = Field { name: "usage".to_owned(), value_type: ValueType::Histogram };
     for what in [
         Registration::Series(vec![("up".to_owned(), labels.clone()), ("down".to_owned(), Labels::empty())]),
         Registration::Groups {
@@ -159,15 +229,16 @@ fn frames_and_prefaces_that_are_none_are_told() {
 
 #[test]
 fn cut_messages_and_flipped_bits_never_do_more_than_fail() {
-    let frame = mixed();
-    let bytes = &frame[HEADER_BYTES..];
-    for end in (0..bytes.len()).step_by(8) {
-        assert!(read_all(MessageBuffer::of(&bytes[..end]).bytes()).is_err(), "{end}");
-    }
-    for bit in 0..bytes.len() * 8 {
-        let mut damaged = bytes.to_vec();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        let _ = read_all(MessageBuffer::of(&damaged).bytes());
+    for frame in [mixed(), histogram_frame(&histograms(), &[0b110])] {
+        let bytes = &frame[HEADER_BYTES..];
+        for end in (0..bytes.len()).step_by(8) {
+            assert!(read_all(MessageBuffer::of(&bytes[..end]).bytes()).is_err(), "{end}");
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.to_vec();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let _ = read_all(MessageBuffer::of(&damaged).bytes());
+        }
     }
 }
 

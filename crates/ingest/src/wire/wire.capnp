@@ -10,6 +10,8 @@ enum ValueType {
   u64 @2;
   bool @3;
   string @4;
+  # Native histogram.
+  histogram @5;
 }
 
 struct Label {
@@ -120,7 +122,61 @@ struct Column {
     u64 @3 :List(UInt64);
     bool @4 :List(Bool);
     string @5 :List(Text);
+    histogram @6 :Histograms;
   }
+}
+
+# Native histograms, as Prometheus defines them.
+struct Histograms {
+  # Which buckets there are; many samples share a layout.
+  layouts @0 :List(HistogramLayout);
+  # One for each row, whatever it is where there is none.
+  samples @1 :List(Histogram);
+}
+
+struct HistogramLayout {
+  # -4 to 8: the bounds of neighbouring buckets differ by the factor 2^(2^-schema). -53: they are customBounds.
+  schema @0 :Int8;
+  # Observations of at most this magnitude are in the zero bucket.
+  zeroThreshold @1 :Float64;
+  positiveSpans @2 :List(Span);
+  negativeSpans @3 :List(Span);
+  # Upper bounds, ascending, without infinity; of schema -53 alone.
+  customBounds @4 :List(Float64);
+}
+
+# A stretch of neighbouring buckets.
+struct Span {
+  # Buckets left out since the span before; of the first one the index of its first bucket.
+  offset @0 :Int32;
+  length @1 :UInt32;
+}
+
+struct Histogram {
+  # Its place among the layouts.
+  layout @0 :UInt32;
+  # Since the sample before: 0 nobody knows, 1 a reset, 2 none, 3 a gauge, which has none.
+  counterReset @1 :UInt8;
+  sum @2 :Float64;
+  union {
+    integers @3 :IntegerCounts;
+    floats @4 :FloatCounts;
+  }
+}
+
+# Observations: all, in the zero bucket, and in each bucket of the spans alone.
+struct IntegerCounts {
+  count @0 :UInt64;
+  zeroCount @1 :UInt64;
+  positive @2 :List(UInt64);
+  negative @3 :List(UInt64);
+}
+
+struct FloatCounts {
+  count @0 :Float64;
+  zeroCount @1 :Float64;
+  positive @2 :List(Float64);
+  negative @3 :List(Float64);
 }
 
 # Data plane, server to client.

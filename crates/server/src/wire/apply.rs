@@ -4,9 +4,13 @@ use db::{Appended, Appender, Db, GroupLayout, Sent, StoreError};
 use ingest::wire::WireError;
 use ingest::wire::data::Batch;
 use ingest::wire::rows::{Block, Rows, Run};
+use model::ValueType;
 
 /// Layouts that a connection remembers.
 const LAYOUTS_MAX: usize = 64;
+
+/// Bytes that a batch's histograms may take once each of them has its buckets' layout: on the wire many share one.
+const HISTOGRAMS_BYTES_MAX: usize = 64 << 20;
 
 /// Why a batch is not applied; chosen by what becomes of its connection.
 pub(super) enum ApplyError {
@@ -40,15 +44,18 @@ pub(super) struct Applier<'a> {
     layouts: Vec<GroupLayout>,
     rows: Rows,
     cells: Vec<u64>,
+    /// Those of the batch at hand, so far.
+    histograms_bytes: usize,
 }
 
 impl<'a> Applier<'a> {
     pub(super) fn new(db: &'a Db, producer: u64) -> Self {
-        Self { db, producer, layouts: Vec::new(), rows: Rows::default(), cells: Vec::new() }
+        Self { db, producer, layouts: Vec::new(), rows: Rows::default(), cells: Vec::new(), histograms_bytes: 0 }
     }
 
     /// Puts a batch into log and heads, as a whole or not at all. On disk it is later.
     pub(super) fn apply(&mut self, batch: &Batch<'_>) -> Result<Appended, ApplyError> {
+        self.histograms_bytes = 0;
         let mut appender = self.db.appender();
         for block in batch.blocks() {
             self.push_block(&mut appender, &block?)?;
@@ -61,6 +68,7 @@ impl<'a> Applier<'a> {
         let mut rows = std::mem::take(&mut self.rows);
         for stretch in block.stretches() {
             block.read(stretch, &mut rows)?;
+            self.move_histograms(block, &mut rows)?;
             if rows.present.is_empty() {
                 self.push_full(appender, block, &rows)?;
             } else {
@@ -70,6 +78,28 @@ impl<'a> Applier<'a> {
             }
         }
         self.rows = rows;
+        Ok(())
+    }
+
+    /// Turns histograms into bytes behind the text, which cells say the place of.
+    fn move_histograms(&mut self, block: &Block<'_>, rows: &mut Rows) -> Result<(), ApplyError> {
+        if rows.histograms.is_empty() {
+            return Ok(());
+        }
+        let before = rows.text.len();
+        let is_histogram = block.types.iter().map(|kind| *kind == ValueType::Histogram).cycle();
+        let is_present = rows.present.iter().copied().chain(std::iter::repeat(true));
+        for ((cell, is_histogram), is_present) in rows.cells.iter_mut().zip(is_histogram).zip(is_present) {
+            let place = usize::try_from(*cell).unwrap_or(usize::MAX);
+            if let Some(value) = rows.histograms.get(place).filter(|_| is_histogram && is_present) {
+                *cell = Appender::histogram_cell(value, &mut rows.text);
+            }
+            if self.histograms_bytes + rows.text.len() - before > HISTOGRAMS_BYTES_MAX {
+                let message = format!("the batch's histograms take more than {HISTOGRAMS_BYTES_MAX} bytes: split it");
+                return Err(ApplyError::Invalid(message));
+            }
+        }
+        self.histograms_bytes += rows.text.len() - before;
         Ok(())
     }
 
@@ -115,12 +145,7 @@ impl<'a> Applier<'a> {
         Ok(())
     }
 
-    fn layout(
-        &mut self,
-        measurement: u32,
-        slots: &[u32],
-        types: &[model::ValueType],
-    ) -> Result<GroupLayout, StoreError> {
+    fn layout(&mut self, measurement: u32, slots: &[u32], types: &[ValueType]) -> Result<GroupLayout, StoreError> {
         if let Some(known) = self.layouts.iter().find(|layout| layout.is_of(measurement, slots, types)) {
             return Ok(known.clone());
         }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State as From};
 use axum::response::Response;
-use ingest::csv::{CsvError, CsvField, CsvImporter, CsvMapping, TimeFormat};
+use ingest::csv::{CsvError, CsvField, CsvFormat, CsvImporter, CsvMapping, TimeFormat};
 use ingest::encoding::{Encoding, UnpackLimits, decompress};
 use ingest::line::{self, Precision};
 use ingest::{LineErrors, Parsed, Protocol, json_lines, remote_write};
 
 use super::influx::line_options;
+use super::prometheus::extra_labels;
 use super::{Outcome, plain_answer};
 use crate::body::{body_error, unpack};
 use crate::error::ApiError;
@@ -69,7 +70,8 @@ fn write_native(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
     Ok(whole.number_lines())
 }
 
-/// `POST /api/v1/import/csv`: a file whose first row names the columns. `measurement`, `time`, `time_format`, `tag` (any number),
+/// `POST /api/v1/import/csv`: a file whose columns `format` says by their places, as VictoriaMetrics has it, with `extra_label` (any
+/// number); or one whose first row names the columns. `measurement`, `time`, `time_format`, `tag` (any number),
 /// `field` (any number, `name` or `name:type`; without one all others) and `delimiter` say what they are.
 pub(crate) async fn csv(From(state): From<Arc<State>>, request: Request) -> Response {
     let written = async {
@@ -81,10 +83,15 @@ pub(crate) async fn csv(From(state): From<Arc<State>>, request: Request) -> Resp
 
 fn write_csv(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
     let database = taken.parameters.database(&taken.headers);
-    let mapping = csv_mapping(&taken.parameters)?;
+    let columns = csv_columns(&taken.parameters)?;
     let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
-    let importer = CsvImporter::new(body.as_slice(), mapping, state.db.limits().clone());
-    let mut importer = importer.map_err(|error| csv_error(&error))?;
+    let limits = state.db.limits().clone();
+    let mut importer = match columns {
+        CsvColumns::ByPlaces(format) => CsvImporter::by_places(body.as_slice(), format, limits),
+        CsvColumns::Named(mapping) => {
+            CsvImporter::new(body.as_slice(), mapping, limits).map_err(|error| csv_error(&error))?
+        }
+    };
     let (mut whole, mut lines) = (Outcome::default(), Vec::new());
     loop {
         lines.clear();
@@ -106,6 +113,22 @@ fn add(whole: &mut Outcome, chunk: Outcome, errors: LineErrors) {
     whole.reasons.extend(errors.first.into_iter().map(|error| (error.line, error.reason)));
     whole.reasons.extend(chunk.reasons);
     whole.reasons.truncate(100);
+}
+
+/// What the columns of a file are.
+enum CsvColumns {
+    ByPlaces(CsvFormat),
+    Named(CsvMapping),
+}
+
+fn csv_columns(parameters: &Parameters) -> Result<CsvColumns, ApiError> {
+    match parameters.get("format") {
+        Some(format) => {
+            let format = CsvFormat::parse(format).map_err(|error| ApiError::invalid_parameter("format", error))?;
+            Ok(CsvColumns::ByPlaces(format.with_labels(extra_labels(parameters)?)))
+        }
+        None => csv_mapping(parameters).map(CsvColumns::Named),
+    }
 }
 
 fn csv_mapping(parameters: &Parameters) -> Result<CsvMapping, ApiError> {

@@ -144,7 +144,7 @@ fn write_exposition(state: &State, mut taken: Taken) -> Result<Outcome, ApiError
 }
 
 /// Labels that every series gets: `extra_label=name=value`, any number of them.
-fn extra_labels(parameters: &Parameters) -> Result<Vec<(String, String)>, ApiError> {
+pub(super) fn extra_labels(parameters: &Parameters) -> Result<Vec<(String, String)>, ApiError> {
     let pair = |text: &str| {
         let (name, value) = text.split_once('=')?;
         (!name.is_empty()).then(|| (name.to_owned(), value.to_owned()))

@@ -316,3 +316,23 @@ fn without_partial_writes_a_conflict_of_types_writes_nothing() {
     assert_eq!(server.post(path, "n v=1 1").status, 204);
     assert_ne!(server.result("whole", "n_v", 3), "[]");
 }
+
+#[test]
+fn csv_by_places_as_victoriametrics_has_it() {
+    let server = Running::start();
+    let format = "1:label:station,2:metric:level,3:metric:flow,4:time:unix_s";
+    let format: String = form_urlencoded::byte_serialize(format.as_bytes()).collect();
+    let path = format!("/api/v1/import/csv?format={format}&extra_label=river=rhine");
+    assert_eq!(server.post(&path, "north,3,1.5,100\nsouth,4,,100\n").status, 204);
+    let flow = r#"[{"metric":{"__name__":"flow","river":"rhine","station":"north"},"value":[100,"1.5"]}]"#;
+    assert_eq!(server.result("default", "flow", 100), flow);
+    assert!(server.result("default", "sum(level)", 100).contains(r#""7""#));
+    let answer = server.post(&path, "north,3,1.5,120\nsouth,four,,120\n");
+    assert_eq!(answer.status, 400);
+    assert!(answer.body.contains("line 2: column"), "{}", answer.body);
+    assert!(server.result("default", "sum(level)", 120).contains(r#""7""#), "the good row is written");
+    for bad in ["format=1:label:a", "format=1:metric:a,2:time:noon", "format=1:metric:a&extra_label=b"] {
+        let answer = server.post(&format!("/api/v1/import/csv?{bad}"), "1\n");
+        assert_eq!(answer.status, 400, "{bad}");
+    }
+}

@@ -1,0 +1,30 @@
+//! What the targets of wire formats share: a hasher, limits that short inputs reach, and what every batch holds to.
+
+use ingest::{KEY_SECRET_BYTES, KeyHasher, Limits};
+use model::Batch;
+
+/// Hashes keys. The secret is everybody's: inputs that found something find it again.
+pub static HASHER: KeyHasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+
+/// Limits that short inputs can break.
+pub fn tight_limits() -> Limits {
+    Limits { line_bytes_max: 300, tags_max: 4, fields_max: 6, name_bytes_max: 20, ..Limits::default() }
+}
+
+/// Whether a batch is one: columns of one length, keys that decode or say why not, histograms that are there and valid. How many
+/// values there are.
+pub fn check_batch(batch: &Batch<'_>) -> usize {
+    for block in &batch.blocks {
+        assert!(!block.fields.is_empty());
+        assert_eq!(block.cells.len(), block.rows() * block.fields.len());
+        assert_eq!((block.keys.len(), block.lines.len()), (block.rows(), block.rows()));
+        for key in &block.keys {
+            if let Ok(identity) = (batch.key_decoder)(batch.text(key.text)) {
+                assert!(!identity.measurement.is_empty());
+                assert!(block.measurement.as_ref().is_none_or(|measurement| *measurement == identity.measurement));
+            }
+        }
+    }
+    assert!(batch.histograms.iter().all(|histogram| histogram.validate().is_ok()));
+    batch.values()
+}
