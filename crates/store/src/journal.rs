@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use index::{DatabaseId, GroupId, RoaringBitmap};
 use model::TimeRange;
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::log::record::ShardRows;
 use crate::part::Part;
