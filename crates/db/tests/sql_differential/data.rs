@@ -77,7 +77,7 @@ pub(crate) fn tables(random: &mut Random) -> Tables {
             }
             let time_ns = START_NS + (step * 60 + host as i64) * SECOND_NS;
             if let Some(row) = cpu_row(random, step, host) {
-                push(&mut lines, &mut cpu, row, time_ns);
+                push(&mut lines, &mut cpu, &row, time_ns);
             }
             if random.one_in(4) {
                 let time_ns = if random.one_in(3) { time_ns } else { time_ns + 7 * SECOND_NS };
@@ -87,7 +87,7 @@ pub(crate) fn tables(random: &mut Random) -> Tables {
                 row.field("w", (!random.one_in(5)).then(|| (weight.to_string(), weight.to_string())));
                 let kind = random.of(&["x", "y", "long word"]);
                 row.field("kind", Some((format!("\"{kind}\""), format!("'{kind}'"))));
-                push(&mut lines, &mut reference, row, time_ns);
+                push(&mut lines, &mut reference, &row, time_ns);
             }
         }
     }
@@ -124,7 +124,7 @@ fn cpu_row(random: &mut Random, step: i64, host: usize) -> Option<Row> {
     (row.fields > 0).then_some(row)
 }
 
-fn push(lines: &mut String, rows: &mut Vec<String>, row: Row, time_ns: i64) {
+fn push(lines: &mut String, rows: &mut Vec<String>, row: &Row, time_ns: i64) {
     writeln!(lines, "{} {time_ns}", row.line).unwrap();
     rows.push(format!("(make_timestamp({}), {})", time_ns / 1000, row.values.join(", ")));
 }

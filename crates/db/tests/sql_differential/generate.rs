@@ -1,5 +1,7 @@
 //! Random statements in the SQL that both speak.
 
+use std::fmt::Write;
+
 use super::data::Random;
 
 /// A statement, and whether the order of its rows is said in full.
@@ -62,14 +64,17 @@ impl Generator<'_> {
         shown.extend(aggregates.iter().cloned());
         let mut text = format!("SELECT {} FROM cpu{}", shown.join(", "), self.condition(""));
         if !keys.is_empty() {
-            text += &format!(" GROUP BY {}", keys.join(", "));
+            write!(text, " GROUP BY {}", keys.join(", ")).unwrap();
             if self.random.one_in(4) {
                 let having = match self.random.below(3) {
-                    0 => format!("{} > {}", self.aggregate(""), self.random.below(6)),
+                    0 => {
+                        let (name, column) = (self.random.of(&AGGREGATES), self.random.of(&NUMBERS));
+                        format!("{name}({column}) > {}", self.random.below(6))
+                    }
                     1 => format!("count(*) >= {}", self.random.below(40)),
                     _ => format!("{} IS NOT NULL", self.aggregate("")),
                 };
-                text += &format!(" HAVING {having}");
+                write!(text, " HAVING {having}").unwrap();
             }
         }
         self.ordered(text, shown.len())
@@ -147,11 +152,11 @@ impl Generator<'_> {
         let by: Vec<String> = (1..=columns)
             .map(|place| format!("{place}{}", self.random.of(&["", " DESC", " ASC", " NULLS FIRST"])))
             .collect();
-        text += &format!(" ORDER BY {}", by.join(", "));
+        write!(text, " ORDER BY {}", by.join(", ")).unwrap();
         if self.random.one_in(2) {
-            text += &format!(" LIMIT {}", self.random.below(30));
+            write!(text, " LIMIT {}", self.random.below(30)).unwrap();
             if self.random.one_in(2) {
-                text += &format!(" OFFSET {}", self.random.below(10));
+                write!(text, " OFFSET {}", self.random.below(10)).unwrap();
             }
         }
         Statement { text, is_ordered: true }

@@ -34,7 +34,8 @@ pub struct Reads {
 }
 
 impl Reads {
-    fn merge(&mut self, others: &Self) {
+    /// Adds what else was read.
+    pub fn merge(&mut self, others: &Self) {
         self.groups += others.groups;
         self.samples += others.samples;
         self.nodes += others.nodes;

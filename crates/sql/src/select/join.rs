@@ -14,6 +14,9 @@ use crate::value::Value;
 /// Rows that a join may make.
 const JOIN_ROWS_MAX: usize = 10_000_000;
 
+/// Columns of the left and of the right that are one by USING.
+type Shared = Vec<(usize, usize)>;
+
 /// What becomes of rows without a partner, and who is one.
 #[derive(Debug, Clone, Copy, Default)]
 struct Kind {
@@ -81,7 +84,7 @@ impl Run<'_> {
         left: &Scope,
         right: &Scope,
         both: &Scope,
-    ) -> Result<(Vec<Bound>, Vec<(usize, usize)>), SqlError> {
+    ) -> Result<(Vec<Bound>, Shared), SqlError> {
         let common: Vec<sqlparser::ast::Ident>;
         let names: Vec<&sqlparser::ast::Ident> = match constraint {
             JoinConstraint::None => return Ok((Vec::new(), Vec::new())),
