@@ -204,16 +204,6 @@ impl Store {
         Ok(worked)
     }
 
-    /// The sequence id of a snapshot: everything that was acknowledged is in it.
-    pub fn snapshot(&self) -> u64 {
-        self.log.last_sequence()
-    }
-
-    /// What may read differently than at a snapshot.
-    pub fn changes_since(&self, snapshot: u64) -> Result<Changes, JournalGap> {
-        self.journal.since(snapshot)
-    }
-
     /// Flushes the fullest head if it is over its share of the budget, and the oldest if the log is over its.
     fn flush_due(&self) -> Result<bool, StoreError> {
         let head_bytes = |shard: &Shard| shard.state.lock().head.bytes();
