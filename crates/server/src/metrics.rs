@@ -202,6 +202,7 @@ impl Metrics {
             ("parts", memory.parts),
             ("cache", memory.cache),
             ("queries", memory.queries),
+            ("results", memory.results),
         ] {
             let _ = writeln!(out, "thalweg_memory_bytes{{holder=\"{holder}\"}} {bytes}");
         }

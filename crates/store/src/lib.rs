@@ -129,6 +129,8 @@ pub struct Store {
     /// Bytes that all heads may take at present.
     heads_bytes: AtomicU64,
     query_memory: Arc<QueryMemory>,
+    /// Bytes of answers that are kept of its data.
+    results_bytes: AtomicU64,
     admission: Admission,
     /// Why new series are refused at present, if they are.
     refusal: RwLock<Option<String>>,

@@ -60,6 +60,8 @@ pub struct MemoryUse {
     pub cache: u64,
     /// What running queries hold.
     pub queries: u64,
+    /// Answers that whoever embeds the store keeps.
+    pub results: u64,
 }
 
 impl MemoryUse {
@@ -70,7 +72,7 @@ impl MemoryUse {
 
     /// What a flush does not free.
     fn fixed(&self) -> u64 {
-        self.index + self.keys + self.parts + self.cache + self.queries
+        self.index + self.keys + self.parts + self.cache + self.queries + self.results
     }
 }
 
@@ -100,6 +102,7 @@ impl Store {
             index: catalog_bytes as u64,
             keys: self.keys.memory_bytes() as u64,
             queries: self.query_memory.used_bytes(),
+            results: self.results_bytes.load(Ordering::Relaxed),
             cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes),
             ..MemoryUse::default()
         };
@@ -115,6 +118,11 @@ impl Store {
     /// What all running queries take their memory from.
     pub fn query_memory(&self) -> std::sync::Arc<QueryMemory> {
         self.query_memory.clone()
+    }
+
+    /// Says how many bytes of answers are kept: heads give way to them.
+    pub fn hold_results(&self, bytes: u64) {
+        self.results_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Looks at what is held, and sets how much heads may take and whether new series are refused.

@@ -95,6 +95,7 @@ impl Store {
             policies: RwLock::new(policies),
             heads_bytes: AtomicU64::new(heads_bytes),
             query_memory: Arc::new(QueryMemory::new(memory_bytes_max)),
+            results_bytes: AtomicU64::new(0),
             admission: Admission::default(),
             refusal: RwLock::default(),
             settled: opened.settled,
