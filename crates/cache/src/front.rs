@@ -196,7 +196,6 @@ impl Front<Answer> {
         answers.for_each(|later| answer.append(&later));
         Some(Found { answer, span, stamp })
     }
-
 }
 
 impl<A: Portion> Front<A> {

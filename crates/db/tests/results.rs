@@ -11,6 +11,8 @@ use promql::{Answer, Value};
 use thalweg_db::{DatabasePolicy, Db, DbOptions, InstantQuery, RangeQuery};
 
 const SECOND_NS: i64 = 1_000_000_000;
+/// Little enough for some to go.
+const RESULT_BYTES_MAX: usize = 4 << 20;
 const MINUTE_MS: i64 = 60_000;
 
 /// Comparisons in a run of all tests; `THALWEG_RESULT_CHECKS` asks for another number of them.
@@ -60,7 +62,7 @@ impl World {
         options.store.log_segment_bytes = 256 << 10;
         options.store.log_bytes_max = 1 << 20;
         options.store.journal_changes_max = 64;
-        options.result_cache_memory_bytes_max = 512 << 10;
+        options.result_cache_memory_bytes_max = RESULT_BYTES_MAX;
         let db = Db::open(simulation.platform(), options).unwrap();
         Self { simulation, db, random: fastrand::Rng::with_seed(seed) }
     }
@@ -234,7 +236,11 @@ fn no_answer_is_stale() {
         if world.below(3) == 0 {
             world.change();
         }
-        if world.below(5) == 0 { world.check_instant() } else { world.check_range() }
+        if world.below(5) == 0 {
+            world.check_instant();
+        } else {
+            world.check_range();
+        }
         if number % 10_000 == 9_999 {
             eprintln!("{} checks: {:?}", number + 1, world.db.result_cache());
         }
@@ -242,7 +248,7 @@ fn no_answer_is_stale() {
     let stats = world.db.result_cache().unwrap();
     let used = [stats.hits, stats.partial_hits, stats.steps_from_memory, stats.steps_changed];
     assert!(used.iter().all(|used| *used > checks as u64 / 100), "{stats:?}");
-    assert!(stats.memory_bytes <= 512 << 10, "{stats:?}");
+    assert!(stats.memory_bytes <= RESULT_BYTES_MAX as u64, "{stats:?}");
 }
 
 /// Whatever happens at the same time, what is kept afterwards is right.
@@ -252,7 +258,8 @@ fn writes_at_the_same_time_are_not_missed() {
     world.fill(40);
     let queries: Vec<RangeQuery> = (0..40).map(|_| world.range_query()).collect();
     let now_ms = world.now_ms();
-    let rows: Vec<String> = (0..300).map(|place| world.row(place % 11, now_ms - (place as i64 * 7919) % 2_400_000)).collect();
+    let rows: Vec<String> =
+        (0..300).map(|place| world.row(place % 11, now_ms - (place as i64 * 7919) % 2_400_000)).collect();
     let done = AtomicBool::new(false);
     let (world, done) = (&world, &done);
     std::thread::scope(|scope| {

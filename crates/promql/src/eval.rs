@@ -283,12 +283,7 @@ impl<'q> Evaluator<'q> {
 }
 
 /// How many steps lie between two times; fails if there are too many.
-pub(crate) fn step_count(
-    settings: &Settings,
-    start_ms: i64,
-    end_ms: i64,
-    step_ms: i64,
-) -> Result<usize, QueryError> {
+pub(crate) fn step_count(settings: &Settings, start_ms: i64, end_ms: i64, step_ms: i64) -> Result<usize, QueryError> {
     let count = (end_ms - start_ms) / step_ms + 1;
     let steps_max = settings.steps_max;
     usize::try_from(count).ok().filter(|count| *count <= steps_max).ok_or_else(|| {

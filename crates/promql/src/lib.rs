@@ -52,7 +52,7 @@ pub use histogram::{CounterReset, Histogram, HistogramBucket};
 use model::Matcher;
 use query::QueryError;
 pub use reach::Reads;
-pub use stretch::{Evaluated, StepInfo, Stretch, evaluate_stretch};
+pub use stretch::{Evaluated, StepInfo, Stretch, StretchSeries, evaluate_stretch};
 pub use syntax::ast::ResultKind;
 
 /// Parts of the language that Prometheus has behind feature flags.

@@ -61,21 +61,15 @@ impl Found {
             Node::Subquery(subquery) => {
                 let (first_ms, last_ms) = shifted(&subquery.shift, times)?;
                 let first_ms = first_ms.checked_sub(subquery.range.settled_ms())?;
-                return self.add(&subquery.inner, (first_ms, last_ms), lookback_ms);
+                self.add(&subquery.inner, (first_ms, last_ms), lookback_ms)
             }
             // Reads series that none of its selectors names.
-            Node::Call(call) if call.signature.function == Function::Info => return None,
-            _ => return expr.children().into_iter().try_for_each(|child| self.add(child, times, lookback_ms)),
+            Node::Call(call) if call.signature.function == Function::Info => None,
+            _ => expr.children().into_iter().try_for_each(|child| self.add(child, times, lookback_ms)),
         }
     }
 
-    fn add_selector(
-        &mut self,
-        selector: &Selector,
-        times: (i64, i64),
-        range_ms: i64,
-        lookback_ms: i64,
-    ) -> Option<()> {
+    fn add_selector(&mut self, selector: &Selector, times: (i64, i64), range_ms: i64, lookback_ms: i64) -> Option<()> {
         let (first_ms, last_ms) = shifted(&selector.shift, times)?;
         // As far as any of its windows looks; plain ranges do not look back.
         let before_ms = range_ms.checked_add(lookback_ms)?;

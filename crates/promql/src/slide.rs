@@ -56,7 +56,8 @@ impl Evaluator<'_> {
             range.series.sort_by(|a, b| a.labels.cmp(&b.labels));
         }
         range.bounds.check_edges(call.signature.name)?;
-        let over = Over { function, bounds: range.bounds, scalars: &scalars, span, put_off, noted_steps, budget: self.budget };
+        let over =
+            Over { function, bounds: range.bounds, scalars: &scalars, span, put_off, noted_steps, budget: self.budget };
         let mut passage = Passage::new(!put_off, sink);
         for series in &range.series {
             self.budget.check()?;

@@ -14,11 +14,14 @@ use crate::{Expression, Settings};
 /// notes of which the steps are known.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stretch {
-    /// Values with their times in milliseconds, by series, in order of labels.
-    pub series: Vec<(Labels, Vec<(i64, f64)>)>,
+    /// In order of labels.
+    pub series: Vec<StretchSeries>,
     /// Infos that go with some of the steps, by their text.
     pub infos: BTreeMap<String, StepInfo>,
 }
+
+/// A series' labels, and its values with their times in milliseconds.
+pub type StretchSeries = (Labels, Vec<(i64, f64)>);
 
 /// An info, and when it holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +63,8 @@ impl Stretch {
     /// The answer for the steps from the first to the last of each part; parts are in order of time and do not overlap.
     pub fn answer(parts: &[(&Self, i64, i64)]) -> Answer {
         let joined = Self::join(parts);
-        let matrix = joined.series.into_iter().map(|(labels, floats)| (labels, Points { floats, histograms: Vec::new() }));
+        let matrix =
+            joined.series.into_iter().map(|(labels, floats)| (labels, Points { floats, histograms: Vec::new() }));
         let infos = joined.infos.into_values().map(|info| info.shown);
         Answer { value: Value::Matrix(matrix.collect()), warnings: Vec::new(), infos: shown_notes(infos, "info") }
     }
@@ -90,7 +94,7 @@ impl Stretch {
     /// About as many bytes as it takes.
     pub fn size_bytes(&self) -> usize {
         let series = self.series.iter().map(|(labels, values)| {
-            size_of::<(Labels, Vec<(i64, f64)>)>() + labels.packed_bytes() + size_of_val(values.as_slice())
+            size_of::<StretchSeries>() + labels.packed_bytes() + size_of_val(values.as_slice())
         });
         let infos = self.infos.iter().map(|(text, info)| {
             2 * text.len() + info.shown.len() + size_of::<StepInfo>() + size_of_val(info.steps.as_slice())
@@ -112,7 +116,7 @@ impl Stretch {
 
 /// The series of a part that are not taken yet.
 struct Cursor<'a> {
-    rest: Peekable<std::slice::Iter<'a, (Labels, Vec<(i64, f64)>)>>,
+    rest: Peekable<std::slice::Iter<'a, StretchSeries>>,
     times: (i64, i64),
 }
 

@@ -98,10 +98,10 @@ impl<'a> Watch<'a> {
 
 /// The times, in milliseconds, of steps that look at any of the nanoseconds from the first to the last.
 fn steps_looking_at(reads: Reads, first_ns: i64, last_ns: i64) -> Span {
-    let (first_ms, last_ms) = (first_ns.div_euclid(NS_PER_MS), last_ns.div_euclid(NS_PER_MS));
-    let start = if first_ns == i64::MIN { i64::MIN } else { first_ms.saturating_sub(reads.last_ms) };
-    let end = if last_ns == i64::MAX { i64::MAX } else { last_ms.saturating_sub(reads.first_ms).saturating_add(1) };
-    Span::new(start, end)
+    let millisecond = |time_ns: i64| time_ns.div_euclid(NS_PER_MS);
+    let start = if first_ns == i64::MIN { i64::MIN } else { millisecond(first_ns).saturating_sub(reads.last_ms) };
+    let end = millisecond(last_ns).saturating_sub(reads.first_ms).saturating_add(1);
+    Span::new(start, if last_ns == i64::MAX { i64::MAX } else { end })
 }
 
 /// Takes a span out of others.

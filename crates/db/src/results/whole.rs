@@ -58,7 +58,8 @@ impl ResultCache {
             })
             .collect();
         self.memory.renew(key, &checked, watch.through());
-        if let Some(answer) = checked.iter().find(|(_, holds)| holds == &[WHOLE]).and_then(|(kept, _)| answer_of(kept)) {
+        if let Some(answer) = checked.iter().find(|(_, holds)| holds == &[WHOLE]).and_then(|(kept, _)| answer_of(kept))
+        {
             used.from_memory = steps;
             self.count(used);
             return Ok((answer, used));
