@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use index::{CompiledMatcher, DatabaseId, GroupId, RoaringBitmap};
 use model::TimeRange;
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::log::record::ShardRows;
 use crate::part::Part;

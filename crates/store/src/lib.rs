@@ -66,8 +66,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use index::{Catalog, CatalogEntry, DatabaseId};
-use parking_lot::{Mutex, RwLock};
 use platform::{Files, Platform};
+use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 pub use backup::{BackupReport, PruneReport, RebuildReport, RestoreReport, backups, prune, rebuild, restore};
 pub use check::{CheckReport, Damage, check};

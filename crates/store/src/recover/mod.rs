@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 use index::{Catalog, GroupEntry, Groups, Segment};
-use parking_lot::{Mutex, RwLock};
 use platform::{Files, LockError, Platform};
+use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 use crate::admission::Admission;
 use crate::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
