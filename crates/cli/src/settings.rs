@@ -105,6 +105,12 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes_max: Option<u64>,
 
+    /// Bytes of answers that are kept in memory, so that dashboards are computed only where something is new; 0: none are
+    /// [default: a sixteenth of the memory to stay within]
+    #[arg(long, env = "THALWEG_RESULT_CACHE_MEMORY_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_cache_memory_bytes_max: Option<usize>,
+
     /// Series that a database may have [default: any number]. What is known already goes on being written
     #[arg(long, env = "THALWEG_SERIES_PER_DATABASE_MAX", value_name = "NUMBER")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -323,6 +329,8 @@ impl ServeFlags {
         // Heads by default: an eighth of the memory, at most what the store's own default is.
         let eighth = usize::try_from(db.store.memory_bytes_max / 8).unwrap_or(usize::MAX);
         db.store.head_bytes_max = self.head_bytes_max.unwrap_or(db.store.head_bytes_max.min(eighth));
+        let sixteenth = usize::try_from(db.store.memory_bytes_max / 16).unwrap_or(usize::MAX);
+        db.result_cache_memory_bytes_max = self.result_cache_memory_bytes_max.unwrap_or(sixteenth);
         set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
         set(&mut db.store.series_per_database_max, self.series_per_database_max);
         set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);

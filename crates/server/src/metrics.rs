@@ -207,20 +207,8 @@ impl Metrics {
             family(&mut out, name, kind, help);
             let _ = writeln!(out, "{name} {value}");
         }
-        family(&mut out, "thalweg_memory_bytes", "gauge", "Bytes in memory, by what holds them.");
-        let memory = &stats.memory;
-        for (holder, bytes) in [
-            ("heads", memory.heads),
-            ("index", memory.index),
-            ("keys", memory.keys),
-            ("parts", memory.parts),
-            ("cache", memory.cache),
-            ("queries", memory.queries),
-            ("spare", memory.spare),
-            ("otlp_deltas", deltas.size_bytes as u64),
-        ] {
-            let _ = writeln!(out, "thalweg_memory_bytes{{holder=\"{holder}\"}} {bytes}");
-        }
+        render_memory(&mut out, &stats.memory, deltas);
+        render_result_cache(&mut out, db);
         family(&mut out, "thalweg_merges_by_goal_total", "counter", "Merges of parts, by why.");
         for (goal, count) in MERGE_GOALS.iter().zip(stats.merges_by_goal) {
             let _ = writeln!(out, "thalweg_merges_by_goal_total{{goal=\"{goal}\"}} {count}");
@@ -239,6 +227,47 @@ impl Metrics {
         }
         out.push_str(&crate::host::process_text());
         out
+    }
+}
+
+/// Who holds how much memory.
+fn render_memory(out: &mut String, memory: &db::MemoryUse, deltas: &DeltaStats) {
+    family(out, "thalweg_memory_bytes", "gauge", "Bytes in memory, by what holds them.");
+    for (holder, bytes) in [
+        ("heads", memory.heads),
+        ("index", memory.index),
+        ("keys", memory.keys),
+        ("parts", memory.parts),
+        ("cache", memory.cache),
+        ("queries", memory.queries),
+        ("results", memory.results),
+        ("spare", memory.spare),
+        ("otlp_deltas", deltas.size_bytes as u64),
+    ] {
+        let _ = writeln!(out, "thalweg_memory_bytes{{holder=\"{holder}\"}} {bytes}");
+    }
+}
+
+/// What is known of answers that are kept.
+fn render_result_cache(out: &mut String, db: &Db) {
+    let Some(stats) = db.result_cache() else { return };
+    for (name, kind, help, value) in [
+        ("queries_total", "counter", "Queries that kept answers were looked up for.", stats.queries),
+        ("hits_total", "counter", "Queries that were answered without evaluating anything.", stats.hits),
+        ("partial_hits_total", "counter", "Queries of which a part was evaluated.", stats.partial_hits),
+        ("steps_total", "counter", "Steps of these queries' answers.", stats.steps),
+        ("steps_changed_total", "counter", "Steps for which something had changed since.", stats.steps_changed),
+        ("keys", "gauge", "Expressions and grids with anything in memory.", stats.keys),
+        ("memory_bytes", "gauge", "Bytes of answers in memory.", stats.memory_bytes),
+    ] {
+        let name = format!("thalweg_result_cache_{name}");
+        family(out, &name, kind, help);
+        let _ = writeln!(out, "{name} {value}");
+    }
+    let name = "thalweg_result_cache_steps_kept_total";
+    family(out, name, "counter", "Steps that were not evaluated, by where they were kept.");
+    for (place, steps) in [("memory", stats.steps_from_memory), ("flash", stats.steps_from_flash)] {
+        let _ = writeln!(out, "{name}{{place=\"{place}\"}} {steps}");
     }
 }
 

@@ -62,6 +62,8 @@ pub struct MemoryUse {
     pub queries: u64,
     /// Memory of rows and requests that are done with, kept for the next ones.
     pub spare: u64,
+    /// Answers that whoever embeds the store keeps.
+    pub results: u64,
 }
 
 impl MemoryUse {
@@ -72,7 +74,7 @@ impl MemoryUse {
 
     /// What neither a flush frees nor is given back when memory is short.
     fn fixed(&self) -> u64 {
-        self.index + self.keys + self.parts + self.cache + self.queries
+        self.index + self.keys + self.parts + self.cache + self.queries + self.results
     }
 }
 
@@ -103,6 +105,7 @@ impl Store {
             keys: self.keys.memory_bytes() as u64,
             queries: self.query_memory.used_bytes(),
             spare: self.spare.size_bytes() as u64,
+            results: self.results_bytes.load(Ordering::Relaxed),
             cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes),
             ..MemoryUse::default()
         };
@@ -119,6 +122,11 @@ impl Store {
     /// What all running queries take their memory from.
     pub fn query_memory(&self) -> std::sync::Arc<QueryMemory> {
         self.query_memory.clone()
+    }
+
+    /// Says how many bytes of answers are kept: heads give way to them.
+    pub fn hold_results(&self, bytes: u64) {
+        self.results_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Looks at what is held, and sets how much heads may take and whether new series are refused.

@@ -1,7 +1,7 @@
 //! Memory of requests that are written: it serves the next ones. A request's rows take hundreds of kilobytes, and pages got from the
 //! system anew for each of them cost more than filling them.
 
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::log::record::{RowBlock, ShardRows};
 

@@ -5,6 +5,8 @@ mod evaluate;
 mod fill;
 mod group;
 mod join;
+mod narrow;
+mod rows;
 mod scan;
 
 use scan::End;
