@@ -129,7 +129,7 @@ impl<R: Read> CsvImporter<R> {
         let header = reader.byte_headers().map_err(|error| CsvError::Read(error.into()))?;
         let names: Result<Vec<&str>, _> = header.iter().map(std::str::from_utf8).collect();
         let names = names.map_err(|_| CsvError::Mapping("the header is not valid UTF-8".to_owned()))?;
-        let columns = Columns::named(&names, &mapping).map_err(CsvError::Mapping)?;
+        let columns = Columns::named(&names, mapping).map_err(CsvError::Mapping)?;
         Ok(Self { reader, columns, limits })
     }
 
@@ -240,7 +240,7 @@ fn read_fields<'a>(row: &'a ByteRecord, columns: &'a [FieldColumn]) -> Result<Ve
 }
 
 impl Columns {
-    fn named(header: &[&str], mapping: &CsvMapping) -> Result<Self, String> {
+    fn named(header: &[&str], mapping: CsvMapping) -> Result<Self, String> {
         let find = |name: &str| {
             let mut places = (0..header.len()).filter(|place| header.get(*place).is_some_and(|one| one.trim() == name));
             match (places.next(), places.next()) {
@@ -251,15 +251,15 @@ impl Columns {
         };
         let time = mapping.time_column.as_deref().map(find).transpose()?;
         let mut tags = Vec::new();
-        for name in &mapping.tags {
-            tags.push((find(name)?, name.clone()));
+        for name in mapping.tags {
+            tags.push((find(&name)?, name));
         }
         let others = || {
             let is_other = |place: &usize| Some(*place) != time && !tags.iter().any(|(tag, _)| tag == place);
             (0..header.len()).filter(is_other).filter_map(|place| header.get(place))
         };
-        let wanted = match &mapping.fields {
-            Some(fields) => fields.clone(),
+        let wanted = match mapping.fields {
+            Some(fields) => fields,
             None => others().map(|name| CsvField { name: name.trim().to_owned(), value_type: None }).collect(),
         };
         let mut fields = Vec::new();
@@ -269,8 +269,8 @@ impl Columns {
         if fields.is_empty() {
             return Err("no column is left for fields".to_owned());
         }
-        let points = vec![PointColumns { measurement: mapping.measurement.clone(), fields }];
-        let time = time.map(|place| (place, mapping.time_format.clone()));
+        let points = vec![PointColumns { measurement: mapping.measurement, fields }];
+        let time = time.map(|place| (place, mapping.time_format));
         Ok(Self { time, tags, constants: Vec::new(), points })
     }
 

@@ -105,12 +105,12 @@ pub(super) fn size_bytes(values: &[NativeHistogram]) -> usize {
 }
 
 /// The layouts, one after another as long as it is another than before, and the one of each value.
-fn shared_layouts(values: &[NativeHistogram]) -> (Vec<&HistogramLayout>, Vec<u32>) {
-    let mut layouts: Vec<&HistogramLayout> = Vec::new();
+fn shared_layouts(values: &[NativeHistogram]) -> (Vec<&Arc<HistogramLayout>>, Vec<u32>) {
+    let mut layouts: Vec<&Arc<HistogramLayout>> = Vec::new();
     let mut places = Vec::with_capacity(values.len());
     for value in values {
-        let is_new = layouts.last().is_none_or(|last| !std::ptr::eq(*last, &*value.layout) && **last != *value.layout);
-        if is_new {
+        let is_same = |last: &&Arc<HistogramLayout>| Arc::ptr_eq(last, &value.layout) || **last == value.layout;
+        if !layouts.last().is_some_and(is_same) {
             layouts.push(&value.layout);
         }
         places.push(layouts.len().saturating_sub(1) as u32);

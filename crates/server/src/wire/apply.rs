@@ -4,12 +4,12 @@ use db::{Appended, Appender, Db, GroupLayout, Sent, StoreError};
 use ingest::wire::WireError;
 use ingest::wire::data::Batch;
 use ingest::wire::rows::{Block, Rows, Run};
-use model::ValueType;
+use model::{NativeHistogram, ValueType};
 
 /// Layouts that a connection remembers.
 const LAYOUTS_MAX: usize = 64;
 
-/// Bytes that a batch's histograms may take once each of them has its buckets' layout: on the wire many share one.
+/// Bytes that a batch's histograms may take, each with its layout: on the wire many share one.
 const HISTOGRAMS_BYTES_MAX: usize = 64 << 20;
 
 /// Why a batch is not applied; chosen by what becomes of its connection.
@@ -86,7 +86,12 @@ impl<'a> Applier<'a> {
         if rows.histograms.is_empty() {
             return Ok(());
         }
-        let before = rows.text.len();
+        // Before they are encoded, which takes time for every bucket of each.
+        self.histograms_bytes += rows.histograms.iter().map(size_bytes).sum::<usize>();
+        if self.histograms_bytes > HISTOGRAMS_BYTES_MAX {
+            let message = format!("the batch's histograms take more than {HISTOGRAMS_BYTES_MAX} bytes: split it");
+            return Err(ApplyError::Invalid(message));
+        }
         let is_histogram = block.types.iter().map(|kind| *kind == ValueType::Histogram).cycle();
         let is_present = rows.present.iter().copied().chain(std::iter::repeat(true));
         for ((cell, is_histogram), is_present) in rows.cells.iter_mut().zip(is_histogram).zip(is_present) {
@@ -94,12 +99,7 @@ impl<'a> Applier<'a> {
             if let Some(value) = rows.histograms.get(place).filter(|_| is_histogram && is_present) {
                 *cell = Appender::histogram_cell(value, &mut rows.text);
             }
-            if self.histograms_bytes + rows.text.len() - before > HISTOGRAMS_BYTES_MAX {
-                let message = format!("the batch's histograms take more than {HISTOGRAMS_BYTES_MAX} bytes: split it");
-                return Err(ApplyError::Invalid(message));
-            }
         }
-        self.histograms_bytes += rows.text.len() - before;
         Ok(())
     }
 
@@ -156,4 +156,12 @@ impl<'a> Applier<'a> {
         self.layouts.push(layout.clone());
         Ok(layout)
     }
+}
+
+/// Bytes of a histogram and its layout.
+fn size_bytes(value: &NativeHistogram) -> usize {
+    let layout = &value.layout;
+    let spans = layout.positive_spans.len() + layout.negative_spans.len();
+    let counts = layout.positive_buckets() + layout.negative_buckets();
+    size_of::<NativeHistogram>() + 8 * (layout.custom_bounds.len() + spans + counts)
 }
