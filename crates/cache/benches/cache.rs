@@ -55,7 +55,7 @@ fn engine(criterion: &mut Criterion) {
 fn front(criterion: &mut Criterion) {
     let front = Front::new(64 << 20);
     let key = Key::of_statement("read");
-    front.insert(key, &answer(0), span(0), 0);
+    front.insert(key, answer(0), span(0), 0);
     let request = Request { key, span: span(0), partial_bytes_min: None, holds: &|_, _| true };
     criterion.bench_function("memory/get", |bencher| bencher.iter(|| black_box(front.find(&request))));
 }

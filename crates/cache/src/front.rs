@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::engine::part_of;
 use crate::index::Extent;
@@ -16,35 +16,81 @@ const EXTENT_BYTES: usize = 200;
 /// Stretches of a key before those that touch are joined.
 const EXTENTS_MAX: usize = 32;
 
-#[derive(Debug, Clone)]
-struct Kept {
-    span: Span,
-    stamp: u64,
-    answer: Arc<Answer>,
+/// What can be kept in memory for a span of time.
+pub trait Portion: Clone {
+    /// About as many bytes as it takes.
+    fn memory_bytes(&self) -> usize;
+
+    /// What it has for a part of its span.
+    #[must_use]
+    fn within(&self, span: Span) -> Self;
+
+    /// Adds what there is for a later span behind this one.
+    fn append(&mut self, later: &Self);
+}
+
+impl Portion for Answer {
+    fn memory_bytes(&self) -> usize {
+        // A point has a number of its series beside time and value.
+        let names: usize = self.series.iter().map(|name| name.len() + 24).sum();
+        names + self.size_bytes() + self.points() * 4
+    }
+
+    fn within(&self, span: Span) -> Self {
+        Self::within(self, span)
+    }
+
+    fn append(&mut self, later: &Self) {
+        Self::append(self, later);
+    }
+}
+
+/// What is kept for a span.
+#[derive(Debug)]
+pub struct Kept<A> {
+    /// For when it counts.
+    pub span: Span,
+    /// What it was stamped with.
+    pub stamp: u64,
+    /// It may have more than the span: only what is inside counts.
+    pub answer: Arc<A>,
+    /// All of the answer's span.
+    whole: Span,
     bytes: usize,
 }
 
-impl Kept {
-    fn new(span: Span, stamp: u64, answer: Answer) -> Self {
-        // A point has a number of its series beside time and value.
-        let names: usize = answer.series.iter().map(|name| name.len() + 24).sum();
-        let bytes = EXTENT_BYTES + names + answer.size_bytes() + answer.points() * 4;
-        Self { span, stamp, answer: Arc::new(answer), bytes }
-    }
-
-    fn within(&self, span: Span) -> Answer {
-        if span.contains(&self.span) { Answer::clone(&self.answer) } else { self.answer.within(span) }
+impl<A> Clone for Kept<A> {
+    fn clone(&self) -> Self {
+        Self { answer: self.answer.clone(), ..*self }
     }
 }
 
-#[derive(Debug, Default)]
-struct Entry {
+impl<A: Portion> Kept<A> {
+    fn new(span: Span, stamp: u64, answer: Arc<A>) -> Self {
+        let bytes = EXTENT_BYTES + answer.memory_bytes();
+        Self { span, stamp, answer, whole: span, bytes }
+    }
+
+    /// What there is within a span.
+    pub fn within(&self, span: Span) -> A {
+        let span = self.span.intersect(&span);
+        if span.contains(&self.whole) { A::clone(&self.answer) } else { self.answer.within(span) }
+    }
+
+    /// The same for a part of its span; nothing is copied.
+    fn narrowed(&self, span: Span) -> Self {
+        Self { span: self.span.intersect(&span), ..self.clone() }
+    }
+}
+
+#[derive(Debug)]
+struct Entry<A> {
     number: u32,
     /// By time; they do not overlap.
-    kept: Vec<Kept>,
+    kept: Vec<Kept<A>>,
 }
 
-impl Entry {
+impl<A: Portion> Entry<A> {
     fn bytes(&self) -> usize {
         self.kept.iter().map(|kept| kept.bytes).sum()
     }
@@ -57,16 +103,13 @@ impl Entry {
                 continue;
             }
             for side in [Span::new(i64::MIN, span.start), Span::new(span.end, i64::MAX)] {
-                let part = kept.span.intersect(&side);
-                if !part.is_empty() {
-                    left.push(Kept::new(part, kept.stamp, kept.answer.within(part)));
-                }
+                left.extend(Some(kept.narrowed(side)).filter(|part| !part.span.is_empty()));
             }
         }
         self.kept = left;
     }
 
-    fn insert(&mut self, new: Kept) {
+    fn insert(&mut self, new: Kept<A>) {
         self.remove(new.span);
         let place = self.kept.partition_point(|kept| kept.span.start < new.span.start);
         self.kept.insert(place, new);
@@ -77,14 +120,14 @@ impl Entry {
 
     /// Joins stretches that touch; of two stamps the older one stays.
     fn join(&mut self) {
-        let mut joined: Vec<Kept> = Vec::new();
+        let mut joined: Vec<Kept<A>> = Vec::new();
         for kept in self.kept.drain(..) {
             match joined.last_mut() {
                 Some(last) if last.span.end == kept.span.start => {
-                    let mut answer = Answer::clone(&last.answer);
-                    answer.append(&kept.answer);
+                    let mut answer = last.within(last.span);
+                    answer.append(&kept.within(kept.span));
                     let span = Span::new(last.span.start, kept.span.end);
-                    *last = Kept::new(span, last.stamp.min(kept.stamp), answer);
+                    *last = Kept::new(span, last.stamp.min(kept.stamp), Arc::new(answer));
                 }
                 _ => joined.push(kept),
             }
@@ -93,14 +136,20 @@ impl Entry {
     }
 }
 
-#[derive(Default)]
-struct Inner {
-    entries: HashMap<Key, Entry>,
+struct Inner<A> {
+    entries: HashMap<Key, Entry<A>>,
     keys: HashMap<u32, Key>,
     policy: Sieve,
     next: u32,
     bytes: usize,
     hits: u64,
+}
+
+impl<A> Default for Inner<A> {
+    fn default() -> Self {
+        let (entries, keys, policy) = (HashMap::new(), HashMap::new(), Sieve::default());
+        Self { entries, keys, policy, next: 0, bytes: 0, hits: 0 }
+    }
 }
 
 /// Counts and sizes of what is in memory.
@@ -115,17 +164,12 @@ pub struct FrontStats {
 }
 
 /// Answers in memory, of so many bytes at most. Which key goes when room is needed SIEVE decides.
-pub struct Front {
-    inner: Mutex<Inner>,
+pub struct Front<A = Answer> {
+    inner: Mutex<Inner<A>>,
     bytes_max: usize,
 }
 
-impl Front {
-    /// Within so many bytes; 0 for none at all.
-    pub fn new(bytes_max: usize) -> Self {
-        Self { inner: Mutex::default(), bytes_max }
-    }
-
+impl Front<Answer> {
     /// What is there of an answer.
     pub fn find(&self, request: &Request<'_>) -> Option<Found> {
         let parts = {
@@ -133,14 +177,14 @@ impl Front {
             let entry = inner.entries.get(&request.key)?;
             let (number, kept) = (entry.number, &entry.kept);
             let held = kept.iter().filter(|kept| kept.span.overlaps(&request.span));
-            let held: Vec<&Kept> = held.filter(|kept| (request.holds)(kept.span, kept.stamp)).collect();
-            let extent = |kept: &&Kept| {
+            let held: Vec<&Kept<Answer>> = held.filter(|kept| (request.holds)(kept.span, kept.stamp)).collect();
+            let extent = |kept: &&Kept<Answer>| {
                 let density = (kept.bytes as f64 / kept.span.length()) as f32;
                 Extent { span: kept.span, stamp: kept.stamp, density }
             };
             let extents: Vec<Extent> = held.iter().map(extent).collect();
             let (part, stamp) = part_of(&extents, request.span, request.partial_bytes_min.unwrap_or(0))?;
-            let parts: Vec<Kept> = held.into_iter().filter(|kept| kept.span.overlaps(&part)).cloned().collect();
+            let parts: Vec<Kept<Answer>> = held.into_iter().filter(|kept| kept.span.overlaps(&part)).cloned().collect();
             inner.policy.touch(number);
             inner.hits += 1;
             (part, stamp, parts)
@@ -152,14 +196,36 @@ impl Front {
         answers.for_each(|later| answer.append(&later));
         Some(Found { answer, span, stamp })
     }
+}
 
-    /// Keeps an answer, in place of what is there of its span. One that is larger than everything may be is not kept.
-    pub fn insert(&self, key: Key, answer: &Answer, span: Span, stamp: u64) {
-        let new = Kept::new(span, stamp, answer.clone());
+impl<A: Portion> Front<A> {
+    /// Within so many bytes; 0 for none at all.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { inner: Mutex::default(), bytes_max }
+    }
+
+    /// Everything of a key that shares an instant with a span, by time. Nothing is copied.
+    pub fn kept(&self, key: Key, span: Span) -> Vec<Kept<A>> {
         let mut inner = self.inner.lock();
+        let Some(entry) = inner.entries.get(&key) else { return Vec::new() };
+        let number = entry.number;
+        let kept: Vec<Kept<A>> = entry.kept.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect();
+        if !kept.is_empty() {
+            inner.policy.touch(number);
+            inner.hits += 1;
+        }
+        kept
+    }
+
+    /// Keeps an answer, in place of what is there of its span. One that is larger than everything may be is not kept. Returns what
+    /// went to make room.
+    pub fn insert(&self, key: Key, answer: impl Into<Arc<A>>, span: Span, stamp: u64) -> Vec<(Key, Vec<Kept<A>>)> {
+        let new = Kept::new(span, stamp, answer.into());
+        let mut inner = self.inner.lock();
+        let mut evicted = Vec::new();
         if span.is_empty() || new.bytes > self.bytes_max {
             inner.change(key, |entry| entry.remove(span));
-            return;
+            return evicted;
         }
         inner.add(key);
         inner.change(key, |entry| entry.insert(new));
@@ -167,8 +233,28 @@ impl Front {
             let Some(victim) = inner.policy.evict().and_then(|number| inner.keys.get(&number).copied()) else {
                 break;
             };
-            inner.change(victim, |entry| entry.kept.clear());
+            inner.change(victim, |entry| evicted.push((victim, std::mem::take(&mut entry.kept))));
         }
+        evicted
+    }
+
+    /// Says of stretches that [`Front::kept`] gave what of them still holds, and gives that another stamp. What was put in their place
+    /// meanwhile stays as it is.
+    pub fn renew(&self, key: Key, checked: &[(Kept<A>, Vec<Span>)], stamp: u64) {
+        self.inner.lock().change(key, |entry| {
+            for (known, holds) in checked {
+                let same = |kept: &Kept<A>| kept.span == known.span && Arc::ptr_eq(&kept.answer, &known.answer);
+                let Some(place) = entry.kept.iter().position(same) else { continue };
+                let left = holds.iter().map(|span| Kept { stamp, ..known.narrowed(*span) });
+                entry.kept.splice(place..=place, left);
+            }
+        });
+    }
+
+    /// Takes everything out.
+    pub fn drain(&self) -> Vec<(Key, Vec<Kept<A>>)> {
+        let inner = std::mem::take(&mut *self.inner.lock());
+        inner.entries.into_iter().map(|(key, entry)| (key, entry.kept)).collect()
     }
 
     /// Forgets a key's answer for a span. Returns whether there was any of it.
@@ -199,7 +285,7 @@ impl Front {
     }
 }
 
-impl Inner {
+impl<A: Portion> Inner<A> {
     fn add(&mut self, key: Key) {
         if self.entries.contains_key(&key) {
             return;
@@ -212,7 +298,7 @@ impl Inner {
     }
 
     /// Changes a key's entry if there is one, and forgets the key if nothing is left of it.
-    fn change(&mut self, key: Key, change: impl FnOnce(&mut Entry)) {
+    fn change(&mut self, key: Key, change: impl FnOnce(&mut Entry<A>)) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
@@ -228,7 +314,7 @@ impl Inner {
     }
 }
 
-impl std::fmt::Debug for Front {
+impl<A> std::fmt::Debug for Front<A> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Front").field("bytes_max", &self.bytes_max).finish_non_exhaustive()
     }
@@ -266,7 +352,7 @@ impl Layered {
         if let Some(found) = &on_flash {
             let deletes = self.deletes.lock();
             if *deletes == before {
-                self.memory.insert(request.key, &found.answer, found.span, found.stamp);
+                self.memory.insert(request.key, found.answer.clone(), found.span, found.stamp);
             }
         }
         [in_memory, on_flash].into_iter().flatten().max_by(|a, b| a.span.length().total_cmp(&b.span.length()))
@@ -283,7 +369,7 @@ impl Layered {
             // Flash checks the answer, and keeps what it has already: memory asks for that.
             Some(flash) => flash.set_stamped(key, answer, span, stamp),
             None => {
-                self.memory.insert(key, answer, span, stamp);
+                self.memory.insert(key, answer.clone(), span, stamp);
                 Ok(())
             }
         }
@@ -342,7 +428,7 @@ mod tests {
         let front = Front::new(1 << 20);
         let insert = |start, end, stamp| {
             let span = Span::new(start, end);
-            front.insert(Key::of_statement("a"), &answer(span), span, stamp);
+            front.insert(Key::of_statement("a"), answer(span), span, stamp);
         };
         insert(0, 50, 1);
         insert(50, 100, 2);
@@ -363,11 +449,11 @@ mod tests {
         let front = Front::new(20_000);
         let span = Span::new(0, 100);
         for number in 0..100 {
-            front.insert(Key::of_statement(&number.to_string()), &answer(span), span, 0);
+            front.insert(Key::of_statement(&number.to_string()), answer(span), span, 0);
             assert!(front.stats().bytes <= 20_000);
         }
         assert!(front.stats().keys > 3, "{:?}", front.stats());
-        front.insert(Key::of_statement("large"), &answer(Span::new(0, 5000)), Span::new(0, 5000), 0);
+        front.insert(Key::of_statement("large"), answer(Span::new(0, 5000)), Span::new(0, 5000), 0);
         assert_eq!(find(&front, "large", 0, 10, 0), None);
         front.clear();
         assert_eq!(front.stats(), FrontStats::default());

@@ -21,7 +21,7 @@ mod slab;
 mod span;
 
 pub use engine::{Cache, Found, Lookup, Options, Request, SetError, Stats};
-pub use front::{Front, FrontStats, Layered};
+pub use front::{Front, FrontStats, Kept, Layered, Portion};
 pub use key::Key;
 pub use points::{Answer, FieldPoints, Points, ValueType, Values};
 pub use policy::PolicyKind;

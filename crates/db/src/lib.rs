@@ -18,6 +18,7 @@ mod influxql_api;
 mod names;
 mod plan_api;
 mod query_api;
+mod results;
 mod sql_api;
 mod upkeep;
 mod worker;
@@ -31,6 +32,7 @@ use promql::NameRemoval;
 use store::{Store, StoreOptions};
 
 pub use query_api::{InstantQuery, RangeQuery};
+pub use results::{CacheUse, ResultCacheStats};
 pub use sql_api::SqlAnswer;
 pub use store::{
     Appended, Appender, BackupReport, CheckReport, CompactReport, Damage, DatabasePolicy, Deleted, FileSizes, Finding,
@@ -40,6 +42,7 @@ pub use store::{
 };
 pub use write::WriteError;
 
+use results::ResultCache;
 use worker::Worker;
 
 /// Settings of an open database.
@@ -55,6 +58,8 @@ pub struct DbOptions {
     pub promql_experimental: bool,
     /// Threads that may help with long queries, for all of them together; each query has its own beside.
     pub query_helpers: usize,
+    /// Bytes of answers that are kept in memory; 0: none are.
+    pub result_cache_memory_bytes_max: usize,
 }
 
 impl DbOptions {
@@ -66,6 +71,7 @@ impl DbOptions {
             name_removal: NameRemoval::AtOnce,
             promql_experimental: true,
             query_helpers: std::thread::available_parallelism().map_or(0, |cores| cores.get() - 1),
+            result_cache_memory_bytes_max: 64 << 20,
         }
     }
 }
@@ -80,6 +86,8 @@ pub struct Db {
     worker: Worker,
     /// Threads that help with long queries, for all of them together.
     helpers: query::Helpers,
+    /// Answers that are kept, if any are.
+    results: Option<ResultCache>,
     /// Held by a backup: what it removes behind it, another could be about to need.
     backing_up: parking_lot::Mutex<()>,
 }
@@ -108,6 +116,8 @@ impl Db {
             },
             worker,
             helpers: query::Helpers::new(options.query_helpers),
+            results: (options.result_cache_memory_bytes_max > 0)
+                .then(|| ResultCache::new(options.result_cache_memory_bytes_max)),
             backing_up: parking_lot::Mutex::new(()),
         })
     }

@@ -10,6 +10,7 @@ use query::{Budget, QueryError, Selection, Series, Source, StoreSource};
 use store::StoreError;
 
 use crate::Db;
+use crate::results::{CacheUse, ResultCache, ResultCacheStats, Run};
 
 /// Samples that a query may hold at once unless its budget says otherwise.
 pub(crate) const QUERY_SAMPLES_MAX: u64 = 50_000_000;
@@ -25,6 +26,8 @@ pub struct InstantQuery {
     pub lookback_ms: Option<i64>,
     /// When names are dropped; `None` for the database's setting.
     pub name_removal: Option<NameRemoval>,
+    /// Whether the answer may be one that was kept, and may be kept.
+    pub may_cache: bool,
     /// What the query may use.
     pub budget: Arc<Budget>,
 }
@@ -33,7 +36,7 @@ impl InstantQuery {
     /// A query with the usual lookback and budget.
     pub fn new(text: impl Into<String>, time_ms: i64) -> Self {
         let budget = Arc::new(Budget::new(QUERY_SAMPLES_MAX));
-        Self { text: text.into(), time_ms, lookback_ms: None, name_removal: None, budget }
+        Self { text: text.into(), time_ms, lookback_ms: None, name_removal: None, may_cache: true, budget }
     }
 }
 
@@ -52,6 +55,8 @@ pub struct RangeQuery {
     pub lookback_ms: Option<i64>,
     /// When names are dropped; `None` for the database's setting.
     pub name_removal: Option<NameRemoval>,
+    /// Whether the answer may be one that was kept, and may be kept.
+    pub may_cache: bool,
     /// What the query may use.
     pub budget: Arc<Budget>,
 }
@@ -64,19 +69,65 @@ impl Db {
 
     /// Evaluates an expression at one moment.
     pub fn instant(&self, database: &str, query: &InstantQuery) -> Result<Answer, QueryError> {
+        self.instant_told(database, query).map(|(answer, _)| answer)
+    }
+
+    /// The same; also says how much of the answer was kept before.
+    pub fn instant_told(&self, database: &str, query: &InstantQuery) -> Result<(Answer, CacheUse), QueryError> {
         let expression = self.parse(&query.text)?;
         let source = StoreSource::new(&self.store, database, &self.helpers);
         let settings = self.settings(query.lookback_ms, query.name_removal);
-        promql::evaluate_instant(&expression, &source, query.time_ms, &settings, &query.budget)
+        let (time_ms, budget) = (query.time_ms, &*query.budget);
+        if let Some(results) = self.results.as_ref().filter(|_| query.may_cache) {
+            let (store, expression, settings) = (&*self.store, &expression, &settings);
+            let run = Run { store, database, source: &source, expression, settings, budget };
+            return self.accounted(results.instant(&run, time_ms));
+        }
+        let answer = promql::evaluate_instant(&expression, &source, time_ms, &settings, budget)?;
+        Ok((answer, CacheUse { steps: 1, ..CacheUse::default() }))
     }
 
     /// Evaluates an expression at regular moments.
     pub fn range(&self, database: &str, query: &RangeQuery) -> Result<Answer, QueryError> {
+        self.range_told(database, query).map(|(answer, _)| answer)
+    }
+
+    /// The same; also says how much of the answer was kept before.
+    pub fn range_told(&self, database: &str, query: &RangeQuery) -> Result<(Answer, CacheUse), QueryError> {
         let expression = self.parse(&query.text)?;
         let source = StoreSource::new(&self.store, database, &self.helpers);
         let settings = self.settings(query.lookback_ms, query.name_removal);
         let (start_ms, end_ms, step_ms) = (query.start_ms, query.end_ms, query.step_ms);
-        promql::evaluate_range(&expression, &source, start_ms, end_ms, step_ms, &settings, &query.budget)
+        let budget = &*query.budget;
+        if let Some(results) = self.results.as_ref().filter(|_| query.may_cache) {
+            let (store, expression, settings) = (&*self.store, &expression, &settings);
+            let run = Run { store, database, source: &source, expression, settings, budget };
+            return self.accounted(results.range(&run, (start_ms, end_ms, step_ms)));
+        }
+        let steps = promql::range_steps(&expression, (start_ms, end_ms, step_ms), &settings)? as u64;
+        let answer = promql::evaluate_range(&expression, &source, start_ms, end_ms, step_ms, &settings, budget)?;
+        Ok((answer, CacheUse { steps, ..CacheUse::default() }))
+    }
+
+    /// Counts and sizes of the answers that are kept; `None` if none are.
+    pub fn result_cache(&self) -> Option<ResultCacheStats> {
+        self.results.as_ref().map(ResultCache::stats)
+    }
+
+    /// Forgets all answers that are kept.
+    pub fn clear_result_cache(&self) {
+        if let Some(results) = &self.results {
+            results.clear();
+            self.store.hold_results(0);
+        }
+    }
+
+    /// Tells the store's accountant what kept answers take after a query.
+    fn accounted<T>(&self, done: T) -> T {
+        if let Some(stats) = self.result_cache() {
+            self.store.hold_results(stats.memory_bytes);
+        }
+        done
     }
 
     /// The samples as they are of the series that satisfy all matchers, from the first to the last millisecond, in order of labels.

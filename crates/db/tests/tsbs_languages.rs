@@ -149,6 +149,7 @@ fn of_promql(db: &Db, text: &str, (from_s, to_s): (i64, i64), width_s: i64) -> P
         lookback_ms: None,
         name_removal: Some(NameRemoval::Delayed),
         budget: db.budget(10_000_000),
+        may_cache: false,
     };
     let answer = db.range("default", &query).unwrap_or_else(|error| panic!("{text}: {error}"));
     let promql::Value::Matrix(series) = answer.value else { panic!("{text}: no matrix") };

@@ -95,7 +95,7 @@ impl<'q> Evaluator<'q> {
         if let Some(folded) = self.folded(aggregate, steps) {
             return folded;
         }
-        let input = self.vector(&aggregate.input, steps)?;
+        let input = self.ordered(&aggregate.input, steps)?;
         let input_span = aggregate.input.span;
         let parameter_span = aggregate.parameter.as_ref().map_or(span, |parameter| parameter.span);
         match operation {
@@ -149,7 +149,7 @@ impl<'q> Evaluator<'q> {
                 self.newest_rows(&selector.matchers, &ends, Answers::Values, Some(grouping), &mut folding)?;
             }
             _ => {
-                for row in self.vector(input, steps)?.rows {
+                for row in self.ordered(input, steps)?.rows {
                     let group = Some(grouping.key(&row.labels));
                     folding.take(Made { series: row.labels.clone(), group, row })?;
                 }
@@ -157,6 +157,16 @@ impl<'q> Evaluator<'q> {
             }
         }
         folding.sorted().finish(&self.notes)
+    }
+
+    /// The rows of an instant vector, for a range query in an order that does not depend on which steps it has: sums of floats and
+    /// choices between equal ones do depend on the order.
+    fn ordered(&self, input: &Expr, steps: Steps) -> Result<Vector<'q>, QueryError> {
+        let mut vector = self.vector(input, steps)?;
+        if self.steps.is_some() {
+            vector.rows.sort_by(|a, b| a.labels.cmp(&b.labels));
+        }
+        Ok(vector)
     }
 
     fn quantile(
@@ -224,13 +234,13 @@ impl<'q> Evaluator<'q> {
                         row.push(step, sample.clone());
                     }
                 }
-                if steps.count == 1 {
+                if self.is_instant(steps) {
                     order.extend(best.iter().map(|(place, _)| *place));
                 }
             }
         }
         let mut vector = Vector::empty(self.budget);
-        if steps.count == 1 {
+        if self.is_instant(steps) {
             for place in order {
                 let row = kept.get_mut(place).map(|row| std::mem::replace(row, Row::new(Labels::empty())));
                 row.map_or(Ok(()), |row| vector.push(row))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::Labels;
 use query::{Budget, QueryError, Source};
 
-use crate::eval::{Computed, Evaluator};
+use crate::eval::{Computed, Evaluator, step_count};
 use crate::histogram::Histogram;
 use crate::notes::Notes;
 use crate::plan::{Times, settle};
@@ -85,7 +85,7 @@ pub fn evaluate_instant(
 ) -> Result<Answer, QueryError> {
     check_times(&[time_ms], settings)?;
     let expr = settle(&expression.expr, Times { start_ms: time_ms, end_ms: time_ms, step_ms: 0 })?;
-    let evaluator = Evaluator { source, settings, budget, notes: Notes::default() };
+    let evaluator = Evaluator { source, settings, budget, notes: Notes::default(), steps: None };
     let steps = Steps::one(time_ms);
     let value = match (&expr.unwrapped().node, expr.kind()) {
         (Node::Text(text), _) => Value::String { time_ms, text: text.clone() },
@@ -113,6 +113,16 @@ pub fn evaluate_range(
     settings: &Settings,
     budget: &Budget,
 ) -> Result<Answer, QueryError> {
+    let (matrix, notes) = matrix(expression, source, (start_ms, end_ms, step_ms), settings, budget)?;
+    Ok(answer(Value::Matrix(matrix), notes, &expression.text))
+}
+
+/// How many steps a range query has, if it is right as far as can be told before it is evaluated.
+pub fn range_steps(
+    expression: &Expression,
+    (start_ms, end_ms, step_ms): (i64, i64, i64),
+    settings: &Settings,
+) -> Result<usize, QueryError> {
     check_times(&[start_ms, end_ms], settings)?;
     if step_ms <= 0 {
         return Err(QueryError::Invalid(
@@ -128,9 +138,21 @@ pub fn evaluate_range(
             kind.name()
         )));
     }
+    step_count(settings, start_ms, end_ms, step_ms)
+}
+
+/// The series of a range query's answer with their values, and what is to be told of them.
+pub(crate) fn matrix(
+    expression: &Expression,
+    source: &dyn Source,
+    (start_ms, end_ms, step_ms): (i64, i64, i64),
+    settings: &Settings,
+    budget: &Budget,
+) -> Result<(Vec<(Labels, Points)>, Notes), QueryError> {
+    let count = range_steps(expression, (start_ms, end_ms, step_ms), settings)?;
     let expr = settle(&expression.expr, Times { start_ms, end_ms, step_ms })?;
-    let evaluator = Evaluator { source, settings, budget, notes: Notes::default() };
-    let steps = Steps { start_ms, step_ms, count: evaluator.step_count(start_ms, end_ms, step_ms)? };
+    let steps = Steps { start_ms, step_ms, count };
+    let evaluator = Evaluator { source, settings, budget, notes: Notes::default(), steps: Some(steps) };
     let mut matrix = match evaluator.compute(&expr, steps)? {
         Computed::Scalar(values) => vec![points(&Row::of_floats(Labels::empty(), values), steps)],
         Computed::Vector(mut vector) => {
@@ -144,7 +166,7 @@ pub fn evaluate_range(
         }
     };
     matrix.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(answer(Value::Matrix(matrix), evaluator.notes, &expression.text))
+    Ok((matrix, evaluator.notes))
 }
 
 fn check_times(times_ms: &[i64], settings: &Settings) -> Result<(), QueryError> {
@@ -156,7 +178,7 @@ fn check_times(times_ms: &[i64], settings: &Settings) -> Result<(), QueryError> 
     }
 }
 
-fn answer(value: Value, notes: Notes, text: &str) -> Answer {
+pub(crate) fn answer(value: Value, notes: Notes, text: &str) -> Answer {
     let (warnings, infos) = notes.into_lists(text);
     Answer { value, warnings, infos }
 }

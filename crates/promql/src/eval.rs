@@ -20,6 +20,8 @@ pub(crate) struct Evaluator<'q> {
     pub(crate) settings: &'q Settings,
     pub(crate) budget: &'q Budget,
     pub(crate) notes: Notes,
+    /// The steps of a range query.
+    pub(crate) steps: Option<Steps>,
 }
 
 /// A value at every step.
@@ -31,14 +33,12 @@ pub(crate) enum Computed<'b> {
 impl<'q> Evaluator<'q> {
     /// How many steps lie between two times; fails if there are too many.
     pub(crate) fn step_count(&self, start_ms: i64, end_ms: i64, step_ms: i64) -> Result<usize, QueryError> {
-        let count = (end_ms - start_ms) / step_ms + 1;
-        let steps_max = self.settings.steps_max;
-        usize::try_from(count).ok().filter(|count| *count <= steps_max).ok_or_else(|| {
-            QueryError::Execution(format!(
-                "evaluation takes {count} steps, more than the limit of {steps_max} (steps_max): use a longer step or a \
-                 shorter range"
-            ))
-        })
+        step_count(self.settings, start_ms, end_ms, step_ms)
+    }
+
+    /// Whether a single moment is asked for, so that the order of an answer counts.
+    pub(crate) fn is_instant(&self, steps: Steps) -> bool {
+        self.steps.is_none() && steps.count == 1
     }
 
     /// Computes a scalar or an instant vector. What is the same at every step is computed once.
@@ -280,6 +280,18 @@ impl<'q> Evaluator<'q> {
         self.drop_names(&mut vector)?;
         Ok(vector)
     }
+}
+
+/// How many steps lie between two times; fails if there are too many.
+pub(crate) fn step_count(settings: &Settings, start_ms: i64, end_ms: i64, step_ms: i64) -> Result<usize, QueryError> {
+    let count = (end_ms - start_ms) / step_ms + 1;
+    let steps_max = settings.steps_max;
+    usize::try_from(count).ok().filter(|count| *count <= steps_max).ok_or_else(|| {
+        QueryError::Execution(format!(
+            "evaluation takes {count} steps, more than the limit of {steps_max} (steps_max): use a longer step or a \
+             shorter range"
+        ))
+    })
 }
 
 pub(crate) fn name_of(labels: &Labels) -> &str {

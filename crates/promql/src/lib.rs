@@ -12,6 +12,8 @@
 //!                                      ├─ histogram   native histograms as values; classic beside it
 //!                                      ├─ relabel     label_replace, sort, …
 //!                                      └─ info        labels of series that describe others
+//!
+//!  for whoever keeps answers: reach, what an expression reads · stretch, answers that can be cut and joined
 //! ```
 //!
 //! Values come from a [`query::Source`], which may hand over series on several threads; there is no clock and no I/O in here.
@@ -34,19 +36,23 @@ mod math;
 mod notes;
 mod plan;
 mod rate;
+mod reach;
 mod relabel;
 mod rows;
 mod select;
 mod slide;
 mod stream;
+mod stretch;
 mod sum;
 mod syntax;
 mod window;
 
-pub use answer::{Answer, Points, Value, VectorSample, evaluate_instant, evaluate_range};
+pub use answer::{Answer, Points, Value, VectorSample, evaluate_instant, evaluate_range, range_steps};
 pub use histogram::{CounterReset, Histogram, HistogramBucket};
 use model::Matcher;
 use query::QueryError;
+pub use reach::Reads;
+pub use stretch::{Evaluated, StepInfo, Stretch, StretchSeries, evaluate_stretch};
 pub use syntax::ast::ResultKind;
 
 /// Parts of the language that Prometheus has behind feature flags.
@@ -167,6 +173,11 @@ impl Expression {
             Ok(expr) => Ok(Self { expr, text: text.to_owned() }),
             Err(error) => Err(QueryError::Invalid(error.with_place(text))),
         }
+    }
+
+    /// The text that it was parsed from.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// What the expression yields.

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::calendar;
+use crate::rows::{Row, Steps};
+use crate::stretch::StepInfo;
 use crate::syntax::number::{plain, short};
 use crate::syntax::span::Span;
 use crate::syntax::strings::quote;
@@ -77,10 +79,56 @@ fn two_digits(value: f64) -> String {
     format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
 }
 
-#[derive(Debug, Clone, Copy)]
+/// Runs of steps: the times of their first and last, in order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct StepRanges(Vec<(i64, i64)>);
+
+impl StepRanges {
+    /// The steps at which a row has floats.
+    fn of(row: &Row, steps: Steps) -> Self {
+        let mut ranges = Self::default();
+        for (step, _) in row.floats() {
+            let time_ms = steps.time_ms(step);
+            match ranges.0.last_mut().filter(|(_, last_ms)| *last_ms + steps.step_ms == time_ms) {
+                Some((_, last_ms)) => *last_ms = time_ms,
+                None => ranges.0.push((time_ms, time_ms)),
+            }
+        }
+        ranges
+    }
+
+    fn add(&mut self, other: Self) {
+        if self.0.len() == 1 && self.contains_all(&other) {
+            return;
+        }
+        self.0.extend(other.0);
+        self.0.sort_unstable();
+        let mut joined: Vec<(i64, i64)> = Vec::with_capacity(self.0.len());
+        for (first_ms, last_ms) in self.0.drain(..) {
+            match joined.last_mut().filter(|(_, end_ms)| first_ms <= *end_ms) {
+                Some((_, end_ms)) => *end_ms = last_ms.max(*end_ms),
+                None => joined.push((first_ms, last_ms)),
+            }
+        }
+        self.0 = joined;
+    }
+
+    fn contains_all(&self, other: &Self) -> bool {
+        let (known, others) = (self.0.first(), other.0.first().zip(other.0.last()));
+        known.zip(others).is_some_and(|(known, (first, last))| known.0 <= first.0 && last.1 <= known.1)
+    }
+
+    pub(crate) fn into_runs(self) -> Vec<(i64, i64)> {
+        self.0
+    }
+}
+
+#[derive(Debug, Clone)]
 struct Place {
     span: Span,
     correction: Option<Correction>,
+    /// The query's steps with which the note goes; `None` if it goes with the answer as a whole.
+    steps: Option<StepRanges>,
 }
 
 /// Gathers notes; of the same text the last place counts.
@@ -97,13 +145,15 @@ fn with_name(text: &str, name: &str) -> String {
 
 impl Notes {
     /// The metric given to a function of counters is not named as one.
-    pub(crate) fn check_counter_name(&self, name: &str, span: Span) {
+    pub(crate) fn check_counter_name(&self, name: &str, span: Span, row: &Row, steps: Option<Steps>) {
         let suffixes = ["_total", "_sum", "_count", "_bucket"];
         if name.is_empty() || suffixes.iter().any(|suffix| name.ends_with(suffix)) {
             return;
         }
         let text = "metric might not be a counter, name does not end in _total/_sum/_count/_bucket:";
-        self.info(span, format!("{text} {}", quote(name)));
+        let text = format!("PromQL info: {text} {}", quote(name));
+        let steps = steps.map(|steps| StepRanges::of(row, steps));
+        keep(&self.infos, text, Place { span, correction: None, steps });
     }
 
     pub(crate) fn check_quantile(&self, quantile: f64, span: Span) {
@@ -186,50 +236,79 @@ impl Notes {
     pub(crate) fn forced_monotonicity(&self, name: &str, correction: Correction, span: Span) {
         let text = "input to histogram_quantile needed to be fixed for monotonicity (see \
                     https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile)";
-        keep(&self.infos, format!("PromQL info: {}", with_name(text, name)), span, Some(correction));
+        let place = Place { span, correction: Some(correction), steps: None };
+        keep(&self.infos, format!("PromQL info: {}", with_name(text, name)), place);
     }
 
     fn warn(&self, span: Span, text: impl std::fmt::Display) {
-        keep(&self.warnings, format!("PromQL warning: {text}"), span, None);
+        keep(&self.warnings, format!("PromQL warning: {text}"), Place { span, correction: None, steps: None });
     }
 
     fn info(&self, span: Span, text: impl std::fmt::Display) {
-        keep(&self.infos, format!("PromQL info: {text}"), span, None);
+        keep(&self.infos, format!("PromQL info: {text}"), Place { span, correction: None, steps: None });
     }
 
     /// Takes over notes that were made apart and later.
     pub(crate) fn absorb(&self, later: Self) {
         for (all, more) in [(&self.warnings, later.warnings), (&self.infos, later.infos)] {
-            more.into_inner().into_iter().for_each(|(text, place)| keep(all, text, place.span, place.correction));
+            more.into_inner().into_iter().for_each(|(text, place)| keep(all, text, place));
         }
+    }
+
+    /// Whether all of them are infos of which the steps are known.
+    pub(crate) fn are_by_step(&self) -> bool {
+        let infos = self.infos.borrow();
+        let is_by_step = infos.values().all(|place| place.steps.is_some());
+        self.warnings.borrow().is_empty() && is_by_step && infos.len() < NOTES_KEPT_MAX
+    }
+
+    /// Infos of which the steps are known, by their text.
+    pub(crate) fn into_step_infos(self, text: &str) -> BTreeMap<String, StepInfo> {
+        let infos = self.infos.into_inner().into_iter().map(|(note, place)| {
+            let shown = place.shown(&note, text);
+            (note, StepInfo::from((shown, place.steps.unwrap_or_default())))
+        });
+        infos.collect()
     }
 
     /// Warnings and infos with their places in the text, each list cut to a length fit for a reader.
     pub(crate) fn into_lists(self, text: &str) -> (Vec<String>, Vec<String>) {
-        (shown(self.warnings.into_inner(), "warning", text), shown(self.infos.into_inner(), "info", text))
+        let list = |notes: RefCell<BTreeMap<String, Place>>, kind| {
+            shown_notes(notes.into_inner().into_iter().map(|(note, place)| place.shown(&note, text)), kind)
+        };
+        (list(self.warnings, "warning"), list(self.infos, "info"))
     }
 }
 
-fn keep(notes: &RefCell<BTreeMap<String, Place>>, text: String, span: Span, correction: Option<Correction>) {
+impl Place {
+    fn shown(&self, note: &str, text: &str) -> String {
+        let correction = self.correction.map(|correction| correction.text()).unwrap_or_default();
+        format!("{note}{correction} ({})", self.span.place(text))
+    }
+}
+
+fn keep(notes: &RefCell<BTreeMap<String, Place>>, text: String, place: Place) {
     let mut notes = notes.borrow_mut();
+    let Place { span, correction, steps } = place;
     if let Some(known) = notes.get_mut(&text) {
         known.span = span;
         known.correction = match (known.correction, correction) {
             (Some(before), Some(now)) => Some(before.and(now)),
             (before, now) => now.or(before),
         };
+        match (&mut known.steps, steps) {
+            (Some(known), Some(steps)) => known.add(steps),
+            (known, _) => *known = None,
+        }
     } else if notes.len() < NOTES_KEPT_MAX {
-        notes.insert(text, Place { span, correction });
+        notes.insert(text, Place { span, correction, steps });
     }
 }
 
-fn shown(notes: BTreeMap<String, Place>, kind: &str, text: &str) -> Vec<String> {
-    let omitted = notes.len().saturating_sub(NOTES_MAX);
-    let written = notes.into_iter().take(NOTES_MAX).map(|(note, place)| {
-        let correction = place.correction.map(|correction| correction.text()).unwrap_or_default();
-        format!("{note}{correction} ({})", place.span.place(text))
-    });
-    let mut written: Vec<String> = written.collect();
+/// Notes in order, as an answer shows them: the first ones, and how many more there are.
+pub(crate) fn shown_notes(mut notes: impl Iterator<Item = String>, kind: &str) -> Vec<String> {
+    let mut written: Vec<String> = notes.by_ref().take(NOTES_MAX).collect();
+    let omitted = notes.count();
     if omitted > 0 {
         written.push(format!("{omitted} more {kind} annotations omitted"));
     }

@@ -38,10 +38,11 @@ impl Evaluator<'_> {
             Some(first) => first.span,
         };
         let put_off = self.settings.name_removal.is_delayed();
+        let noted_steps = (self.steps == Some(steps)).then_some(steps);
         if let Node::Range(range) = &argument.node {
             let bounds = self.range_bounds(range, steps);
             bounds.check_edges(call.signature.name)?;
-            let over = Over { function, bounds, scalars: &scalars, span, put_off, budget: self.budget };
+            let over = Over { function, bounds, scalars: &scalars, span, put_off, noted_steps, budget: self.budget };
             let make = |labels: Labels, mut samples: Samples, notes: &Notes| {
                 samples.drop_stale();
                 over.row(&labels, false, &samples, notes)
@@ -49,9 +50,14 @@ impl Evaluator<'_> {
             let rule = Streaming { make: &make, grouping, distinct: !put_off };
             return self.stream(&range.selector.matchers, bounds.span_ms(), &rule, sink);
         }
-        let range = self.range_vector(argument, steps)?;
+        let mut range = self.range_vector(argument, steps)?;
+        if self.steps.is_some() {
+            // In an order that does not depend on which steps the query has.
+            range.series.sort_by(|a, b| a.labels.cmp(&b.labels));
+        }
         range.bounds.check_edges(call.signature.name)?;
-        let over = Over { function, bounds: range.bounds, scalars: &scalars, span, put_off, budget: self.budget };
+        let over =
+            Over { function, bounds: range.bounds, scalars: &scalars, span, put_off, noted_steps, budget: self.budget };
         let mut passage = Passage::new(!put_off, sink);
         for series in &range.series {
             self.budget.check()?;
@@ -71,6 +77,8 @@ struct Over<'a> {
     span: Span,
     /// Whether names are dropped from the answer only.
     put_off: bool,
+    /// The steps, if they are those of the query.
+    noted_steps: Option<Steps>,
     budget: &'a Budget,
 }
 
@@ -79,7 +87,7 @@ impl Over<'_> {
     fn row(&self, labels: &Labels, drop_name: bool, samples: &Samples, notes: &Notes) -> Result<Row, QueryError> {
         let mut row = self.values(labels, samples, notes)?;
         if self.function.wants_counter() && row.floats().next().is_some() {
-            notes.check_counter_name(name_of(&row.labels), self.span);
+            notes.check_counter_name(name_of(&row.labels), self.span, &row, self.noted_steps);
         }
         row.drop_name = !self.function.keeps_name() || drop_name;
         if row.drop_name && !self.put_off {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::{Request, State as From};
 use axum::response::Response;
-use db::{InstantQuery, RangeQuery};
+use db::{CacheUse, InstantQuery, RangeQuery};
 use promql::{Answer, NameRemoval};
 use query::{Budget, QueryError, Stop};
 
@@ -29,11 +29,12 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
         time_ms: parameters.time_ms("time")?.unwrap_or_else(|| state.db.now_ns() / NS_PER_MS),
         lookback_ms: lookback_ms(parameters)?,
         name_removal: name_removal(parameters)?,
+        may_cache: may_cache(parameters),
         budget: state.db.budget(state.settings.query_samples_max),
     };
     let asked = Asked::new(&state, "instant", &query.text, &query.budget, &taken)?;
     let database = asked.description.database.clone();
-    run(&state, asked, move |state| state.db.instant(&database, &query)).await
+    run(&state, asked, move |state| state.db.instant_told(&database, &query)).await
 }
 
 pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
@@ -46,6 +47,7 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
         step_ms: step_ms(parameters)?,
         lookback_ms: lookback_ms(parameters)?,
         name_removal: name_removal(parameters)?,
+        may_cache: may_cache(parameters),
         budget: state.db.budget(state.settings.query_samples_max),
     };
     if query.end_ms < query.start_ms {
@@ -59,7 +61,7 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
     }
     let asked = Asked::new(&state, "range", &query.text, &query.budget, &taken)?;
     let database = asked.description.database.clone();
-    run(&state, asked, move |state| state.db.range(&database, &query)).await
+    run(&state, asked, move |state| state.db.range_told(&database, &query)).await
 }
 
 fn step_ms(parameters: &Parameters) -> Result<i64, ApiError> {
@@ -75,6 +77,11 @@ fn name_removal(parameters: &Parameters) -> Result<Option<NameRemoval>, ApiError
     let Some(word) = parameters.get("delayed_name_removal") else { return Ok(None) };
     let known = NameRemoval::from_word(word);
     known.map(Some).ok_or_else(|| ApiError::invalid_parameter("delayed_name_removal", "it is false, true or always"))
+}
+
+/// Whether the answer may be one that was kept: not with `nocache=1`, as VictoriaMetrics has it.
+fn may_cache(parameters: &Parameters) -> bool {
+    !matches!(parameters.get("nocache"), Some("1" | "true"))
 }
 
 /// `/api/v1/format_query`: the standard spelling.
@@ -191,19 +198,19 @@ pub(crate) async fn watched<T: Send + 'static>(
 async fn run(
     state: &Arc<State>,
     asked: Asked,
-    evaluate: impl FnOnce(&State) -> Result<Answer, QueryError> + Send + 'static,
+    evaluate: impl FnOnce(&State) -> Result<(Answer, CacheUse), QueryError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let (limit, with_statistics, budget) = (asked.limit, asked.statistics, asked.budget.clone());
     let asked_ns = state.db.now_ns();
     let work = move |state: &State| {
         let started_ns = state.db.now_ns();
-        let answer = evaluate(state)?;
+        let (answer, used) = evaluate(state)?;
         let (answer, cut) = cut(answer, limit);
         let mut data = json::answer(&answer);
         if with_statistics {
             let ended_ns = state.db.now_ns();
             data.pop();
-            data += &statistics([asked_ns, started_ns, ended_ns], &budget);
+            data += &statistics([asked_ns, started_ns, ended_ns], &budget, used);
         }
         Ok((data, (answer.warnings, answer.infos, cut)))
     };
@@ -214,8 +221,9 @@ async fn run(
     Ok(json::success(&data, &warnings, &infos))
 }
 
-/// What a query took, behind its result: waiting and evaluation in seconds; samples that were read or made, and held at once.
-fn statistics([asked_ns, started_ns, ended_ns]: [i64; 3], budget: &Budget) -> String {
+/// What a query took, behind its result: waiting and evaluation in seconds; samples that were read or made, and held at once; how many of
+/// its steps were kept before.
+fn statistics([asked_ns, started_ns, ended_ns]: [i64; 3], budget: &Budget, used: CacheUse) -> String {
     let seconds = |from_ns: i64, to_ns: i64| to_ns.saturating_sub(from_ns).max(0) as f64 / 1e9;
     let (queue_s, evaluation_s) = (seconds(asked_ns, started_ns), seconds(started_ns, ended_ns));
     let stats = serde_json::json!({
@@ -228,6 +236,7 @@ fn statistics([asked_ns, started_ns, ended_ns]: [i64; 3], budget: &Budget) -> St
             "execTotalTime": queue_s + evaluation_s,
         },
         "samples": { "totalQueryableSamples": budget.samples_taken(), "peakSamples": budget.samples_peak() },
+        "resultCache": { "steps": used.steps, "fromMemory": used.from_memory, "fromFlash": used.from_flash },
     });
     format!(r#","stats":{stats}}}"#)
 }

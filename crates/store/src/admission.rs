@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use index::DatabaseId;
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::{Store, StoreError};
 

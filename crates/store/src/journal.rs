@@ -1,18 +1,27 @@
 //! What changed behind the newest edge: for whoever keeps answers and must know whether they still hold.
 //!
-//! Reading gives a snapshot's sequence id ([`crate::Store::snapshot`]); asking for the changes since then gives stretches of time
-//! and groups that may have become different, or says that nobody remembers so far back. Rows near a shard's newest one are
-//! not told of one by one: the answer says from which timestamp on rows have come.
+//! A number that is taken before reading ([`crate::Store::snapshot`]) stands for what was there then; asking for the changes since
+//! gives stretches of time and groups that may have become different, or says that nobody remembers so far back. Rows near a
+//! shard's newest one are not told of one by one: the answer says from which timestamp on rows have come.
+//!
+//! The numbers are the journal's own, not the log's: merges and retention have none there, and requests to different shards are
+//! told of in another order than they have in the log. What keeps an answer from being stale:
+//!
+//! * rows are told of under the lock of their shard, before they are in its head: whoever takes a number afterwards and then
+//!   reads waits for that lock, and sees them;
+//! * everything else is told of when readers see it already: a number that was taken earlier is smaller;
+//! * new groups are not told of. They have no rows; those that come are told of like any others, with their groups.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use index::{DatabaseId, GroupId, RoaringBitmap};
+use index::{CompiledMatcher, DatabaseId, GroupId, RoaringBitmap};
 use model::TimeRange;
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::log::record::ShardRows;
 use crate::part::Part;
+use crate::{Store, StoreError};
 
 /// What kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,14 +32,12 @@ pub enum ChangeKind {
     Deleted,
     /// Samples replaced by summaries.
     Folded,
-    /// Groups that were not there.
-    NewGroups,
 }
 
 /// A change behind the newest edge.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// Its sequence id: snapshots from this one on show it.
+    /// Its number: snapshots from this one on show it.
     pub sequence: u64,
     /// What happened.
     pub kind: ChangeKind,
@@ -47,6 +54,8 @@ pub struct Change {
 /// Everything that may have changed since a snapshot.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Changes {
+    /// The snapshot up to which this is everything.
+    pub through: u64,
     /// From this timestamp on rows have come; `None` if none have, late ones aside.
     pub edge_ns: Option<i64>,
     /// What happened before, oldest first.
@@ -64,12 +73,14 @@ pub(crate) struct Journal {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
+    /// The number of what was told last.
+    sequence: u64,
     changes: VecDeque<Change>,
     /// Changes up to this sequence id are forgotten.
     forgotten_through: u64,
-    /// Requests' sequence ids and their smallest timestamps, both ascending: one that a later request went below says
+    /// Requests' numbers and their smallest timestamps, both ascending: one that a later request went below says
     /// nothing more.
     edges: VecDeque<(u64, i64)>,
 }
@@ -81,15 +92,22 @@ const EDGES_MAX: usize = 1024;
 const LATE_NS: i64 = 5 * 60 * 1_000_000_000;
 
 impl Journal {
-    /// A journal that knows nothing of what happened up to a sequence id.
-    pub(crate) fn new(changes_max: usize, sequence: u64) -> Self {
-        let state = State { changes: VecDeque::new(), forgotten_through: sequence, edges: VecDeque::new() };
-        Self { changes_max, state: Mutex::new(state) }
+    /// A journal in which nothing has happened yet.
+    pub(crate) fn new(changes_max: usize) -> Self {
+        Self { changes_max, state: Mutex::default() }
     }
 
+    /// The number of what was told last.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.state.lock().sequence
+    }
+
+    /// Tells of a change; its number is given here.
     pub(crate) fn push(&self, change: Change) {
         let mut state = self.state.lock();
-        state.changes.push_back(change);
+        state.sequence += 1;
+        let sequence = state.sequence;
+        state.changes.push_back(Change { sequence, ..change });
         while state.changes.len() > self.changes_max {
             if let Some(oldest) = state.changes.pop_front() {
                 state.forgotten_through = state.forgotten_through.max(oldest.sequence);
@@ -98,7 +116,7 @@ impl Journal {
     }
 
     /// Tells of a request's rows in a shard whose newest row was at `newest_ns`.
-    pub(crate) fn tell(&self, shard: u32, newest_ns: i64, rows: &ShardRows, sequence: u64) {
+    pub(crate) fn tell(&self, shard: u32, newest_ns: i64, rows: &ShardRows) {
         let late_before = newest_ns.saturating_sub(LATE_NS);
         let mut smallest_ns: Option<i64> = None;
         let mut late = LateRows::default();
@@ -117,16 +135,18 @@ impl Journal {
             }
         }
         if let Some(smallest_ns) = smallest_ns {
-            self.wrote(sequence, smallest_ns);
+            self.wrote(smallest_ns);
         }
-        if let Some(change) = late.into_change(shard, sequence) {
+        if let Some(change) = late.into_change(shard) {
             self.push(change);
         }
     }
 
     /// Tells of a request's smallest timestamp, late rows aside.
-    fn wrote(&self, sequence: u64, smallest_ns: i64) {
+    fn wrote(&self, smallest_ns: i64) {
         let mut state = self.state.lock();
+        state.sequence += 1;
+        let sequence = state.sequence;
         while state.edges.back().is_some_and(|(_, known_ns)| *known_ns >= smallest_ns) {
             state.edges.pop_back();
         }
@@ -139,7 +159,7 @@ impl Journal {
         state.edges.push_back((sequence, smallest_ns));
     }
 
-    /// Changes with larger sequence ids.
+    /// Changes with larger numbers.
     pub(crate) fn since(&self, sequence: u64) -> Result<Changes, JournalGap> {
         let state = self.state.lock();
         if sequence < state.forgotten_through {
@@ -147,24 +167,14 @@ impl Journal {
         }
         let edge_ns = state.edges.iter().find(|(of_request, _)| *of_request > sequence).map(|(_, edge_ns)| *edge_ns);
         let behind = state.changes.iter().filter(|change| change.sequence > sequence).cloned().collect();
-        Ok(Changes { edge_ns, behind })
+        Ok(Changes { through: state.sequence, edge_ns, behind })
     }
 
-    /// Tells of groups that are new in a shard.
-    pub(crate) fn registered(&self, sequence: u64, shard: u32, groups: std::ops::Range<GroupId>) {
-        if !groups.is_empty() {
-            let groups = Some(Arc::new(groups.collect()));
-            let (kind, range) = (ChangeKind::NewGroups, TimeRange::ALL);
-            self.push(Change { sequence, kind, shard, database: None, range, groups });
-        }
-    }
-
-    /// Tells that the samples of parts were replaced by summaries.
-    pub(crate) fn folded(&self, sequence: u64, shard: u32, parts: &[Arc<Part>]) {
+    /// Tells of parts that readers see no more, or with other rows.
+    pub(crate) fn replaced(&self, kind: ChangeKind, shard: u32, parts: &[Arc<Part>]) {
         for part in parts {
             let groups = Some(Arc::new(part.groups.clone()));
-            let (kind, range) = (ChangeKind::Folded, part.info.range);
-            self.push(Change { sequence, kind, shard, database: None, range, groups });
+            self.push(Change { sequence: 0, kind, shard, database: None, range: part.info.range, groups });
         }
     }
 }
@@ -184,10 +194,47 @@ impl LateRows {
         range.end_ns = range.end_ns.max(timestamp_ns);
     }
 
-    fn into_change(self, shard: u32, sequence: u64) -> Option<Change> {
+    fn into_change(self, shard: u32) -> Option<Change> {
         let kind = ChangeKind::LateRows;
         let groups = Some(Arc::new(self.groups));
-        self.range.map(|range| Change { sequence, kind, shard, database: None, range, groups })
+        self.range.map(|range| Change { sequence: 0, kind, shard, database: None, range, groups })
+    }
+}
+
+impl Store {
+    /// A number for what is there now: everything that was acknowledged, and nothing that is told of with a larger one.
+    pub fn snapshot(&self) -> u64 {
+        self.journal.sequence()
+    }
+
+    /// What may read differently than at a snapshot.
+    pub fn changes_since(&self, snapshot: u64) -> Result<Changes, JournalGap> {
+        self.journal.since(snapshot)
+    }
+
+    /// The number of a database, if there is one of that name; it is never given to another one.
+    pub fn database_number(&self, name: &str) -> Option<DatabaseId> {
+        self.catalog.read().catalog.database(name)
+    }
+
+    /// The oldest timestamp that reads of a database give at present: with the clock rows go, and no journal tells of it.
+    pub fn oldest_kept_ns(&self, database: DatabaseId) -> i64 {
+        self.kept(database, &TimeRange::ALL).start_ns
+    }
+
+    /// Whether some of a shard's groups satisfy all matchers.
+    pub fn selects_any(
+        &self,
+        database: DatabaseId,
+        matchers: &[CompiledMatcher],
+        shard: u32,
+        groups: &RoaringBitmap,
+    ) -> Result<bool, StoreError> {
+        let columns = self.catalog.read().catalog.metrics(database, matchers);
+        let Some(shard) = self.shards.get(shard as usize) else { return Ok(false) };
+        let selected = shard.groups.read().groups.select(database, &columns, matchers);
+        let selected = selected.map_err(StoreError::index(&self.options.directory))?;
+        Ok(selected.iter().any(|(group, _)| groups.contains(*group)))
     }
 }
 
@@ -197,7 +244,7 @@ mod tests {
 
     #[test]
     fn changes_are_told_until_they_are_forgotten() {
-        let journal = Journal::new(2, 10);
+        let journal = Journal::new(2);
         let change = |sequence| Change {
             sequence,
             kind: ChangeKind::Deleted,
@@ -207,24 +254,25 @@ mod tests {
             groups: None,
         };
         let told = |sequence| journal.since(sequence).map(|changes| changes.behind);
-        assert_eq!(told(9), Err(JournalGap));
-        assert_eq!(told(10), Ok(Vec::new()));
-        journal.push(change(11));
-        journal.push(change(12));
-        assert_eq!(told(11), Ok(vec![change(12)]));
-        journal.push(change(13));
-        assert_eq!(told(10), Err(JournalGap));
-        assert_eq!(told(11), Ok(vec![change(12), change(13)]));
+        assert_eq!(told(0), Ok(Vec::new()));
+        journal.push(change(0));
+        journal.push(change(0));
+        assert_eq!(told(1), Ok(vec![change(2)]));
+        assert_eq!(journal.since(2), Ok(Changes { through: 2, edge_ns: None, behind: Vec::new() }));
+        journal.push(change(0));
+        assert_eq!(told(0), Err(JournalGap));
+        assert_eq!(told(1), Ok(vec![change(2), change(3)]));
     }
 
     #[test]
     fn the_edge_is_the_smallest_timestamp_since() {
-        let journal = Journal::new(2, 0);
+        let journal = Journal::new(2);
         let requests: Vec<(u64, i64)> =
             (1..5000u64).map(|sequence| (sequence, (sequence * 7919 % 1000) as i64)).collect();
         let ascending = (5000..9000u64).map(|sequence| (sequence, sequence as i64));
         for (sequence, smallest_ns) in requests.iter().copied().chain(ascending) {
-            journal.wrote(sequence, smallest_ns);
+            journal.wrote(smallest_ns);
+            assert_eq!(journal.sequence(), sequence);
         }
         for since in [0, 3000, 4998] {
             let expected = requests.iter().filter(|(sequence, _)| *sequence > since).map(|(_, ns)| *ns).min();

@@ -7,7 +7,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use hashbrown::HashTable;
 use index::{GroupId, Slot};
-use parking_lot::{RwLock, RwLockReadGuard};
+use tracing_mutex::parkinglot::{RwLock, RwLockReadGuard};
 
 /// Where a row goes: shard, group, and for lone series the slot of `value`. In one word: 12, 32 and 20 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -66,8 +66,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use index::{Catalog, CatalogEntry, DatabaseId};
-use parking_lot::{Mutex, RwLock};
 use platform::{Files, Platform};
+use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 pub use backup::{BackupReport, PruneReport, RebuildReport, RestoreReport, backups, prune, rebuild, restore};
 pub use check::{CheckReport, Damage, check};
@@ -129,6 +129,8 @@ pub struct Store {
     /// Bytes that all heads may take at present.
     heads_bytes: AtomicU64,
     query_memory: Arc<QueryMemory>,
+    /// Bytes of answers that are kept of its data.
+    results_bytes: AtomicU64,
     admission: Admission,
     /// Why new series are refused at present, if they are.
     refusal: RwLock<Option<String>>,
@@ -202,16 +204,6 @@ impl Store {
         }
         self.fit_partitions()?;
         Ok(worked)
-    }
-
-    /// The sequence id of a snapshot: everything that was acknowledged is in it.
-    pub fn snapshot(&self) -> u64 {
-        self.log.last_sequence()
-    }
-
-    /// What may read differently than at a snapshot.
-    pub fn changes_since(&self, snapshot: u64) -> Result<Changes, JournalGap> {
-        self.journal.since(snapshot)
     }
 
     /// Flushes the fullest head if it is over its share of the budget, and the oldest if the log is over its.

@@ -381,7 +381,6 @@ impl Store {
                 continue;
             }
             let mut index = shard.groups.write();
-            let first_new = index.groups.next_id();
             for place in places {
                 let (measurement, identity, slots) = &groups[place];
                 if is_limited {
@@ -405,7 +404,6 @@ impl Store {
                 targets[place] = Ok(Target { shard: number, group, slot: slots.first().copied().unwrap_or(0) });
             }
             self.tell_groups(number, &mut index)?;
-            self.journal.registered(self.log.last_sequence(), number as u32, first_new..index.groups.next_id());
         }
         Ok(targets)
     }

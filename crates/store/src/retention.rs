@@ -123,15 +123,11 @@ impl Store {
             dropped = true;
             let removed: Vec<_> = parts.iter().filter(|part| expired.contains(&part.info.id)).cloned().collect();
             let edits: Vec<Edit> = expired.iter().map(|id| Edit::RemovePart(*id)).collect();
-            self.replace_parts(shard, &edits, &removed, Vec::new())?;
+            let replaced = self.replace_parts(shard, &edits, &removed, Vec::new());
+            self.journal.replaced(ChangeKind::Deleted, shard.number, &removed);
+            replaced?;
             let groups = removed.iter().fold(RoaringBitmap::new(), |groups, part| groups | &part.groups);
             self.purge_groups(shard, groups)?;
-            let sequence = self.log.last_sequence();
-            for part in &removed {
-                let groups = Some(Arc::new(part.groups.clone()));
-                let (kind, range, shard) = (ChangeKind::Deleted, part.info.range, shard.number);
-                self.journal.push(Change { sequence, kind, shard, database: None, range, groups });
-            }
         }
         Ok(dropped)
     }
@@ -224,7 +220,7 @@ impl Store {
         delete.sequence = self.flush(shard)?;
         self.commit_edits(&[Edit::AddDelete { shard: shard.number, delete: delete.clone() }])?;
         let change = Change {
-            sequence: self.log.last_sequence(),
+            sequence: 0,
             kind: ChangeKind::Deleted,
             shard: shard.number,
             database: Some(delete.database),

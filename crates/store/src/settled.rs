@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use platform::objects::{ObjectOptions, Version};
 use platform::{OpenMode, Platform};
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::manifest::{self, Edit, State};
 use crate::part::{Part, PartData, PartInfo, PartPlaces};

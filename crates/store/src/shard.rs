@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use index::{GroupEntry, Groups, MeasurementId, RoaringBitmap};
-use parking_lot::{Mutex, RwLock};
+use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 use crate::deletes::Delete;
 use crate::head::Head;

@@ -96,7 +96,7 @@ impl Store {
         };
         let now_ns = self.platform.clock.now_ns();
         for ((shard, state), rows) in shards.iter().zip(&mut states).zip(rows) {
-            self.journal.tell(shard.number, state.newest_ns.min(now_ns), rows, sequence);
+            self.journal.tell(shard.number, state.newest_ns.min(now_ns), rows);
             shard.apply(state, rows, sequence);
         }
         Ok(Some((sequence, false)))

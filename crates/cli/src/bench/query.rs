@@ -170,6 +170,8 @@ impl Target {
                     lookback_ms: None,
                     // The suite's multi-metric queries group by names.
                     name_removal: Some(promql::NameRemoval::Delayed),
+                    // What is measured is the evaluation.
+                    may_cache: false,
                     budget: db.budget(SAMPLES_MAX),
                 };
                 let answer = db.range(asked.database, &query).map_err(|error| format!("{}: {error}", asked.text))?;

@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg");
 
@@ -103,7 +104,9 @@ impl Drop for TestServer {
 }
 
 pub(crate) fn agent() -> ureq::Agent {
-    ureq::Agent::config_builder().http_status_as_error(false).build().into()
+    // A server that hangs fails the test instead of hanging it.
+    let patience = Some(Duration::from_mins(1));
+    ureq::Agent::config_builder().http_status_as_error(false).timeout_global(patience).build().into()
 }
 
 /// Runs the program to its end.

@@ -127,6 +127,11 @@ impl Histogram {
         6 + self.positive.len() + self.negative.len() + self.custom_bounds.len() / 2
     }
 
+    /// About as many bytes as it takes.
+    pub fn size_bytes(&self) -> usize {
+        size_of::<Self>() + self.samples() * 16
+    }
+
     /// The upper bound of a bucket by its index; of negative ones its magnitude.
     fn bound(&self, index: i32) -> f64 {
         if !self.is_custom() {

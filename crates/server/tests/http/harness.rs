@@ -68,7 +68,9 @@ impl Running {
                 server.run(async { drop(stopped.await) }).await;
             });
         });
-        let config = ureq::Agent::config_builder().http_status_as_error(false).build();
+        // A server that hangs fails the test instead of hanging it.
+        let patience = Some(Duration::from_mins(1));
+        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(patience).build();
         let (address, others) = address.recv().unwrap();
         Self { address, others, db, stop: Some(stop), thread: Some(thread), folder, agent: config.into() }
     }

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use index::RoaringBitmap;
 
 use crate::deletes::Delete;
+use crate::journal::ChangeKind;
 use crate::levels::{self, Goal, Job, Situation};
 use crate::manifest::Edit;
 use crate::part::{KeyCursor, Part, PartInfo, PartKey};
@@ -80,12 +81,14 @@ impl Store {
         let opened = written.iter().map(|info| self.open_part(*info)).collect::<Result<Vec<_>, _>>()?;
         let mut edits: Vec<Edit> = written.into_iter().map(Edit::AddPart).collect();
         edits.extend(job.inputs.iter().map(|id| Edit::RemovePart(*id)));
-        if job.goal == Goal::Fold {
-            self.journal.folded(self.log.last_sequence(), shard.number, &inputs);
-        }
         let groups = inputs.iter().fold(RoaringBitmap::new(), |groups, part| groups | &part.groups);
         let left = opened.iter().fold(groups, |groups, part| groups - &part.groups);
-        self.replace_parts(shard, &edits, &inputs, opened)?;
+        let replaced = self.replace_parts(shard, &edits, &inputs, opened);
+        if job.goal == Goal::Fold {
+            // Even if it failed: readers may see the new parts by then.
+            self.journal.replaced(ChangeKind::Folded, shard.number, &inputs);
+        }
+        replaced?;
         // All rows of these were deleted.
         if left.is_empty() { Ok(()) } else { self.purge_groups(shard, left) }
     }

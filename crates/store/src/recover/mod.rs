@@ -8,14 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 use index::{Catalog, GroupEntry, Groups, Segment};
-use parking_lot::{Mutex, RwLock};
 use platform::{Files, LockError, Platform};
+use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 use crate::admission::Admission;
 use crate::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
 use crate::journal::Journal;
 use crate::keys::{Keys, SHARDS_MAX};
-use crate::log::WriteAheadLog;
 use crate::log::reader::Finding;
 use crate::manifest::{Edit, Manifest, State};
 use crate::memory::QueryMemory;
@@ -74,7 +73,7 @@ impl Store {
         let mut opened = Opened::load(platform, options)?;
         let log = opened.replay_log()?;
         opened.remove_unnamed()?;
-        let (sequence, journal_changes_max) = (log.0.last_sequence(), opened.options.journal_changes_max);
+        let journal_changes_max = opened.options.journal_changes_max;
         let heads_bytes = opened.options.head_bytes_max as u64;
         let memory_bytes_max = opened.options.memory_bytes_max;
         let (fast_ns, policies) = (opened.manifest.state.fast_ns, opened.manifest.state.policies.clone());
@@ -90,12 +89,13 @@ impl Store {
             pressure: Pressure::default(),
             counters: Counters::default(),
             untold: AtomicBool::new(false),
-            journal: Journal::new(journal_changes_max, sequence),
+            journal: Journal::new(journal_changes_max),
             spare: Spare::default(),
             fast_ns: AtomicI64::new(fast_ns),
             policies: RwLock::new(policies),
             heads_bytes: AtomicU64::new(heads_bytes),
             query_memory: Arc::new(QueryMemory::new(memory_bytes_max)),
+            results_bytes: AtomicU64::new(0),
             admission: Admission::default(),
             refusal: RwLock::default(),
             settled: opened.settled,

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use platform::{File, Files, OpenMode};
+use tracing_mutex::parkinglot::Mutex;
 
 use super::blocks::{BlockKey, HashBlocks};
 

@@ -1,0 +1,161 @@
+//! Answers that are kept, so that a dashboard that is asked for again, or slides forward, is computed only where something is new.
+//!
+//! ```text
+//!  query ──► key (what is asked, but for when) ──► kept stretches ──► still true? ──► join ──► answer
+//!                                                                  (watch, journal)    ▲
+//!                                             missing stretches ──► evaluate, keep ────┘
+//! ```
+//!
+//! An answer whose steps stand for themselves is kept by steps on the grid of its step; others as a whole. Each stretch has the number of
+//! a snapshot that was taken before it was evaluated. When it is asked for, the store's journal says what was written, deleted or
+//! folded since: steps that look at any of that are evaluated again. Whatever the journal does not remember is a miss.
+
+mod range;
+mod watch;
+mod whole;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cache::{Front, Key, Portion, Span};
+use promql::{Answer, Expression, Settings, Stretch};
+use query::{Budget, StoreSource};
+use store::Store;
+
+/// What is kept under a key for a span: times of steps in milliseconds, or 0 to 1 for what cannot be cut.
+#[derive(Debug, Clone)]
+pub(crate) enum Portions {
+    /// An answer by steps.
+    Steps(Stretch),
+    /// An answer as a whole.
+    Whole(Arc<Answer>),
+}
+
+impl Portion for Portions {
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Steps(stretch) => stretch.size_bytes(),
+            Self::Whole(answer) => whole::size_bytes(answer),
+        }
+    }
+
+    fn within(&self, span: Span) -> Self {
+        match self {
+            Self::Steps(stretch) => Self::Steps(Stretch::join(&[(stretch, span.start, span.end.saturating_sub(1))])),
+            Self::Whole(answer) => Self::Whole(answer.clone()),
+        }
+    }
+
+    fn append(&mut self, later: &Self) {
+        if let (Self::Steps(stretch), Self::Steps(later)) = (&mut *self, later) {
+            *stretch = Stretch::join(&[(stretch, i64::MIN, i64::MAX), (later, i64::MIN, i64::MAX)]);
+        }
+    }
+}
+
+/// How much of an answer was kept before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Steps of the answer.
+    pub steps: u64,
+    /// How many of them were in memory.
+    pub from_memory: u64,
+    /// How many of them were on flash.
+    pub from_flash: u64,
+}
+
+/// Counts since the database was opened, and sizes now, of answers that are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ResultCacheStats {
+    /// Queries that might have been answered from it.
+    pub queries: u64,
+    /// Those that were answered without evaluating anything.
+    pub hits: u64,
+    /// Those of which a part was evaluated.
+    pub partial_hits: u64,
+    /// Steps of all answers.
+    pub steps: u64,
+    /// Steps that were in memory.
+    pub steps_from_memory: u64,
+    /// Steps that were on flash.
+    pub steps_from_flash: u64,
+    /// Steps that were kept, but for which something had changed.
+    pub steps_changed: u64,
+    /// Keys in memory.
+    pub keys: u64,
+    /// Bytes in memory.
+    pub memory_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    queries: AtomicU64,
+    hits: AtomicU64,
+    partial_hits: AtomicU64,
+    steps: AtomicU64,
+    from_memory: AtomicU64,
+    from_flash: AtomicU64,
+    changed: AtomicU64,
+}
+
+/// The answers that are kept.
+pub(crate) struct ResultCache {
+    memory: Front<Portions>,
+    counters: Counters,
+}
+
+/// A query, and what it runs on.
+pub(crate) struct Run<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) database: &'a str,
+    pub(crate) source: &'a StoreSource<'a>,
+    pub(crate) expression: &'a Expression,
+    pub(crate) settings: &'a Settings,
+    pub(crate) budget: &'a Budget,
+}
+
+impl ResultCache {
+    pub(crate) fn new(memory_bytes_max: usize) -> Self {
+        Self { memory: Front::new(memory_bytes_max), counters: Counters::default() }
+    }
+
+    pub(crate) fn stats(&self) -> ResultCacheStats {
+        let (counters, memory) = (&self.counters, self.memory.stats());
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ResultCacheStats {
+            queries: read(&counters.queries),
+            hits: read(&counters.hits),
+            partial_hits: read(&counters.partial_hits),
+            steps: read(&counters.steps),
+            steps_from_memory: read(&counters.from_memory),
+            steps_from_flash: read(&counters.from_flash),
+            steps_changed: read(&counters.changed),
+            keys: memory.keys as u64,
+            memory_bytes: memory.bytes as u64,
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        self.memory.clear();
+    }
+
+    fn count(&self, used: CacheUse) {
+        let counters = &self.counters;
+        let add = |counter: &AtomicU64, more: u64| counter.fetch_add(more, Ordering::Relaxed);
+        let kept = used.from_memory + used.from_flash;
+        add(&counters.queries, 1);
+        add(&counters.hits, u64::from(kept == used.steps));
+        add(&counters.partial_hits, u64::from(kept > 0 && kept < used.steps));
+        add(&counters.steps, used.steps);
+        add(&counters.from_memory, used.from_memory);
+        add(&counters.from_flash, used.from_flash);
+    }
+}
+
+/// The key of an answer: everything that it depends on but the data. Grid and times are `when`.
+fn key_of(database: u32, when: &str, run: &Run<'_>) -> Key {
+    let Settings { lookback_ms, steps_max, subquery_step_ms, name_removal, features } = run.settings;
+    let settings = format!("{lookback_ms} {steps_max} {subquery_step_ms} {} {features:?}", name_removal.word());
+    Key::of_statement(&format!("{database}\n{when}\n{settings}\n{}", run.expression.text()))
+}

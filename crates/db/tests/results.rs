@@ -1,0 +1,282 @@
+//! Answers that are kept are those that would be computed: random writes behind and inside of what is kept, and every answer compared with
+//! one that nothing was kept for.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use model::{MatchOp, Matcher, TimeRange};
+use platform::sim::Simulation;
+use promql::{Answer, Value};
+use thalweg_db::{DatabasePolicy, Db, DbOptions, InstantQuery, RangeQuery};
+
+const SECOND_NS: i64 = 1_000_000_000;
+/// Little enough for some to go.
+const RESULT_BYTES_MAX: usize = 4 << 20;
+const MINUTE_MS: i64 = 60_000;
+
+/// Comparisons in a run of all tests; `THALWEG_RESULT_CHECKS` asks for another number of them.
+const CHECKS: usize = 1500;
+
+const EXPRESSIONS: [&str; 26] = [
+    "cpu_usage",
+    "cpu_usage{host=~\"h[0-4]\"}",
+    "sum(cpu_usage)",
+    "sum by (dc) (rate(cpu_total[2m]))",
+    "avg by (dc) (cpu_usage)",
+    "stddev(cpu_usage)",
+    "topk(2, cpu_usage)",
+    "sum(max by (dc) (cpu_usage))",
+    "sum(topk(2, sum by (dc, host) (cpu_usage)))",
+    "rate(cpu_usage[5m])",
+    "rate(cpu_usage{host=\"h1\"}[30s])",
+    "sum(increase(cpu_total[90s])) / count(cpu_usage)",
+    "cpu_usage offset 10m",
+    "cpu_usage offset -3m",
+    "max_over_time(sum(cpu_usage)[10m:1m])",
+    "sum(avg_over_time(sum by (dc) (cpu_usage)[5m:1m]))",
+    "cpu_usage / on (host, dc) cpu_total",
+    "absent(cpu_usage{host=\"h9\"})",
+    "count_values(\"value\", round(cpu_usage))",
+    "limitk(1, cpu_usage)",
+    "cpu_usage @ end()",
+    "cpu_usage > 50 or cpu_total < 3",
+    "quantile(0.5, cpu_usage)",
+    "delta(cpu_usage[3m] smoothed)",
+    "time() - timestamp(cpu_usage)",
+    "quantile_over_time(1.5, cpu_usage[2m])",
+];
+
+struct World {
+    simulation: Simulation,
+    db: Db,
+    random: fastrand::Rng,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let simulation = Simulation::new(seed);
+        simulation.advance_ns(1_000_000 * SECOND_NS);
+        let mut options = DbOptions::new("/data");
+        options.store.head_bytes_max = 16 << 10;
+        options.store.log_segment_bytes = 256 << 10;
+        options.store.log_bytes_max = 1 << 20;
+        options.store.journal_changes_max = 64;
+        options.result_cache_memory_bytes_max = RESULT_BYTES_MAX;
+        let db = Db::open(simulation.platform(), options).unwrap();
+        Self { simulation, db, random: fastrand::Rng::with_seed(seed) }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random.u64(..bound)
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.db.now_ns() / 1_000_000
+    }
+
+    fn row(&mut self, host: u64, time_ms: i64) -> String {
+        let (usage, total) = (self.below(1000) as f64 / 9.7, (time_ms / 1000) as f64 * 1.1);
+        let total = if self.below(20) == 0 { 1.0 } else { total };
+        format!("cpu,host=h{host},dc=d{} usage={usage},total={total} {}\n", host % 3, time_ms * 1_000_000)
+    }
+
+    fn write(&self, lines: &str) {
+        let (report, errors) = self.db.write_lines("default", lines.as_bytes()).unwrap();
+        assert_eq!((report.rejected_total, errors.total), (0, 0));
+    }
+
+    /// All hosts for a while, every 15 seconds.
+    fn fill(&mut self, minutes: u64) {
+        for _ in 0..minutes * 4 {
+            self.simulation.advance_ns(15 * SECOND_NS);
+            let time_ms = self.now_ms();
+            let lines: String = (0..8).map(|host| self.row(host, time_ms)).collect();
+            self.write(&lines);
+        }
+    }
+
+    fn change(&mut self) {
+        let (now_ms, host) = (self.now_ms(), self.below(8));
+        let age_ms = (self.below(150) * 60_000 + self.below(60_000)) as i64;
+        match self.below(40) {
+            0..10 => self.fill_some(),
+            10..20 => {
+                let row = self.row(host, now_ms - age_ms);
+                self.write(&row);
+            }
+            // A series of which there was nothing.
+            20..23 => {
+                let new_host = 8 + self.below(1000);
+                let row = self.row(new_host, now_ms - age_ms);
+                self.write(&row);
+            }
+            // A little late: no row of its own in the journal.
+            23..28 => {
+                let late_ms = self.below(240_000) as i64;
+                let row = self.row(host, now_ms - late_ms);
+                self.write(&row);
+            }
+            28 => {
+                let matcher = Matcher { name: "host".into(), op: MatchOp::Equal, value: format!("h{host}") };
+                let start_ns = (now_ms - age_ms) * 1_000_000;
+                let range = TimeRange::new(start_ns, start_ns + 120 * SECOND_NS);
+                self.db.delete("default", &[vec![matcher]], &range).unwrap();
+            }
+            29 => self.db.settle().unwrap(),
+            30 => {
+                let mut policy = self.db.policy("default").unwrap();
+                policy.retention_ns = (60 + self.below(120) as i64) * 60 * SECOND_NS;
+                self.db.set_policy("default", &policy).unwrap();
+            }
+            31 => {
+                let known = self.db.policy("default").unwrap();
+                let folds = vec![(90 * 60 * SECOND_NS, 60 * SECOND_NS)];
+                self.db.set_policy("default", &DatabasePolicy { folds, ..known }).unwrap();
+            }
+            32 if self.below(8) == 0 => {
+                self.db.drop_database("default").unwrap();
+                self.fill(30);
+            }
+            33 => {
+                let seconds = self.below(300) as i64;
+                self.simulation.advance_ns(seconds * SECOND_NS);
+            }
+            _ => self.simulation.advance_ns(5 * SECOND_NS),
+        }
+    }
+
+    fn fill_some(&mut self) {
+        self.simulation.advance_ns(15 * SECOND_NS);
+        let time_ms = self.now_ms();
+        let mut lines = String::new();
+        for host in 0..8 {
+            if self.below(4) > 0 {
+                let _ = write!(lines, "{}", self.row(host, time_ms));
+            }
+        }
+        self.write(&lines);
+    }
+
+    fn range_query(&mut self) -> RangeQuery {
+        let text = EXPRESSIONS[self.below(EXPRESSIONS.len() as u64) as usize].to_owned();
+        let step_ms = [15_000, 60_000][self.below(2) as usize];
+        let off_ms = [0, 0, 0, 7_000][self.below(4) as usize];
+        let end_ms = (self.now_ms() - [0, 0, 0, 45 * MINUTE_MS][self.below(4) as usize]) / step_ms * step_ms + off_ms;
+        let start_ms = end_ms - [10, 30, 30, 90][self.below(4) as usize] * MINUTE_MS;
+        let InstantQuery { lookback_ms, name_removal, may_cache, budget, .. } = InstantQuery::new("", 0);
+        RangeQuery { text, start_ms, end_ms, step_ms, lookback_ms, name_removal, may_cache, budget }
+    }
+
+    fn check_range(&mut self) {
+        let query = self.range_query();
+        let ask = |may_cache: bool| plain(self.db.range("default", &RangeQuery { may_cache, ..query.clone() }));
+        same(&ask, &format!("{} from {} to {}", query.text, query.start_ms, query.end_ms));
+    }
+
+    fn check_instant(&mut self) {
+        let text = EXPRESSIONS[self.below(EXPRESSIONS.len() as u64) as usize];
+        let time_ms = self.now_ms() / MINUTE_MS * MINUTE_MS - self.below(3) as i64 * MINUTE_MS;
+        let query = InstantQuery::new(text, time_ms);
+        let ask = |may_cache: bool| plain(self.db.instant("default", &InstantQuery { may_cache, ..query.clone() }));
+        same(&ask, &format!("{text} at {time_ms}"));
+    }
+}
+
+/// Compares an answer with one that nothing was kept for. Background work may change something in between; then again.
+fn same(ask: &dyn Fn(bool) -> String, what: &str) {
+    for _ in 0..100 {
+        let (before, kept, after) = (ask(false), ask(true), ask(false));
+        if before == after {
+            assert_eq!(kept, before, "{what}");
+            return;
+        }
+    }
+    panic!("{what}: answers keep changing");
+}
+
+/// An answer or its error as text, floats by their bits.
+fn plain(answer: Result<Answer, query::QueryError>) -> String {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => return error.to_string(),
+    };
+    let mut text = format!("{:?} {:?}", answer.warnings, answer.infos);
+    match answer.value {
+        Value::Matrix(matrix) => {
+            for (labels, points) in matrix {
+                let _ = write!(text, "\n{labels:?} {:?}", points.histograms);
+                for (time_ms, value) in points.floats {
+                    let _ = write!(text, " {time_ms}:{:x}", value.to_bits());
+                }
+            }
+        }
+        Value::Vector(samples) => {
+            for sample in samples {
+                let _ = write!(text, "\n{:?} {} {:x}", sample.labels, sample.time_ms, sample.value.to_bits());
+            }
+        }
+        other => {
+            let _ = write!(text, "{other:?}");
+        }
+    }
+    text
+}
+
+fn checks() -> usize {
+    std::env::var("THALWEG_RESULT_CHECKS").ok().map_or(CHECKS, |number| number.parse().unwrap())
+}
+
+#[test]
+fn no_answer_is_stale() {
+    let mut world = World::new(1);
+    world.fill(40);
+    let checks = checks();
+    for number in 0..checks {
+        if world.below(3) == 0 {
+            world.change();
+        }
+        if world.below(5) == 0 {
+            world.check_instant();
+        } else {
+            world.check_range();
+        }
+        if number % 10_000 == 9_999 {
+            eprintln!("{} checks: {:?}", number + 1, world.db.result_cache());
+        }
+    }
+    let stats = world.db.result_cache().unwrap();
+    let used = [stats.hits, stats.partial_hits, stats.steps_from_memory, stats.steps_changed];
+    assert!(used.iter().all(|used| *used > checks as u64 / 100), "{stats:?}");
+    assert!(stats.memory_bytes <= RESULT_BYTES_MAX as u64, "{stats:?}");
+}
+
+/// Whatever happens at the same time, what is kept afterwards is right.
+#[test]
+fn writes_at_the_same_time_are_not_missed() {
+    let mut world = World::new(7);
+    world.fill(40);
+    let queries: Vec<RangeQuery> = (0..40).map(|_| world.range_query()).collect();
+    let now_ms = world.now_ms();
+    let rows: Vec<String> =
+        (0..300).map(|place| world.row(place % 11, now_ms - (place as i64 * 7919) % 2_400_000)).collect();
+    let done = AtomicBool::new(false);
+    let (world, done) = (&world, &done);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            rows.iter().for_each(|row| world.write(row));
+            done.store(true, Ordering::Release);
+        });
+        for part in queries.chunks(20) {
+            scope.spawn(move || {
+                while !done.load(Ordering::Acquire) {
+                    part.iter().for_each(|query| drop(world.db.range("default", query)));
+                }
+            });
+        }
+    });
+    for query in &queries {
+        let ask = |may_cache: bool| plain(world.db.range("default", &RangeQuery { may_cache, ..query.clone() }));
+        same(&ask, &query.text);
+    }
+}
