@@ -69,6 +69,12 @@ fn psql_asks_and_lists() {
         ("SELECT count(*) FROM cpu; SELECT max(time) FROM cpu", "3\n2016-01-01 00:00:00\n"),
         ("\\dt", "public|cpu|table|tester\n"),
         ("\\dn", "public|tester\n"),
+        ("\\d cpu", "time|timestamp without time zone||not null|\nhostname|text|||\nusage|double precision|||\n"),
+        (
+            "\\copy (SELECT hostname, usage FROM cpu ORDER BY hostname) TO STDOUT CSV HEADER",
+            "hostname,usage\na,1.5\nb,2.5\nc,3.5\n",
+        ),
+        ("COPY (SELECT hostname, usage FROM cpu WHERE usage > 3) TO STDOUT", "c\t3.5\n"),
     ];
     for (statement, expected) in cases {
         let output = Command::new("psql")

@@ -3,7 +3,7 @@
 use model::Matcher;
 use query::plan::Selector;
 use query::{Budget, Context, QueryError};
-use sql::{Answer, Change, Column, Parsed, Relation, Session, SqlError};
+use sql::{Answer, Change, Column, CopyIn, CopyOut, Insert, Parsed, Relation, Session, SqlError};
 use store::StoreError;
 
 use crate::Db;
@@ -13,6 +13,10 @@ use crate::Db;
 pub enum SqlAnswer {
     /// A table.
     Rows(Relation),
+    /// Rows to be sent.
+    CopyOut(CopyOut),
+    /// Rows to be waited for: [`Db::copy_in`] takes them.
+    CopyIn(CopyIn),
     /// A setting of the session, and its new value.
     Set(String, String),
     /// It is done; the words by which Postgres says so.
@@ -41,18 +45,39 @@ impl Db {
             Answer::Set(name, value) => Ok(SqlAnswer::Set(name, value)),
             Answer::Done(tag) => Ok(SqlAnswer::Done(tag)),
             Answer::Change(change) => self.change(&session.database, change).map(|tag| SqlAnswer::Done(tag.to_owned())),
+            Answer::CopyOut(rows) => Ok(SqlAnswer::CopyOut(rows)),
+            Answer::CopyIn(copy) => Ok(SqlAnswer::CopyIn(copy)),
             Answer::Insert(insert) => {
-                let written = self.write_lines(&session.database, insert.lines.as_bytes());
-                let (report, errors) =
-                    written.map_err(|error| SqlError::Query(QueryError::Storage(error.to_string())))?;
-                let refused = errors.first.first().map(|error| format!("line {}: {}", error.line, error.reason));
-                let refused =
-                    refused.or_else(|| report.rejected.first().map(|row| format!("row {}: {}", row.line, row.reason)));
-                match refused {
-                    Some(reason) => Err(SqlError::Invalid(format!("not all rows were written: {reason}"))),
-                    None => Ok(SqlAnswer::Done(format!("INSERT 0 {}", insert.rows))),
-                }
+                self.insert(&session.database, &insert)?;
+                Ok(SqlAnswer::Done(format!("INSERT 0 {}", insert.rows)))
             }
+        }
+    }
+
+    /// Writes the rows that a client sent for a COPY; how many.
+    pub fn copy_in(&self, copy: &CopyIn, text: &str, session: &Session, budget: &Budget) -> Result<usize, SqlError> {
+        let clock_ns = || self.now_ns();
+        let context = Context {
+            store: &self.store,
+            database: &session.database,
+            budget,
+            clock_ns: &clock_ns,
+            helpers: &self.helpers,
+        };
+        let insert = sql::copy_in(copy, text, &context, session)?;
+        self.insert(&session.database, &insert)?;
+        Ok(insert.rows)
+    }
+
+    fn insert(&self, database: &str, insert: &Insert) -> Result<(), SqlError> {
+        let written = self.write_lines(database, insert.lines.as_bytes());
+        let (report, errors) = written.map_err(|error| SqlError::Query(QueryError::Storage(error.to_string())))?;
+        let refused = errors.first.first().map(|error| format!("line {}: {}", error.line, error.reason));
+        let refused =
+            refused.or_else(|| report.rejected.first().map(|row| format!("row {}: {}", row.line, row.reason)));
+        match refused {
+            Some(reason) => Err(SqlError::Invalid(format!("not all rows were written: {reason}"))),
+            None => Ok(()),
         }
     }
 

@@ -111,6 +111,8 @@ fn ask(db: &Db, text: &str, manner: Manner) -> String {
                     }
                 }
             }
+            Ok(SqlAnswer::CopyOut(rows)) => out += &rows.lines.concat(),
+            Ok(SqlAnswer::CopyIn(copy)) => writeln!(out, "rows for {} {:?}", copy.table, copy.columns).unwrap(),
             Ok(SqlAnswer::Set(name, value)) => writeln!(out, "{name}={value}").unwrap(),
             Ok(SqlAnswer::Done(tag)) => writeln!(out, "{tag}").unwrap(),
             Err(error) => writeln!(out, "error: {error}").unwrap(),

@@ -81,7 +81,8 @@ const EMPTY_NUMBERS: [&str; 25] = [
     "collnamespace",
     "connamespace",
 ];
-const EMPTY_TEXTS: [&str; 15] = [
+const EMPTY_TEXTS: [&str; 16] = [
+    "opcname",
     "description",
     "conname",
     "contype",
@@ -98,10 +99,30 @@ const EMPTY_TEXTS: [&str; 15] = [
     "indkey",
     "conkey",
 ];
-const EMPTY_FLAGS: [&str; 4] = ["indisprimary", "indisunique", "indisvalid", "indislive"];
+const EMPTY_FLAGS: [&str; 5] = ["indisprimary", "indisunique", "indisvalid", "indislive", "opcdefault"];
+
+/// What the only role may.
+const ROLE_RIGHTS: [&str; 8] = [
+    "rolsuper",
+    "rolinherit",
+    "rolcreaterole",
+    "rolcreatedb",
+    "rolcanlogin",
+    "rolreplication",
+    "rolbypassrls",
+    "usesuper",
+];
 
 /// Tables of `pg_catalog` about what Thalweg does not have.
-const EMPTY: [&str; 25] = [
+const EMPTY: [&str; 33] = [
+    "pg_opclass",
+    "pg_event_trigger",
+    "pg_publication_rel",
+    "pg_publication_namespace",
+    "pg_foreign_server",
+    "pg_auth_members",
+    "pg_seclabel",
+    "pg_language",
     "pg_index",
     "pg_constraint",
     "pg_description",
@@ -129,6 +150,11 @@ const EMPTY: [&str; 25] = [
     "pg_shdescription",
 ];
 
+/// Whether a table of `pg_catalog` never has rows.
+pub(crate) fn is_empty(table: &str) -> bool {
+    EMPTY.contains(&table)
+}
+
 fn empty() -> Relation {
     let of = |names: &'static [&'static str], sql_type| names.iter().map(move |name| (*name, sql_type));
     let columns = of(&EMPTY_NUMBERS, SqlType::Int).chain(of(&EMPTY_TEXTS, SqlType::Text));
@@ -150,9 +176,22 @@ fn pg_type() -> Relation {
         ("typcategory", Text),
         ("typarray", Int),
         ("typdelim", Text),
+        ("typcollation", Int),
     ];
     let row = |(number, name, ..): &(i64, &str, &str, SqlType)| {
-        vec![Value::Int(*number), text(name), Value::Int(11), text("b"), no(), no(), no(), text("U"), no(), text(",")]
+        vec![
+            Value::Int(*number),
+            text(name),
+            Value::Int(11),
+            text("b"),
+            no(),
+            no(),
+            no(),
+            text("U"),
+            no(),
+            text(","),
+            no(),
+        ]
     };
     relation(&columns, TYPES.iter().map(row).collect())
 }
@@ -210,9 +249,23 @@ impl Run<'_> {
                     ("datallowconn", Bool),
                     ("datistemplate", Bool),
                     ("encoding", Int),
+                    ("datdba", Int),
+                    ("datcollate", Text),
+                    ("datctype", Text),
+                    ("datlocprovider", Text),
+                    ("daticulocale", Text),
+                    ("datlocale", Text),
+                    ("daticurules", Text),
+                    ("datacl", Text),
+                    ("datconnlimit", Int),
+                    ("dattablespace", Int),
                 ];
                 let row = |(number, name): (i64, String)| {
-                    vec![Value::Int(number), text(&name), Value::Bool(true), Value::Bool(false), Value::Int(6)]
+                    let mut row =
+                        vec![Value::Int(number), text(&name), Value::Bool(true), Value::Bool(false), Value::Int(6)];
+                    row.extend([Value::Int(10), text("C.UTF-8"), text("C.UTF-8"), text("c"), Value::Null]);
+                    row.extend([Value::Null, Value::Null, Value::Null, Value::Int(-1), Value::Int(0)]);
+                    row
                 };
                 relation(&columns, (1..).zip(self.context.databases()).map(row).collect())
             }
@@ -225,8 +278,15 @@ impl Run<'_> {
                 relation(&columns, self.context.tables()?.into_iter().map(row).collect())
             }
             "pg_roles" | "pg_user" => {
-                let columns = [("oid", Int), ("rolname", Text), ("usename", Text), ("rolsuper", Bool)];
-                relation(&columns, vec![vec![Value::Int(10), text("thalweg"), text("thalweg"), Value::Bool(true)]])
+                let mut columns = vec![("oid", Int), ("usesysid", Int), ("rolname", Text), ("usename", Text)];
+                columns.extend([("rolconnlimit", Int), ("rolvaliduntil", Text)]);
+                let mut row = vec![Value::Int(10), Value::Int(10), text("thalweg"), text("thalweg")];
+                row.extend([Value::Int(-1), Value::Null]);
+                for right in ROLE_RIGHTS {
+                    columns.push((right, Bool));
+                    row.push(Value::Bool(true));
+                }
+                relation(&columns, vec![row])
             }
             "pg_settings" => {
                 let settings = [("server_version", "16.0"), ("TimeZone", "UTC"), ("standard_conforming_strings", "on")];
@@ -301,6 +361,8 @@ impl Run<'_> {
             ("reloftype", Int),
             ("relam", Int),
             ("relreplident", Text),
+            ("reloptions", Text),
+            ("relacl", Text),
         ];
         let row = |(number, table): (i64, String)| {
             let no = Value::Bool(false);
@@ -325,6 +387,8 @@ impl Run<'_> {
                 Value::Int(0),
                 Value::Int(0),
                 text("d"),
+                Value::Null,
+                Value::Null,
             ]
         };
         let tables = (TABLES_FROM..).zip(self.context.tables()?);

@@ -49,6 +49,18 @@ impl Run<'_> {
         } else {
             insert.columns.iter().filter_map(|name| Some(name.0.last()?.as_ident()?.value.clone())).collect()
         };
+        let rows = self.query(source)?.rows;
+        self.insert_rows(&table, &columns, rows)
+    }
+
+    /// Rows of named columns as lines.
+    pub(crate) fn insert_rows(
+        &mut self,
+        table: &str,
+        columns: &[String],
+        rows: Vec<Vec<Value>>,
+    ) -> Result<Insert, SqlError> {
+        let schema = self.context.table(table)?;
         let kind = |column: &String| {
             if ["time", "timestamp"].contains(&column.to_lowercase().as_str()) {
                 return Kind::Time;
@@ -63,13 +75,12 @@ impl Run<'_> {
             }
         };
         let kinds: Vec<Kind> = columns.iter().map(kind).collect();
-        let rows = self.query(source)?.rows;
         let mut written = Insert { lines: String::new(), rows: rows.len() };
         for row in rows {
             if row.len() != columns.len() {
                 return invalid(format!("INSERT has {} columns but {} values", columns.len(), row.len()));
             }
-            self.push_line(&mut written.lines, &table, &columns, &kinds, row)?;
+            self.push_line(&mut written.lines, table, columns, &kinds, row)?;
         }
         Ok(written)
     }

@@ -10,6 +10,7 @@
 
 mod catalog;
 mod change;
+mod copy;
 mod error;
 mod expression;
 mod insert;
@@ -25,11 +26,12 @@ mod value;
 
 pub use catalog::type_number;
 pub use change::Change;
+pub use copy::{CopyFormat, CopyIn, CopyOut};
 pub use error::SqlError;
 pub use insert::Insert;
 pub use parse::{Parsed, TEXT_BYTES_MAX, parse};
 pub use relation::{Column, Relation};
 pub use run::Manner;
-pub use statement::{Answer, Session, describe, run};
+pub use statement::{Answer, Session, copy_in, describe, run};
 pub use time::format_rfc3339_us;
 pub use value::{Interval, SqlType, Value};

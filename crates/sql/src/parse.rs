@@ -21,7 +21,7 @@ const DEPTH_MAX: usize = 50;
 const OPERATORS_MAX: usize = 256;
 
 /// Statements and what was taken out of them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Parsed {
     /// In the order in which they stand.
     pub statements: Vec<Statement>,

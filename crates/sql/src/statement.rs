@@ -8,6 +8,7 @@ use sqlparser::ast::{Set, ShowStatementOptions, Statement};
 
 use crate::catalog::columns_of;
 use crate::change::Change;
+use crate::copy::{Copy, CopyIn, CopyOut};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Environment, time_zone};
 use crate::insert::Insert;
@@ -56,6 +57,10 @@ pub enum Answer {
     Insert(Insert),
     /// Something to be done to databases or rows.
     Change(Change),
+    /// Rows to be sent.
+    CopyOut(CopyOut),
+    /// Rows to be waited for.
+    CopyIn(CopyIn),
     /// A setting of the session, and its new value.
     Set(String, String),
     /// Nothing to do; the words by which Postgres says that it is done.
@@ -68,6 +73,12 @@ pub fn run(parsed: &Parsed, place: usize, context: &Context<'_>, session: &Sessi
     started(parsed, context, session, false).statement(statement)
 }
 
+/// The rows that a client sent for a COPY … FROM, to be written.
+pub fn copy_in(copy: &CopyIn, text: &str, context: &Context<'_>, session: &Session) -> Result<Insert, SqlError> {
+    let parsed = Parsed::default();
+    started(&parsed, context, session, false).copied(copy, text)
+}
+
 /// The columns that a statement will give, without running it; none if it gives no table.
 pub fn describe(
     parsed: &Parsed,
@@ -76,7 +87,7 @@ pub fn describe(
     session: &Session,
 ) -> Result<Vec<Column>, SqlError> {
     let Some(statement) = parsed.statements.get(place) else { return Ok(Vec::new()) };
-    if matches!(statement, Statement::Insert(_)) {
+    if matches!(statement, Statement::Insert(_) | Statement::Copy { .. }) {
         return Ok(Vec::new());
     }
     match started(parsed, context, session, true).statement(statement)? {
@@ -111,6 +122,12 @@ impl Run<'_> {
         Ok(match statement {
             Statement::Query(query) => Answer::Rows(self.query(query)?),
             Statement::Insert(insert) => Answer::Insert(self.insert(insert)?),
+            Statement::Copy { source, to, target, options, legacy_options, .. } => {
+                match self.copy(source, (*to, target), (options, legacy_options))? {
+                    Copy::Out(rows) => Answer::CopyOut(rows),
+                    Copy::In(rows) => Answer::CopyIn(rows),
+                }
+            }
             Statement::Explain { statement, analyze, .. } => Answer::Rows(self.explain(statement, *analyze)?),
             Statement::ShowTables { .. } => {
                 let tables = self.context.tables()?;

@@ -25,7 +25,27 @@ with psycopg.connect(f"host=127.0.0.1 port={port} user=tester dbname=default", a
         connection.execute("INSERT INTO notes (time, author, level) VALUES (now(), %s, %s)", ("x", 2.5))
     assert connection.execute("SELECT author, level FROM notes").fetchone() == ("x", 2.5)
 
+    # Rows in and out in one go.
+    with connection.cursor().copy("COPY copied (time, host, level, note) FROM STDIN") as copy:
+        copy.write_row((datetime.datetime(2016, 1, 1), "a b", 1.5, "x\ty"))
+        copy.write_row((datetime.datetime(2016, 1, 2), "d", 2, None))
+    rows = connection.execute("SELECT host, level FROM copied ORDER BY time, host").fetchall()
+    assert rows == [("a b", 1.5), ("d", 2.0)], rows
+    with connection.cursor().copy("COPY (SELECT hostname, usage FROM cpu ORDER BY hostname) TO STDOUT") as copy:
+        copied = list(copy.rows())
+    assert copied == [("a", "1.5"), ("b", "2.5"), ("c", "3.5")], copied
+
 engine = sqlalchemy.create_engine(f"postgresql+psycopg://tester@127.0.0.1:{port}/default")
 with engine.connect() as connection:
     assert connection.execute(sqlalchemy.text("SELECT sum(usage) FROM cpu")).scalar() == 7.5
+inspector = sqlalchemy.inspect(engine)
+assert "public" in inspector.get_schema_names()
+assert "cpu" in inspector.get_table_names() and inspector.has_table("cpu")
+columns = [(column["name"], str(column["type"]), column["nullable"]) for column in inspector.get_columns("cpu")]
+assert columns == [("time", "TIMESTAMP", False), ("hostname", "TEXT", True), ("usage", "DOUBLE PRECISION", True)], columns
+assert inspector.get_indexes("cpu") == [] and inspector.get_foreign_keys("cpu") == []
+table = sqlalchemy.Table("cpu", sqlalchemy.MetaData(), autoload_with=engine)
+with engine.connect() as connection:
+    query = sqlalchemy.select(table.c.hostname).where(table.c.usage > 2).order_by(table.c.hostname)
+    assert connection.execute(query).scalars().all() == ["b", "c"]
 print("well")

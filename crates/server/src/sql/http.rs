@@ -98,6 +98,11 @@ fn run(state: &State, text: &str, session: &Session, budget: &Budget) -> Result<
         last = match state.db.sql(&parsed, place, session, budget)? {
             SqlAnswer::Rows(relation) => relation,
             SqlAnswer::Set(..) | SqlAnswer::Done(_) => Relation::default(),
+            SqlAnswer::CopyOut(_) | SqlAnswer::CopyIn(_) => {
+                let message =
+                    "COPY is of Postgres's protocol: here a query with format=csv gives rows, and INSERT takes them";
+                return Err(SqlError::Invalid(message.to_owned()));
+            }
         };
     }
     Ok(last)

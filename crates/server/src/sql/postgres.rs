@@ -12,6 +12,7 @@ use jiff::tz::TimeZone;
 use pgwire::api::auth::StartupHandler;
 use pgwire::api::auth::noop::NoopStartupHandler;
 use pgwire::api::cancel::{CancelHandler, DefaultCancelHandler};
+use pgwire::api::copy::CopyHandler;
 use pgwire::api::portal::{Format, Portal};
 use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
 use pgwire::api::results::{
@@ -27,6 +28,7 @@ use sql::{Column, Manner, Parsed, Relation, Session, SqlError, Value};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
+use super::copy::Copying;
 use crate::active::Description;
 use crate::listen::ACCEPT_PAUSE;
 use crate::query::{Asked, watched};
@@ -66,8 +68,8 @@ pub(crate) async fn accept(state: Arc<State>, listener: TcpListener, mut stop: w
 
 async fn serve_one(state: Arc<State>, manager: Arc<ConnectionManager>, socket: TcpStream) {
     let remote = socket.peer_addr().ok();
-    let connection =
-        Arc::new(Connection { state, manager, remote, settings: Mutex::new(Settings { time_zone: TimeZone::UTC }) });
+    let settings = Mutex::new(Settings { time_zone: TimeZone::UTC });
+    let connection = Arc::new(Connection { state, manager, remote, settings, copying: Mutex::new(None) });
     // What goes wrong with a connection ends it and nothing else.
     let _ = process_socket(socket, None, Handlers(connection)).await;
 }
@@ -79,11 +81,13 @@ struct Settings {
 }
 
 /// A client's connection.
-struct Connection {
-    state: Arc<State>,
+pub(super) struct Connection {
+    pub(super) state: Arc<State>,
     manager: Arc<ConnectionManager>,
-    remote: Option<std::net::SocketAddr>,
+    pub(super) remote: Option<std::net::SocketAddr>,
     settings: Mutex<Settings>,
+    /// Rows that are being sent to it.
+    pub(super) copying: Mutex<Option<Copying>>,
 }
 
 struct Handlers(Arc<Connection>);
@@ -94,6 +98,10 @@ impl PgWireServerHandlers for Handlers {
     }
 
     fn extended_query_handler(&self) -> Arc<impl ExtendedQueryHandler> {
+        self.0.clone()
+    }
+
+    fn copy_handler(&self) -> Arc<impl CopyHandler> {
         self.0.clone()
     }
 
@@ -114,7 +122,7 @@ impl NoopStartupHandler for Connection {
 
 /// Statements as they were sent, read.
 #[derive(Debug, Clone)]
-struct Statements {
+pub(super) struct Statements {
     text: Arc<str>,
     parsed: Arc<Parsed>,
     /// `$1` to `$n`
@@ -200,6 +208,31 @@ impl Connection {
         Ok(answer)
     }
 
+    /// What a client is told; rows that it is to send are waited for in its connection.
+    fn response(&self, answer: SqlAnswer, session: Session, format: &Format) -> Response {
+        match answer {
+            SqlAnswer::Rows(relation) => {
+                let fields = Arc::new(fields(&relation.columns, format));
+                let rows = encode(relation, &fields);
+                Response::Query(QueryResponse::new(fields, stream::iter(rows.into_iter().map(Ok))))
+            }
+            SqlAnswer::CopyOut(rows) => super::copy::response(rows),
+            SqlAnswer::CopyIn(copy) => {
+                let copying = Copying::new(copy, session);
+                let response = copying.response();
+                *self.copying.lock().unwrap_or_else(PoisonError::into_inner) = Some(copying);
+                response
+            }
+            SqlAnswer::Set(..) => Response::Execution(Tag::new("SET")),
+            SqlAnswer::Done(tag) => match tag.as_str() {
+                "" => Response::EmptyQuery,
+                "BEGIN" => Response::TransactionStart(Tag::new("BEGIN")),
+                "COMMIT" | "ROLLBACK" => Response::TransactionEnd(Tag::new(&tag)),
+                _ => Response::Execution(Tag::new(&tag)),
+            },
+        }
+    }
+
     fn columns(
         &self,
         client: &impl ClientInfo,
@@ -214,11 +247,11 @@ impl Connection {
     }
 }
 
-fn failed(code: &str, message: String) -> PgWireError {
+pub(super) fn failed(code: &str, message: String) -> PgWireError {
     PgWireError::UserError(Box::new(ErrorInfo::new("ERROR".to_owned(), code.to_owned(), message)))
 }
 
-fn error_of(error: &SqlError) -> PgWireError {
+pub(super) fn error_of(error: &SqlError) -> PgWireError {
     failed(error.code(), error.to_string())
 }
 
@@ -232,14 +265,14 @@ impl SimpleQueryHandler for Connection {
         let mut responses = Vec::with_capacity(statements.parsed.statements.len());
         for place in 0..statements.parsed.statements.len() {
             let session = self.session(client, Vec::new()).map_err(|error| error_of(&error))?;
-            let answer = self.run(&statements, place, session).await?;
-            responses.push(response(answer, &Format::UnifiedText));
+            let answer = self.run(&statements, place, session.clone()).await?;
+            responses.push(self.response(answer, session, &Format::UnifiedText));
         }
         Ok(responses)
     }
 }
 
-struct Reader;
+pub(super) struct Reader;
 
 #[async_trait]
 impl QueryParser for Reader {
@@ -310,8 +343,8 @@ impl ExtendedQueryHandler for Connection {
             parameters.push(parameter(portal, place)?);
         }
         let session = self.session(client, parameters).map_err(|error| error_of(&error))?;
-        let answer = self.run(&portal.statement.statement, 0, session).await?;
-        Ok(response(answer, &portal.result_column_format))
+        let answer = self.run(&portal.statement.statement, 0, session.clone()).await?;
+        Ok(self.response(answer, session, &portal.result_column_format))
     }
 }
 
@@ -381,23 +414,6 @@ fn fields(columns: &[Column], format: &Format) -> Vec<FieldInfo> {
         FieldInfo::new(column.name.clone(), None, None, kind, format.format_for(place))
     };
     columns.iter().enumerate().map(field).collect()
-}
-
-fn response(answer: SqlAnswer, format: &Format) -> Response {
-    match answer {
-        SqlAnswer::Rows(relation) => {
-            let fields = Arc::new(fields(&relation.columns, format));
-            let rows = encode(relation, &fields);
-            Response::Query(QueryResponse::new(fields, stream::iter(rows.into_iter().map(Ok))))
-        }
-        SqlAnswer::Set(..) => Response::Execution(Tag::new("SET")),
-        SqlAnswer::Done(tag) => match tag.as_str() {
-            "" => Response::EmptyQuery,
-            "BEGIN" => Response::TransactionStart(Tag::new("BEGIN")),
-            "COMMIT" | "ROLLBACK" => Response::TransactionEnd(Tag::new(&tag)),
-            _ => Response::Execution(Tag::new(&tag)),
-        },
-    }
 }
 
 /// Rows as the protocol has them: each cell its length and its bytes, a null the length -1.

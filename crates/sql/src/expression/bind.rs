@@ -86,7 +86,7 @@ impl Binder<'_> {
         bound.expression.value(&[], self.environment)
     }
 
-    fn expression(&mut self, of: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+    pub(super) fn expression(&mut self, of: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
         if self.depth >= DEPTH_MAX {
             return Err(SqlError::Syntax(format!("expressions lie at most {DEPTH_MAX} deep in one another")));
         }
@@ -123,7 +123,7 @@ impl Binder<'_> {
             }
             Expr::Interval(interval) => self.interval(interval)?,
             Expr::Function(call) => self.function(call, grouped)?,
-            Expr::Subquery(query) => self.scalar(query)?,
+            Expr::Subquery(query) => self.scalar(query, grouped)?,
             Expr::Exists { subquery, negated } => {
                 let found = !self.subqueries.rows(subquery)?.rows.is_empty();
                 Typed::constant(Value::Bool(found != *negated))
@@ -161,11 +161,11 @@ impl Binder<'_> {
                 let both = Typed::boolean(Bound::And(vec![from.expression, to.expression]));
                 if *is_negated { negated(both) } else { both }
             }
-            Expr::Like { negated, any: false, expr, pattern, escape_char: None } => {
-                self.matches(expr, pattern, (true, false, *negated), grouped)?
+            Expr::Like { negated, any: false, expr, pattern, escape_char } => {
+                self.matches(expr, (pattern, escape_char.as_deref()), (true, false, *negated), grouped)?
             }
-            Expr::ILike { negated, any: false, expr, pattern, escape_char: None } => {
-                self.matches(expr, pattern, (true, true, *negated), grouped)?
+            Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
+                self.matches(expr, (pattern, escape_char.as_deref()), (true, true, *negated), grouped)?
             }
             Expr::InSubquery { expr, subquery, negated } => {
                 let of = Box::new(self.expression(expr, grouped)?.expression);
@@ -346,12 +346,21 @@ impl Binder<'_> {
     fn matches(
         &mut self,
         of: &Expr,
-        pattern: &Expr,
+        (pattern, escape): (&Expr, Option<&Expr>),
         how: (bool, bool, bool),
         mut grouped: Option<&mut Grouped>,
     ) -> Result<Typed, SqlError> {
         let of = self.expression(of, grouped.as_deref_mut())?;
-        let pattern = self.expression(pattern, grouped)?;
+        let mut pattern = self.expression(pattern, grouped)?;
+        if let Some(escape) = escape {
+            let escape = self.constant(escape)?.to_string().chars().next();
+            let Bound::Constant(value) = &pattern.expression else {
+                return unsupported("ESCAPE with a pattern that is not the same in all rows");
+            };
+            if let Value::Text(text) = value {
+                pattern.expression = Bound::Constant(Value::text(escaped_by(text, escape)));
+            }
+        }
         matched(of, pattern, how)
     }
 
@@ -411,8 +420,13 @@ impl Binder<'_> {
         }
     }
 
-    fn scalar(&mut self, query: &sqlparser::ast::Query) -> Result<Typed, SqlError> {
-        let answer = self.subqueries.rows(query)?;
+    fn scalar(&mut self, query: &sqlparser::ast::Query, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+        let answer = match self.subqueries.rows(query) {
+            Err(SqlError::UnknownColumn(message)) => {
+                return self.correlated(query, grouped)?.ok_or(SqlError::UnknownColumn(message));
+            }
+            answer => answer?,
+        };
         let sql_type = answer.columns.first().map_or(SqlType::Unknown, |column| column.sql_type);
         let mut rows = answer.rows.into_iter();
         let value = rows.next().and_then(|row| row.into_iter().next()).unwrap_or(Value::Null);
@@ -623,6 +637,23 @@ fn matched(
         _ => Pattern::Computed { of: Box::new(pattern.expression), is_like, ignores_case },
     };
     Ok(Typed::boolean(Bound::Matches { of: Box::new(of.expression), pattern, is_negated }))
+}
+
+/// A pattern whose escapes are another character than the backslash that is the default; without one nothing is escaped.
+fn escaped_by(pattern: &str, escape: Option<char>) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        if Some(character) == escape {
+            out.push('\\');
+            out.extend(characters.next());
+        } else if character == '\\' {
+            out.push_str("\\\\");
+        } else {
+            out.push(character);
+        }
+    }
+    out
 }
 
 fn named(name: &str) -> Result<&'static Function, SqlError> {

@@ -2,7 +2,7 @@
 
 use regex::{Regex, RegexBuilder};
 
-use super::{Bound, Environment, Pattern, cast};
+use super::{Bound, Environment, Pattern, cast, correlated};
 use crate::error::{SqlError, invalid};
 use crate::value::Value;
 
@@ -44,6 +44,10 @@ impl Bound {
             Self::In { of, list, is_negated } => {
                 let of = of.value(row, environment)?;
                 is_in(&of, list, row, environment)?.map_or(Value::Null, |found| Value::Bool(found != *is_negated))
+            }
+            Self::Lookup { keys, answers } => {
+                let keys: Vec<Value> = keys.iter().map(|key| key.value(row, environment)).collect::<Result<_, _>>()?;
+                correlated::answer(answers, &keys)?
             }
             Self::Cast(of, to) => cast(of.value(row, environment)?, *to, environment)?,
         })

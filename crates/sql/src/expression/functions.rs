@@ -40,6 +40,11 @@ const fn text(
     Function { name, takes, is_strict: true, returns: Returns::Fixed(returns), call }
 }
 
+/// Something that there is nothing of, whoever asks.
+const fn null(name: &'static str, takes: (usize, usize), returns: SqlType) -> Function {
+    Function { name, takes, is_strict: false, returns: Returns::Fixed(returns), call: |_, _| Ok(Value::Null) }
+}
+
 /// A function of floats.
 fn of_float(of: &[Value], compute: impl Fn(f64) -> f64) -> Result<Value, SqlError> {
     match of.first().map(Value::number) {
@@ -265,7 +270,7 @@ fn trimmed(of: &[Value], at_start: bool, at_end: bool) -> Value {
     Value::text(kept)
 }
 
-static OTHERS: [Function; 24] = [
+static OTHERS: [Function; 42] = [
     Function {
         name: "coalesce",
         takes: (1, 100),
@@ -331,34 +336,28 @@ static OTHERS: [Function; 24] = [
     text("pg_is_in_recovery", (0, 0), SqlType::Bool, |_, _| Ok(Value::Bool(false))),
     text("pg_backend_pid", (0, 0), SqlType::Int, |_, _| Ok(Value::Int(1))),
     // What clients ask about comments, defaults and rights: there are none of the former, and all of the latter.
-    Function {
-        name: "obj_description",
-        takes: (1, 2),
-        is_strict: false,
-        returns: Returns::Fixed(SqlType::Text),
-        call: |_, _| Ok(Value::Null),
-    },
-    Function {
-        name: "col_description",
-        takes: (2, 2),
-        is_strict: false,
-        returns: Returns::Fixed(SqlType::Text),
-        call: |_, _| Ok(Value::Null),
-    },
-    Function {
-        name: "to_regtype",
-        takes: (1, 1),
-        is_strict: false,
-        returns: Returns::Fixed(SqlType::Int),
-        call: |_, _| Ok(Value::Null),
-    },
-    Function {
-        name: "pg_get_expr",
-        takes: (2, 3),
-        is_strict: false,
-        returns: Returns::Fixed(SqlType::Text),
-        call: |_, _| Ok(Value::Null),
-    },
+    null("current_setting", (1, 2), SqlType::Text),
+    null("obj_description", (1, 2), SqlType::Text),
+    null("col_description", (2, 2), SqlType::Text),
+    null("shobj_description", (2, 2), SqlType::Text),
+    null("to_regtype", (1, 1), SqlType::Int),
+    null("to_regclass", (1, 1), SqlType::Int),
+    null("pg_get_expr", (2, 3), SqlType::Text),
+    null("pg_get_constraintdef", (1, 2), SqlType::Text),
+    null("pg_get_indexdef", (1, 3), SqlType::Text),
+    null("pg_get_viewdef", (1, 2), SqlType::Text),
+    null("pg_get_partkeydef", (1, 1), SqlType::Text),
+    null("pg_get_serial_sequence", (2, 2), SqlType::Text),
+    null("array_to_string", (2, 3), SqlType::Text),
+    null("pg_size_pretty", (1, 1), SqlType::Text),
+    null("pg_table_size", (1, 1), SqlType::Int),
+    null("pg_relation_size", (1, 2), SqlType::Int),
+    null("pg_total_relation_size", (1, 1), SqlType::Int),
+    text("pg_encoding_to_char", (1, 1), SqlType::Text, |_, _| Ok(Value::text("UTF8"))),
+    text("pg_function_is_visible", (1, 1), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
+    text("pg_relation_is_publishable", (1, 1), SqlType::Bool, |_, _| Ok(Value::Bool(false))),
+    text("has_schema_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
+    text("has_database_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
     text("has_table_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
     text("format_type", (1, 2), SqlType::Text, |of, environment| {
         let name = match of.first() {

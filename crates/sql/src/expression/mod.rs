@@ -3,11 +3,14 @@
 mod aggregates;
 mod bind;
 mod cast;
+mod correlated;
 mod evaluate;
 mod functions;
 mod operators;
 mod shapes;
 mod times;
+
+use std::sync::Arc;
 
 pub(crate) use aggregates::{Accumulator, AggregateCall, AggregateFunction};
 pub(crate) use bind::{Binder, Grouped, Key, Subqueries, is_aggregate, is_time};
@@ -31,10 +34,26 @@ pub(crate) enum Bound {
     And(Vec<Bound>),
     Or(Vec<Bound>),
     Not(Box<Bound>),
-    Case { branches: Vec<(Bound, Bound)>, otherwise: Option<Box<Bound>> },
-    In { of: Box<Bound>, list: Vec<Bound>, is_negated: bool },
+    Case {
+        branches: Vec<(Bound, Bound)>,
+        otherwise: Option<Box<Bound>>,
+    },
+    In {
+        of: Box<Bound>,
+        list: Vec<Bound>,
+        is_negated: bool,
+    },
     Cast(Box<Bound>, SqlType),
-    Matches { of: Box<Bound>, pattern: Pattern, is_negated: bool },
+    Matches {
+        of: Box<Bound>,
+        pattern: Pattern,
+        is_negated: bool,
+    },
+    /// The value of a query for these keys.
+    Lookup {
+        keys: Vec<Bound>,
+        answers: Arc<correlated::Answers>,
+    },
 }
 
 /// A regular expression, or how one is made of a row.
@@ -90,7 +109,9 @@ impl Bound {
         match self {
             Self::Constant(_) => true,
             Self::Column(_) => false,
-            Self::Call(_, of) | Self::And(of) | Self::Or(of) => of.iter().all(Self::is_constant),
+            Self::Call(_, of) | Self::And(of) | Self::Or(of) | Self::Lookup { keys: of, .. } => {
+                of.iter().all(Self::is_constant)
+            }
             Self::Not(of) | Self::Cast(of, _) => of.is_constant(),
             Self::Case { branches, otherwise } => {
                 branches.iter().all(|(when, then)| when.is_constant() && then.is_constant())

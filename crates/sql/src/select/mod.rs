@@ -6,6 +6,7 @@ mod from;
 mod group;
 mod join;
 mod latest;
+mod nothing;
 mod pushed;
 mod sample;
 
@@ -56,6 +57,9 @@ impl Run<'_> {
         order: &[OrderByExpr],
         limit: Limit,
     ) -> Result<Relation, SqlError> {
+        if let Some(nothing) = nothing::of(select) {
+            return Ok(nothing);
+        }
         check_supported(select)?;
         let extension = self.parsed.extension(select).cloned().unwrap_or_default();
         let (source, scope) = self.from(&select.from)?;
@@ -371,7 +375,7 @@ fn shown_place(of: &Expr, shown: &[(Column, Bound)], scope: &Scope) -> Result<Op
 }
 
 /// Whether an aggregate is computed in an expression.
-fn has_aggregate(of: &Expr) -> bool {
+pub(crate) fn has_aggregate(of: &Expr) -> bool {
     match of {
         Expr::Function(call) => {
             let name = call.name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase());

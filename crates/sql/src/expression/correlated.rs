@@ -1,0 +1,123 @@
+//! Queries as values that ask for a row of the query around: `(SELECT t.x FROM t WHERE t.k = outer.k)`. They are run once, for all keys, and
+//! looked up in each row.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sqlparser::ast::{BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor};
+
+use super::{Binder, Bound, Grouped, Typed};
+use crate::error::{SqlError, invalid};
+use crate::value::{SqlType, Value};
+
+/// Values by their keys; `None` where there are several.
+pub(crate) type Answers = HashMap<Vec<Value>, Option<Value>>;
+
+/// A query taken apart: as it is for all keys, and what they are compared with.
+struct Split {
+    query: Query,
+    outer: Vec<Expr>,
+}
+
+/// The value of a row's keys.
+pub(super) fn answer(answers: &Answers, keys: &[Value]) -> Result<Value, SqlError> {
+    match answers.get(keys) {
+        None => Ok(Value::Null),
+        Some(Some(value)) => Ok(value.clone()),
+        Some(None) => invalid("more than one row returned by a subquery used as an expression"),
+    }
+}
+
+impl Binder<'_> {
+    /// The query as something to be looked up; `None` if it is not of that form.
+    pub(super) fn correlated(
+        &mut self,
+        query: &Query,
+        mut grouped: Option<&mut Grouped>,
+    ) -> Result<Option<Typed>, SqlError> {
+        let Some(split) = split(query) else { return Ok(None) };
+        let mut keys = Vec::with_capacity(split.outer.len());
+        for of in &split.outer {
+            keys.push(self.expression(of, grouped.as_deref_mut())?.expression);
+        }
+        let relation = self.subqueries.rows(&split.query)?;
+        let sql_type = relation.columns.first().map_or(SqlType::Unknown, |column| column.sql_type);
+        let mut answers = Answers::new();
+        for mut row in relation.rows {
+            if row.is_empty() {
+                continue;
+            }
+            let value = row.remove(0);
+            // Null is equal to nothing.
+            if !row.iter().any(Value::is_null) {
+                answers.entry(row).and_modify(|known| *known = None).or_insert(Some(value));
+            }
+        }
+        Ok(Some(Typed { expression: Bound::Lookup { keys, answers: Arc::new(answers) }, sql_type }))
+    }
+}
+
+fn split(query: &Query) -> Option<Split> {
+    let SetExpr::Select(select) = &*query.body else { return None };
+    let is_plain = query.limit_clause.is_none() && select.having.is_none() && select.distinct.is_none();
+    let [SelectItem::UnnamedExpr(shown) | SelectItem::ExprWithAlias { expr: shown, .. }] = select.projection.as_slice()
+    else {
+        return None;
+    };
+    if !is_plain || crate::select::has_aggregate(shown) {
+        return None;
+    }
+    let tables = names(select);
+    let (mut rest, mut inner, mut outer) = (Vec::new(), Vec::new(), Vec::new());
+    for condition in conjuncts(select.selection.as_ref()?) {
+        let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = condition else {
+            rest.push(condition.clone());
+            continue;
+        };
+        match (is_outer(left, &tables), is_outer(right, &tables)) {
+            (false, true) => (inner.push((**left).clone()), outer.push((**right).clone())),
+            (true, false) => (inner.push((**right).clone()), outer.push((**left).clone())),
+            _ => (rest.push(condition.clone()), ()),
+        };
+    }
+    if outer.is_empty() {
+        return None;
+    }
+    let mut select = select.clone();
+    select.projection.extend(inner.into_iter().map(SelectItem::UnnamedExpr));
+    let and =
+        |left: Expr, right| Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(right) };
+    select.selection = rest.into_iter().reduce(and);
+    Some(Split { query: Query { body: Box::new(SetExpr::Select(select)), ..query.clone() }, outer })
+}
+
+/// What the tables of a query are called.
+fn names(select: &Select) -> Vec<String> {
+    let factors = select
+        .from
+        .iter()
+        .flat_map(|table| std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)));
+    let name = |factor: &TableFactor| match factor {
+        TableFactor::Table { alias: Some(alias), .. } | TableFactor::Derived { alias: Some(alias), .. } => {
+            Some(alias.name.value.to_lowercase())
+        }
+        TableFactor::Table { name, .. } => Some(name.0.last()?.as_ident()?.value.to_lowercase()),
+        _ => None,
+    };
+    factors.filter_map(name).collect()
+}
+
+/// Whether it is a column of a table that the query does not have.
+fn is_outer(of: &Expr, tables: &[String]) -> bool {
+    let Expr::CompoundIdentifier(parts) = of else { return false };
+    let table = parts.len().checked_sub(2).and_then(|place| parts.get(place));
+    table.is_some_and(|table| !tables.contains(&table.value.to_lowercase()))
+}
+
+fn conjuncts(condition: &Expr) -> Vec<&Expr> {
+    match condition {
+        Expr::BinaryOp { left, op: BinaryOperator::And, right } => [conjuncts(left), conjuncts(right)].concat(),
+        Expr::Nested(of) => conjuncts(of),
+        other => vec![other],
+    }
+}
