@@ -35,6 +35,7 @@ impl Db {
             budget,
             clock_ns: &clock_ns,
             helpers: &self.helpers,
+            kept_bins: self.kept_bins(budget),
         };
         match sql::run(parsed, place, &context, session)? {
             Answer::Rows(relation) => Ok(SqlAnswer::Rows(relation)),
@@ -98,6 +99,7 @@ impl Db {
             budget,
             clock_ns: &clock_ns,
             helpers: &self.helpers,
+            kept_bins: self.kept_bins(budget),
         };
         sql::describe(parsed, place, &context, session)
     }
