@@ -283,6 +283,21 @@ fn no_answer_is_stale() {
     assert!(stats.memory_bytes <= RESULT_BYTES_MAX as u64, "{stats:?}");
 }
 
+#[test]
+fn bins_that_were_kept_are_told_of() {
+    let mut world = World::new(3);
+    world.fill(40);
+    let (end_ns, start_ns) = (world.db.now_ns(), world.db.now_ns() - 1800 * SECOND_NS);
+    for of in BINS {
+        let text = of.replace("RANGE", &format!("(range {start_ns} {end_ns})")).replace("WIDTH", "1m");
+        let plan = world.db.parse_plan(&text).unwrap();
+        let steps = || world.db.run_plan("default", &plan, &world.db.budget(1_000_000)).unwrap().steps;
+        let is_kept = || steps().iter().any(|step| step.step == "kept bins" && step.rows > 0);
+        assert!(!is_kept(), "{text}");
+        assert!(is_kept(), "{text}");
+    }
+}
+
 /// Whatever happens at the same time, what is kept afterwards is right.
 #[test]
 fn writes_at_the_same_time_are_not_missed() {
