@@ -65,8 +65,8 @@ impl KeptBins for Db {
     fn bins(&self, database: &str, asked: &BinsAsked<'_>, make: &mut MakeBins<'_>) -> Result<BinsFound, QueryError> {
         match &self.results {
             Some(results) => {
-                let asker = Asker { store: &self.store, database, now_ns: self.now_ns() };
-                self.accounted(results.bins(&asker, asked, make))
+                let from = Asker { store: &self.store, database, now_ns: self.now_ns() };
+                self.accounted(results.bins(&from, asked, make))
             }
             None => make(asked.scan.range).map(|frames| BinsFound { frames, kept_rows: 0 }),
         }

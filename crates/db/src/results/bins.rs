@@ -27,19 +27,19 @@ pub(crate) struct Asker<'a> {
 impl ResultCache {
     pub(crate) fn bins(
         &self,
-        asker: &Asker<'_>,
+        from: &Asker<'_>,
         asked: &BinsAsked<'_>,
         make: &mut MakeBins<'_>,
     ) -> Result<BinsFound, QueryError> {
         let range = asked.scan.range;
-        let whole = whole_bins(asked, asker.now_ns);
-        let (Some(span), Some(database)) = (whole, asker.store.database_number(asker.database)) else {
+        let whole = whole_bins(asked, from.now_ns);
+        let (Some(span), Some(database)) = (whole, from.store.database_number(from.database)) else {
             return make(range).map(|frames| BinsFound { frames, kept_rows: 0 });
         };
         let key = Key::of_statement(&format!("{database}\nbins\n{}", asked.text));
         // Before anything is read: what comes later has a larger number.
-        let snapshot = asker.store.snapshot();
-        let mut watch = Watch::new(asker.store, database, vec![compiled(&superset(asked.scan))?], ITSELF);
+        let snapshot = from.store.snapshot();
+        let mut watch = Watch::new(from.store, database, vec![compiled(&superset(asked.scan))?], ITSELF);
         let mut checked = Vec::new();
         let mut parts: Vec<Part> = Vec::new();
         for kept in self.memory.kept(key, span) {
@@ -52,7 +52,7 @@ impl ResultCache {
         self.memory.renew(key, &checked, watch.through());
         let holes = holes(&mut parts, span);
         self.count_bins(asked, span, &holes);
-        let mut made: Vec<(Vec<Frame>, TimeRange)> = Vec::new();
+        let mut anew: Vec<(Vec<Frame>, TimeRange)> = Vec::new();
         for range in ranges(&holes, span, range) {
             let frames = make(range)?;
             if has_twice(&frames) {
@@ -66,9 +66,9 @@ impl ResultCache {
                 let portion = Portions::Bins(Frame::join(&[(&frames, range_of(bins))])?);
                 self.memory.insert(key, Arc::new(portion), bins, snapshot);
             }
-            made.push((frames, range));
+            anew.push((frames, range));
         }
-        join(&parts, &made, asked)
+        join(&parts, &anew, asked)
     }
 
     fn count_bins(&self, asked: &BinsAsked<'_>, span: Span, holes: &[Span]) {
@@ -179,8 +179,8 @@ mod tests {
     fn whole_bins_are_kept_and_the_rest_is_made() {
         let check = |range: (i64, i64), now_ns: i64, expected: Option<(i64, i64)>| {
             let scan = Scan { range: TimeRange::new(range.0, range.1), ..Scan::of_table("a") };
-            let span = whole_bins(&asked(&scan), now_ns);
-            assert_eq!(span.map(|span| (span.start, span.end)), expected, "{range:?} {now_ns}");
+            let whole = whole_bins(&asked(&scan), now_ns);
+            assert_eq!(whole.map(|span| (span.start, span.end)), expected, "{range:?} {now_ns}");
         };
         check((3, 32), 1000, Some((3, 33)));
         check((4, 31), 1000, Some((13, 23)));
