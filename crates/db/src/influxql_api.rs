@@ -36,7 +36,14 @@ impl Statements<'_> {
     fn on<T>(&self, database: &str, work: impl FnOnce(&Context<'_>) -> T) -> T {
         let clock_ns = || self.db.now_ns();
         let Self { db, budget } = self;
-        work(&Context { store: &db.store, database, budget, clock_ns: &clock_ns, helpers: &db.helpers })
+        work(&Context {
+            store: &db.store,
+            database,
+            budget,
+            clock_ns: &clock_ns,
+            helpers: &db.helpers,
+            kept_bins: db.kept_bins(budget),
+        })
     }
 }
 

@@ -13,7 +13,14 @@ impl Db {
     /// Runs a plan.
     pub fn run_plan(&self, database: &str, plan: &Plan, budget: &Budget) -> Result<Outcome, QueryError> {
         let clock_ns = || self.now_ns();
-        let context = Context { store: &self.store, database, budget, clock_ns: &clock_ns, helpers: &self.helpers };
+        let context = Context {
+            store: &self.store,
+            database,
+            budget,
+            clock_ns: &clock_ns,
+            helpers: &self.helpers,
+            kept_bins: self.kept_bins(budget),
+        };
         query::execute(plan, &context)
     }
 }

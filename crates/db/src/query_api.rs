@@ -6,11 +6,11 @@ use std::sync::Arc;
 use index::Cardinality;
 use model::Matcher;
 use promql::{Answer, Expression, NameRemoval, Settings};
-use query::{Budget, QueryError, Selection, Series, Source, StoreSource};
+use query::{BinsAsked, BinsFound, Budget, KeptBins, MakeBins, QueryError, Selection, Series, Source, StoreSource};
 use store::StoreError;
 
 use crate::Db;
-use crate::results::{CacheUse, ResultCache, ResultCacheStats, Run};
+use crate::results::{Asker, CacheUse, ResultCache, ResultCacheStats, Run};
 
 /// Samples that a query may hold at once unless its budget says otherwise.
 pub(crate) const QUERY_SAMPLES_MAX: u64 = 50_000_000;
@@ -59,6 +59,18 @@ pub struct RangeQuery {
     pub may_cache: bool,
     /// What the query may use.
     pub budget: Arc<Budget>,
+}
+
+impl KeptBins for Db {
+    fn bins(&self, database: &str, asked: &BinsAsked<'_>, make: &mut MakeBins<'_>) -> Result<BinsFound, QueryError> {
+        match &self.results {
+            Some(results) => {
+                let from = Asker { store: &self.store, database, now_ns: self.now_ns() };
+                self.accounted(results.bins(&from, asked, make))
+            }
+            None => make(asked.scan.range).map(|frames| BinsFound { frames, kept_rows: 0 }),
+        }
+    }
 }
 
 impl Db {
@@ -120,6 +132,11 @@ impl Db {
             results.clear();
             self.store.hold_results(0);
         }
+    }
+
+    /// Who keeps the bins of SQL, InfluxQL and plans.
+    pub(crate) fn kept_bins(&self, budget: &Budget) -> Option<&dyn KeptBins> {
+        (self.results.is_some() && !budget.computes_all()).then_some(self as &dyn KeptBins)
     }
 
     /// Tells the store's accountant what kept answers take after a query.

@@ -39,6 +39,7 @@ impl Db {
             budget,
             clock_ns: &clock_ns,
             helpers: &self.helpers,
+            kept_bins: self.kept_bins(budget),
         };
         match sql::run(parsed, place, &context, session)? {
             Answer::Rows(relation) => Ok(SqlAnswer::Rows(relation)),
@@ -63,6 +64,7 @@ impl Db {
             budget,
             clock_ns: &clock_ns,
             helpers: &self.helpers,
+            kept_bins: None,
         };
         let insert = sql::copy_in(copy, text, &context, session)?;
         self.insert(&session.database, &insert)?;
@@ -123,6 +125,7 @@ impl Db {
             budget,
             clock_ns: &clock_ns,
             helpers: &self.helpers,
+            kept_bins: self.kept_bins(budget),
         };
         sql::describe(parsed, place, &context, session)
     }

@@ -47,6 +47,16 @@ const EXPRESSIONS: [&str; 26] = [
     "quantile_over_time(1.5, cpu_usage[2m])",
 ];
 
+/// Sums are left out, of floats: they depend on how rows lie in parts, whatever is kept.
+const BINS: [&str; 6] = [
+    "(->> (metric \"cpu_usage\") RANGE (groupby WIDTH max))",
+    "(->> (metric \"cpu_usage\") RANGE (groupby WIDTH count))",
+    "(->> (metric \"cpu_total\") (tag \"dc\" \"d1\") RANGE (groupby WIDTH last))",
+    "(->> (metric \"cpu_usage\") RANGE (where (> #V 50)) (groupby WIDTH min))",
+    "(->> (table \"cpu\") RANGE (groupby WIDTH '((max \"usage\") (last \"total\"))))",
+    "(->> (table \"cpu\") RANGE (groupby WIDTH (count \"usage\")))",
+];
+
 struct World {
     simulation: Simulation,
     db: Db,
@@ -181,6 +191,26 @@ impl World {
         let ask = |may_cache: bool| plain(self.db.instant("default", &InstantQuery { may_cache, ..query.clone() }));
         same(&ask, &format!("{text} at {time_ms}"));
     }
+
+    /// Bins of time by the plan language, into which SQL and InfluxQL are translated, too.
+    fn check_bins(&mut self) {
+        let now_ns = self.now_ms() * 1_000_000;
+        let minutes = [20, 60, 90][self.below(3) as usize];
+        let start_ns = now_ns - minutes * 60 * SECOND_NS - self.below(60) as i64 * SECOND_NS;
+        let end_ns = now_ns - [0, 0, 600][self.below(3) as usize] * SECOND_NS;
+        let (width, of) = (["1m", "90s", "5m"][self.below(3) as usize], BINS[self.below(BINS.len() as u64) as usize]);
+        let text = of.replace("RANGE", &format!("(range {start_ns} {end_ns})")).replace("WIDTH", width);
+        let plan = self.db.parse_plan(&text).unwrap();
+        let ask = |may_cache: bool| {
+            let budget = self.db.budget(1_000_000);
+            if !may_cache {
+                budget.compute_all();
+            }
+            let answer = self.db.run_plan("default", &plan, &budget);
+            format!("{:?}", answer.map(|outcome| outcome.frames))
+        };
+        same(&ask, &text);
+    }
 }
 
 /// Compares an answer with one that nothing was kept for. Background work may change something in between; then again.
@@ -236,7 +266,9 @@ fn no_answer_is_stale() {
         if world.below(3) == 0 {
             world.change();
         }
-        if world.below(5) == 0 {
+        if world.below(4) == 0 {
+            world.check_bins();
+        } else if world.below(5) == 0 {
             world.check_instant();
         } else {
             world.check_range();
@@ -249,6 +281,21 @@ fn no_answer_is_stale() {
     let used = [stats.hits, stats.partial_hits, stats.steps_from_memory, stats.steps_changed];
     assert!(used.iter().all(|used| *used > checks as u64 / 100), "{stats:?}");
     assert!(stats.memory_bytes <= RESULT_BYTES_MAX as u64, "{stats:?}");
+}
+
+#[test]
+fn bins_that_were_kept_are_told_of() {
+    let mut world = World::new(3);
+    world.fill(40);
+    let (end_ns, start_ns) = (world.db.now_ns(), world.db.now_ns() - 1800 * SECOND_NS);
+    for of in BINS {
+        let text = of.replace("RANGE", &format!("(range {start_ns} {end_ns})")).replace("WIDTH", "1m");
+        let plan = world.db.parse_plan(&text).unwrap();
+        let steps = || world.db.run_plan("default", &plan, &world.db.budget(1_000_000)).unwrap().steps;
+        let is_kept = || steps().iter().any(|step| step.step == "kept bins" && step.rows > 0);
+        assert!(!is_kept(), "{text}");
+        assert!(is_kept(), "{text}");
+    }
 }
 
 /// Whatever happens at the same time, what is kept afterwards is right.

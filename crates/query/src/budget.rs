@@ -1,7 +1,7 @@
 //! What one query may use.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use store::QueryMemory;
 
@@ -30,6 +30,8 @@ pub struct Budget {
     /// All that were ever taken.
     taken: AtomicU64,
     stop: AtomicU8,
+    /// Whether nothing that was kept may be used.
+    computes_all: AtomicBool,
     /// What it shares with all other queries.
     memory: Option<Arc<QueryMemory>>,
 }
@@ -47,7 +49,7 @@ impl Budget {
 
     const fn with_memory(samples_max: u64, memory: Option<Arc<QueryMemory>>) -> Self {
         let [samples, peak, taken] = [const { AtomicU64::new(0) }; 3];
-        Self { samples_max, samples, peak, taken, stop: AtomicU8::new(0), memory }
+        Self { samples_max, samples, peak, taken, stop: AtomicU8::new(0), computes_all: AtomicBool::new(false), memory }
     }
 
     /// Takes samples out of the budget, or says that there are too few left, or that the query was stopped; then it takes
@@ -92,6 +94,16 @@ impl Budget {
             Stop::Cancelled => 2,
         };
         self.stop.store(number, Ordering::Relaxed);
+    }
+
+    /// From now on everything is computed: what was kept of earlier queries is not used.
+    pub fn compute_all(&self) {
+        self.computes_all.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was said.
+    pub fn computes_all(&self) -> bool {
+        self.computes_all.load(Ordering::Relaxed)
     }
 
     /// Samples that were taken so far, also those that were given back: how much work it was.

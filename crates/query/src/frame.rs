@@ -132,6 +132,18 @@ impl FrameColumn {
         cell.unwrap_or(Cell::Null)
     }
 
+    /// About as many bytes as it takes.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let values = match &self.values {
+            Values::F64(values) => size_of_val(values.as_slice()),
+            Values::I64(values) => size_of_val(values.as_slice()),
+            Values::U64(values) => size_of_val(values.as_slice()),
+            Values::Bool(values) => values.len(),
+            Values::Text(values) => values.iter().map(|text| size_of::<String>() + text.len()).sum(),
+        };
+        size_of::<Self>() + self.name.len() + values + self.present.as_ref().map_or(0, Vec::len)
+    }
+
     fn pick(&self, rows: &[usize]) -> Self {
         let present = self.present.as_ref().map(|present| pick(present, rows));
         let values = match &self.values {

@@ -12,7 +12,7 @@ mod tables;
 mod threads;
 
 pub use budget::{Budget, Stop};
-pub use execute::{Context, Outcome, Reads, StepReport, execute};
+pub use execute::{BinsAsked, BinsFound, Context, KeptBins, MakeBins, Outcome, Reads, StepReport, execute};
 pub use frame::{Cell, Frame, FrameColumn};
 pub use model::Values;
 pub use plan::Plan;

@@ -10,6 +10,7 @@
 //! a snapshot that was taken before it was evaluated. When it is asked for, the store's journal says what was written, deleted or
 //! folded since: steps that look at any of that are evaluated again. Whatever the journal does not remember is a miss.
 
+mod bins;
 mod range;
 mod watch;
 mod whole;
@@ -18,17 +19,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cache::{Front, Key, Portion, Span};
+use model::TimeRange;
 use promql::{Answer, Expression, Settings, Stretch};
-use query::{Budget, StoreSource};
+use query::{Budget, Frame, StoreSource};
 use store::Store;
 
-/// What is kept under a key for a span: times of steps in milliseconds, or 0 to 1 for what cannot be cut.
+pub(crate) use bins::Asker;
+
+/// What is kept under a key for a span: times of steps in milliseconds, of bins in nanoseconds, or 0 to 1 for what cannot be cut.
 #[derive(Debug, Clone)]
 pub(crate) enum Portions {
     /// An answer by steps.
     Steps(Stretch),
     /// An answer as a whole.
     Whole(Arc<Answer>),
+    /// Bins of time, in the order of labels.
+    Bins(Vec<Frame>),
 }
 
 impl Portion for Portions {
@@ -36,6 +42,7 @@ impl Portion for Portions {
         match self {
             Self::Steps(stretch) => stretch.size_bytes(),
             Self::Whole(answer) => whole::size_bytes(answer),
+            Self::Bins(frames) => frames.iter().map(Frame::size_bytes).sum(),
         }
     }
 
@@ -43,12 +50,24 @@ impl Portion for Portions {
         match self {
             Self::Steps(stretch) => Self::Steps(Stretch::join(&[(stretch, span.start, span.end.saturating_sub(1))])),
             Self::Whole(answer) => Self::Whole(answer.clone()),
+            Self::Bins(frames) => {
+                let range = TimeRange::new(span.start, span.end.saturating_sub(1));
+                // It was put together once, so it can be cut.
+                Self::Bins(Frame::join(&[(frames, range)]).unwrap_or_default())
+            }
         }
     }
 
     fn append(&mut self, later: &Self) {
-        if let (Self::Steps(stretch), Self::Steps(later)) = (&mut *self, later) {
-            *stretch = Stretch::join(&[(stretch, i64::MIN, i64::MAX), (later, i64::MIN, i64::MAX)]);
+        match (self, later) {
+            (Self::Steps(stretch), Self::Steps(later)) => {
+                *stretch = Stretch::join(&[(stretch, i64::MIN, i64::MAX), (later, i64::MIN, i64::MAX)]);
+            }
+            (Self::Bins(frames), Self::Bins(later)) => {
+                let joined = Frame::join(&[(frames, TimeRange::ALL), (later, TimeRange::ALL)]);
+                *frames = joined.unwrap_or_default();
+            }
+            _ => {}
         }
     }
 }

@@ -22,12 +22,7 @@ struct Grid {
 impl Grid {
     /// The steps in a span, as a span from the first of them.
     fn steps_in(&self, span: Span) -> Span {
-        let next = |time_ms: i64| {
-            let past_ms = i128::from(time_ms) - i128::from(self.span.start);
-            let step_ms = i128::from(self.step_ms);
-            let steps = past_ms.div_euclid(step_ms) + i128::from(past_ms.rem_euclid(step_ms) > 0);
-            i64::try_from(i128::from(self.span.start) + steps * step_ms).unwrap_or(time_ms)
-        };
+        let next = |time_ms: i64| next_on_grid(time_ms, self.span.start, self.step_ms);
         Span::new(next(span.start), next(span.end))
     }
 
@@ -36,8 +31,15 @@ impl Grid {
     }
 }
 
+/// The first time on a grid that is not before another.
+pub(super) fn next_on_grid(time: i64, start: i64, step: i64) -> i64 {
+    let (past, step) = (i128::from(time) - i128::from(start), i128::from(step.max(1)));
+    let steps = past.div_euclid(step) + i128::from(past.rem_euclid(step) > 0);
+    i64::try_from(i128::from(start) + steps * step).unwrap_or(time)
+}
+
 /// A stretch and when it counts.
-type Part = (Arc<Portions>, Span);
+pub(super) type Part = (Arc<Portions>, Span);
 
 impl ResultCache {
     /// The answer of a range query.
@@ -66,7 +68,7 @@ impl ResultCache {
         let key = key_of(database, &format!("by {step_ms} from {}", span.start.rem_euclid(step_ms)), run);
         // Before anything is read: what comes later has a larger number.
         let snapshot = run.store.snapshot();
-        let mut watch = Watch::new(run.store, database, run.expression, reads)?;
+        let mut watch = Watch::of(run.store, database, run.expression, reads)?;
         let kept = self.memory.kept(key, span);
         let checked = check(kept, &mut watch, grid);
         let mut parts: Vec<Part> = Vec::new();
@@ -108,7 +110,7 @@ impl ResultCache {
 fn stretch_of((portion, span): &Part) -> Option<(&Stretch, i64, i64)> {
     match &**portion {
         Portions::Steps(stretch) => Some((stretch, span.start, span.end - 1)),
-        Portions::Whole(_) => None,
+        Portions::Whole(_) | Portions::Bins(_) => None,
     }
 }
 
@@ -124,7 +126,7 @@ fn check(kept: Vec<Kept<Portions>>, watch: &mut Watch<'_>, grid: Grid) -> Vec<(K
 }
 
 /// What parts of a span lack. If that is in too many places, parts between them are given up.
-fn holes(parts: &mut Vec<Part>, span: Span) -> Vec<Span> {
+pub(super) fn holes(parts: &mut Vec<Part>, span: Span) -> Vec<Span> {
     let mut missing = vec![span];
     for (_, part) in parts.iter() {
         cut(&mut missing, *part);

@@ -28,18 +28,21 @@ pub(crate) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    pub(crate) fn new(
+    /// For a selector's matchers each, and the time from before to behind a step that it looks at.
+    pub(crate) fn new(store: &'a Store, database: u32, selectors: Vec<Vec<CompiledMatcher>>, reads: Reads) -> Self {
+        let (changes, touching) = (HashMap::new(), HashMap::new());
+        Self { store, database, selectors, reads, changes, touching, through: u64::MAX }
+    }
+
+    /// For the selectors of an expression.
+    pub(crate) fn of(
         store: &'a Store,
         database: u32,
         expression: &Expression,
         reads: Reads,
     ) -> Result<Self, QueryError> {
-        let compile = |matchers: &[model::Matcher]| {
-            index::compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))
-        };
-        let selectors = expression.selectors().into_iter().map(compile).collect::<Result<_, _>>()?;
-        let (changes, touching) = (HashMap::new(), HashMap::new());
-        Ok(Self { store, database, selectors, reads, changes, touching, through: u64::MAX })
+        let selectors = expression.selectors().into_iter().map(compiled).collect::<Result<_, _>>()?;
+        Ok(Self::new(store, database, selectors, reads))
     }
 
     /// The snapshot up to which everything that was said holds.
@@ -47,22 +50,33 @@ impl<'a> Watch<'a> {
         if self.through == u64::MAX { 0 } else { self.through }
     }
 
-    /// The parts of a span of steps with a stamp for which nothing has changed. Their edges need not lie on the grid.
+    /// The parts of a span of steps, by their milliseconds, with a stamp for which nothing has changed. Their edges need not lie on the grid.
     pub(crate) fn unchanged(&mut self, span: Span, stamp: u64) -> Vec<Span> {
+        let reads = self.reads;
+        self.left(span, stamp, &|start_ns, end_ns| steps_looking_at(reads, start_ns, end_ns))
+    }
+
+    /// The same of a span of nanoseconds, each of which stands for itself.
+    pub(crate) fn unchanged_ns(&mut self, span: Span, stamp: u64) -> Vec<Span> {
+        self.left(span, stamp, &|start_ns, end_ns| Span::new(start_ns, end_ns.saturating_add(1)))
+    }
+
+    /// What is left of a span without what looks at changed nanoseconds, from the first to the last of them.
+    fn left(&mut self, span: Span, stamp: u64, looking_at: &dyn Fn(i64, i64) -> Span) -> Vec<Span> {
         let Some(changes) = self.changes_since(stamp) else { return Vec::new() };
         let mut left = vec![span];
         if let Some(edge_ns) = changes.edge_ns {
-            cut(&mut left, steps_looking_at(self.reads, edge_ns, i64::MAX));
+            cut(&mut left, looking_at(edge_ns, i64::MAX));
         }
         let oldest_ns = self.store.oldest_kept_ns(self.database);
         if oldest_ns > i64::MIN {
-            // Whoever looks at the millisecond in which rows end, too.
-            cut(&mut left, steps_looking_at(self.reads, i64::MIN, oldest_ns));
+            // Whoever looks at the time at which rows end, too.
+            cut(&mut left, looking_at(i64::MIN, oldest_ns));
         }
         for change in &changes.behind {
-            let steps = steps_looking_at(self.reads, change.range.start_ns, change.range.end_ns);
-            if left.iter().any(|part| part.overlaps(&steps)) && self.touches(change) {
-                cut(&mut left, steps);
+            let out = looking_at(change.range.start_ns, change.range.end_ns);
+            if left.iter().any(|part| part.overlaps(&out)) && self.touches(change) {
+                cut(&mut left, out);
             }
         }
         left
@@ -94,6 +108,10 @@ impl<'a> Watch<'a> {
             selectors.iter().any(chosen)
         })
     }
+}
+
+pub(crate) fn compiled(matchers: &[model::Matcher]) -> Result<Vec<CompiledMatcher>, QueryError> {
+    index::compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))
 }
 
 /// The times, in milliseconds, of steps that look at any of the nanoseconds from the first to the last.

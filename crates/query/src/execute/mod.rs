@@ -5,10 +5,12 @@ mod evaluate;
 mod fill;
 mod group;
 mod join;
+mod kept;
 mod narrow;
 mod rows;
 mod scan;
 
+pub use kept::{BinsAsked, BinsFound, KeptBins, MakeBins};
 use scan::End;
 pub use scan::Reads;
 
@@ -32,6 +34,8 @@ pub struct Context<'a> {
     pub clock_ns: &'a (dyn Fn() -> i64 + Sync),
     /// Who helps if there is much to read.
     pub helpers: &'a Helpers,
+    /// Who keeps bins of time for the next time that they are asked for, if anybody does.
+    pub kept_bins: Option<&'a dyn KeptBins>,
 }
 
 /// What a plan gave, and what it took.
@@ -112,6 +116,28 @@ impl Run<'_> {
     }
 
     fn group(&mut self, input: &Plan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
+        let context = self.context;
+        let asked = context.kept_bins.and_then(|kept| Some((kept, BinsAsked::of(input, grouping)?)));
+        let Some((kept, asked)) = asked else { return self.group_now(input, grouping) };
+        let (start_ns, mut made_ns) = ((context.clock_ns)(), 0);
+        let found = kept.bins(context.database, &asked, &mut |range| {
+            let begun_ns = (context.clock_ns)();
+            let frames = self.group_now(&kept::within(input, range), grouping)?;
+            // Charged for when they are part of the answer.
+            context.budget.give_back(frames.iter().map(Frame::samples).sum());
+            made_ns += (context.clock_ns)() - begun_ns;
+            Ok(frames)
+        })?;
+        context.budget.take(found.frames.iter().map(Frame::samples).sum())?;
+        if found.kept_rows > 0 {
+            let elapsed_ns = (context.clock_ns)() - start_ns - made_ns;
+            let series = found.frames.len();
+            self.steps.push(StepReport { step: "kept bins", series, rows: found.kept_rows, elapsed_ns });
+        }
+        Ok(found.frames)
+    }
+
+    fn group_now(&mut self, input: &Plan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
         if let Plan::Scan(scan) = input {
             return self.timed("scan and groupby", |run| run.group_scan(scan, grouping));
         }

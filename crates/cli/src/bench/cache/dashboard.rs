@@ -1,0 +1,179 @@
+//! A dashboard that is opened, opened again, and slides forward while rows come in: with and without kept answers.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use comfy_table::{Table, presets};
+use db::{Db, DbOptions, InstantQuery, RangeQuery};
+use serde::Serialize;
+
+use crate::bench::process::process_cpu_seconds;
+use crate::bench::storage::quantile;
+use crate::bench::walk::Chance;
+
+const PANELS: [&str; 12] = [
+    "sum(rate(http_requests_total[5m]))",
+    "sum by (region) (rate(http_requests_total[5m]))",
+    "max by (region) (rate(http_requests_total[5m]))",
+    "topk(5, sum by (instance) (rate(http_requests_total[5m])))",
+    "avg(rate(http_requests_total[5m]))",
+    "count(rate(http_requests_total[5m]) > 1)",
+    "sum by (region) (increase(http_requests_total[1h]))",
+    "quantile(0.9, rate(http_requests_total[5m]))",
+    "sum(http_requests_total)",
+    "count by (region) (http_requests_total)",
+    "sum(rate(http_requests_total[1m])) / count(http_requests_total)",
+    "sum(rate(http_requests_total{region=\"region-1\"}[5m])) / sum(rate(http_requests_total[5m]))",
+];
+
+const START_MS: i64 = 1_700_000_040_000;
+const STEP_MS: i64 = 15_000;
+const SAMPLES_MAX: u64 = 50_000_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct DashboardFlags {
+    /// Series that the panels read
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    series: u32,
+    /// Hours that the dashboard shows, a step each 15 seconds
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=45))]
+    hours: u32,
+    /// How often the dashboard is asked for
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rounds: u32,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Measured {
+    what: &'static str,
+    panels: usize,
+    median_ms: f64,
+    p95_ms: f64,
+    cpu_ms_per_panel: f64,
+}
+
+/// A database that samples come to.
+struct Server {
+    db: Db,
+    chance: Chance,
+    counters: Vec<u64>,
+    /// Of the newest samples.
+    time_ms: i64,
+}
+
+impl Server {
+    /// All series, 15 seconds later.
+    fn scrape(&mut self) -> Result<(), String> {
+        self.time_ms += STEP_MS;
+        let mut text = String::new();
+        for (series, total) in self.counters.iter_mut().enumerate() {
+            *total += u64::from(self.chance.below(100));
+            let (region, timestamp_ns) = (series % 8, self.time_ms * 1_000_000);
+            let _ = writeln!(
+                text,
+                "http_requests_total,instance=node-{series},job=web,region=region-{region} value={total} {timestamp_ns}"
+            );
+        }
+        self.db.write_lines("web", text.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    /// Asks for all panels; how long each took, in milliseconds.
+    fn show(&self, hours: u32, may_cache: bool) -> Result<Vec<f64>, String> {
+        let end_ms = self.time_ms / STEP_MS * STEP_MS;
+        let ask = |text: &&str| {
+            let InstantQuery { lookback_ms, name_removal, .. } = InstantQuery::new("", 0);
+            let (text, budget) = ((*text).to_owned(), self.db.budget(SAMPLES_MAX));
+            let start_ms = end_ms - i64::from(hours) * 3_600_000;
+            let query =
+                RangeQuery { text, start_ms, end_ms, step_ms: STEP_MS, lookback_ms, name_removal, may_cache, budget };
+            let start = Instant::now();
+            self.db.range("web", &query).map_err(|error| error.to_string())?;
+            Ok(start.elapsed().as_secs_f64() * 1000.0)
+        };
+        PANELS.iter().map(ask).collect()
+    }
+}
+
+pub(super) fn run(flags: &DashboardFlags) -> Result<ExitCode, String> {
+    let folder = std::env::temp_dir().join(format!("thalweg-bench-dashboard-{}", std::process::id()));
+    let measured = measure(flags, &folder);
+    // Without it there is nothing to remove.
+    let _ = std::fs::remove_dir_all(&folder);
+    let measured = measured?;
+    if flags.json {
+        println!("{}", serde_json::to_string_pretty(&measured).map_err(|error| error.to_string())?);
+    } else {
+        println!("{}", render(&measured));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(flags: &DashboardFlags, folder: &std::path::Path) -> Result<Vec<Measured>, String> {
+    let mut options = DbOptions::new(folder);
+    options.result_cache_memory_bytes_max = 256 << 20;
+    let db = Db::open(platform::Platform::real(), options).map_err(|error| error.to_string())?;
+    let counters = vec![0; flags.series as usize];
+    let mut server = Server { db, chance: Chance::new(1), counters, time_ms: START_MS };
+    for _ in 0..(flags.hours + 1) * 240 {
+        server.scrape()?;
+    }
+    server.db.settle().map_err(|error| error.to_string())?;
+    server.show(flags.hours, false)?;
+    let uncached = times("computed", flags.rounds.min(5), || server.show(flags.hours, false))?;
+    let first = times("first", 1, || server.show(flags.hours, true))?;
+    let again = times("again", flags.rounds, || server.show(flags.hours, true))?;
+    // What writing takes of the sliding is taken out.
+    let mut sliding = Vec::new();
+    let mut cpu_seconds = 0.0;
+    for _ in 0..flags.rounds {
+        server.scrape()?;
+        let before = process_cpu_seconds();
+        sliding.extend(server.show(flags.hours, true)?);
+        cpu_seconds += process_cpu_seconds() - before;
+    }
+    Ok(vec![uncached, first, again, summed("15 s later", sliding, cpu_seconds)])
+}
+
+fn times(what: &'static str, rounds: u32, show: impl Fn() -> Result<Vec<f64>, String>) -> Result<Measured, String> {
+    let before = process_cpu_seconds();
+    let mut all = Vec::new();
+    for _ in 0..rounds {
+        all.extend(show()?);
+    }
+    Ok(summed(what, all, process_cpu_seconds() - before))
+}
+
+fn summed(what: &'static str, mut all: Vec<f64>, cpu_seconds: f64) -> Measured {
+    let [median_ms, p95_ms] = [0.5, 0.95].map(|share| quantile(&mut all, share));
+    Measured {
+        what,
+        panels: all.len(),
+        median_ms,
+        p95_ms,
+        cpu_ms_per_panel: cpu_seconds * 1000.0 / all.len().max(1) as f64,
+    }
+}
+
+fn render(measured: &[Measured]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(["dashboard", "panels", "median ms", "p95 ms", "CPU ms a panel", "times less CPU"]);
+    let computed = measured.first().map_or(0.0, |computed| computed.cpu_ms_per_panel);
+    for line in measured {
+        table.add_row([
+            line.what.to_owned(),
+            line.panels.to_string(),
+            format!("{:.3}", line.median_ms),
+            format!("{:.3}", line.p95_ms),
+            format!("{:.3}", line.cpu_ms_per_panel),
+            format!("{:.1}", computed / line.cpu_ms_per_panel),
+        ]);
+    }
+    table.to_string()
+}

@@ -1,0 +1,205 @@
+//! Bins of time of SQL, InfluxQL and plans: whole bins are kept, those that the range cuts are made anew.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use cache::{Key, Span};
+use model::{METRIC_NAME, MatchOp, Matcher, TimeRange};
+use promql::Reads;
+use query::plan::Scan;
+use query::{BinsAsked, BinsFound, Frame, MakeBins, QueryError};
+use store::Store;
+
+use super::range::{Part, holes, next_on_grid};
+use super::watch::{Watch, compiled};
+use super::{CacheUse, Portions, ResultCache};
+
+/// Every nanosecond stands for itself.
+const ITSELF: Reads = Reads { first_ms: 0, last_ms: 0 };
+
+/// Who asks, and when.
+pub(crate) struct Asker<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) database: &'a str,
+    pub(crate) now_ns: i64,
+}
+
+impl ResultCache {
+    pub(crate) fn bins(
+        &self,
+        from: &Asker<'_>,
+        asked: &BinsAsked<'_>,
+        make: &mut MakeBins<'_>,
+    ) -> Result<BinsFound, QueryError> {
+        let range = asked.scan.range;
+        let whole = whole_bins(asked, from.now_ns);
+        let (Some(span), Some(database)) = (whole, from.store.database_number(from.database)) else {
+            return make(range).map(|frames| BinsFound { frames, kept_rows: 0 });
+        };
+        let key = Key::of_statement(&format!("{database}\nbins\n{}", asked.text));
+        // Before anything is read: what comes later has a larger number.
+        let snapshot = from.store.snapshot();
+        let mut watch = Watch::new(from.store, database, vec![compiled(&superset(asked.scan))?], ITSELF);
+        let mut checked = Vec::new();
+        let mut parts: Vec<Part> = Vec::new();
+        for kept in self.memory.kept(key, span) {
+            let unchanged = watch.unchanged_ns(kept.span, kept.stamp);
+            let holds: Vec<Span> = unchanged.into_iter().filter_map(|part| bins_in(part, asked)).collect();
+            let inside = holds.iter().map(|part| part.intersect(&span)).filter(|part| !part.is_empty());
+            parts.extend(inside.map(|part| (kept.answer.clone(), part)));
+            checked.push((kept, holds));
+        }
+        self.memory.renew(key, &checked, watch.through());
+        let holes = holes(&mut parts, span);
+        self.count_bins(asked, span, &holes);
+        let mut anew: Vec<(Vec<Frame>, TimeRange)> = Vec::new();
+        for range in ranges(&holes, span, range) {
+            let frames = make(range)?;
+            if has_twice(&frames) {
+                // Nothing tells the series apart: they cannot be put together.
+                let frames = make(asked.scan.range)?;
+                return Ok(BinsFound { frames, kept_rows: 0 });
+            }
+            if let Some(bins) =
+                bins_in(Span::new(range.start_ns, range.end_ns.saturating_add(1)).intersect(&span), asked)
+            {
+                let portion = Portions::Bins(Frame::join(&[(&frames, range_of(bins))])?);
+                self.memory.insert(key, Arc::new(portion), bins, snapshot);
+            }
+            anew.push((frames, range));
+        }
+        join(&parts, &anew, asked)
+    }
+
+    fn count_bins(&self, asked: &BinsAsked<'_>, span: Span, holes: &[Span]) {
+        let bins = |span: &Span| (span.end - span.start) as u64 / asked.width_ns as u64;
+        let steps = bins(&span);
+        let missing: u64 = holes.iter().map(bins).sum();
+        self.count(CacheUse { steps, from_memory: steps.saturating_sub(missing), from_flash: 0 });
+    }
+}
+
+/// All bins that are in the range as a whole and have begun, or will end at the latest now; `None` if there are none, or too many to say.
+fn whole_bins(asked: &BinsAsked<'_>, now_ns: i64) -> Option<Span> {
+    let range = asked.scan.range;
+    if range.start_ns < i64::MIN / 4 || range.start_ns > range.end_ns || asked.width_ns > i64::MAX / 4 {
+        return None;
+    }
+    bins_in(Span::new(range.start_ns, range.end_ns.saturating_add(1).min(now_ns)), asked)
+}
+
+/// The whole bins in a span.
+fn bins_in(span: Span, asked: &BinsAsked<'_>) -> Option<Span> {
+    let start = next_on_grid(span.start, asked.offset_ns, asked.width_ns);
+    let behind = next_on_grid(span.end, asked.offset_ns, asked.width_ns);
+    let end = if behind > span.end { behind - asked.width_ns } else { behind };
+    (start < end).then(|| Span::new(start, end))
+}
+
+/// What is to be made: holes, those at the ends together with the cut bins beside them.
+fn ranges(holes: &[Span], span: Span, range: TimeRange) -> Vec<TimeRange> {
+    let mut ranges: Vec<TimeRange> = holes.iter().map(|hole| range_of(*hole)).collect();
+    if range.start_ns < span.start {
+        match ranges.first_mut().filter(|first| first.start_ns == span.start) {
+            Some(first) => first.start_ns = range.start_ns,
+            None => ranges.insert(0, TimeRange::new(range.start_ns, span.start - 1)),
+        }
+    }
+    if range.end_ns >= span.end {
+        match ranges.last_mut().filter(|last| last.end_ns == span.end - 1) {
+            Some(last) => last.end_ns = range.end_ns,
+            None => ranges.push(TimeRange::new(span.end, range.end_ns)),
+        }
+    }
+    ranges
+}
+
+fn range_of(span: Span) -> TimeRange {
+    TimeRange::new(span.start, span.end - 1)
+}
+
+fn join(parts: &[Part], made: &[(Vec<Frame>, TimeRange)], asked: &BinsAsked<'_>) -> Result<BinsFound, QueryError> {
+    let mut stretches: Vec<(&[Frame], TimeRange)> = Vec::with_capacity(parts.len() + made.len());
+    for (portion, span) in parts {
+        if let Portions::Bins(frames) = &**portion {
+            stretches.push((frames, range_of(*span)));
+        }
+    }
+    let kept_rows = stretches.iter().map(|(frames, range)| rows_in(frames, *range)).sum();
+    // A bin that the range cuts begins before it.
+    let early = |range: TimeRange| TimeRange::new(range.start_ns.saturating_sub(asked.width_ns - 1), range.end_ns);
+    let cut_first = made.iter().map(|(frames, range)| {
+        let begins_range = range.start_ns == asked.scan.range.start_ns;
+        (frames.as_slice(), if begins_range { early(*range) } else { *range })
+    });
+    stretches.extend(cut_first);
+    stretches.sort_by_key(|(_, range)| range.start_ns);
+    Ok(BinsFound { frames: Frame::join(&stretches)?, kept_rows })
+}
+
+fn rows_in(frames: &[Frame], range: TimeRange) -> usize {
+    let rows = |frame: &Frame| frame.timestamps_ns.iter().filter(|time_ns| range.contains(**time_ns)).count();
+    frames.iter().map(rows).sum()
+}
+
+fn has_twice(frames: &[Frame]) -> bool {
+    let mut seen = HashSet::with_capacity(frames.len());
+    !frames.iter().all(|frame| seen.insert(&frame.labels))
+}
+
+/// Matchers that every series of a scan satisfies, and maybe others.
+fn superset(scan: &Scan) -> Vec<Matcher> {
+    let mut matchers = match &scan.table {
+        Some(table) => vec![Matcher::new(METRIC_NAME, MatchOp::Regex, metrics_of(&table.name))],
+        None => return scan.selectors.iter().map(query::plan::Selector::matcher).collect(),
+    };
+    // What tables say of absent tags may differ for other comparisons.
+    let is_plain = |selector: &&query::plan::Selector| {
+        selector.op == MatchOp::Equal && selector.values.len() == 1 && !selector.values.iter().any(String::is_empty)
+    };
+    matchers.extend(scan.selectors.iter().filter(is_plain).map(query::plan::Selector::matcher));
+    matchers
+}
+
+/// A pattern of the names that a table's columns have as metrics. Letters that metrics cannot have may become others.
+fn metrics_of(table: &str) -> String {
+    let is_plain = table.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_plain { format!("{table}(_.*)?") } else { ".+".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(scan: &Scan) -> BinsAsked<'_> {
+        BinsAsked { text: String::new(), scan, width_ns: 10, offset_ns: 3 }
+    }
+
+    #[test]
+    fn whole_bins_are_kept_and_the_rest_is_made() {
+        let check = |range: (i64, i64), now_ns: i64, expected: Option<(i64, i64)>| {
+            let scan = Scan { range: TimeRange::new(range.0, range.1), ..Scan::of_table("a") };
+            let whole = whole_bins(&asked(&scan), now_ns);
+            assert_eq!(whole.map(|span| (span.start, span.end)), expected, "{range:?} {now_ns}");
+        };
+        check((3, 32), 1000, Some((3, 33)));
+        check((4, 31), 1000, Some((13, 23)));
+        check((4, i64::MAX), 45, Some((13, 43)));
+        check((4, 11), 1000, None);
+        check((i64::MIN, 100), 1000, None);
+    }
+
+    #[test]
+    fn cut_bins_are_made_with_the_holes_beside_them() {
+        let check = |holes: &[(i64, i64)], expected: &[(i64, i64)]| {
+            let holes: Vec<Span> = holes.iter().map(|(start, end)| Span::new(*start, *end)).collect();
+            let ranges = ranges(&holes, Span::new(13, 43), TimeRange::new(5, 50));
+            let found: Vec<(i64, i64)> = ranges.iter().map(|range| (range.start_ns, range.end_ns)).collect();
+            assert_eq!(found, expected);
+        };
+        check(&[], &[(5, 12), (43, 50)]);
+        check(&[(13, 43)], &[(5, 50)]);
+        check(&[(13, 23), (33, 43)], &[(5, 22), (33, 50)]);
+        check(&[(23, 33)], &[(5, 12), (23, 32), (43, 50)]);
+    }
+}
