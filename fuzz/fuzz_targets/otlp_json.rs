@@ -1,7 +1,7 @@
 //! OpenTelemetry by JSON: nothing panics, and what is written is a message that can be read.
 #![no_main]
 
-use ingest::otlp::{self, Options, Settings};
+use ingest::otlp::{self, Deltas, Options, Settings};
 use ingest::{KEY_SECRET_BYTES, KeyHasher, Limits, Protocol};
 use libfuzzer_sys::fuzz_target;
 
@@ -9,6 +9,8 @@ fuzz_target!(|body: &[u8]| {
     let Ok(message) = otlp::json_to_protobuf(body) else { return };
     let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
     let (limits, settings) = (Limits::default(), Settings::default());
-    let options = Options { hasher: hasher.scope(Protocol::Otlp, 1), settings: &settings, now_ns: 5, limits: &limits };
+    let deltas = Deltas::new(settings.delta_limits);
+    let hasher = hasher.scope(Protocol::Otlp, 1);
+    let options = Options { hasher, settings: &settings, deltas: &deltas, now_ns: 5, limits: &limits };
     assert!(otlp::parse(&message, &options).is_ok());
 });

@@ -6,6 +6,7 @@ mod data;
 mod grammar;
 mod request;
 mod servers;
+pub mod sql;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

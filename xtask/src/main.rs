@@ -18,6 +18,8 @@ const USAGE: &str = "Usage:
                                                            the same writes into this and other servers, side by side
   cargo xtask differential influxql [--seed N] [--statements N]
                                                            generated statements to this server and to InfluxDB 1.x
+  cargo xtask differential sql [--seed N] [--statements N]
+                                                           random statements to SQL and to DuckDB (a package of Python)
   cargo xtask differential promql [--queries N] [--seed S] [--prometheus FILE] [--thalweg FILE] [--keep FILE]
                                                            the same random queries to Prometheus and to this server; what
                                                            differs is printed, and kept as a script in FILE";
@@ -64,6 +66,7 @@ fn differential(root: &Path, options: &[String]) -> Result<bool, String> {
             let options = xtask::differential::Options::read(options)?;
             xtask::differential::run(root, &options, &mut |text| println!("{text}"))
         }
+        Some((language, options)) if language == "sql" => xtask::differential::sql::command(root, options),
         Some((language, options)) if language == "influxql" => {
             xtask::peers::influxql::command(root, options, &mut |text| println!("{text}"))
         }

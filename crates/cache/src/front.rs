@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::engine::part_of;
 use crate::index::Extent;

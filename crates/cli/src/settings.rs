@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use db::{DbOptions, ObjectTierOptions};
-use ingest::otlp::Translation;
+use ingest::otlp::{DeltaPolicy, Translation};
 use promql::NameRemoval;
 use serde::{Deserialize, Serialize};
 use server::{Listener, ServerSettings};
@@ -208,11 +208,26 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     otlp_scope_labels: Option<bool>,
 
-    /// What becomes of OpenTelemetry's sums and histograms of delta temporality: `reject`, or `keep` to store them as
-    /// they come [default: reject]
+    /// What becomes of OpenTelemetry's sums and histograms of delta temporality: `cumulate` adds them up, `keep` stores them as
+    /// they come, `reject` refuses them [default: cumulate]
     #[arg(long, env = "THALWEG_OTLP_DELTA", value_name = "WORD")]
     #[serde(skip_serializing_if = "Option::is_none")]
     otlp_delta: Option<String>,
+
+    /// Series of delta temporality that are added up at the same time; further ones are refused [default: 500000]
+    #[arg(long, env = "THALWEG_OTLP_DELTA_SERIES_MAX", value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otlp_delta_series_max: Option<usize>,
+
+    /// Bytes that what is added up may take [default: 134217728]
+    #[arg(long, env = "THALWEG_OTLP_DELTA_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otlp_delta_bytes_max: Option<usize>,
+
+    /// After how long a silence a series of delta temporality begins at 0 again, in milliseconds [default: 3600000]
+    #[arg(long, env = "THALWEG_OTLP_DELTA_STALE_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otlp_delta_stale_ms: Option<u64>,
 
     /// Resource attributes of OpenTelemetry that become labels of every series, separated by commas [default: none]
     #[arg(long, env = "THALWEG_OTLP_PROMOTED_ATTRIBUTES", value_name = "NAMES")]
@@ -389,11 +404,13 @@ impl ServeFlags {
                 .ok_or_else(|| format!("--otlp-translation {name:?} is none of {names}"))?;
         }
         set(&mut otlp.scope_labels, self.otlp_scope_labels);
-        otlp.keep_delta = match self.otlp_delta.as_deref() {
-            None | Some("reject") => false,
-            Some("keep") => true,
-            Some(word) => return Err(format!("--otlp-delta {word:?} is neither reject nor keep")),
-        };
+        if let Some(word) = &self.otlp_delta {
+            otlp.delta = DeltaPolicy::from_name(word)
+                .ok_or_else(|| format!("--otlp-delta {word:?} is none of cumulate, keep, reject"))?;
+        }
+        set(&mut otlp.delta_limits.series_max, self.otlp_delta_series_max);
+        set(&mut otlp.delta_limits.size_bytes_max, self.otlp_delta_bytes_max);
+        set(&mut otlp.delta_limits.stale_ms, self.otlp_delta_stale_ms);
         let names = self.otlp_promoted_attributes.as_deref().unwrap_or_default().split(',').map(str::trim);
         otlp.promoted_attributes = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
         Ok(otlp)

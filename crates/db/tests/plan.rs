@@ -334,6 +334,14 @@ const TABLE_CASES: &[(&str, &str)] = &[
     (r#"(->> (table "t") (where (= (label "r") "n")) (groupby all (max "f")))"#, "h=b,r=n|1:4"),
     (r#"(->> (table "t") (order #TS desc) (limit 1))"#, "h=a|3:5,5i,5u,false,\"w\"; h=b,r=n|1:4,false"),
     (r#"(->> (table "nothing"))"#, ""),
+    // A group and a bin are there by their rows.
+    (r#"(->> (table "t") (groupby 2m (max "u")))"#, "h=a|0:1u 2:5u"),
+    (r#"(->> (rows-of "t") (groupby 2m (max "u")))"#, "h=a|0:1u 2:5u; h=b,r=n|0:null"),
+    (
+        r#"(->> (rows-of "t") (groupby 1m '((max "u") (count "s"))))"#,
+        "h=a|0:1u,1i 1:null,null 2:null,1i 3:5u,1i; h=b,r=n|1:null,null",
+    ),
+    (r#"(->> (rows-of "t") (groupby all (sum "i") (by '("h"))))"#, "h=a|0:9i; h=b|1:null"),
 ];
 
 #[test]

@@ -55,6 +55,16 @@ fn fixture(db: &Db) {
             .unwrap();
     }
     writeln!(lines, "up,job=a value=1 {START_NS}\nup,job=b value=0 {START_NS}").unwrap();
+    // Groups and bins in which a field is missing: `mem` has `free` of host x only in the first ten minutes, of host y never; of host z there
+    // is a text alone, and two rows with a gap of three hours between them.
+    for step in 0..20i64 {
+        let time_ns = START_NS + step * 60 * SECOND_NS;
+        let free = if step < 10 { format!(",free={step}") } else { String::new() };
+        writeln!(lines, "mem,host=x used={step}{free} {time_ns}\nmem,host=y used={} {time_ns}", step * 2).unwrap();
+    }
+    for hour in [0, 3] {
+        writeln!(lines, "mem,host=z state=\"ok\" {}", START_NS + hour * 3600 * SECOND_NS).unwrap();
+    }
     for (time_s, bid) in [(0, 10.0), (10, 11.0), (25, 12.0)] {
         writeln!(lines, "quotes,sym=x bid={bid} {}", START_NS + time_s * SECOND_NS).unwrap();
     }
@@ -154,6 +164,7 @@ fn statements_give_what_they_say() {
         }
         check(&db, &folder().join("select.txt"), Manner::Postgres);
         check(&db, &folder().join("time.txt"), Manner::Postgres);
+        check(&db, &folder().join("nulls.txt"), Manner::Postgres);
         check(&db, &folder().join("questdb.txt"), Manner::QuestDb);
     }
     check(&db, &folder().join("write.txt"), Manner::Postgres);

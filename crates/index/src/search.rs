@@ -4,9 +4,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use regex::Regex;
 use roaring::RoaringBitmap;
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::ids::Union;
 use crate::matcher::Search;

@@ -78,7 +78,7 @@ pub(crate) fn plans(of: &Resolved) -> Option<Vec<(&str, Arc<str>, Plan)>> {
         };
         fields.sort();
         fields.dedup();
-        let table = Some(TableColumns { name: name.to_string(), fields });
+        let table = Some(TableColumns { name: name.to_string(), fields, every_row: false });
         let mut input = Box::new(Plan::Scan(Scan { table, selectors, tokens: Vec::new(), range: of.range }));
         if let Some(condition) = condition {
             input = Box::new(Plan::Where { input, condition });

@@ -34,7 +34,7 @@ pub(crate) fn choose(
         let Some(table) = engine.table(database, name)? else { continue };
         let schema = table_schema(&table);
         let (selectors, rest) = lower::selectors(condition.rest.as_ref(), &schema);
-        let columns = Some(TableColumns { name: name.clone(), fields: Vec::new() });
+        let columns = Some(TableColumns { name: name.clone(), fields: Vec::new(), every_row: false });
         let scan = Scan { table: columns, selectors: selectors.clone(), tokens: Vec::new(), range: condition.range() };
         let mut groups = engine.groups(database, &scan)?;
         let filtered = rest.is_some();

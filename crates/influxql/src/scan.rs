@@ -174,7 +174,7 @@ pub(crate) fn table_plan(of: &Resolved, name: &str, schema: &Schema) -> Option<(
             }
         });
     }
-    let table = Some(TableColumns { name: name.to_owned(), fields });
+    let table = Some(TableColumns { name: name.to_owned(), fields, every_row: false });
     let scan = Plan::Scan(Scan { table, selectors, tokens: Vec::new(), range: widened(of) });
     let Some(rest) = rest else {
         return Some((newest(of, scan, is_all), None));

@@ -246,8 +246,14 @@ fn remote_writes_v2(criterion: &mut Criterion) {
 fn open_telemetry(criterion: &mut Criterion) {
     let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
     let (limits, settings) = (Limits::default(), otlp::Settings::default());
-    let options =
-        otlp::Options { hasher: hasher.scope(Protocol::Otlp, 1), settings: &settings, now_ns: 0, limits: &limits };
+    let deltas = otlp::Deltas::default();
+    let options = otlp::Options {
+        hasher: hasher.scope(Protocol::Otlp, 1),
+        settings: &settings,
+        deltas: &deltas,
+        now_ns: 0,
+        limits: &limits,
+    };
     let hosts: Vec<String> = (0..1000).map(|host| format!("host_{host}")).collect();
     let attributes: Vec<Vec<(&str, &str)>> = hosts.iter().map(|host| agent_labels(host)).collect();
     let points: Vec<otlp::NumberPoint<'_>> =

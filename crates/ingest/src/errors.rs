@@ -24,7 +24,7 @@ pub struct LineErrors {
 }
 
 /// Limits by the names that reasons give them, in parentheses.
-const LIMIT_NAMES: [&str; 12] = [
+const LIMIT_NAMES: [&str; 14] = [
     "ahead_ms_max",
     "exemplars_max",
     "fields_max",
@@ -35,6 +35,8 @@ const LIMIT_NAMES: [&str; 12] = [
     "line_bytes_max",
     "metadata_max",
     "name_bytes_max",
+    "otlp_delta_bytes_max",
+    "otlp_delta_series_max",
     "rows_max",
     "tags_max",
 ];

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::{Clock, File, Files, LockError, Mapped, OpenMode, Platform, Random};
 

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use db::Db;
 use ingest::LineErrors;
+use ingest::otlp::DeltaStats;
 
 use crate::active::Queries;
 
@@ -89,6 +90,18 @@ pub(crate) fn route_of(path: &str) -> &'static str {
     ROUTES.iter().find(|route| **route == path).copied().unwrap_or("other")
 }
 
+fn render_deltas(out: &mut String, stats: &DeltaStats) {
+    for (name, kind, help, value) in [
+        ("series", "gauge", "Series of OpenTelemetry's delta temporality that are added up.", stats.series as u64),
+        ("stale_total", "counter", "Series of delta temporality that were forgotten.", stats.stale_total),
+        ("gaps_total", "counter", "Stretches of time that no delta covered.", stats.gaps_total),
+        ("out_of_order_total", "counter", "Deltas that came after newer ones.", stats.out_of_order_total),
+    ] {
+        family(out, &format!("thalweg_otlp_delta_{name}"), kind, help);
+        let _ = writeln!(out, "thalweg_otlp_delta_{name} {value}");
+    }
+}
+
 /// In the order of [`db::Stats::merges_by_goal`].
 const MERGE_GOALS: [&str; 7] = ["gather", "settle", "merge_patches", "join_patches", "join", "fold", "erase"];
 
@@ -157,7 +170,7 @@ impl Metrics {
     }
 
     /// Everything, as text.
-    pub(crate) fn render(&self, db: &Db, queries: &Queries) -> String {
+    pub(crate) fn render(&self, db: &Db, queries: &Queries, deltas: &DeltaStats) -> String {
         let mut out = String::new();
         family(&mut out, "thalweg_http_requests_total", "counter", "Requests by route and status.");
         let requests = lock(&self.requests);
@@ -188,24 +201,13 @@ impl Metrics {
         }
         self.render_protocols(&mut out);
         queries.render(&mut out);
+        render_deltas(&mut out, deltas);
         let connections = self.connections.load(Ordering::Relaxed);
         for (name, kind, help, value) in numbers(&stats, connections) {
             family(&mut out, name, kind, help);
             let _ = writeln!(out, "{name} {value}");
         }
-        family(&mut out, "thalweg_memory_bytes", "gauge", "Bytes in memory, by what holds them.");
-        let memory = &stats.memory;
-        for (holder, bytes) in [
-            ("heads", memory.heads),
-            ("index", memory.index),
-            ("keys", memory.keys),
-            ("parts", memory.parts),
-            ("cache", memory.cache),
-            ("queries", memory.queries),
-            ("results", memory.results),
-        ] {
-            let _ = writeln!(out, "thalweg_memory_bytes{{holder=\"{holder}\"}} {bytes}");
-        }
+        render_memory(&mut out, &stats.memory, deltas);
         render_result_cache(&mut out, db);
         family(&mut out, "thalweg_merges_by_goal_total", "counter", "Merges of parts, by why.");
         for (goal, count) in MERGE_GOALS.iter().zip(stats.merges_by_goal) {
@@ -225,6 +227,24 @@ impl Metrics {
         }
         out.push_str(&crate::host::process_text());
         out
+    }
+}
+
+/// Who holds how much memory.
+fn render_memory(out: &mut String, memory: &db::MemoryUse, deltas: &DeltaStats) {
+    family(out, "thalweg_memory_bytes", "gauge", "Bytes in memory, by what holds them.");
+    for (holder, bytes) in [
+        ("heads", memory.heads),
+        ("index", memory.index),
+        ("keys", memory.keys),
+        ("parts", memory.parts),
+        ("cache", memory.cache),
+        ("queries", memory.queries),
+        ("results", memory.results),
+        ("spare", memory.spare),
+        ("otlp_deltas", deltas.size_bytes as u64),
+    ] {
+        let _ = writeln!(out, "thalweg_memory_bytes{{holder=\"{holder}\"}} {bytes}");
     }
 }
 

@@ -168,6 +168,8 @@ pub(crate) struct State {
     pub(crate) db: Arc<Db>,
     pub(crate) settings: ServerSettings,
     pub(crate) metrics: Metrics,
+    /// What series of OpenTelemetry's delta temporality add up to.
+    pub(crate) otlp_deltas: ingest::otlp::Deltas,
     /// When the server began, in nanoseconds since the Unix epoch.
     pub(crate) started_ns: i64,
     notices: Notices,
@@ -191,6 +193,7 @@ impl State {
         });
         Self {
             started_ns: db.now_ns(),
+            otlp_deltas: ingest::otlp::Deltas::new(settings.otlp.delta_limits),
             db,
             settings,
             metrics: Metrics::default(),
@@ -211,6 +214,11 @@ impl State {
     /// Tells the operator on stderr, not too often.
     pub(crate) fn tell(&self, message: impl FnOnce() -> String) {
         self.notices.tell(self.db.now_ns(), message);
+    }
+
+    /// The server's own numbers, as text.
+    pub(crate) fn render_metrics(&self) -> String {
+        self.metrics.render(&self.db, &self.queries, &self.otlp_deltas.stats())
     }
 
     pub(crate) fn body_timeout(&self) -> Duration {

@@ -162,6 +162,6 @@ pub(crate) async fn ready() -> &'static str {
 }
 
 pub(crate) async fn metrics(From(state): From<Arc<State>>) -> Response {
-    let text = state.metrics.render(&state.db, &state.queries);
+    let text = state.render_metrics();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use query::plan::Plan;
-use query::{Context, Frame, QueryError};
+use query::{Context, Frame, QueryError, Reads};
 use sqlparser::ast::{
     Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Values,
 };
@@ -40,6 +40,8 @@ pub(crate) struct Run<'a> {
     pub(crate) describes: bool,
     /// Plans that were run, or would be.
     pub(crate) plans: Vec<Plan>,
+    /// What they read.
+    pub(crate) reads: Reads,
     pub(crate) ctes: Vec<(String, Arc<Relation>)>,
     pub(crate) depth: usize,
 }
@@ -85,7 +87,12 @@ impl Run<'_> {
 
     /// Runs a plan, unless only columns are wanted.
     pub(crate) fn plan(&mut self, plan: Plan) -> Result<Vec<Frame>, SqlError> {
-        let frames = if self.describes { Vec::new() } else { query::execute(&plan, self.context)?.frames };
+        let mut frames = Vec::new();
+        if !self.describes {
+            let outcome = query::execute(&plan, self.context)?;
+            self.reads.merge(&outcome.reads);
+            frames = outcome.frames;
+        }
         self.plans.push(plan);
         Ok(frames)
     }
@@ -298,6 +305,7 @@ pub(crate) fn scope_of(relation: &Relation, qualifier: Option<&str>) -> Scope {
             Role::Other
         },
         is_hidden: false,
+        needs_table: false,
     };
     Scope { columns: relation.columns.iter().map(column).collect() }
 }

@@ -28,6 +28,8 @@ pub(crate) struct ScopeColumn {
     pub(crate) role: Role,
     /// Whether `*` leaves it out.
     pub(crate) is_hidden: bool,
+    /// Whether it is meant only with its table before it: USING shows it by another.
+    pub(crate) needs_table: bool,
 }
 
 /// The columns of what a SELECT reads.
@@ -41,7 +43,7 @@ impl Scope {
     /// quoted; `time` and `timestamp` both mean the rows' time unless a column has that name.
     pub(crate) fn find(&self, qualifier: Option<&Ident>, name: &Ident) -> Result<usize, SqlError> {
         let of_table = |column: &ScopeColumn| {
-            qualifier.is_none_or(|wanted| {
+            qualifier.map_or(!column.needs_table, |wanted| {
                 column.qualifier.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(&wanted.value))
             })
         };

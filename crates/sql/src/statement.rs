@@ -100,6 +100,7 @@ fn started<'a>(parsed: &'a Parsed, context: &'a Context<'a>, session: &'a Sessio
         manner: session.manner,
         describes,
         plans: Vec::new(),
+        reads: query::Reads::default(),
         ctes: Vec::new(),
         depth: 0,
     }
@@ -169,6 +170,11 @@ impl Run<'_> {
         if analyze {
             let held = self.context.budget.samples().saturating_sub(samples);
             lines.push(format!("rows={rows} cells_held={held} time={:.3} ms", elapsed_ns as f64 / 1e6));
+            let reads = &self.reads;
+            lines.push(format!(
+                "groups={} samples={} nodes={} window_rows={} window_chunks={}",
+                reads.groups, reads.samples, reads.nodes, reads.window_rows, reads.window_chunks
+            ));
         }
         Ok(Relation::of_texts(&["QUERY PLAN"], lines.into_iter().map(|line| vec![line])))
     }

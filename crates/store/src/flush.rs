@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 
 use index::{FrozenGroups, UnsavedCatalog};
 
-use crate::head::Head;
 use crate::manifest::Edit;
 use crate::part::Part;
 use crate::shard::{Frozen, Shard};
@@ -89,7 +88,8 @@ impl Store {
         }
         // Under the shard's lock every record that touches the shard is in the log and in the head, or in neither.
         let sequence = self.log.last_sequence();
-        let head = std::mem::replace(&mut state.head, Head::new(self.head_bytes_max()));
+        let successor = state.head.successor(self.head_bytes_max());
+        let head = std::mem::replace(&mut state.head, successor);
         let frozen = Arc::new(Frozen { head, sequence });
         state.frozen = Some(frozen.clone());
         (frozen, false)

@@ -60,6 +60,8 @@ pub struct MemoryUse {
     pub cache: u64,
     /// What running queries hold.
     pub queries: u64,
+    /// Memory of rows and requests that are done with, kept for the next ones.
+    pub spare: u64,
     /// Answers that whoever embeds the store keeps.
     pub results: u64,
 }
@@ -67,10 +69,10 @@ pub struct MemoryUse {
 impl MemoryUse {
     /// All together.
     pub fn total(&self) -> u64 {
-        self.heads + self.fixed()
+        self.heads + self.spare + self.fixed()
     }
 
-    /// What a flush does not free.
+    /// What neither a flush frees nor is given back when memory is short.
     fn fixed(&self) -> u64 {
         self.index + self.keys + self.parts + self.cache + self.queries + self.results
     }
@@ -102,6 +104,7 @@ impl Store {
             index: catalog_bytes as u64,
             keys: self.keys.memory_bytes() as u64,
             queries: self.query_memory.used_bytes(),
+            spare: self.spare.size_bytes() as u64,
             results: self.results_bytes.load(Ordering::Relaxed),
             cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes),
             ..MemoryUse::default()
@@ -109,6 +112,7 @@ impl Store {
         for shard in &self.shards {
             memory.index += shard.groups.read().groups.memory_bytes() as u64;
             memory.heads += heads_bytes(shard);
+            memory.spare += shard.state.lock().head.spare().size_bytes() as u64;
             let (parts, _) = shard.parts_and_deletes();
             memory.parts += parts.iter().map(|part| part.memory_bytes() as u64).sum::<u64>();
         }
@@ -131,6 +135,11 @@ impl Store {
         let limit = self.options.memory_bytes_max;
         let heads = heads_bytes_max(limit, self.options.head_bytes_max as u64, memory.fixed());
         self.heads_bytes.store(heads, Ordering::Relaxed);
+        let is_short = memory.total() > limit;
+        self.shards.iter().for_each(|shard| shard.state.lock().head.spare().look(is_short));
+        if is_short {
+            self.spare.give_back();
+        }
         *self.refusal.write() = refusal(limit, &memory);
     }
 }

@@ -58,6 +58,12 @@ impl SelectedGroup {
         self.key.measurement
     }
 
+    /// The group with some of its columns, sorted by slot as they were.
+    #[must_use]
+    pub fn with_columns(&self, columns: Arc<Vec<SelectedColumn>>) -> Self {
+        Self { columns, ..self.clone() }
+    }
+
     /// The same columns in groups that are read apart: one for each member block.
     pub fn by_block(self) -> Vec<Self> {
         let blocks = by_block(&self.columns);

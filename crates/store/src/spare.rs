@@ -56,6 +56,18 @@ impl Spare {
         }
     }
 
+    /// Bytes that are kept.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let blocks: usize = self.blocks.lock().iter().map(Room::capacity_bytes).sum();
+        blocks + self.payloads.lock().iter().map(Room::capacity_bytes).sum::<usize>()
+    }
+
+    /// Gives all memory back to the system.
+    pub(crate) fn give_back(&self) {
+        *self.blocks.lock() = Vec::new();
+        *self.payloads.lock() = Vec::new();
+    }
+
     /// An empty payload.
     pub(crate) fn payload(&self) -> Vec<u8> {
         self.payloads.lock().pop().unwrap_or_default()
@@ -96,5 +108,8 @@ mod tests {
         (0..PAYLOADS_MAX + 5).for_each(|_| spare.give_payload(vec![7; BYTES_MAX]));
         assert_eq!(spare.payloads.lock().len(), ALL_BYTES_MAX / BYTES_MAX);
         assert!(spare.payload().is_empty());
+        assert!(spare.size_bytes() > 0);
+        spare.give_back();
+        assert_eq!(spare.size_bytes(), 0);
     }
 }

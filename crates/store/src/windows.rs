@@ -51,6 +51,11 @@ impl Windows {
         TimeRange::new(self.start_ns, end_ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
     }
 
+    /// Where a window begins, by its number.
+    pub fn start_of(&self, number: usize) -> i64 {
+        self.start_ns.saturating_add(self.width_ns.saturating_mul(number as i64))
+    }
+
     fn place(&self, timestamp_ns: i64) -> Option<usize> {
         let distance = i128::from(timestamp_ns) - i128::from(self.start_ns);
         let place = distance.div_euclid(i128::from(self.width_ns.max(1)));

@@ -22,8 +22,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use platform::Platform;
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::flash::Flash;
 use crate::pool::Pool;

@@ -105,7 +105,7 @@ impl Drop for TestServer {
 
 pub(crate) fn agent() -> ureq::Agent {
     // A server that hangs fails the test instead of hanging it.
-    let patience = Some(Duration::from_secs(60));
+    let patience = Some(Duration::from_mins(1));
     ureq::Agent::config_builder().http_status_as_error(false).timeout_global(patience).build().into()
 }
 

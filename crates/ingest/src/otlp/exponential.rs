@@ -20,22 +20,22 @@ const ZERO_THRESHOLD: f64 = 1e-128;
 const GAP_MAX: i64 = 2;
 
 /// The fields of an `ExponentialHistogramDataPoint` that are not common to all points.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Exponential {
-    count: u64,
-    sum: f64,
-    scale: i64,
-    zero_count: u64,
-    zero_threshold: f64,
-    positive: Buckets,
-    negative: Buckets,
+    pub(super) count: u64,
+    pub(super) sum: f64,
+    pub(super) scale: i64,
+    pub(super) zero_count: u64,
+    pub(super) zero_threshold: f64,
+    pub(super) positive: Buckets,
+    pub(super) negative: Buckets,
 }
 
 /// Neighbouring buckets, from the one whose index is the offset.
-#[derive(Default)]
-struct Buckets {
-    offset: i64,
-    counts: Vec<u64>,
+#[derive(Debug, Clone, Default)]
+pub(super) struct Buckets {
+    pub(super) offset: i64,
+    pub(super) counts: Vec<u64>,
 }
 
 impl Exponential {
@@ -54,7 +54,7 @@ impl Exponential {
         Ok(true)
     }
 
-    pub(super) fn into_histogram(self, is_stale: bool, is_gauge: bool) -> Result<NativeHistogram, String> {
+    pub(super) fn to_histogram(&self, is_stale: bool, is_gauge: bool) -> Result<NativeHistogram, String> {
         let (lowest, highest) = (i64::from(*EXPONENTIAL_SCHEMAS.start()), i64::from(*EXPONENTIAL_SCHEMAS.end()));
         if self.scale < lowest {
             return Err(format!("exponential histogram: scale {} is below {lowest}", self.scale));
@@ -171,11 +171,11 @@ mod tests {
             positive: Buckets { offset: 0, counts: vec![2, 3] },
             ..Exponential::default()
         };
-        assert!(point(3, 6).into_histogram(false, false).is_ok());
-        assert_eq!(point(20, 6).into_histogram(false, false).unwrap().layout.schema, 8);
+        assert!(point(3, 6).to_histogram(false, false).is_ok());
+        assert_eq!(point(20, 6).to_histogram(false, false).unwrap().layout.schema, 8);
         for (scale, count) in [(3, 7), (-5, 6)] {
-            assert!(point(scale, count).into_histogram(false, false).is_err());
+            assert!(point(scale, count).to_histogram(false, false).is_err());
         }
-        assert!(point(3, 7).into_histogram(true, false).unwrap().sum.is_nan());
+        assert!(point(3, 7).to_histogram(true, false).unwrap().sum.is_nan());
     }
 }

@@ -7,26 +7,33 @@
 //! resource's name, namespace and instance become `job` and `instance`, its other attributes `target_info`.
 //!
 //! * `walk.rs`: down from the request to the metrics. · `points.rs`: data points to rows.
-//! * `exponential.rs`: exponential histograms to native ones. · `exemplars.rs`: exemplars.
+//! * `exponential.rs`: exponential histograms to native ones; `exponential_sum.rs`: added up. · `exemplars.rs`: exemplars.
+//! * `deltas.rs`: delta temporality to cumulative; `totals.rs`: for the points at hand.
 //! * `names.rs`: names of metrics and labels. · `key.rs`: a point's key, decoded only for series that the store does not know
 //!   ([`decode_key`]): the labels that all points of a metric share, and the attributes as sent.
 //! * `attributes.rs`: attributes as texts.
 //! * `json.rs`: JSON to protobuf, so that there is one reader. · `encode.rs`: answers, and requests for clients.
 
 mod attributes;
+#[cfg(test)]
+mod delta_tests;
+mod deltas;
 mod encode;
 mod exemplars;
 mod exponential;
+mod exponential_sum;
 mod json;
 mod key;
 mod names;
 mod points;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod walk;
 
 use model::Batch;
 
+pub use deltas::{DeltaLimits, DeltaStats, Deltas};
 pub use encode::{Answer, NumberPoint, encode_gauge, encode_status};
 pub use json::json_to_protobuf;
 pub use key::decode_key;
@@ -77,6 +84,30 @@ impl Translation {
     }
 }
 
+/// What becomes of sums and histograms of delta temporality.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeltaPolicy {
+    /// They are added up and stored as cumulative ones, so that `rate` and `increase` work on them.
+    #[default]
+    Cumulate,
+    /// They are stored as they come, as gauges.
+    Keep,
+    /// They are refused.
+    Reject,
+}
+
+impl DeltaPolicy {
+    /// The policy that a setting names.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "cumulate" => Some(Self::Cumulate),
+            "keep" => Some(Self::Keep),
+            "reject" => Some(Self::Reject),
+            _ => None,
+        }
+    }
+}
+
 /// What is made of metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -85,8 +116,10 @@ pub struct Settings {
     /// Whether series get the labels `otel_scope_name` and `otel_scope_version`, which tell apart equal names of different
     /// libraries.
     pub scope_labels: bool,
-    /// Whether sums and histograms of delta temporality are stored as they come, as gauges. If not, they are refused.
-    pub keep_delta: bool,
+    /// What becomes of delta temporality.
+    pub delta: DeltaPolicy,
+    /// Bounds on what is remembered of series of delta temporality.
+    pub delta_limits: DeltaLimits,
     /// Resource attributes that become labels of every series.
     pub promoted_attributes: Vec<String>,
 }
@@ -96,7 +129,8 @@ impl Default for Settings {
         Self {
             translation: Translation::default(),
             scope_labels: true,
-            keep_delta: false,
+            delta: DeltaPolicy::default(),
+            delta_limits: DeltaLimits::default(),
             promoted_attributes: Vec::new(),
         }
     }
@@ -109,6 +143,8 @@ pub struct Options<'a> {
     pub hasher: ScopedKeyHasher<'a>,
     /// What is made of metrics.
     pub settings: &'a Settings,
+    /// What series of delta temporality add up to.
+    pub deltas: &'a Deltas,
     /// The time of points that bring none.
     pub now_ns: i64,
     /// Bounds on series.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use model::{GroupKey, STALE_NAN_BITS, SeriesExemplar, StartTimestamp};
 
+use super::deltas::Classic;
 use super::exemplars::read_exemplar;
 use super::exponential::Exponential;
 use super::key::{Head, write_key};
@@ -15,17 +16,29 @@ use crate::protobuf::{FieldRun, Value, Walker, WireField};
 pub(super) struct Metric<'a> {
     pub(super) name: &'a str,
     pub(super) head: &'a Head,
-    pub(super) is_cumulative: bool,
-    pub(super) is_delta: bool,
+    pub(super) mode: Mode,
+    pub(super) is_monotonic: bool,
+}
+
+/// How values follow one another in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Each for itself.
+    Plain,
+    Cumulative,
+    /// Differences, stored as they come.
+    KeptDelta,
+    /// Differences, stored as what they add up to.
+    Cumulated,
 }
 
 /// What all kinds of points have.
 #[derive(Default)]
 pub(super) struct Common {
-    attributes: FieldRun,
-    start_ns: u64,
+    pub(super) attributes: FieldRun,
+    pub(super) start_ns: u64,
     time_ns: u64,
-    is_stale: bool,
+    pub(super) is_stale: bool,
     exemplars: Vec<Range<usize>>,
 }
 
@@ -64,7 +77,7 @@ impl Common {
 /// The bounds of a histogram, with their texts: histograms of a metric have the same ones, and numbers are slow to spell.
 #[derive(Default)]
 pub(super) struct Bounds {
-    values: Vec<f64>,
+    pub(super) values: Vec<f64>,
     texts: Vec<String>,
 }
 
@@ -97,9 +110,10 @@ impl Converter<'_, '_> {
             return Ok(());
         }
         let value = value.unwrap_or_default();
-        self.with_time(&common, |converter, time_ns| {
-            let key = converter.series(metric, "", None, &common, time_ns, value)?;
-            converter.exemplars(&common, |_| Some(key));
+        self.with_time(&mut common, |converter, common, time_ns| {
+            let value = converter.number_total(metric, common, time_ns, value)?;
+            let key = converter.series(metric, "", None, common, time_ns, value)?;
+            converter.exemplars(common, |_| Some(key));
             Ok(())
         });
         Ok(())
@@ -136,8 +150,10 @@ impl Converter<'_, '_> {
         }
         let mut set = std::mem::take(&mut self.bounds);
         set.set(if counts.is_empty() { &[] } else { &bounds });
-        self.with_time(&common, |converter, time_ns| {
-            converter.classic_histogram(metric, &common, time_ns, (count, sum), &counts, &set)
+        self.with_time(&mut common, |converter, common, time_ns| {
+            let whole = Classic { bounds: 0, counts, count, sum };
+            let whole = converter.classic_total(metric, common, time_ns, whole, &set)?;
+            converter.classic_histogram(metric, common, time_ns, &whole, &set)
         });
         self.bounds = set;
         Ok(())
@@ -148,8 +164,7 @@ impl Converter<'_, '_> {
         metric: &Metric<'_>,
         common: &Common,
         time_ns: i64,
-        (count, sum): (u64, Option<f64>),
-        counts: &[u64],
+        &Classic { ref counts, count, sum, .. }: &Classic,
         bounds: &Bounds,
     ) -> Result<(), String> {
         if let Some(sum) = sum {
@@ -177,20 +192,14 @@ impl Converter<'_, '_> {
                 common.take(self.body, &EXPONENTIAL, &field, fields.at());
             }
         }
-        let histogram = match exponential.into_histogram(common.is_stale, metric.is_delta) {
-            Ok(histogram) => histogram,
-            Err(reason) => {
-                self.reject(reason);
-                return Ok(());
-            }
-        };
-        self.with_time(&common, |converter, time_ns| {
+        self.with_time(&mut common, |converter, common, time_ns| {
             converter.histograms.check_room()?;
-            let key = converter.key_of(metric.head, [metric.name, ""], None, &common)?;
+            let histogram = converter.exponential_total(metric, common, time_ns, exponential)?;
+            let key = converter.key_of(metric.head, [metric.name, ""], None, common)?;
             let cell = converter.batch.push_histogram(histogram);
             converter.histograms.push(key, time_ns, cell, converter.point);
-            converter.started(metric, &common, key, time_ns);
-            converter.exemplars(&common, |_| Some(key));
+            converter.started(metric, common, key, time_ns);
+            converter.exemplars(common, |_| Some(key));
             Ok(())
         });
         Ok(())
@@ -209,12 +218,12 @@ impl Converter<'_, '_> {
                 _ => common.take(self.body, &SUMMARY, &field, fields.at()),
             }
         }
-        self.with_time(&common, |converter, time_ns| {
-            converter.series(metric, "_sum", None, &common, time_ns, sum)?;
-            converter.series(metric, "_count", None, &common, time_ns, count as f64)?;
+        self.with_time(&mut common, |converter, common, time_ns| {
+            converter.series(metric, "_sum", None, common, time_ns, sum)?;
+            converter.series(metric, "_count", None, common, time_ns, count as f64)?;
             for (quantile, value) in &quantiles {
                 let label = quantile.to_string();
-                converter.series(metric, "", Some(("quantile", &label)), &common, time_ns, *value)?;
+                converter.series(metric, "", Some(("quantile", &label)), common, time_ns, *value)?;
             }
             Ok(())
         });
@@ -222,7 +231,7 @@ impl Converter<'_, '_> {
     }
 
     /// Does the work for a point whose time and attributes are right; else, or if it fails, refuses the point.
-    fn with_time(&mut self, common: &Common, work: impl FnOnce(&mut Self, i64) -> Result<(), String>) {
+    fn with_time(&mut self, common: &mut Common, work: impl FnOnce(&mut Self, &mut Common, i64) -> Result<(), String>) {
         let time_ns = match common.time_ns {
             0 => Ok(self.options.now_ns),
             time_ns => i64::try_from(time_ns).map_err(|_| "timestamp out of range".to_owned()),
@@ -234,7 +243,7 @@ impl Converter<'_, '_> {
         });
         let done = checked.and_then(|time_ns| {
             self.newest_ns = self.newest_ns.max(time_ns);
-            work(self, time_ns)
+            work(self, common, time_ns)
         });
         if let Err(reason) = done {
             self.reject(reason);
@@ -260,7 +269,7 @@ impl Converter<'_, '_> {
 
     fn started(&mut self, metric: &Metric<'_>, common: &Common, key: GroupKey, time_ns: i64) {
         let start_ns = i64::try_from(common.start_ns).unwrap_or_default();
-        if metric.is_cumulative && start_ns > 0 && start_ns <= time_ns {
+        if matches!(metric.mode, Mode::Cumulative | Mode::Cumulated) && start_ns > 0 && start_ns <= time_ns {
             self.batch.start_timestamps.push(StartTimestamp { key, start_ns });
         }
     }

@@ -17,7 +17,8 @@ fn with_request<T>(
     look: impl FnOnce(Request<'_>) -> T,
 ) -> Result<T, BodyError> {
     let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
-    let options = Options { hasher: hasher.scope(Protocol::Otlp, 1), settings, now_ns: 77, limits };
+    let deltas = Deltas::new(settings.delta_limits);
+    let options = Options { hasher: hasher.scope(Protocol::Otlp, 1), settings, deltas: &deltas, now_ns: 77, limits };
     parse(body, &options).map(look)
 }
 
@@ -157,11 +158,12 @@ fn exponential_histograms_are_native_ones() {
 }
 
 #[test]
-fn delta_temporality_is_refused_or_kept() {
+fn delta_temporality_is_refused_or_kept_if_settings_say_so() {
     let metric = r#"{"name":"n","sum":{"aggregationTemporality":1,"isMonotonic":true,"dataPoints":[{"timeUnixNano":"9","asInt":"1"},{"timeUnixNano":"9","asInt":"2"}]}}"#;
-    let reason = r#"! metric "n" is of delta temporality: send cumulative ones, or set otlp_delta = "keep""#;
-    check(metric, &[&format!("1 {reason}"), &format!("2 {reason}")]);
-    let keep = Settings { keep_delta: true, scope_labels: false, ..Settings::default() };
+    let reason = r#"! metric "n" is of delta temporality: send cumulative ones, or set otlp_delta = "cumulate""#;
+    let reject = Settings { delta: DeltaPolicy::Reject, ..Settings::default() };
+    assert_eq!(text_of(&request(metric), &reject, &Limits::default()), format!("1 {reason}\n2 {reason}\n"));
+    let keep = Settings { delta: DeltaPolicy::Keep, scope_labels: false, ..Settings::default() };
     assert!(text_of(&request(metric), &keep, &Limits::default()).starts_with("1 n_total{"));
     check(
         r#"{"name":"n","sum":{"dataPoints":[{"timeUnixNano":"9","asInt":"1"}]}}"#,

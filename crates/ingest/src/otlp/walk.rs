@@ -9,8 +9,8 @@ use model::{Batch, MetricKind, MetricMetadata};
 use super::attributes::{read_attribute, read_text, value_text};
 use super::key::{Head, decode_key};
 use super::names::{Kind, label_name, metric_name, unit_name};
-use super::points::{Bounds, Metric};
-use super::{Options, Request};
+use super::points::{Bounds, Metric, Mode};
+use super::{DeltaPolicy, Options, Request};
 use crate::lone::LoneRows;
 use crate::protobuf::{FieldRun, Value, Walker, WireField};
 use crate::{BodyError, LineErrors, check_body_size};
@@ -240,9 +240,9 @@ impl<'body, 'options> Converter<'body, 'options> {
         let has_temporality = matches!(number, 7 | 9 | 10);
         let is_delta = has_temporality && temporality == DELTA;
         let settings = self.options.settings;
-        let refusal = if is_delta && !settings.keep_delta {
+        let refusal = if is_delta && settings.delta == DeltaPolicy::Reject {
             Some(format!(
-                "metric {:?} is of delta temporality: send cumulative ones, or set otlp_delta = \"keep\"",
+                "metric {:?} is of delta temporality: send cumulative ones, or set otlp_delta = \"cumulate\"",
                 about.name
             ))
         } else if has_temporality && !is_delta && temporality != CUMULATIVE {
@@ -259,7 +259,13 @@ impl<'body, 'options> Converter<'body, 'options> {
         let refusal =
             refusal.or_else(|| name.is_none().then(|| format!("metric {:?}: nothing is left of its name", about.name)));
         let name = name.unwrap_or_default();
-        let metric = Metric { name: &name, head, is_cumulative: has_temporality && !is_delta, is_delta };
+        let mode = match settings.delta {
+            _ if !has_temporality => Mode::Plain,
+            _ if !is_delta => Mode::Cumulative,
+            DeltaPolicy::Cumulate => Mode::Cumulated,
+            DeltaPolicy::Keep | DeltaPolicy::Reject => Mode::KeptDelta,
+        };
+        let metric = Metric { name: &name, head, mode, is_monotonic: monotonic };
         let mut fields = Walker::new(self.body, range);
         while let Some(field) = fields.next_field()? {
             let (1, Value::Bytes(range)) = (field.number, field.value) else { continue };
@@ -273,7 +279,8 @@ impl<'body, 'options> Converter<'body, 'options> {
             }
         }
         if refusal.is_none() {
-            self.describe(name, metadata_kind(number, monotonic, is_delta), about);
+            let kind = if mode == Mode::KeptDelta { MetricKind::Unknown } else { metadata_kind(number, monotonic) };
+            self.describe(name, kind, about);
         }
         Ok(())
     }
@@ -309,9 +316,8 @@ impl<'body, 'options> Converter<'body, 'options> {
     }
 }
 
-fn metadata_kind(number: u32, monotonic: bool, is_delta: bool) -> MetricKind {
+fn metadata_kind(number: u32, monotonic: bool) -> MetricKind {
     match number {
-        _ if is_delta => MetricKind::Unknown,
         7 if monotonic => MetricKind::Counter,
         5 | 7 => MetricKind::Gauge,
         9 | 10 => MetricKind::Histogram,

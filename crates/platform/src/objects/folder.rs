@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 use super::{
     Content, ListedObject, ObjectCounters, ObjectError, ObjectErrorKind, ObjectInfo, Objects, PutCondition, Version,

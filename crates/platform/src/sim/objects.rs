@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 use super::{Disk, SimRandom};
 use crate::objects::{

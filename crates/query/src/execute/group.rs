@@ -8,7 +8,9 @@ use store::{SelectedGroup, Windows};
 use super::Run;
 use super::bins::{self, Bin, Bins};
 use super::evaluate;
-use super::scan::{Reader, named_columns, unreadable};
+use super::narrow::Wanted;
+use super::rows::{self, RowBins, Starts};
+use super::scan::{End, Reader, named_columns, of_table, unreadable};
 use crate::QueryError;
 use crate::frame::{Cell, Frame, FrameColumn, VALUE};
 use crate::plan::{Expression, Grouping, Kept, Of, Scan};
@@ -24,6 +26,8 @@ const TIME: &str = "#TS";
 struct Binned {
     labels: Labels,
     columns: Vec<(String, Bins)>,
+    /// Where bins begin that are there although no column has one.
+    rows: Starts,
 }
 
 /// How a group's rows are put into bins.
@@ -33,7 +37,7 @@ impl Run<'_> {
     /// Groups what a scan selects without reading samples where summaries stand for them.
     pub(super) fn group_scan(&mut self, scan: &Scan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.bin_group(scan, group, grouping);
-        self.gather(scan, grouping, &bin)
+        self.gather(scan, &scan.wanted_by(grouping, None), grouping, &bin)
     }
 
     /// Groups the rows of a scan that satisfy a condition, without holding all.
@@ -47,19 +51,25 @@ impl Run<'_> {
             let mut binned = Vec::new();
             for frame in reader.read_group(scan, group, &scan.range)? {
                 reader.context.budget.give_back(frame.samples());
-                let frame = evaluate::filtered(frame, condition)?;
+                let frame = evaluate::filtered(of_table(scan, frame, condition), condition)?;
                 if frame.rows() > 0 {
-                    binned.push(bin_frame(&frame, grouping));
+                    binned.push(bin_frame(&frame, grouping, scan.is_of_every_row()));
                 }
             }
             Ok(binned)
         };
-        self.gather(scan, grouping, &bin)
+        self.gather(scan, &scan.wanted_by(grouping, Some(condition)), grouping, &bin)
     }
 
-    fn gather(&mut self, scan: &Scan, grouping: &Grouping, bin: &BinGroup<'_>) -> Result<Vec<Frame>, QueryError> {
+    fn gather(
+        &mut self,
+        scan: &Scan,
+        wanted: &Wanted<'_>,
+        grouping: &Grouping,
+        bin: &BinGroup<'_>,
+    ) -> Result<Vec<Frame>, QueryError> {
         let mut gathered = Gathered::new(grouping);
-        self.of_groups(scan, bin)?.into_iter().flatten().for_each(|binned| gathered.add(binned));
+        self.of_groups(scan, wanted, bin)?.into_iter().flatten().for_each(|binned| gathered.add(binned));
         self.finish(gathered.binned, grouping)
     }
 
@@ -69,7 +79,7 @@ impl Run<'_> {
         for frame in frames {
             self.context.budget.check()?;
             let frame = frame.in_time_order();
-            gathered.add(bin_frame(&frame, grouping));
+            gathered.add(bin_frame(&frame, grouping, false));
             self.context.budget.give_back(frame.samples());
         }
         self.finish(gathered.binned, grouping)
@@ -93,16 +103,32 @@ impl Reader<'_> {
         group: &SelectedGroup,
         grouping: &Grouping,
     ) -> Result<Vec<Binned>, QueryError> {
-        if from_summaries(scan, group, grouping) {
+        let every_row = scan.is_of_every_row();
+        let read = self.narrowing.of(group);
+        if every_row && grouping.width_ns.is_none() && !has_wanted(&read, grouping) && !grouping.keeps_times() {
+            return self.all_in_one(scan, group);
+        }
+        if from_summaries(scan, &read, grouping) {
             let extent = self.context.store.extent(group, &scan.range).map_err(|error| unreadable(&error))?;
             let Some(extent) = extent else { return Ok(Vec::new()) };
             if let Some(pieces) = pieces(&extent, &scan.range, grouping) {
-                return self.sum_group(scan, group, &pieces, grouping);
+                return self.sum_group(scan, &read, &pieces, grouping);
             }
         }
         let frames = self.read_group(scan, group, &scan.range)?;
         self.context.budget.give_back(frames.iter().map(Frame::samples).sum());
-        Ok(frames.iter().map(|frame| bin_frame(frame, grouping)).collect())
+        Ok(frames.iter().map(|frame| bin_frame(frame, grouping, every_row)).collect())
+    }
+
+    /// The one bin of a group that has nothing of what is wanted: it is there if there is a row.
+    fn all_in_one(&mut self, scan: &Scan, group: &SelectedGroup) -> Result<Vec<Binned>, QueryError> {
+        let frames = self.end_of(scan, group, (&scan.range, 1), End::Oldest)?;
+        self.context.budget.give_back(frames.iter().map(Frame::samples).sum());
+        let binned = |frame: Frame| {
+            let rows = frame.timestamps_ns.first().map(|first_ns| (0, *first_ns)).into_iter().collect();
+            Binned { labels: frame.labels, columns: Vec::new(), rows }
+        };
+        Ok(frames.into_iter().map(binned).collect())
     }
 
     /// A group's windows as bins.
@@ -114,31 +140,42 @@ impl Reader<'_> {
         grouping: &Grouping,
     ) -> Result<Vec<Binned>, QueryError> {
         let mut columns: Vec<Bins> = vec![Bins::new(); group.columns.len()];
+        let mut rows = RowBins::default();
         for windows in pieces {
             let samples = windows.count * group.columns.len() * BIN_SAMPLES;
             self.context.budget.take(samples)?;
             let summed = self.context.store.aggregate(group, windows).map_err(|error| unreadable(&error))?;
             self.reads.add(&summed.1);
+            if scan.is_of_every_row() {
+                rows.add(windows, &summed.0, grouping);
+            }
             for (bins, column) in columns.iter_mut().zip(summed.0) {
                 let filled = column.windows.into_iter().enumerate().filter(|(_, summary)| summary.count > 0);
                 for (number, summary) in filled {
-                    let time_ns = windows.start_ns.saturating_add(windows.width_ns.saturating_mul(number as i64));
-                    bins.insert(
-                        grouping.bin_start(time_ns),
-                        Bin::Numbers { summary, values: Vec::new(), is_bool: false },
-                    );
+                    let start_ns = grouping.bin_start(windows.start_of(number));
+                    bins.insert(start_ns, Bin::Numbers { summary, values: Vec::new(), is_bool: false });
                 }
             }
             self.context.budget.give_back(samples);
         }
+        let named = named_columns(scan, group);
+        if scan.is_of_every_row() {
+            self.look_for_rows(scan, group, &mut rows, grouping)?;
+            if named.len() > 1 {
+                // Members with labels of their own share the group's rows.
+                let bins = columns.iter().flatten();
+                bins.for_each(|(start_ns, bin)| rows::add_row(&mut rows.found, *start_ns, bin.first_ns()));
+            }
+        }
         let mut binned = Vec::new();
-        for (labels, named) in named_columns(scan, group) {
+        for (labels, named) in named {
             let bins = named
                 .into_iter()
                 .map(|(place, name)| (name, columns.get_mut(place).map(std::mem::take).unwrap_or_default()));
-            binned.push(Binned { labels, columns: bins.filter(|(_, bins)| !bins.is_empty()).collect() });
+            let columns = bins.filter(|(_, bins)| !bins.is_empty()).collect();
+            binned.push(Binned { labels, columns, rows: rows.found.clone() });
         }
-        binned.retain(|series| !series.columns.is_empty());
+        binned.retain(|series| !series.columns.is_empty() || !series.rows.is_empty());
         Ok(binned)
     }
 }
@@ -161,10 +198,11 @@ impl<'a> Gathered<'a> {
         };
         let labels = series.labels.retain(|name| by.iter().any(|wanted| wanted == name));
         let place = *self.places.entry(labels.clone()).or_insert_with(|| {
-            self.binned.push(Binned { labels, columns: Vec::new() });
+            self.binned.push(Binned { labels, columns: Vec::new(), rows: Starts::new() });
             self.binned.len() - 1
         });
         let Some(target) = self.binned.get_mut(place) else { return };
+        series.rows.into_iter().for_each(|(start_ns, first_ns)| rows::add_row(&mut target.rows, start_ns, first_ns));
         for (name, bins) in series.columns {
             match target.columns.iter_mut().find(|(known, _)| *known == name) {
                 None => target.columns.push((name, bins)),
@@ -183,9 +221,21 @@ fn from_summaries(scan: &Scan, group: &SelectedGroup, grouping: &Grouping) -> bo
         && (scan.table.is_none() || group.columns.iter().all(|column| is_number(column.value_type)))
 }
 
+/// Whether a group has something of what is kept.
+fn has_wanted(group: &SelectedGroup, grouping: &Grouping) -> bool {
+    let is_kept = |field: &str| grouping.kept.iter().any(|kept| matches!(&kept.of, Of::Column(name) if name == field));
+    let is_each = grouping.kept.iter().any(|kept| kept.of == Of::Each);
+    is_each || group.columns.iter().any(|column| is_kept(&column.field))
+}
+
 impl Grouping {
+    /// Whether something is kept of the rows' times.
+    fn keeps_times(&self) -> bool {
+        self.kept.iter().any(|kept| kept.of == Of::Time)
+    }
+
     /// Where the bin of a time begins; without a width there is one.
-    fn bin_start(&self, time_ns: i64) -> i64 {
+    pub(super) fn bin_start(&self, time_ns: i64) -> i64 {
         match self.width_ns {
             None => 0,
             Some(width_ns) => {
@@ -236,7 +286,7 @@ fn pieces(extent: &TimeRange, range: &TimeRange, grouping: &Grouping) -> Option<
 }
 
 /// The bins of the columns that are wanted.
-fn bin_frame(frame: &Frame, grouping: &Grouping) -> Binned {
+fn bin_frame(frame: &Frame, grouping: &Grouping, every_row: bool) -> Binned {
     let keeps_values = |name: &str| {
         let of = |kept: &&Kept| match &kept.of {
             Of::Each => true,
@@ -259,19 +309,24 @@ fn bin_frame(frame: &Frame, grouping: &Grouping) -> Binned {
     };
     let mut columns: Vec<(String, Bins)> =
         frame.columns.iter().filter(|column| is_wanted(&column.name)).map(column).collect();
-    if grouping.kept.iter().any(|kept| kept.of == Of::Time) {
+    if grouping.keeps_times() {
         columns.push((TIME.to_owned(), bins::of_times(&frame.timestamps_ns, &start, keeps_values(TIME))));
     }
-    Binned { labels: frame.labels.clone(), columns }
+    // A column without nulls has a bin wherever there is a row, and so have the times.
+    let is_full = |column: &FrameColumn| column.present.is_none() && is_wanted(&column.name);
+    let is_sure = !every_row || grouping.keeps_times() || frame.columns.iter().any(is_full);
+    let rows = if is_sure { Starts::new() } else { rows::starts_of(&frame.timestamps_ns, grouping) };
+    Binned { labels: frame.labels.clone(), columns, rows }
 }
 
 fn to_frame(mut series: Binned, grouping: &Grouping) -> Result<Frame, String> {
-    let starts: BTreeSet<i64> = series.columns.iter().flat_map(|(_, bins)| bins.keys().copied()).collect();
+    let mut starts: BTreeSet<i64> = series.columns.iter().flat_map(|(_, bins)| bins.keys().copied()).collect();
+    starts.extend(series.rows.keys().copied());
     let time = |start_ns: &i64| match grouping.width_ns {
         Some(_) => *start_ns,
         None => {
             let first = |(_, bins): &(String, Bins)| bins.get(start_ns).map(Bin::first_ns);
-            series.columns.iter().filter_map(first).min().unwrap_or_default()
+            series.columns.iter().filter_map(first).chain(series.rows.get(start_ns).copied()).min().unwrap_or_default()
         }
     };
     let timestamps_ns = starts.iter().map(time).collect();

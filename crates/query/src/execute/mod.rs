@@ -6,6 +6,8 @@ mod fill;
 mod group;
 mod join;
 mod kept;
+mod narrow;
+mod rows;
 mod scan;
 
 pub use kept::{BinsAsked, BinsFound, KeptBins, MakeBins};

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use index::compile;
-use model::{Labels, Matcher, TimeRange};
+use model::{Labels, Matcher, TimeRange, Values};
 use store::{ReadCounts, SelectedColumn, SelectedGroup, StoreError, Token};
 
+use super::narrow::{Narrowing, Wanted};
 use super::{Context, Run, evaluate};
 use crate::frame::VALUE;
 use crate::plan::{Expression, Scan, Selector};
@@ -33,7 +34,8 @@ pub struct Reads {
 }
 
 impl Reads {
-    fn merge(&mut self, others: &Self) {
+    /// Adds what else was read.
+    pub fn merge(&mut self, others: &Self) {
         self.groups += others.groups;
         self.samples += others.samples;
         self.nodes += others.nodes;
@@ -52,6 +54,8 @@ impl Reads {
 pub(super) struct Reader<'a> {
     pub(super) context: &'a Context<'a>,
     pub(super) reads: Reads,
+    /// Which columns of the groups are read.
+    pub(super) narrowing: &'a Narrowing,
 }
 
 /// Which end of a group's rows is wanted.
@@ -66,15 +70,17 @@ impl Run<'_> {
     pub(super) fn of_groups<T: Send>(
         &mut self,
         scan: &Scan,
+        wanted: &Wanted<'_>,
         work: &(dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result<T, QueryError> + Sync),
     ) -> Result<Vec<T>, QueryError> {
         let groups = self.groups(scan)?;
+        let narrowing = Narrowing::new(&groups, wanted);
         let made: Vec<Mutex<Option<(T, Reads)>>> = groups.iter().map(|_| Mutex::new(None)).collect();
         let context = self.context;
         context.helpers.run(groups.len(), &|place| {
             let (Some(group), Some(place)) = (groups.get(place), made.get(place)) else { return Ok(0) };
             context.budget.check()?;
-            let mut reader = Reader { context, reads: Reads::default() };
+            let mut reader = Reader { context, reads: Reads::default(), narrowing: &narrowing };
             let done = work(&mut reader, group)?;
             let reads = reader.reads;
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((done, reads));
@@ -93,7 +99,7 @@ impl Run<'_> {
     /// All samples, a frame for each series; or all rows, a frame for each group of a table.
     pub(super) fn scan(&mut self, scan: &Scan) -> Result<Vec<Frame>, QueryError> {
         let read = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.read_group(scan, group, &scan.range);
-        Ok(self.of_groups(scan, &read)?.into_iter().flatten().collect())
+        Ok(self.of_groups(scan, &scan.wanted(), &read)?.into_iter().flatten().collect())
     }
 
     /// The rows for which a condition holds; the others are not held.
@@ -102,21 +108,22 @@ impl Run<'_> {
             let mut kept = Vec::new();
             for frame in reader.read_group(scan, group, &scan.range)? {
                 let before = frame.samples();
-                let frame = evaluate::filtered(frame, condition)?;
-                reader.context.budget.give_back(before - frame.samples());
+                let frame = evaluate::filtered(of_table(scan, frame, condition), condition)?;
+                reader.context.budget.give_back(before.saturating_sub(frame.samples()));
                 if frame.rows() > 0 {
                     kept.push(frame);
                 }
             }
             Ok(kept)
         };
-        Ok(self.of_groups(scan, &read)?.into_iter().flatten().collect())
+        Ok(self.of_groups(scan, &scan.wanted(), &read)?.into_iter().flatten().collect())
     }
 
     /// The rows at one end of each group of a table, the newest or the oldest first, without reading all.
     pub(super) fn end_rows(&mut self, scan: &Scan, rows: usize, end: End) -> Result<Vec<Frame>, QueryError> {
-        let read = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.end_of(scan, group, rows, end);
-        Ok(self.of_groups(scan, &read)?.into_iter().flatten().collect())
+        let read =
+            |reader: &mut Reader<'_>, group: &SelectedGroup| reader.end_of(scan, group, (&scan.range, rows), end);
+        Ok(self.of_groups(scan, &scan.wanted(), &read)?.into_iter().flatten().collect())
     }
 
     /// The groups that a scan selects.
@@ -129,7 +136,8 @@ impl Run<'_> {
                 let message = "rows are selected by table and tags; series by index";
                 return Err(QueryError::Invalid(message.to_owned()));
             }
-            let selected = store.select_table(database, &table.name, &table.fields, &compiled);
+            let fields = if table.every_row { &[] } else { table.fields.as_slice() };
+            let selected = store.select_table(database, &table.name, fields, &compiled);
             selected.map_err(|error| unreadable(&error))?
         } else if scan.tokens.is_empty() {
             store.select(database, &compiled).map_err(|error| unreadable(&error))?
@@ -149,8 +157,15 @@ impl Run<'_> {
 }
 
 impl Reader<'_> {
-    fn end_of(&mut self, scan: &Scan, group: &SelectedGroup, rows: usize, end: End) -> Result<Vec<Frame>, QueryError> {
-        let extent = self.context.store.extent(group, &scan.range).map_err(|error| unreadable(&error))?;
+    /// The rows at one end of what a group has in a range, so many at most.
+    pub(super) fn end_of(
+        &mut self,
+        scan: &Scan,
+        group: &SelectedGroup,
+        (range, rows): (&TimeRange, usize),
+        end: End,
+    ) -> Result<Vec<Frame>, QueryError> {
+        let extent = self.context.store.extent(group, range).map_err(|error| unreadable(&error))?;
         let Some(extent) = extent else { return Ok(Vec::new()) };
         let mut width_ns = END_WIDTH_NS;
         loop {
@@ -188,6 +203,7 @@ impl Reader<'_> {
         let (store, budget) = (self.context.store, self.context.budget);
         let mut frames = Vec::new();
         if scan.table.is_some() {
+            let group = &*self.narrowing.of(group);
             let rows = store.read_rows(group, range).map_err(|error| unreadable(&error))?;
             let mut columns = rows.columns;
             for (labels, named) in named_columns(scan, group) {
@@ -212,6 +228,26 @@ impl Reader<'_> {
         self.reads.samples += samples as u64;
         Ok(frames)
     }
+}
+
+/// A table's rows with the columns that a condition needs: those that the group does not have are null in all of them.
+pub(super) fn of_table(scan: &Scan, mut frame: Frame, condition: &Expression) -> Frame {
+    if scan.table.is_none() {
+        return frame;
+    }
+    let mut missing = Vec::new();
+    condition.each_column(&mut |name| {
+        if frame.column(name).is_none() {
+            missing.push(name.to_owned());
+        }
+    });
+    for name in missing {
+        if frame.column(&name).is_none() {
+            let (values, present) = (Values::F64(vec![0.0; frame.rows()]), Some(vec![false; frame.rows()]));
+            frame.columns.push(FrameColumn { name, values, present });
+        }
+    }
+    frame
 }
 
 /// Which columns of a group make up a frame, by place and name. A series is one of its own; a table's row has all columns

@@ -93,13 +93,21 @@ pub struct TableColumns {
     pub name: String,
     /// The fields that are read; empty: all.
     pub fields: Vec<String>,
+    /// Whether rows count in which none of these fields has a value, as they do in SQL; then groups are chosen, and bins exist, by
+    /// their rows. Without it by the values of the fields, as in `InfluxQL`.
+    pub every_row: bool,
 }
 
 impl Scan {
     /// All rows of a table.
     pub fn of_table(name: impl Into<String>) -> Self {
-        let table = Some(TableColumns { name: name.into(), fields: Vec::new() });
+        let table = Some(TableColumns { name: name.into(), fields: Vec::new(), every_row: true });
         Self { table, selectors: Vec::new(), tokens: Vec::new(), range: TimeRange::ALL }
+    }
+
+    /// Whether rows count in which nothing that is read has a value.
+    pub(crate) fn is_of_every_row(&self) -> bool {
+        self.table.as_ref().is_some_and(|table| table.every_row)
     }
 }
 

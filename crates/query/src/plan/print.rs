@@ -150,8 +150,11 @@ fn scan_lines(scan: &Scan) -> Vec<String> {
     let mut lines = Vec::new();
     match &scan.table {
         None => {}
-        Some(table) if table.fields.is_empty() => lines.push(format!("(table {})", quoted(&table.name))),
-        Some(table) => lines.push(format!("(table {} {})", quoted(&table.name), list(&table.fields))),
+        Some(table) => {
+            let word = if table.every_row { "rows-of" } else { "table" };
+            let fields = if table.fields.is_empty() { String::new() } else { format!(" {}", list(&table.fields)) };
+            lines.push(format!("({word} {}{fields})", quoted(&table.name)));
+        }
     }
     match scan.tokens.as_slice() {
         [] => {}

@@ -33,7 +33,10 @@ pub(crate) fn push_down(plan: Plan) -> Plan {
 /// Leaves the fields of a table that are used: by what works on the rows, and by conditions on them.
 fn read_only(plan: &mut Plan, columns: &[&str]) {
     match plan {
-        Plan::Scan(Scan { table: Some(table), .. }) if table.fields.is_empty() && !columns.is_empty() => {
+        // Where every row counts, what is read is told from what is grouped when it runs.
+        Plan::Scan(Scan { table: Some(table), .. })
+            if table.fields.is_empty() && !columns.is_empty() && !table.every_row =>
+        {
             table.fields = columns.iter().map(|column| (*column).to_owned()).collect();
             table.fields.sort_unstable();
             table.fields.dedup();

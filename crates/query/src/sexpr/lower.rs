@@ -9,7 +9,7 @@ use crate::plan::{
 };
 
 /// Steps of a pipe, with what they look like.
-const STEPS: &str = "(metric \"name\"), (table \"name\"), (table \"name\" '(\"field\")), (tag \"name\" \"value\"), (tag \"name\" '(\"a\" \"b\")), tag-not, tag-match, tag-not-match, \
+const STEPS: &str = "(metric \"name\"), (table \"name\"), (table \"name\" '(\"field\")), rows-of, (tag \"name\" \"value\"), (tag \"name\" '(\"a\" \"b\")), tag-not, tag-match, tag-not-match, \
                      (index 50), (all), (range start end), (where (> #V 95)), (groupby 1h max), (map \"name\" (/ #V 2)), (fill linear), \
                      (order #V desc), (limit 10), (join inner …), (union …)";
 
@@ -72,7 +72,16 @@ impl Lowering {
         }
         if matches!(
             word,
-            "metric" | "table" | "tag" | "tag-not" | "tag-match" | "tag-not-match" | "index" | "range" | "all"
+            "metric"
+                | "table"
+                | "rows-of"
+                | "tag"
+                | "tag-not"
+                | "tag-match"
+                | "tag-not-match"
+                | "index"
+                | "range"
+                | "all"
         ) {
             return self.select(pipe, step, word, rest);
         }
@@ -110,9 +119,9 @@ impl Lowering {
                     TimeRange::new(scan.range.start_ns.max(range.start_ns), scan.range.end_ns.min(range.end_ns));
             }
             ("index", [tokens]) => scan.tokens.extend(token_list(tokens)?),
-            ("table", [Node { kind: Kind::Text(name), .. }, fields @ ..]) if fields.len() < 2 => {
+            ("table" | "rows-of", [Node { kind: Kind::Text(name), .. }, fields @ ..]) if fields.len() < 2 => {
                 let fields = fields.first().map(texts).transpose()?.unwrap_or_default();
-                scan.table = Some(TableColumns { name: name.clone(), fields });
+                scan.table = Some(TableColumns { name: name.clone(), fields, every_row: word == "rows-of" });
             }
             ("metric", [values]) => {
                 scan.selectors.push(Selector { name: METRIC_NAME.to_owned(), op, values: texts(values)? });

@@ -42,6 +42,10 @@ const TABLES: &[(&str, &str)] = &[
         "(->>\n  (table \"cpu\")\n  (tag \"host\" \"a\")\n  (groupby 1h '((max \"user\") (quantile 0.5 \"idle\") (count #TS)) (offset 30m) (by '(\"host\"))))",
     ),
     (
+        r#"(->> (rows-of "cpu") (groupby 1h (max "user") (by '("host"))))"#,
+        "(->>\n  (rows-of \"cpu\")\n  (groupby 1h (max \"user\") (by '(\"host\"))))",
+    ),
+    (
         r#"(->> (table "cpu" '("user" "idle")) (where (> #user 90)) (order #TS desc) (limit 1))"#,
         "(->>\n  (table \"cpu\" '(\"user\" \"idle\"))\n  (where (> (column \"user\") 90))\n  (order #TS desc)\n  (limit 1))",
     ),

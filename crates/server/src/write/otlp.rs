@@ -70,6 +70,7 @@ pub(crate) fn write_metrics(state: &State, database: &str, body: &[u8]) -> Resul
     let options = otlp::Options {
         hasher: state.hasher(Protocol::Otlp, database)?,
         settings: &state.settings.otlp,
+        deltas: &state.otlp_deltas,
         now_ns: state.db.now_ns(),
         limits: state.db.limits(),
     };

@@ -69,7 +69,7 @@ impl Running {
             });
         });
         // A server that hangs fails the test instead of hanging it.
-        let patience = Some(Duration::from_secs(60));
+        let patience = Some(Duration::from_mins(1));
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(patience).build();
         let (address, others) = address.recv().unwrap();
         Self { address, others, db, stop: Some(stop), thread: Some(thread), folder, agent: config.into() }

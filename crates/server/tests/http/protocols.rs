@@ -1,6 +1,6 @@
 //! Protocols of HTTP: OpenTelemetry, remote write 2.0, InfluxDB 3, OpenTSDB, lines of JSON, CSV.
 
-use ingest::otlp::{NumberPoint, encode_gauge};
+use ingest::otlp::{DeltaPolicy, NumberPoint, encode_gauge};
 use ingest::remote_write::{SeriesV2, compress, encode_v2};
 use model::histogram::{BucketSpan, CounterReset, Counts, HistogramCounts, HistogramLayout, NativeHistogram};
 use model::{Exemplar, Labels};
@@ -130,7 +130,7 @@ fn opentelemetry_by_protobuf_and_json() {
     let answer = server.send("POST", "/v1/metrics", &json, metric(2));
     check(&answer, 200, "{}");
     assert!(server.result("default", "n_total", 2).contains(r#""7""#));
-    let answer = server.send("POST", "/v1/metrics", &json, metric(1));
+    let answer = server.send("POST", "/v1/metrics", &json, metric(0));
     assert_eq!(answer.status, 200);
     assert!(
         answer.body.starts_with(r#"{"partialSuccess":{"rejectedDataPoints":"1","errorMessage":"data point 1: metric "#),
@@ -143,6 +143,76 @@ fn opentelemetry_by_protobuf_and_json() {
     assert!(answer.body.starts_with(r#"{"code":3,"message":"not OTLP's JSON: "#), "{}", answer.body);
     assert_eq!(server.send("POST", "/v1/metrics", &protobuf, "\x0a\x05").status, 400);
     assert_eq!(server.send("POST", "/v1/metrics", &[("content-type", "text/plain")], "x").status, 415);
+}
+
+/// A request of a sum of delta temporality, by JSON.
+fn delta(start_s: u64, time_s: u64, value: u32) -> String {
+    format!(
+        r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"name":"n","sum":{{"aggregationTemporality":1,"isMonotonic":true,"dataPoints":[
+          {{"startTimeUnixNano":"{start_s}000000000","timeUnixNano":"{time_s}000000000","asInt":"{value}"}}]}}}}]}}]}}]}}"#
+    )
+}
+
+#[test]
+fn opentelemetry_deltas_are_added_up() {
+    let server = Running::start();
+    let json = [("content-type", "application/json")];
+    let send = |body: String| server.send("POST", "/v1/metrics", &json, body);
+    for (start_s, time_s, value) in [(100, 110, 5), (110, 120, 7), (110, 120, 7), (130, 140, 1)] {
+        check(&send(delta(start_s, time_s, value)), 200, "{}");
+    }
+    let answer = send(delta(100, 110, 5));
+    assert!(
+        answer.body.contains("data point 1: a delta from 100000000000 to 110000000000 came after"),
+        "{}",
+        answer.body
+    );
+    for (time_s, total) in [(110, "5"), (120, "12"), (140, "13")] {
+        let result = server.result("default", "n_total", time_s);
+        assert!(result.contains(&format!(r#","{total}"]"#)), "{result}");
+    }
+    let metrics = server.get("/metrics").body;
+    for line in ["series 1", "gaps_total 1", "out_of_order_total 1", "stale_total 0"] {
+        assert!(metrics.contains(&format!("\nthalweg_otlp_delta_{line}\n")), "{line}");
+    }
+    // Another database has sums of its own.
+    let answer = server.send("POST", "/v1/metrics?db=other", &json, delta(100, 110, 2));
+    check(&answer, 200, "{}");
+    assert!(server.result("other", "n_total", 110).contains(r#""2""#));
+}
+
+#[test]
+fn opentelemetry_deltas_are_kept_or_refused_if_settings_say_so() {
+    let json = [("content-type", "application/json")];
+    for (policy, expected) in [(DeltaPolicy::Keep, "{}"), (DeltaPolicy::Reject, "otlp_delta")] {
+        let server = Running::start_with(|settings| settings.otlp.delta = policy);
+        for value in [5, 7] {
+            let answer = server.send("POST", "/v1/metrics", &json, delta(100, 110 + u64::from(value), value));
+            assert!(answer.body.contains(expected), "{}", answer.body);
+        }
+        let is_kept = server.result("default", "n_total", 117).contains(r#""7""#);
+        assert_eq!(is_kept, policy == DeltaPolicy::Keep);
+    }
+}
+
+#[test]
+fn opentelemetry_deltas_of_many_connections_add_up() {
+    let server = Running::start();
+    std::thread::scope(|scope| {
+        for series in 0..4 {
+            let server = &server;
+            scope.spawn(move || {
+                for step in 0..25 {
+                    let body = delta(100 + step, 101 + step, 2).replace(r#""n""#, &format!(r#""n{series}""#));
+                    let json = [("content-type", "application/json")];
+                    check(&server.send("POST", "/v1/metrics", &json, body), 200, "{}");
+                }
+            });
+        }
+    });
+    for series in 0..4 {
+        assert!(server.result("default", &format!("n{series}_total"), 125).contains(r#""50""#));
+    }
 }
 
 #[test]

@@ -125,6 +125,7 @@ impl Run<'_> {
             sql_type,
             role,
             is_hidden,
+            needs_table: false,
         };
         let mut columns = vec![column(self.time_name(), SqlType::Timestamp, Role::Time, false)];
         columns.extend(schema.tags.iter().map(|tag| column(tag, SqlType::Text, Role::Tag, false)));

@@ -8,11 +8,22 @@ use super::from::Source;
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Bound, holds};
 use crate::run::Run;
-use crate::scope::{Role, Scope};
+use crate::scope::{Role, Scope, ScopeColumn};
 use crate::value::Value;
 
 /// Rows that a join may make.
 const JOIN_ROWS_MAX: usize = 10_000_000;
+
+/// Columns of the left and of the right that are one by USING.
+type Shared = Vec<(usize, usize)>;
+
+/// What becomes of rows without a partner, and who is one.
+#[derive(Debug, Clone, Copy, Default)]
+struct Kind {
+    keeps_left: bool,
+    keeps_right: bool,
+    is_as_of: bool,
+}
 
 /// The two sides of a join.
 struct Sides<'a> {
@@ -29,36 +40,52 @@ impl Run<'_> {
         operator: &JoinOperator,
     ) -> Result<(Source, Scope), SqlError> {
         let mut both = Scope { columns: [left.1.columns.clone(), right.1.columns.clone()].concat() };
-        let (constraint, is_left, is_as_of) = match operator {
+        let (constraint, kind) = match operator {
             JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) | JoinOperator::CrossJoin(constraint) => {
-                (constraint, false, false)
+                (constraint, Kind::default())
             }
-            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (constraint, true, false),
+            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => {
+                (constraint, Kind { keeps_left: true, ..Kind::default() })
+            }
+            JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
+                (constraint, Kind { keeps_right: true, ..Kind::default() })
+            }
+            JoinOperator::FullOuter(constraint) => {
+                (constraint, Kind { keeps_left: true, keeps_right: true, is_as_of: false })
+            }
             // What ASOF JOIN was replaced by ([`crate::parse`]).
-            JoinOperator::LeftSemi(constraint) => (constraint, true, true),
-            _ => return unsupported("RIGHT, FULL, SEMI and ANTI joins"),
-        };
-        let (mut conditions, hidden) = self.join_conditions(constraint, &left.1, &right.1, &both)?;
-        let sides = Sides { left: (&left.1, left.0), right: (&right.1, right.0), both: &both };
-        let rows = self.join_rows(sides, &mut conditions, is_left, is_as_of)?;
-        for place in hidden {
-            if let Some(column) = both.columns.get_mut(place) {
-                column.is_hidden = true;
-                // The left one of the two is meant by the name alone.
-                column.name.insert(0, '#');
+            JoinOperator::LeftSemi(constraint) => {
+                (constraint, Kind { keeps_left: true, keeps_right: false, is_as_of: true })
             }
+            _ => return unsupported("SEMI and ANTI joins; IN and EXISTS do the same"),
+        };
+        let (mut conditions, shared) = self.join_conditions(constraint, &left.1, &right.1, &both)?;
+        let sides = Sides { left: (&left.1, left.0), right: (&right.1, right.0), both: &both };
+        let rows = self.join_rows(sides, &mut conditions, &shared, kind)?;
+        let merged: Vec<ScopeColumn> = shared.iter().filter_map(|(left, _)| both.columns.get(*left).cloned()).collect();
+        for (left, right) in &shared {
+            for place in [Some(*right), kind.keeps_right.then_some(*left)].into_iter().flatten() {
+                let column = both.columns.get_mut(place);
+                column.into_iter().for_each(|column| (column.is_hidden, column.needs_table) = (true, true));
+            }
+        }
+        if kind.keeps_right {
+            // Neither side has the value in all rows: a column of its own shows the one that is there.
+            let without_table = |column: ScopeColumn| ScopeColumn { qualifier: None, ..column };
+            both.columns.splice(0..0, merged.into_iter().map(without_table));
         }
         Ok((Source::Rows(rows), both))
     }
 
-    /// What must hold for two rows, and which columns of the right are shown by the left.
+    /// What must hold for two rows, and which columns of the left also show those of the right.
     fn join_conditions(
         &mut self,
         constraint: &JoinConstraint,
         left: &Scope,
         right: &Scope,
         both: &Scope,
-    ) -> Result<(Vec<Bound>, Vec<usize>), SqlError> {
+    ) -> Result<(Vec<Bound>, Shared), SqlError> {
+        let common: Vec<sqlparser::ast::Ident>;
         let names: Vec<&sqlparser::ast::Ident> = match constraint {
             JoinConstraint::None => return Ok((Vec::new(), Vec::new())),
             JoinConstraint::On(Expr::Nested(of)) if matches!(**of, Expr::Identifier(_)) => match &**of {
@@ -74,15 +101,20 @@ impl Run<'_> {
                 return Ok((super::filter::conjuncts(bound.expression), Vec::new()));
             }
             JoinConstraint::Using(names) => names.iter().filter_map(|name| name.0.last()?.as_ident()).collect(),
-            JoinConstraint::Natural => return unsupported("NATURAL JOIN"),
+            JoinConstraint::Natural => {
+                let is_of_right = |name: &str| right.columns.iter().any(|other| !other.is_hidden && other.name == name);
+                let columns = left.columns.iter().filter(|column| !column.is_hidden && is_of_right(&column.name));
+                common = columns.map(|column| sqlparser::ast::Ident::with_quote('"', &column.name)).collect();
+                common.iter().collect()
+            }
         };
-        let (mut conditions, mut hidden) = (Vec::new(), Vec::new());
+        let (mut conditions, mut shared) = (Vec::new(), Vec::new());
         for name in names {
             let (a, b) = (left.find(None, name)?, left.columns.len() + right.find(None, name)?);
             conditions.push(crate::expression::equal(Bound::Column(a), Bound::Column(b)));
-            hidden.push(b);
+            shared.push((a, b));
         }
-        Ok((conditions, hidden))
+        Ok((conditions, shared))
     }
 
     /// Rows side by side: partners are found by the columns that must be equal, and, as of a time, the newest that is not later.
@@ -90,12 +122,12 @@ impl Run<'_> {
         &mut self,
         sides: Sides<'_>,
         conditions: &mut Vec<Bound>,
-        is_left: bool,
-        is_as_of: bool,
+        shared: &[(usize, usize)],
+        kind: Kind,
     ) -> Result<Vec<Vec<Value>>, SqlError> {
         let keys = take_keys(conditions, sides.left.0.columns.len());
-        let times = if is_as_of { Some(as_of_times(sides.left.0, sides.right.0)?) } else { None };
-        if is_as_of {
+        let times = if kind.is_as_of { Some(as_of_times(sides.left.0, sides.right.0)?) } else { None };
+        if kind.is_as_of {
             // `a.time >= b.time` says what ASOF means anyway.
             conditions.retain(|condition| !crate::expression::compares_times(condition, sides.both));
         }
@@ -103,6 +135,7 @@ impl Run<'_> {
         let partners = partners(right, &keys, times.map(|(_, time)| time));
         let mut joined: Vec<Vec<Value>> = Vec::new();
         let empty = vec![Value::Null; sides.right.0.columns.len()];
+        let mut has_partner = vec![false; if kind.keeps_right { right.len() } else { 0 }];
         for row in sides.left.1 {
             self.context.budget.check()?;
             let key: Vec<Value> = keys.iter().map(|(a, _)| cell(&row, *a)).collect();
@@ -114,7 +147,8 @@ impl Run<'_> {
                 candidates = candidates.get(behind.saturating_sub(1)..behind).unwrap_or_default();
             }
             let before = joined.len();
-            for partner in candidates.iter().filter_map(|place| right.get(*place)) {
+            for place in candidates {
+                let Some(partner) = right.get(*place) else { continue };
                 let pair: Vec<Value> = row.iter().chain(partner).cloned().collect();
                 let mut is_met = true;
                 for condition in &*conditions {
@@ -122,9 +156,10 @@ impl Run<'_> {
                 }
                 if is_met {
                     joined.push(pair);
+                    has_partner.get_mut(*place).into_iter().for_each(|has_partner| *has_partner = true);
                 }
             }
-            if is_left && joined.len() == before {
+            if kind.keeps_left && joined.len() == before {
                 joined.push(row.iter().chain(&empty).cloned().collect());
             }
             if joined.len() > JOIN_ROWS_MAX {
@@ -132,9 +167,25 @@ impl Run<'_> {
                 return invalid(message);
             }
         }
+        let alone = right.iter().zip(&has_partner).filter(|(_, has_partner)| !**has_partner);
+        let nothing = vec![Value::Null; sides.left.0.columns.len()];
+        joined.extend(alone.map(|(row, _)| nothing.iter().chain(row).cloned().collect()));
+        if kind.keeps_right && !shared.is_empty() {
+            joined.iter_mut().for_each(|row| merge(row, shared));
+        }
         self.charge(joined.len() * sides.both.columns.len())?;
         Ok(joined)
     }
+}
+
+/// Puts the columns that both sides share before a row: the left's value, or else the right's.
+fn merge(row: &mut Vec<Value>, shared: &[(usize, usize)]) {
+    let value = |(left, right): &(usize, usize)| match cell(row, *left) {
+        Value::Null => cell(row, *right),
+        value => value,
+    };
+    let merged: Vec<Value> = shared.iter().map(value).collect();
+    row.splice(0..0, merged);
 }
 
 /// Takes the columns that must be equal out of conditions: their places on the left and on the right.

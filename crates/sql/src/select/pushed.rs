@@ -43,6 +43,10 @@ impl Run<'_> {
                 distinct.push(kept.clone());
             }
         });
+        if grouped.keys.is_empty() && distinct.iter().all(|kept| kept.of != Of::Time) {
+            // There is one group whatever rows there are.
+            scan.table.iter_mut().for_each(|table| table.every_row = false);
+        }
         let grouping = Grouping { width_ns, offset_ns, kept: distinct, by: Some(by) };
         let frames = self.plan(Plan::GroupBy { input: Box::new(filter.plan(scan)), grouping })?;
         let mut rows = self.rows_of_groups(&frames, &keys, &kept)?;

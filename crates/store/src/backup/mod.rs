@@ -133,7 +133,8 @@ impl Store {
     }
 
     fn freeze_state(&self, state: &mut ShardState, sequence: u64) {
-        let head = std::mem::replace(&mut state.head, crate::head::Head::new(self.head_bytes_max()));
+        let successor = state.head.successor(self.head_bytes_max());
+        let head = std::mem::replace(&mut state.head, successor);
         state.frozen = Some(Arc::new(crate::shard::Frozen { head, sequence }));
     }
 

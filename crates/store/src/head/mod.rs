@@ -19,6 +19,7 @@ mod contents;
 mod group;
 mod layouts;
 mod row_buffer;
+mod spare_rows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use crate::part::{BLOCK_SLOTS, EncodedChunk, PartKey};
 use group::{DenseRows, GroupHead, Sealed, has_texts, is_present};
 use layouts::{LayoutId, Layouts, Placement};
 use row_buffer::{GroupRows, NONE, SharedRows};
+use spare_rows::SpareRows;
 
 pub(crate) use contents::{FlushPiece, HeadContents};
 
@@ -69,6 +71,8 @@ pub(crate) struct Head {
     wide: BTreeMap<(GroupId, u32), GroupHead>,
     /// By layout.
     shared: Vec<Option<SharedRows>>,
+    /// Memory of the shard's heads before this one.
+    spare: Arc<SpareRows>,
     text: Vec<u8>,
     /// Bytes of rows, chunks and text.
     bytes: usize,
@@ -141,6 +145,7 @@ impl Head {
             groups: Vec::new(),
             wide: BTreeMap::new(),
             shared: Vec::new(),
+            spare: Arc::default(),
             text: Vec::new(),
             bytes: 0,
             seal_bytes: SEAL_BYTES_MAX,
@@ -148,6 +153,16 @@ impl Head {
             sequences: None,
             newest_ns: None,
         }
+    }
+
+    /// An empty head that takes this one's place, and later its memory.
+    pub(crate) fn successor(&self, budget_bytes: usize) -> Self {
+        Self { spare: self.spare.clone(), ..Self::new(budget_bytes) }
+    }
+
+    /// Memory that is kept for rows to come.
+    pub(crate) fn spare(&self) -> &SpareRows {
+        &self.spare
     }
 
     /// Bytes in memory.
@@ -209,7 +224,9 @@ impl Head {
         if self.shared.len() <= layout as usize {
             self.shared.resize_with(layout as usize + 1, || None);
         }
-        let mut shared = self.shared[layout as usize].take().unwrap_or_else(|| SharedRows::new(width));
+        let mut shared = self.shared[layout as usize]
+            .take()
+            .unwrap_or_else(|| SharedRows::new(width, self.spare.clone(), self.budget_bytes));
         let texts = has_texts(&block.columns);
         let mut moved = Vec::new();
         let mut others: Option<RowBlock> = None;

@@ -4,9 +4,12 @@
 //! Rows lie in order of arrival, and each knows where the one before it of the same group is: a read goes from a group's newest row
 //! back, a flush sorts all rows by counting. Nothing is sorted or encoded while rows come in.
 
+use std::sync::Arc;
+
 use index::GroupId;
 use model::TimeRange;
 
+use super::spare_rows::SpareRows;
 use crate::chunk;
 
 /// Bytes of rows that are kept together, about: what is there already never moves.
@@ -26,13 +29,30 @@ struct Link {
     previous: u32,
 }
 
+/// Some rows, one behind the other.
 #[derive(Debug, Default)]
-struct Block {
+pub(super) struct Block {
     links: Vec<Link>,
     /// Timestamp and cells of each row.
     rows: Vec<u64>,
     /// Largest timestamp of these rows and of all before them.
     newest_ns: i64,
+}
+
+impl Block {
+    pub(super) fn capacity_bytes(&self) -> usize {
+        self.links.capacity() * size_of::<Link>() + self.rows.capacity() * size_of::<u64>()
+    }
+
+    /// Whether there is room for so many rows and words, and not much more: what is spare serves rows of the same width.
+    pub(super) fn has_room_of(&self, rows: usize, words: usize) -> bool {
+        self.links.capacity() == rows && self.rows.capacity() == words
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.links.clear();
+        self.rows.clear();
+    }
 }
 
 /// Rows of groups with the same columns.
@@ -44,13 +64,30 @@ pub(crate) struct SharedRows {
     /// In order of arrival; all but the last are full.
     blocks: Vec<Block>,
     count: usize,
+    /// Where blocks come from and go to.
+    spare: Arc<SpareRows>,
+    spare_bytes_max: usize,
+}
+
+impl Drop for SharedRows {
+    fn drop(&mut self) {
+        // The first one is as small as a head was that never filled it.
+        let (rows, words) = self.block_room();
+        let whole = self.blocks.drain(..).filter(|block| block.has_room_of(rows, words));
+        self.spare.give(whole, self.spare_bytes_max);
+    }
 }
 
 impl SharedRows {
-    /// Without rows; of so many columns.
-    pub(crate) fn new(width: usize) -> Self {
+    /// Without rows; of so many columns. Of the memory of its blocks so many bytes are kept in the end.
+    pub(crate) fn new(width: usize, spare: Arc<SpareRows>, spare_bytes_max: usize) -> Self {
         let block_bits = (BLOCK_BYTES / ((1 + width) * 8)).max(1).ilog2();
-        Self { width, block_bits, blocks: Vec::new(), count: 0 }
+        Self { width, block_bits, blocks: Vec::new(), count: 0, spare, spare_bytes_max }
+    }
+
+    /// Rows of a block, and words that they take.
+    const fn block_room(&self) -> (usize, usize) {
+        (1 << self.block_bits, (1 + self.width) << self.block_bits)
     }
 
     /// Bytes that a row takes.
@@ -75,13 +112,8 @@ impl SharedRows {
     ) -> u32 {
         if self.place_in_block(self.count) == 0 {
             let newest_ns = self.blocks.last().map_or(i64::MIN, |block| block.newest_ns);
-            let mut block = Block { newest_ns, ..Block::default() };
-            // The first block grows as it is filled: a small head stays small.
-            if self.count > 0 {
-                block.links.reserve_exact(1 << self.block_bits);
-                block.rows.reserve_exact((1 + self.width) << self.block_bits);
-            }
-            self.blocks.push(block);
+            let block = self.new_block();
+            self.blocks.push(Block { newest_ns, ..block });
         }
         let place = self.count as u32;
         if let Some(block) = self.blocks.last_mut() {
@@ -99,6 +131,19 @@ impl SharedRows {
             self.count += 1;
         }
         place
+    }
+
+    /// The first block grows as it is filled: a small head stays small.
+    fn new_block(&self) -> Block {
+        if self.count == 0 {
+            return Block::default();
+        }
+        let (rows, words) = self.block_room();
+        self.spare.take(rows, words).unwrap_or_else(|| Block {
+            links: Vec::with_capacity(rows),
+            rows: Vec::with_capacity(words),
+            ..Block::default()
+        })
     }
 
     fn block(&self, place: u32) -> Option<&Block> {
@@ -258,7 +303,7 @@ mod tests {
     }
 
     fn check(groups: u32, stride: u32, total: i64) {
-        let mut shared = SharedRows::new(1);
+        let mut shared = SharedRows::new(1, Arc::default(), 0);
         let mut newest = vec![NONE; groups as usize];
         for number in 0..total {
             let group = number as u32 % groups;
@@ -291,7 +336,7 @@ mod tests {
 
     /// Rows of one group, whose first cell is the timestamp and whose second says when they came.
     fn check_gathered(arrivals: &[i64], is_ordered: bool, expected: &[(i64, u64)]) {
-        let mut shared = SharedRows::new(2);
+        let mut shared = SharedRows::new(2, Arc::default(), 0);
         arrivals.iter().zip(0..).fold(NONE, |previous, (timestamp_ns, number)| {
             shared.push(7, previous, *timestamp_ns, &[*timestamp_ns as u64, number], None)
         });
@@ -310,8 +355,36 @@ mod tests {
 
     #[test]
     fn cells_go_to_their_places() {
-        let mut shared = SharedRows::new(3);
+        let mut shared = SharedRows::new(3, Arc::default(), 0);
         let place = shared.push(7, NONE, -1, &[1, 2, 3], Some(&[2, 0, 1]));
         assert_eq!(shared.of_group(place, &TimeRange::ALL), [u64::MAX, 2, 3, 1]);
+    }
+
+    #[test]
+    fn memory_of_dropped_rows_serves_the_next_ones() {
+        let spare = Arc::new(SpareRows::default());
+        let fill = |width: usize| {
+            let mut shared = SharedRows::new(width, spare.clone(), 4 << 20);
+            let cells = vec![7; width];
+            for time in 0..3 << shared.block_bits {
+                shared.push(1, NONE, time, &cells, None);
+            }
+            let rows = shared.of_group(shared.count as u32 - 1, &TimeRange::new(i64::MIN, i64::MAX));
+            assert_eq!(rows, [vec![shared.count as u64 - 1], cells].concat());
+            (shared.blocks.iter().map(|block| block.rows.as_ptr()).collect::<Vec<_>>(), shared)
+        };
+        let (first, shared) = fill(3);
+        assert_eq!(spare.size_bytes(), 0);
+        drop(shared);
+        let kept = spare.size_bytes();
+        assert!(kept > 2 << 20, "{kept}");
+        let (second, shared) = fill(3);
+        assert!(second.iter().skip(1).all(|block| first.contains(block)));
+        drop(shared);
+        assert!(spare.size_bytes() <= 4 << 20);
+        spare.look(false);
+        assert!(spare.size_bytes() > 0);
+        spare.look(true);
+        assert_eq!(spare.size_bytes(), 0);
     }
 }
