@@ -95,6 +95,16 @@ impl Summary {
         self.merge(&one);
     }
 
+    /// Adds samples that are later than all before and ascend, as [`Summary::add`] of each does, to the bit.
+    pub fn add_all(&mut self, timestamps_ns: &[i64], cells: &[u64]) {
+        let summed =
+            if self.value_type == ValueType::F64 && self.is_empty() { floats(timestamps_ns, cells) } else { None };
+        match summed {
+            Some(summed) => *self = summed,
+            None => timestamps_ns.iter().zip(cells).for_each(|(timestamp_ns, bits)| self.add(*timestamp_ns, *bits)),
+        }
+    }
+
     /// As [`Summary::merge`] of one value, none of it a stale marker, to others: merges of parts come here for every sample.
     fn add_later(&mut self, timestamp_ns: i64, bits: u64) {
         let is_nan = self.is_nan(bits);
@@ -203,6 +213,113 @@ impl Summary {
     }
 }
 
+/// Values that are looked at side by side.
+const LANES: usize = 4;
+
+/// From here on floats have no places for halves; integers below it add up without rounding: 2^52.
+const WHOLE_MIN: f64 = 4_503_599_627_370_496.0;
+
+/// What floats add up to if it does not matter in which order.
+struct Lanes {
+    min: [f64; LANES],
+    max: [f64; LANES],
+    sum: [f64; LANES],
+    magnitude: [f64; LANES],
+    increase: [f64; LANES],
+    resets: [u64; LANES],
+    repeats: [u64; LANES],
+    fractions: [u64; LANES],
+    nans: [u64; LANES],
+}
+
+impl Lanes {
+    fn of(cells: &[u64], first: f64) -> Self {
+        let mut lanes = Self {
+            min: [first; LANES],
+            max: [first; LANES],
+            // What adding to leaves as it is, zeros with a sign too.
+            sum: [-0.0; LANES],
+            magnitude: [0.0; LANES],
+            increase: [0.0; LANES],
+            resets: [0; LANES],
+            repeats: [0; LANES],
+            fractions: [0; LANES],
+            nans: [0; LANES],
+        };
+        let (before, after) = (&cells[..cells.len() - 1], &cells[1..]);
+        let ((before, before_rest), (after, after_rest)) = (before.as_chunks::<LANES>(), after.as_chunks::<LANES>());
+        for (before, after) in before.iter().zip(after) {
+            for lane in 0..LANES {
+                lanes.add(lane, before[lane], after[lane]);
+            }
+        }
+        before_rest.iter().zip(after_rest).for_each(|(before, after)| lanes.add(0, *before, *after));
+        lanes
+    }
+
+    /// A value and the one before it.
+    #[inline]
+    fn add(&mut self, lane: usize, before: u64, after: u64) {
+        let (before, after) = (f64::from_bits(before), f64::from_bits(after));
+        let fell = after < before;
+        self.min[lane] = if after < self.min[lane] { after } else { self.min[lane] };
+        self.max[lane] = if after > self.max[lane] { after } else { self.max[lane] };
+        self.sum[lane] += after;
+        self.magnitude[lane] += after.abs();
+        self.increase[lane] += if fell { after } else { after - before };
+        self.resets[lane] += u64::from(fell);
+        self.repeats[lane] += u64::from(after == before);
+        self.fractions[lane] |= u64::from((after.abs() + WHOLE_MIN) - WHOLE_MIN != after.abs());
+        self.nans[lane] |= u64::from(after.is_nan());
+    }
+}
+
+/// What floats in order of time add up to; `None` of none, or if there is a NaN among them.
+fn floats(timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
+    let (first, last) = ((*timestamps_ns.first()?, *cells.first()?), (*timestamps_ns.last()?, *cells.last()?));
+    let value = f64::from_bits(first.1);
+    let lanes = Lanes::of(cells, value);
+    if value.is_nan() || lanes.nans != [0; LANES] {
+        return None;
+    }
+    let min = lanes.min.iter().fold(value, |min, lane| if *lane < min { *lane } else { min });
+    let max = lanes.max.iter().fold(value, |max, lane| if *lane > max { *lane } else { max });
+    // Zeros of both signs are equal: the first counts.
+    let bits_of = |value: f64| cells.iter().copied().find(|bits| f64::from_bits(*bits) == value).unwrap_or_default();
+    let bits = |value: f64| if value == 0.0 { bits_of(value) } else { value.to_bits() };
+    let is_whole = value.abs() + WHOLE_MIN - WHOLE_MIN == value.abs() && lanes.fractions == [0; LANES];
+    let (sum, increase) = if is_whole && value.abs() + lanes.magnitude.iter().sum::<f64>() < WHOLE_MIN {
+        ((value + lanes.sum.iter().sum::<f64>(), 0.0), lanes.increase.iter().sum())
+    } else {
+        in_order(value, cells)
+    };
+    let count = cells.len() as u64;
+    Some(Summary {
+        count,
+        first,
+        last,
+        min: bits(min),
+        max: bits(max),
+        sum,
+        increase,
+        resets: lanes.resets.iter().sum(),
+        changes: count - 1 - lanes.repeats.iter().sum::<u64>(),
+        ..Summary::empty(ValueType::F64)
+    })
+}
+
+/// Sum and increase of floats whose sums are rounded, one by one.
+fn in_order(first: f64, cells: &[u64]) -> ((f64, f64), f64) {
+    let (mut sum, mut increase, mut before) = ((first, 0.0), 0.0, first);
+    for bits in cells.iter().skip(1) {
+        let after = f64::from_bits(*bits);
+        increase += if after < before { after } else { after - before };
+        add_compensated(&mut sum, after);
+        before = after;
+    }
+    (sum, increase)
+}
+
 /// Adds to a sum, keeping what is rounded off.
 fn add_compensated(sum: &mut (f64, f64), value: f64) {
     let total = sum.0 + value;
@@ -249,6 +366,23 @@ mod tests {
             let mut merged = Summary::empty(value_type);
             samples.iter().for_each(|sample| merged.merge(&summed(value_type, &[*sample])));
             prop_assert_eq!(format!("{merged:?}"), format!("{:?}", summed(value_type, &samples)));
+        }
+
+        /// Many at once are what they are one by one, to the bit: whole numbers, fractions, what is no number.
+        #[test]
+        fn many_at_once_are_as_one_by_one(
+            values in proptest::collection::vec(prop_oneof![8 => (-9i32..9).prop_map(f64::from), 1 => Just(-0.0), 1 => Just(1e15)], 0..40),
+            odd in proptest::option::of((0usize..40, prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(f64::from_bits(STALE_NAN_BITS)), Just(1e300), -1.0..1.0])),
+            scale in prop_oneof![Just(1.0), Just(0.1)],
+        ) {
+            let mut samples: Vec<(i64, u64)> = (0..).zip(values.iter().map(|value| (value * scale).to_bits())).collect();
+            if let Some((place, odd)) = odd && let Some(sample) = samples.get_mut(place) {
+                sample.1 = odd.to_bits();
+            }
+            let (timestamps_ns, cells): (Vec<i64>, Vec<u64>) = samples.iter().copied().unzip();
+            let mut at_once = Summary::empty(ValueType::F64);
+            at_once.add_all(&timestamps_ns, &cells);
+            prop_assert_eq!(format!("{at_once:?}"), format!("{:?}", summed(ValueType::F64, &samples)));
         }
 
         #[test]

@@ -98,23 +98,23 @@ impl Nodes {
 impl NodeColumn {
     fn of(rows: &Rows, column: &RowsColumn, width_ns: i64) -> Self {
         let mut nodes: Vec<(i64, Summary)> = Vec::new();
-        let (mut number, mut end_ns, mut summary) = (0, i64::MIN, Summary::empty(column.value_type));
-        for (row, (timestamp_ns, bits)) in rows.timestamps_ns.iter().zip(&column.cells).enumerate() {
-            if column.is_null(row) {
-                continue;
+        let (mut times, mut from) = (rows.timestamps_ns.as_slice(), 0);
+        while let Some(first_ns) = times.first() {
+            let number = first_ns.div_euclid(width_ns);
+            let end_ns = node_range(number, width_ns).end_ns;
+            let (of_node, rest) = times.split_at(times.partition_point(|timestamp_ns| *timestamp_ns <= end_ns).max(1));
+            let cells = column.cells.get(from..from + of_node.len()).unwrap_or_default();
+            let mut summary = Summary::empty(column.value_type);
+            if column.nulls.is_empty() {
+                summary.add_all(of_node, cells);
+            } else {
+                let rows = of_node.iter().zip(cells).zip(from..).filter(|(_, row)| !column.is_null(*row));
+                rows.for_each(|((timestamp_ns, bits), _)| summary.add(*timestamp_ns, *bits));
             }
-            if *timestamp_ns > end_ns || summary.is_empty() {
-                if !summary.is_empty() {
-                    nodes.push((number, summary));
-                }
-                number = timestamp_ns.div_euclid(width_ns);
-                end_ns = node_range(number, width_ns).end_ns;
-                summary = Summary::empty(column.value_type);
+            if !summary.is_empty() {
+                nodes.push((number, summary));
             }
-            summary.add(*timestamp_ns, *bits);
-        }
-        if !summary.is_empty() {
-            nodes.push((number, summary));
+            (times, from) = (rest, from + of_node.len());
         }
         Self { slot: column.slot, value_type: column.value_type, nodes }
     }
