@@ -145,8 +145,9 @@ impl PartData {
             Self::Local { path, file, .. } => {
                 let read = |place: &Place| {
                     let mut bytes = vec![0; place.bytes as usize];
+                    // The error's text is made only if there is one: this is done for every chunk.
                     file.read_exact_at(&mut bytes, self.offset(place.offset))
-                        .map_err(StoreError::io("read part", path))?;
+                        .map_err(|error| StoreError::io("read part", path)(error))?;
                     Ok(bytes)
                 };
                 places.iter().map(read).collect()

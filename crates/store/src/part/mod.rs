@@ -15,6 +15,7 @@ mod data;
 mod index_block;
 mod info;
 mod reader;
+mod seen;
 mod writer;
 
 pub(crate) use data::PartData;
@@ -22,6 +23,7 @@ pub(crate) use index_block::{ChunkRef, KeyEntry, Place};
 pub(crate) use info::{PartInfo, PartPlaces};
 pub use reader::fuzz_part;
 pub(crate) use reader::{KeyCursor, Part};
+pub(crate) use seen::SeenBlocks;
 pub(crate) use writer::{EncodedChunk, FileWriter, PartWriter};
 
 use index::{DatabaseId, GroupId, MeasurementId};

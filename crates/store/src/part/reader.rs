@@ -9,6 +9,7 @@ use roaring::RoaringBitmap;
 
 use super::data::Kept;
 use super::index_block::{self, ChunkRef, KeyEntry, Place};
+use super::seen::{SeenBlocks, Sight};
 use super::{
     FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, VERSION, VERSION_ONE,
 };
@@ -107,6 +108,28 @@ impl Part {
 
     /// What the part has of a key; `None` if nothing.
     pub(crate) fn find(&self, key: PartKey) -> Result<Option<KeyEntry>, StoreError> {
+        self.find_by(key, |number| self.block(number, Some(key)))
+    }
+
+    /// The same for one who asks for many keys: blocks that were asked for before are held decoded.
+    pub(crate) fn find_seen(&self, key: PartKey, seen: &SeenBlocks) -> Result<Option<KeyEntry>, StoreError> {
+        self.find_by(key, |number| match seen.see((self.info.id, number)) {
+            Sight::First | Sight::Full => self.block(number, Some(key)),
+            Sight::Again => {
+                let entries = Arc::new(self.block(number, None)?);
+                let wanted = seen_entry(&entries, key);
+                seen.hold((self.info.id, number), entries);
+                Ok(wanted)
+            }
+            Sight::Held(entries) => Ok(seen_entry(&entries, key)),
+        })
+    }
+
+    fn find_by(
+        &self,
+        key: PartKey,
+        block: impl Fn(usize) -> Result<Vec<KeyEntry>, StoreError>,
+    ) -> Result<Option<KeyEntry>, StoreError> {
         if !self.groups.contains(key.group) {
             return Ok(None);
         }
@@ -117,7 +140,7 @@ impl Part {
             if self.blocks.get(number).is_none_or(|block| block.first > key) {
                 break;
             }
-            for entry in self.block(number, Some(key))? {
+            for entry in block(number)? {
                 match &mut found {
                     Some(found) => found.chunks.extend(entry.chunks),
                     None => found = Some(entry),
@@ -197,6 +220,12 @@ impl Part {
         }
         Err(self.data.corrupt(0, format!("expected {} chunks, found {chunks}", self.info.chunks)))
     }
+}
+
+/// The entry of a key, of entries in order of their keys.
+fn seen_entry(entries: &[KeyEntry], key: PartKey) -> Vec<KeyEntry> {
+    let place = entries.binary_search_by_key(&key, |entry| entry.key).ok();
+    place.and_then(|place| entries.get(place)).cloned().into_iter().collect()
 }
 
 /// Bytes that a cursor reads at once: what it is asked for lies in the order of the keys.
