@@ -59,7 +59,7 @@ impl Evaluator<'_> {
             return self.stream(&range.selector.matchers, bounds.span_ms(), &rule, sink);
         }
         let mut range = self.range_vector(argument, steps)?;
-        if self.steps.is_some() {
+        if self.may_be_cut {
             // In an order that does not depend on which steps the query has.
             range.series.sort_by(|a, b| a.labels.cmp(&b.labels));
         }

@@ -131,6 +131,11 @@ impl PartData {
         }
     }
 
+    /// Whether they are in a file of the data folder.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Self::Local { .. })
+    }
+
     /// Where an offset of the part is in what [`PartData::path`] names.
     pub(crate) fn offset(&self, offset: u64) -> u64 {
         match self {

@@ -11,6 +11,7 @@
 //!
 //! A file holds one part or several, one behind another: what a flush writes for many partitions is one file.
 
+mod ahead;
 mod data;
 mod index_block;
 mod info;
@@ -18,6 +19,7 @@ mod reader;
 mod seen;
 mod writer;
 
+pub(crate) use ahead::ReadAhead;
 pub(crate) use data::PartData;
 pub(crate) use index_block::{ChunkRef, KeyEntry, Place};
 pub(crate) use info::{PartInfo, PartPlaces};

@@ -7,6 +7,7 @@ use index::Slot;
 use model::TimeRange;
 use roaring::RoaringBitmap;
 
+use super::ahead::ReadAhead;
 use super::data::Kept;
 use super::index_block::{self, ChunkRef, KeyEntry, Place};
 use super::seen::{SeenBlocks, Sight};
@@ -180,10 +181,29 @@ impl Part {
     ) -> Result<Vec<(ChunkHeader, Rows)>, StoreError> {
         let places: Vec<Place> = chunks.iter().map(|chunk| chunk.place).collect();
         let read = self.data.read(&places)?;
-        let decode = |(bytes, place): (Vec<u8>, &Place)| {
-            chunk::decode(&bytes, slots).map_err(|error| corrupt(&self.data, place.offset, &error))
+        read.iter().zip(&places).map(|(bytes, place)| self.decode(bytes, *place, slots)).collect()
+    }
+
+    /// The same for one who reads many keys: of a local file what lies behind them may be read with them.
+    pub(crate) fn read_ahead(
+        &self,
+        chunks: &[ChunkRef],
+        slots: Option<&[Slot]>,
+        ahead: &ReadAhead,
+    ) -> Result<Vec<(ChunkHeader, Rows)>, StoreError> {
+        if !self.data.is_local() {
+            return self.read(chunks, slots);
+        }
+        let read = |place| Ok(self.data.read(&[place])?.pop().unwrap_or_default());
+        let decode = |chunk: &ChunkRef| {
+            let bytes = ahead.read(self.info.id, chunk.place, self.index_offset, read)?;
+            self.decode(&bytes, chunk.place, slots)
         };
-        read.into_iter().zip(&places).map(decode).collect()
+        chunks.iter().map(decode).collect()
+    }
+
+    fn decode(&self, bytes: &[u8], place: Place, slots: Option<&[Slot]>) -> Result<(ChunkHeader, Rows), StoreError> {
+        chunk::decode(bytes, slots).map_err(|error| corrupt(&self.data, place.offset, &error))
     }
 
     /// Reads the bytes of a summary.
