@@ -22,13 +22,19 @@ pub enum Column {
 impl Column {
     /// A column without samples.
     pub fn empty(value_type: ValueType) -> Self {
+        Self::with_capacity(value_type, 0)
+    }
+
+    /// The same, with room for so many.
+    pub fn with_capacity(value_type: ValueType, samples: usize) -> Self {
+        let timestamps = Vec::with_capacity(samples);
         match value_type {
-            ValueType::F64 => Self::F64(Vec::new(), Vec::new()),
-            ValueType::I64 => Self::I64(Vec::new(), Vec::new()),
-            ValueType::U64 => Self::U64(Vec::new(), Vec::new()),
-            ValueType::Bool => Self::Bool(Vec::new(), Vec::new()),
-            ValueType::String => Self::String(Vec::new(), Vec::new()),
-            ValueType::Histogram => Self::Histogram(Vec::new(), Vec::new()),
+            ValueType::F64 => Self::F64(timestamps, Vec::with_capacity(samples)),
+            ValueType::I64 => Self::I64(timestamps, Vec::with_capacity(samples)),
+            ValueType::U64 => Self::U64(timestamps, Vec::with_capacity(samples)),
+            ValueType::Bool => Self::Bool(timestamps, Vec::with_capacity(samples)),
+            ValueType::String => Self::String(timestamps, Vec::with_capacity(samples)),
+            ValueType::Histogram => Self::Histogram(timestamps, Vec::with_capacity(samples)),
         }
     }
 

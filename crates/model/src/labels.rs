@@ -49,7 +49,12 @@ impl Labels {
 
     /// Packs pairs that are sorted by name, without repeats and without empty values.
     pub fn from_sorted<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let mut packed = String::new();
+        Self::pack(pairs, 0)
+    }
+
+    /// The same, of pairs that take about so many bytes.
+    fn pack<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>, bytes: usize) -> Self {
+        let mut packed = String::with_capacity(bytes);
         for (name, value) in pairs {
             push_text(&mut packed, name);
             push_text(&mut packed, value);
@@ -80,18 +85,17 @@ impl Labels {
     /// This set with one label set, replaced, or (by an empty value) removed.
     #[must_use]
     pub fn with(&self, name: &str, value: &str) -> Self {
-        let mut pairs: Vec<(&str, &str)> = self.iter().filter(|(candidate, _)| *candidate != name).collect();
-        if !value.is_empty() {
-            let place = pairs.partition_point(|(candidate, _)| *candidate < name);
-            pairs.insert(place, (name, value));
-        }
-        Self::from_sorted(pairs)
+        let before = self.iter().take_while(|(candidate, _)| *candidate < name);
+        let behind = self.iter().skip_while(|(candidate, _)| *candidate <= name);
+        let own = (!value.is_empty()).then_some((name, value));
+        // Lengths up to 4 KiB take two bytes at most.
+        Self::pack(before.chain(own).chain(behind), self.0.len() + name.len() + value.len() + 4)
     }
 
     /// The labels whose names satisfy the condition.
     #[must_use]
     pub fn retain(&self, mut keep: impl FnMut(&str) -> bool) -> Self {
-        Self::from_sorted(self.iter().filter(|(name, _)| keep(name)))
+        Self::pack(self.iter().filter(|(name, _)| keep(name)), self.0.len())
     }
 
     /// The packed form, unique for a label set: for hashing and for keys.

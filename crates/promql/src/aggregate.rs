@@ -159,11 +159,11 @@ impl<'q> Evaluator<'q> {
         folding.sorted().finish(&self.notes)
     }
 
-    /// The rows of an instant vector, for a range query in an order that does not depend on which steps it has: sums of floats and
-    /// choices between equal ones do depend on the order.
+    /// The rows of an instant vector, where the answer may be cut by steps in an order that does not depend on which it has: sums of floats
+    /// and choices between equal ones do depend on the order.
     fn ordered(&self, input: &Expr, steps: Steps) -> Result<Vector<'q>, QueryError> {
         let mut vector = self.vector(input, steps)?;
-        if self.steps.is_some() {
+        if self.may_be_cut {
             vector.rows.sort_by(|a, b| a.labels.cmp(&b.labels));
         }
         Ok(vector)

@@ -85,7 +85,7 @@ pub fn evaluate_instant(
 ) -> Result<Answer, QueryError> {
     check_times(&[time_ms], settings)?;
     let expr = settle(&expression.expr, Times { start_ms: time_ms, end_ms: time_ms, step_ms: 0 })?;
-    let evaluator = Evaluator { source, settings, budget, notes: Notes::default(), steps: None };
+    let evaluator = Evaluator { source, settings, budget, notes: Notes::default(), steps: None, may_be_cut: false };
     let steps = Steps::one(time_ms);
     let value = match (&expr.unwrapped().node, expr.kind()) {
         (Node::Text(text), _) => Value::String { time_ms, text: text.clone() },
@@ -152,7 +152,8 @@ pub(crate) fn matrix(
     let count = range_steps(expression, (start_ms, end_ms, step_ms), settings)?;
     let expr = settle(&expression.expr, Times { start_ms, end_ms, step_ms })?;
     let steps = Steps { start_ms, step_ms, count };
-    let evaluator = Evaluator { source, settings, budget, notes: Notes::default(), steps: Some(steps) };
+    let may_be_cut = expression.reads_stepwise(settings).is_some();
+    let evaluator = Evaluator { source, settings, budget, notes: Notes::default(), steps: Some(steps), may_be_cut };
     let mut matrix = match evaluator.compute(&expr, steps)? {
         Computed::Scalar(values) => vec![points(&Row::of_floats(Labels::empty(), values), steps)],
         Computed::Vector(mut vector) => {

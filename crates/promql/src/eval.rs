@@ -22,6 +22,9 @@ pub(crate) struct Evaluator<'q> {
     pub(crate) notes: Notes,
     /// The steps of a range query.
     pub(crate) steps: Option<Steps>,
+    /// Whether it is a range query whose answer may be kept and cut by steps: then the order of rows must not depend on which steps it
+    /// has. Else it is that of Prometheus.
+    pub(crate) may_be_cut: bool,
 }
 
 /// A value at every step.
@@ -36,9 +39,9 @@ impl<'q> Evaluator<'q> {
         step_count(self.settings, start_ms, end_ms, step_ms)
     }
 
-    /// Whether a single moment is asked for, so that the order of an answer counts.
+    /// Whether a single moment is asked for, so that the order of rows counts.
     pub(crate) fn is_instant(&self, steps: Steps) -> bool {
-        self.steps.is_none() && steps.count == 1
+        !self.may_be_cut && steps.count == 1
     }
 
     /// Computes a scalar or an instant vector. What is the same at every step is computed once.

@@ -48,6 +48,7 @@ enum Mixed<F> {
 }
 
 impl<F> Mixed<F> {
+    #[inline]
     fn add(&mut self, add: impl FnOnce(&mut F)) {
         match self {
             Self::Floats(floats) => add(floats),
@@ -96,6 +97,7 @@ impl Fold for Total {
         Self(Mixed::Floats(CompensatedSum::new(value)))
     }
 
+    #[inline]
     fn add(&mut self, value: f64) {
         self.0.add(|sum| *sum = sum.plus(value));
     }

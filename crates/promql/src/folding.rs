@@ -9,7 +9,7 @@ use query::{Budget, QueryError};
 use crate::eval::name_of;
 use crate::fold::Fold;
 use crate::notes::Notes;
-use crate::rows::{Charge, Row, Vector};
+use crate::rows::{Charge, Row, Vector, is_absent};
 use crate::stream::{Made, RowSink};
 use crate::syntax::span::Span;
 
@@ -55,20 +55,20 @@ impl<F: Fold> Group<F> {
 
     fn add(&mut self, row: &Row, notes: &Notes, span: Span) {
         let first = self.first;
-        if row.has_histograms() {
-            let name = name_of(&row.labels);
-            for (step, sample) in row.present() {
-                if let Some(cell) = self.cells.get_mut(step - first) {
-                    F::add_sample(cell, &sample, notes, name, span);
+        if let Some(values) = row.all_floats() {
+            let cells = self.cells.get_mut(row.first - first..).unwrap_or_default();
+            for (cell, value) in cells.iter_mut().zip(values).filter(|(_, value)| !is_absent(**value)) {
+                match cell {
+                    Some(cell) => cell.add(*value),
+                    None => *cell = Some(F::start(*value)),
                 }
             }
             return;
         }
-        for (step, value) in row.floats() {
-            match self.cells.get_mut(step - first) {
-                Some(Some(cell)) => cell.add(value),
-                Some(cell) => *cell = Some(F::start(value)),
-                None => {}
+        let name = name_of(&row.labels);
+        for (step, sample) in row.present() {
+            if let Some(cell) = self.cells.get_mut(step - first) {
+                F::add_sample(cell, &sample, notes, name, span);
             }
         }
     }

@@ -5,7 +5,7 @@
 //!                                      │
 //!                                      ├─ select      selectors and subqueries: read once, then windows slide over the samples
 //!                                      ├─ stream      selectors under functions and aggregations: a row at a time, on several threads
-//!                                      ├─ slide       a window moves over a series
+//!                                      ├─ slide       a window moves over a series; window_places, where it is at every step
 //!                                      ├─ window      functions of a range: rate, *_over_time, …
 //!                                      ├─ aggregate   sum, topk, …
 //!                                      ├─ binary      operators and vector matching
@@ -46,6 +46,7 @@ mod stretch;
 mod sum;
 mod syntax;
 mod window;
+mod window_places;
 
 pub use answer::{Answer, Points, Value, VectorSample, evaluate_instant, evaluate_range, range_steps};
 pub use histogram::{CounterReset, Histogram, HistogramBucket};

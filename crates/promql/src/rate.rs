@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::histogram::{CounterReset, Histogram, IncompatibleBuckets};
 use crate::interpolate;
 use crate::notes::HistogramOperation;
-use crate::rows::Sample;
+use crate::rows::{ABSENT, Sample};
 use crate::syntax::ast::Edges;
-use crate::window::Window;
+use crate::window::{MarkedValues, Marks, Window};
+use crate::window_places::{WindowPlace, WindowPlaces};
 
 /// Which of the functions.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +18,7 @@ pub(crate) struct Change {
     pub(crate) per_second: bool,
 }
 
-fn seconds(time_ms: i64) -> f64 {
+pub(crate) fn seconds(time_ms: i64) -> f64 {
     time_ms as f64 / 1000.0
 }
 
@@ -36,35 +37,76 @@ pub(crate) fn over_window(window: &Window<'_>, change: Change) -> Option<Sample>
 }
 
 /// First and last time in milliseconds, and the number of samples.
-struct Extent {
-    first_ms: i64,
-    last_ms: i64,
-    samples: usize,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) first_ms: i64,
+    pub(crate) last_ms: i64,
+    pub(crate) samples: usize,
 }
 
 /// By what a difference is to be multiplied so that it stands for the whole window: it is stretched up to the window's bounds
 /// if the samples come close to them, else by half of their average distance, and a counter never beyond the point where
 /// it would have been zero.
-fn stretch(window: &Window<'_>, extent: &Extent, change: Change, start_share: Option<f64>) -> f64 {
-    let mut to_start_s = seconds(extent.first_ms - window.start_ms);
-    let mut to_end_s = seconds(window.end_ms - extent.last_ms);
-    let sampled_s = seconds(extent.last_ms - extent.first_ms);
-    let distance_s = sampled_s / (extent.samples - 1) as f64;
-    let near_s = distance_s * 1.1;
-    if to_start_s >= near_s {
-        to_start_s = distance_s / 2.0;
-    }
-    if let Some(share) = start_share {
-        let to_zero_s = sampled_s * share;
-        if to_zero_s < to_start_s {
-            to_start_s = to_zero_s;
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stretch {
+    sampled_s: f64,
+    to_start_s: f64,
+    to_end_s: f64,
+    /// The window's length if the change per second is asked for, else 1.
+    range_s: f64,
+    /// The factor but for the last rule.
+    factor: f64,
+}
+
+impl Stretch {
+    /// Of a window's start and end, and its samples, at least two.
+    pub(crate) fn new([start_ms, end_ms]: [i64; 2], extent: &Extent, range_s: f64) -> Self {
+        let mut to_start_s = seconds(extent.first_ms - start_ms);
+        let mut to_end_s = seconds(end_ms - extent.last_ms);
+        let sampled_s = seconds(extent.last_ms - extent.first_ms);
+        let distance_s = sampled_s / (extent.samples - 1) as f64;
+        let near_s = distance_s * 1.1;
+        if to_start_s >= near_s {
+            to_start_s = distance_s / 2.0;
         }
+        if to_end_s >= near_s {
+            to_end_s = distance_s / 2.0;
+        }
+        let stretch = Self { sampled_s, to_start_s, to_end_s, range_s, factor: 1.0 };
+        Self { factor: stretch.factor_from(to_start_s), ..stretch }
     }
-    if to_end_s >= near_s {
-        to_end_s = distance_s / 2.0;
+
+    fn factor_from(&self, to_start_s: f64) -> f64 {
+        let sampled_s = self.sampled_s;
+        let factor = if sampled_s == 0.0 { 1.0 } else { (sampled_s + to_start_s + self.to_end_s) / sampled_s };
+        factor / self.range_s
     }
-    let factor = if sampled_s == 0.0 { 1.0 } else { (sampled_s + to_start_s + to_end_s) / sampled_s };
-    if change.per_second { factor / seconds(window.range_ms) } else { factor }
+
+    /// The factor for a change; of counters the value that they started from counts.
+    fn factor(&self, total: f64, started_from: Option<f64>) -> f64 {
+        let Some(first) = started_from.filter(|first| total > 0.0 && *first >= 0.0) else { return self.factor };
+        // In most windows the counter is far from where it would have been zero, which is found out without a division. The margins
+        // are wider than any rounding, so that the exact rule decides where it may hold.
+        if self.sampled_s * first > self.to_start_s * total * 1.000_001 + 1e-290 {
+            return self.factor;
+        }
+        let to_zero_s = self.sampled_s * (first / total);
+        if to_zero_s < self.to_start_s { self.factor_from(to_zero_s) } else { self.factor }
+    }
+}
+
+/// By what a change over a window of this length is divided.
+pub(crate) fn divisor_s(change: Change, range_ms: i64) -> f64 {
+    if change.per_second { seconds(range_ms) } else { 1.0 }
+}
+
+/// The change between the first and the last of some floats, for counters with what resets took away, over the whole window.
+fn extrapolated_floats(first: f64, last: f64, marked: MarkedValues<'_>, stretch: &Stretch, counter: bool) -> f64 {
+    let mut total = last - first;
+    if counter {
+        total = marked.before().fold(total, |total, before| total + before);
+    }
+    total * stretch.factor(total, counter.then_some(first))
 }
 
 fn extrapolated(window: &Window<'_>, change: Change) -> Option<f64> {
@@ -77,12 +119,22 @@ fn extrapolated(window: &Window<'_>, change: Change) -> Option<f64> {
     if extent.samples < 2 {
         return None;
     }
-    let mut total = last - first;
-    if change.counter {
-        total = window.marked.before().fold(total, |total, before| total + before);
-    }
-    let start_share = (change.counter && total > 0.0 && first >= 0.0).then(|| first / total);
-    Some(total * stretch(window, &extent, change, start_share))
+    let bounds_ms = [window.start_ms, window.end_ms];
+    let stretch = Stretch::new(bounds_ms, &extent, divisor_s(change, window.range_ms));
+    Some(extrapolated_floats(first, last, window.marked, &stretch, change.counter))
+}
+
+/// The changes over all windows of a series of floats, from the first window with samples on; [`ABSENT`] where a window has too few.
+pub(crate) fn over_windows(values: &[f64], marks: &Marks, places: &WindowPlaces, counter: bool) -> Vec<f64> {
+    let mut marks = marks.walk(values);
+    let windows = places.windows.iter().zip(&places.stretches);
+    let change = |(window, stretch): (&WindowPlace, &Stretch)| {
+        let (first, end) = (window.first as usize, window.end as usize);
+        let Some([first_value, .., last_value]) = values.get(first..end) else { return ABSENT };
+        let marked = if counter { marks.within(first, end) } else { MarkedValues::default() };
+        extrapolated_floats(*first_value, *last_value, marked, stretch, counter)
+    };
+    windows.map(change).collect()
 }
 
 fn extrapolated_histogram(window: &Window<'_>, change: Change) -> Option<Sample> {
@@ -102,8 +154,10 @@ fn extrapolated_histogram(window: &Window<'_>, change: Change) -> Option<Sample>
         }
     };
     let first = window.histograms.first()?.count;
-    let start_share = (change.counter && total.count > 0.0 && first >= 0.0).then(|| first / total.count);
-    total.multiply(stretch(window, &extent, change, start_share));
+    let bounds_ms = [window.start_ms, window.end_ms];
+    let stretch = Stretch::new(bounds_ms, &extent, divisor_s(change, window.range_ms));
+    let factor = stretch.factor(total.count, change.counter.then_some(first));
+    total.multiply(factor);
     Some(total.into())
 }
 

@@ -112,6 +112,8 @@ fn is_stepwise_call(call: &Call) -> bool {
         | Function::QueryStart
         | Function::QueryStep
         | Function::Sort
+        | Function::SortByLabel
+        | Function::SortByLabelDescending
         | Function::SortDescending => false,
         // Two metrics that become the same series without their names are a mistake even where they do not meet.
         Function::Window(function) if !function.keeps_name() => call.arguments.iter().all(has_no_two_names),

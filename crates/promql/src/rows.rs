@@ -33,6 +33,12 @@ pub(crate) fn cleaned(value: f64) -> f64 {
     if value.to_bits() == IN_HISTOGRAMS_BITS { f64::NAN } else { value }
 }
 
+/// Whether values from outside hold bits that have a meaning here; all are looked at at once, not one after the other.
+pub(crate) fn hold_marks(values: &[f64]) -> bool {
+    let is_mark = |value: &f64| is_absent(*value) | (value.to_bits() == IN_HISTOGRAMS_BITS);
+    values.iter().fold(false, |found, value| found | is_mark(value))
+}
+
 /// A value of a series at one step.
 #[derive(Debug, Clone)]
 pub(crate) enum Sample {
@@ -114,6 +120,17 @@ impl Row {
     /// A row of floats from the first step on.
     pub(crate) const fn of_floats(labels: Labels, values: Vec<f64>) -> Self {
         Self { labels, drop_name: false, first: 0, values, histograms: Vec::new() }
+    }
+
+    /// A row of floats from some step on, among them steps without a value.
+    pub(crate) fn of_steps(labels: Labels, mut first: usize, mut values: Vec<f64>) -> Self {
+        let absent = values.iter().take_while(|value| is_absent(**value)).count();
+        if absent > 0 {
+            values.drain(..absent);
+            first += absent;
+        }
+        values.truncate(values.iter().rposition(|value| !is_absent(*value)).map_or(0, |last| last + 1));
+        Self { first, ..Self::of_floats(labels, values) }
     }
 
     /// Adds a float behind the others; steps left out become absent.
@@ -202,6 +219,11 @@ impl Row {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.values.iter().all(|value| is_absent(*value))
+    }
+
+    /// The values from the first step on, those of steps without one being [`ABSENT`]; `None` if there are histograms.
+    pub(crate) fn all_floats(&self) -> Option<&[f64]> {
+        self.histograms.is_empty().then_some(&self.values)
     }
 
     /// Changes each float; histograms go. The function may answer [`ABSENT`].

@@ -9,7 +9,7 @@ use crate::eval::Evaluator;
 use crate::histogram::{CounterReset, Histogram};
 use crate::interpolate;
 use crate::notes::Notes;
-use crate::rows::{Charge, Row, Sample, Steps, Vector, cleaned, is_absent};
+use crate::rows::{Charge, Row, Sample, Steps, Vector, cleaned, hold_marks};
 use crate::stream::{Collected, RowSink, Streaming};
 use crate::syntax::ast::{Edges, Expr, Grouping, Node, Range, Selector, Shift, Subquery};
 use crate::syntax::span::Span;
@@ -118,7 +118,7 @@ impl Samples {
     }
 
     pub(crate) fn drop_stale(&mut self) {
-        if self.values.iter().any(|value| is_absent(*value) || cleaned(*value).to_bits() != value.to_bits()) {
+        if hold_marks(&self.values) {
             let samples = self.timestamps_ms.iter().copied().zip(self.values.iter().copied());
             (self.timestamps_ms, self.values) =
                 samples.filter(|(_, value)| !is_stale_bits(*value)).map(|(time, value)| (time, cleaned(value))).unzip();

@@ -1,17 +1,21 @@
 //! Functions of a range, applied to every window of every series.
 
+use std::sync::{Mutex, PoisonError};
+
 use model::Labels;
 use query::{Budget, QueryError};
 
 use crate::eval::{Evaluator, name_of};
 use crate::function::Function;
 use crate::notes::Notes;
-use crate::rows::{Row, Steps, without_name};
+use crate::rate;
+use crate::rows::{ABSENT, Row, Steps, without_name};
 use crate::select::{Cursor, Samples, WindowBounds};
 use crate::stream::{Made, Passage, RowSink, Streaming};
-use crate::syntax::ast::{Call, Expr, Grouping, Node, ResultKind};
+use crate::syntax::ast::{Call, Edges, Expr, Grouping, Node, ResultKind};
 use crate::syntax::span::Span;
 use crate::window::{Marks, Window, WindowFunction};
+use crate::window_places::WindowPlaces;
 
 /// Samples of windows between two looks at whether the query was stopped.
 const UNCHECKED_SAMPLES_MAX: usize = 1 << 16;
@@ -39,10 +43,14 @@ impl Evaluator<'_> {
         };
         let put_off = self.settings.name_removal.is_delayed();
         let noted_steps = (self.steps == Some(steps)).then_some(steps);
+        let over_windows = |bounds| {
+            let (scalars, budget, places) = (scalars.as_slice(), self.budget, Mutex::default());
+            Over { function, bounds, scalars, span, put_off, noted_steps, budget, places }
+        };
         if let Node::Range(range) = &argument.node {
             let bounds = self.range_bounds(range, steps);
             bounds.check_edges(call.signature.name)?;
-            let over = Over { function, bounds, scalars: &scalars, span, put_off, noted_steps, budget: self.budget };
+            let over = over_windows(bounds);
             let make = |labels: Labels, mut samples: Samples, notes: &Notes| {
                 samples.drop_stale();
                 over.row(&labels, false, &samples, notes)
@@ -51,13 +59,12 @@ impl Evaluator<'_> {
             return self.stream(&range.selector.matchers, bounds.span_ms(), &rule, sink);
         }
         let mut range = self.range_vector(argument, steps)?;
-        if self.steps.is_some() {
+        if self.may_be_cut {
             // In an order that does not depend on which steps the query has.
             range.series.sort_by(|a, b| a.labels.cmp(&b.labels));
         }
         range.bounds.check_edges(call.signature.name)?;
-        let over =
-            Over { function, bounds: range.bounds, scalars: &scalars, span, put_off, noted_steps, budget: self.budget };
+        let over = over_windows(range.bounds);
         let mut passage = Passage::new(!put_off, sink);
         for series in &range.series {
             self.budget.check()?;
@@ -80,12 +87,17 @@ struct Over<'a> {
     /// The steps, if they are those of the query.
     noted_steps: Option<Steps>,
     budget: &'a Budget,
+    /// Where windows lie in the series that threads had last: as many as there are threads.
+    places: Mutex<Vec<WindowPlaces>>,
 }
 
 impl Over<'_> {
     /// The row of a series, with the labels that it has from there on.
     fn row(&self, labels: &Labels, drop_name: bool, samples: &Samples, notes: &Notes) -> Result<Row, QueryError> {
-        let mut row = self.values(labels, samples, notes)?;
+        let mut row = match self.of_floats(samples)? {
+            Some((first_step, values)) => Row::of_steps(labels.clone(), first_step, values),
+            None => self.of_samples(labels, samples, notes)?,
+        };
         if self.function.wants_counter() && row.floats().next().is_some() {
             notes.check_counter_name(name_of(&row.labels), self.span, &row, self.noted_steps);
         }
@@ -96,8 +108,48 @@ impl Over<'_> {
         Ok(row)
     }
 
-    fn values(&self, labels: &Labels, samples: &Samples, notes: &Notes) -> Result<Row, QueryError> {
+    /// The values of a series of floats alone from some step on, of functions that ask for nothing but the floats of each window; `None` of
+    /// others.
+    fn of_floats(&self, samples: &Samples) -> Result<Option<(usize, Vec<f64>)>, QueryError> {
+        let change = self.function.change();
+        let is_plain = self.bounds.edges == Edges::Plain && samples.histograms.is_empty();
+        if !is_plain || (change.is_none() && self.function.of_values(&[0.0]).is_none()) {
+            return Ok(None);
+        }
+        let lock = || self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = lock().pop().unwrap_or_default();
+        places.find(&samples.timestamps_ms, &self.bounds, change);
+        let values = match change {
+            Some(change) => {
+                let marks = Marks::find(self.function, &samples.values);
+                rate::over_windows(&samples.values, &marks, &places, change.counter)
+            }
+            None => self.over_values(&samples.values, &places)?,
+        };
+        let first_step = places.first_step;
+        lock().push(places);
+        Ok(Some((first_step, values)))
+    }
+
+    fn over_values(&self, values: &[f64], places: &WindowPlaces) -> Result<Vec<f64>, QueryError> {
+        let mut results = Vec::with_capacity(places.windows.len());
+        let mut unchecked_samples = 0;
+        for window in &places.windows {
+            let inside = values.get(window.first as usize..window.end as usize).unwrap_or_default();
+            unchecked_samples += inside.len();
+            if unchecked_samples > UNCHECKED_SAMPLES_MAX {
+                self.budget.check()?;
+                unchecked_samples = 0;
+            }
+            let value = if inside.is_empty() { None } else { self.function.of_values(inside) };
+            results.push(value.unwrap_or(ABSENT));
+        }
+        Ok(results)
+    }
+
+    fn of_samples(&self, labels: &Labels, samples: &Samples, notes: &Notes) -> Result<Row, QueryError> {
         let marks = Marks::find(self.function, &samples.values);
+        let mut marks = marks.walk(&samples.values);
         let (name, mut row) = (name_of(labels), Row::new(labels.clone()));
         let mut scratch = Vec::new();
         let scalar = |place: usize, step: usize| {
@@ -130,7 +182,7 @@ impl Over<'_> {
                     .get(histogram_range.clone())
                     .unwrap_or_default(),
                 histograms: samples.histograms.get(histogram_range).unwrap_or_default(),
-                marked: marks.within(first, end, &samples.values),
+                marked: marks.within(first, end),
                 start_ms,
                 end_ms,
                 range_ms,

@@ -85,14 +85,22 @@ impl<'s> Passage<'s> {
 
 impl<'b> InOrder<'_, 'b> {
     fn deliver(&mut self, place: usize, batch: Batch<'b>) -> Result<(), QueryError> {
-        self.waiting.insert(place, batch);
-        while let Some(Batch { made, notes, charge }) = self.waiting.remove(&self.next) {
-            self.next += 1;
-            self.passage.notes.absorb(notes);
-            drop(charge);
-            made.into_iter().try_for_each(|made| self.passage.pass(made))?;
+        if place != self.next {
+            self.waiting.insert(place, batch);
+            return Ok(());
+        }
+        self.pass(batch)?;
+        while let Some(batch) = self.waiting.remove(&self.next) {
+            self.pass(batch)?;
         }
         Ok(())
+    }
+
+    fn pass(&mut self, Batch { made, notes, charge }: Batch<'b>) -> Result<(), QueryError> {
+        self.next += 1;
+        self.passage.notes.absorb(notes);
+        drop(charge);
+        made.into_iter().try_for_each(|made| self.passage.pass(made))
     }
 }
 

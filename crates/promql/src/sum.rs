@@ -12,6 +12,7 @@ impl CompensatedSum {
         Self { sum, compensation: 0.0 }
     }
 
+    #[inline]
     #[must_use]
     pub(crate) fn plus(self, value: f64) -> Self {
         let sum = self.sum + value;

@@ -82,7 +82,7 @@ pub(crate) struct Marks {
 }
 
 /// The marks inside a window.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MarkedValues<'a> {
     places: &'a [usize],
     series: &'a [f64],
@@ -90,21 +90,53 @@ pub(crate) struct MarkedValues<'a> {
 
 impl Marks {
     pub(crate) fn find(function: WindowFunction, values: &[f64]) -> Self {
-        let marks: fn(f64, f64) -> bool = match function {
-            WindowFunction::Rate | WindowFunction::Increase | WindowFunction::Resets => |before, now| now < before,
+        match function {
+            WindowFunction::Rate | WindowFunction::Increase | WindowFunction::Resets => {
+                Self::where_pairs(values, |before, now| now < before)
+            }
             #[expect(clippy::float_cmp, reason = "a change of any size counts")]
-            WindowFunction::Changes => |before, now| now != before && !(now.is_nan() && before.is_nan()),
-            _ => return Self::default(),
-        };
-        let pairs = values.windows(2).enumerate();
-        Self { places: pairs.filter(|(_, pair)| marks(pair[0], pair[1])).map(|(place, _)| place + 1).collect() }
+            WindowFunction::Changes => {
+                Self::where_pairs(values, |before, now| now != before && !(now.is_nan() && before.is_nan()))
+            }
+            _ => Self::default(),
+        }
     }
 
-    /// The marks between two samples of a window, given by the places of its first sample and of its end.
-    pub(crate) fn within<'a>(&'a self, first: usize, end: usize, series: &'a [f64]) -> MarkedValues<'a> {
-        let from = self.places.partition_point(|place| *place <= first);
-        let to = self.places.partition_point(|place| *place < end);
-        MarkedValues { places: self.places.get(from..to).unwrap_or_default(), series }
+    fn where_pairs(values: &[f64], marks: impl Fn(f64, f64) -> bool) -> Self {
+        let pairs = || values.iter().zip(values.get(1..).unwrap_or_default());
+        // Most counters are never reset, which is found out without looking at one value after the other.
+        if !pairs().fold(false, |found, (before, now)| found | marks(*before, *now)) {
+            return Self::default();
+        }
+        let marked = pairs().enumerate().filter(|(_, (before, now))| marks(**before, **now));
+        Self { places: marked.map(|(place, _)| place + 1).collect() }
+    }
+
+    /// Walks along them.
+    pub(crate) fn walk<'a>(&'a self, series: &'a [f64]) -> MarksWalk<'a> {
+        MarksWalk { rest: &self.places, series }
+    }
+}
+
+/// The marks that windows which only move forward have not left behind.
+pub(crate) struct MarksWalk<'a> {
+    rest: &'a [usize],
+    series: &'a [f64],
+}
+
+impl<'a> MarksWalk<'a> {
+    /// The marks between two samples of a window, given by the places of its first sample and of its end; neither may be before those of an
+    /// earlier window.
+    pub(crate) fn within(&mut self, first: usize, end: usize) -> MarkedValues<'a> {
+        while let Some((_, behind)) = self.rest.split_first().filter(|(place, _)| **place <= first) {
+            self.rest = behind;
+        }
+        let inside = if self.rest.first().is_some_and(|place| *place < end) {
+            self.rest.partition_point(|place| *place < end)
+        } else {
+            0
+        };
+        MarkedValues { places: self.rest.get(..inside).unwrap_or_default(), series: self.series }
     }
 }
 
@@ -130,13 +162,39 @@ impl WindowFunction {
         matches!(self, Self::Rate | Self::Increase)
     }
 
+    /// What changes over windows it tells, if it does so from first to last sample.
+    pub(crate) const fn change(self) -> Option<Change> {
+        match self {
+            Self::Rate => Some(Change { counter: true, per_second: true }),
+            Self::Increase => Some(Change { counter: true, per_second: false }),
+            Self::Delta => Some(Change { counter: false, per_second: false }),
+            _ => None,
+        }
+    }
+
+    /// The value for a window of floats alone, of functions that look at nothing else; `None` of others.
+    pub(crate) fn of_values(self, values: &[f64]) -> Option<f64> {
+        match self {
+            Self::Average => Some(mean(values)),
+            Self::Sum => Some(sum(values)),
+            Self::Count => Some(values.len() as f64),
+            Self::Present => Some(1.0),
+            Self::First => values.first().copied(),
+            Self::Last => values.last().copied(),
+            Self::Maximum => extreme(values, |now, best| now > best),
+            Self::Minimum => extreme(values, |now, best| now < best),
+            Self::Variance => Some(variance(values)),
+            Self::StandardDeviation => Some(variance(values).sqrt()),
+            _ => None,
+        }
+    }
+
     /// The value for a window; `None` if it has too few samples. `scratch` is reused between calls.
     pub(crate) fn apply(self, window: &Window<'_>, scratch: &mut Vec<f64>) -> Result<Option<Sample>, QueryError> {
-        let change = |counter, per_second| Ok(rate::over_window(window, Change { counter, per_second }));
+        if let Some(change) = self.change() {
+            return Ok(rate::over_window(window, change));
+        }
         match self {
-            Self::Rate => change(true, true),
-            Self::Increase => change(true, false),
-            Self::Delta => change(false, false),
             Self::InstantRate => Ok(rate::of_last_two(window, true)),
             Self::InstantDelta => Ok(rate::of_last_two(window, false)),
             Self::First => Ok(first(window)),
@@ -169,15 +227,9 @@ impl WindowFunction {
             Self::Derivative => return Ok(derivative(window)),
             Self::PredictLinear => return Ok(predict(window)),
             Self::DoubleExponentialSmoothing => return Ok(smooth(window)),
-            Self::TimestampOfMaximum => return Ok(extreme(window, |now, best| now >= best).map(|(time, _)| time)),
-            Self::TimestampOfMinimum => return Ok(extreme(window, |now, best| now <= best).map(|(time, _)| time)),
-            Self::Maximum => return Ok(extreme(window, |now, best| now > best).map(|(_, value)| value)),
-            Self::Minimum => return Ok(extreme(window, |now, best| now < best).map(|(_, value)| value)),
-            Self::Average => mean(values),
-            Self::Sum => sum(values),
+            Self::TimestampOfMaximum => return Ok(time_of_extreme(window, |now, best| now >= best)),
+            Self::TimestampOfMinimum => return Ok(time_of_extreme(window, |now, best| now <= best)),
             Self::Changes | Self::Resets => window.marked.count(),
-            Self::Variance => variance(values),
-            Self::StandardDeviation => variance(values).sqrt(),
             Self::Quantile => {
                 window.notes.check_quantile(window.scalars[0], window.quantile_span);
                 quantile(window.scalars[0], copied(values, scratch))
@@ -190,7 +242,7 @@ impl WindowFunction {
                 }
                 quantile(0.5, scratch)
             }
-            _ => return Ok(None),
+            _ => return Ok(self.of_values(values)),
         };
         Ok(Some(value))
     }
@@ -289,15 +341,22 @@ fn seconds(time_ms: i64) -> f64 {
     time_ms as f64 / 1000.0
 }
 
-/// The first value that no other surpasses, with its time in seconds; NaN only if there is nothing else.
-fn extreme(window: &Window<'_>, surpasses: impl Fn(f64, f64) -> bool) -> Option<(f64, f64)> {
+/// The first value that no other surpasses; NaN only if there is nothing else.
+fn extreme(values: &[f64], surpasses: impl Fn(f64, f64) -> bool) -> Option<f64> {
+    let better = |best: f64, value: &f64| if surpasses(*value, best) || best.is_nan() { *value } else { best };
+    let (first, rest) = values.split_first()?;
+    Some(rest.iter().fold(*first, better))
+}
+
+/// The time in seconds of the first value that no other surpasses.
+fn time_of_extreme(window: &Window<'_>, surpasses: impl Fn(f64, f64) -> bool) -> Option<f64> {
     let mut best = (*window.timestamps_ms.first()?, *window.values.first()?);
     for (time_ms, value) in window.timestamps_ms.iter().zip(window.values) {
         if surpasses(*value, best.1) || best.1.is_nan() {
             best = (*time_ms, *value);
         }
     }
-    Some((seconds(best.0), best.1))
+    Some(seconds(best.0))
 }
 
 fn sum(values: &[f64]) -> f64 {

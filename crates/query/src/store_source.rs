@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
 use model::{Column, Labels, Matcher, NativeHistogram, TimeRange, ValueType};
-use store::{SelectedGroup, Store, StoreError};
+use store::{GroupReader, SelectedGroup, Store, StoreError};
 
 use crate::{Budget, Helpers, QueryError, Selection, Series, SeriesSink, Source};
 
@@ -22,14 +22,15 @@ pub struct StoreSource<'a> {
     store: &'a Store,
     database: &'a str,
     helpers: &'a Helpers,
+    reader: GroupReader<'a>,
     /// What matchers chose, in the order in which it is read: each set of matchers is looked up once in a query.
     resolved: Mutex<Vec<Resolved>>,
 }
 
 impl<'a> StoreSource<'a> {
     /// A database, by name; one that does not exist has no series.
-    pub const fn new(store: &'a Store, database: &'a str, helpers: &'a Helpers) -> Self {
-        Self { store, database, helpers, resolved: Mutex::new(Vec::new()) }
+    pub fn new(store: &'a Store, database: &'a str, helpers: &'a Helpers) -> Self {
+        Self { store, database, helpers, reader: store.reader(), resolved: Mutex::new(Vec::new()) }
     }
 
     /// The groups that satisfy the matchers and may have samples in the range.
@@ -70,7 +71,7 @@ impl<'a> StoreSource<'a> {
         let mut found: Vec<Series> = Vec::new();
         for group in piece {
             budget.check()?;
-            let columns = self.store.read(group, range).map_err(|error| unreadable(&error))?;
+            let columns = self.reader.read(group, range).map_err(|error| unreadable(&error))?;
             // Floats and histograms of a metric are two columns.
             let is_shared =
                 piece.len() > 1 || group.columns.iter().any(|column| column.value_type == ValueType::Histogram);
@@ -237,20 +238,41 @@ fn to_samples(column: Column) -> Option<(Vec<i64>, Vec<f64>)> {
 
 /// Makes milliseconds of ascending nanoseconds; whether some are the same then.
 fn to_milliseconds(timestamps: &mut [i64]) -> bool {
+    if let Some((first_ms, step_ms)) = even_milliseconds(timestamps) {
+        for (place, timestamp) in timestamps.iter_mut().enumerate() {
+            *timestamp = first_ms + step_ms * place as i64;
+        }
+        return false;
+    }
     // Most follow one another at the same distance of whole milliseconds: adding is cheaper than dividing.
     let (mut before, mut before_divided) = (timestamps.first().copied().unwrap_or_default(), i64::MIN);
-    let (mut step, mut step_divided, mut same) = (-1, 0, false);
+    let (mut step, mut step_divided, mut same) = (0, 0, false);
     for timestamp in timestamps {
         let (now, distance) = (*timestamp, timestamp.wrapping_sub(before));
-        let divided = if distance == step { before_divided + step_divided } else { now.div_euclid(NS_PER_MS) };
+        let is_even = distance == step && distance > 0;
+        let divided = if is_even { before_divided + step_divided } else { now.div_euclid(NS_PER_MS) };
         same |= divided == before_divided;
-        if distance != step && distance > 0 && distance % NS_PER_MS == 0 {
+        if !is_even && distance > 0 && distance % NS_PER_MS == 0 {
             (step, step_divided) = (distance, distance / NS_PER_MS);
         }
         (before, before_divided) = (now, divided);
         *timestamp = divided;
     }
     same
+}
+
+/// The first and the distance in milliseconds, if ascending nanoseconds are whole milliseconds at one distance: as those of a regular scrape are,
+/// which is found out without looking at one after the other.
+fn even_milliseconds(timestamps: &[i64]) -> Option<(i64, i64)> {
+    let [first, second, ..] = timestamps else { return None };
+    let step = second.checked_sub(*first).filter(|step| *step > 0)?;
+    if first % NS_PER_MS != 0 || step % NS_PER_MS != 0 {
+        return None;
+    }
+    let behind = timestamps.get(1..).unwrap_or_default();
+    let differs = |(before, now): (&i64, &i64)| now.wrapping_sub(*before) ^ step;
+    let other = timestamps.iter().zip(behind).fold(0, |other, pair| other | differs(pair));
+    (other == 0).then_some((first / NS_PER_MS, step / NS_PER_MS))
 }
 
 /// Leaves the last of samples of one time.
@@ -293,6 +315,12 @@ mod tests {
             vec![0, 15_000_000_000, 30_000_000_000, 45_000_000_001, 60_000_000_001, 60_000_000_002],
             vec![i64::MIN, -15_000_000, -1, 0, 1, 999_999, 1_000_000, 2_000_000, 3_000_000, i64::MAX],
             vec![-3_000_001, -2_000_001, -1_000_001, -1, 999_999],
+            vec![-30_000_000, -15_000_000, 0, 15_000_000],
+            vec![-30_000_000, -15_000_000, 0, 15_000_001],
+            vec![1, 15_000_001, 30_000_001],
+            vec![i64::MIN, i64::MAX],
+            vec![7_000_000],
+            vec![],
         ] {
             let divided: Vec<i64> = times.iter().map(|time: &i64| time.div_euclid(NS_PER_MS)).collect();
             let mut converted = times.clone();

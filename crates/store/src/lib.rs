@@ -83,6 +83,7 @@ pub use part::fuzz_part;
 pub use policy::DatabasePolicy;
 pub use producers::Sent;
 pub use progress::Progress;
+pub use read::GroupReader;
 pub use recover::Recovery;
 pub use retention::Deleted;
 pub use scan::{SelectedColumn, SelectedGroup};

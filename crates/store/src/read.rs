@@ -5,11 +5,11 @@ use std::sync::Arc;
 use index::Slot;
 use model::{Column, TimeRange};
 
-use crate::chunk::{self, Rows, RowsColumn};
+use crate::chunk::{self, ChunkHeader, Rows, RowsColumn};
 use crate::deletes::Delete;
 use crate::head::HeadPiece;
 use crate::histogram;
-use crate::part::{BLOCK_SLOTS, Part, PartKey};
+use crate::part::{BLOCK_SLOTS, Part, PartKey, ReadAhead, SeenBlocks};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::shard::Shard;
 use crate::{Store, StoreError};
@@ -48,12 +48,16 @@ impl KeyView {
         chunks: &[crate::part::ChunkRef],
         slots: &[Slot],
     ) -> Result<Vec<Rows>, StoreError> {
+        Ok(self.not_deleted(part, part.read(chunks, Some(slots))?))
+    }
+
+    fn not_deleted(&self, part: &Part, read: Vec<(ChunkHeader, Rows)>) -> Vec<Rows> {
         let masking = self.masking(part);
-        let read = part.read(chunks, Some(slots))?.into_iter().map(|(_, mut rows)| {
+        let read = read.into_iter().map(|(_, mut rows)| {
             masking.iter().for_each(|delete| delete.apply(&self.key, &mut rows));
             rows
         });
-        Ok(read.collect())
+        read.collect()
     }
 
     /// The rows that heads have, oldest first.
@@ -63,11 +67,13 @@ impl KeyView {
     }
 
     /// All rows that overlap a range, oldest first.
-    pub(crate) fn pieces(&self, range: &TimeRange, slots: &[Slot]) -> Result<Vec<Rows>, StoreError> {
+    pub(crate) fn pieces(&self, range: &TimeRange, slots: &[Slot], way: &ReadersWay) -> Result<Vec<Rows>, StoreError> {
         let mut pieces = Vec::new();
         for part in self.parts.iter().filter(|part| part.info.range.overlaps(range)) {
-            if let Some(entry) = part.find(self.key)? {
-                pieces.extend(self.read_part(part, &entry.overlapping(range), slots)?);
+            if let Some(entry) = part.find_seen(self.key, &way.seen)? {
+                let chunks = entry.overlapping(range);
+                let read = part.read_ahead(&chunks, Some(slots), &way.ahead)?;
+                pieces.extend(self.not_deleted(part, read));
             }
         }
         pieces.extend(self.read_heads(slots)?);
@@ -88,23 +94,49 @@ pub(crate) fn by_block(columns: &[SelectedColumn]) -> Vec<(u32, Vec<usize>)> {
     blocks
 }
 
-impl Store {
+/// What one who reads many keys came by.
+#[derive(Default)]
+pub(crate) struct ReadersWay {
+    seen: SeenBlocks,
+    ahead: ReadAhead,
+}
+
+/// Reads groups one after the other and remembers what it came by in parts: for whoever reads many. Threads may share one. What is
+/// written meanwhile is read.
+pub struct GroupReader<'s> {
+    store: &'s Store,
+    way: ReadersWay,
+}
+
+impl GroupReader<'_> {
     /// A group's samples in a range: one column for each of [`SelectedGroup::columns`].
     pub fn read(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Vec<Column>, StoreError> {
-        let Some(shard) = self.shards.get(selected.shard) else {
+        let Some(shard) = self.store.shards.get(selected.shard) else {
             return Ok(Vec::new());
         };
-        let range = &self.kept(selected.key.database, range);
+        let range = &self.store.kept(selected.key.database, range);
         let mut columns = Vec::with_capacity(selected.columns.len());
         for (block, places) in by_block(&selected.columns) {
             let wanted: Vec<&SelectedColumn> = places.iter().filter_map(|place| selected.columns.get(*place)).collect();
             let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
             let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
-            let pieces = view.pieces(range, &slots)?;
+            let pieces = view.pieces(range, &slots, &self.way)?;
             let pieces = chunk::in_time_order(pieces);
             columns.extend(wanted.into_iter().map(|column| collect_column(&pieces, column, range)));
         }
         Ok(columns)
+    }
+}
+
+impl Store {
+    /// Reads many groups.
+    pub fn reader(&self) -> GroupReader<'_> {
+        GroupReader { store: self, way: ReadersWay::default() }
+    }
+
+    /// A group's samples in a range: one column for each of [`SelectedGroup::columns`].
+    pub fn read(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Vec<Column>, StoreError> {
+        self.reader().read(selected, range)
     }
 
     /// Whether a group has rows in a range, judged by whole chunks.
@@ -136,7 +168,7 @@ impl Store {
 }
 
 fn collect_column(pieces: &[Rows], wanted: &SelectedColumn, range: &TimeRange) -> Column {
-    let mut column = Column::empty(wanted.value_type);
+    let mut column = Column::with_capacity(wanted.value_type, pieces.iter().map(|rows| rows.timestamps_ns.len()).sum());
     for rows in pieces {
         let of_slot = |column: &&RowsColumn| column.slot == wanted.slot && column.value_type == wanted.value_type;
         let Some(cells) = rows.columns.iter().find(of_slot) else {

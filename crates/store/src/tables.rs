@@ -7,7 +7,7 @@ use model::{CellColumn, STALE_NAN_BITS, TimeRange, ValueType, Values};
 
 use crate::chunk::{self, Rows, RowsColumn};
 use crate::part::PartKey;
-use crate::read::{KeyView, by_block};
+use crate::read::{KeyView, ReadersWay, by_block};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::{Store, StoreError};
 
@@ -104,7 +104,7 @@ impl Store {
             let wanted: Vec<&SelectedColumn> = places.iter().filter_map(|place| selected.columns.get(*place)).collect();
             let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
             let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
-            let pieces = chunk::in_time_order(view.pieces(range, &slots)?);
+            let pieces = chunk::in_time_order(view.pieces(range, &slots, &ReadersWay::default())?);
             let pieces: Vec<Piece<'_>> = pieces.iter().map(|rows| Piece::of(rows, range)).collect();
             let timestamps_ns: Vec<i64> = pieces.iter().flat_map(Piece::timestamps_ns).copied().collect();
             read.align(

@@ -12,6 +12,9 @@ const ROUNDER: f64 = 6_755_399_441_055_744.0;
 /// Magnitudes that the rounder handles: 2^51.
 const ROUNDED_MAX: f64 = 2_251_799_813_685_248.0;
 
+/// Magnitudes of integers that become floats without an instruction that old processors lack: 2^51.
+const SMALL_MAX: i64 = 1 << 51;
+
 /// Integers up to this are floats exactly: 2^53.
 const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
@@ -79,10 +82,11 @@ pub(super) fn decode(reader: &mut Reader<'_>, count: usize, values: &mut Vec<f64
     let mut integers = Vec::new();
     integer::decode(reader, count, &mut integers)?;
     let start = values.len();
-    if exponent == 0 {
-        values.extend(integers.iter().map(|integer| *integer as f64));
-    } else {
-        values.extend(integers.iter().map(|integer| *integer as f64 / power));
+    let is_small = integers.iter().fold(0, |union, integer| union | (*integer ^ (*integer >> 63))) < SMALL_MAX;
+    match (exponent, is_small) {
+        (0, _) => values.extend(integers.iter().map(|integer| *integer as f64)),
+        (_, true) => values.extend(integers.iter().map(|integer| small_float(*integer) / power)),
+        (_, false) => values.extend(integers.iter().map(|integer| *integer as f64 / power)),
     }
     for (place, value) in exceptions {
         values[start + place] = value;
@@ -172,6 +176,11 @@ fn scaled(value: f64, power: f64) -> (i64, u64) {
 
 const fn rounded_integer(rounded: f64) -> i64 {
     (rounded.to_bits() as i64).wrapping_sub(ROUNDER.to_bits() as i64)
+}
+
+/// The float of an integer whose magnitude is below [`SMALL_MAX`]: what [`rounded_integer`] does, backwards.
+const fn small_float(integer: i64) -> f64 {
+    f64::from_bits(integer.wrapping_add(ROUNDER.to_bits() as i64) as u64) - ROUNDER
 }
 
 /// As [`scaled`] for any magnitude.

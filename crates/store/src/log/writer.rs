@@ -181,9 +181,10 @@ impl Log {
 
     fn begin_segment(&self, spare: &Path, path: &Path) -> Result<(Arc<dyn File>, bool), StoreError> {
         self.files.rename(spare, path).map_err(StoreError::io("rename spare log segment", spare))?;
-        let opened = match self.is_direct {
-            true => self.files.open_durable(path),
-            false => self.files.open(path, OpenMode::Write).map(|file| (file, false)),
+        let opened = if self.is_direct {
+            self.files.open_durable(path)
+        } else {
+            self.files.open(path, OpenMode::Write).map(|file| (file, false))
         };
         let opened = opened.map_err(StoreError::io("open log segment", path))?;
         self.files.sync_directory(&self.directory).map_err(StoreError::io("sync folder", &self.directory))?;

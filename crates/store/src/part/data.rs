@@ -131,6 +131,11 @@ impl PartData {
         }
     }
 
+    /// Whether they are in a file of the data folder.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Self::Local { .. })
+    }
+
     /// Where an offset of the part is in what [`PartData::path`] names.
     pub(crate) fn offset(&self, offset: u64) -> u64 {
         match self {
@@ -145,8 +150,9 @@ impl PartData {
             Self::Local { path, file, .. } => {
                 let read = |place: &Place| {
                     let mut bytes = vec![0; place.bytes as usize];
+                    // The error's text is made only if there is one: this is done for every chunk.
                     file.read_exact_at(&mut bytes, self.offset(place.offset))
-                        .map_err(StoreError::io("read part", path))?;
+                        .map_err(|error| StoreError::io("read part", path)(error))?;
                     Ok(bytes)
                 };
                 places.iter().map(read).collect()

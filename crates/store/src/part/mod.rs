@@ -11,17 +11,21 @@
 //!
 //! A file holds one part or several, one behind another: what a flush writes for many partitions is one file.
 
+mod ahead;
 mod data;
 mod index_block;
 mod info;
 mod reader;
+mod seen;
 mod writer;
 
+pub(crate) use ahead::ReadAhead;
 pub(crate) use data::PartData;
 pub(crate) use index_block::{ChunkRef, KeyEntry, Place};
 pub(crate) use info::{PartInfo, PartPlaces};
 pub use reader::fuzz_part;
 pub(crate) use reader::{KeyCursor, Part};
+pub(crate) use seen::SeenBlocks;
 pub(crate) use writer::{EncodedChunk, FileWriter, PartWriter};
 
 use index::{DatabaseId, GroupId, MeasurementId};

@@ -7,8 +7,10 @@ use index::Slot;
 use model::TimeRange;
 use roaring::RoaringBitmap;
 
+use super::ahead::ReadAhead;
 use super::data::Kept;
 use super::index_block::{self, ChunkRef, KeyEntry, Place};
+use super::seen::{SeenBlocks, Sight};
 use super::{
     FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, VERSION, VERSION_ONE,
 };
@@ -107,6 +109,28 @@ impl Part {
 
     /// What the part has of a key; `None` if nothing.
     pub(crate) fn find(&self, key: PartKey) -> Result<Option<KeyEntry>, StoreError> {
+        self.find_by(key, |number| self.block(number, Some(key)))
+    }
+
+    /// The same for one who asks for many keys: blocks that were asked for before are held decoded.
+    pub(crate) fn find_seen(&self, key: PartKey, seen: &SeenBlocks) -> Result<Option<KeyEntry>, StoreError> {
+        self.find_by(key, |number| match seen.see((self.info.id, number)) {
+            Sight::First | Sight::Full => self.block(number, Some(key)),
+            Sight::Again => {
+                let entries = Arc::new(self.block(number, None)?);
+                let wanted = seen_entry(&entries, key);
+                seen.hold((self.info.id, number), entries);
+                Ok(wanted)
+            }
+            Sight::Held(entries) => Ok(seen_entry(&entries, key)),
+        })
+    }
+
+    fn find_by(
+        &self,
+        key: PartKey,
+        block: impl Fn(usize) -> Result<Vec<KeyEntry>, StoreError>,
+    ) -> Result<Option<KeyEntry>, StoreError> {
         if !self.groups.contains(key.group) {
             return Ok(None);
         }
@@ -117,7 +141,7 @@ impl Part {
             if self.blocks.get(number).is_none_or(|block| block.first > key) {
                 break;
             }
-            for entry in self.block(number, Some(key))? {
+            for entry in block(number)? {
                 match &mut found {
                     Some(found) => found.chunks.extend(entry.chunks),
                     None => found = Some(entry),
@@ -157,10 +181,29 @@ impl Part {
     ) -> Result<Vec<(ChunkHeader, Rows)>, StoreError> {
         let places: Vec<Place> = chunks.iter().map(|chunk| chunk.place).collect();
         let read = self.data.read(&places)?;
-        let decode = |(bytes, place): (Vec<u8>, &Place)| {
-            chunk::decode(&bytes, slots).map_err(|error| corrupt(&self.data, place.offset, &error))
+        read.iter().zip(&places).map(|(bytes, place)| self.decode(bytes, *place, slots)).collect()
+    }
+
+    /// The same for one who reads many keys: of a local file what lies behind them may be read with them.
+    pub(crate) fn read_ahead(
+        &self,
+        chunks: &[ChunkRef],
+        slots: Option<&[Slot]>,
+        ahead: &ReadAhead,
+    ) -> Result<Vec<(ChunkHeader, Rows)>, StoreError> {
+        if !self.data.is_local() {
+            return self.read(chunks, slots);
+        }
+        let read = |place| Ok(self.data.read(&[place])?.pop().unwrap_or_default());
+        let decode = |chunk: &ChunkRef| {
+            let bytes = ahead.read(self.info.id, chunk.place, self.index_offset, read)?;
+            self.decode(&bytes, chunk.place, slots)
         };
-        read.into_iter().zip(&places).map(decode).collect()
+        chunks.iter().map(decode).collect()
+    }
+
+    fn decode(&self, bytes: &[u8], place: Place, slots: Option<&[Slot]>) -> Result<(ChunkHeader, Rows), StoreError> {
+        chunk::decode(bytes, slots).map_err(|error| corrupt(&self.data, place.offset, &error))
     }
 
     /// Reads the bytes of a summary.
@@ -197,6 +240,12 @@ impl Part {
         }
         Err(self.data.corrupt(0, format!("expected {} chunks, found {chunks}", self.info.chunks)))
     }
+}
+
+/// The entry of a key, of entries in order of their keys.
+fn seen_entry(entries: &[KeyEntry], key: PartKey) -> Vec<KeyEntry> {
+    let place = entries.binary_search_by_key(&key, |entry| entry.key).ok();
+    place.and_then(|place| entries.get(place)).cloned().into_iter().collect()
 }
 
 /// Bytes that a cursor reads at once: what it is asked for lies in the order of the keys.
