@@ -227,7 +227,7 @@ struct Lanes {
     magnitude: [f64; LANES],
     increase: [f64; LANES],
     resets: [u64; LANES],
-    repeats: [u64; LANES],
+    changes: [u64; LANES],
     fractions: [u64; LANES],
     nans: [u64; LANES],
 }
@@ -242,7 +242,7 @@ impl Lanes {
             magnitude: [0.0; LANES],
             increase: [0.0; LANES],
             resets: [0; LANES],
-            repeats: [0; LANES],
+            changes: [0; LANES],
             fractions: [0; LANES],
             nans: [0; LANES],
         };
@@ -261,17 +261,22 @@ impl Lanes {
     #[inline]
     fn add(&mut self, lane: usize, before: u64, after: u64) {
         let (before, after) = (f64::from_bits(before), f64::from_bits(after));
-        let fell = after < before;
+        let (fell, rose) = (u64::from(after < before), u64::from(after > before));
         self.min[lane] = if after < self.min[lane] { after } else { self.min[lane] };
         self.max[lane] = if after > self.max[lane] { after } else { self.max[lane] };
         self.sum[lane] += after;
         self.magnitude[lane] += after.abs();
-        self.increase[lane] += if fell { after } else { after - before };
-        self.resets[lane] += u64::from(fell);
-        self.repeats[lane] += u64::from(after == before);
-        self.fractions[lane] |= u64::from((after.abs() + WHOLE_MIN) - WHOLE_MIN != after.abs());
+        self.increase[lane] += if fell > 0 { after } else { after - before };
+        self.resets[lane] += fell;
+        self.changes[lane] += fell + rose;
+        self.fractions[lane] |= u64::from(!is_whole(after));
         self.nans[lane] |= u64::from(after.is_nan());
     }
+}
+
+/// Whether a float below [`WHOLE_MIN`] is an integer; larger ones are not asked for.
+fn is_whole(value: f64) -> bool {
+    ((value.abs() + WHOLE_MIN) - WHOLE_MIN).to_bits() == value.abs().to_bits()
 }
 
 /// What floats in order of time add up to; `None` of none, or if there is a NaN among them.
@@ -285,10 +290,10 @@ fn floats(timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
     let min = lanes.min.iter().fold(value, |min, lane| if *lane < min { *lane } else { min });
     let max = lanes.max.iter().fold(value, |max, lane| if *lane > max { *lane } else { max });
     // Zeros of both signs are equal: the first counts.
-    let bits_of = |value: f64| cells.iter().copied().find(|bits| f64::from_bits(*bits) == value).unwrap_or_default();
-    let bits = |value: f64| if value == 0.0 { bits_of(value) } else { value.to_bits() };
-    let is_whole = value.abs() + WHOLE_MIN - WHOLE_MIN == value.abs() && lanes.fractions == [0; LANES];
-    let (sum, increase) = if is_whole && value.abs() + lanes.magnitude.iter().sum::<f64>() < WHOLE_MIN {
+    let first_zero = || cells.iter().copied().find(|bits| bits << 1 == 0).unwrap_or_default();
+    let bits = |value: f64| if value.to_bits() << 1 == 0 { first_zero() } else { value.to_bits() };
+    let all_whole = is_whole(value) && lanes.fractions == [0; LANES];
+    let (sum, increase) = if all_whole && value.abs() + lanes.magnitude.iter().sum::<f64>() < WHOLE_MIN {
         ((value + lanes.sum.iter().sum::<f64>(), 0.0), lanes.increase.iter().sum())
     } else {
         in_order(value, cells)
@@ -303,7 +308,7 @@ fn floats(timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
         sum,
         increase,
         resets: lanes.resets.iter().sum(),
-        changes: count - 1 - lanes.repeats.iter().sum::<u64>(),
+        changes: lanes.changes.iter().sum(),
         ..Summary::empty(ValueType::F64)
     })
 }
