@@ -69,6 +69,7 @@ fn psql_asks_and_lists() {
         ("SELECT count(*) FROM cpu; SELECT max(time) FROM cpu", "3\n2016-01-01 00:00:00\n"),
         ("\\dt", "public|cpu|table|tester\n"),
         ("\\dn", "public|tester\n"),
+        ("\\du", "thalweg|Superuser, Create role, Create DB, Replication, Bypass RLS|{}\n"),
         ("\\d cpu", "time|timestamp without time zone||not null|\nhostname|text|||\nusage|double precision|||\n"),
         (
             "\\copy (SELECT hostname, usage FROM cpu ORDER BY hostname) TO STDOUT CSV HEADER",

@@ -21,8 +21,10 @@ use crate::active::Description;
 use crate::query::{Asked, watched};
 use crate::state::State;
 
-/// Text rows, as opposed to binary ones.
-const TEXT: i8 = 0;
+/// How the protocol calls rows that are text, and others.
+fn form(is_binary: bool) -> i8 {
+    i8::from(is_binary)
+}
 
 /// Rows of a COPY … FROM STDIN as they arrive.
 pub(super) struct Copying {
@@ -40,14 +42,14 @@ impl Copying {
 
     /// What tells a client to send.
     pub(super) fn response(&self) -> Response {
-        Response::CopyIn(CopyResponse::new(TEXT, self.copy.columns.len(), stream::empty()))
+        Response::CopyIn(CopyResponse::new(form(self.copy.is_binary()), self.copy.columns.len(), stream::empty()))
     }
 }
 
-/// Rows on their way to a client, a message for each.
+/// Rows on their way to a client.
 pub(super) fn response(rows: CopyOut) -> Response {
-    let messages = rows.lines.into_iter().map(|line| Ok(CopyData::new(line.into())));
-    Response::CopyOut(CopyResponse::new(TEXT, rows.columns, stream::iter(messages)))
+    let messages = rows.messages.into_iter().map(|message| Ok(CopyData::new(message.into())));
+    Response::CopyOut(CopyResponse::new(form(rows.is_binary), rows.columns, stream::iter(messages)))
 }
 
 #[async_trait]
@@ -102,9 +104,7 @@ impl CopyHandler for Connection {
 impl Connection {
     /// Writes what came; how many rows.
     async fn take_rows(&self, copying: Copying) -> PgWireResult<usize> {
-        let text =
-            String::from_utf8(copying.bytes).map_err(|_| failed("22021", "COPY: the rows are not UTF-8".to_owned()))?;
-        let (copy, session) = (copying.copy, copying.session);
+        let Copying { copy, session, bytes, .. } = copying;
         let budget = self.state.db.budget(self.state.settings.query_samples_max);
         let description = Description {
             kind: "sql",
@@ -114,7 +114,7 @@ impl Connection {
         };
         let timeout = Duration::from_millis(self.state.settings.query_timeout_ms);
         let asked = Asked::of(description, budget.clone(), timeout);
-        let work = move |state: &State| match state.db.copy_in(&copy, &text, &session, &budget) {
+        let work = move |state: &State| match state.db.copy_in(&copy, bytes, &session, &budget) {
             Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
             written => Ok((String::new(), written)),
         };
