@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Field, Labels, Matcher, ValueType};
+use model::{Field, Labels, Matcher, TimeRange, ValueType};
 use query::plan::Selector;
 use query::{Budget, Context, QueryError};
 use sql::{Answer, Change, Column, CopyIn, CopyOut, DatabaseSettings, Insert, Parsed, Relation, Session, SqlError};
@@ -133,10 +133,13 @@ impl Db {
                 Ok("ALTER DATABASE")
             }
             Change::CreateTable { table, fields, if_not_exists } => {
-                if self.store.table(database, &table).map_err(storage)?.is_none() {
+                // A table without rows may be made again: as far as a field has another type, that is told.
+                let exists = self.store.table(database, &table).map_err(storage)?.is_some();
+                if !(exists && if_not_exists) {
+                    if exists && self.has_rows(database, &table).map_err(storage)? {
+                        return Err(SqlError::Invalid(format!("relation \"{table}\" already exists")));
+                    }
                     self.create_table(database, &table, fields)?;
-                } else if !if_not_exists {
-                    return Err(SqlError::Invalid(format!("relation \"{table}\" already exists")));
                 }
                 Ok("CREATE TABLE")
             }
@@ -165,6 +168,15 @@ impl Db {
         policy.retention_ns = settings.retention_ns.unwrap_or(policy.retention_ns);
         policy.folds = settings.folds.unwrap_or(policy.folds);
         self.set_policy(database, &policy).map_err(asked_or_storage)
+    }
+
+    fn has_rows(&self, database: &str, table: &str) -> Result<bool, StoreError> {
+        for group in self.store.select_table(database, table, &[], &[])? {
+            if self.store.has_rows(&group, &TimeRange::ALL)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Registers a table's fields in a group without tags, which has no rows.

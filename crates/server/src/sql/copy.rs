@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::{Sink, stream};
+use futures_util::{Sink, Stream, stream};
 use pgwire::api::ClientInfo;
 use pgwire::api::copy::CopyHandler;
 use pgwire::api::query::send_execution_response;
@@ -21,9 +21,19 @@ use crate::active::Description;
 use crate::query::{Asked, watched};
 use crate::state::State;
 
-/// How the protocol calls rows that are text, and others.
-fn form(is_binary: bool) -> i8 {
-    i8::from(is_binary)
+/// How the protocol calls rows that are text.
+const TEXT: i8 = 0;
+/// And others.
+const BINARY: i8 = 1;
+
+/// A response of pieces. The form is said afterwards: made as one of binary rows it would put their end behind a file.
+fn response_of<S>(is_binary: bool, columns: usize, pieces: S) -> CopyResponse
+where
+    S: Stream<Item = PgWireResult<CopyData>> + Send + 'static,
+{
+    let mut response = CopyResponse::new(TEXT, columns, pieces);
+    response.format = if is_binary { BINARY } else { TEXT };
+    response
 }
 
 /// Rows of a COPY … FROM STDIN as they arrive.
@@ -42,14 +52,14 @@ impl Copying {
 
     /// What tells a client to send.
     pub(super) fn response(&self) -> Response {
-        Response::CopyIn(CopyResponse::new(form(self.copy.is_binary()), self.copy.columns.len(), stream::empty()))
+        Response::CopyIn(response_of(self.copy.is_binary(), self.copy.columns.len(), stream::empty()))
     }
 }
 
 /// Rows on their way to a client.
 pub(super) fn response(rows: CopyOut) -> Response {
     let messages = rows.messages.into_iter().map(|message| Ok(CopyData::new(message.into())));
-    Response::CopyOut(CopyResponse::new(form(rows.is_binary), rows.columns, stream::iter(messages)))
+    Response::CopyOut(response_of(rows.is_binary, rows.columns, stream::iter(messages)))
 }
 
 #[async_trait]
