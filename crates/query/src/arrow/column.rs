@@ -52,7 +52,7 @@ impl ColumnBuilder {
                 integers.append_option(cell.integer().and_then(|integer| u64::try_from(integer).ok()));
             }
             Self::Bool(booleans) => {
-                booleans.append_option(if let Cell::Bool(value) = cell { Some(value) } else { None })
+                booleans.append_option(if let Cell::Bool(value) = cell { Some(value) } else { None });
             }
             Self::Text(texts) => push_text(texts, cell),
         }
