@@ -102,8 +102,8 @@ fn psql_asks_and_lists() {
 
 #[test]
 fn python_clients_ask_and_write() {
-    if !runs("python3", &["-c", "import psycopg, sqlalchemy"]) {
-        eprintln!("skipped: python3 with psycopg and sqlalchemy is missing");
+    if !runs("python3", &["-c", "import duckdb, psycopg, sqlalchemy"]) {
+        eprintln!("skipped: python3 with duckdb, psycopg and sqlalchemy is missing");
         return;
     }
     let server = start("postgres-python");

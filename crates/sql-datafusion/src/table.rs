@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{TryStreamExt, stream};
 use model::ValueType;
 use query::arrow::{ArrowType, ColumnSource, FrameBatches, RecordBatch, SchemaRef, TableColumn, schema};
 use query::plan::{Plan, Scan, TableColumns};
@@ -152,10 +152,8 @@ impl PartitionStream for TableScan {
         let batches = stream::once(async move {
             let frames = frames.await.map_err(|_| failed(QueryError::Stopped(query::Stop::Cancelled)))?;
             let frames = frames.map_err(failed)?;
-            let batches = Batches { frames: frames.into_iter(), columns, budget };
-            Ok::<_, DataFusionError>(
-                stream::iter(batches).map(|made| Ok(stream::iter(made?.into_iter().map(Ok)))).try_flatten(),
-            )
+            let ready = Vec::new().into_iter();
+            Ok::<_, DataFusionError>(stream::iter(Batches { frames: frames.into_iter(), ready, columns, budget }))
         });
         Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batches.try_flatten()))
     }
@@ -164,17 +162,16 @@ impl PartitionStream for TableScan {
 /// Frames that become batches a few at a time, and are given back to the budget then.
 struct Batches {
     frames: std::vec::IntoIter<Frame>,
+    /// Of those that were frames last.
+    ready: std::vec::IntoIter<RecordBatch>,
     columns: Vec<TableColumn>,
     budget: Arc<Budget>,
 }
 
-impl Iterator for Batches {
-    type Item = Result<Vec<RecordBatch>, DataFusionError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Err(error) = self.budget.check() {
-            return Some(Err(failed(error)));
-        }
+impl Batches {
+    /// Makes batches of the next frames; `false` if there are none.
+    fn make(&mut self) -> Result<bool, QueryError> {
+        self.budget.check()?;
         let (mut some, mut rows) = (Vec::new(), 0);
         while rows < ROWS_AT_ONCE
             && let Some(frame) = self.frames.next()
@@ -182,12 +179,27 @@ impl Iterator for Batches {
             rows += frame.rows();
             some.push(frame);
         }
-        if some.is_empty() {
-            return None;
-        }
-        let batches = FrameBatches::of_columns(&some, &self.columns).collect::<Result<Vec<RecordBatch>, QueryError>>();
+        let made = FrameBatches::of_columns(&some, &self.columns).collect::<Result<Vec<RecordBatch>, QueryError>>();
         some.iter().for_each(|frame| self.budget.give_back(samples(frame)));
-        Some(batches.map_err(failed))
+        self.ready = made?.into_iter();
+        Ok(!some.is_empty())
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch, DataFusionError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(batch) = self.ready.next() {
+                return Some(Ok(batch));
+            }
+            match self.make() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(failed(error))),
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Parquet files in memory, from and to rows.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Schema};
@@ -50,7 +51,12 @@ pub(super) fn messages(relation: &Relation) -> Result<Vec<Vec<u8>>, SqlError> {
 
 /// The rows of a file. What it unpacks to, and its rows, are taken out of the budget before there is memory for them.
 pub(super) fn relation(file: Vec<u8>, budget: &Budget) -> Result<Relation, SqlError> {
-    let file = Bytes::from(file);
+    // The reader's own checks are assertions in places: a file that is none must not end the thread that serves.
+    let read = catch_unwind(AssertUnwindSafe(|| read(Bytes::from(file), budget)));
+    read.unwrap_or_else(|_| unreadable(&ParquetError::General("its pages are not what their headers say".to_owned())))
+}
+
+fn read(file: Bytes, budget: &Budget) -> Result<Relation, SqlError> {
     let options = ArrowReaderOptions::new();
     let metadata = ArrowReaderMetadata::load(&file, options.clone()).or_else(|error| unreadable(&error))?;
     let columns = metadata.schema().fields().len();
@@ -114,5 +120,64 @@ fn unreadable<T>(error: &ParquetError) -> Result<T, SqlError> {
             "the Parquet file is packed by {codec}, which is not read: write it with snappy, gzip, lz4 or no compression"
         )),
         None => invalid(format!("the Parquet file cannot be read: {message}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relation::Column;
+    use crate::value::SqlType;
+
+    fn table(rows: usize, text: &str) -> Relation {
+        let columns = vec![Column::new("time", SqlType::Timestamp), Column::new("s", SqlType::Text)];
+        let text = Value::text(text);
+        let row = |place| vec![Value::Timestamp(place as i64), text.clone()];
+        Relation { columns, rows: (0..rows).map(row).collect() }
+    }
+
+    #[test]
+    fn files_come_back_as_they_were() {
+        for rows in [0, 1, 5000] {
+            let table = table(rows, "é");
+            let budget = Budget::new(1_000_000);
+            assert_eq!(relation(table.parquet().unwrap(), &budget).unwrap(), table);
+            // What is left are the rows and their texts.
+            let held = rows * 2 + rows * "é".len() / SAMPLE_BYTES;
+            assert!(budget.samples() <= held as u64, "{} of {held}", budget.samples());
+        }
+    }
+
+    #[test]
+    fn small_files_do_not_become_much_memory() {
+        // A text of 64 KiB that two thousand rows have.
+        let file = table(2000, &"x".repeat(64 << 10)).parquet().unwrap();
+        assert!(file.len() < 1 << 20, "{}", file.len());
+        for limit in [1000, 100_000] {
+            let error = relation(file.clone(), &Budget::new(limit)).unwrap_err();
+            assert_eq!(error, SqlError::Query(QueryError::TooManySamples { limit }));
+        }
+    }
+
+    #[test]
+    fn damaged_files_get_an_answer_or_an_error() {
+        let file = table(300, "some text").parquet().unwrap();
+        let mut state = 7u64;
+        let mut random = |bound: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        };
+        let mut refused = 0;
+        for _ in 0..2000 {
+            let mut damaged = file.clone();
+            for _ in 0..=random(3) {
+                let place = random(damaged.len());
+                if let Some(byte) = damaged.get_mut(place) {
+                    *byte = random(256) as u8;
+                }
+            }
+            refused += usize::from(relation(damaged, &Budget::new(100_000)).is_err());
+        }
+        assert!((100..2000).contains(&refused), "{refused}");
     }
 }
