@@ -61,6 +61,7 @@ where
 {
     let (requests, scans) = mpsc::channel();
     let statement = Statement::new(asked, context, budget, &requests)?;
+    let pool = statement.pool.clone();
     let (stop, stopped) = oneshot::channel();
     // Scans are served until the thread has ended: it holds one of the ends by which they are asked for, whatever tables there are.
     let thread = spawn(move || {
@@ -81,7 +82,11 @@ where
     })?;
     // Why it was stopped is what the budget says.
     budget.check()?;
-    Ok((done.map_err(|error| of_datafusion(&error)), plans))
+    let told = |error: DataFusionError| match (error.find_root(), pool.refused()) {
+        (DataFusionError::ResourcesExhausted(_), Some(refused)) => BeyondError::Query(refused),
+        _ => of_datafusion(&error),
+    };
+    Ok((done.map_err(told), plans))
 }
 
 fn spawn<T: Send + 'static>(

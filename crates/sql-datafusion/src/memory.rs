@@ -22,11 +22,18 @@ struct Held {
     bytes: usize,
     /// Those of the budget.
     samples: usize,
+    /// Why there was no room the last time that there was none.
+    refused: Option<QueryError>,
 }
 
 impl BudgetPool {
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
         Self { budget, held: Mutex::new(Held::default()) }
+    }
+
+    /// Why there was no room, if there was none: operators that cannot do with less say so in words of their own.
+    pub(crate) fn refused(&self) -> Option<QueryError> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).refused.clone()
     }
 
     /// Holds so many bytes more. Without room for them they count only if they `must`.
@@ -36,6 +43,9 @@ impl BudgetPool {
         let taken = self.budget.take(wanted.saturating_sub(held.samples));
         if taken.is_ok() {
             held.samples = held.samples.max(wanted);
+        }
+        if let Err(error) = &taken {
+            held.refused = Some(error.clone());
         }
         if taken.is_ok() || must {
             held.bytes = held.bytes.saturating_add(bytes);
@@ -94,7 +104,8 @@ mod tests {
     #[test]
     fn bytes_are_taken_out_of_the_budget_and_given_back() {
         let budget = Arc::new(Budget::new(10));
-        let pool: Arc<dyn MemoryPool> = Arc::new(BudgetPool::new(budget.clone()));
+        let refusing = Arc::new(BudgetPool::new(budget.clone()));
+        let pool: Arc<dyn MemoryPool> = refusing.clone();
         let first = MemoryConsumer::new("first").register(&pool);
         let second = MemoryConsumer::new("second").register(&pool);
         first.try_grow(100).unwrap();
@@ -102,6 +113,7 @@ mod tests {
         second.try_grow(60).unwrap();
         assert_eq!(budget.samples(), 10);
         assert!(second.try_grow(1).is_err());
+        assert_eq!(refusing.refused(), Some(QueryError::TooManySamples { limit: 10 }));
         first.shrink(50);
         assert_eq!((pool.reserved(), budget.samples()), (110, 7));
         // More than there is, which cannot be refused, is given back as far as it was taken.
@@ -109,7 +121,7 @@ mod tests {
         assert_eq!((pool.reserved(), budget.samples()), (1110, 7));
         drop((first, second));
         assert_eq!(pool.reserved(), 0);
-        drop(pool);
+        drop((pool, refusing));
         assert_eq!(budget.samples(), 0);
     }
 }

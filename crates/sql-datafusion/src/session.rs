@@ -24,6 +24,7 @@ use crate::{Asked, BeyondError, Parameter};
 /// One statement and what it runs in.
 pub(crate) struct Statement {
     pub(crate) state: SessionState,
+    pub(crate) pool: Arc<BudgetPool>,
     asked: Asked,
 }
 
@@ -35,7 +36,8 @@ impl Statement {
         budget: &Arc<Budget>,
         requests: &Sender<ScanRequest>,
     ) -> Result<Self, BeyondError> {
-        let session = session(budget).map_err(|error| of_datafusion(&error))?;
+        let pool = Arc::new(BudgetPool::new(budget.clone()));
+        let session = session(pool.clone()).map_err(|error| of_datafusion(&error))?;
         let mut state = session.state();
         let statement =
             state.sql_to_statement(&asked.text, &Dialect::PostgreSQL).map_err(|error| of_datafusion(&error))?;
@@ -48,7 +50,7 @@ impl Statement {
         }
         let now = DateTime::from_timestamp_nanos(asked.now_ns);
         *state.execution_props_mut() = ExecutionProps::new().with_query_execution_start_time(now);
-        Ok(Self { state, asked: asked.clone() })
+        Ok(Self { state, pool, asked: asked.clone() })
     }
 
     /// The statement as DataFusion plans it. Statements that do more than read are refused.
@@ -63,12 +65,9 @@ impl Statement {
 
 /// A session without files, whose memory is the budget's. One partition: the store reads in parallel by itself, and what a query takes of the
 /// machine stays one thread.
-fn session(budget: &Arc<Budget>) -> Result<SessionContext, DataFusionError> {
+fn session(pool: Arc<BudgetPool>) -> Result<SessionContext, DataFusionError> {
     let no_files = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(BudgetPool::new(budget.clone())))
-        .with_disk_manager_builder(no_files)
-        .build_arc()?;
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(no_files).build_arc()?;
     let mut config = SessionConfig::new().with_target_partitions(1).with_information_schema(false);
     let parser = &mut config.options_mut().sql_parser;
     parser.dialect = Dialect::PostgreSQL;
