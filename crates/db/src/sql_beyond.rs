@@ -18,11 +18,22 @@ impl Db {
         session: &Session,
         budget: &Arc<Budget>,
     ) -> Result<Relation, SqlError> {
+        Ok(self.sql_beyond_told(parsed, place, session, budget)?.0)
+    }
+
+    /// As [`Db::sql_beyond`], with the plans by which tables were read.
+    pub fn sql_beyond_told(
+        &self,
+        parsed: &Parsed,
+        place: usize,
+        session: &Session,
+        budget: &Arc<Budget>,
+    ) -> Result<(Relation, Vec<Plan>), SqlError> {
         let asked = asked(parsed, place, session)?;
         let clock_ns = || self.now_ns();
         let answer =
             sql_datafusion::run(&asked, &self.context(session, budget, &clock_ns), budget).map_err(error_of)?;
-        Relation::of_batches(&answer.schema, answer.batches)
+        Ok((Relation::of_batches(&answer.schema, answer.batches)?, answer.plans))
     }
 
     /// The columns that a query will give by DataFusion.
@@ -40,10 +51,24 @@ impl Db {
     }
 }
 
+/// What DataFusion answers otherwise than the built-in layer and Postgres do, by words that a statement has all of: columns of USING are those of the
+/// left even where it has none, duplicates of sets are not counted, and quantiles are interpolated to six digits.
+const DIFFERENT: [(&[&str], &str); 5] = [
+    (&[" right join ", " using("], "RIGHT JOIN … USING in such a statement (write ON)"),
+    (&[" full join ", " using("], "FULL JOIN … USING in such a statement (write ON)"),
+    (&[" intersect all "], "INTERSECT ALL in such a statement"),
+    (&[" except all "], "EXCEPT ALL in such a statement"),
+    (&["percentile_cont("], "percentile_cont in such a statement"),
+];
+
 fn asked(parsed: &Parsed, place: usize, session: &Session) -> Result<Asked, SqlError> {
     let Some(text) = parsed.query_text(place) else {
         return Err(SqlError::Unsupported("a statement that is no query of standard SQL".to_owned()));
     };
+    let lower = text.to_lowercase();
+    if let Some((_, what)) = DIFFERENT.iter().find(|(words, _)| words.iter().all(|word| lower.contains(word))) {
+        return Err(SqlError::Invalid(format!("{what} is neither in the built-in SQL nor given to DataFusion")));
+    }
     // DataFusion would cut days where another zone has them.
     if !session.is_in_utc() {
         let message = "a statement beyond the built-in SQL runs in UTC: SET TIME ZONE 'UTC' first";

@@ -212,6 +212,7 @@ fn what_is_asked_wrong_is_told() {
         ("SELECT frobnicate(a) FROM cpu", &utc, "frobnicate"),
         ("SELECT rank() OVER (ORDER BY time) FROM cpu", &zone, "SET TIME ZONE 'UTC'"),
         ("CREATE VIEW v AS SELECT 1", &utc, "not in the built-in SQL"),
+        ("SELECT rank() OVER (), b FROM cpu RIGHT JOIN limits USING (region)", &utc, "write ON"),
         ("SELECT rank() OVER () FROM cpu SAMPLE BY 1m", &utc, "not in the built-in SQL"),
     ] {
         let error = db.sql(&parsed(text), 0, session, &budget()).unwrap_err().to_string();
@@ -227,10 +228,10 @@ fn limits_are_those_of_the_query() {
         "SELECT count(*) FROM (SELECT rank() OVER (ORDER BY x.a + y.a + z.a) FROM cpu x, cpu y, cpu z, cpu v) AS t",
     );
     let few = Arc::new(Budget::new(20_000));
-    let error = db.sql(&large, 0, &session, &few).unwrap_err();
+    let error = db.sql_beyond(&large, 0, &session, &few).unwrap_err();
     assert_eq!(error, SqlError::Query(QueryError::TooManySamples { limit: 20_000 }));
     // What it held is given back.
-    assert_eq!(few.samples(), 0);
+    assert_eq!((few.samples(), Arc::strong_count(&few)), (0, 1));
 
     // One that would run for hours ends when it is stopped from outside.
     let endless = parsed(
@@ -238,7 +239,7 @@ fn limits_are_those_of_the_query() {
     );
     let stopped = budget();
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| db.sql(&endless, 0, &session, &stopped));
+        let running = scope.spawn(|| db.sql_beyond(&endless, 0, &session, &stopped));
         // It has begun to hold something.
         while stopped.samples_taken() == 0 && !running.is_finished() {
             std::thread::yield_now();

@@ -101,6 +101,8 @@ fn name_of(expression: &Expr, written: &str) -> Option<String> {
     let is_word = |text: &&str| !text.is_empty() && text.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
     let function = function.filter(is_word).map(str::to_lowercase);
     match expression {
+        // Nobody wrote this one.
+        Expr::Alias(alias) if alias.name == "count(*)" => function,
         Expr::Alias(_) => None,
         // What is computed below is a column by the text of its expression.
         Expr::Column(column) if column.relation.is_none() => function,
