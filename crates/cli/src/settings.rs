@@ -152,6 +152,12 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     log_bytes_max: Option<u64>,
 
+    /// Write the log past the system's cache, durable with the same call, where the file system can; `/metrics` shows whether it
+    /// does [default: true]
+    #[arg(long, env = "THALWEG_LOG_DIRECT", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_direct: Option<bool>,
+
     /// Bytes that the body of a request may have as it is sent [default: 67108864]
     #[arg(long, env = "THALWEG_BODY_BYTES_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -336,6 +342,7 @@ impl ServeFlags {
         set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));
         set(&mut db.store.log_bytes_max, self.log_bytes_max);
+        set(&mut db.store.log_is_direct, self.log_direct);
         set(&mut db.lookback_ms, self.lookback_ms);
         if let Some(word) = &self.delayed_name_removal {
             db.name_removal = NameRemoval::from_word(word)

@@ -66,7 +66,10 @@ fn encode_column(cells: &[u64], numbers: &mut [i64], is_float: bool, out: &mut V
     let base_bytes = (64 - varint::zigzag(base).leading_zeros()).div_ceil(7).max(1) as usize;
     if 1 + base_bytes + numbers.len() * usize::from(bytes) >= numbers.len() * 8 {
         out.push(RAW << 4);
-        cells.iter().for_each(|cell| out.extend_from_slice(&cell.to_le_bytes()));
+        let start = out.len();
+        out.resize(start + cells.len() * 8, 0);
+        let places = out[start..].as_chunks_mut::<8>().0;
+        places.iter_mut().zip(cells).for_each(|(to, cell)| *to = cell.to_le_bytes());
         return;
     }
     Packed { head: head << 4 | bytes, parameter, base, numbers }.push(out);

@@ -25,7 +25,7 @@ const ORDERED_BITS: u8 = 3;
 const SPLIT: u8 = 4;
 
 /// Columns of fewer values are not tried as a split in a hurry.
-const SHORT_VALUES: usize = 64;
+const SHORT_VALUES: usize = 256;
 
 /// Appends the column to `out`, quickly.
 pub fn encode(values: &[f64], out: &mut Vec<u8>) {
@@ -50,7 +50,7 @@ pub fn encode_with(values: &[f64], effort: Effort, out: &mut Vec<u8>) {
     out.truncate(start);
     // What a split saves on a short column its dictionary takes again.
     let is_short = effort == Effort::Fast && values.len() < SHORT_VALUES;
-    let split = if is_short { None } else { bits::Split::worth_it(values) };
+    let split = if is_short { None } else { bits::Split::worth_it(values, effort) };
     out.push(if split.is_some() { SPLIT } else { ORDERED_BITS });
     match split {
         Some(split) => split.encode(values, effort, out),

@@ -105,6 +105,12 @@ pub trait Files: Send + Sync {
         self.open(path, mode)
     }
 
+    /// Opens an existing file for writes that are durable as they return ([`File::write_durable_at`]), and whether they bypass the
+    /// system's cache: then their offsets, lengths and buffers are multiples of [`DIRECT_ALIGN_BYTES`].
+    fn open_durable(&self, path: &Path) -> io::Result<(Arc<dyn File>, bool)> {
+        Ok((self.open(path, OpenMode::Write)?, false))
+    }
+
     /// The bytes of a file that is never written again. Removing the file does not take them away.
     fn map(&self, path: &Path) -> io::Result<Mapped>;
 
@@ -131,6 +137,12 @@ pub trait File: Send + Sync {
 
     /// Makes everything written so far durable (`fdatasync`).
     fn sync_data(&self) -> io::Result<()>;
+
+    /// Writes all at an offset; durable when it returns.
+    fn write_durable_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(data, offset)?;
+        self.sync_data()
+    }
 
     /// Size in bytes.
     fn size_bytes(&self) -> io::Result<u64>;

@@ -51,6 +51,18 @@ impl Files for RealFiles {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    fn open_durable(&self, path: &Path) -> io::Result<(Arc<dyn File>, bool)> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = rustix::fs::OFlags::DIRECT | rustix::fs::OFlags::DSYNC;
+        match options(OpenMode::Write).custom_flags(flags.bits() as i32).open(path) {
+            Ok(file) => Ok((Arc::new(DurableFile(RealFile(file))), true)),
+            // File systems in memory, and some others, cannot.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok((self.open(path, OpenMode::Write)?, false)),
+            Err(error) => Err(error),
+        }
+    }
+
     fn map(&self, path: &Path) -> io::Result<Mapped> {
         let file = fs::File::open(path)?;
         // SAFETY: the bytes must not change while they are mapped. Whoever calls this promises a file that is complete, never
@@ -128,6 +140,31 @@ impl File for RealFile {
 
     fn size_bytes(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+}
+
+/// Opened so that what is written is on disk when the call returns.
+struct DurableFile(RealFile);
+
+impl File for DurableFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+
+    fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn write_durable_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
+    }
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        self.0.size_bytes()
     }
 }
 

@@ -271,7 +271,8 @@ fn render_result_cache(out: &mut String, db: &Db) {
     }
 }
 
-fn numbers(stats: &db::Stats, connections: u64) -> [(&'static str, &'static str, &'static str, u64); 15] {
+fn numbers(stats: &db::Stats, connections: u64) -> [(&'static str, &'static str, &'static str, u64); 16] {
+    let is_direct = u64::from(stats.log.is_direct.unwrap_or(false));
     [
         ("thalweg_connections", "gauge", "Open connections.", connections),
         ("thalweg_batches_written_total", "counter", "Requests written.", stats.batches),
@@ -286,6 +287,7 @@ fn numbers(stats: &db::Stats, connections: u64) -> [(&'static str, &'static str,
         ("thalweg_part_bytes_written_total", "counter", "Bytes of parts written.", stats.part_bytes_written),
         ("thalweg_refuses_new_series", "gauge", "1 while memory is short.", u64::from(stats.refuses_new_series)),
         ("thalweg_log_bytes", "gauge", "Bytes of the log's segments.", stats.log.bytes),
+        ("thalweg_log_direct", "gauge", "1 if the log is written past the system's cache.", is_direct),
         ("thalweg_log_sequence", "gauge", "Sequence id of the last record.", stats.log.sequence),
         ("thalweg_log_durable_sequence", "gauge", "Sequence id up to which all is on disk.", stats.log.durable),
     ]

@@ -15,8 +15,10 @@ pub struct StoreOptions {
     pub memory_bytes_max: u64,
     /// Bytes of all heads together at which the fullest is flushed. Writers wait at twice as many.
     pub head_bytes_max: usize,
-    /// Bytes of one log segment.
+    /// Bytes of one log segment, in whole blocks of 4 KiB.
     pub log_segment_bytes: usize,
+    /// Whether the log is written past the system's cache, durable with the same call, where the file system can do that.
+    pub log_is_direct: bool,
     /// Bytes of log at which heads are flushed so that segments can be released.
     pub log_bytes_max: u64,
     /// Length of partitions on the fast tier in a new folder, in nanoseconds: a power of two times half an hour, or a fraction
@@ -61,6 +63,7 @@ impl StoreOptions {
             memory_bytes_max: 4 << 30,
             head_bytes_max: 256 << 20,
             log_segment_bytes: 32 << 20,
+            log_is_direct: true,
             log_bytes_max: 256 << 20,
             partition_ns: 1800 * 1_000_000_000,
             fast_bytes_max: 16 << 30,

@@ -122,7 +122,7 @@ fn a_crash_loses_nothing_acknowledged_and_halves_nothing() {
                 apply(&mut expected, &rows);
                 background(&store, &simulation).unwrap();
             }
-            expected = crash_in_a_write(&simulation, store, expected, step);
+            expected = crash_in_a_write(&simulation, store, expected, step, &mut torn);
             step += 1;
         }
     }
@@ -130,8 +130,8 @@ fn a_crash_loses_nothing_acknowledged_and_halves_nothing() {
 }
 
 /// Lets the sync of a write (or of a flush) fail, cuts the power, and says what the store must hold: everything from
-/// before, and the failed batch whole or not at all.
-fn crash_in_a_write(simulation: &Simulation, store: Store, before: Content, step: i64) -> Content {
+/// before, and the failed batch whole or not at all. Counts records that the crash tore.
+fn crash_in_a_write(simulation: &Simulation, store: Store, before: Content, step: i64, torn: &mut usize) -> Content {
     let rows = random_rows(simulation, step);
     if simulation.below(3) == 0 {
         simulation.fail_syncs_after(simulation.below(8) as u32);
@@ -147,7 +147,9 @@ fn crash_in_a_write(simulation: &Simulation, store: Store, before: Content, step
     drop(store);
     let mut after = before.clone();
     apply(&mut after, &rows);
-    let found = read_all(&open(simulation), TimeRange::ALL);
+    let store = open(simulation);
+    *torn += store.recovery().log_findings.len();
+    let found = read_all(&store, TimeRange::ALL);
     assert!(found == before || found == after, "the batch under way is there in part");
     found
 }

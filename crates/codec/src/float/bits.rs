@@ -1,7 +1,5 @@
 //! Floats that are no decimals, by their bits.
 
-use std::collections::HashMap;
-
 use crate::{DecodeError, Effort, Reader, bitpack, integer};
 
 /// Right parts that are tried: without and with some of the mantissa on the left.
@@ -48,14 +46,16 @@ pub(super) struct Split {
 
 impl Split {
     /// Compares what a sample would cost.
-    pub(super) fn worth_it(values: &[f64]) -> Option<Self> {
+    pub(super) fn worth_it(values: &[f64], effort: Effort) -> Option<Self> {
         let length = values.len().min(STRETCH_VALUES);
         let room = values.len() - length;
         let starts = (0..SAMPLED_STRETCHES).map(|part| room * part / (SAMPLED_STRETCHES - 1));
         let stretches: Vec<&[f64]> = starts.map(|start| &values[start..start + length]).collect();
-        let ordered_bits = ordered_bits_a_value(&stretches);
-        let split = |width: u8| (split_bits_a_value(&stretches, width), width);
-        let best = RIGHT_WIDTHS.map(split).into_iter().min_by(|left, right| left.0.total_cmp(&right.0))?;
+        let ordered_bits = ordered_bits_a_value(&stretches, effort);
+        // Each width more makes a table four times as large: not in a hurry.
+        let widths = if effort == Effort::Fast { &RIGHT_WIDTHS[..1] } else { &RIGHT_WIDTHS };
+        let split = |width: &u8| (split_bits_a_value(&stretches, *width), *width);
+        let best = widths.iter().map(split).min_by(|left, right| left.0.total_cmp(&right.0))?;
         (best.0 < ordered_bits).then_some(Self { right_width: best.1 })
     }
 
@@ -111,17 +111,25 @@ pub(super) fn decode_split(reader: &mut Reader<'_>, count: usize, values: &mut V
 }
 
 /// Bits a value of the ordered bits as differences or as they are.
-fn ordered_bits_a_value(stretches: &[&[f64]]) -> f64 {
+fn ordered_bits_a_value(stretches: &[&[f64]], effort: Effort) -> f64 {
     let mut bits = [0.0; 2];
     let mut count = 0;
     // Zeros at the end of all of them, as floats of single precision have, are part of the common factor.
     let used = stretches.iter().copied().flatten().fold(0, |used, value| used | value.to_bits());
     let zeros = used.trailing_zeros() % 64;
+    let block_bits = |numbers: &[i64]| match effort {
+        // Without a search for outliers.
+        Effort::Fast => f64::from(crate::patched::spread_width(numbers)) * numbers.len() as f64,
+        Effort::Small => crate::patched::block_bits(numbers) as f64,
+    };
     for stretch in stretches {
-        let numbers: Vec<i64> = stretch.iter().map(|value| ordered(value.to_bits() as i64) >> zeros).collect();
-        let differences: Vec<i64> = numbers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
-        bits[0] += crate::patched::block_bits(&numbers) as f64;
-        bits[1] += crate::patched::block_bits(&differences) as f64;
+        let (mut numbers, mut differences) = ([0; STRETCH_VALUES], [0; STRETCH_VALUES]);
+        let numbers = &mut numbers[..stretch.len()];
+        numbers.iter_mut().zip(*stretch).for_each(|(to, value)| *to = ordered(value.to_bits() as i64) >> zeros);
+        let neighbours = differences.iter_mut().zip(numbers.windows(2));
+        neighbours.for_each(|(to, pair)| *to = pair[1].wrapping_sub(pair[0]));
+        bits[0] += block_bits(numbers);
+        bits[1] += block_bits(&differences[..stretch.len().saturating_sub(1)]);
         count += stretch.len();
     }
     // Larger blocks than these stretches have less head and, of the values themselves, a wider spread.
@@ -130,13 +138,18 @@ fn ordered_bits_a_value(stretches: &[&[f64]]) -> f64 {
 
 /// Bits a value of the split: entropy of the left parts, and their dictionary.
 fn split_bits_a_value(stretches: &[&[f64]], width: u8) -> f64 {
-    let mut counts: HashMap<u64, usize> = HashMap::new();
-    let mut count = 0;
-    for value in stretches.iter().copied().flatten() {
-        *counts.entry(value.to_bits() >> width).or_default() += 1;
-        count += 1;
+    let mut lefts = [0; SAMPLED_STRETCHES * STRETCH_VALUES];
+    let count = stretches.iter().map(|stretch| stretch.len()).sum();
+    let values = stretches.iter().copied().flatten();
+    // At least fifty bits go to the right.
+    lefts.iter_mut().zip(values).for_each(|(to, value)| *to = (value.to_bits() >> width) as u16);
+    let lefts = &mut lefts[..count];
+    lefts.sort_unstable();
+    let total = count as f64;
+    let (mut entropy, mut distinct) = (0.0, 0);
+    for same in lefts.chunk_by(|left, right| left == right) {
+        entropy += same.len() as f64 * (total / same.len() as f64).log2();
+        distinct += 1;
     }
-    let total = f64::from(count);
-    let entropy: f64 = counts.values().map(|count| *count as f64 * (total / *count as f64).log2()).sum();
-    (entropy + counts.len() as f64 * 16.0) / total + f64::from(width)
+    (entropy + f64::from(distinct) * 16.0) / total + f64::from(width)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use platform::{File, Files, OpenMode};
+use platform::{AlignedBytes, DIRECT_ALIGN_BYTES, File, Files, OpenMode};
 
 use super::frame::{self, Frame};
 use super::{WriteAheadLog, segment_path};
@@ -17,6 +17,9 @@ const SPARE_FILES_MAX: usize = 8;
 /// Bytes of memory for records that are kept for the next ones.
 const SPARE_BYTES_MAX: usize = 8 << 20;
 
+/// Bytes written to a segment at once, and so copied to where the disk can take them from.
+const WRITE_BYTES_MAX: usize = 1 << 20;
+
 /// Bytes written at once when a new segment's file is filled with zeros.
 const FILL_BYTES: usize = 1 << 20;
 
@@ -25,6 +28,8 @@ pub(crate) struct Log {
     files: Arc<dyn Files>,
     directory: PathBuf,
     segment_bytes: usize,
+    /// Whether writes go past the system's cache where they can.
+    is_direct: bool,
     state: Mutex<State>,
     committed: Condvar,
 }
@@ -37,6 +42,11 @@ struct State {
     active: Option<Segment>,
     /// Where the active segment's next record goes.
     position: usize,
+    /// What the active segment holds of its last block, where that is not full and on its way to disk: it is written again with
+    /// what comes behind it.
+    tail: Vec<u8>,
+    /// Where the disk takes what is written from; not there while a writer uses it.
+    outgoing: Option<AlignedBytes>,
     /// Bytes of records since opening.
     appended_bytes: u64,
     /// Memory of what was written last.
@@ -60,11 +70,13 @@ struct Segment {
     number: u32,
     path: PathBuf,
     file: Arc<dyn File>,
+    is_direct: bool,
     bytes: usize,
 }
 
 struct Pending {
     segment: Segment,
+    /// Where a block of the file begins.
     offset: usize,
     bytes: Vec<u8>,
 }
@@ -91,6 +103,9 @@ pub struct LogStats {
     pub bytes: u64,
     /// Bytes of records appended since opening, their frames included.
     pub appended_bytes: u64,
+    /// Whether what is written goes past the system's cache, durable with the same call (`O_DIRECT` and `O_DSYNC`); `None` before
+    /// the first record.
+    pub is_direct: Option<bool>,
 }
 
 impl Log {
@@ -98,7 +113,7 @@ impl Log {
     pub(crate) fn start(
         files: Arc<dyn Files>,
         directory: PathBuf,
-        segment_bytes: usize,
+        (segment_bytes, is_direct): (usize, bool),
         sequence: u64,
         segments: Vec<SegmentInfo>,
         next_number: u32,
@@ -109,6 +124,8 @@ impl Log {
             durable: sequence,
             active: None,
             position: 0,
+            tail: Vec::new(),
+            outgoing: None,
             appended_bytes: 0,
             spare: Vec::new(),
             pending: Vec::new(),
@@ -119,7 +136,8 @@ impl Log {
             spares,
             next_number,
         };
-        Self { files, directory, segment_bytes, state: Mutex::new(state), committed: Condvar::new() }
+        let segment_bytes = whole_blocks(segment_bytes);
+        Self { files, directory, segment_bytes, is_direct, state: Mutex::new(state), committed: Condvar::new() }
     }
 
     fn fill(&self, path: &Path, bytes: usize) -> Result<(), StoreError> {
@@ -139,7 +157,7 @@ impl Log {
     fn rotate(&self, state: &mut State, needed: usize) -> Result<(), StoreError> {
         let number = state.next_number;
         let path = segment_path(&self.directory, number);
-        let bytes = self.segment_bytes.max(needed);
+        let bytes = self.segment_bytes.max(whole_blocks(needed));
         if bytes > self.segment_bytes || state.spares.is_empty() {
             let spare = state.spare_path(&self.directory);
             self.fill(&spare, bytes).inspect_err(|_| {
@@ -152,19 +170,24 @@ impl Log {
             return Ok(());
         };
         let opened = self.begin_segment(&spare, &path);
-        let file = opened.inspect_err(|error| state.failed = Some(error.to_string()))?;
+        let (file, is_direct) = opened.inspect_err(|error| state.failed = Some(error.to_string()))?;
         state.next_number += 1;
         state.position = 0;
+        state.tail.clear();
         state.segments.push_back(SegmentInfo { number, first_sequence: state.sequence + 1, bytes: bytes as u64 });
-        state.active = Some(Segment { number, path, file, bytes });
+        state.active = Some(Segment { number, path, file, is_direct, bytes });
         Ok(())
     }
 
-    fn begin_segment(&self, spare: &Path, path: &Path) -> Result<Arc<dyn File>, StoreError> {
+    fn begin_segment(&self, spare: &Path, path: &Path) -> Result<(Arc<dyn File>, bool), StoreError> {
         self.files.rename(spare, path).map_err(StoreError::io("rename spare log segment", spare))?;
-        let file = self.files.open(path, OpenMode::Write).map_err(StoreError::io("open log segment", path))?;
+        let opened = match self.is_direct {
+            true => self.files.open_durable(path),
+            false => self.files.open(path, OpenMode::Write).map(|file| (file, false)),
+        };
+        let opened = opened.map_err(StoreError::io("open log segment", path))?;
         self.files.sync_directory(&self.directory).map_err(StoreError::io("sync folder", &self.directory))?;
-        Ok(file)
+        Ok(opened)
     }
 }
 
@@ -198,12 +221,15 @@ impl WriteAheadLog for Log {
                 continue;
             }
             state.committing = true;
-            let mut pending = std::mem::take(&mut state.pending);
+            let mut pending = state.take_pending();
             let through = state.sequence;
+            let outgoing = state.outgoing.take();
             drop(state);
-            let written = write_out(&pending);
+            let mut outgoing = outgoing.unwrap_or_else(|| AlignedBytes::zeroed(WRITE_BYTES_MAX));
+            let written = write_out(&pending, &mut outgoing);
             state = self.state.lock();
             state.committing = false;
+            state.outgoing = Some(outgoing);
             if let Some(last) = pending.pop().filter(|last| last.bytes.capacity() <= SPARE_BYTES_MAX) {
                 state.spare = last.bytes;
             }
@@ -231,6 +257,7 @@ impl WriteAheadLog for Log {
             segments: state.segments.len(),
             bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
             appended_bytes: state.appended_bytes,
+            is_direct: state.active.as_ref().map(|segment| segment.is_direct),
         }
     }
 
@@ -298,14 +325,25 @@ impl State {
         if !joins {
             let mut bytes = std::mem::take(&mut self.spare);
             bytes.clear();
-            bytes.reserve(needed.max(1 << 16));
-            self.pending.push(Pending { segment: segment.clone(), offset: self.position, bytes });
+            bytes.reserve((self.tail.len() + needed).max(1 << 16));
+            bytes.extend_from_slice(&self.tail);
+            self.pending.push(Pending { segment: segment.clone(), offset: self.position - self.tail.len(), bytes });
         }
         if let Some(last) = self.pending.last_mut() {
             frame::push(&mut last.bytes, segment.number, frame);
         }
         self.position += needed;
         self.appended_bytes += needed as u64;
+    }
+
+    /// What is to be written, of which the last block may be written again.
+    fn take_pending(&mut self) -> Vec<Pending> {
+        if let Some(last) = self.pending.last() {
+            let begun = last.bytes.len() % DIRECT_ALIGN_BYTES;
+            self.tail.clear();
+            self.tail.extend_from_slice(&last.bytes[last.bytes.len() - begun..]);
+        }
+        std::mem::take(&mut self.pending)
     }
 
     fn spare_path(&mut self, directory: &Path) -> PathBuf {
@@ -318,12 +356,23 @@ fn spare_number(path: &Path) -> Option<u64> {
     path.file_stem()?.to_str()?.strip_prefix("spare-")?.parse().ok()
 }
 
-/// Writes and syncs in order: a later segment is never on disk before an earlier one.
-fn write_out(pending: &[Pending]) -> Result<(), StoreError> {
+/// Bytes of the blocks that so many bytes begin.
+pub(crate) const fn whole_blocks(bytes: usize) -> usize {
+    bytes.next_multiple_of(DIRECT_ALIGN_BYTES)
+}
+
+/// Writes durably and in order: a later segment is never on disk before an earlier one. Zeros fill the last block.
+fn write_out(pending: &[Pending], outgoing: &mut AlignedBytes) -> Result<(), StoreError> {
     for write in pending {
-        let failed = || StoreError::io("write log segment", &write.segment.path);
-        write.segment.file.write_all_at(&write.bytes, write.offset as u64).map_err(failed())?;
-        write.segment.file.sync_data().map_err(failed())?;
+        let mut offset = write.offset as u64;
+        for piece in write.bytes.chunks(WRITE_BYTES_MAX) {
+            let (taken, padding) = outgoing[..whole_blocks(piece.len())].split_at_mut(piece.len());
+            taken.copy_from_slice(piece);
+            padding.fill(0);
+            let written = write.segment.file.write_durable_at(&outgoing[..whole_blocks(piece.len())], offset);
+            written.map_err(StoreError::io("write log segment", &write.segment.path))?;
+            offset += piece.len() as u64;
+        }
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::StoreError;
 use crate::log::frame::Frame;
 use crate::log::reader::{Scan, SegmentBytes};
 use crate::log::record::{self, Record, ShardRows};
-use crate::log::writer::{Log, SegmentInfo};
+use crate::log::writer::{Log, SegmentInfo, whole_blocks};
 use crate::log::{segment_number, segment_path};
 use crate::manifest::Edit;
 use crate::shard::Shard;
@@ -87,8 +87,9 @@ impl Opened {
     fn start_log(&self, directory: PathBuf, sequence: u64, infos: Vec<SegmentInfo>, spares: Vec<PathBuf>) -> Log {
         let last = infos.last().map_or(0, |last| last.number);
         let next_number = last.max(self.manifest.state.log_released) + 1;
-        let (files, bytes) = (self.platform.files.clone(), self.options.log_segment_bytes);
-        Log::start(files, directory, bytes, sequence, infos, next_number, spares)
+        let files = self.platform.files.clone();
+        let how = (self.options.log_segment_bytes, self.options.log_is_direct);
+        Log::start(files, directory, how, sequence, infos, next_number, spares)
     }
 
     /// Spare files of the right size; others (unfinished, or made under another setting) are removed.
@@ -100,7 +101,7 @@ impl Opened {
             }
             let file = self.platform.files.open(&path, OpenMode::Read).map_err(StoreError::io("open", &path))?;
             let size = file.size_bytes().map_err(StoreError::io("open", &path))?;
-            if size == self.options.log_segment_bytes as u64 {
+            if size == whole_blocks(self.options.log_segment_bytes) as u64 {
                 usable.push(path);
             } else {
                 self.platform.files.remove(&path).map_err(StoreError::io("remove", &path))?;
