@@ -69,6 +69,7 @@ fn psql_asks_and_lists() {
         ("SELECT count(*) FROM cpu; SELECT max(time) FROM cpu", "3\n2016-01-01 00:00:00\n"),
         ("\\dt", "public|cpu|table|tester\n"),
         ("\\dn", "public|tester\n"),
+        ("\\du", "thalweg|Superuser, Create role, Create DB, Replication, Bypass RLS|{}\n"),
         ("\\d cpu", "time|timestamp without time zone||not null|\nhostname|text|||\nusage|double precision|||\n"),
         (
             "\\copy (SELECT hostname, usage FROM cpu ORDER BY hostname) TO STDOUT CSV HEADER",
@@ -101,8 +102,8 @@ fn psql_asks_and_lists() {
 
 #[test]
 fn python_clients_ask_and_write() {
-    if !runs("python3", &["-c", "import psycopg, sqlalchemy"]) {
-        eprintln!("skipped: python3 with psycopg and sqlalchemy is missing");
+    if !runs("python3", &["-c", "import duckdb, psycopg, sqlalchemy"]) {
+        eprintln!("skipped: python3 with duckdb, psycopg and sqlalchemy is missing");
         return;
     }
     let server = start("postgres-python");

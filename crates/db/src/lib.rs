@@ -20,6 +20,8 @@ mod plan_api;
 mod query_api;
 mod results;
 mod sql_api;
+#[cfg(feature = "sql-datafusion")]
+mod sql_beyond;
 mod upkeep;
 mod worker;
 mod write;

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use platform::Platform;
 use query::Budget;
@@ -82,7 +83,7 @@ fn ask(db: &Db, text: &str, manner: Manner) -> String {
     };
     let mut out = String::new();
     for place in 0..parsed.statements.len() {
-        let budget = Budget::new(10_000_000);
+        let budget = Arc::new(Budget::new(10_000_000));
         match db.sql(&parsed, place, &session(manner), &budget) {
             Ok(SqlAnswer::Rows(relation)) => {
                 let described = db.describe_sql(&parsed, place, &session(manner), &budget).unwrap();
@@ -111,7 +112,7 @@ fn ask(db: &Db, text: &str, manner: Manner) -> String {
                     }
                 }
             }
-            Ok(SqlAnswer::CopyOut(rows)) => out += &rows.lines.concat(),
+            Ok(SqlAnswer::CopyOut(rows)) => out += &String::from_utf8_lossy(&rows.messages.concat()),
             Ok(SqlAnswer::CopyIn(copy)) => writeln!(out, "rows for {} {:?}", copy.table, copy.columns).unwrap(),
             Ok(SqlAnswer::Set(name, value)) => writeln!(out, "{name}={value}").unwrap(),
             Ok(SqlAnswer::Done(tag)) => writeln!(out, "{tag}").unwrap(),
@@ -209,7 +210,7 @@ fn mutated_statements_get_an_answer_or_an_error() {
             continue;
         };
         for place in 0..parsed.statements.len() {
-            let budget = Budget::new(200_000);
+            let budget = Arc::new(Budget::new(200_000));
             let manner = if random.below(2) == 0 { Manner::Postgres } else { Manner::QuestDb };
             match db.sql(&parsed, place, &session(manner), &budget) {
                 Ok(_) => answered += 1,

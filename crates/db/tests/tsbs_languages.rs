@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use platform::Platform;
 use promql::NameRemoval;
@@ -101,8 +102,9 @@ fn add_rows(points: &mut Points, tags: &[(String, String)], columns: &[String], 
 fn of_sql(db: &Db, text: &str, fields: &[&str]) -> Points {
     let parsed = sql::parse(text).unwrap();
     let session = Session { manner: Manner::QuestDb, ..Session::new("default", START_S * SECOND_NS) };
-    let answer =
-        db.sql(&parsed, 0, &session, &Budget::new(10_000_000)).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let answer = db
+        .sql(&parsed, 0, &session, &Arc::new(Budget::new(10_000_000)))
+        .unwrap_or_else(|error| panic!("{text}: {error}"));
     let SqlAnswer::Rows(relation) = answer else { panic!("{text}: no rows") };
     let cell = |value: sql::Value| match value {
         sql::Value::Timestamp(ns) => Cell::Time(ns),

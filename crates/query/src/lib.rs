@@ -1,6 +1,7 @@
 //! Between the query languages and the store: what a language asks ([`Selection`], [`Plan`]), what it gets ([`Series`], [`Frame`]), what it
 //! may use ([`Budget`]) and how it fails ([`QueryError`]).
 
+pub mod arrow;
 mod budget;
 mod execute;
 mod frame;

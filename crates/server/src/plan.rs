@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State as From};
 use axum::http::header;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use query::arrow::{self, FrameBatches, STREAM_MEDIA_TYPE};
 use query::{Cell, Frame, FrameColumn, Outcome, Plan, Values};
 
 use crate::error::ApiError;
@@ -41,12 +42,32 @@ pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Res
     let budget = state.db.budget(state.settings.query_samples_max);
     let asked = Asked::new(&state, "plan", &text, &budget, &taken)?;
     let database = taken.parameters.database(&taken.headers);
+    if explain == Explain::No && wants_arrow(&taken)? {
+        let work = move |state: &State| {
+            let frames = state.db.run_plan(&database, &plan, &budget)?.frames;
+            let batches = FrameBatches::of_all(&frames);
+            Ok((arrow::stream(&batches.schema(), batches)?, ()))
+        };
+        let (stream, ()) = watched(&state, asked, work).await?;
+        return Ok(([(header::CONTENT_TYPE, STREAM_MEDIA_TYPE)], stream).into_response());
+    }
     let (data, ()) = watched(&state, asked, move |state| {
         let outcome = state.db.run_plan(&database, &plan, &budget)?;
         Ok((if explain == Explain::Analyze { analyzed(&plan, &outcome) } else { frames(&outcome.frames) }, ()))
     })
     .await?;
     Ok(json::success(&data, &[], &[]))
+}
+
+/// Whether the frames are to come as one table in Arrow's stream.
+fn wants_arrow(taken: &Taken) -> Result<bool, ApiError> {
+    let accepts = taken.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match taken.parameters.get("format") {
+        None => Ok(accepts.split(',').any(|accepted| accepted.trim().starts_with(STREAM_MEDIA_TYPE))),
+        Some("json") => Ok(false),
+        Some("arrow") => Ok(true),
+        Some(_) => Err(ApiError::invalid_parameter("format", "it is json or arrow")),
+    }
 }
 
 /// The parameter `query`, or the body if it is not a form.

@@ -164,12 +164,12 @@ impl Asked {
 }
 
 /// Runs a query when it is its turn, on a thread that may block. Stops it when its time is up or its client has left.
-/// The work returns the answer's JSON, and what else of it the caller wants.
-pub(crate) async fn watched<T: Send + 'static>(
+/// The work returns the answer as it is to be sent, and what else of it the caller wants.
+pub(crate) async fn watched<B: AsRef<[u8]> + Send + 'static, T: Send + 'static>(
     state: &Arc<State>,
     asked: Asked,
-    work: impl FnOnce(&State) -> Result<(String, T), QueryError> + Send + 'static,
-) -> Result<(String, T), ApiError> {
+    work: impl FnOnce(&State) -> Result<(B, T), QueryError> + Send + 'static,
+) -> Result<(B, T), ApiError> {
     let Asked { description, budget, timeout, .. } = asked;
     let (started, permit) = state.start_query(description, budget.clone()).await?;
     // The permit bounds how many work.
@@ -186,7 +186,7 @@ pub(crate) async fn watched<T: Send + 'static>(
         }
     };
     let (outcome, answer_bytes) = match &done {
-        Ok(Ok((data, _))) => (Outcome::Answered, data.len()),
+        Ok(Ok((data, _))) => (Outcome::Answered, data.as_ref().len()),
         Ok(Err(QueryError::Stopped(Stop::Timeout))) => (Outcome::TimedOut, 0),
         Ok(Err(QueryError::Stopped(Stop::Cancelled))) => (Outcome::Cancelled, 0),
         _ => (Outcome::Failed, 0),

@@ -53,12 +53,30 @@ fn relation(columns: &[(&str, SqlType)], rows: Vec<Vec<Value>>) -> Relation {
     Relation { columns: columns.iter().map(|(name, sql_type)| Column::new(*name, *sql_type)).collect(), rows }
 }
 
+/// A table with further columns, the same in all rows: what clients ask for and Thalweg does not have.
+fn with_same(mut relation: Relation, columns: &[(&str, Value)]) -> Relation {
+    for (name, value) in columns {
+        let sql_type = if value.is_null() { SqlType::Text } else { value.sql_type() };
+        relation.columns.push(Column::new(*name, sql_type));
+        relation.rows.iter_mut().for_each(|row| row.push(value.clone()));
+    }
+    relation
+}
+
 /// Columns of tables of `pg_catalog` that hold nothing here: numbers, texts, and what is true or false.
-const EMPTY_NUMBERS: [&str; 25] = [
+const EMPTY_NUMBERS: [&str; 33] = [
+    "refobjid",
+    "refobjsubid",
+    "refclassid",
+    "classoid",
+    "objid",
+    "classid",
+    "member",
+    "roleid",
+    "grantor",
     "oid",
     "objoid",
     "objsubid",
-    "classoid",
     "indexrelid",
     "indrelid",
     "conrelid",
@@ -81,7 +99,9 @@ const EMPTY_NUMBERS: [&str; 25] = [
     "collnamespace",
     "connamespace",
 ];
-const EMPTY_TEXTS: [&str; 16] = [
+const EMPTY_TEXTS: [&str; 18] = [
+    "deptype",
+    "extversion",
     "opcname",
     "description",
     "conname",
@@ -193,7 +213,17 @@ fn pg_type() -> Relation {
             no(),
         ]
     };
-    relation(&columns, TYPES.iter().map(row).collect())
+    let further = [
+        ("typowner", Value::Int(10)),
+        ("typlen", Value::Int(-1)),
+        ("typtypmod", Value::Int(-1)),
+        ("typnotnull", Value::Bool(false)),
+        ("typisdefined", Value::Bool(true)),
+        ("typndims", Value::Int(0)),
+        ("typdefault", Value::Null),
+        ("typacl", Value::Null),
+    ];
+    with_same(relation(&columns, TYPES.iter().map(row).collect()), &further)
 }
 
 impl Run<'_> {
@@ -240,7 +270,8 @@ impl Run<'_> {
             "pg_namespace" => {
                 let names = [(PUBLIC, "public"), (11, "pg_catalog"), (13_000, "information_schema")];
                 let row = |(number, name): &(i64, &str)| vec![Value::Int(*number), text(name), Value::Int(10)];
-                relation(&[("oid", Int), ("nspname", Text), ("nspowner", Int)], names.iter().map(row).collect())
+                let columns = [("oid", Int), ("nspname", Text), ("nspowner", Int)];
+                with_same(relation(&columns, names.iter().map(row).collect()), &[("nspacl", Value::Null)])
             }
             "pg_database" => {
                 let columns = [
@@ -392,7 +423,15 @@ impl Run<'_> {
             ]
         };
         let tables = (TABLES_FROM..).zip(self.context.tables()?);
-        Ok(relation(&columns, tables.map(row).collect()))
+        let further = [
+            ("relpartbound", Value::Null),
+            ("relhassubclass", Value::Bool(false)),
+            ("relisshared", Value::Bool(false)),
+            ("relrewrite", Value::Int(0)),
+            ("reltype", Value::Int(0)),
+            ("relfilenode", Value::Int(0)),
+        ];
+        Ok(with_same(relation(&columns, tables.map(row).collect()), &further))
     }
 
     fn pg_attribute(&mut self) -> Result<Relation, SqlError> {
@@ -431,6 +470,17 @@ impl Run<'_> {
                 ]);
             }
         }
-        Ok(relation(&columns, rows))
+        let further = [
+            ("attndims", Value::Int(0)),
+            ("attstattarget", Value::Int(-1)),
+            ("attstorage", text("p")),
+            ("attcompression", text("")),
+            ("attislocal", Value::Bool(true)),
+            ("attinhcount", Value::Int(0)),
+            ("attacl", Value::Null),
+            ("attoptions", Value::Null),
+            ("attfdwoptions", Value::Null),
+        ];
+        Ok(with_same(relation(&columns, rows), &further))
     }
 }

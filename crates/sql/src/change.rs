@@ -1,12 +1,16 @@
 //! Statements that make and drop databases, and delete rows: what is to be done, for whoever does it.
 
-use model::TimeRange;
+use model::{TimeRange, ValueType};
 use query::plan::Selector;
-use sqlparser::ast::{self, FromTable, ObjectName, ObjectType, Statement, TableFactor};
+use sqlparser::ast::{
+    self, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, FromTable, ObjectName, ObjectType,
+    Statement, TableFactor,
+};
 
 use crate::error::{SqlError, invalid, unsupported};
 use crate::run::Run;
 use crate::select::Filter;
+use crate::settings::DatabaseSettings;
 
 /// Something to be done to databases or rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +19,24 @@ pub enum Change {
     CreateDatabase {
         /// Its name.
         name: String,
+        /// Whether it is no error if there is one.
+        if_not_exists: bool,
+        /// How it keeps its data.
+        settings: DatabaseSettings,
+    },
+    /// Changes how a database keeps its data.
+    AlterDatabase {
+        /// Its name.
+        name: String,
+        /// What becomes different.
+        settings: DatabaseSettings,
+    },
+    /// Fixes the types of a table's fields before there are rows.
+    CreateTable {
+        /// The table.
+        table: String,
+        /// Its fields and their types.
+        fields: Vec<(String, ValueType)>,
         /// Whether it is no error if there is one.
         if_not_exists: bool,
     },
@@ -47,8 +69,14 @@ impl Run<'_> {
     /// What a statement changes; `None` if it is none of these.
     pub(crate) fn change(&mut self, statement: &Statement) -> Result<Option<Change>, SqlError> {
         Ok(Some(match statement {
-            Statement::CreateDatabase { db_name, if_not_exists, .. } => {
-                Change::CreateDatabase { name: last(db_name), if_not_exists: *if_not_exists }
+            Statement::CreateDatabase { db_name, if_not_exists, .. } => self.database(db_name, *if_not_exists),
+            Statement::CreateTable(create) => create_table(create)?,
+            Statement::AlterTable(alter) => {
+                return invalid(format!(
+                    "a table has no settings of its own: its columns come with its rows, and it is kept as its database is (ALTER DATABASE {} SET retention = '30d'), so ALTER TABLE {} changes nothing",
+                    self.environment.database,
+                    last(&alter.name)
+                ));
             }
             Statement::Drop { object_type, if_exists, names, .. } => {
                 let [name] = names.as_slice() else { return unsupported("DROP of several at once") };
@@ -61,6 +89,18 @@ impl Run<'_> {
             Statement::Delete(delete) => self.delete(delete)?,
             _ => return Ok(None),
         }))
+    }
+
+    /// `CREATE DATABASE … WITH …`, or `ALTER DATABASE … SET …`, which the grammar reads as the former.
+    fn database(&self, name: &ObjectName, if_not_exists: bool) -> Change {
+        let ident = name.0.last().and_then(|part| part.as_ident());
+        let said = ident.and_then(|ident| self.parsed.databases.get(&crate::parse::place(ident.span.start)));
+        let (name, said) = (last(name), said.cloned().unwrap_or_default());
+        if said.is_alter {
+            Change::AlterDatabase { name, settings: said.settings }
+        } else {
+            Change::CreateDatabase { name, if_not_exists, settings: said.settings }
+        }
     }
 
     /// A table is its rows: without any there is none.
@@ -92,4 +132,89 @@ impl Run<'_> {
         }
         Ok(Change::Delete { table: schema.name, selectors: scan.selectors, range: scan.range, tag: "DELETE" })
     }
+}
+
+/// What a column of a CREATE TABLE is.
+enum Declared {
+    Time,
+    /// Tags come with the rows that have them.
+    Tag,
+    Field(ValueType),
+}
+
+/// `CREATE TABLE name (time TIMESTAMP, host TAG, usage DOUBLE PRECISION, …)`
+fn create_table(create: &CreateTable) -> Result<Change, SqlError> {
+    let table = last(&create.name);
+    if create.query.is_some() || create.like.is_some() || create.inherits.is_some() || create.partition_of.is_some() {
+        return unsupported("CREATE TABLE of a query or of another table; INSERT INTO … SELECT makes a table");
+    }
+    if create.temporary || create.external || create.or_replace {
+        return unsupported("a table that is TEMPORARY, EXTERNAL or to be REPLACEd");
+    }
+    if !matches!(create.table_options, CreateTableOptions::None) {
+        return invalid(
+            "a table has no settings of its own: it is kept as its database is (ALTER DATABASE … SET retention = '30d')",
+        );
+    }
+    let mut fields = Vec::new();
+    for column in &create.columns {
+        check_options(column)?;
+        let name = &column.name.value;
+        match declared(column)? {
+            Declared::Time if ["time", "timestamp"].contains(&name.to_lowercase().as_str()) => {}
+            Declared::Time => {
+                return invalid(format!(
+                    "the time of a table's rows is its column \"time\", and \"{name}\" would be a second one: make it a BIGINT"
+                ));
+            }
+            Declared::Tag => {}
+            Declared::Field(_) if fields.iter().any(|(known, _)| known == name) => {
+                return invalid(format!("column \"{name}\" specified more than once"));
+            }
+            Declared::Field(value_type) => fields.push((name.clone(), value_type)),
+        }
+    }
+    if fields.is_empty() {
+        return invalid(format!("table \"{table}\" needs a field: a column of numbers, booleans or text"));
+    }
+    Ok(Change::CreateTable { table, fields, if_not_exists: create.if_not_exists })
+}
+
+/// Promises that are not kept are not made: fields may be null, and nothing is unique but a row's time.
+fn check_options(column: &ColumnDef) -> Result<(), SqlError> {
+    for option in &column.options {
+        match &option.option {
+            ColumnOption::Null | ColumnOption::Comment(_) => {}
+            ColumnOption::NotNull | ColumnOption::PrimaryKey(_)
+                if matches!(column.data_type, DataType::Timestamp(..)) => {}
+            other => return unsupported(format!("{other} of column \"{}\"", column.name.value)),
+        }
+    }
+    Ok(())
+}
+
+fn declared(column: &ColumnDef) -> Result<Declared, SqlError> {
+    let text = column.data_type.to_string().to_lowercase();
+    let word = text.split(['(', ' ']).next().unwrap_or_default();
+    Ok(match word {
+        "timestamp" | "timestamptz" | "datetime" => Declared::Time,
+        "tag" | "symbol" => Declared::Tag,
+        _ if text.ends_with("unsigned") || matches!(word, "ubigint" | "uint64" | "uint32") => {
+            Declared::Field(ValueType::U64)
+        }
+        "double" | "real" | "float" | "float4" | "float8" | "float32" | "float64" | "numeric" | "decimal" => {
+            Declared::Field(ValueType::F64)
+        }
+        "bigint" | "int" | "integer" | "smallint" | "int2" | "int4" | "int8" | "int64" | "long" => {
+            Declared::Field(ValueType::I64)
+        }
+        "bool" | "boolean" => Declared::Field(ValueType::Bool),
+        "text" | "varchar" | "character" | "char" | "string" => Declared::Field(ValueType::String),
+        _ => {
+            return invalid(format!(
+                "column \"{}\" has no type that is kept: there are TIMESTAMP, TAG, DOUBLE PRECISION, BIGINT, BIGINT UNSIGNED, BOOLEAN and TEXT, not {}",
+                column.name.value, column.data_type
+            ));
+        }
+    })
 }

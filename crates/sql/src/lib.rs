@@ -8,6 +8,7 @@
 //!
 //! What this layer does not have is refused with [`SqlError::Unsupported`].
 
+mod arrow;
 mod catalog;
 mod change;
 mod copy;
@@ -20,18 +21,21 @@ mod relation;
 mod run;
 mod scope;
 mod select;
+mod settings;
 mod statement;
 mod time;
 mod value;
 
+pub use arrow::{RelationBatches, columns_of};
 pub use catalog::type_number;
 pub use change::Change;
-pub use copy::{CopyFormat, CopyIn, CopyOut};
+pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE};
 pub use error::SqlError;
 pub use insert::Insert;
 pub use parse::{Parsed, TEXT_BYTES_MAX, parse};
 pub use relation::{Column, Relation};
 pub use run::Manner;
+pub use settings::DatabaseSettings;
 pub use statement::{Answer, Session, copy_in, describe, run};
 pub use time::format_rfc3339_us;
 pub use value::{Interval, SqlType, Value};

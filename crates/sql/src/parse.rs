@@ -12,6 +12,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::error::SqlError;
+use crate::settings::{self, SaidOfDatabases};
 
 /// Bytes of a text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -27,6 +28,10 @@ pub struct Parsed {
     pub statements: Vec<Statement>,
     /// By the place of their SELECT.
     pub(crate) extensions: Extensions,
+    /// Whether something stands for an ASOF JOIN that the grammar reads as another.
+    has_asof: bool,
+    /// What statements say of databases.
+    pub(crate) databases: SaidOfDatabases,
 }
 
 /// What SELECTs have beyond SQL, by the line and column of each.
@@ -66,12 +71,23 @@ pub(crate) enum Align {
 }
 
 impl Parsed {
+    /// A query's text for another engine of SQL; `None` for other statements, and for those with what only time-series databases have.
+    pub fn query_text(&self, place: usize) -> Option<String> {
+        let statement = self.statements.get(place)?;
+        let is_query = match statement {
+            Statement::Query(_) => true,
+            Statement::Explain { statement, .. } => matches!(**statement, Statement::Query(_)),
+            _ => false,
+        };
+        (is_query && self.extensions.is_empty() && !self.has_asof).then(|| statement.to_string())
+    }
+
     pub(crate) fn extension(&self, select: &Select) -> Option<&Extension> {
         self.extensions.get(&place(select.select_token.0.span.start))
     }
 }
 
-const fn place(location: Location) -> (u64, u64) {
+pub(crate) const fn place(location: Location) -> (u64, u64) {
     (location.line, location.column)
 }
 
@@ -84,10 +100,10 @@ pub fn parse(text: &str) -> Result<Parsed, SqlError> {
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| SqlError::Syntax(format!("{}{}", error.message, error.location)))?;
     check_depth(&tokens)?;
-    let (tokens, extensions) = extract(tokens, &dialect)?;
+    let Extracted { tokens, extensions, has_asof, databases } = extract(tokens, &dialect)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     let statements = parser.parse_statements().map_err(|error| syntax(&error))?;
-    Ok(Parsed { statements, extensions })
+    Ok(Parsed { statements, extensions, has_asof, databases })
 }
 
 fn syntax(error: &sqlparser::parser::ParserError) -> SqlError {
@@ -115,16 +131,31 @@ fn check_depth(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     Ok(())
 }
 
+/// What the grammar reads, and what it does not.
+#[derive(Default)]
+struct Extracted {
+    tokens: Vec<TokenWithSpan>,
+    extensions: Extensions,
+    has_asof: bool,
+    databases: SaidOfDatabases,
+}
+
 /// Tokens without the extensions.
-fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<(Vec<TokenWithSpan>, Extensions), SqlError> {
-    let mut kept: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
-    let mut extensions = Extensions::new();
+fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracted, SqlError> {
+    let mut out = Extracted::default();
     // The last SELECT on each level of parentheses.
     let mut selects: Vec<Option<Location>> = vec![None];
     let tokens: Vec<TokenWithSpan> =
         tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
     let mut cursor = Cursor { tokens: &tokens, next: 0, dialect };
     while let Some(token) = cursor.peek() {
+        let begins = out.tokens.last().is_none_or(|last| last.token == Token::SemiColon);
+        if begins && let Some(taken) = settings::take(tokens.get(cursor.next..).unwrap_or_default())? {
+            out.tokens.extend(taken.tokens);
+            out.databases.insert(place(taken.at), taken.said);
+            cursor.next += taken.read;
+            continue;
+        }
         match &token.token {
             Token::LParen => selects.push(None),
             Token::RParen if selects.len() > 1 => {
@@ -142,19 +173,20 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<(Vec<Tok
         if cursor.at(&["asof", "join"]) {
             // Two words that nothing else here uses stand for one that the grammar has only in another form.
             for keyword in ["LEFT", "SEMI"] {
-                kept.push(TokenWithSpan { token: Token::make_keyword(keyword), span: token.span });
+                out.tokens.push(TokenWithSpan { token: Token::make_keyword(keyword), span: token.span });
             }
+            out.has_asof = true;
             cursor.next += 1;
         } else if let Some(select) = select.filter(|_| cursor.at(&["sample", "by"])) {
-            extensions.entry(place(select)).or_default().sample = Some(cursor.sample()?);
+            out.extensions.entry(place(select)).or_default().sample = Some(cursor.sample()?);
         } else if let Some(select) = select.filter(|_| cursor.at(&["latest", "by"]) || cursor.at(&["latest", "on"])) {
-            extensions.entry(place(select)).or_default().latest_by = Some(cursor.latest()?);
+            out.extensions.entry(place(select)).or_default().latest_by = Some(cursor.latest()?);
         } else {
-            kept.push(token.clone());
+            out.tokens.push(token.clone());
             cursor.next += 1;
         }
     }
-    Ok((kept, extensions))
+    Ok(out)
 }
 
 struct Cursor<'a> {

@@ -46,6 +46,11 @@ impl Session {
             manner: Manner::Postgres,
         }
     }
+
+    /// Whether days begin where they do in UTC.
+    pub fn is_in_utc(&self) -> bool {
+        self.time_zone == TimeZone::UTC || matches!(self.time_zone.iana_name(), Some("UTC" | "Etc/UTC"))
+    }
 }
 
 /// What a statement gave.
@@ -74,9 +79,9 @@ pub fn run(parsed: &Parsed, place: usize, context: &Context<'_>, session: &Sessi
 }
 
 /// The rows that a client sent for a COPY … FROM, to be written.
-pub fn copy_in(copy: &CopyIn, text: &str, context: &Context<'_>, session: &Session) -> Result<Insert, SqlError> {
+pub fn copy_in(copy: &CopyIn, sent: Vec<u8>, context: &Context<'_>, session: &Session) -> Result<Insert, SqlError> {
     let parsed = Parsed::default();
-    started(&parsed, context, session, false).copied(copy, text)
+    started(&parsed, context, session, false).copied(copy, sent)
 }
 
 /// The columns that a statement will give, without running it; none if it gives no table.
@@ -215,21 +220,31 @@ impl Run<'_> {
                     tables.into_iter().map(|table| vec![table]),
                 )));
             }
-            "timezone" | "time zone" => self.environment.time_zone.iana_name().unwrap_or("UTC").to_owned(),
-            "transaction isolation level" | "transaction_isolation" | "default_transaction_isolation" => {
-                "read committed".to_owned()
-            }
-            "server_version" => "16.0".to_owned(),
-            "server_encoding" | "client_encoding" => "UTF8".to_owned(),
-            "standard_conforming_strings" => "on".to_owned(),
-            "datestyle" => "ISO, MDY".to_owned(),
-            "search_path" => "public".to_owned(),
-            "max_identifier_length" => "63".to_owned(),
-            "transaction_read_only" | "default_transaction_read_only" => "off".to_owned(),
-            _ => return invalid(format!("unrecognized configuration parameter \"{name}\"")),
+            _ => match setting_of(name, &self.environment) {
+                Some(value) => value,
+                None => return invalid(format!("unrecognized configuration parameter \"{name}\"")),
+            },
         };
         Ok(Answer::Rows(Relation::of_texts(&[name], [vec![value]])))
     }
+}
+
+/// A setting of the session that clients ask for; `None` if there is none of the name.
+pub(crate) fn setting_of(name: &str, environment: &Environment) -> Option<String> {
+    let value = match name {
+        "timezone" | "time zone" => environment.time_zone.iana_name().unwrap_or("UTC"),
+        "transaction isolation level" | "transaction_isolation" | "default_transaction_isolation" => "read committed",
+        "server_version" => "16.0",
+        "server_version_num" => "160000",
+        "server_encoding" | "client_encoding" => "UTF8",
+        "standard_conforming_strings" | "integer_datetimes" => "on",
+        "datestyle" => "ISO, MDY",
+        "search_path" => "public",
+        "max_identifier_length" => "63",
+        "transaction_read_only" | "default_transaction_read_only" | "is_superuser" => "off",
+        _ => return None,
+    };
+    Some(value.to_owned())
 }
 
 /// As QuestDB's clients know types.

@@ -1,8 +1,11 @@
 """Clients of Postgres in Python against a server whose table cpu has three rows. Takes the port."""
 
 import datetime
+import pathlib
 import sys
+import tempfile
 
+import duckdb
 import psycopg
 import sqlalchemy
 
@@ -34,6 +37,19 @@ with psycopg.connect(f"host=127.0.0.1 port={port} user=tester dbname=default", a
     with connection.cursor().copy("COPY (SELECT hostname, usage FROM cpu ORDER BY hostname) TO STDOUT") as copy:
         copied = list(copy.rows())
     assert copied == [("a", "1.5"), ("b", "2.5"), ("c", "3.5")], copied
+
+    # A Parquet file out, through another program, and in again.
+    with tempfile.TemporaryDirectory() as folder:
+        ours, theirs = pathlib.Path(folder, "ours.parquet"), pathlib.Path(folder, "theirs.parquet")
+        with connection.cursor().copy("COPY cpu TO STDOUT (FORMAT parquet)") as copy:
+            ours.write_bytes(b"".join(copy))
+        rows = duckdb.sql(f"SELECT hostname, usage, epoch_ns(time) FROM '{ours}' ORDER BY hostname").fetchall()
+        assert rows[0] == ("a", 1.5, 1451606400000000000) and len(rows) == 3, rows
+        duckdb.sql(f"COPY (SELECT time, hostname AS host, usage * 2 AS twice FROM '{ours}') TO '{theirs}'")
+        with connection.cursor().copy("COPY doubled FROM STDIN (FORMAT parquet)") as copy:
+            copy.write(theirs.read_bytes())
+    rows = connection.execute("SELECT host, twice, time FROM doubled ORDER BY host").fetchall()
+    assert rows[2] == ("c", 7.0, datetime.datetime(2016, 1, 1)) and len(rows) == 3, rows
 
 engine = sqlalchemy.create_engine(f"postgresql+psycopg://tester@127.0.0.1:{port}/default")
 with engine.connect() as connection:

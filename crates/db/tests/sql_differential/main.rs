@@ -10,6 +10,7 @@ mod generate;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 
 use data::{Random, START_NS};
 use generate::{Generator, Statement};
@@ -99,7 +100,7 @@ fn our_cell(value: &Value) -> Cell {
 fn ask(db: &Db, text: &str) -> Result<Rows, String> {
     let parsed = sql::parse(text).map_err(|error| error.to_string())?;
     let session = Session::new("default", START_NS + 86_400_000_000_000);
-    match db.sql(&parsed, 0, &session, &Budget::new(50_000_000)).map_err(|error| error.to_string())? {
+    match db.sql(&parsed, 0, &session, &Arc::new(Budget::new(50_000_000))).map_err(|error| error.to_string())? {
         SqlAnswer::Rows(relation) => Ok(relation.rows.iter().map(|row| row.iter().map(our_cell).collect()).collect()),
         other => Err(format!("{other:?}")),
     }
@@ -203,4 +204,45 @@ fn answers_are_those_of_duckdb() {
     let shown = told.iter().take(TOLD_MAX).cloned().collect::<Vec<_>>().join("\n");
     assert!(told.is_empty(), "{} of {answered} statements of seed {seed} differ:\n{shown}", told.len());
     assert!(answered > count * 9 / 10, "the peer refuses too much: {} of {count}", refused.len());
+}
+
+/// The built-in layer and DataFusion on the same statements: where both answer, they answer the same.
+#[cfg(feature = "sql-datafusion")]
+#[test]
+fn answers_of_both_layers_are_the_same() {
+    let (seed, count) = (number("THALWEG_SEED", 1), number("THALWEG_STATEMENTS", STATEMENTS));
+    let folder = Folder(std::env::temp_dir().join(format!("thalweg-sql-layers-{}", std::process::id())));
+    let _ = std::fs::remove_dir_all(&folder.0);
+    let db = Db::open(Platform::real(), DbOptions::new(&folder.0)).unwrap();
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let tables = data::tables(&mut random);
+    let (_, errors) = db.write_lines("default", tables.lines.as_bytes()).unwrap();
+    assert!(errors.is_empty(), "{errors:?}");
+    let (mut told, mut answered, mut refused) = (Vec::new(), 0u64, Vec::new());
+    for place in 0..count {
+        if place == count / 2 {
+            db.settle().unwrap();
+        }
+        let statement: Statement = Generator { random: &mut random }.statement();
+        let Ok(parsed) = sql::parse(&statement.text) else { continue };
+        let session = Session::new("default", START_NS + 86_400_000_000_000);
+        match db.sql_beyond(&parsed, 0, &session, &Arc::new(Budget::new(50_000_000))) {
+            Ok(relation) => {
+                answered += 1;
+                let beyond = relation.rows.iter().map(|row| row.iter().map(our_cell).collect()).collect();
+                if let Some(why) = difference(ask(&db, &statement.text), beyond, statement.is_ordered) {
+                    told.push(format!("{}\n      {why}", statement.text));
+                }
+            }
+            Err(error) => refused.push(format!("{}\n      {error}", statement.text)),
+        }
+    }
+    eprintln!(
+        "{answered} statements of seed {seed} answered by both layers; {} by the built-in one alone",
+        refused.len()
+    );
+    refused.iter().take(5).for_each(|refused| eprintln!("refused: {refused}"));
+    let shown = told.iter().take(TOLD_MAX).cloned().collect::<Vec<_>>().join("\n");
+    assert!(told.is_empty(), "{} of {answered} statements of seed {seed} differ:\n{shown}", told.len());
+    assert!(answered > count / 2, "DataFusion refuses too much: {} of {count}", refused.len());
 }

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::{Sink, stream};
+use futures_util::{Sink, Stream, stream};
 use pgwire::api::ClientInfo;
 use pgwire::api::copy::CopyHandler;
 use pgwire::api::query::send_execution_response;
@@ -21,8 +21,20 @@ use crate::active::Description;
 use crate::query::{Asked, watched};
 use crate::state::State;
 
-/// Text rows, as opposed to binary ones.
+/// How the protocol calls rows that are text.
 const TEXT: i8 = 0;
+/// And others.
+const BINARY: i8 = 1;
+
+/// A response of pieces. The form is said afterwards: made as one of binary rows it would put their end behind a file.
+fn response_of<S>(is_binary: bool, columns: usize, pieces: S) -> CopyResponse
+where
+    S: Stream<Item = PgWireResult<CopyData>> + Send + 'static,
+{
+    let mut response = CopyResponse::new(TEXT, columns, pieces);
+    response.format = if is_binary { BINARY } else { TEXT };
+    response
+}
 
 /// Rows of a COPY … FROM STDIN as they arrive.
 pub(super) struct Copying {
@@ -40,14 +52,14 @@ impl Copying {
 
     /// What tells a client to send.
     pub(super) fn response(&self) -> Response {
-        Response::CopyIn(CopyResponse::new(TEXT, self.copy.columns.len(), stream::empty()))
+        Response::CopyIn(response_of(self.copy.is_binary(), self.copy.columns.len(), stream::empty()))
     }
 }
 
-/// Rows on their way to a client, a message for each.
+/// Rows on their way to a client.
 pub(super) fn response(rows: CopyOut) -> Response {
-    let messages = rows.lines.into_iter().map(|line| Ok(CopyData::new(line.into())));
-    Response::CopyOut(CopyResponse::new(TEXT, rows.columns, stream::iter(messages)))
+    let messages = rows.messages.into_iter().map(|message| Ok(CopyData::new(message.into())));
+    Response::CopyOut(response_of(rows.is_binary, rows.columns, stream::iter(messages)))
 }
 
 #[async_trait]
@@ -102,9 +114,7 @@ impl CopyHandler for Connection {
 impl Connection {
     /// Writes what came; how many rows.
     async fn take_rows(&self, copying: Copying) -> PgWireResult<usize> {
-        let text =
-            String::from_utf8(copying.bytes).map_err(|_| failed("22021", "COPY: the rows are not UTF-8".to_owned()))?;
-        let (copy, session) = (copying.copy, copying.session);
+        let Copying { copy, session, bytes, .. } = copying;
         let budget = self.state.db.budget(self.state.settings.query_samples_max);
         let description = Description {
             kind: "sql",
@@ -114,7 +124,7 @@ impl Connection {
         };
         let timeout = Duration::from_millis(self.state.settings.query_timeout_ms);
         let asked = Asked::of(description, budget.clone(), timeout);
-        let work = move |state: &State| match state.db.copy_in(&copy, &text, &session, &budget) {
+        let work = move |state: &State| match state.db.copy_in(&copy, bytes, &session, &budget) {
             Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
             written => Ok((String::new(), written)),
         };

@@ -6,8 +6,9 @@ use axum::extract::{Request, State as From};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use db::SqlAnswer;
+use query::arrow::STREAM_MEDIA_TYPE;
 use query::{Budget, QueryError};
-use sql::{Manner, Relation, Session, SqlError};
+use sql::{Manner, PARQUET_MEDIA_TYPE, Relation, Session, SqlError};
 
 use super::text::{self, Style};
 use crate::active::Description;
@@ -24,6 +25,10 @@ enum Form {
     Json,
     /// `/sql` as CSV.
     Csv,
+    /// `/sql` as Arrow's stream of record batches.
+    Arrow,
+    /// `/sql` as a Parquet file.
+    Parquet,
     /// `/exec`
     QuestDbJson,
     /// `/exp`
@@ -31,9 +36,25 @@ enum Form {
 }
 
 impl Form {
+    /// What `/sql` answers: what is asked for by name, else what the client accepts.
+    fn of(named: Option<&str>, accepts: &str) -> Result<Self, ApiError> {
+        let is_accepted = |kind: &str| accepts.split(',').any(|accepted| accepted.trim().starts_with(kind));
+        Ok(match named {
+            Some("json") => Self::Json,
+            Some("csv") => Self::Csv,
+            Some("arrow") => Self::Arrow,
+            Some("parquet") => Self::Parquet,
+            Some(_) => return Err(ApiError::invalid_parameter("format", "it is json, csv, arrow or parquet")),
+            None if is_accepted(STREAM_MEDIA_TYPE) => Self::Arrow,
+            None if is_accepted(PARQUET_MEDIA_TYPE) => Self::Parquet,
+            None if is_accepted("text/csv") => Self::Csv,
+            None => Self::Json,
+        })
+    }
+
     const fn style(self) -> Style {
         match self {
-            Self::Json | Self::Csv => Style::Plain,
+            Self::Json | Self::Csv | Self::Arrow | Self::Parquet => Style::Plain,
             Self::QuestDbJson | Self::QuestDbCsv => Style::QuestDb,
         }
     }
@@ -42,6 +63,8 @@ impl Form {
         match self {
             Self::Json | Self::QuestDbJson => "application/json",
             Self::Csv | Self::QuestDbCsv => "text/csv; charset=utf-8",
+            Self::Arrow => STREAM_MEDIA_TYPE,
+            Self::Parquet => PARQUET_MEDIA_TYPE,
         }
     }
 }
@@ -50,12 +73,7 @@ impl Form {
 pub(crate) async fn sql(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
     let accepts = taken.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let form = match taken.parameters.get("format") {
-        None if accepts.starts_with("text/csv") => Form::Csv,
-        None | Some("json") => Form::Json,
-        Some("csv") => Form::Csv,
-        Some(_) => return Err(ApiError::invalid_parameter("format", "it is json or csv")),
-    };
+    let form = Form::of(taken.parameters.get("format"), accepts)?;
     answer(&state, &taken, form).await
 }
 
@@ -81,9 +99,9 @@ async fn answer(state: &Arc<State>, taken: &Taken, form: Form) -> Result<Respons
     let session = Session { manner, ..Session::new(database, state.db.now_ns()) };
     let bounds = limit_of(taken)?;
     let work = move |state: &State| match run(state, &text, &session, &budget) {
-        Ok(relation) => Ok((written(&text, relation, bounds, form), StatusCode::OK)),
+        Ok(relation) => Ok((written(&text, relation, bounds, form)?, StatusCode::OK)),
         Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
-        Err(error) => Ok((failed(&text, &error, form), StatusCode::BAD_REQUEST)),
+        Err(error) => Ok((failed(&text, &error, form).into_bytes(), StatusCode::BAD_REQUEST)),
     };
     let (body, status) = watched(state, asked, work).await?;
     let content_type = if status == StatusCode::OK { form.content_type() } else { "application/json" };
@@ -91,7 +109,7 @@ async fn answer(state: &Arc<State>, taken: &Taken, form: Form) -> Result<Respons
 }
 
 /// Runs statements one after another; the last one's table, if it gives one.
-fn run(state: &State, text: &str, session: &Session, budget: &Budget) -> Result<Relation, SqlError> {
+fn run(state: &State, text: &str, session: &Session, budget: &Arc<Budget>) -> Result<Relation, SqlError> {
     let parsed = sql::parse(text)?;
     let mut last = Relation::default();
     for place in 0..parsed.statements.len() {
@@ -139,25 +157,32 @@ fn limit_of(taken: &Taken) -> Result<(usize, usize), ApiError> {
     }
 }
 
-fn written(text: &str, mut relation: Relation, (from, to): (usize, usize), form: Form) -> String {
+fn written(text: &str, mut relation: Relation, (from, to): (usize, usize), form: Form) -> Result<Vec<u8>, QueryError> {
     let total = relation.rows.len();
     relation.rows.truncate(to);
     relation.rows.drain(..from.min(relation.rows.len()));
     let style = form.style();
-    match form {
+    let json = |relation: &Relation| (text::columns(relation, style), text::rows(&relation.rows, style));
+    Ok(match form {
+        Form::Arrow => {
+            let batches = relation.batches();
+            return query::arrow::stream(&batches.schema(), batches);
+        }
+        Form::Parquet => return relation.parquet(),
         Form::Csv | Form::QuestDbCsv => text::csv(&relation, style),
         Form::Json => {
-            let (columns, rows) = (text::columns(&relation, style), text::rows(&relation.rows, style));
+            let (columns, rows) = json(&relation);
             format!(r#"{{"columns":{columns},"rows":{rows},"row_count":{total}}}"#)
         }
         Form::QuestDbJson => {
-            let (columns, rows) = (text::columns(&relation, style), text::rows(&relation.rows, style));
+            let (columns, rows) = json(&relation);
             let time = relation.columns.iter().position(|column| column.sql_type == sql::SqlType::Timestamp);
             let time = time.map_or(-1, |place| place as i64);
             let query = json::text(text);
             format!(r#"{{"query":{query},"columns":{columns},"timestamp":{time},"dataset":{rows},"count":{total}}}"#)
         }
     }
+    .into_bytes())
 }
 
 fn failed(text: &str, error: &SqlError, form: Form) -> String {

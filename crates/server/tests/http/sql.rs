@@ -3,6 +3,13 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
+use arrow_ipc::reader::StreamReader;
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use thalweg_server::Listener;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
@@ -152,7 +159,7 @@ fn errors_say_what_is_wrong() {
         ("/sql", 400, "it is missing"),
         ("/sql?query=SELEC", 400, r#""code":"42601""#),
         ("/sql?query=SELECT%20x%20FROM%20cpu", 400, r#"column \"x\" does not exist"#),
-        ("/sql?format=xml&query=SELECT%201", 400, "it is json or csv"),
+        ("/sql?format=xml&query=SELECT%201", 400, "it is json, csv, arrow or parquet"),
         ("/exec?query=SELECT%20*%20FROM%20nowhere", 400, r#""error":"table \"nowhere\" does not exist"#),
         ("/exec?limit=x&query=SELECT%201", 400, "it is a number of rows"),
     ] {
@@ -236,6 +243,203 @@ fn postgres_clients_get_errors_by_code_and_go_on() {
                 }
             }
             assert_eq!(client.query_one("SELECT 1 + 1", &[]).await.unwrap().get::<_, i64>(0), 2);
+        },
+        &server,
+    );
+}
+
+/// Batches of a stream, by Arrow's own reader.
+fn batches(stream: Vec<u8>) -> Vec<RecordBatch> {
+    StreamReader::try_new(std::io::Cursor::new(stream), None).unwrap().map(Result::unwrap).collect()
+}
+
+const COLUMNAR: &str = "SELECT time, hostname, usage_user, count(*) AS n, usage_user > 50 AS high, NULL::double precision AS nothing FROM cpu WHERE hostname = 'host_49' GROUP BY time, hostname, usage_user ORDER BY time LIMIT 3";
+
+/// The first rows of [`COLUMNAR`].
+fn check_columnar(batch: &RecordBatch) {
+    let schema = batch.schema();
+    let kinds: Vec<String> =
+        schema.fields().iter().map(|field| format!("{} {}", field.name(), field.data_type())).collect();
+    assert_eq!(
+        kinds,
+        [
+            "time Timestamp(ns, \"UTC\")",
+            "hostname Utf8",
+            "usage_user Float64",
+            "n Int64",
+            "high Boolean",
+            "nothing Float64"
+        ]
+    );
+    let times: Vec<i64> = (0..3).map(|step| (START_S + step * 600) * 1_000_000_000).collect();
+    assert_eq!(batch.column(0).as_primitive::<TimestampNanosecondType>().values().to_vec(), times);
+    assert_eq!(batch.column(1).as_string::<i32>().value(2), "host_49");
+    assert_eq!(batch.column(2).as_primitive::<Float64Type>().values().to_vec(), [49.0, 52.0, 55.0]);
+    assert_eq!(batch.column(3).as_primitive::<Int64Type>().values().to_vec(), [1, 1, 1]);
+    assert_eq!(batch.column(4).as_boolean().iter().collect::<Vec<_>>(), [Some(false), Some(true), Some(true)]);
+    assert_eq!(batch.column(5).null_count(), 3);
+}
+
+#[test]
+fn answers_come_as_arrow_and_parquet() {
+    let server = start();
+    let accepted = [("Accept", "application/vnd.apache.arrow.stream")];
+    for (path, headers) in [("/sql", &accepted[..]), ("/sql?format=arrow", &[])] {
+        let (status, kind, body) = server.send_for_bytes("POST", path, headers, COLUMNAR);
+        assert_eq!((status, kind.as_str()), (200, "application/vnd.apache.arrow.stream"), "{path}");
+        check_columnar(&batches(body)[0]);
+    }
+    let (status, kind, body) = server.send_for_bytes("POST", "/sql?format=parquet", &[], COLUMNAR);
+    assert_eq!((status, kind.as_str()), (200, "application/vnd.apache.parquet"));
+    let mut reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(body)).unwrap().build().unwrap();
+    check_columnar(&reader.next().unwrap().unwrap());
+
+    // More rows than a batch has; and none.
+    let (_, _, body) = server.send_for_bytes(
+        "POST",
+        "/sql?format=arrow",
+        &[],
+        "SELECT a.usage_user FROM cpu a JOIN cpu b ON a.region = b.region WHERE a.hostname = 'host_3' AND b.hostname <> 'host_3'",
+    );
+    let rows: Vec<usize> = batches(body).iter().map(RecordBatch::num_rows).collect();
+    assert_eq!(rows.iter().sum::<usize>(), 216 * 432);
+    assert!(rows.len() > 1 && rows.iter().all(|rows| *rows <= query::arrow::BATCH_ROWS_MAX), "{rows:?}");
+    let (_, _, body) = server.send_for_bytes("POST", "/sql?format=arrow", &[], "SELECT time FROM cpu WHERE time < 0");
+    assert!(batches(body).is_empty());
+
+    let refused = server.send("POST", "/sql?format=arrow", &[], "SELECT x FROM cpu");
+    assert_eq!((refused.status, refused.header("content-type")), (400, "application/json"));
+}
+
+#[test]
+fn plans_answer_as_arrow() {
+    let server = start();
+    let plan = "(->> (metric \"cpu_usage_user\") (tag \"hostname\" '(\"host_3\" \"host_75\")) (groupby 1h max))";
+    let (status, kind, body) = server.send_for_bytes("POST", "/api/v1/plan?format=arrow", &[], plan);
+    assert_eq!(
+        (status, kind.as_str()),
+        (200, "application/vnd.apache.arrow.stream"),
+        "{}",
+        String::from_utf8_lossy(&body)
+    );
+    let read = batches(body);
+    let names: Vec<String> = read[0].schema().fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names, ["time", "__name__", "hostname", "region", "value"]);
+    assert_eq!(read.iter().map(RecordBatch::num_rows).sum::<usize>(), 2 * 36);
+    assert_eq!(read[0].column(2).as_string::<i32>().value(0), "host_3");
+    let refused = server.send("POST", "/api/v1/plan?format=xml", &[], plan);
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    assert!(refused.body.contains("it is json or arrow"), "{}", refused.body);
+}
+
+#[test]
+fn parquet_is_copied_out_and_in() {
+    let server = start();
+    on_a_runtime(
+        async |client| {
+            let pieces: Vec<Bytes> = client
+                .copy_out("COPY (SELECT time, hostname AS host, usage_user AS busy, 7 AS n FROM cpu) TO STDOUT (FORMAT parquet)")
+                .await
+                .unwrap()
+                .map(Result::unwrap)
+                .collect()
+                .await;
+            let file = pieces.concat();
+            assert_eq!(file.get(..4), Some(&b"PAR1"[..]));
+            let sink = client.copy_in("COPY again FROM STDIN (FORMAT parquet)").await.unwrap();
+            let mut sink = std::pin::pin!(sink);
+            for piece in file.chunks(1000) {
+                sink.send(Bytes::copy_from_slice(piece)).await.unwrap();
+            }
+            assert_eq!(sink.finish().await.unwrap(), 3 * 216);
+            let both = "SELECT count(*) AS n, sum(busy) AS busy, max(n) AS most, max(time) AS last FROM again WHERE host = 'host_3'";
+            let row = client.query_one(both, &[]).await.unwrap();
+            let of = "SELECT count(*) AS n, sum(usage_user) AS busy FROM cpu WHERE hostname = 'host_3'";
+            let source = client.query_one(of, &[]).await.unwrap();
+            assert_eq!(row.get::<_, i64>(0), source.get::<_, i64>(0));
+            assert_eq!(row.get::<_, f64>(1).to_bits(), source.get::<_, f64>(1).to_bits());
+            assert_eq!(row.get::<_, i64>(2), 7);
+
+            for (sent, part) in [(&b"no file"[..], "cannot be read"), (&file[..file.len() / 2], "cannot be read")] {
+                let sink = client.copy_in("COPY again FROM STDIN (FORMAT parquet)").await.unwrap();
+                let mut sink = std::pin::pin!(sink);
+                sink.send(Bytes::copy_from_slice(sent)).await.unwrap();
+                let error = sink.finish().await.unwrap_err();
+                let message = error.as_db_error().map(|error| error.message().to_owned()).unwrap_or_default();
+                assert!(message.contains(part), "{message:?} {error:?}");
+            }
+            assert_eq!(client.query_one("SELECT 1", &[]).await.unwrap().get::<_, i64>(0), 1);
+        },
+        &server,
+    );
+}
+
+/// What graphical clients send when they connect and list tables: Grafana's source and DBeaver by its driver. Each with a part of a row that it gets,
+/// cells between bars; empty for those that give no row.
+const CLIENTS_ASK: &[(&str, &str)] = &[
+    ("SELECT current_setting('server_version_num')::int/100 as version", "1600"),
+    ("SELECT extversion FROM pg_extension WHERE extname = 'timescaledb'", ""),
+    (
+        "SELECT schema_name AS \"name\" FROM information_schema.schemata WHERE schema_name NOT IN ('information_schema', 'pg_catalog', 'pg_toast') ORDER BY schema_name",
+        "public",
+    ),
+    (
+        "SELECT quote_ident(table_name) AS \"table\" FROM information_schema.tables WHERE quote_ident(table_schema) = 'public' ORDER BY 1",
+        "cpu",
+    ),
+    (
+        "SELECT CASE WHEN quote_ident(table_schema) IN (SELECT CASE WHEN trim(s[i]) = '\"$user\"' THEN user ELSE trim(s[i]) END FROM generate_series(array_lower(string_to_array(current_setting('search_path'),','),1), array_upper(string_to_array(current_setting('search_path'),','),1)) as i, string_to_array(current_setting('search_path'),',') s) THEN quote_ident(table_name) ELSE quote_ident(table_schema) || '.' || quote_ident(table_name) END AS \"table\" FROM information_schema.tables WHERE quote_ident(table_schema) NOT IN ('information_schema', 'pg_catalog') ORDER BY CASE WHEN quote_ident(table_schema) IN (SELECT CASE WHEN trim(s[i]) = '\"$user\"' THEN user ELSE trim(s[i]) END FROM generate_series(array_lower(string_to_array(current_setting('search_path'),','),1), array_upper(string_to_array(current_setting('search_path'),','),1)) as i, string_to_array(current_setting('search_path'),',') s) THEN 0 ELSE 1 END, 1",
+        "cpu",
+    ),
+    (
+        "SELECT quote_ident(column_name) AS \"column\", data_type AS \"type\" FROM information_schema.columns WHERE CASE WHEN array_length(parse_ident('cpu'),1) = 2 THEN quote_ident(table_schema) = (parse_ident('cpu'))[1] AND quote_ident(table_name) = (parse_ident('cpu'))[2] ELSE quote_ident(table_name) = 'cpu' AND quote_ident(table_schema) IN (SELECT CASE WHEN trim(s[i]) = '\"$user\"' THEN user ELSE trim(s[i]) END FROM generate_series(array_lower(string_to_array(current_setting('search_path'),','),1), array_upper(string_to_array(current_setting('search_path'),','),1)) as i, string_to_array(current_setting('search_path'),',') s) END",
+        "usage_user|double precision",
+    ),
+    ("SELECT current_schema(),session_user", "public|tester"),
+    (
+        "SELECT n.oid,n.*,d.description FROM pg_catalog.pg_namespace n LEFT OUTER JOIN pg_catalog.pg_description d ON d.objoid=n.oid AND d.objsubid=0 AND d.classoid='pg_namespace'::regclass ORDER BY nspname",
+        "public",
+    ),
+    (
+        "SELECT c.oid,c.*,d.description,pg_catalog.pg_get_expr(c.relpartbound, c.oid) as partition_expr, pg_catalog.pg_get_partkeydef(c.oid) as partition_key FROM pg_catalog.pg_class c LEFT OUTER JOIN pg_catalog.pg_description d ON d.objoid=c.oid AND d.objsubid=0 AND d.classoid='pg_class'::regclass WHERE c.relnamespace=2200 AND c.relkind not in ('i','I','c')",
+        "cpu",
+    ),
+    (
+        "SELECT c.relname,a.*,pg_catalog.pg_get_expr(ad.adbin, ad.adrelid, true) as def_value,dsc.description,dep.objid FROM pg_catalog.pg_attribute a INNER JOIN pg_catalog.pg_class c ON (a.attrelid=c.oid) LEFT OUTER JOIN pg_catalog.pg_attrdef ad ON (a.attrelid=ad.adrelid AND a.attnum = ad.adnum) LEFT OUTER JOIN pg_catalog.pg_description dsc ON (c.oid=dsc.objoid AND a.attnum = dsc.objsubid) LEFT OUTER JOIN pg_depend dep on dep.refobjid = a.attrelid AND dep.deptype = 'i' and dep.refobjsubid = a.attnum and dep.classid = dep.refclassid WHERE NOT a.attisdropped AND c.relkind not in ('i','I','c') AND c.relname = 'cpu' ORDER BY a.attnum",
+        "usage_user",
+    ),
+    (
+        "SELECT t.oid,t.*,c.relkind,format_type(nullif(t.typbasetype, 0), t.typtypmod) as base_type_name, d.description FROM pg_catalog.pg_type t LEFT OUTER JOIN pg_catalog.pg_type et ON et.oid=t.typelem LEFT OUTER JOIN pg_catalog.pg_class c ON c.oid=t.typrelid LEFT OUTER JOIN pg_catalog.pg_description d ON t.oid=d.objoid WHERE t.typname IS NOT NULL AND (c.relkind IS NULL OR c.relkind = 'c') AND (et.typcategory IS NULL OR et.typcategory <> 'C')",
+        "float8",
+    ),
+    (
+        "SELECT db.oid,db.* FROM pg_catalog.pg_database db WHERE datallowconn AND NOT datistemplate OR db.datname = 'default' ORDER BY db.datname",
+        "default",
+    ),
+    ("select * from pg_catalog.pg_settings where name = 'standard_conforming_strings'", "on"),
+    ("SET extra_float_digits = 3", ""),
+    ("SHOW search_path", "public"),
+];
+
+#[test]
+fn graphical_clients_list_tables() {
+    let server = start();
+    on_a_runtime(
+        async |client| {
+            for (statement, part) in CLIENTS_ASK {
+                let messages = client.simple_query(statement).await;
+                let messages = messages.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+                let rows = messages.iter().filter_map(|message| match message {
+                    SimpleQueryMessage::Row(row) => {
+                        let cells = (0..row.len()).map(|place| row.get(place).unwrap_or_default());
+                        Some(format!("|{}|", cells.collect::<Vec<_>>().join("|")))
+                    }
+                    _ => None,
+                });
+                let rows: Vec<String> = rows.collect();
+                let is_found = rows.iter().any(|row| row.contains(&format!("|{part}|")));
+                assert!(if part.is_empty() { rows.is_empty() } else { is_found }, "{statement}: {rows:?}");
+            }
         },
         &server,
     );

@@ -196,6 +196,7 @@ impl Binder<'_> {
             }
             Expr::Ceil { expr, field } if *field == NO_FIELD => self.call(named("ceil")?, &[expr], grouped),
             Expr::Floor { expr, field } if *field == NO_FIELD => self.call(named("floor")?, &[expr], grouped),
+            Expr::CompoundFieldAccess { root, access_chain } => self.subscript(root, access_chain, grouped),
             Expr::Position { expr, r#in } => self.call(named("strpos")?, &[r#in, expr], grouped),
             Expr::Substring { expr, substring_from, substring_for, .. } => {
                 let mut of: Vec<&Expr> = vec![expr];
@@ -423,7 +424,7 @@ impl Binder<'_> {
     fn scalar(&mut self, query: &sqlparser::ast::Query, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
         let answer = match self.subqueries.rows(query) {
             Err(SqlError::UnknownColumn(message)) => {
-                return self.correlated(query, grouped)?.ok_or(SqlError::UnknownColumn(message));
+                return self.correlated(query, grouped, false)?.ok_or(SqlError::UnknownColumn(message));
             }
             answer => answer?,
         };
@@ -442,8 +443,10 @@ impl Binder<'_> {
         if call.over.is_some() {
             return unsupported(format!("the window function {name}(…) OVER"));
         }
-        let is_aggregate = is_aggregate(&name);
-        if is_aggregate {
+        if let (true, FunctionArguments::Subquery(query)) = (name == "array", &call.args) {
+            return self.array_of(query, grouped);
+        }
+        if is_aggregate(&name) {
             return match grouped {
                 Some(grouped) => self.aggregate(call, &name, grouped),
                 None => invalid(format!("aggregate functions are not allowed here: {call}")),
@@ -660,7 +663,7 @@ fn named(name: &str) -> Result<&'static Function, SqlError> {
     functions::find(name).ok_or_else(|| SqlError::UnknownFunction(format!("function {name} does not exist")))
 }
 
-fn apply(function: &'static Function, of: Vec<Typed>) -> Result<Typed, SqlError> {
+pub(super) fn apply(function: &'static Function, of: Vec<Typed>) -> Result<Typed, SqlError> {
     let (fewest, most) = function.takes;
     if of.len() < fewest || of.len() > most {
         return Err(SqlError::UnknownFunction(format!(

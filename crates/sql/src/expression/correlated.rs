@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::{BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor};
 
+use super::arrays::array;
 use super::{Binder, Bound, Grouped, Typed};
 use crate::error::{SqlError, invalid};
 use crate::value::{SqlType, Value};
@@ -29,11 +30,12 @@ pub(super) fn answer(answers: &Answers, keys: &[Value]) -> Result<Value, SqlErro
 }
 
 impl Binder<'_> {
-    /// The query as something to be looked up; `None` if it is not of that form.
+    /// The query as something to be looked up, its one value or the array of all; `None` if it is not of that form.
     pub(super) fn correlated(
         &mut self,
         query: &Query,
         mut grouped: Option<&mut Grouped>,
+        is_array: bool,
     ) -> Result<Option<Typed>, SqlError> {
         let Some(split) = split(query) else { return Ok(None) };
         let mut keys = Vec::with_capacity(split.outer.len());
@@ -42,7 +44,7 @@ impl Binder<'_> {
         }
         let relation = self.subqueries.rows(&split.query)?;
         let sql_type = relation.columns.first().map_or(SqlType::Unknown, |column| column.sql_type);
-        let mut answers = Answers::new();
+        let mut lists: HashMap<Vec<Value>, Vec<Value>> = HashMap::new();
         for mut row in relation.rows {
             if row.is_empty() {
                 continue;
@@ -50,9 +52,15 @@ impl Binder<'_> {
             let value = row.remove(0);
             // Null is equal to nothing.
             if !row.iter().any(Value::is_null) {
-                answers.entry(row).and_modify(|known| *known = None).or_insert(Some(value));
+                lists.entry(row).or_default().push(value);
             }
         }
+        let answer = |mut values: Vec<Value>| match (is_array, values.len()) {
+            (true, _) => Some(array(&values)),
+            (false, 1) => values.pop(),
+            (false, _) => None,
+        };
+        let answers: Answers = lists.into_iter().map(|(keys, values)| (keys, answer(values))).collect();
         Ok(Some(Typed { expression: Bound::Lookup { keys, answers: Arc::new(answers) }, sql_type }))
     }
 }

@@ -1,6 +1,6 @@
 //! Functions of values in a row, by name.
 
-use super::{Environment, Function, Returns, cast, operators, times};
+use super::{Environment, Function, Returns, arrays, cast, operators, times};
 use crate::error::{SqlError, invalid};
 use crate::value::{SqlType, Value};
 
@@ -23,8 +23,17 @@ const ALIASES: [(&str, &str); 9] = [
 /// The function of a name.
 pub(super) fn find(name: &str) -> Option<&'static Function> {
     let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
-    let all = NUMBERS.iter().chain(&TEXTS).chain(&OTHERS).chain(&times::FUNCTIONS);
+    let all = NUMBERS.iter().chain(&TEXTS).chain(&OTHERS).chain(&times::FUNCTIONS).chain(&arrays::FUNCTIONS);
     all.into_iter().find(|function| function.name == name)
+}
+
+/// What a function gives for these arguments; `None` if there is no such function.
+pub(crate) fn call_by_name(name: &str, of: &[Value], environment: &Environment) -> Option<Result<Value, SqlError>> {
+    let function = find(name).filter(|function| (function.takes.0..=function.takes.1).contains(&of.len()))?;
+    if function.is_strict && of.iter().any(Value::is_null) {
+        return Some(Ok(Value::Null));
+    }
+    Some((function.call)(of, environment))
 }
 
 const fn number(name: &'static str, call: fn(&[Value], &Environment) -> Result<Value, SqlError>) -> Function {
@@ -270,7 +279,7 @@ fn trimmed(of: &[Value], at_start: bool, at_end: bool) -> Value {
     Value::text(kept)
 }
 
-static OTHERS: [Function; 42] = [
+static OTHERS: [Function; 41] = [
     Function {
         name: "coalesce",
         takes: (1, 100),
@@ -336,7 +345,11 @@ static OTHERS: [Function; 42] = [
     text("pg_is_in_recovery", (0, 0), SqlType::Bool, |_, _| Ok(Value::Bool(false))),
     text("pg_backend_pid", (0, 0), SqlType::Int, |_, _| Ok(Value::Int(1))),
     // What clients ask about comments, defaults and rights: there are none of the former, and all of the latter.
-    null("current_setting", (1, 2), SqlType::Text),
+    text("current_setting", (1, 2), SqlType::Text, |of, environment| {
+        let name = string(of, 0).to_lowercase();
+        let value = crate::statement::setting_of(&name, environment);
+        Ok(value.map_or(Value::Null, Value::text))
+    }),
     null("obj_description", (1, 2), SqlType::Text),
     null("col_description", (2, 2), SqlType::Text),
     null("shobj_description", (2, 2), SqlType::Text),
@@ -348,7 +361,6 @@ static OTHERS: [Function; 42] = [
     null("pg_get_viewdef", (1, 2), SqlType::Text),
     null("pg_get_partkeydef", (1, 1), SqlType::Text),
     null("pg_get_serial_sequence", (2, 2), SqlType::Text),
-    null("array_to_string", (2, 3), SqlType::Text),
     null("pg_size_pretty", (1, 1), SqlType::Text),
     null("pg_table_size", (1, 1), SqlType::Int),
     null("pg_relation_size", (1, 2), SqlType::Int),

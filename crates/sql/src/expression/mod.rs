@@ -1,6 +1,7 @@
 //! Expressions: from the grammar's tree ([`bind`]) to something that has a value for each row ([`Bound::value`]).
 
 mod aggregates;
+mod arrays;
 mod bind;
 mod cast;
 mod correlated;
@@ -13,9 +14,11 @@ mod times;
 use std::sync::Arc;
 
 pub(crate) use aggregates::{Accumulator, AggregateCall, AggregateFunction};
+pub(crate) use arrays::array;
 pub(crate) use bind::{Binder, Grouped, Key, Subqueries, is_aggregate, is_time};
 pub(crate) use cast::{cast, sql_type};
 pub(crate) use evaluate::holds;
+pub(crate) use functions::call_by_name;
 pub(crate) use shapes::{compares_times, date_bin, equal, equal_columns, fixed_bins, sum};
 pub(crate) use times::{time_zone, width};
 

@@ -11,7 +11,7 @@ use sqlparser::ast::{JoinConstraint, JoinOperator, ObjectName, TableAlias, Table
 use super::Wanted;
 use super::filter::Filter;
 use crate::error::{SqlError, invalid, unsupported};
-use crate::expression::Typed;
+use crate::expression::{Typed, call_by_name};
 use crate::run::{Run, scope_of};
 use crate::scope::{Role, Scope, ScopeColumn};
 use crate::value::{SqlType, Value};
@@ -223,7 +223,11 @@ impl Run<'_> {
             ("generate_series", [from, to]) => self.series(from, to, &Value::Int(1))?,
             ("generate_series", [from, to, step]) => self.series(from, to, step)?,
             ("long_sequence", [count]) => self.series(&Value::Int(1), count, &Value::Int(1))?,
-            _ => return Err(SqlError::UnknownFunction(format!("function {name} does not exist"))),
+            // Any function of values is a table of one row.
+            (name, values) => match call_by_name(name, values, &self.environment) {
+                Some(value) => vec![value?],
+                None => return Err(SqlError::UnknownFunction(format!("function {name} does not exist"))),
+            },
         };
         let sql_type = rows.first().map_or(SqlType::Int, Value::sql_type);
         let qualifier = alias.map_or(called.as_str(), |alias| alias.name.value.as_str());

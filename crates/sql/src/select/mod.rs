@@ -15,7 +15,7 @@ pub(crate) use from::sql_type;
 
 use std::collections::HashSet;
 
-use sqlparser::ast::{Distinct, Expr, GroupByExpr, OrderByExpr, Select, SelectItem};
+use sqlparser::ast::{Distinct, Expr, GroupByExpr, OrderByExpr, Select, SelectItem, SelectItemQualifiedWildcardKind};
 
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Binder, Bound, Grouped, Typed, holds};
@@ -283,7 +283,10 @@ fn shown<'a>(select: &'a Select, scope: &Scope) -> Result<Vec<Shown<'a>>, SqlErr
             }
             SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => {
                 let table = match item {
-                    SelectItem::QualifiedWildcard(name, _) => Some(name.to_string().trim_matches('"').to_lowercase()),
+                    SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                        name.0.last().and_then(|part| part.as_ident()).map(|part| part.value.to_lowercase())
+                    }
+                    SelectItem::QualifiedWildcard(..) => return unsupported(format!("{item}")),
                     _ => None,
                 };
                 let is_of_table = |qualifier: &Option<String>| {

@@ -1,0 +1,99 @@
+//! SQL by DataFusion: what the built-in layer does not have.
+
+use std::sync::Arc;
+
+use query::{Budget, Plan};
+use sql::{Column, Manner, Parsed, Relation, Session, SqlError, Value};
+use sql_datafusion::{Asked, BeyondError, Parameter};
+
+use crate::Db;
+
+impl Db {
+    /// What a query gives by DataFusion, whether or not the built-in layer has it: its rows are as there, but that those without an ORDER BY come in
+    /// any order.
+    pub fn sql_beyond(
+        &self,
+        parsed: &Parsed,
+        place: usize,
+        session: &Session,
+        budget: &Arc<Budget>,
+    ) -> Result<Relation, SqlError> {
+        Ok(self.sql_beyond_told(parsed, place, session, budget)?.0)
+    }
+
+    /// As [`Db::sql_beyond`], with the plans by which tables were read.
+    pub fn sql_beyond_told(
+        &self,
+        parsed: &Parsed,
+        place: usize,
+        session: &Session,
+        budget: &Arc<Budget>,
+    ) -> Result<(Relation, Vec<Plan>), SqlError> {
+        let asked = asked(parsed, place, session)?;
+        let clock_ns = || self.now_ns();
+        let answer =
+            sql_datafusion::run(&asked, &self.context(session, budget, &clock_ns), budget).map_err(error_of)?;
+        Ok((Relation::of_batches(&answer.schema, answer.batches)?, answer.plans))
+    }
+
+    /// The columns that a query will give by DataFusion.
+    pub(crate) fn describe_beyond(
+        &self,
+        parsed: &Parsed,
+        place: usize,
+        session: &Session,
+        budget: &Arc<Budget>,
+    ) -> Result<Vec<Column>, SqlError> {
+        let asked = asked(parsed, place, session)?;
+        let clock_ns = || self.now_ns();
+        let schema = sql_datafusion::describe(&asked, &self.context(session, budget, &clock_ns), budget);
+        Ok(sql::columns_of(&schema.map_err(error_of)?))
+    }
+}
+
+/// What DataFusion answers otherwise than the built-in layer and Postgres do, by words that a statement has all of: columns of USING are those of the
+/// left even where it has none, duplicates of sets are not counted, and quantiles are interpolated to six digits.
+const DIFFERENT: [(&[&str], &str); 5] = [
+    (&[" right join ", " using("], "RIGHT JOIN … USING in such a statement (write ON)"),
+    (&[" full join ", " using("], "FULL JOIN … USING in such a statement (write ON)"),
+    (&[" intersect all "], "INTERSECT ALL in such a statement"),
+    (&[" except all "], "EXCEPT ALL in such a statement"),
+    (&["percentile_cont("], "percentile_cont in such a statement"),
+];
+
+fn asked(parsed: &Parsed, place: usize, session: &Session) -> Result<Asked, SqlError> {
+    let Some(text) = parsed.query_text(place) else {
+        return Err(SqlError::Unsupported("a statement that is no query of standard SQL".to_owned()));
+    };
+    let lower = text.to_lowercase();
+    if let Some((_, what)) = DIFFERENT.iter().find(|(words, _)| words.iter().all(|word| lower.contains(word))) {
+        return Err(SqlError::Invalid(format!("{what} is neither in the built-in SQL nor given to DataFusion")));
+    }
+    // DataFusion would cut days where another zone has them.
+    if !session.is_in_utc() {
+        let message = "a statement beyond the built-in SQL runs in UTC: SET TIME ZONE 'UTC' first";
+        return Err(SqlError::Invalid(message.to_owned()));
+    }
+    let time_name = if session.manner == Manner::QuestDb { "timestamp" } else { "time" };
+    let parameters = session.parameters.iter().map(parameter).collect();
+    Ok(Asked { text, parameters, now_ns: session.now_ns, time_name })
+}
+
+fn parameter(value: &Value) -> Parameter {
+    match value {
+        Value::Null => Parameter::Null,
+        Value::Bool(value) => Parameter::Bool(*value),
+        Value::Int(value) => Parameter::Int(*value),
+        Value::Float(value) => Parameter::Float(*value),
+        Value::Text(text) => Parameter::Text(text.to_string()),
+        Value::Timestamp(ns) => Parameter::Time(*ns),
+        Value::Interval(_) => Parameter::Text(value.to_string()),
+    }
+}
+
+fn error_of(error: BeyondError) -> SqlError {
+    match error {
+        BeyondError::Query(error) => SqlError::Query(error),
+        BeyondError::Statement(message) => SqlError::Invalid(message),
+    }
+}

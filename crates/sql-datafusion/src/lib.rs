@@ -1,0 +1,88 @@
+//! The rest of SQL: what the built-in layer does not have, by DataFusion over tables that are read by plans.
+//!
+//! A statement's way, file by file: `session` (what DataFusion may do, and its tables) · `table` (a table: which columns, tags, times and how
+//! many rows of it are read) · `filter` (conditions that become part of a scan) · `drive` (DataFusion on a thread of its own, its scans on the
+//! asker's, which may use the store) · `memory` (the query's budget as DataFusion's memory pool).
+//!
+//! Everything is behind the feature `datafusion`.
+#![cfg(feature = "datafusion")]
+
+mod drive;
+mod filter;
+mod memory;
+mod session;
+mod table;
+
+use std::fmt;
+
+use query::arrow::{RecordBatch, SchemaRef};
+use query::{Plan, QueryError};
+
+pub use drive::{describe, run};
+
+/// A query, and what it is read with.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// One statement that reads.
+    pub text: String,
+    /// What `$1`, `$2` … stand for.
+    pub parameters: Vec<Parameter>,
+    /// What `now()` is, in nanoseconds since the Unix epoch.
+    pub now_ns: i64,
+    /// The name of the tables' time.
+    pub time_name: &'static str,
+}
+
+/// What a placeholder stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parameter {
+    /// Nothing.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// A text.
+    Text(String),
+    /// A time, in nanoseconds since the Unix epoch.
+    Time(i64),
+}
+
+/// What a query gave.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// Its rows.
+    pub batches: Vec<RecordBatch>,
+    /// The plans by which tables were read.
+    pub plans: Vec<Plan>,
+}
+
+/// Why a query gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BeyondError {
+    /// DataFusion does not take it, or it failed. Holds DataFusion's message.
+    Statement(String),
+    /// Its data or its limits.
+    Query(QueryError),
+}
+
+impl From<QueryError> for BeyondError {
+    fn from(error: QueryError) -> Self {
+        Self::Query(error)
+    }
+}
+
+impl fmt::Display for BeyondError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Statement(message) => out.write_str(message),
+            Self::Query(error) => error.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for BeyondError {}

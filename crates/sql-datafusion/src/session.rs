@@ -1,0 +1,136 @@
+//! What DataFusion may do for a statement, and the tables that it finds.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use chrono::DateTime;
+use datafusion::arrow::datatypes::{FieldRef, Schema};
+use datafusion::common::config::Dialect;
+use datafusion::common::{DataFusionError, ScalarValue};
+use datafusion::execution::context::SQLOptions;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use query::arrow::SchemaRef;
+use query::{Budget, Context, QueryError};
+
+use crate::memory::BudgetPool;
+use crate::table::{ScanRequest, Table};
+use crate::{Asked, BeyondError, Parameter};
+
+/// One statement and what it runs in.
+pub(crate) struct Statement {
+    pub(crate) state: SessionState,
+    pub(crate) pool: Arc<BudgetPool>,
+    asked: Asked,
+}
+
+impl Statement {
+    /// Reads the statement and looks its tables up. Those that do not exist are told of when it is planned.
+    pub(crate) fn new(
+        asked: &Asked,
+        context: &Context<'_>,
+        budget: &Arc<Budget>,
+        requests: &Sender<ScanRequest>,
+    ) -> Result<Self, BeyondError> {
+        let pool = Arc::new(BudgetPool::new(budget.clone()));
+        let session = session(pool.clone()).map_err(|error| of_datafusion(&error))?;
+        let mut state = session.state();
+        let statement =
+            state.sql_to_statement(&asked.text, &Dialect::PostgreSQL).map_err(|error| of_datafusion(&error))?;
+        let references = state.resolve_table_references(&statement).map_err(|error| of_datafusion(&error))?;
+        for reference in references {
+            if let Some(schema) = context.table(reference.table())? {
+                let table = Table::new(&schema, asked.time_name, requests.clone(), budget.clone());
+                session.register_table(reference, Arc::new(table)).map_err(|error| of_datafusion(&error))?;
+            }
+        }
+        let now = DateTime::from_timestamp_nanos(asked.now_ns);
+        *state.execution_props_mut() = ExecutionProps::new().with_query_execution_start_time(now);
+        Ok(Self { state, pool, asked: asked.clone() })
+    }
+
+    /// The statement as DataFusion plans it. Statements that do more than read are refused.
+    pub(crate) async fn plan(&self) -> Result<LogicalPlan, DataFusionError> {
+        let plan = self.state.create_logical_plan(&self.asked.text).await?;
+        let reads_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+        reads_only.verify_plan(&plan)?;
+        let values: Vec<ScalarValue> = self.asked.parameters.iter().map(scalar).collect();
+        if values.is_empty() { Ok(plan) } else { plan.with_param_values(values) }
+    }
+}
+
+/// A session without files, whose memory is the budget's. One partition: the store reads in parallel by itself, and what a query takes of the
+/// machine stays one thread.
+fn session(pool: Arc<BudgetPool>) -> Result<SessionContext, DataFusionError> {
+    let no_files = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(no_files).build_arc()?;
+    let mut config = SessionConfig::new().with_target_partitions(1).with_information_schema(false);
+    let parser = &mut config.options_mut().sql_parser;
+    parser.dialect = Dialect::PostgreSQL;
+    // Names are as they are written: measurements and fields have capitals.
+    parser.enable_ident_normalization = false;
+    Ok(SessionContext::new_with_config_rt(config, runtime))
+}
+
+/// The columns of an answer. Those that nobody named are called as Postgres calls them: after their function, or `?column?`.
+pub(crate) fn schema_of(plan: &LogicalPlan) -> SchemaRef {
+    let schema = plan.schema().inner();
+    let mut projection = plan;
+    while let (false, [input]) = (matches!(projection, LogicalPlan::Projection(_)), projection.inputs().as_slice()) {
+        projection = input;
+    }
+    let LogicalPlan::Projection(projection) = projection else { return schema.clone() };
+    if projection.expr.len() != schema.fields().len() {
+        return schema.clone();
+    }
+    let field = |(of, field): (&Expr, &FieldRef)| match name_of(of, field.name()) {
+        Some(name) => Arc::new(field.as_ref().clone().with_name(name)),
+        None => field.clone(),
+    };
+    let fields: Vec<FieldRef> = projection.expr.iter().zip(schema.fields()).map(field).collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// The name of a column that was not named; `None` if it was.
+fn name_of(expression: &Expr, written: &str) -> Option<String> {
+    let function = written.split_once('(').map(|(function, _)| function);
+    let is_word = |text: &&str| !text.is_empty() && text.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
+    let function = function.filter(is_word).map(str::to_lowercase);
+    match expression {
+        // Nobody wrote this one.
+        Expr::Alias(alias) if alias.name == "count(*)" => function,
+        Expr::Alias(_) => None,
+        // What is computed below is a column by the text of its expression.
+        Expr::Column(column) if column.relation.is_none() => function,
+        Expr::Column(_) => None,
+        _ => Some(function.unwrap_or_else(|| "?column?".to_owned())),
+    }
+}
+
+fn scalar(parameter: &Parameter) -> ScalarValue {
+    match parameter {
+        Parameter::Null => ScalarValue::Null,
+        Parameter::Bool(value) => ScalarValue::Boolean(Some(*value)),
+        Parameter::Int(value) => ScalarValue::Int64(Some(*value)),
+        Parameter::Float(value) => ScalarValue::Float64(Some(*value)),
+        Parameter::Text(text) => ScalarValue::Utf8(Some(text.clone())),
+        Parameter::Time(ns) => ScalarValue::TimestampNanosecond(Some(*ns), Some("UTC".into())),
+    }
+}
+
+/// What went wrong, without the places in DataFusion that it passed. Errors of our own come back as they were.
+pub(crate) fn of_datafusion(error: &DataFusionError) -> BeyondError {
+    let root = error.find_root();
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(root);
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<QueryError>() {
+            return BeyondError::Query(error.clone());
+        }
+        source = error.source();
+    }
+    BeyondError::Statement(root.strip_backtrace())
+}

@@ -1,0 +1,185 @@
+//! Batches of others (files, engines) as rows.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal128Type, DurationMicrosecondType, DurationMillisecondType,
+    DurationNanosecondType, DurationSecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    IntervalDayTimeType, IntervalMonthDayNanoType, IntervalYearMonthType, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, IntervalUnit, TimeUnit};
+
+use crate::error::{SqlError, invalid};
+use crate::relation::{Column, Relation};
+use crate::value::{Interval, SqlType, Value};
+
+const NS_PER_DAY: i64 = 86_400_000_000_000;
+const NS_PER_MS: i64 = 1_000_000;
+/// Lists within lists.
+const DEPTH_MAX: usize = 8;
+
+/// The type of a column's values here.
+pub(crate) fn sql_type_of(kind: &DataType) -> SqlType {
+    match kind {
+        DataType::Boolean => SqlType::Bool,
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => SqlType::Timestamp,
+        DataType::Interval(_) | DataType::Duration(_) => SqlType::Interval,
+        DataType::Decimal128(..) => SqlType::Float,
+        DataType::Dictionary(_, values) => sql_type_of(values),
+        DataType::Null => SqlType::Unknown,
+        kind if kind.is_integer() => SqlType::Int,
+        kind if kind.is_floating() => SqlType::Float,
+        _ => SqlType::Text,
+    }
+}
+
+/// The rows of a batch.
+pub(crate) fn relation_of_batch(batch: &RecordBatch) -> Result<Relation, SqlError> {
+    let mut relation = Relation::default();
+    let mut cells = Vec::with_capacity(batch.num_columns());
+    for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+        relation.columns.push(Column::new(field.name(), sql_type_of(field.data_type())));
+        let values = values(array, 0).map_err(|error| match error {
+            SqlError::Invalid(message) => SqlError::Invalid(format!("column \"{}\": {message}", field.name())),
+            other => other,
+        })?;
+        cells.push(values.into_iter());
+    }
+    for _ in 0..batch.num_rows() {
+        relation.rows.push(cells.iter_mut().map(|cells| cells.next().unwrap_or(Value::Null)).collect());
+    }
+    Ok(relation)
+}
+
+fn primitive<T: ArrowPrimitiveType>(array: &dyn Array, value: impl Fn(T::Native) -> Value) -> Vec<Value> {
+    array.as_primitive::<T>().iter().map(|cell| cell.map_or(Value::Null, &value)).collect()
+}
+
+/// Times of a unit, in nanoseconds.
+fn times<T: ArrowPrimitiveType<Native = i64>>(array: &dyn Array, ns: i64) -> Result<Vec<Value>, SqlError> {
+    let time = |cell: Option<i64>| match cell {
+        None => Ok(Value::Null),
+        Some(count) => match count.checked_mul(ns) {
+            Some(ns) => Ok(Value::Timestamp(ns)),
+            None => invalid("a time lies beyond the years 1678 to 2262, which nanoseconds reach"),
+        },
+    };
+    array.as_primitive::<T>().iter().map(time).collect()
+}
+
+fn durations<T: ArrowPrimitiveType<Native = i64>>(array: &dyn Array, ns: i64) -> Vec<Value> {
+    primitive::<T>(array, |count| Value::Interval(Interval { months: 0, ns: count.saturating_mul(ns) }))
+}
+
+fn values(array: &ArrayRef, depth: usize) -> Result<Vec<Value>, SqlError> {
+    let int = |value: i64| Value::Int(value);
+    Ok(match array.data_type() {
+        DataType::Null => vec![Value::Null; array.len()],
+        DataType::Boolean => array.as_boolean().iter().map(|cell| cell.map_or(Value::Null, Value::Bool)).collect(),
+        DataType::Int8 => primitive::<Int8Type>(array, |value| int(value.into())),
+        DataType::Int16 => primitive::<Int16Type>(array, |value| int(value.into())),
+        DataType::Int32 => primitive::<Int32Type>(array, |value| int(value.into())),
+        DataType::Int64 => primitive::<Int64Type>(array, int),
+        DataType::UInt8 => primitive::<UInt8Type>(array, |value| int(value.into())),
+        DataType::UInt16 => primitive::<UInt16Type>(array, |value| int(value.into())),
+        DataType::UInt32 => primitive::<UInt32Type>(array, |value| int(value.into())),
+        DataType::UInt64 => primitive::<UInt64Type>(array, unsigned),
+        DataType::Float32 => primitive::<Float32Type>(array, |value| Value::Float(value.into())),
+        DataType::Float64 => primitive::<Float64Type>(array, Value::Float),
+        DataType::Decimal128(_, scale) => {
+            let unit = 10f64.powi(i32::from(*scale));
+            primitive::<Decimal128Type>(array, |value| Value::Float(value as f64 / unit))
+        }
+        DataType::Utf8 => texts(array.as_string::<i32>().iter()),
+        DataType::LargeUtf8 => texts(array.as_string::<i64>().iter()),
+        DataType::Utf8View => texts(array.as_string_view().iter()),
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => points_in_time(array)?,
+        DataType::Duration(_) | DataType::Interval(_) => lengths_of_time(array),
+        DataType::Dictionary(..) => dictionary(array, depth)?,
+        DataType::List(_) | DataType::LargeList(_) if depth < DEPTH_MAX => lists(array, depth)?,
+        other => return invalid(format!("values of the type {other} are not read: cast them to text or numbers")),
+    })
+}
+
+/// Unsigned integers beyond what signed ones hold are floats.
+fn unsigned(value: u64) -> Value {
+    i64::try_from(value).map_or(Value::Float(value as f64), Value::Int)
+}
+
+fn texts<'a>(cells: impl Iterator<Item = Option<&'a str>>) -> Vec<Value> {
+    cells.map(|cell| cell.map_or(Value::Null, Value::text)).collect()
+}
+
+fn points_in_time(array: &dyn Array) -> Result<Vec<Value>, SqlError> {
+    match array.data_type() {
+        DataType::Timestamp(TimeUnit::Second, _) => times::<TimestampSecondType>(array, 1_000_000_000),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => times::<TimestampMillisecondType>(array, NS_PER_MS),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => times::<TimestampMicrosecondType>(array, 1000),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => times::<TimestampNanosecondType>(array, 1),
+        DataType::Date64 => times::<Date64Type>(array, NS_PER_MS),
+        // 2³¹ days are more than nanoseconds reach.
+        _ => array
+            .as_primitive::<Date32Type>()
+            .iter()
+            .map(|cell| match cell.map(|days| i64::from(days).checked_mul(NS_PER_DAY)) {
+                None => Ok(Value::Null),
+                Some(Some(ns)) => Ok(Value::Timestamp(ns)),
+                Some(None) => invalid("a day lies beyond the years 1678 to 2262, which nanoseconds reach"),
+            })
+            .collect(),
+    }
+}
+
+fn lengths_of_time(array: &dyn Array) -> Vec<Value> {
+    let length = |months: i32, days: i32, ns: i64| {
+        Value::Interval(Interval { months, ns: i64::from(days).saturating_mul(NS_PER_DAY).saturating_add(ns) })
+    };
+    match array.data_type() {
+        DataType::Duration(TimeUnit::Second) => durations::<DurationSecondType>(array, 1_000_000_000),
+        DataType::Duration(TimeUnit::Millisecond) => durations::<DurationMillisecondType>(array, NS_PER_MS),
+        DataType::Duration(TimeUnit::Microsecond) => durations::<DurationMicrosecondType>(array, 1000),
+        DataType::Duration(TimeUnit::Nanosecond) => durations::<DurationNanosecondType>(array, 1),
+        DataType::Interval(IntervalUnit::YearMonth) => {
+            primitive::<IntervalYearMonthType>(array, |months| length(months, 0, 0))
+        }
+        DataType::Interval(IntervalUnit::DayTime) => primitive::<IntervalDayTimeType>(array, |interval| {
+            length(0, interval.days, i64::from(interval.milliseconds) * NS_PER_MS)
+        }),
+        _ => primitive::<IntervalMonthDayNanoType>(array, |interval| {
+            length(interval.months, interval.days, interval.nanoseconds)
+        }),
+    }
+}
+
+fn dictionary(array: &dyn Array, depth: usize) -> Result<Vec<Value>, SqlError> {
+    let dictionary = array.as_any_dictionary();
+    if dictionary.values().is_empty() {
+        return Ok(vec![Value::Null; array.len()]);
+    }
+    let known = values(dictionary.values(), depth)?;
+    let keys = dictionary.normalized_keys();
+    let value = |(row, key): (usize, &usize)| {
+        let present = dictionary.keys().is_valid(row);
+        known.get(*key).filter(|_| present).cloned().unwrap_or(Value::Null)
+    };
+    Ok(keys.iter().enumerate().map(value).collect())
+}
+
+/// Lists as Postgres writes arrays.
+fn lists(array: &dyn Array, depth: usize) -> Result<Vec<Value>, SqlError> {
+    let mut out = Vec::with_capacity(array.len());
+    for row in 0..array.len() {
+        if array.is_null(row) {
+            out.push(Value::Null);
+            continue;
+        }
+        let of_row = match array.as_list_opt::<i32>() {
+            Some(lists) => lists.value(row),
+            None => array.as_list::<i64>().value(row),
+        };
+        out.push(crate::expression::array(&values(&of_row, depth + 1)?));
+    }
+    Ok(out)
+}

@@ -1,0 +1,98 @@
+use std::sync::Arc;
+
+use arrow_array::builder::{Float64Builder, ListBuilder, StringDictionaryBuilder};
+use arrow_array::types::Int8Type;
+use arrow_array::{
+    ArrayRef, Date32Array, Decimal128Array, DurationMillisecondArray, Int16Array, NullArray, StringViewArray,
+    TimestampMillisecondArray, TimestampSecondArray, UInt64Array,
+};
+
+use super::*;
+use crate::value::Interval;
+
+fn relation(columns: &[(&str, SqlType)], rows: Vec<Vec<Value>>) -> Relation {
+    Relation { columns: columns.iter().map(|(name, kind)| Column::new(*name, *kind)).collect(), rows }
+}
+
+#[test]
+fn tables_come_back_as_they_were() {
+    let columns = [
+        ("time", SqlType::Timestamp),
+        ("host", SqlType::Text),
+        ("x", SqlType::Float),
+        ("n", SqlType::Int),
+        ("ok", SqlType::Bool),
+    ];
+    let rows = vec![
+        vec![Value::Timestamp(5), Value::text("a,\"é"), Value::Float(1.5), Value::Int(i64::MIN), Value::Bool(true)],
+        vec![Value::Null; 5],
+        vec![Value::Timestamp(-1), Value::text(""), Value::Float(f64::NAN), Value::Int(7), Value::Bool(false)],
+    ];
+    let table = relation(&columns, rows);
+    let batches: Vec<RecordBatch> = table.batches().map(Result::unwrap).collect();
+    assert_eq!(batches.len(), 1);
+    assert_eq!(relation_of_batch(&batches[0]).unwrap(), table);
+    assert_eq!(relation(&columns, Vec::new()).batches().count(), 0);
+}
+
+#[test]
+fn columns_hold_what_their_values_need() {
+    let hour = Value::Interval(Interval { months: 0, ns: 3_600_000_000_000 });
+    let cases = [
+        (SqlType::Int, vec![Value::Int(1), Value::Float(1.8e19)], "Float64"),
+        (SqlType::Unknown, vec![Value::Null, Value::Null], "Utf8"),
+        (SqlType::Unknown, vec![Value::Null, Value::Timestamp(1)], "Timestamp(ns, \"UTC\")"),
+        (SqlType::Interval, vec![hour], "Utf8"),
+        (SqlType::Text, vec![Value::Int(1), Value::Bool(true)], "Utf8"),
+    ];
+    for (kind, values, expected) in cases {
+        let table = relation(&[("x", kind)], values.iter().map(|value| vec![value.clone()]).collect());
+        let batch = table.batches().next().unwrap().unwrap();
+        assert_eq!(batch.schema().field(0).data_type().to_string(), expected, "{values:?}");
+        for (row, value) in relation_of_batch(&batch).unwrap().rows.iter().zip(&values) {
+            assert_eq!(row[0].to_string(), value.to_string(), "{values:?}");
+        }
+    }
+}
+
+#[test]
+fn types_of_others_are_read() {
+    let mut words = StringDictionaryBuilder::<Int8Type>::new();
+    words.append_value("a");
+    words.append_null();
+    words.append_value("a");
+    let mut lists = ListBuilder::new(Float64Builder::new());
+    lists.append_value([Some(1.0), None]);
+    lists.append_value([]);
+    let hour = Value::Interval(Interval { months: 0, ns: 3_600_000_000_000 });
+    let cases: Vec<(ArrayRef, SqlType, Vec<Value>)> = vec![
+        (Arc::new(Int16Array::from(vec![Some(-3), None])), SqlType::Int, vec![Value::Int(-3), Value::Null]),
+        (
+            Arc::new(UInt64Array::from(vec![4, u64::MAX])),
+            SqlType::Int,
+            vec![Value::Int(4), Value::Float(u64::MAX as f64)],
+        ),
+        (Arc::new(StringViewArray::from(vec![Some("x"), None])), SqlType::Text, vec![Value::text("x"), Value::Null]),
+        (Arc::new(words.finish()), SqlType::Text, vec![Value::text("a"), Value::Null, Value::text("a")]),
+        (Arc::new(lists.finish()), SqlType::Text, vec![Value::text("{1,NULL}"), Value::text("{}")]),
+        (Arc::new(Date32Array::from(vec![1])), SqlType::Timestamp, vec![Value::Timestamp(86_400_000_000_000)]),
+        (Arc::new(TimestampMillisecondArray::from(vec![2])), SqlType::Timestamp, vec![Value::Timestamp(2_000_000)]),
+        (Arc::new(DurationMillisecondArray::from(vec![3_600_000])), SqlType::Interval, vec![hour]),
+        (
+            Arc::new(Decimal128Array::from(vec![1250]).with_precision_and_scale(10, 3).unwrap()),
+            SqlType::Float,
+            vec![Value::Float(1.25)],
+        ),
+        (Arc::new(NullArray::new(1)), SqlType::Unknown, vec![Value::Null]),
+    ];
+    for (array, kind, expected) in cases {
+        let batch = RecordBatch::try_from_iter([("x", array)]).unwrap();
+        let found = relation_of_batch(&batch).unwrap();
+        assert_eq!(found.columns, [Column::new("x", kind)]);
+        assert_eq!(found.rows.into_iter().flatten().collect::<Vec<_>>(), expected);
+    }
+    let late: ArrayRef = Arc::new(TimestampSecondArray::from(vec![i64::MAX]));
+    let batch = RecordBatch::try_from_iter([("when", late)]).unwrap();
+    let error = relation_of_batch(&batch).unwrap_err().to_string();
+    assert_eq!(error, "column \"when\": a time lies beyond the years 1678 to 2262, which nanoseconds reach");
+}

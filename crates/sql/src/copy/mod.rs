@@ -1,0 +1,224 @@
+//! `COPY table TO STDOUT` and `COPY table FROM STDIN`: rows as CSV, as Postgres's own text, or as a Parquet file.
+//!
+//! Files of the server's machine are not for clients to read and write: `\copy` of psql and the drivers' copy functions move rows over the
+//! connection.
+
+mod pages;
+mod parquet;
+mod text;
+
+use sqlparser::ast::{CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident, Query};
+
+use crate::error::{SqlError, invalid};
+use crate::insert::Insert;
+use crate::relation::Relation;
+use crate::run::Run;
+use crate::value::Value;
+
+pub use parquet::PARQUET_MEDIA_TYPE;
+use text::TextFormat;
+
+/// How rows are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum CopyFormat {
+    Text(TextFormat),
+    Parquet,
+}
+
+/// Rows that a client wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyOut {
+    /// As they are to be sent: a text for each row with its line end, the names part of the first; or pieces of a Parquet file.
+    pub messages: Vec<Vec<u8>>,
+    /// How many columns they have.
+    pub columns: usize,
+    /// Whether they are no text.
+    pub is_binary: bool,
+}
+
+/// Rows that a client is going to send: [`crate::copy_in`] takes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyIn {
+    /// The table, which need not exist.
+    pub table: String,
+    /// Its columns, in the order in which they come; empty: those of the table, or what the header or the file says.
+    pub columns: Vec<String>,
+    format: CopyFormat,
+}
+
+impl CopyIn {
+    /// Whether what comes is no text.
+    pub fn is_binary(&self) -> bool {
+        self.format == CopyFormat::Parquet
+    }
+}
+
+/// What a COPY asks for.
+pub(crate) enum Copy {
+    Out(CopyOut),
+    In(CopyIn),
+}
+
+impl CopyFormat {
+    fn of(options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<Self, SqlError> {
+        let named = options.iter().find_map(|option| match option {
+            CopyOption::Format(name) => Some(name.value.to_lowercase()),
+            _ => None,
+        });
+        let is_csv = match named.as_deref() {
+            Some("csv") => true,
+            Some("text") => false,
+            Some("parquet") => {
+                let other = options.iter().find(|option| !matches!(option, CopyOption::Format(_)));
+                return match other {
+                    Some(option) => invalid(format!("{option} is for texts, a Parquet file has no such thing")),
+                    None => Ok(Self::Parquet),
+                };
+            }
+            None => legacy.iter().any(|option| matches!(option, CopyLegacyOption::Csv(_))),
+            Some(other) => return invalid(format!("COPY has the formats csv, text and parquet, not {other}")),
+        };
+        Ok(Self::Text(TextFormat::of(is_csv, options, legacy)?))
+    }
+}
+
+impl Run<'_> {
+    /// The rows of a COPY … TO, or what a COPY … FROM is going to take.
+    pub(crate) fn copy(
+        &mut self,
+        source: &CopySource,
+        (to, target): (bool, &CopyTarget),
+        options: (&[CopyOption], &[CopyLegacyOption]),
+    ) -> Result<Copy, SqlError> {
+        if !matches!((to, target), (true, CopyTarget::Stdout) | (false, CopyTarget::Stdin)) {
+            return invalid(
+                "COPY does not touch files of the server: use \\copy in psql, or COPY … TO STDOUT and COPY … FROM STDIN",
+            );
+        }
+        let format = CopyFormat::of(options.0, options.1)?;
+        match source {
+            CopySource::Query(query) => Ok(Copy::Out(self.copy_out(query, &format)?)),
+            CopySource::Table { table_name, columns } if to => {
+                let shown = if columns.is_empty() { "*".to_owned() } else { quoted_list(columns) };
+                let parsed = crate::parse(&format!("SELECT {shown} FROM {table_name}"))?;
+                match parsed.statements.first() {
+                    Some(sqlparser::ast::Statement::Query(query)) => Ok(Copy::Out(self.copy_out(query, &format)?)),
+                    _ => invalid(format!("{table_name} is no table")),
+                }
+            }
+            CopySource::Table { table_name, columns } => {
+                let table = table_name.0.last().and_then(|part| part.as_ident());
+                let table = table.map(|part| part.value.clone()).unwrap_or_default();
+                let columns = columns.iter().map(|column| column.value.clone()).collect();
+                Ok(Copy::In(CopyIn { table, columns, format }))
+            }
+        }
+    }
+
+    fn copy_out(&mut self, query: &Query, format: &CopyFormat) -> Result<CopyOut, SqlError> {
+        let relation = self.query(query)?;
+        let messages = match format {
+            CopyFormat::Text(text) => text.messages(&relation),
+            CopyFormat::Parquet => parquet::messages(&relation)?,
+        };
+        Ok(CopyOut { messages, columns: relation.columns.len(), is_binary: *format == CopyFormat::Parquet })
+    }
+
+    /// What a client sent, as it is to be written.
+    pub(crate) fn copied(&mut self, copy: &CopyIn, sent: Vec<u8>) -> Result<Insert, SqlError> {
+        match &copy.format {
+            CopyFormat::Text(format) => match std::str::from_utf8(&sent) {
+                Ok(text) => self.copied_text(copy, format, text),
+                Err(_) => invalid("COPY: the rows are not UTF-8"),
+            },
+            CopyFormat::Parquet => self.copied_file(copy, sent),
+        }
+    }
+
+    /// The rows of a Parquet file. A column's values are what the file says; those of new columns that are texts become tags.
+    fn copied_file(&mut self, copy: &CopyIn, file: Vec<u8>) -> Result<Insert, SqlError> {
+        let Relation { columns, rows } = parquet::relation(file, self.context.budget)?;
+        let names = match copy.columns.as_slice() {
+            [] => columns.into_iter().map(|column| column.name).collect(),
+            named if named.len() == columns.len() => named.to_vec(),
+            named => {
+                return invalid(format!("COPY names {} columns, the file has {}", named.len(), columns.len()));
+            }
+        };
+        self.insert_rows(&copy.table, &names, rows)
+    }
+
+    /// The rows of a text as they are to be written. Of columns that do not exist yet those become fields whose texts are all numbers, or all true
+    /// or false, and the others tags.
+    fn copied_text(&mut self, copy: &CopyIn, format: &TextFormat, text: &str) -> Result<Insert, SqlError> {
+        let mut rows = format.rows(text)?.into_iter();
+        let header = if format.has_header { rows.next() } else { None };
+        let schema = self.context.table(&copy.table)?;
+        let columns: Vec<String> = match (copy.columns.as_slice(), header, &schema) {
+            ([], Some(header), _) => header.into_iter().map(Option::unwrap_or_default).collect(),
+            ([], None, Some(schema)) => {
+                crate::catalog::columns_of(schema, self.time_name()).into_iter().map(|(name, ..)| name).collect()
+            }
+            ([], None, None) => {
+                return invalid(format!(
+                    "\"{0}\" does not exist yet: name the columns, COPY {0} (time, host, usage) FROM STDIN, or send a header",
+                    copy.table
+                ));
+            }
+            (named, ..) => named.to_vec(),
+        };
+        let mut values: Vec<Vec<Value>> = Vec::new();
+        for (number, row) in rows.enumerate() {
+            if row.len() != columns.len() {
+                return invalid(format!("COPY: row {} has {} cells, not {}", number + 1, row.len(), columns.len()));
+            }
+            values.push(row.into_iter().map(|cell| cell.map_or(Value::Null, Value::text)).collect());
+        }
+        self.charge(values.len() * columns.len().max(1))?;
+        let is_known = |name: &String| {
+            ["time", "timestamp"].contains(&name.to_lowercase().as_str())
+                || schema.as_ref().is_some_and(|schema| {
+                    schema.tags.contains(name) || schema.fields.iter().any(|(field, _)| field == name)
+                })
+        };
+        for (place, _) in columns.iter().enumerate().filter(|(_, name)| !is_known(name)) {
+            type_column(&mut values, place);
+        }
+        self.insert_rows(&copy.table, &columns, values)
+    }
+}
+
+/// What a text may stand for.
+type Reading = fn(&str) -> Option<Value>;
+
+/// Makes numbers or booleans of a column's texts if all of them are.
+fn type_column(rows: &mut [Vec<Value>], place: usize) {
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::Float);
+    let boolean = |text: &str| match text {
+        "t" | "true" => Some(Value::Bool(true)),
+        "f" | "false" => Some(Value::Bool(false)),
+        _ => None,
+    };
+    for read in [number, boolean] as [Reading; 2] {
+        let is_read = |row: &Vec<Value>| match row.get(place) {
+            Some(Value::Text(text)) => read(text).is_some(),
+            _ => true,
+        };
+        if !rows.iter().all(is_read) {
+            continue;
+        }
+        for cell in rows.iter_mut().filter_map(|row| row.get_mut(place)) {
+            if let Value::Text(text) = &*cell
+                && let Some(value) = read(text)
+            {
+                *cell = value;
+            }
+        }
+        return;
+    }
+}
+
+fn quoted_list(names: &[Ident]) -> String {
+    let quoted = |name: &Ident| format!("\"{}\"", name.value.replace('"', "\"\""));
+    names.iter().map(quoted).collect::<Vec<_>>().join(", ")
+}
