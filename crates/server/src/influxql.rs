@@ -69,7 +69,7 @@ async fn answer(state: &Arc<State>, request: Request) -> Result<Response, ApiErr
     let taken = take(state, request).await?;
     let file = form::query_file(&taken.headers, &taken.body)?;
     let wanted = read(&taken.parameters, &taken.headers, file, read_only)?;
-    let budget = state.db.budget(state.settings.query_samples_max);
+    let budget = state.query_budget(&taken.parameters);
     let description = Description {
         kind: "influxql",
         text: wanted.text.clone(),

@@ -17,6 +17,11 @@ const TIME_MS_MAX: i64 = i64::MAX / NS_PER_MS;
 pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
+    /// Whether the answer may be one that was kept: not with `nocache=1`, as VictoriaMetrics has it.
+    pub(crate) fn may_cache(&self) -> bool {
+        !matches!(self.get("nocache"), Some("1" | "true"))
+    }
+
     /// Reads the query string, and a form's body behind it.
     pub(crate) fn read(query: Option<&str>, headers: &HeaderMap, body: &[u8]) -> Self {
         let mut pairs: Vec<(String, String)> =

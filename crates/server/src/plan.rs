@@ -39,7 +39,7 @@ pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Res
     if explain == Explain::Plan {
         return Ok(json::success(&format!(r#"{{"plan":{}}}"#, json::text(&plan.to_string())), &[], &[]));
     }
-    let budget = state.db.budget(state.settings.query_samples_max);
+    let budget = state.query_budget(&taken.parameters);
     let asked = Asked::new(&state, "plan", &text, &budget, &taken)?;
     let database = taken.parameters.database(&taken.headers);
     if explain == Explain::No && wants_arrow(&taken)? {

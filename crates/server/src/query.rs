@@ -29,8 +29,8 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
         time_ms: parameters.time_ms("time")?.unwrap_or_else(|| state.db.now_ns() / NS_PER_MS),
         lookback_ms: lookback_ms(parameters)?,
         name_removal: name_removal(parameters)?,
-        may_cache: may_cache(parameters),
-        budget: state.db.budget(state.settings.query_samples_max),
+        may_cache: parameters.may_cache(),
+        budget: state.query_budget(parameters),
     };
     let asked = Asked::new(&state, "instant", &query.text, &query.budget, &taken)?;
     let database = asked.description.database.clone();
@@ -47,8 +47,8 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
         step_ms: step_ms(parameters)?,
         lookback_ms: lookback_ms(parameters)?,
         name_removal: name_removal(parameters)?,
-        may_cache: may_cache(parameters),
-        budget: state.db.budget(state.settings.query_samples_max),
+        may_cache: parameters.may_cache(),
+        budget: state.query_budget(parameters),
     };
     if query.end_ms < query.start_ms {
         return Err(ApiError::invalid_parameter("end", "end timestamp must not be before start time"));
@@ -77,11 +77,6 @@ fn name_removal(parameters: &Parameters) -> Result<Option<NameRemoval>, ApiError
     let Some(word) = parameters.get("delayed_name_removal") else { return Ok(None) };
     let known = NameRemoval::from_word(word);
     known.map(Some).ok_or_else(|| ApiError::invalid_parameter("delayed_name_removal", "it is false, true or always"))
-}
-
-/// Whether the answer may be one that was kept: not with `nocache=1`, as VictoriaMetrics has it.
-fn may_cache(parameters: &Parameters) -> bool {
-    !matches!(parameters.get("nocache"), Some("1" | "true"))
 }
 
 /// `/api/v1/format_query`: the standard spelling.

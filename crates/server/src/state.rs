@@ -14,6 +14,7 @@ use crate::body::{Budget, Spares};
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
+use crate::parameters::Parameters;
 
 /// Where a listener beside HTTP listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,6 +224,15 @@ impl State {
 
     pub(crate) fn body_timeout(&self) -> Duration {
         Duration::from_millis(self.settings.body_timeout_ms)
+    }
+
+    /// What a query may take, and whether it may use what was kept.
+    pub(crate) fn query_budget(&self, parameters: &Parameters) -> Arc<query::Budget> {
+        let budget = self.db.budget(self.settings.query_samples_max);
+        if !parameters.may_cache() {
+            budget.compute_all();
+        }
+        budget
     }
 
     /// Runs work that computes or waits for the disk on a thread that may do so. No more than `requests_max` at once.

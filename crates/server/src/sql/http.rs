@@ -91,7 +91,7 @@ pub(crate) async fn exp(From(state): From<Arc<State>>, request: Request) -> Resu
 
 async fn answer(state: &Arc<State>, taken: &Taken, form: Form) -> Result<Response, ApiError> {
     let text = statements(taken)?;
-    let budget = state.db.budget(state.settings.query_samples_max);
+    let budget = state.query_budget(&taken.parameters);
     let database = taken.parameters.database(&taken.headers);
     let description = Description { kind: "sql", text: text.clone(), database: database.clone(), remote: taken.remote };
     let asked = Asked::of(description, budget.clone(), timeout(state, &taken.parameters)?);
