@@ -26,7 +26,9 @@ const USAGE: &str = "Usage:
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // As cargo says it now: a build cache may hold the program of a checkout that is elsewhere, or nowhere any more.
+    let folder = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let root = Path::new(&folder).join("..");
     let done = match arguments.split_first() {
         Some((command, [])) if command == "tidy" => tidy(&root),
         Some((command, [])) if command == "capnp" => xtask::capnp::run(&root).map(|()| true),
