@@ -59,4 +59,22 @@ mod tests {
         files.remove(&path).unwrap();
         std::fs::remove_dir(&folder).unwrap();
     }
+
+    #[test]
+    fn durable_writes_are_there_for_other_readers() {
+        let folder = std::env::temp_dir().join(format!("thalweg-durable-{}", std::process::id()));
+        let files = Platform::real().files;
+        files.create_directory(&folder).unwrap();
+        let path = folder.join("file");
+        files.open(&path, OpenMode::CreateNew).unwrap().write_all_at(&[7; 3 * DIRECT_ALIGN_BYTES], 0).unwrap();
+        // Whether this file system can do without its cache or not.
+        let (file, _) = files.open_durable(&path).unwrap();
+        let mut written = AlignedBytes::zeroed(DIRECT_ALIGN_BYTES);
+        written.fill(9);
+        file.write_durable_at(&written, DIRECT_ALIGN_BYTES as u64).unwrap();
+        let expected = [7, 9, 7].map(|byte| [byte; DIRECT_ALIGN_BYTES]).concat();
+        assert_eq!(crate::read_file(&*files, &path, 1 << 20).unwrap(), expected);
+        files.remove(&path).unwrap();
+        std::fs::remove_dir(&folder).unwrap();
+    }
 }

@@ -4,6 +4,7 @@ mod cache;
 mod generate;
 mod hosts;
 mod load;
+mod plans;
 mod process;
 mod query;
 mod queue;

@@ -1,4 +1,4 @@
-//! `thalweg bench query`: what TSBS asks VictoriaMetrics, and a rate over ten thousand series.
+//! `thalweg bench query`: what TSBS asks VictoriaMetrics, a rate over ten thousand series, and what FrogFishDB's evaluation asks.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use db::{Db, DbOptions, RangeQuery};
 use serde::Serialize;
 
 use super::generate::{Generator, START_NS, UseCase};
+use super::plans::{self, plans};
 use super::process::{process_cpu_seconds, usage};
 use super::storage::quantile;
 use super::walk::Chance;
@@ -35,6 +36,7 @@ const EXAMPLES: &str = "Examples:
   thalweg bench query                                 loads 100 hosts, 3 days at 10 s, settles, asks each kind 50 times
   thalweg bench query --data /tmp/tsbs                keeps the data there; the next time it is found
   thalweg bench query --only double --workers 1,2,4
+  thalweg bench query --only plan --scale 320 --days 7  the five queries of FrogFishDB's evaluation (of 7 days or more)
   thalweg bench query --url http://127.0.0.1:8428 --parameter nocache=1
                                                       asks a server that has the data, such as VictoriaMetrics";
 
@@ -89,8 +91,11 @@ struct Kind {
 }
 
 /// One query.
+#[derive(Clone)]
 struct Asked {
     database: &'static str,
+    /// Whether the text is a plan, which says its range itself; else it is PromQL.
+    is_plan: bool,
     text: String,
     start_ms: i64,
     end_ms: i64,
@@ -144,6 +149,7 @@ impl Kind {
         let end_ms = start_ms + self.hours * HOUR_MS;
         Asked {
             database: "tsbs",
+            is_plan: false,
             text: self.text.replace("{hosts}", &matcher),
             start_ms,
             end_ms,
@@ -161,6 +167,16 @@ enum Target {
 impl Target {
     fn ask(&self, asked: &Asked) -> Result<(), String> {
         match self {
+            Self::Here(db) if asked.is_plan => {
+                let budget = db.budget(SAMPLES_MAX);
+                // What is measured is the evaluation.
+                budget.compute_all();
+                let outcome = db.parse_plan(&asked.text).and_then(|plan| db.run_plan(asked.database, &plan, &budget));
+                match outcome.map_err(|error| format!("{}: {error}", asked.text))? {
+                    outcome if outcome.frames.iter().any(|frame| !frame.timestamps_ns.is_empty()) => Ok(()),
+                    _ => Err(format!("{} has no answer", asked.text)),
+                }
+            }
             Self::Here(db) => {
                 let query = RangeQuery {
                     text: asked.text.clone(),
@@ -281,12 +297,27 @@ fn measure(flags: &QueryFlags, target: &Target) -> Result<Vec<Measured>, String>
         }
         if is_wanted("rate-10000") {
             let (end_ms, step_ms) = (START_MS + RATE_SAMPLES * RATE_INTERVAL_MS, 60_000);
-            let rate = || Asked { database: "node", text: RATE.to_owned(), start_ms: START_MS, end_ms, step_ms };
+            let rate = || Asked {
+                database: "node",
+                is_plan: false,
+                text: RATE.to_owned(),
+                start_ms: START_MS,
+                end_ms,
+                step_ms,
+            };
             let asked: Vec<Asked> = (0..flags.queries.min(10)).map(|_| rate()).collect();
             let mut rate = ask_all("rate-10000", *workers, target, &asked)?;
             let samples = RATE_SERIES as f64 * RATE_SAMPLES as f64;
             rate.samples_per_cpu_second = Some(samples / (rate.cpu_ms_per_query / 1000.0));
             measured.push(rate);
+        }
+        if let Target::Here(db) = target
+            && flags.days >= plans::DAYS_MIN
+        {
+            for (name, text) in plans(db, "tsbs", flags.seed)?.into_iter().filter(|(name, _)| is_wanted(name)) {
+                let asked = Asked { database: "tsbs", is_plan: true, text, start_ms: 0, end_ms: 0, step_ms: 0 };
+                measured.push(ask_all(name, *workers, target, &vec![asked; flags.queries as usize])?);
+            }
         }
     }
     Ok(measured)

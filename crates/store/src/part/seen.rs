@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use tracing_mutex::parkinglot::Mutex;
 
 use super::index_block::KeyEntry;
 
