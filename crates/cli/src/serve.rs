@@ -42,8 +42,10 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     let stop = stop_signal()?;
     let mut told = format!("Thalweg is ready: http://{}/\n", server.address());
     // For programs that had it take free ports.
-    for (flag, address) in
-        server.addresses().iter().filter(|(flag, _)| matches!(*flag, "--control" | "--ingest" | "--postgres"))
+    for (flag, address) in server
+        .addresses()
+        .iter()
+        .filter(|(flag, _)| matches!(*flag, "--control" | "--ingest" | "--postgres" | "--flight-sql"))
     {
         let _ = writeln!(told, "{}: {address}", flag.trim_start_matches('-'));
     }

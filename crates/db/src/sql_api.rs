@@ -88,15 +88,21 @@ impl Db {
     /// Writes the rows that a client sent for a COPY, as they were sent; how many.
     pub fn copy_in(&self, copy: &CopyIn, sent: Vec<u8>, session: &Session, budget: &Budget) -> Result<usize, SqlError> {
         let clock_ns = || self.now_ns();
-        let context = Context {
-            store: &self.store,
-            database: &session.database,
-            budget,
-            clock_ns: &clock_ns,
-            helpers: &self.helpers,
-            kept_bins: None,
-        };
-        let insert = sql::copy_in(copy, sent, &context, session)?;
+        let insert = sql::copy_in(copy, sent, &self.context(session, budget, &clock_ns), session)?;
+        self.insert(&session.database, &insert)?;
+        Ok(insert.rows)
+    }
+
+    /// Writes rows of a table that came without a statement; how many.
+    pub fn insert_rows(
+        &self,
+        table: &str,
+        relation: Relation,
+        session: &Session,
+        budget: &Budget,
+    ) -> Result<usize, SqlError> {
+        let clock_ns = || self.now_ns();
+        let insert = sql::insert_rows(table, relation, &self.context(session, budget, &clock_ns), session)?;
         self.insert(&session.database, &insert)?;
         Ok(insert.rows)
     }
@@ -185,6 +191,24 @@ impl Db {
         let members: Vec<(Field, Labels)> = fields.into_iter().map(member).collect();
         self.register_groups(database, table, &[Labels::empty()], &members).map_err(asked_or_storage)?;
         Ok(())
+    }
+
+    /// The names of the session's tables.
+    pub fn tables(&self, session: &Session, budget: &Budget) -> Result<Vec<String>, SqlError> {
+        let clock_ns = || self.now_ns();
+        Ok(self.context(session, budget, &clock_ns).tables()?)
+    }
+
+    /// The columns of a table; `None` if there is none of the name.
+    pub fn table_columns(
+        &self,
+        table: &str,
+        session: &Session,
+        budget: &Budget,
+    ) -> Result<Option<Vec<Column>>, SqlError> {
+        let clock_ns = || self.now_ns();
+        let schema = self.context(session, budget, &clock_ns).table(table)?;
+        Ok(schema.as_ref().map(sql::table_columns))
     }
 
     /// The columns that a statement will give, without running it.

@@ -1,12 +1,14 @@
 //! InfluxQL on a real data folder: statements and their answers as InfluxDB 1.6 gave them, in `influxql/cases.txt`.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod scratch;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use influxql::{Answer, Query, Series, Session, TimeFormat, Value};
 use query::QueryError;
+use scratch::Folder;
 use thalweg_db::{Db, DbOptions};
 
 const LINES: &str = "m,h=a,r=x i=1i,f=1.5,s=\"p\",b=true 0\nm,h=a,r=x i=2i,f=2.5 10000000000\n\
@@ -15,18 +17,8 @@ const LINES: &str = "m,h=a,r=x i=1i,f=1.5,s=\"p\",b=true 0\nm,h=a,r=x i=2i,f=2.5
                      m,h=c,r=y i=3i,f=4,s=\"p\",b=true 5000000000\nm,h=c,r=y i=3i,f=4,s=\"z\",b=true 125000000000\n\
                      n,h=a v=1 0\nn,h=a v=2 60000000000\n";
 
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn open(name: &str) -> (Db, Folder) {
-    let folder = Folder(std::env::temp_dir().join(format!("thalweg-influxql-{name}-{}", std::process::id())));
-    let db = Db::open(platform::Platform::real(), DbOptions::new(&folder.0)).unwrap();
-    (db, folder)
+    scratch::open(&format!("influxql-{name}"))
 }
 
 fn ask(db: &Db, text: &str) -> Result<Answer, QueryError> {

@@ -1,33 +1,23 @@
 //! Plans against data that was written as lines: FrogFishDB's own queries, every operator, and random data against a map.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod scratch;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
 
-use platform::Platform;
 use proptest::prelude::*;
 use query::{Budget, Cell, Frame, Outcome, QueryError};
-use thalweg_db::{Db, DbOptions};
+use scratch::Folder;
+use thalweg_db::Db;
 
 const MINUTE_NS: i64 = 60_000_000_000;
 const HOUR_NS: i64 = 60 * MINUTE_NS;
 /// 2016-01-01T00:00:00Z.
 const START_NS: i64 = 1_451_606_400_000_000_000;
 
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn open(name: &str) -> (Db, Folder) {
-    let folder = std::env::temp_dir().join(format!("thalweg-plan-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    let db = Db::open(Platform::real(), DbOptions::new(&folder)).unwrap();
-    (db, Folder(folder))
+    scratch::open(&format!("plan-{name}"))
 }
 
 fn ask(db: &Db, text: &str) -> Result<Outcome, QueryError> {

@@ -1,32 +1,23 @@
 //! SQL against data that was written as lines. Expectations are data: `tests/sql/*.txt` hold statements and what they give.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod scratch;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use platform::Platform;
 use query::Budget;
+use scratch::Folder;
 use sql::{Manner, Session, Value};
-use thalweg_db::{Db, DbOptions, SqlAnswer};
+use thalweg_db::{Db, SqlAnswer};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// 2016-01-01T00:00:00Z.
 const START_NS: i64 = 1_451_606_400 * SECOND_NS;
 
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn open(name: &str) -> (Db, Folder) {
-    let folder = std::env::temp_dir().join(format!("thalweg-sql-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    let db = Db::open(Platform::real(), DbOptions::new(&folder)).unwrap();
-    (db, Folder(folder))
+    scratch::open(&format!("sql-{name}"))
 }
 
 fn session(manner: Manner) -> Session {

@@ -2,33 +2,24 @@
 #![cfg(feature = "sql-datafusion")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod scratch;
+
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use platform::Platform;
 use query::{Budget, QueryError, Stop};
+use scratch::Folder;
 use sql::{Manner, Parsed, Relation, Session, SqlError, Value};
-use thalweg_db::{Db, DbOptions, SqlAnswer};
+use thalweg_db::{Db, SqlAnswer};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// 2016-01-01T00:00:00Z.
 const START_NS: i64 = 1_451_606_400 * SECOND_NS;
 
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Three hosts, a row a minute for ten minutes; `b` is missing in every other row of `host_2`; `Big` is unsigned; and a table of limits, one of which
 /// has no partner.
 fn open(name: &str) -> (Db, Folder) {
-    let folder = std::env::temp_dir().join(format!("thalweg-sql-beyond-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    let db = Db::open(Platform::real(), DbOptions::new(&folder)).unwrap();
+    let (db, folder) = scratch::open(&format!("sql-beyond-{name}"));
     let mut lines = String::new();
     for step in 0..10i64 {
         let time_ns = START_NS + step * 60 * SECOND_NS;
@@ -51,7 +42,7 @@ fn open(name: &str) -> (Db, Folder) {
     }
     let (_, errors) = db.write_lines("default", lines.as_bytes()).unwrap();
     assert!(errors.is_empty(), "{errors:?}");
-    (db, Folder(folder))
+    (db, folder)
 }
 
 fn session(manner: Manner) -> Session {

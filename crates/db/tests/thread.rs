@@ -1,27 +1,12 @@
 //! The whole in one process on real files: writers, queries and background work at the same time.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::path::PathBuf;
+mod scratch;
 
 use model::{Labels, TimeRange};
 use promql::Value;
+use scratch::Folder;
 use thalweg_db::{Db, DbOptions, InstantQuery};
-
-/// A folder of its own, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("thalweg-db-{name}-{}", std::process::id()));
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Small heads, so that flushes and merges happen while the test runs.
 fn open(folder: &Folder) -> Db {
@@ -58,7 +43,7 @@ fn count(db: &Db, expression: &str) -> Vec<(Labels, f64)> {
 
 #[test]
 fn what_was_written_by_many_is_there_once_also_after_reopening() {
-    let folder = Folder::new("many");
+    let folder = Folder::new("db-many");
     let db = open(&folder);
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
@@ -87,7 +72,7 @@ fn what_was_written_by_many_is_there_once_also_after_reopening() {
 
 #[test]
 fn a_field_keeps_its_type_and_the_rest_of_the_request_is_written() {
-    let folder = Folder::new("types");
+    let folder = Folder::new("db-types");
     let db = open(&folder);
     db.write_lines("default", b"m v=1i 1").unwrap();
     let (report, _) = db.write_lines("default", b"m v=2 2\nm w=1 3\nother v=1 4").unwrap();

@@ -2,16 +2,16 @@
 //! answers.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod scratch;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use platform::Platform;
 use promql::NameRemoval;
 use query::Budget;
 use sql::{Manner, Session};
-use thalweg_db::{Db, DbOptions, RangeQuery, SqlAnswer};
+use thalweg_db::{Db, RangeQuery, SqlAnswer};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// 2016-01-01T00:00:00Z.
@@ -33,14 +33,6 @@ const FIELDS: [&str; 10] = [
 ];
 /// An answer: time in nanoseconds, host (empty for all together) and field, with the value.
 type Points = BTreeMap<(i64, String, String), f64>;
-
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Walks of whole numbers between 0 and 100, as the suite makes them.
 fn lines() -> String {
@@ -242,9 +234,7 @@ fn assert_same(name: &str, ours: &Points, theirs: &Points) {
 
 #[test]
 fn three_languages_give_the_same_answers() {
-    let folder = Folder(std::env::temp_dir().join(format!("thalweg-tsbs-languages-{}", std::process::id())));
-    let _ = std::fs::remove_dir_all(&folder.0);
-    let db = Db::open(Platform::real(), DbOptions::new(&folder.0)).unwrap();
+    let (db, _folder) = scratch::open("tsbs-languages");
     let (_, errors) = db.write_lines("default", lines().as_bytes()).unwrap();
     assert!(errors.is_empty(), "{errors:?}");
     for settled in [false, true] {

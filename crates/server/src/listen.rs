@@ -78,6 +78,7 @@ pub struct Server {
     lines: Vec<(LineProtocol, TcpListener, Option<UdpSocket>)>,
     otlp_grpc: Option<TcpListener>,
     postgres: Option<TcpListener>,
+    flight_sql: Option<TcpListener>,
     addresses: Vec<(&'static str, SocketAddr)>,
     unavailable: Vec<ServeError>,
     control: Option<TcpListener>,
@@ -97,6 +98,7 @@ impl Server {
             lines: Vec::new(),
             otlp_grpc: None,
             postgres: None,
+            flight_sql: None,
             control: None,
             ingest: None,
             addresses: Vec::new(),
@@ -115,7 +117,7 @@ impl Server {
             ("--opentsdb", settings.opentsdb, LineProtocol::Opentsdb, false),
         ];
         let (otlp_grpc, control, ingest) = (settings.otlp_grpc, settings.control, settings.ingest);
-        let postgres = settings.postgres;
+        let (postgres, flight_sql) = (settings.postgres, settings.flight_sql.filter(|_| cfg!(feature = "flight-sql")));
         for (flag, listener, protocol, with_udp) in lines {
             if let Some((tcp, udp)) = self.bind_one(flag, listener, with_udp).await? {
                 self.lines.push((protocol, tcp, udp));
@@ -125,6 +127,7 @@ impl Server {
         self.control = self.bind_one("--control", control, false).await?.map(|(tcp, _)| tcp);
         self.ingest = self.bind_one("--ingest", ingest, false).await?.map(|(tcp, _)| tcp);
         self.postgres = self.bind_one("--postgres", postgres, false).await?.map(|(tcp, _)| tcp);
+        self.flight_sql = self.bind_one("--flight-sql", flight_sql, false).await?.map(|(tcp, _)| tcp);
         Ok(())
     }
 
@@ -184,9 +187,13 @@ impl Server {
         let http =
             Http { state: self.state.clone(), router: routes::router(self.state.clone()), version: Version::One };
         tokio::spawn(http.accept(self.http, stopped.clone(), alive.clone()));
-        if let Some(listener) = self.otlp_grpc {
-            let grpc =
-                Http { state: self.state.clone(), router: grpc::router(self.state.clone()), version: Version::Two };
+        #[cfg(feature = "flight-sql")]
+        let flight_sql = self.flight_sql.map(|listener| (listener, crate::sql::flight::router(self.state.clone())));
+        #[cfg(not(feature = "flight-sql"))]
+        let flight_sql = None;
+        let otlp = self.otlp_grpc.map(|listener| (listener, grpc::router(self.state.clone())));
+        for (listener, router) in otlp.into_iter().chain(flight_sql) {
+            let grpc = Http { state: self.state.clone(), router, version: Version::Two };
             tokio::spawn(grpc.accept(listener, stopped.clone(), alive.clone()));
         }
         if let Some(listener) = self.postgres {

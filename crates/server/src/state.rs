@@ -60,6 +60,8 @@ pub struct ServerSettings {
     pub opentsdb_database: String,
     /// Where Postgres's protocol is served; `None`: nowhere.
     pub postgres: Option<Listener>,
+    /// Where Arrow Flight SQL's clients connect; without the cargo feature `flight-sql` it is not listened on.
+    pub flight_sql: Option<Listener>,
     /// Where OpenTelemetry's gRPC is served.
     pub otlp_grpc: Option<Listener>,
     /// Bytes that a request's body may have as it is sent.
@@ -135,6 +137,7 @@ impl ServerSettings {
             opentsdb_database: DEFAULT_DATABASE.to_owned(),
             otlp_grpc: None,
             postgres: None,
+            flight_sql: None,
             body_bytes_max: 64 << 20,
             unpacked_bytes_max: 256 << 20,
             unpacked_ratio_max: 500,

@@ -45,6 +45,12 @@ pub(crate) fn columns_of(schema: &TableSchema, time_name: &str) -> Vec<(String, 
     columns
 }
 
+/// The columns of a table as a query of all of them gives them.
+pub fn table_columns(schema: &TableSchema) -> Vec<Column> {
+    let columns = columns_of(schema, "time");
+    columns.into_iter().map(|(name, sql_type, _)| Column::new(name, sql_type)).collect()
+}
+
 fn text(value: &str) -> Value {
     Value::text(value)
 }

@@ -26,8 +26,8 @@ mod statement;
 mod time;
 mod value;
 
-pub use arrow::{RelationBatches, columns_of};
-pub use catalog::type_number;
+pub use arrow::{RelationBatches, arrow_schema, columns_of};
+pub use catalog::{table_columns, type_number};
 pub use change::Change;
 pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE};
 pub use error::SqlError;
@@ -36,6 +36,6 @@ pub use parse::{Parsed, TEXT_BYTES_MAX, parse};
 pub use relation::{Column, Relation};
 pub use run::Manner;
 pub use settings::DatabaseSettings;
-pub use statement::{Answer, Session, copy_in, describe, run};
+pub use statement::{Answer, Session, copy_in, describe, insert_rows, run};
 pub use time::format_rfc3339_us;
 pub use value::{Interval, SqlType, Value};

@@ -84,6 +84,20 @@ pub fn copy_in(copy: &CopyIn, sent: Vec<u8>, context: &Context<'_>, session: &Se
     started(&parsed, context, session, false).copied(copy, sent)
 }
 
+/// Rows of a table that came without a statement, to be written. Texts of columns that are new become tags.
+pub fn insert_rows(
+    table: &str,
+    relation: Relation,
+    context: &Context<'_>,
+    session: &Session,
+) -> Result<Insert, SqlError> {
+    let parsed = Parsed::default();
+    let names: Vec<String> = relation.columns.into_iter().map(|column| column.name).collect();
+    let mut run = started(&parsed, context, session, false);
+    run.charge(relation.rows.len() * names.len().max(1))?;
+    run.insert_rows(table, &names, relation.rows)
+}
+
 /// The columns that a statement will give, without running it; none if it gives no table.
 pub fn describe(
     parsed: &Parsed,

@@ -6,18 +6,19 @@
 
 mod data;
 mod generate;
+#[path = "../scratch/mod.rs"]
+mod scratch;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
 use data::{Random, START_NS};
 use generate::{Generator, Statement};
-use platform::Platform;
 use query::Budget;
 use sql::{Session, Value};
-use thalweg_db::{Db, DbOptions, SqlAnswer};
+use thalweg_db::{Db, SqlAnswer};
 
 /// Statements of a run that nobody sized.
 const STATEMENTS: u64 = 300;
@@ -148,14 +149,6 @@ fn difference(ours: Result<Rows, String>, theirs: Rows, is_ordered: bool) -> Opt
     Some(format!("row {row}: {ours:?}\n      against {theirs:?}"))
 }
 
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().map_or(otherwise, |text| text.parse().unwrap())
 }
@@ -168,9 +161,7 @@ fn answers_are_those_of_duckdb() {
         return;
     }
     let (seed, count) = (number("THALWEG_SEED", 1), number("THALWEG_STATEMENTS", STATEMENTS));
-    let folder = Folder(std::env::temp_dir().join(format!("thalweg-sql-duckdb-{}", std::process::id())));
-    let _ = std::fs::remove_dir_all(&folder.0);
-    let db = Db::open(Platform::real(), DbOptions::new(&folder.0)).unwrap();
+    let (db, _folder) = scratch::open("sql-duckdb");
     let mut peer = Peer::start();
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let tables = data::tables(&mut random);
@@ -211,9 +202,7 @@ fn answers_are_those_of_duckdb() {
 #[test]
 fn answers_of_both_layers_are_the_same() {
     let (seed, count) = (number("THALWEG_SEED", 1), number("THALWEG_STATEMENTS", STATEMENTS));
-    let folder = Folder(std::env::temp_dir().join(format!("thalweg-sql-layers-{}", std::process::id())));
-    let _ = std::fs::remove_dir_all(&folder.0);
-    let db = Db::open(Platform::real(), DbOptions::new(&folder.0)).unwrap();
+    let (db, _folder) = scratch::open("sql-layers");
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let tables = data::tables(&mut random);
     let (_, errors) = db.write_lines("default", tables.lines.as_bytes()).unwrap();

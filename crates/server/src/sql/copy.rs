@@ -2,7 +2,6 @@
 
 use std::fmt::Debug;
 use std::sync::PoisonError;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::{Sink, Stream, stream};
@@ -13,13 +12,9 @@ use pgwire::api::results::{CopyResponse, Response, Tag};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::copy::{CopyData, CopyDone, CopyFail};
-use query::QueryError;
-use sql::{CopyIn, CopyOut, Session, SqlError};
+use sql::{CopyIn, CopyOut, Session};
 
 use super::postgres::{Connection, error_of, failed};
-use crate::active::Description;
-use crate::query::{Asked, watched};
-use crate::state::State;
 
 /// How the protocol calls rows that are text.
 const TEXT: i8 = 0;
@@ -115,20 +110,11 @@ impl Connection {
     /// Writes what came; how many rows.
     async fn take_rows(&self, copying: Copying) -> PgWireResult<usize> {
         let Copying { copy, session, bytes, .. } = copying;
-        let budget = self.state.db.budget(self.state.settings.query_samples_max);
-        let description = Description {
-            kind: "sql",
-            text: format!("COPY {} FROM STDIN", copy.table),
-            database: session.database.clone(),
-            remote: self.remote,
-        };
-        let timeout = Duration::from_millis(self.state.settings.query_timeout_ms);
-        let asked = Asked::of(description, budget.clone(), timeout);
-        let work = move |state: &State| match state.db.copy_in(&copy, bytes, &session, &budget) {
-            Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
-            written => Ok((String::new(), written)),
-        };
-        let (_, written) = watched(&self.state, asked, work).await.map_err(|error| failed("57014", error.message))?;
+        let text = format!("COPY {} FROM STDIN", copy.table);
+        let written = super::watch(&self.state, text, (session, self.remote), move |state, session, budget| {
+            state.db.copy_in(&copy, bytes, session, budget)
+        });
+        let written = written.await.map_err(|error| failed("57014", error.message))?;
         written.map_err(|error| error_of(&error))
     }
 }

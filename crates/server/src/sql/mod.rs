@@ -1,6 +1,67 @@
-//! SQL over HTTP ([`http`]) and over Postgres's protocol ([`postgres`]).
+//! SQL over HTTP ([`http`]), over Postgres's protocol ([`postgres`]) and, with a cargo feature, over Arrow Flight.
 
 mod copy;
+#[cfg(feature = "flight-sql")]
+pub(crate) mod flight;
 pub(crate) mod http;
 pub(crate) mod postgres;
 mod text;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use db::SqlAnswer;
+use query::{Budget, QueryError};
+use sql::{Session, SqlError};
+
+use crate::active::Description;
+use crate::error::ApiError;
+use crate::query::{Asked, watched};
+use crate::state::State;
+
+/// Databases that clients ask for when they are not told one.
+const NO_DATABASE: [&str; 2] = ["postgres", "qdb"];
+
+/// The database that a client named; the default one for those that clients name by themselves.
+fn database_of(state: &State, named: &str, user: &str) -> Result<String, SqlError> {
+    let known = state.db.databases();
+    if named == model::DEFAULT_DATABASE || known.iter().any(|known| known == named) {
+        return Ok(named.to_owned());
+    }
+    if named.is_empty() || named == user || NO_DATABASE.contains(&named) {
+        return Ok(model::DEFAULT_DATABASE.to_owned());
+    }
+    Err(SqlError::UnknownTable(format!("database \"{named}\" does not exist: {} exist", known.join(", "))))
+}
+
+/// Does a statement's work when it is its turn, among the queries that are listed; stops it when its client leaves or its time is up. The
+/// outer error is of its turn and its time, the inner one of the statement.
+async fn watch<T: Send + 'static>(
+    state: &Arc<State>,
+    text: String,
+    (session, remote): (Session, Option<SocketAddr>),
+    work: impl FnOnce(&State, &Session, &Arc<Budget>) -> Result<T, SqlError> + Send + 'static,
+) -> Result<Result<T, SqlError>, ApiError> {
+    let budget = state.db.budget(state.settings.query_samples_max);
+    let description = Description { kind: "sql", text, database: session.database.clone(), remote };
+    let timeout = Duration::from_millis(state.settings.query_timeout_ms);
+    let asked = Asked::of(description, budget.clone(), timeout);
+    let work = move |state: &State| match work(state, &session, &budget) {
+        Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
+        answer => Ok((String::new(), answer)),
+    };
+    watched(state, asked, work).await.map(|(_, answer)| answer)
+}
+
+/// Runs one of some statements.
+async fn run_one(
+    state: &Arc<State>,
+    text: String,
+    (parsed, place): (Arc<sql::Parsed>, usize),
+    asker: (Session, Option<SocketAddr>),
+) -> Result<Result<SqlAnswer, SqlError>, ApiError> {
+    let work =
+        move |state: &State, session: &Session, budget: &Arc<Budget>| state.db.sql(&parsed, place, session, budget);
+    watch(state, text, asker, work).await
+}

@@ -2,7 +2,6 @@
 //! loopback unless it is told otherwise.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{BufMut, BytesMut};
@@ -23,23 +22,17 @@ use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USE
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::data::DataRow;
 use pgwire::tokio::process_socket;
-use query::QueryError;
 use sql::{Column, Manner, Parsed, Relation, Session, SqlError, Value};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use super::copy::Copying;
-use crate::active::Description;
 use crate::listen::ACCEPT_PAUSE;
-use crate::query::{Asked, watched};
 use crate::state::State;
 
 /// Microseconds from the Unix epoch to Postgres's, 2000-01-01.
 const EPOCH_US: i64 = 946_684_800_000_000;
 const US_PER_DAY: i64 = 86_400_000_000;
-
-/// Databases that clients ask for when they are not told one.
-const NO_DATABASE: [&str; 2] = ["postgres", "qdb"];
 
 /// Accepts connections until the stop, so many at a time.
 pub(crate) async fn accept(state: Arc<State>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
@@ -137,7 +130,7 @@ impl Statements {
 }
 
 /// The largest number behind a dollar sign outside of texts.
-fn placeholders(text: &str) -> usize {
+pub(super) fn placeholders(text: &str) -> usize {
     let (mut largest, mut quoted) = (0, false);
     for (place, character) in text.char_indices() {
         match character {
@@ -155,27 +148,15 @@ fn placeholders(text: &str) -> usize {
 }
 
 impl Connection {
-    /// The database that a client named; the default one for those that clients name by themselves.
-    fn database(&self, client: &impl ClientInfo) -> Result<String, SqlError> {
-        let named = client.metadata().get(METADATA_DATABASE).cloned().unwrap_or_default();
-        let user = client.metadata().get(METADATA_USER).map_or("", String::as_str);
-        let known = self.state.db.databases();
-        if known.contains(&named) || named == model::DEFAULT_DATABASE {
-            return Ok(named);
-        }
-        if named.is_empty() || named == user || NO_DATABASE.contains(&named.as_str()) {
-            return Ok(model::DEFAULT_DATABASE.to_owned());
-        }
-        Err(SqlError::UnknownTable(format!("database \"{named}\" does not exist: {} exist", known.join(", "))))
-    }
-
     fn session(&self, client: &impl ClientInfo, parameters: Vec<Value>) -> Result<Session, SqlError> {
         let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let said = |name| client.metadata().get(name).cloned().unwrap_or_default();
+        let user = said(METADATA_USER);
         Ok(Session {
             now_ns: self.state.db.now_ns(),
             time_zone: settings.time_zone,
-            database: self.database(client)?,
-            user: client.metadata().get(METADATA_USER).cloned().unwrap_or_default(),
+            database: super::database_of(&self.state, &said(METADATA_DATABASE), &user)?,
+            user,
             parameters,
             manner: Manner::Postgres,
         })
@@ -183,21 +164,13 @@ impl Connection {
 
     /// Runs one of the statements when it is its turn; stops it when its client leaves or cancels.
     async fn run(&self, statements: &Statements, place: usize, session: Session) -> PgWireResult<SqlAnswer> {
-        let budget = self.state.db.budget(self.state.settings.query_samples_max);
-        let description = Description {
-            kind: "sql",
-            text: statements.text.to_string(),
-            database: session.database.clone(),
-            remote: self.remote,
-        };
-        let timeout = Duration::from_millis(self.state.settings.query_timeout_ms);
-        let asked = Asked::of(description, budget.clone(), timeout);
-        let parsed = statements.parsed.clone();
-        let work = move |state: &State| match state.db.sql(&parsed, place, &session, &budget) {
-            Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
-            answer => Ok((String::new(), answer)),
-        };
-        let (_, answer) = watched(&self.state, asked, work).await.map_err(|error| failed("57014", error.message))?;
+        let ran = super::run_one(
+            &self.state,
+            statements.text.to_string(),
+            (statements.parsed.clone(), place),
+            (session, self.remote),
+        );
+        let answer = ran.await.map_err(|error| failed("57014", error.message))?;
         let answer = answer.map_err(|error| error_of(&error))?;
         if let SqlAnswer::Set(name, value) = &answer
             && name == "timezone"

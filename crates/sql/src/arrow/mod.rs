@@ -6,7 +6,7 @@ use query::Cell;
 use query::QueryError;
 use query::arrow::{ArrowType, BatchBuilder, RecordBatch, SchemaRef};
 
-use crate::error::SqlError;
+use crate::error::{SqlError, invalid};
 use crate::relation::{Column, Relation};
 use crate::value::{SqlType, Value};
 
@@ -24,12 +24,35 @@ impl Relation {
     /// Its rows as Arrow's batches. A column of whole numbers that has some beyond 64 signed bits is one of floats; intervals, and columns of
     /// values of different kinds, are texts as Postgres writes them.
     pub fn batches(&self) -> RelationBatches<'_> {
-        let types: Vec<ArrowType> =
-            self.columns.iter().enumerate().map(|(place, column)| arrow_type(column, &self.rows, place)).collect();
+        self.batches_of(
+            self.columns.iter().enumerate().map(|(place, column)| arrow_type(column, &self.rows, place)).collect(),
+        )
+    }
+
+    /// Its rows as batches of the very schema that [`arrow_schema`] gives for its columns, whatever is in them: for protocols that tell
+    /// the schema before there are rows. An error if a column of whole numbers has some beyond 64 signed bits.
+    pub fn batches_as_described(&self) -> Result<RelationBatches<'_>, SqlError> {
+        for (place, column) in self.columns.iter().enumerate().filter(|(_, column)| column.sql_type == SqlType::Int) {
+            if self.rows.iter().any(|row| matches!(row.get(place), Some(Value::Float(_)))) {
+                return invalid(format!(
+                    "column \"{0}\" has numbers beyond 64 signed bits: ask for CAST({0} AS double precision)",
+                    column.name
+                ));
+            }
+        }
+        Ok(self.batches_of(self.columns.iter().map(described_type).collect()))
+    }
+
+    fn batches_of(&self, types: Vec<ArrowType>) -> RelationBatches<'_> {
         let named = self.columns.iter().map(|column| column.name.as_str()).zip(types.iter().copied());
         let builder = BatchBuilder::new(named);
         RelationBatches { rows: self.rows.iter(), types, builder }
     }
+}
+
+/// The schema that columns have in Arrow before there are rows.
+pub fn arrow_schema(columns: &[Column]) -> SchemaRef {
+    query::arrow::schema(columns.iter().map(|column| (column.name.as_str(), described_type(column))))
 }
 
 impl Relation {
@@ -89,19 +112,27 @@ fn cell(value: &Value) -> Cell<'_> {
 
 /// What holds all values of a column.
 fn arrow_type(column: &Column, rows: &[Vec<Value>], place: usize) -> ArrowType {
-    let of = |sql_type: SqlType| match sql_type {
+    let mut found = known_type(column.sql_type);
+    for kind in rows.iter().filter_map(|row| known_type(row.get(place)?.sql_type())) {
+        found = Some(found.map_or(kind, |known| known.unified(kind)));
+    }
+    found.unwrap_or(ArrowType::Text)
+}
+
+/// What holds the values that a column is said to have.
+fn described_type(column: &Column) -> ArrowType {
+    known_type(column.sql_type).unwrap_or(ArrowType::Text)
+}
+
+const fn known_type(sql_type: SqlType) -> Option<ArrowType> {
+    match sql_type {
         SqlType::Bool => Some(ArrowType::Bool),
         SqlType::Int => Some(ArrowType::I64),
         SqlType::Float => Some(ArrowType::F64),
         SqlType::Timestamp => Some(ArrowType::Time),
         SqlType::Text | SqlType::Interval => Some(ArrowType::Text),
         SqlType::Unknown => None,
-    };
-    let mut found = of(column.sql_type);
-    for kind in rows.iter().filter_map(|row| of(row.get(place)?.sql_type())) {
-        found = Some(found.map_or(kind, |known| known.unified(kind)));
     }
-    found.unwrap_or(ArrowType::Text)
 }
 
 #[cfg(test)]

@@ -1,0 +1,435 @@
+//! Arrow Flight SQL: statements there, record batches back, as the drivers of ADBC and JDBC speak it
+//! (<https://arrow.apache.org/docs/format/FlightSql.html>). No passwords: it listens on loopback unless it is told otherwise.
+//!
+//! The database is what the header `database` of a call names. Nothing is kept between calls: tickets and handles hold the statement
+//! ([`handle`]). What drivers ask about tables is in [`metadata`], rows that they send in [`ingest`].
+
+#![allow(clippy::result_large_err, reason = "a status of gRPC is what its calls give")]
+
+mod handle;
+mod ingest;
+mod metadata;
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::error::FlightError;
+use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
+use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
+use arrow_flight::sql::{
+    ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult,
+    CommandGetCatalogs, CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys,
+    CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables, CommandPreparedStatementQuery,
+    CommandPreparedStatementUpdate, CommandStatementIngest, CommandStatementQuery, CommandStatementUpdate,
+    DoPutPreparedStatementResult, ProstMessageExt, SqlInfo, TicketStatementQuery,
+};
+use arrow_flight::{Action, FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, Ticket};
+use arrow_schema::{Schema, SchemaRef};
+use axum::Router;
+use axum::body::Bytes;
+use db::SqlAnswer;
+use futures_util::{Stream, TryStreamExt, stream};
+use prost::Message;
+use sql::{Relation, Session, SqlError, Value};
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Extensions, Request, Response, Status, Streaming};
+
+use self::handle::{Handle, Row};
+use crate::active::Remote;
+use crate::error::ApiError;
+use crate::state::State;
+
+/// The header of a call that names the database.
+const DATABASE_HEADER: &str = "database";
+/// Nobody is refused: what clients are given that ask for a token.
+const TOKEN: &str = "Bearer anybody";
+
+type Answer<T> = Result<Response<T>, Status>;
+type Batches = <Service as FlightService>::DoGetStream;
+type Handshakes = Pin<Box<dyn Stream<Item = Result<HandshakeResponse, Status>> + Send>>;
+
+/// The calls of Flight on a port.
+pub(crate) fn router(state: Arc<State>) -> Router {
+    let message_bytes_max = state.settings.body_bytes_max;
+    let service = FlightServiceServer::new(Service { state })
+        .max_decoding_message_size(message_bytes_max)
+        .max_encoding_message_size(usize::MAX);
+    Router::new().route_service("/arrow.flight.protocol.FlightService/{call}", service)
+}
+
+struct Service {
+    state: Arc<State>,
+}
+
+/// Who calls, and which database.
+#[derive(Debug, Clone)]
+struct Caller {
+    database: String,
+    remote: Option<SocketAddr>,
+}
+
+impl Service {
+    fn caller(&self, headers: &MetadataMap, extensions: &Extensions) -> Result<Caller, Status> {
+        let named = headers.get(DATABASE_HEADER).map_or(Ok(""), |name| name.to_str());
+        let named = named.map_err(|_| Status::invalid_argument("the header database is no text"))?;
+        let database = super::database_of(&self.state, named, "").map_err(|error| refused(&error))?;
+        Ok(Caller { database, remote: extensions.get::<Remote>().map(|remote| remote.0) })
+    }
+
+    fn caller_of<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
+        self.caller(request.metadata(), request.extensions())
+    }
+
+    fn session(&self, database: &str) -> Session {
+        Session::new(database, self.state.db.now_ns())
+    }
+
+    /// The columns that a statement will give, without running it; none if it gives no table.
+    async fn described(&self, handle: &Handle, remote: Option<SocketAddr>) -> Result<SchemaRef, Status> {
+        let parsed = one(&handle.text)?;
+        let parameters = handle.rows.first().map(Row::values).unwrap_or_default();
+        let session = Session { parameters, ..self.session(&handle.database) };
+        let described =
+            super::watch(&self.state, handle.text.clone(), (session, remote), move |state, session, budget| {
+                state.db.describe_sql(&parsed, 0, session, budget)
+            });
+        let columns = described.await.map_err(ended)?.map_err(|error| refused(&error))?;
+        Ok(sql::arrow_schema(&columns))
+    }
+
+    async fn run(
+        &self,
+        handle: &Handle,
+        parameters: Vec<Value>,
+        remote: Option<SocketAddr>,
+    ) -> Result<SqlAnswer, Status> {
+        let parsed = one(&handle.text)?;
+        let session = Session { parameters, ..self.session(&handle.database) };
+        let ran = super::run_one(&self.state, handle.text.clone(), (parsed, 0), (session, remote));
+        ran.await.map_err(ended)?.map_err(|error| refused(&error))
+    }
+
+    /// Runs a statement and sends its table; an empty one if it gives none.
+    async fn rows(&self, handle: &Handle, remote: Option<SocketAddr>) -> Answer<Batches> {
+        let relation = match self.run(handle, handle.only_row()?, remote).await? {
+            SqlAnswer::Rows(relation) => relation,
+            SqlAnswer::Set(..) | SqlAnswer::Done(_) => Relation::default(),
+            SqlAnswer::CopyOut(_) | SqlAnswer::CopyIn(_) => {
+                return Err(Status::invalid_argument("COPY is of Postgres's protocol: a query gives rows here"));
+            }
+        };
+        let encoded = self.state.work_unbounded(move |_| -> Result<_, SqlError> {
+            let batches = relation.batches_as_described()?;
+            Ok((batches.schema(), batches.collect::<Result<Vec<RecordBatch>, _>>()?))
+        });
+        let (schema, batches) = encoded.await.map_err(ended)?.map_err(|error| refused(&error))?;
+        Ok(sent(schema, batches))
+    }
+
+    /// Runs a statement for what it does, once for each row of parameters; how many rows it wrote, -1 if it does not say.
+    async fn update(&self, handle: &Handle, remote: Option<SocketAddr>) -> Result<i64, Status> {
+        let none = [Row::default()];
+        let mut written = None;
+        for row in if handle.rows.is_empty() { none.as_slice() } else { &handle.rows } {
+            let count = match self.run(handle, row.values(), remote).await? {
+                SqlAnswer::Done(tag) => tag.rsplit(' ').next().and_then(|count| count.parse::<i64>().ok()),
+                SqlAnswer::Rows(relation) => i64::try_from(relation.rows.len()).ok(),
+                SqlAnswer::Set(..) | SqlAnswer::CopyOut(_) | SqlAnswer::CopyIn(_) => None,
+            };
+            written = count.map(|count| count + written.unwrap_or(0)).or(written);
+        }
+        Ok(written.unwrap_or(-1))
+    }
+
+    /// The parameters that a client binds: each row for a run of the statement.
+    async fn bound(request: Request<PeekableFlightDataStream>) -> Result<Vec<Row>, Status> {
+        let mut batches = ingest::batches(request);
+        let mut rows = Vec::new();
+        while let Some(batch) = batches.try_next().await.map_err(Status::from)? {
+            let relation = Relation::of_batches(&batch.schema(), [batch]).map_err(|error| refused(&error))?;
+            rows.extend(relation.rows.iter().map(|row| Row::of(row)));
+        }
+        Ok(rows)
+    }
+}
+
+/// The one statement of a text.
+fn one(text: &str) -> Result<Arc<sql::Parsed>, Status> {
+    let parsed = sql::parse(text).map_err(|error| refused(&error))?;
+    match parsed.statements.len() {
+        1 => Ok(Arc::new(parsed)),
+        count => Err(Status::invalid_argument(format!("a call has one statement, not {count}"))),
+    }
+}
+
+/// Where and by which ticket the answer to a command is had.
+fn info(schema: &Schema, command: &impl ProstMessageExt, descriptor: FlightDescriptor) -> Answer<FlightInfo> {
+    let endpoint = FlightEndpoint::new().with_ticket(Ticket::new(command.as_any().encode_to_vec()));
+    let info = FlightInfo::new().with_descriptor(descriptor).with_endpoint(endpoint);
+    info.try_with_schema(schema).map(Response::new).map_err(|error| Status::internal(error.to_string()))
+}
+
+fn sent(schema: SchemaRef, batches: Vec<RecordBatch>) -> Response<Batches> {
+    let batches = stream::iter(batches.into_iter().map(Ok::<_, FlightError>));
+    let encoded = FlightDataEncoderBuilder::new().with_schema(schema).build(batches);
+    Response::new(Box::pin(encoded.map_err(Status::from)))
+}
+
+/// A statement's error, with Postgres's code for it.
+fn refused(error: &SqlError) -> Status {
+    let code = match error.code() {
+        "42P01" => Code::NotFound,
+        "0A000" => Code::Unimplemented,
+        "57014" => Code::Cancelled,
+        "53200" => Code::ResourceExhausted,
+        "58030" => Code::Internal,
+        _ => Code::InvalidArgument,
+    };
+    Status::new(code, format!("{error} (SQLSTATE {})", error.code()))
+}
+
+/// Why a statement was not run to its end.
+fn ended(error: ApiError) -> Status {
+    let code = match error.kind {
+        "timeout" => Code::DeadlineExceeded,
+        "canceled" => Code::Cancelled,
+        "execution" => Code::ResourceExhausted,
+        "internal" => Code::Internal,
+        _ => Code::Unavailable,
+    };
+    Status::new(code, error.message)
+}
+
+#[tonic::async_trait]
+impl FlightSqlService for Service {
+    type FlightService = Self;
+
+    async fn do_handshake(&self, _: Request<Streaming<HandshakeRequest>>) -> Answer<Handshakes> {
+        let welcome = HandshakeResponse { protocol_version: 0, payload: TOKEN.into() };
+        let answers: Handshakes = Box::pin(stream::iter([Ok(welcome)]));
+        let mut response = Response::new(answers);
+        response.metadata_mut().insert("authorization", tonic::metadata::MetadataValue::from_static(TOKEN));
+        Ok(response)
+    }
+
+    async fn get_flight_info_statement(
+        &self,
+        query: CommandStatementQuery,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        let Caller { database, remote } = self.caller_of(&request)?;
+        let handle = Handle { database, text: query.query, rows: Vec::new() };
+        let schema = self.described(&handle, remote).await?;
+        let ticket = TicketStatementQuery { statement_handle: handle.encode_to_vec().into() };
+        info(&schema, &ticket, request.into_inner())
+    }
+
+    async fn do_get_statement(&self, ticket: TicketStatementQuery, request: Request<Ticket>) -> Answer<Batches> {
+        let Caller { remote, .. } = self.caller_of(&request)?;
+        self.rows(&Handle::read(&ticket.statement_handle)?, remote).await
+    }
+
+    async fn do_put_statement_update(
+        &self,
+        update: CommandStatementUpdate,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        let Caller { database, remote } = self.caller_of(&request)?;
+        self.update(&Handle { database, text: update.query, rows: Vec::new() }, remote).await
+    }
+
+    async fn do_action_create_prepared_statement(
+        &self,
+        create: ActionCreatePreparedStatementRequest,
+        request: Request<Action>,
+    ) -> Result<ActionCreatePreparedStatementResult, Status> {
+        let Caller { database, remote } = self.caller_of(&request)?;
+        let placeholders = super::postgres::placeholders(&create.query);
+        let unknown = Row::of(&vec![Value::Null; placeholders]);
+        let sample = Handle { database, text: create.query, rows: vec![unknown] };
+        let schema = self.described(&sample, remote).await?;
+        let handle = Handle { rows: Vec::new(), ..sample };
+        let described = FlightInfo::new().try_with_schema(&schema);
+        let described = described.map_err(|error| Status::internal(error.to_string()))?;
+        Ok(ActionCreatePreparedStatementResult {
+            prepared_statement_handle: handle.encode_to_vec().into(),
+            dataset_schema: if schema.fields().is_empty() { Bytes::new() } else { described.schema },
+            parameter_schema: Bytes::new(),
+        })
+    }
+
+    async fn do_action_close_prepared_statement(
+        &self,
+        _: ActionClosePreparedStatementRequest,
+        _: Request<Action>,
+    ) -> Result<(), Status> {
+        Ok(())
+    }
+
+    async fn do_put_prepared_statement_query(
+        &self,
+        query: CommandPreparedStatementQuery,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<DoPutPreparedStatementResult, Status> {
+        let handle = Handle::read(&query.prepared_statement_handle)?;
+        let handle = Handle { rows: Self::bound(request).await?, ..handle };
+        Ok(DoPutPreparedStatementResult { prepared_statement_handle: Some(handle.encode_to_vec().into()) })
+    }
+
+    async fn do_put_prepared_statement_update(
+        &self,
+        update: CommandPreparedStatementUpdate,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        let Caller { remote, .. } = self.caller_of(&request)?;
+        let handle = Handle::read(&update.prepared_statement_handle)?;
+        // Bound by this call or by one before.
+        let bound = Self::bound(request).await?;
+        let rows = if bound.is_empty() { handle.rows } else { bound };
+        self.update(&Handle { rows, ..handle }, remote).await
+    }
+
+    async fn get_flight_info_prepared_statement(
+        &self,
+        query: CommandPreparedStatementQuery,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        let Caller { remote, .. } = self.caller_of(&request)?;
+        let handle = Handle::read(&query.prepared_statement_handle)?;
+        let schema = self.described(&handle, remote).await?;
+        info(&schema, &query, request.into_inner())
+    }
+
+    async fn do_get_prepared_statement(
+        &self,
+        query: CommandPreparedStatementQuery,
+        request: Request<Ticket>,
+    ) -> Answer<Batches> {
+        let Caller { remote, .. } = self.caller_of(&request)?;
+        self.rows(&Handle::read(&query.prepared_statement_handle)?, remote).await
+    }
+
+    async fn do_put_statement_ingest(
+        &self,
+        command: CommandStatementIngest,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        let caller = self.caller_of(&request)?;
+        self.ingest(command, caller, request).await
+    }
+
+    async fn get_flight_info_catalogs(
+        &self,
+        command: CommandGetCatalogs,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        info(&command.into_builder().schema(), &command, request.into_inner())
+    }
+
+    async fn do_get_catalogs(&self, command: CommandGetCatalogs, _: Request<Ticket>) -> Answer<Batches> {
+        self.catalogs(command)
+    }
+
+    async fn get_flight_info_schemas(
+        &self,
+        command: CommandGetDbSchemas,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        info(&command.clone().into_builder().schema(), &command, request.into_inner())
+    }
+
+    async fn do_get_schemas(&self, command: CommandGetDbSchemas, _: Request<Ticket>) -> Answer<Batches> {
+        self.schemas(command)
+    }
+
+    async fn get_flight_info_tables(
+        &self,
+        command: CommandGetTables,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        info(&command.clone().into_builder().schema(), &command, request.into_inner())
+    }
+
+    async fn do_get_tables(&self, command: CommandGetTables, request: Request<Ticket>) -> Answer<Batches> {
+        let Caller { remote, .. } = self.caller_of(&request)?;
+        self.tables(command, remote).await
+    }
+
+    async fn get_flight_info_table_types(
+        &self,
+        command: CommandGetTableTypes,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        info(&command.into_builder().schema(), &command, request.into_inner())
+    }
+
+    async fn do_get_table_types(&self, command: CommandGetTableTypes, _: Request<Ticket>) -> Answer<Batches> {
+        metadata::table_types(command)
+    }
+
+    async fn get_flight_info_sql_info(
+        &self,
+        command: CommandGetSqlInfo,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        let infos = metadata::infos()?;
+        info(&infos.schema(), &command, request.into_inner())
+    }
+
+    async fn do_get_sql_info(&self, command: CommandGetSqlInfo, _: Request<Ticket>) -> Answer<Batches> {
+        metadata::sql_info(command)
+    }
+
+    async fn get_flight_info_primary_keys(
+        &self,
+        command: CommandGetPrimaryKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        info(&metadata::primary_keys(), &command, request.into_inner())
+    }
+
+    async fn do_get_primary_keys(&self, _: CommandGetPrimaryKeys, _: Request<Ticket>) -> Answer<Batches> {
+        Ok(sent(metadata::primary_keys(), Vec::new()))
+    }
+
+    async fn get_flight_info_exported_keys(
+        &self,
+        command: CommandGetExportedKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        info(&metadata::foreign_keys(), &command, request.into_inner())
+    }
+
+    async fn do_get_exported_keys(&self, _: CommandGetExportedKeys, _: Request<Ticket>) -> Answer<Batches> {
+        Ok(sent(metadata::foreign_keys(), Vec::new()))
+    }
+
+    async fn get_flight_info_imported_keys(
+        &self,
+        command: CommandGetImportedKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        info(&metadata::foreign_keys(), &command, request.into_inner())
+    }
+
+    async fn do_get_imported_keys(&self, _: CommandGetImportedKeys, _: Request<Ticket>) -> Answer<Batches> {
+        Ok(sent(metadata::foreign_keys(), Vec::new()))
+    }
+
+    async fn get_flight_info_cross_reference(
+        &self,
+        command: CommandGetCrossReference,
+        request: Request<FlightDescriptor>,
+    ) -> Answer<FlightInfo> {
+        info(&metadata::foreign_keys(), &command, request.into_inner())
+    }
+
+    async fn do_get_cross_reference(&self, _: CommandGetCrossReference, _: Request<Ticket>) -> Answer<Batches> {
+        Ok(sent(metadata::foreign_keys(), Vec::new()))
+    }
+
+    async fn register_sql_info(&self, _: i32, _: &SqlInfo) {}
+}
