@@ -284,7 +284,7 @@ mod tests {
         let target = |group| Target { shard: 0, group, slot: 1 };
         // In the way of each other: many have the same low half, or the same bits by which tables tell keys apart.
         let hash = |number: u32| u128::from(number % 977).wrapping_mul(1 << 57 | 1) | u128::from(number / 977) << 100;
-        let is_known = |number: &u32| number % 3 != 0;
+        let is_known = |number: &u32| !number.is_multiple_of(3);
         let known = || (0..20_000u32).filter(is_known).map(|number| (hash(number), target(number)));
         keys.insert(0, known().map(|(hash, _)| (hash, target(0))));
         keys.insert(0, known());

@@ -112,17 +112,19 @@ pub(super) fn send(
 /// Merges everything again and again until all is sent; when each merge was.
 fn compact(target: &Target, pace: &Pace, start: Instant, sent_all: &Receiver<()>) -> Result<Vec<Stretch>, String> {
     let mut merges = Vec::new();
-    while pace.compact {
+    if !pace.compact {
+        return Ok(merges);
+    }
+    loop {
         let pause = pace.compact_phase.map_or(Duration::ZERO, |phase| until_merging(start.elapsed(), phase));
         // Nobody sends: it ends with the time, or with the other end.
         if sent_all.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
-            break;
+            return Ok(merges);
         }
         let begun_s = start.elapsed().as_secs_f64();
         compact_once(target)?;
         merges.push((begun_s, start.elapsed().as_secs_f64()));
     }
-    Ok(merges)
 }
 
 /// How long it is until the next stretch in which everything is merged; none in such a stretch.
