@@ -193,6 +193,11 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     ahead_ms_max: Option<u64>,
 
+    /// How long a connection of --http that has asked before may be silent, in milliseconds [default: 600000]
+    #[arg(long, env = "THALWEG_HTTP_IDLE_TIMEOUT_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http_idle_timeout_ms: Option<u64>,
+
     /// How long a connection of --line, --graphite or --opentsdb may be silent, in milliseconds [default: 600000]
     #[arg(long, env = "THALWEG_STREAM_IDLE_TIMEOUT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -375,6 +380,7 @@ impl ServeFlags {
         set(&mut server.bodies_bytes_max, self.bodies_bytes_max);
         set(&mut server.connections_max, self.connections_max);
         set(&mut server.ahead_ms_max, self.ahead_ms_max);
+        set(&mut server.http_idle_timeout_ms, self.http_idle_timeout_ms);
         set(&mut server.stream_idle_timeout_ms, self.stream_idle_timeout_ms);
         set(&mut server.stream_line_timeout_ms, self.stream_line_timeout_ms);
         set(&mut server.udp_queue_bytes_max, self.udp_queue_bytes_max);

@@ -2,7 +2,7 @@
 //!
 //! * [`listen`]: sockets, connections, time limits, a graceful end · [`stream`]: listeners of lines · [`grpc`]: OpenTelemetry's
 //!   other port
-//! * [`routes`]: which path leads where
+//! * [`http1`]: its connections, parked while they are silent · [`routes`]: which path leads where
 //! * [`body`], [`parameters`]: what comes in, within bounds
 //! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
 //! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers · [`plan`]: the s-expression language
@@ -19,6 +19,7 @@ mod error;
 mod export;
 mod grpc;
 mod host;
+mod http1;
 mod influx;
 mod influxql;
 mod json;

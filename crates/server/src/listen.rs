@@ -12,13 +12,12 @@ use axum::Router;
 use db::Db;
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use ingest::wire::frame::Plane;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tower::ServiceExt;
 
 use crate::active::Remote;
@@ -26,7 +25,7 @@ use crate::sql::postgres;
 use crate::state::{Listener, ServerSettings, State};
 use crate::stream::{LineProtocol, serve_tcp, serve_udp};
 use crate::wire::Planes;
-use crate::{grpc, host, routes};
+use crate::{grpc, host, http1, routes};
 
 /// How long accepting pauses when the process has no file descriptors left.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -37,10 +36,6 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Calls that a connection of gRPC may have under way.
 const CALLS_MAX: u32 = 32;
-
-/// Bytes that are read from a connection of HTTP at a time, and that a request's head may have. A buffer that fits the cache of a
-/// core is copied from faster, and got from the allocator without a page fault.
-const READ_BYTES_MAX: usize = 128 << 10;
 
 /// Bytes of a call that may be on their way unread.
 const WINDOW_BYTES: u32 = 1 << 20;
@@ -184,17 +179,17 @@ impl Server {
                 tokio::spawn(serve_udp(self.state.clone(), protocol, udp, stopped.clone(), alive.clone()));
             }
         }
+        let state = &self.state;
         let http =
-            Http { state: self.state.clone(), router: routes::router(self.state.clone()), version: Version::One };
-        tokio::spawn(http.accept(self.http, stopped.clone(), alive.clone()));
+            Version::One(Arc::new(http1::Shared { state: state.clone(), router: routes::router(state.clone()) }));
+        tokio::spawn(accept_http(state.clone(), http, self.http, stopped.clone(), alive.clone()));
         #[cfg(feature = "flight-sql")]
-        let flight_sql = self.flight_sql.map(|listener| (listener, crate::sql::flight::router(self.state.clone())));
+        let flight_sql = self.flight_sql.map(|listener| (listener, crate::sql::flight::router(state.clone())));
         #[cfg(not(feature = "flight-sql"))]
         let flight_sql = None;
-        let otlp = self.otlp_grpc.map(|listener| (listener, grpc::router(self.state.clone())));
+        let otlp = self.otlp_grpc.map(|listener| (listener, grpc::router(state.clone())));
         for (listener, router) in otlp.into_iter().chain(flight_sql) {
-            let grpc = Http { state: self.state.clone(), router, version: Version::Two };
-            tokio::spawn(grpc.accept(listener, stopped.clone(), alive.clone()));
+            tokio::spawn(accept_http(state.clone(), Version::Two(router), listener, stopped.clone(), alive.clone()));
         }
         if let Some(listener) = self.postgres {
             tokio::spawn(postgres::accept(self.state.clone(), listener, stopped.clone()));
@@ -216,93 +211,85 @@ impl Server {
     }
 }
 
-/// The version of HTTP that a port speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The version of HTTP that a port speaks, and who answers there.
+#[derive(Clone)]
 enum Version {
-    One,
-    Two,
+    One(Arc<http1::Shared>),
+    Two(Router),
 }
 
-/// What the connections of a port for HTTP share.
-struct Http {
+/// What a connection has of its port's for as long as it is open.
+struct Open {
     state: Arc<State>,
-    router: Router,
-    version: Version,
+    _place: OwnedSemaphorePermit,
+    _alive: mpsc::Sender<()>,
 }
 
-impl Http {
-    /// Accepts until the stop, then waits until all connections are at their ends.
-    async fn accept(self, listener: TcpListener, mut stop: watch::Receiver<bool>, alive: mpsc::Sender<()>) {
-        let connections_max = self.state.settings.connections_max.clamp(1, Semaphore::MAX_PERMITS);
-        let connections = Arc::new(Semaphore::new(connections_max));
-        let graceful = GracefulShutdown::new();
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                _ = stop.wait_for(|stop| *stop) => break,
-            };
-            match accepted {
-                Ok((stream, remote)) => self.serve(stream, remote, &connections, &graceful).await,
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-            }
-        }
-        drop(listener);
-        graceful.shutdown().await;
-        drop(alive);
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
     }
+}
 
-    async fn serve(
-        &self,
-        stream: TcpStream,
-        remote: SocketAddr,
-        connections: &Arc<Semaphore>,
-        graceful: &GracefulShutdown,
-    ) {
-        let Ok(permit) = connections.clone().acquire_owned().await else {
-            return;
+/// Accepts until the stop. Each connection holds a clone of `alive` as long as it lives.
+async fn accept_http(
+    state: Arc<State>,
+    version: Version,
+    listener: TcpListener,
+    mut stop: watch::Receiver<bool>,
+    alive: mpsc::Sender<()>,
+) {
+    let places = Arc::new(Semaphore::new(state.settings.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+    let accept = async || {
+        let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let (stream, remote) = listener.accept().await?;
+        Ok::<_, io::Error>((place, stream, remote))
+    };
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        let Ok((place, stream, remote)) = accepted else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
         };
         // Answers are small and complete: waiting to fill a packet only delays them.
         let _ = stream.set_nodelay(true);
-        let service = self.router.clone().map_request(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(Remote(remote));
-            request
-        });
-        let service = TowerToHyperService::new(service);
-        let state = self.state.clone();
         state.metrics.connections.fetch_add(1, Ordering::Relaxed);
-        let ended = move || {
-            state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
-            drop(permit);
+        let open = Open { state: state.clone(), _place: place, _alive: alive.clone() };
+        let stop = stop.clone();
+        match version.clone() {
+            Version::One(shared) => tokio::spawn(async move {
+                http1::serve(&shared, stream, remote, stop).await;
+                drop(open);
+            }),
+            Version::Two(router) => tokio::spawn(async move {
+                serve_http2(router, stream, remote, stop).await;
+                drop(open);
+            }),
         };
-        // A connection that broke concerns nobody but its client.
-        match self.version {
-            Version::One => {
-                let connection = http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .max_buf_size(READ_BYTES_MAX)
-                    .header_read_timeout(Duration::from_millis(self.state.settings.head_timeout_ms))
-                    .serve_connection(TokioIo::new(stream), service);
-                let watched = graceful.watch(connection);
-                tokio::spawn(async move {
-                    let _ = watched.await;
-                    ended();
-                });
-            }
-            Version::Two => {
-                let connection = http2::Builder::new(TokioExecutor::new())
-                    .timer(TokioTimer::new())
-                    .max_concurrent_streams(CALLS_MAX)
-                    .initial_stream_window_size(WINDOW_BYTES)
-                    .initial_connection_window_size(WINDOW_BYTES)
-                    .keep_alive_interval(PING_INTERVAL)
-                    .keep_alive_timeout(PING_TIMEOUT)
-                    .serve_connection(TokioIo::new(stream), service);
-                let watched = graceful.watch(connection);
-                tokio::spawn(async move {
-                    let _ = watched.await;
-                    ended();
-                });
-            }
-        }
     }
+}
+
+/// Serves a connection of HTTP/2 until it ends. One that broke concerns nobody but its client.
+async fn serve_http2(router: Router, stream: TcpStream, remote: SocketAddr, mut stop: watch::Receiver<bool>) {
+    let service = router.map_request(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Remote(remote));
+        request
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(CALLS_MAX)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
 }

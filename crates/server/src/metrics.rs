@@ -26,6 +26,7 @@ pub(crate) struct Metrics {
     streams_closed: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     datagrams: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     pub(crate) connections: AtomicU64,
+    parked: AtomicU64,
 }
 
 /// Routes by which requests are counted; everything else is `other`.
@@ -125,6 +126,12 @@ impl Metrics {
         add(&self.rows, protocol, rows);
     }
 
+    /// Counts a connection of HTTP/1 that waits for its client to ask, until what this returns is dropped.
+    pub(crate) fn park(&self) -> impl Drop {
+        self.parked.fetch_add(1, Ordering::Relaxed);
+        ParkedCount(&self.parked)
+    }
+
     pub(crate) fn stream_opened(&self, protocol: &'static str) {
         add(&self.streams, protocol, 1);
     }
@@ -202,8 +209,8 @@ impl Metrics {
         self.render_protocols(&mut out);
         queries.render(&mut out);
         render_deltas(&mut out, deltas);
-        let connections = self.connections.load(Ordering::Relaxed);
-        for (name, kind, help, value) in numbers(&stats, connections) {
+        let [open, parked] = [&self.connections, &self.parked].map(|count| count.load(Ordering::Relaxed));
+        for (name, kind, help, value) in numbers(&stats, open, parked) {
             family(&mut out, name, kind, help);
             let _ = writeln!(out, "{name} {value}");
         }
@@ -227,6 +234,14 @@ impl Metrics {
         }
         out.push_str(&crate::host::process_text());
         out
+    }
+}
+
+struct ParkedCount<'a>(&'a AtomicU64);
+
+impl Drop for ParkedCount<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -271,10 +286,11 @@ fn render_result_cache(out: &mut String, db: &Db) {
     }
 }
 
-fn numbers(stats: &db::Stats, connections: u64) -> [(&'static str, &'static str, &'static str, u64); 16] {
+fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'static str, &'static str, u64); 17] {
     let is_direct = u64::from(stats.log.is_direct.unwrap_or(false));
     [
-        ("thalweg_connections", "gauge", "Open connections.", connections),
+        ("thalweg_connections", "gauge", "Open connections.", open),
+        ("thalweg_connections_parked", "gauge", "Those of HTTP/1 that wait for a request and hold no buffer.", parked),
         ("thalweg_batches_written_total", "counter", "Requests written.", stats.batches),
         ("thalweg_rows_written_total", "counter", "Rows written.", stats.rows),
         ("thalweg_values_written_total", "counter", "Values written.", stats.values),

@@ -78,6 +78,10 @@ pub struct ServerSettings {
     pub connections_max: usize,
     /// How long a client may take to send a request's head.
     pub head_timeout_ms: u64,
+    /// How long a connection of HTTP/1 that has asked before may be silent.
+    pub http_idle_timeout_ms: u64,
+    /// After how long a silence it gives up its buffers.
+    pub park_after_ms: u64,
     /// How long a client may take to send a body.
     pub body_timeout_ms: u64,
     /// How long a connection of a line listener may be silent.
@@ -145,6 +149,8 @@ impl ServerSettings {
             requests_max: 64,
             connections_max: 16_384,
             head_timeout_ms: 10_000,
+            http_idle_timeout_ms: 600_000,
+            park_after_ms: 250,
             body_timeout_ms: 30_000,
             stream_idle_timeout_ms: 600_000,
             stream_line_timeout_ms: 30_000,

@@ -273,16 +273,8 @@ impl Store {
 
     /// Targets of the rows whose keys are known, and the rows whose keys are not.
     fn look_up(&self, block: &Block) -> (Vec<Option<Target>>, Vec<usize>) {
-        let keys = self.keys.reader();
-        let mut unknown = Vec::new();
-        let mut targets = Vec::with_capacity(block.rows());
-        for row in 0..block.rows() {
-            let target = keys.get(key_hash(block, row));
-            if target.is_none() {
-                unknown.push(row);
-            }
-            targets.push(target);
-        }
+        let targets = self.keys.reader().targets((0..block.rows()).map(|row| key_hash(block, row)));
+        let unknown = targets.iter().enumerate().filter(|(_, target)| target.is_none()).map(|(row, _)| row).collect();
         (targets, unknown)
     }
 
@@ -320,7 +312,10 @@ impl Store {
             None => self.resolve_lone(database, &block.fields, identities, &mut registered)?,
         };
         self.register_in_shards(database, &groups, &mut registered)?;
-        let targets = registered.iter().filter_map(|(hash, target)| Some((*hash, *target.as_ref().ok()?)));
+        let targets = rows.iter().filter_map(|row| {
+            let hash = key_hash(block, *row);
+            Some((hash, *registered.get(&hash)?.as_ref().ok()?))
+        });
         self.keys.insert(generation, targets);
         Ok(registered)
     }

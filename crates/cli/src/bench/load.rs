@@ -11,10 +11,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::generate::UseCase;
+use super::latency::{Comparison, Latencies, compare};
 use super::process::{Usage, folder_bytes, usage};
 use super::requests::{Format, Plan, Requests};
 use super::send::{Pace, Sent, Target, send};
-use super::storage::quantile;
 use crate::client::Client;
 
 const EXAMPLES: &str = "Examples:
@@ -25,6 +25,8 @@ const EXAMPLES: &str = "Examples:
   thalweg bench load --format remote-write --scale 20000 --days 0.01
                                                          200,000 series by Prometheus's remote write, one sample each
   thalweg bench load --rows-per-second 200000 --compact  latencies at a steady rate while merges go on
+  thalweg bench load --rows-per-second 200000 --compact --compact-phase-s 5
+                                                         the same in turns with and without, compared
   thalweg bench load --url http://127.0.0.1:8086 --database bench
                                                          any server that takes the format (its CPU and disk are not measured)";
 
@@ -74,6 +76,9 @@ pub(crate) struct LoadFlags {
     /// Merge everything over and over while sending
     #[arg(long)]
     compact: bool,
+    /// Do so in every second stretch of so many seconds only, and compare acknowledgements with and without
+    #[arg(long, value_name = "SECONDS", requires = "compact", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    compact_phase_s: Option<u64>,
     /// Database that is written to; servers that do not know the parameter ignore it or make a label of it
     #[arg(long, value_name = "NAME", conflicts_with = "in_process")]
     database: Option<String>,
@@ -111,6 +116,8 @@ struct Report {
     latency_max_ms: f64,
     /// How often everything was merged meanwhile, with `--compact`.
     compactions: u64,
+    /// Acknowledgements while everything was merged and otherwise, with `--compact`.
+    by_merging: Option<Comparison>,
     /// Of making data while it was sent, which is not the server's work.
     generator_cpu_seconds: f64,
     /// Of this process while it sent.
@@ -334,6 +341,7 @@ fn plan(flags: &LoadFlags) -> (Plan, Pace) {
         rows_per_second: flags.rows_per_second,
         duration_max: flags.seconds_max.map(Duration::from_secs),
         compact: flags.compact,
+        compact_phase: flags.compact_phase_s.map(Duration::from_secs),
     };
     (plan, pace)
 }
@@ -356,7 +364,7 @@ fn load(flags: &LoadFlags, target: &Target, pid: Option<u32>) -> Result<Report, 
     let sent = send(target, &mut requests, lanes, &pace, &bar, ready);
     bar.finish_and_clear();
     let (sent, after, loader) = (sent?, measured(), usage(std::process::id()));
-    let mut report = report(sent, &pace);
+    let mut report = report(&sent, &pace);
     report.loader_cpu_seconds = loader.cpu_seconds - loader_before.cpu_seconds;
     report.resident_bytes = after.resident_bytes;
     report.resident_peak_bytes = after.resident_peak_bytes;
@@ -364,9 +372,8 @@ fn load(flags: &LoadFlags, target: &Target, pid: Option<u32>) -> Result<Report, 
     Ok(report)
 }
 
-fn report(mut sent: Sent, pace: &Pace) -> Report {
-    let mut latency = |share| quantile(&mut sent.latencies_ms, share);
-    let [latency_p50_ms, latency_p99_ms, latency_max_ms] = [latency(0.5), latency(0.99), latency(1.0)];
+fn report(sent: &Sent, pace: &Pace) -> Report {
+    let all = Latencies::of(sent.acknowledged.iter().map(|request| request.latency_ms).collect());
     Report {
         rows: sent.rows,
         values: sent.values,
@@ -375,10 +382,11 @@ fn report(mut sent: Sent, pace: &Pace) -> Report {
         rows_per_second: sent.rows as f64 / sent.seconds,
         values_per_second: sent.values as f64 / sent.seconds,
         body_bytes: sent.body_bytes,
-        latency_p50_ms,
-        latency_p99_ms,
-        latency_max_ms,
-        compactions: sent.compactions,
+        latency_p50_ms: all.p50_ms,
+        latency_p99_ms: all.p99_ms,
+        latency_max_ms: all.max_ms,
+        compactions: sent.merges.len() as u64,
+        by_merging: pace.compact.then(|| compare(&sent.acknowledged, &sent.merges)),
         generator_cpu_seconds: sent.generator_cpu_seconds,
         ..Report::default()
     }
@@ -387,6 +395,7 @@ fn report(mut sent: Sent, pace: &Pace) -> Report {
 fn render(report: &Report) -> String {
     let millions = |value: f64| format!("{:.2} M", value / 1e6);
     let seconds = |seconds: Option<f64>| seconds.map_or_else(|| "not measured".to_owned(), |s| format!("{s:.3} s"));
+    let split = |show: fn(&Comparison) -> String| report.by_merging.as_ref().map_or("not measured".to_owned(), show);
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
@@ -401,6 +410,9 @@ fn render(report: &Report) -> String {
         ("acknowledgement, median", format!("{:.2} ms", report.latency_p50_ms)),
         ("acknowledgement, 99 of 100 within", format!("{:.2} ms", report.latency_p99_ms)),
         ("acknowledgement, slowest", format!("{:.2} ms", report.latency_max_ms)),
+        ("99 of 100 while everything is merged", split(|both| format!("{:.2} ms", both.merging.p99_ms))),
+        ("99 of 100 otherwise", split(|both| format!("{:.2} ms", both.otherwise.p99_ms))),
+        ("so many times slower while merging", split(|both| format!("{:.2}", both.p99_ratio))),
         ("merges of everything meanwhile", report.compactions.to_string()),
         ("loader CPU", format!("{:.2} s", report.loader_cpu_seconds)),
         ("server CPU", format!("{:.2} s", report.server_cpu_seconds)),

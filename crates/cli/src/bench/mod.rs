@@ -3,6 +3,7 @@
 mod cache;
 mod generate;
 mod hosts;
+mod latency;
 mod load;
 mod plans;
 mod process;

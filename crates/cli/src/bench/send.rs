@@ -1,10 +1,11 @@
 //! Sends requests over several connections and measures how long their acknowledgements take.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
+use super::latency::{Acknowledged, Stretch};
 use super::process::thread_cpu_seconds;
 use super::queue::Queue;
 use super::requests::{Request, Requests};
@@ -33,6 +34,8 @@ pub(super) struct Pace {
     pub(super) duration_max: Option<Duration>,
     /// Merge everything over and over while sending.
     pub(super) compact: bool,
+    /// Do so in every second stretch of this length only, first not.
+    pub(super) compact_phase: Option<Duration>,
 }
 
 /// What was acknowledged.
@@ -42,12 +45,12 @@ pub(super) struct Sent {
     pub(super) values: u64,
     pub(super) body_bytes: u64,
     pub(super) seconds: f64,
-    /// Of each request, from when it was sent or, at a given rate, should have been.
-    pub(super) latencies_ms: Vec<f64>,
+    /// Each request, from when it was sent or, at a given rate, should have been.
+    pub(super) acknowledged: Vec<Acknowledged>,
     /// Of making requests after the first was sent.
     pub(super) generator_cpu_seconds: f64,
-    /// How often everything was merged meanwhile.
-    pub(super) compactions: u64,
+    /// When everything was merged meanwhile.
+    pub(super) merges: Vec<Stretch>,
 }
 
 impl Sent {
@@ -55,7 +58,7 @@ impl Sent {
         self.rows += other.rows;
         self.values += other.values;
         self.body_bytes += other.body_bytes;
-        self.latencies_ms.extend(other.latencies_ms);
+        self.acknowledged.extend(other.acknowledged);
     }
 }
 
@@ -74,11 +77,10 @@ pub(super) fn send(
         queue.push(request);
     }
     ready();
-    let (start, done) = (Instant::now(), AtomicBool::new(false));
+    let start = Instant::now();
     let cpu_before = thread_cpu_seconds();
-    let compactions = AtomicU64::new(0);
-    let mut sent = std::thread::scope(|scope| {
-        let sender = |lane| Sender { target, queue: &queue, pace, start, bar, lane, latencies_ms: Vec::new() };
+    std::thread::scope(|scope| {
+        let sender = |lane| Sender { target, queue: &queue, pace, start, bar, lane };
         let senders: Vec<_> = (0..pace.connections)
             .map(sender)
             .map(|sender| {
@@ -86,7 +88,9 @@ pub(super) fn send(
                 scope.spawn(move || sender.run().inspect_err(|_| queue.stop()))
             })
             .collect();
-        let compacting = scope.spawn(|| if pace.compact { compact(target, &done, &compactions) } else { Ok(()) });
+        // Dropping this end says that all is sent.
+        let (sending, sent_all) = channel();
+        let compacting = scope.spawn(move || compact(target, pace, start, &sent_all));
         for request in requests {
             if !queue.push(request) {
                 break;
@@ -96,32 +100,51 @@ pub(super) fn send(
         let mut sent = Sent { generator_cpu_seconds: thread_cpu_seconds() - cpu_before, ..Sent::default() };
         let outcomes: Vec<_> = senders.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         sent.seconds = start.elapsed().as_secs_f64();
-        done.store(true, Ordering::Relaxed);
+        drop(sending);
         for outcome in outcomes {
             sent.add(outcome.unwrap_or_else(|_| Err("a sender ended early".to_owned()))?);
         }
-        compacting.join().unwrap_or_else(|_| Err("the merging ended early".to_owned()))?;
-        Ok::<_, String>(sent)
-    })?;
-    sent.compactions = compactions.load(Ordering::Relaxed);
-    Ok(sent)
+        sent.merges = compacting.join().unwrap_or_else(|_| Err("the merging ended early".to_owned()))?;
+        Ok(sent)
+    })
 }
 
-/// Merges everything again and again.
-fn compact(target: &Target, done: &AtomicBool, count: &AtomicU64) -> Result<(), String> {
-    while !done.load(Ordering::Relaxed) {
-        match target {
-            Target::Here(db) => db.compact(&mut |_| {}).map(|_| ()).map_err(|error| error.to_string())?,
-            Target::Server { url, .. } => {
-                let answer = Client::new(url).post("/api/v1/admin/compact", &[], b"")?;
-                if answer.status != 200 {
-                    return Err(format!("the server does not merge: {}: {}", answer.status, answer.body));
-                }
-            }
-        }
-        count.fetch_add(1, Ordering::Relaxed);
+/// Merges everything again and again until all is sent; when each merge was.
+fn compact(target: &Target, pace: &Pace, start: Instant, sent_all: &Receiver<()>) -> Result<Vec<Stretch>, String> {
+    let mut merges = Vec::new();
+    if !pace.compact {
+        return Ok(merges);
     }
-    Ok(())
+    loop {
+        let pause = pace.compact_phase.map_or(Duration::ZERO, |phase| until_merging(start.elapsed(), phase));
+        // Nobody sends: it ends with the time, or with the other end.
+        if sent_all.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+            return Ok(merges);
+        }
+        let begun_s = start.elapsed().as_secs_f64();
+        compact_once(target)?;
+        merges.push((begun_s, start.elapsed().as_secs_f64()));
+    }
+}
+
+/// How long it is until the next stretch in which everything is merged; none in such a stretch.
+fn until_merging(elapsed: Duration, phase: Duration) -> Duration {
+    let phase_s = phase.as_secs_f64();
+    let into_pair_s = elapsed.as_secs_f64() % (2.0 * phase_s);
+    Duration::from_secs_f64((phase_s - into_pair_s).max(0.0))
+}
+
+fn compact_once(target: &Target) -> Result<(), String> {
+    match target {
+        Target::Here(db) => db.compact(&mut |_| {}).map(|_| ()).map_err(|error| error.to_string()),
+        Target::Server { url, .. } => {
+            let answer = Client::new(url).post("/api/v1/admin/compact", &[], b"")?;
+            if answer.status == 200 {
+                return Ok(());
+            }
+            Err(format!("the server does not merge: {}: {}", answer.status, answer.body))
+        }
+    }
 }
 
 /// One connection.
@@ -132,11 +155,10 @@ struct Sender<'a> {
     start: Instant,
     bar: &'a ProgressBar,
     lane: usize,
-    latencies_ms: Vec<f64>,
 }
 
 impl Sender<'_> {
-    fn run(mut self) -> Result<Sent, String> {
+    fn run(self) -> Result<Sent, String> {
         let client = match self.target {
             Target::Here(_) => None,
             Target::Server { url, .. } => Some(Client::new(url)),
@@ -149,13 +171,13 @@ impl Sender<'_> {
                 break;
             }
             self.write(client.as_ref(), &request)?;
-            self.latencies_ms.push(due.elapsed().as_secs_f64() * 1000.0);
+            let due_s = due.saturating_duration_since(self.start).as_secs_f64();
+            sent.acknowledged.push(Acknowledged { due_s, latency_ms: due.elapsed().as_secs_f64() * 1000.0 });
             sent.rows += request.rows;
             sent.values += request.values;
             sent.body_bytes += request.body.len() as u64;
             self.bar.inc(request.rows);
         }
-        sent.latencies_ms = self.latencies_ms;
         Ok(sent)
     }
 
@@ -184,5 +206,19 @@ impl Sender<'_> {
             (Target::Server { .. }, None) => return Err("there is no connection".to_owned()),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merging_waits_for_every_second_stretch() {
+        let phase = Duration::from_secs(5);
+        for (elapsed_s, pause_s) in [(0, 5), (4, 1), (5, 0), (9, 0), (10, 5), (13, 2), (17, 0)] {
+            let pause = until_merging(Duration::from_secs(elapsed_s), phase);
+            assert_eq!(pause.as_secs_f64().round() as u64, pause_s, "{elapsed_s}");
+        }
     }
 }

@@ -8,6 +8,7 @@ mod grpc;
 mod harness;
 mod hostile;
 mod influxql;
+mod parking;
 mod protocols;
 mod queries;
 mod sql;
