@@ -55,7 +55,7 @@ impl Evaluator<'_> {
                 samples.drop_stale();
                 over.row(&labels, false, &samples, notes)
             };
-            let rule = Streaming { make: &make, grouping, distinct: !put_off };
+            let rule = Streaming { step: call.signature.name, make: &make, grouping, distinct: !put_off };
             return self.stream(&range.selector.matchers, bounds.span_ms(), &rule, sink);
         }
         let mut range = self.range_vector(argument, steps)?;

@@ -11,6 +11,7 @@ mod source;
 mod store_source;
 mod tables;
 mod threads;
+mod trace;
 
 pub use budget::{Budget, Stop};
 pub use execute::{BinsAsked, BinsFound, Context, KeptBins, MakeBins, Outcome, Reads, StepReport, execute};
@@ -19,6 +20,7 @@ pub use model::Values;
 pub use plan::Plan;
 pub use sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
 pub use source::{QueryError, Selection, Series, SeriesSink, Source};
-pub use store::{SelectedGroup, TableSchema};
+pub use store::{Origin, Origins, SelectedGroup, TableSchema};
 pub use store_source::StoreSource;
 pub use threads::Helpers;
+pub use trace::Trace;

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-use model::{Labels, Matcher, NativeHistogram};
+use model::{Labels, Matcher, NativeHistogram, TimeRange};
 
-use crate::{Budget, Stop};
+use crate::{Budget, Stop, Trace};
+
+const NS_PER_MS: i64 = 1_000_000;
 
 /// Which series, and which stretch of them. Timestamps are milliseconds, as PromQL has them; both ends included.
 #[derive(Debug, Clone)]
@@ -15,6 +17,14 @@ pub struct Selection<'a> {
     pub start_ms: i64,
     /// Last millisecond wanted.
     pub end_ms: i64,
+}
+
+impl Selection<'_> {
+    /// All nanoseconds of its milliseconds.
+    pub const fn nanoseconds(&self) -> TimeRange {
+        let last_ns = self.end_ms.saturating_mul(NS_PER_MS).saturating_add(NS_PER_MS - 1);
+        TimeRange::new(self.start_ms.saturating_mul(NS_PER_MS), last_ns)
+    }
 }
 
 /// One series and its samples in the selected stretch: sorted by time, one sample per millisecond. Stale markers are
@@ -66,6 +76,11 @@ pub trait Source: Sync {
         let taken = series.try_for_each(|(place, series)| sink.take(place, vec![series]));
         budget.give_back(series.map(|(_, series)| series.samples()).sum());
         taken
+    }
+
+    /// Who is to be told what the steps of an evaluation take, if anybody is.
+    fn trace(&self) -> Option<&Trace<'_>> {
+        None
     }
 }
 

@@ -1,15 +1,19 @@
 //! The store as a source of series.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
 use model::{Column, Labels, Matcher, NativeHistogram, TimeRange, ValueType};
 use store::{GroupReader, SelectedGroup, Store, StoreError};
 
-use crate::{Budget, Helpers, QueryError, Selection, Series, SeriesSink, Source};
+use crate::{Budget, Helpers, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace};
 
 const NS_PER_MS: i64 = 1_000_000;
+
+/// Groups between two looks at how much memory reading takes.
+const UNCHARGED_PIECES_MAX: usize = 64;
 
 /// Groups that are read together; more than one where several make up the same labels.
 type Piece = Vec<SelectedGroup>;
@@ -25,12 +29,46 @@ pub struct StoreSource<'a> {
     reader: GroupReader<'a>,
     /// What matchers chose, in the order in which it is read: each set of matchers is looked up once in a query.
     resolved: Mutex<Vec<Resolved>>,
+    trace: Option<&'a Trace<'a>>,
+    /// Groups and samples that were given on.
+    given: [AtomicU64; 2],
+    /// Bytes of the reader that were charged to the budget.
+    charged_bytes: AtomicU64,
 }
 
 impl<'a> StoreSource<'a> {
     /// A database, by name; one that does not exist has no series.
     pub fn new(store: &'a Store, database: &'a str, helpers: &'a Helpers) -> Self {
-        Self { store, database, helpers, reader: store.reader(), resolved: Mutex::new(Vec::new()) }
+        Self {
+            store,
+            database,
+            helpers,
+            reader: store.reader(),
+            resolved: Mutex::new(Vec::new()),
+            trace: None,
+            given: [const { AtomicU64::new(0) }; 2],
+            charged_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// The same for one who wants to know what evaluation takes.
+    #[must_use]
+    pub const fn traced(mut self, trace: &'a Trace<'a>) -> Self {
+        self.trace = Some(trace);
+        self
+    }
+
+    /// What was read so far.
+    pub fn reads(&self) -> Reads {
+        let [groups, samples] = self.given.each_ref().map(|given| given.load(Ordering::Relaxed));
+        Reads { groups, samples, origins: self.reader.origins(), ..Reads::default() }
+    }
+
+    /// Charges what the reader holds by now.
+    fn charge_reader(&self, budget: &Budget) -> Result<(), QueryError> {
+        let bytes = self.reader.memory_bytes() as u64;
+        let before = self.charged_bytes.fetch_max(bytes, Ordering::Relaxed);
+        budget.hold_bytes(bytes.saturating_sub(before))
     }
 
     /// The groups that satisfy the matchers and may have samples in the range.
@@ -115,15 +153,26 @@ impl Source for StoreSource<'_> {
     }
 
     fn scan(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn SeriesSink) -> Result<(), QueryError> {
-        let range = nanosecond_range(selection.start_ms, selection.end_ms);
+        let range = selection.nanoseconds();
         let pieces = self.pieces(selection.matchers)?;
         self.helpers.run(pieces.len(), &|place| {
             let Some(piece) = pieces.get(place) else { return Ok(0) };
             let series = self.read(piece, &range, budget)?;
             let samples: usize = series.iter().map(Series::samples).sum();
+            for (given, more) in self.given.iter().zip([piece.len(), samples]) {
+                given.fetch_add(more as u64, Ordering::Relaxed);
+            }
             sink.take(place, series)?;
+            if place % UNCHARGED_PIECES_MAX == UNCHARGED_PIECES_MAX - 1 {
+                self.charge_reader(budget)?;
+            }
             Ok(samples as u64)
-        })
+        })?;
+        self.charge_reader(budget)
+    }
+
+    fn trace(&self) -> Option<&Trace<'_>> {
+        self.trace
     }
 }
 
@@ -191,12 +240,6 @@ fn root(moved: &[usize], mut place: usize) -> usize {
 
 fn unreadable(error: &StoreError) -> QueryError {
     QueryError::Storage(error.to_string())
-}
-
-/// All nanoseconds of the milliseconds from the first to the last.
-fn nanosecond_range(start_ms: i64, end_ms: i64) -> TimeRange {
-    let last = end_ms.saturating_mul(NS_PER_MS).saturating_add(NS_PER_MS - 1);
-    TimeRange::new(start_ms.saturating_mul(NS_PER_MS), last)
 }
 
 /// Samples by the millisecond: the last of each. `None` for texts and for no samples.

@@ -8,6 +8,7 @@ use index::Slot;
 use model::{Summary, TimeRange, ValueType};
 
 use crate::chunk::{self, Rows, RowsColumn};
+use crate::origins::Origins;
 use crate::part::{ChunkRef, Part, PartKey};
 use crate::read::{KeyView, by_block};
 use crate::scan::{SelectedColumn, SelectedGroup};
@@ -34,6 +35,8 @@ pub struct ReadCounts {
     pub rows: u64,
     /// Chunks that were read from parts.
     pub chunks: u64,
+    /// Where all that lay.
+    pub origins: Origins,
 }
 
 /// What each window of a member adds up to.
@@ -121,8 +124,9 @@ fn aggregate_view(
     slots: &[Slot],
     counts: &mut ReadCounts,
 ) -> Result<Aggregated, StoreError> {
-    let sources = sources(view, &range, slots)?;
+    let sources = sources(view, &range, slots, &mut counts.origins)?;
     let heads = view.read_heads(slots)?;
+    counts.origins.add_head(&heads);
     let mut aggregated = Aggregated { range, nodes: Vec::new(), rows: Rows::default(), folded: Vec::new() };
     let mut pieces = Vec::new();
     for (place, source) in sources.iter().enumerate() {
@@ -133,9 +137,9 @@ fn aggregate_view(
         let chosen = choose(view, &sources, place, &heads, windows, &range);
         let inside = |chunk: &&ChunkRef| !chosen.covers(&chunk.range, &range);
         let chunks: Vec<ChunkRef> = source.chunks.iter().filter(inside).copied().collect();
-        for rows in view.read_part(source.part, &chunks, slots)? {
-            pieces.push(chosen.leave_out(rows));
-        }
+        let read = view.read_part(source.part, &chunks, slots)?;
+        counts.origins.add_chunks(source.part, &chunks, &read);
+        pieces.extend(read.into_iter().map(|rows| chosen.leave_out(rows)));
         counts.chunks += chunks.len() as u64;
         aggregated.nodes.extend(source.nodes.as_ref().map(|nodes| nodes.pick(&chosen.numbers)));
     }
@@ -147,7 +151,12 @@ fn aggregate_view(
     Ok(aggregated)
 }
 
-fn sources<'a>(view: &'a KeyView, range: &TimeRange, slots: &[Slot]) -> Result<Vec<Source<'a>>, StoreError> {
+fn sources<'a>(
+    view: &'a KeyView,
+    range: &TimeRange,
+    slots: &[Slot],
+    origins: &mut Origins,
+) -> Result<Vec<Source<'a>>, StoreError> {
     let mut sources = Vec::new();
     for part in view.parts.iter().filter(|part| part.info.range.overlaps(range) || part.info.fold_ns > 0) {
         let Some(entry) = part.find(view.key)? else {
@@ -160,6 +169,7 @@ fn sources<'a>(view: &'a KeyView, range: &TimeRange, slots: &[Slot]) -> Result<V
         let mut nodes = None;
         if let Some(place) = entry.summary {
             let bytes = part.read_summary(place)?;
+            origins.add_summary(part, bytes.len());
             let read = summary::decode(&bytes, Some(slots)).map_err(|error| part.corrupt(place.offset, &error))?;
             nodes = Some(read);
         }
