@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{Labels, Matcher, is_stale_bits};
-use query::{QueryError, Selection, Series, Trace};
+use query::{QueryError, Selection, Series, Trace, WindowSelection, WindowValue};
 
 use crate::eval::Evaluator;
 use crate::histogram::{CounterReset, Histogram};
@@ -56,6 +56,15 @@ impl WindowBounds {
     /// After which and up to which time samples are looked at, all windows together.
     pub(crate) fn span_ms(&self) -> (i64, i64) {
         (self.ends.first_ms() - self.range_ms - self.reach_ms[0], self.ends.last_ms() + self.reach_ms[1])
+    }
+
+    /// The same windows for whoever answers them from summaries; `None` of those that look elsewhere, too.
+    pub(crate) fn selection<'a>(&self, matchers: &'a [Matcher], value: WindowValue) -> Option<WindowSelection<'a>> {
+        let WindowEnds { steps, pinned_ms, .. } = self.ends;
+        let Steps { step_ms, count, .. } = steps;
+        let is_plain = self.edges == Edges::Plain && (pinned_ms.is_none() || count == 1);
+        let (first_end_ms, range_ms) = (self.ends.first_ms(), self.range_ms);
+        is_plain.then_some(WindowSelection { matchers, value, first_end_ms, step_ms, count, range_ms })
     }
 
     /// `anchored` and `smoothed` go with some functions only.
@@ -209,7 +218,7 @@ impl<'q> Evaluator<'q> {
         let make = |labels: Labels, samples: Samples, _: &Notes| {
             Ok(newest_samples(labels, &samples, ends, lookback_ms, answers))
         };
-        let rule = Streaming { step: NEWEST, make: &make, grouping, distinct: false };
+        let rule = Streaming { step: NEWEST, make: &make, windows: None, grouping, distinct: false };
         self.stream(matchers, (ends.first_ms() - lookback_ms, ends.last_ms()), &rule, sink)
     }
 

@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use model::{Labels, Matcher};
-use query::{Budget, QueryError, Selection, Series, SeriesSink, StepReport, Trace};
+use query::{
+    Budget, QueryError, Selection, Series, SeriesSink, StepReport, Trace, WindowSelection, WindowSeries, WindowSink,
+};
 
 use crate::eval::Evaluator;
 use crate::notes::Notes;
@@ -44,10 +46,14 @@ pub(crate) struct Streaming<'a> {
     pub(crate) step: &'static str,
     /// A row of a series' samples.
     pub(crate) make: &'a MakeRow<'a>,
+    /// The same of the values of its windows, where these are all that is wanted.
+    pub(crate) windows: Option<(WindowSelection<'a>, &'a RowOfWindows<'a>)>,
     pub(crate) grouping: Option<&'a Grouping>,
     /// Whether two rows of the same labels are a mistake.
     pub(crate) distinct: bool,
 }
+
+type RowOfWindows<'a> = dyn Fn(Labels, Vec<Option<f64>>) -> Row + Sync + 'a;
 
 type MakeRow<'a> = dyn Fn(Labels, Samples, &Notes) -> Result<Row, QueryError> + Sync + 'a;
 
@@ -158,11 +164,52 @@ struct Maker<'a, 's, 'b> {
 
 impl SeriesSink for Maker<'_, '_, '_> {
     fn take(&self, place: usize, series: Vec<Series>) -> Result<(), QueryError> {
+        let read = (series.len(), series.iter().map(Series::samples).sum());
+        self.hand_on(place, read, || self.make(series))
+    }
+}
+
+impl WindowSink for Maker<'_, '_, '_> {
+    fn take_values(&self, place: usize, series: Vec<WindowSeries>) -> Result<(), QueryError> {
+        self.hand_on(place, (series.len(), 0), || {
+            let mut batch = self.batch();
+            let Some((_, row_of)) = &self.rule.windows else { return Ok(batch) };
+            for (labels, values) in series {
+                batch.add(self.rule, labels.clone(), row_of(labels, values))?;
+            }
+            Ok(batch)
+        })
+    }
+}
+
+impl<'b> Batch<'b> {
+    fn add(&mut self, rule: &Streaming<'_>, series: Labels, row: Row) -> Result<(), QueryError> {
+        if !row.is_empty() {
+            self.charge.add(row.charge())?;
+            let group = rule.grouping.map(|grouping| grouping.key(&row.labels));
+            self.made.push(Made { series, group, row });
+        }
+        Ok(())
+    }
+}
+
+impl<'b> Maker<'_, '_, 'b> {
+    fn batch(&self) -> Batch<'b> {
+        Batch { made: Vec::new(), notes: Notes::default(), charge: Charge::none(self.budget) }
+    }
+
+    /// Makes a batch of series and of so many samples of theirs, and gives it on.
+    fn hand_on(
+        &self,
+        place: usize,
+        (series, samples): (usize, usize),
+        make: impl FnOnce() -> Result<Batch<'b>, QueryError>,
+    ) -> Result<(), QueryError> {
         let deliver = |batch| self.in_order.lock().unwrap_or_else(PoisonError::into_inner).deliver(place, batch);
-        let Some(counts) = &self.counts else { return deliver(self.make(series)?) };
-        Counts::add(&counts.read, series.len(), series.iter().map(Series::samples).sum());
+        let Some(counts) = &self.counts else { return deliver(make()?) };
+        Counts::add(&counts.read, series, samples);
         let started_ns = counts.trace.now_ns();
-        let batch = self.make(series)?;
+        let batch = make()?;
         let made_ns = counts.trace.now_ns();
         Counts::add(&counts.made, batch.made.len(), batch.made.iter().map(|made| made.row.len()).sum());
         deliver(batch)?;
@@ -170,15 +217,9 @@ impl SeriesSink for Maker<'_, '_, '_> {
         counts.handing_ns.fetch_add(counts.trace.now_ns() - made_ns, Ordering::Relaxed);
         Ok(())
     }
-}
 
-impl<'b> Maker<'_, '_, 'b> {
     fn make(&self, series: Vec<Series>) -> Result<Batch<'b>, QueryError> {
-        let mut batch = Batch {
-            made: Vec::with_capacity(series.len()),
-            notes: Notes::default(),
-            charge: Charge::none(self.budget),
-        };
+        let mut batch = self.batch();
         let mut held = Charge::adopt(self.budget, series.iter().map(Series::samples).sum());
         for series in series {
             self.budget.check()?;
@@ -186,12 +227,7 @@ impl<'b> Maker<'_, '_, 'b> {
             let (labels, samples) = Samples::from_series(series);
             let row = (self.rule.make)(labels.clone(), samples, &batch.notes)?;
             held.release(count);
-            if row.is_empty() {
-                continue;
-            }
-            batch.charge.add(row.charge())?;
-            let group = self.rule.grouping.map(|grouping| grouping.key(&row.labels));
-            batch.made.push(Made { series: labels, group, row });
+            batch.add(self.rule, labels, row)?;
         }
         Ok(batch)
     }
@@ -211,7 +247,10 @@ impl Evaluator<'_> {
         let in_order = Mutex::new(InOrder { next: 0, waiting: BTreeMap::new(), passage });
         let counts = self.source.trace().map(Counts::new);
         let maker = Maker { rule, counts, budget: self.budget, in_order };
-        self.source.scan(&selection, self.budget, &maker)?;
+        match &rule.windows {
+            Some((windows, _)) => self.source.scan_windows(windows, self.budget, &maker)?,
+            None => self.source.scan(&selection, self.budget, &maker)?,
+        }
         let in_order = maker.in_order.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.notes.absorb(in_order.passage.notes);
         if let Some(counts) = maker.counts {

@@ -12,6 +12,7 @@ mod store_source;
 mod tables;
 mod threads;
 mod trace;
+mod windows;
 
 pub use budget::{Budget, Stop};
 pub use execute::{BinsAsked, BinsFound, Context, KeptBins, MakeBins, Outcome, Reads, StepReport, execute};
@@ -19,8 +20,9 @@ pub use frame::{Cell, Frame, FrameColumn};
 pub use model::Values;
 pub use plan::Plan;
 pub use sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
-pub use source::{QueryError, Selection, Series, SeriesSink, Source};
+pub use source::{QueryError, Selection, Series, SeriesSink, Source, WindowSink};
 pub use store::{Origin, Origins, SelectedGroup, TableSchema};
 pub use store_source::StoreSource;
 pub use threads::Helpers;
 pub use trace::Trace;
+pub use windows::{WindowSelection, WindowSeries, WindowValue};

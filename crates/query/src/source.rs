@@ -4,7 +4,7 @@ use std::fmt;
 
 use model::{Labels, Matcher, NativeHistogram, TimeRange};
 
-use crate::{Budget, Stop, Trace};
+use crate::{Budget, Stop, Trace, WindowSelection, WindowSeries};
 
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -62,6 +62,12 @@ pub trait SeriesSink: Sync {
     fn take(&self, place: usize, series: Vec<Series>) -> Result<(), QueryError>;
 }
 
+/// Who takes windows over series, as values or as the samples that they are to be made of.
+pub trait WindowSink: SeriesSink {
+    /// Takes the values of some series' windows, in place of their samples; places are those of [`SeriesSink::take`].
+    fn take_values(&self, place: usize, series: Vec<WindowSeries>) -> Result<(), QueryError>;
+}
+
 /// Where series come from: the store, or a test's own data.
 pub trait Source: Sync {
     /// The series that satisfy all matchers and have a sample in the stretch, in no particular order, no label set twice.
@@ -76,6 +82,16 @@ pub trait Source: Sync {
         let taken = series.try_for_each(|(place, series)| sink.take(place, vec![series]));
         budget.give_back(series.map(|(_, series)| series.samples()).sum());
         taken
+    }
+
+    /// Hands over windows: their values for those series for which they can be told without looking at all samples, else the samples.
+    fn scan_windows(
+        &self,
+        selection: &WindowSelection<'_>,
+        budget: &Budget,
+        sink: &dyn WindowSink,
+    ) -> Result<(), QueryError> {
+        self.scan(&selection.samples(), budget, sink)
     }
 
     /// Who is to be told what the steps of an evaluation take, if anybody is.

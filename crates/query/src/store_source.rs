@@ -8,7 +8,9 @@ use index::compile;
 use model::{Column, Labels, Matcher, NativeHistogram, TimeRange, ValueType};
 use store::{GroupReader, SelectedGroup, Store, StoreError};
 
-use crate::{Budget, Helpers, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace};
+use crate::{
+    Budget, Helpers, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace, WindowSelection, WindowSink,
+};
 
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -32,6 +34,8 @@ pub struct StoreSource<'a> {
     trace: Option<&'a Trace<'a>>,
     /// Groups and samples that were given on.
     given: [AtomicU64; 2],
+    /// What was read for windows.
+    summed: Mutex<Reads>,
     /// Bytes of the reader that were charged to the budget.
     charged_bytes: AtomicU64,
 }
@@ -47,6 +51,7 @@ impl<'a> StoreSource<'a> {
             resolved: Mutex::new(Vec::new()),
             trace: None,
             given: [const { AtomicU64::new(0) }; 2],
+            summed: Mutex::new(Reads::default()),
             charged_bytes: AtomicU64::new(0),
         }
     }
@@ -61,7 +66,9 @@ impl<'a> StoreSource<'a> {
     /// What was read so far.
     pub fn reads(&self) -> Reads {
         let [groups, samples] = self.given.each_ref().map(|given| given.load(Ordering::Relaxed));
-        Reads { groups, samples, origins: self.reader.origins(), ..Reads::default() }
+        let mut reads = Reads { groups, samples, origins: self.reader.origins(), ..Reads::default() };
+        reads.merge(&self.summed.lock().unwrap_or_else(PoisonError::into_inner));
+        reads
     }
 
     /// Charges what the reader holds by now.
@@ -102,6 +109,43 @@ impl<'a> StoreSource<'a> {
         let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         resolved.push((matchers.to_vec(), pieces.clone()));
         Ok(pieces)
+    }
+
+    /// Does something with each piece that matchers choose; it says how many samples that took.
+    fn each_piece(
+        &self,
+        matchers: &[Matcher],
+        budget: &Budget,
+        work: &(dyn Fn(usize, &Piece) -> Result<u64, QueryError> + Sync),
+    ) -> Result<(), QueryError> {
+        let pieces = self.pieces(matchers)?;
+        self.helpers.run(pieces.len(), &|place| {
+            let Some(piece) = pieces.get(place) else { return Ok(0) };
+            let samples = work(place, piece)?;
+            if place % UNCHARGED_PIECES_MAX == UNCHARGED_PIECES_MAX - 1 {
+                self.charge_reader(budget)?;
+            }
+            Ok(samples)
+        })?;
+        self.charge_reader(budget)
+    }
+
+    /// Hands the samples of a piece to a sink.
+    fn give(
+        &self,
+        place: usize,
+        piece: &Piece,
+        range: &TimeRange,
+        budget: &Budget,
+        sink: &(impl SeriesSink + ?Sized),
+    ) -> Result<u64, QueryError> {
+        let series = self.read(piece, range, budget)?;
+        let samples: usize = series.iter().map(Series::samples).sum();
+        for (given, more) in self.given.iter().zip([piece.len(), samples]) {
+            given.fetch_add(more as u64, Ordering::Relaxed);
+        }
+        sink.take(place, series)?;
+        Ok(samples as u64)
     }
 
     /// The series of one piece.
@@ -154,21 +198,33 @@ impl Source for StoreSource<'_> {
 
     fn scan(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn SeriesSink) -> Result<(), QueryError> {
         let range = selection.nanoseconds();
-        let pieces = self.pieces(selection.matchers)?;
-        self.helpers.run(pieces.len(), &|place| {
-            let Some(piece) = pieces.get(place) else { return Ok(0) };
-            let series = self.read(piece, &range, budget)?;
-            let samples: usize = series.iter().map(Series::samples).sum();
-            for (given, more) in self.given.iter().zip([piece.len(), samples]) {
-                given.fetch_add(more as u64, Ordering::Relaxed);
+        self.each_piece(selection.matchers, budget, &|place, piece| self.give(place, piece, &range, budget, sink))
+    }
+
+    fn scan_windows(
+        &self,
+        selection: &WindowSelection<'_>,
+        budget: &Budget,
+        sink: &dyn WindowSink,
+    ) -> Result<(), QueryError> {
+        let samples = selection.samples();
+        let Some(grid) = selection.grid() else { return self.scan(&samples, budget, sink) };
+        let range = samples.nanoseconds();
+        self.each_piece(selection.matchers, budget, &|place, piece| {
+            if let [group] = piece.as_slice() {
+                let (held, mut reads) = (grid.samples() * group.columns.len(), Reads::default());
+                budget.take(held)?;
+                let values = selection.of_group(&grid, self.store, group, &mut reads);
+                budget.give_back(held);
+                self.summed.lock().unwrap_or_else(PoisonError::into_inner).merge(&reads);
+                if let Some(values) = values.map_err(|error| unreadable(&error))? {
+                    self.given[0].fetch_add(1, Ordering::Relaxed);
+                    sink.take_values(place, values)?;
+                    return Ok(reads.window_rows + reads.nodes);
+                }
             }
-            sink.take(place, series)?;
-            if place % UNCHARGED_PIECES_MAX == UNCHARGED_PIECES_MAX - 1 {
-                self.charge_reader(budget)?;
-            }
-            Ok(samples as u64)
-        })?;
-        self.charge_reader(budget)
+            self.give(place, piece, &range, budget, sink)
+        })
     }
 
     fn trace(&self) -> Option<&Trace<'_>> {

@@ -46,7 +46,7 @@ impl Reads {
         self.origins.merge(&others.origins);
     }
 
-    pub(super) fn add(&mut self, counts: &ReadCounts) {
+    pub(crate) fn add(&mut self, counts: &ReadCounts) {
         self.nodes += counts.nodes;
         self.window_rows += counts.rows;
         self.window_chunks += counts.chunks;
