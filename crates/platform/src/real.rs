@@ -33,7 +33,7 @@ impl Files for RealFiles {
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(RealFile(options(mode).open(path)?)))
+        Ok(Arc::new(RealFile::synced(options(mode).open(path)?)))
     }
 
     #[cfg(target_os = "linux")]
@@ -41,7 +41,7 @@ impl Files for RealFiles {
         use std::os::unix::fs::OpenOptionsExt;
         let opened = options(mode).custom_flags(rustix::fs::OFlags::DIRECT.bits() as i32).open(path);
         match opened {
-            Ok(file) => Ok(Arc::new(RealFile(file))),
+            Ok(file) => Ok(Arc::new(RealFile::synced(file))),
             // File systems in memory, and some others, cannot. The attempt may have made the file.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 let is_there = mode == OpenMode::CreateNew && path.exists();
@@ -56,7 +56,7 @@ impl Files for RealFiles {
         use std::os::unix::fs::OpenOptionsExt;
         let flags = rustix::fs::OFlags::DIRECT | rustix::fs::OFlags::DSYNC;
         match options(OpenMode::Write).custom_flags(flags.bits() as i32).open(path) {
-            Ok(file) => Ok((Arc::new(DurableFile(RealFile(file))), true)),
+            Ok(file) => Ok((Arc::new(RealFile { file, is_durable: true }), true)),
             // File systems in memory, and some others, cannot.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok((self.open(path, OpenMode::Write)?, false)),
             Err(error) => Err(error),
@@ -123,48 +123,38 @@ fn write_pid(file: &mut fs::File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-struct RealFile(fs::File);
+struct RealFile {
+    file: fs::File,
+    /// Whether what is written is on disk when the call returns.
+    is_durable: bool,
+}
 
-impl File for RealFile {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(buffer, offset)
-    }
-
-    fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(data, offset)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-
-    fn size_bytes(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+impl RealFile {
+    fn synced(file: fs::File) -> Self {
+        Self { file, is_durable: false }
     }
 }
 
-/// Opened so that what is written is on disk when the call returns.
-struct DurableFile(RealFile);
-
-impl File for DurableFile {
+impl File for RealFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(buffer, offset)
+        self.file.read_exact_at(buffer, offset)
     }
 
     fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(data, offset)
+        self.file.write_all_at(data, offset)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn write_durable_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(data, offset)
+        self.write_all_at(data, offset)?;
+        if self.is_durable { Ok(()) } else { self.sync_data() }
     }
 
     fn size_bytes(&self) -> io::Result<u64> {
-        self.0.size_bytes()
+        Ok(self.file.metadata()?.len())
     }
 }
 

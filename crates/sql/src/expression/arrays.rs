@@ -3,21 +3,12 @@
 use sqlparser::ast::{AccessExpr, Expr, Query, Subscript};
 
 use super::bind::apply;
-use super::{Binder, Bound, Environment, Function, Grouped, Returns, Typed};
+use super::{Binder, Bound, Function, Grouped, Returns, Typed, strict};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::value::{SqlType, Value};
 
-const fn function(
-    name: &'static str,
-    takes: (usize, usize),
-    returns: SqlType,
-    call: fn(&[Value], &Environment) -> Result<Value, SqlError>,
-) -> Function {
-    Function { name, takes, is_strict: true, returns: Returns::Fixed(returns), call }
-}
-
 /// `array[n]`
-static ELEMENT: Function = function("element", (2, 2), SqlType::Text, |of, _| {
+static ELEMENT: Function = strict("element", (2, 2), SqlType::Text, |of, _| {
     let items = of.first().map(items).unwrap_or_default();
     let Some(Value::Int(number)) = of.get(1) else { return invalid("an array's elements have whole numbers") };
     let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok());
@@ -37,28 +28,28 @@ static OR_EMPTY: Function = Function {
 };
 
 pub(super) static FUNCTIONS: [Function; 7] = [
-    function("string_to_array", (2, 2), SqlType::Text, |of, _| {
+    strict("string_to_array", (2, 2), SqlType::Text, |of, _| {
         let (text, by) = (text(of, 0), text(of, 1));
         let parts: Vec<&str> = if by.is_empty() { vec![&text] } else { text.split(&by).collect() };
         Ok(array(&parts.into_iter().map(Value::text).collect::<Vec<_>>()))
     }),
-    function("array_to_string", (2, 3), SqlType::Text, |of, _| {
+    strict("array_to_string", (2, 3), SqlType::Text, |of, _| {
         let items = of.first().map(items).unwrap_or_default();
         let shown: Vec<String> = items.iter().filter(|item| !item.is_null()).map(ToString::to_string).collect();
         Ok(Value::text(shown.join(&text(of, 1))))
     }),
-    function("array_length", (2, 2), SqlType::Int, |of, _| Ok(length(of))),
-    function("array_upper", (2, 2), SqlType::Int, |of, _| Ok(length(of))),
-    function("array_lower", (2, 2), SqlType::Int, |of, _| {
+    strict("array_length", (2, 2), SqlType::Int, |of, _| Ok(length(of))),
+    strict("array_upper", (2, 2), SqlType::Int, |of, _| Ok(length(of))),
+    strict("array_lower", (2, 2), SqlType::Int, |of, _| {
         Ok(if length(of).is_null() { Value::Null } else { Value::Int(1) })
     }),
-    function("quote_ident", (1, 1), SqlType::Text, |of, _| {
+    strict("quote_ident", (1, 1), SqlType::Text, |of, _| {
         let name = text(of, 0);
         let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
             && name.chars().all(|one| one.is_ascii_lowercase() || one.is_ascii_digit() || one == '_');
         Ok(Value::text(if is_plain { name } else { format!("\"{}\"", name.replace('"', "\"\"")) }))
     }),
-    function("parse_ident", (1, 2), SqlType::Text, |of, _| {
+    strict("parse_ident", (1, 2), SqlType::Text, |of, _| {
         let parts = identifier(&text(of, 0));
         let Some(parts) = parts else {
             return invalid(format!("string is not a valid identifier: \"{}\"", text(of, 0)));

@@ -1,6 +1,6 @@
 //! Functions of values in a row, by name.
 
-use super::{Environment, Function, Returns, arrays, cast, operators, times};
+use super::{Environment, Function, Returns, arrays, cast, operators, strict, times};
 use crate::error::{SqlError, invalid};
 use crate::value::{SqlType, Value};
 
@@ -37,16 +37,7 @@ pub(crate) fn call_by_name(name: &str, of: &[Value], environment: &Environment) 
 }
 
 const fn number(name: &'static str, call: fn(&[Value], &Environment) -> Result<Value, SqlError>) -> Function {
-    Function { name, takes: (1, 1), is_strict: true, returns: Returns::Fixed(SqlType::Float), call }
-}
-
-const fn text(
-    name: &'static str,
-    takes: (usize, usize),
-    returns: SqlType,
-    call: fn(&[Value], &Environment) -> Result<Value, SqlError>,
-) -> Function {
-    Function { name, takes, is_strict: true, returns: Returns::Fixed(returns), call }
+    strict(name, (1, 1), SqlType::Float, call)
 }
 
 /// Something that there is nothing of, whoever asks.
@@ -190,61 +181,61 @@ fn of_characters(characters: impl Iterator<Item = char>) -> Value {
 }
 
 static TEXTS: [Function; 18] = [
-    text("lower", (1, 1), SqlType::Text, |of, _| Ok(Value::text(string(of, 0).to_lowercase()))),
-    text("upper", (1, 1), SqlType::Text, |of, _| Ok(Value::text(string(of, 0).to_uppercase()))),
-    text("length", (1, 1), SqlType::Int, |of, _| Ok(Value::Int(string(of, 0).chars().count() as i64))),
-    text("trim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, true, true))),
-    text("btrim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, true, true))),
-    text("ltrim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, true, false))),
-    text("rtrim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, false, true))),
-    text("replace", (3, 3), SqlType::Text, |of, _| {
+    strict("lower", (1, 1), SqlType::Text, |of, _| Ok(Value::text(string(of, 0).to_lowercase()))),
+    strict("upper", (1, 1), SqlType::Text, |of, _| Ok(Value::text(string(of, 0).to_uppercase()))),
+    strict("length", (1, 1), SqlType::Int, |of, _| Ok(Value::Int(string(of, 0).chars().count() as i64))),
+    strict("trim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, true, true))),
+    strict("btrim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, true, true))),
+    strict("ltrim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, true, false))),
+    strict("rtrim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, false, true))),
+    strict("replace", (3, 3), SqlType::Text, |of, _| {
         let (text, from, to) = (string(of, 0), string(of, 1), string(of, 2));
         if from.is_empty() {
             return Ok(Value::text(text));
         }
         bounded(text.replace(&from, &to))
     }),
-    text("left", (2, 2), SqlType::Text, |of, _| {
+    strict("left", (2, 2), SqlType::Text, |of, _| {
         let (text, count) = (string(of, 0), whole(of, 1)?);
         let length = text.chars().count() as i64;
         let taken = if count < 0 { length.saturating_add(count) } else { count };
         Ok(of_characters(text.chars().take(taken.max(0) as usize)))
     }),
-    text("right", (2, 2), SqlType::Text, |of, _| {
+    strict("right", (2, 2), SqlType::Text, |of, _| {
         let (text, count) = (string(of, 0), whole(of, 1)?);
         let length = text.chars().count() as i64;
         let skipped = if count < 0 { count.saturating_neg() } else { length.saturating_sub(count) };
         Ok(of_characters(text.chars().skip(skipped.max(0) as usize)))
     }),
-    text("substring", (2, 3), SqlType::Text, |of, _| {
+    strict("substring", (2, 3), SqlType::Text, |of, _| {
         let (text, start) = (string(of, 0), whole(of, 1)?);
         let end = if of.len() == 3 { start.saturating_add(whole(of, 2)?.max(0)) } else { i64::MAX };
         let first = start.max(1);
         let count = end.saturating_sub(first).max(0);
         Ok(of_characters(text.chars().skip((first - 1) as usize).take(count as usize)))
     }),
-    text("strpos", (2, 2), SqlType::Int, |of, _| {
+    strict("strpos", (2, 2), SqlType::Int, |of, _| {
         let (text, part) = (string(of, 0), string(of, 1));
         let found = text.find(&part).and_then(|at| text.get(..at));
         Ok(Value::Int(found.map_or(0, |before| before.chars().count() as i64 + 1)))
     }),
-    text("split_part", (3, 3), SqlType::Text, |of, _| {
+    strict("split_part", (3, 3), SqlType::Text, |of, _| {
         let (text, by, number) = (string(of, 0), string(of, 1), whole(of, 2)?);
         let parts: Vec<&str> = if by.is_empty() { vec![&text] } else { text.split(&by).collect() };
         let place = if number < 0 { parts.len() as i64 + number } else { number - 1 };
         Ok(Value::text(usize::try_from(place).ok().and_then(|place| parts.get(place)).copied().unwrap_or_default()))
     }),
-    text("starts_with", (2, 2), SqlType::Bool, |of, _| Ok(Value::Bool(string(of, 0).starts_with(&string(of, 1))))),
-    text("ends_with", (2, 2), SqlType::Bool, |of, _| Ok(Value::Bool(string(of, 0).ends_with(&string(of, 1))))),
-    text("reverse", (1, 1), SqlType::Text, |of, _| Ok(of_characters(string(of, 0).chars().rev()))),
-    text("repeat", (2, 2), SqlType::Text, |of, _| {
+    strict("starts_with", (2, 2), SqlType::Bool, |of, _| Ok(Value::Bool(string(of, 0).starts_with(&string(of, 1))))),
+    strict("ends_with", (2, 2), SqlType::Bool, |of, _| Ok(Value::Bool(string(of, 0).ends_with(&string(of, 1))))),
+    strict("reverse", (1, 1), SqlType::Text, |of, _| Ok(of_characters(string(of, 0).chars().rev()))),
+    strict("repeat", (2, 2), SqlType::Text, |of, _| {
         let (text, count) = (string(of, 0), whole(of, 1)?.max(0) as usize);
         if text.len().saturating_mul(count) > TEXT_BYTES_MAX {
             return invalid(format!("repeat makes at most {TEXT_BYTES_MAX} bytes"));
         }
         Ok(Value::text(text.repeat(count)))
     }),
-    text("initcap", (1, 1), SqlType::Text, |of, _| {
+    strict("initcap", (1, 1), SqlType::Text, |of, _| {
         let mut starts = true;
         let next = |character: char| {
             let made: String =
@@ -330,22 +321,22 @@ static OTHERS: [Function; 41] = [
             bounded(parts.join(&string(of, 0)))
         },
     },
-    text("version", (0, 0), SqlType::Text, |_, _| {
+    strict("version", (0, 0), SqlType::Text, |_, _| {
         Ok(Value::text(concat!("PostgreSQL 16.0 (Thalweg ", env!("CARGO_PKG_VERSION"), ")")))
     }),
-    text("current_database", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.database))),
-    text("current_catalog", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.database))),
-    text("current_schema", (0, 0), SqlType::Text, |_, _| Ok(Value::text("public"))),
-    text("current_user", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.user))),
-    text("session_user", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.user))),
-    text("user", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.user))),
-    text("pg_get_userbyid", (1, 1), SqlType::Text, |_, environment| Ok(Value::text(&*environment.user))),
-    text("pg_table_is_visible", (1, 1), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
-    text("pg_type_is_visible", (1, 1), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
-    text("pg_is_in_recovery", (0, 0), SqlType::Bool, |_, _| Ok(Value::Bool(false))),
-    text("pg_backend_pid", (0, 0), SqlType::Int, |_, _| Ok(Value::Int(1))),
+    strict("current_database", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.database))),
+    strict("current_catalog", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.database))),
+    strict("current_schema", (0, 0), SqlType::Text, |_, _| Ok(Value::text("public"))),
+    strict("current_user", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.user))),
+    strict("session_user", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.user))),
+    strict("user", (0, 0), SqlType::Text, |_, environment| Ok(Value::text(&*environment.user))),
+    strict("pg_get_userbyid", (1, 1), SqlType::Text, |_, environment| Ok(Value::text(&*environment.user))),
+    strict("pg_table_is_visible", (1, 1), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
+    strict("pg_type_is_visible", (1, 1), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
+    strict("pg_is_in_recovery", (0, 0), SqlType::Bool, |_, _| Ok(Value::Bool(false))),
+    strict("pg_backend_pid", (0, 0), SqlType::Int, |_, _| Ok(Value::Int(1))),
     // What clients ask about comments, defaults and rights: there are none of the former, and all of the latter.
-    text("current_setting", (1, 2), SqlType::Text, |of, environment| {
+    strict("current_setting", (1, 2), SqlType::Text, |of, environment| {
         let name = string(of, 0).to_lowercase();
         let value = crate::statement::setting_of(&name, environment);
         Ok(value.map_or(Value::Null, Value::text))
@@ -365,13 +356,13 @@ static OTHERS: [Function; 41] = [
     null("pg_table_size", (1, 1), SqlType::Int),
     null("pg_relation_size", (1, 2), SqlType::Int),
     null("pg_total_relation_size", (1, 1), SqlType::Int),
-    text("pg_encoding_to_char", (1, 1), SqlType::Text, |_, _| Ok(Value::text("UTF8"))),
-    text("pg_function_is_visible", (1, 1), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
-    text("pg_relation_is_publishable", (1, 1), SqlType::Bool, |_, _| Ok(Value::Bool(false))),
-    text("has_schema_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
-    text("has_database_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
-    text("has_table_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
-    text("format_type", (1, 2), SqlType::Text, |of, environment| {
+    strict("pg_encoding_to_char", (1, 1), SqlType::Text, |_, _| Ok(Value::text("UTF8"))),
+    strict("pg_function_is_visible", (1, 1), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
+    strict("pg_relation_is_publishable", (1, 1), SqlType::Bool, |_, _| Ok(Value::Bool(false))),
+    strict("has_schema_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
+    strict("has_database_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
+    strict("has_table_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
+    strict("format_type", (1, 2), SqlType::Text, |of, environment| {
         let name = match of.first() {
             Some(Value::Int(number)) => crate::catalog::type_name(*number),
             _ => "text",

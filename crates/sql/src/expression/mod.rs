@@ -85,6 +85,16 @@ pub(crate) struct Function {
     pub(crate) call: fn(&[Value], &Environment) -> Result<Value, SqlError>,
 }
 
+/// A function that is null if an argument is.
+const fn strict(
+    name: &'static str,
+    takes: (usize, usize),
+    returns: SqlType,
+    call: fn(&[Value], &Environment) -> Result<Value, SqlError>,
+) -> Function {
+    Function { name, takes, is_strict: true, returns: Returns::Fixed(returns), call }
+}
+
 /// The type of a function's value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Returns {

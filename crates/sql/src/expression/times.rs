@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 
-use super::{Environment, Function, Returns};
+use super::{Environment, Function, strict};
 use crate::error::{SqlError, invalid};
 use crate::time;
 use crate::value::{Interval, SqlType, Value};
@@ -12,27 +12,16 @@ const BUCKET_ORIGIN_NS: i64 = 946_857_600_000_000_000;
 /// 2000-01-01T00:00:00Z: where bins of months begin.
 const MONTHS_ORIGIN_NS: i64 = 946_684_800_000_000_000;
 
-const fn function(
-    name: &'static str,
-    takes: (usize, usize),
-    returns: SqlType,
-    call: fn(&[Value], &Environment) -> Result<Value, SqlError>,
-) -> Function {
-    Function { name, takes, is_strict: true, returns: Returns::Fixed(returns), call }
-}
-
 pub(super) static FUNCTIONS: [Function; 11] = [
-    function("now", (0, 0), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
-    function("current_timestamp", (0, 1), SqlType::Timestamp, |_, environment| {
-        Ok(Value::Timestamp(environment.now_ns))
-    }),
-    function("localtimestamp", (0, 1), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
-    function("systimestamp", (0, 0), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
-    function("time_bucket", (2, 4), SqlType::Timestamp, time_bucket),
-    function("time_bucket_gapfill", (2, 4), SqlType::Timestamp, time_bucket),
-    function("date_bin", (2, 3), SqlType::Timestamp, date_bin),
-    function("date_trunc", (2, 3), SqlType::Timestamp, date_trunc),
-    function("timestamp_floor", (2, 2), SqlType::Timestamp, |of, environment| {
+    strict("now", (0, 0), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
+    strict("current_timestamp", (0, 1), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
+    strict("localtimestamp", (0, 1), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
+    strict("systimestamp", (0, 0), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
+    strict("time_bucket", (2, 4), SqlType::Timestamp, time_bucket),
+    strict("time_bucket_gapfill", (2, 4), SqlType::Timestamp, time_bucket),
+    strict("date_bin", (2, 3), SqlType::Timestamp, date_bin),
+    strict("date_trunc", (2, 3), SqlType::Timestamp, date_trunc),
+    strict("timestamp_floor", (2, 2), SqlType::Timestamp, |of, environment| {
         let unit = match of.first() {
             Some(Value::Text(unit)) => {
                 if unit.starts_with(|first: char| first.is_ascii_digit()) {
@@ -45,7 +34,7 @@ pub(super) static FUNCTIONS: [Function; 11] = [
         };
         date_bin(&[Value::text(unit), of.get(1).cloned().unwrap_or(Value::Null), Value::Timestamp(0)], environment)
     }),
-    function("to_timestamp", (1, 2), SqlType::Timestamp, |of, environment| match of.first() {
+    strict("to_timestamp", (1, 2), SqlType::Timestamp, |of, environment| match of.first() {
         Some(Value::Text(_) | Value::Timestamp(_)) => super::cast(of[0].clone(), SqlType::Timestamp, environment),
         Some(seconds) => match seconds.number().map(|seconds| seconds * 1e9).filter(|ns| ns.abs() < 9.2e18) {
             Some(ns) => Ok(Value::Timestamp(ns as i64)),
@@ -53,7 +42,7 @@ pub(super) static FUNCTIONS: [Function; 11] = [
         },
         None => Ok(Value::Null),
     }),
-    function("date_part", (2, 2), SqlType::Float, |of, environment| {
+    strict("date_part", (2, 2), SqlType::Float, |of, environment| {
         let [Value::Text(field), of] = of else { return invalid("date_part takes the name of a part and a time") };
         match of {
             Value::Interval(interval) if field.eq_ignore_ascii_case("epoch") => {
@@ -70,7 +59,7 @@ pub(super) static FUNCTIONS: [Function; 11] = [
 ];
 
 /// A timestamp where it is: `AT TIME ZONE`.
-pub(super) static AT_TIME_ZONE: Function = function("AT TIME ZONE", (2, 2), SqlType::Timestamp, |of, _| {
+pub(super) static AT_TIME_ZONE: Function = strict("AT TIME ZONE", (2, 2), SqlType::Timestamp, |of, _| {
     let [of, Value::Text(zone)] = of else { return invalid("AT TIME ZONE takes the name of a time zone") };
     let ns = timestamp(of)?;
     let zone = time_zone(zone)?;
