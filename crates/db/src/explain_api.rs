@@ -20,6 +20,9 @@ pub struct Analysis {
     pub reads: Reads,
 }
 
+/// How a query is evaluated on a source.
+type Evaluate<'a> = dyn Fn(&StoreSource<'_>) -> Result<(Answer, CacheUse), QueryError> + 'a;
+
 impl Db {
     /// What an expression's evaluation at one moment does.
     pub fn explain_instant(&self, query: &InstantQuery) -> Result<String, QueryError> {
@@ -44,12 +47,7 @@ impl Db {
         self.analyze(database, self.explain_range(query)?, &|source| self.range_from(source, database, query))
     }
 
-    fn analyze(
-        &self,
-        database: &str,
-        plan: String,
-        run: &dyn Fn(&StoreSource<'_>) -> Result<(Answer, CacheUse), QueryError>,
-    ) -> Result<Analysis, QueryError> {
+    fn analyze(&self, database: &str, plan: String, run: &Evaluate<'_>) -> Result<Analysis, QueryError> {
         let (clock_ns, alone) = (|| self.now_ns(), Helpers::new(0));
         let trace = Trace::new(&clock_ns);
         let source = StoreSource::new(&self.store, database, &alone).traced(&trace);

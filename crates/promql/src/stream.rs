@@ -182,7 +182,7 @@ impl WindowSink for Maker<'_, '_, '_> {
     }
 }
 
-impl<'b> Batch<'b> {
+impl Batch<'_> {
     fn add(&mut self, rule: &Streaming<'_>, series: Labels, row: Row) -> Result<(), QueryError> {
         if !row.is_empty() {
             self.charge.add(row.charge())?;

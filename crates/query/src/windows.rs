@@ -70,6 +70,24 @@ pub(crate) struct Grid {
     per_step: usize,
 }
 
+/// What summaries tell of a window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Told {
+    /// Its value, if it has samples.
+    Value(Option<f64>),
+    /// Not enough.
+    Nothing,
+}
+
+impl Told {
+    const fn value(self) -> Option<f64> {
+        match self {
+            Self::Value(value) => value,
+            Self::Nothing => None,
+        }
+    }
+}
+
 impl<'a> WindowSelection<'a> {
     /// The samples of all windows.
     pub fn samples(&self) -> Selection<'a> {
@@ -95,9 +113,8 @@ impl<'a> WindowSelection<'a> {
             return None;
         }
         let start_ns = self.first_end_ms.checked_sub(self.range_ms)?.checked_mul(NS_PER_MS)?;
-        let width_ns = width_ms.checked_mul(NS_PER_MS)?;
-        start_ns.checked_add(width_ns.checked_mul(count + 1)?)?;
-        let windows = Windows { start_ns, width_ns, count: count as usize };
+        let windows = Windows { start_ns, width_ns: width_ms.checked_mul(NS_PER_MS)?, count: count as usize };
+        start_ns.checked_add(windows.width_ns.checked_mul(count + 1)?)?;
         Some(Grid { windows, per_range: per_range as usize, per_step: per_step as usize })
     }
 
@@ -127,8 +144,9 @@ impl<'a> WindowSelection<'a> {
                 return Ok(None);
             }
             let values = self.values(grid, &windows);
-            again.extend(values.iter().enumerate().filter(|(_, value)| value.is_none()).map(|(step, _)| (place, step)));
-            series.push(values.into_iter().map(Option::flatten).collect::<Vec<_>>());
+            let is_open = |(_, value): &(usize, &Told)| **value == Told::Nothing;
+            again.extend(values.iter().enumerate().filter(is_open).map(|(step, _)| (place, step)));
+            series.push(values.into_iter().map(Told::value).collect::<Vec<_>>());
         }
         again.sort_unstable_by_key(|(_, step)| *step);
         if again.len() > 1 && again.len() * AGAIN_SHARE > self.count * series.len() {
@@ -149,8 +167,8 @@ impl<'a> WindowSelection<'a> {
         Ok(Some(labels.zip(series).collect()))
     }
 
-    /// The value of each step, given the store's windows and one that holds the moment behind them; `None` where it cannot be told.
-    fn values(&self, grid: &Grid, windows: &[Summary]) -> Vec<Option<Option<f64>>> {
+    /// The value of each step, given the store's windows and one that holds the moment behind them.
+    fn values(&self, grid: &Grid, windows: &[Summary]) -> Vec<Told> {
         let value = |step: usize| {
             let first = step * grid.per_step;
             let inside = windows.get(first..first + grid.per_range).unwrap_or_default();
@@ -190,9 +208,9 @@ impl WindowValue {
         })
     }
 
-    /// The value of windows closed at their start and open at their end, made open and closed: `None` if they do not say it.
-    fn of_open(self, inside: &[Summary], after: Option<&Summary>, [start_ns, end_ns]: [i64; 2]) -> Option<Option<f64>> {
-        let Some(first) = inside.first() else { return Some(None) };
+    /// The value of windows closed at their start and open at their end, made open and closed.
+    fn of_open(self, inside: &[Summary], after: Option<&Summary>, [start_ns, end_ns]: [i64; 2]) -> Told {
+        let Some(first) = inside.first() else { return Told::Value(None) };
         let mut merged = Summary::empty(first.value_type);
         inside.iter().for_each(|summary| merged.merge(summary));
         let left_out = first.count > 0 && first.first.0 == start_ns;
@@ -201,7 +219,7 @@ impl WindowValue {
             merged.add(end_ns, after.first.1);
         }
         if !left_out {
-            return Some(self.of(&merged));
+            return Told::Value(self.of(&merged));
         }
         let rest = Summary { count: merged.count - 1, ..merged };
         let is_sure = match self {
@@ -209,7 +227,7 @@ impl WindowValue {
             Self::Max => left_out_value.is_nan() || left_out_value < merged.number(merged.max),
             Self::Min => left_out_value.is_nan() || left_out_value > merged.number(merged.min),
         };
-        (is_sure || rest.count == 0).then(|| self.of(&rest))
+        if is_sure || rest.count == 0 { Told::Value(self.of(&rest)) } else { Told::Nothing }
     }
 }
 
@@ -265,15 +283,15 @@ mod tests {
             summary
         };
         let all = [WindowValue::Count, WindowValue::Present, WindowValue::Last, WindowValue::Max, WindowValue::Min];
-        type Case = (&'static [(i64, f64)], &'static [(i64, f64)], [Option<Option<f64>>; 5]);
-        let some = |value: f64| Some(Some(value));
+        type Case = (&'static [(i64, f64)], &'static [(i64, f64)], [Told; 5]);
+        let some = |value: f64| Told::Value(Some(value));
         let cases: [Case; 7] = [
             (&[(1, 3.0), (5, 4.0)], &[(11, 9.0)], [some(2.0), some(1.0), some(4.0), some(4.0), some(3.0)]),
-            (&[(0, 3.0), (5, 4.0)], &[(10, 9.0)], [some(2.0), some(1.0), some(9.0), some(9.0), None]),
-            (&[(0, 3.0), (5, 2.0)], &[(10, 1.0)], [some(2.0), some(1.0), some(1.0), None, some(1.0)]),
-            (&[(0, 3.0)], &[], [Some(None); 5]),
+            (&[(0, 3.0), (5, 4.0)], &[(10, 9.0)], [some(2.0), some(1.0), some(9.0), some(9.0), Told::Nothing]),
+            (&[(0, 3.0), (5, 2.0)], &[(10, 1.0)], [some(2.0), some(1.0), some(1.0), Told::Nothing, some(1.0)]),
+            (&[(0, 3.0)], &[], [Told::Value(None); 5]),
             (&[], &[(10, 3.0)], [some(1.0), some(1.0), some(3.0), some(3.0), some(3.0)]),
-            (&[(0, 3.0)], &[(10, 4.0)], [some(1.0), some(1.0), some(4.0), some(4.0), None]),
+            (&[(0, 3.0)], &[(10, 4.0)], [some(1.0), some(1.0), some(4.0), some(4.0), Told::Nothing]),
             (&[(0, f64::NAN), (5, 2.0)], &[], [some(1.0), some(1.0), some(2.0), some(2.0), some(2.0)]),
         ];
         for (inside, after, expected) in cases {

@@ -216,6 +216,7 @@ async fn run(
         let started_ns = state.db.now_ns();
         let (answer, used) = evaluate(state)?;
         let (answer, cut) = cut(answer, limit);
+        budget.hold_bytes(written_bytes(&answer))?;
         let mut data = json::answer(&answer);
         if with_statistics {
             let ended_ns = state.db.now_ns();
@@ -263,6 +264,23 @@ fn statistics([asked_ns, started_ns, ended_ns]: [i64; 3], budget: &Budget, used:
         "resultCache": { "steps": used.steps, "fromMemory": used.from_memory, "fromFlash": used.from_flash },
     });
     format!(r#","stats":{stats}}}"#)
+}
+
+/// About as many bytes as an answer takes when it is written down.
+fn written_bytes(answer: &Answer) -> u64 {
+    const FLOAT_BYTES: usize = 24;
+    const HISTOGRAM_BYTES: usize = 512;
+    let bytes: usize = match &answer.value {
+        promql::Value::Vector(vector) => vector.len() * FLOAT_BYTES,
+        promql::Value::Matrix(matrix) => {
+            let points = |(_, points): &(_, promql::Points)| {
+                points.floats.len() * FLOAT_BYTES + points.histograms.len() * HISTOGRAM_BYTES
+            };
+            matrix.iter().map(points).sum()
+        }
+        promql::Value::Scalar { .. } | promql::Value::String { .. } => 0,
+    };
+    bytes as u64
 }
 
 /// Leaves at most so many series (0: all), and says whether some were cut off.

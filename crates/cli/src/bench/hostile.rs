@@ -105,11 +105,13 @@ fn kinds() -> [Kind; 12] {
         kind("subquery-1e9-steps", QUERY, |number| instant(format!("max_over_time(x[{}s:1ms])", 1_000_000 + number))),
         kind("cross-match", QUERY_RANGE, |number| range(format!("x * on (mode) group_left x + {number}"), "15")),
         kind("cross-set", QUERY_RANGE, |number| {
-            range(format!("(x or -x or x + {number}) unless on (cpu) (x > 1e99)"), "1")
+            range(format!("(x or -x or x + {number}) unless on (cpu) (x > 1e99)"), "15")
         }),
         kind("deep-nesting", QUERY, |number| instant(nested("abs(", "x", ")", 1_000 + number))),
         kind("deep-plan", "/api/v1/plan", |number| vec![("query", nested("(->> ", "(all)", ")", 1_000 + number))]),
-        kind("long-windows", QUERY_RANGE, |number| range(format!("quantile_over_time(0.{number}, x[2h])"), "1")),
+        kind("long-windows", QUERY_RANGE, |number| {
+            range(format!("max by (mode) (quantile_over_time(0.{number}, x[2h]))"), "15")
+        }),
         kind("huge-aggregation", QUERY_RANGE, |number| {
             range(format!("count_values without () (\"v\", x * {number}.37)"), "1")
         }),

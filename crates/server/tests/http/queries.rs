@@ -284,7 +284,7 @@ fn explained() {
     }
     let instant = format!("/api/v1/query?{rate}&time=60");
     let planned = server.get(&format!("{instant}&explain=plan")).body;
-    assert!(planned.contains(r#"(at 60000000000)"#), "{planned}");
+    assert!(planned.contains("(at 60000000000)"), "{planned}");
     let analyzed = server.get(&format!("{instant}&explain=analyze&nocache=1")).body;
     assert!(analyzed.contains(r#""step":"sum","series":2,"rows":2,"#), "{analyzed}");
     check_error(
