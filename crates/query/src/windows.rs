@@ -275,6 +275,9 @@ mod tests {
         }
     }
 
+    /// Samples of a window, those behind it, and what is told of each value.
+    type Case = (&'static [(i64, f64)], &'static [(i64, f64)], [Told; 5]);
+
     #[test]
     fn the_sample_at_the_start_goes_and_the_one_at_the_end_comes() {
         let sum = |samples: &[(i64, f64)]| {
@@ -283,7 +286,6 @@ mod tests {
             summary
         };
         let all = [WindowValue::Count, WindowValue::Present, WindowValue::Last, WindowValue::Max, WindowValue::Min];
-        type Case = (&'static [(i64, f64)], &'static [(i64, f64)], [Told; 5]);
         let some = |value: f64| Told::Value(Some(value));
         let cases: [Case; 7] = [
             (&[(1, 3.0), (5, 4.0)], &[(11, 9.0)], [some(2.0), some(1.0), some(4.0), some(4.0), some(3.0)]),
