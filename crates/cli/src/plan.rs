@@ -40,8 +40,20 @@ pub(crate) fn explained(data: &Value) -> String {
         let name = step["step"].as_str().unwrap_or_default();
         lines.push(format!("; {name}: {} series, {} rows, {elapsed_ms:.3} ms", step["series"], step["rows"]));
     }
-    let reads = data["reads"].as_object().into_iter().flatten();
-    lines.extend(reads.map(|(name, count)| format!("; {}: {count}", name.replace('_', " "))));
+    for (name, count) in data["reads"].as_object().into_iter().flatten().filter(|(_, count)| count.is_number()) {
+        lines.push(format!("; {}: {count}", name.replace('_', " ")));
+    }
+    for (place, origin) in data["reads"]["from"].as_object().into_iter().flatten() {
+        if ["chunks", "rows", "bytes"].iter().any(|name| origin[name].as_u64() > Some(0)) {
+            let (chunks, rows, bytes) = (&origin["chunks"], &origin["rows"], &origin["bytes"]);
+            lines.push(format!("; from {}: {chunks} chunks, {rows} rows, {bytes} bytes", place.replace('_', " ")));
+        }
+    }
+    let kept = &data["result_cache"];
+    if kept.is_object() {
+        let [memory, flash, steps] = ["from_memory", "from_flash", "steps"].map(|name| &kept[name]);
+        lines.push(format!("; kept answers: {memory} of {steps} steps from memory, {flash} from flash"));
+    }
     lines.join("\n")
 }
 

@@ -27,8 +27,8 @@ pub(crate) struct QueryFlags {
     /// Language of the question: PromQL, or the s-expressions that plans are written in
     #[arg(long, value_enum, default_value = "promql")]
     lang: Language,
-    /// Show a plan as it is understood, or with what running it took, instead of its answer
-    #[arg(long, value_enum, conflicts_with_all = ["time", "start", "end", "range", "format"])]
+    /// Show the plan, or with it what running it took, instead of the answer
+    #[arg(long, value_enum, conflicts_with = "format")]
     explain: Option<Explain>,
     /// Where the database listens
     #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:7780")]
@@ -88,29 +88,32 @@ pub(crate) fn run(flags: &QueryFlags) -> Result<ExitCode, String> {
     if flags.lang == Language::Plan {
         return run_plan(flags, &client);
     }
-    if flags.explain.is_some() {
-        return Err("--explain belongs to --lang plan".to_owned());
-    }
     let range = flags.range_seconds()?;
     let data = match range {
         None => {
             let mut parameters = vec![("query", flags.expression.as_str()), ("db", &flags.db)];
             parameters.extend(flags.time.as_deref().map(|time| ("time", time)));
+            parameters.extend(flags.explain_parameter());
             client.api("/api/v1/query", &parameters)?
         }
         Some((start, end)) => {
             let step = flags.step.clone().unwrap_or_else(|| default_step(end - start));
             let (start, end) = (start.to_string(), end.to_string());
-            let parameters = [
+            let mut parameters = vec![
                 ("query", flags.expression.as_str()),
                 ("db", &flags.db),
                 ("start", &start),
                 ("end", &end),
                 ("step", &step),
             ];
+            parameters.extend(flags.explain_parameter());
             client.api("/api/v1/query_range", &parameters)?
         }
     };
+    if flags.explain.is_some() {
+        println!("{}", plan::explained(&data));
+        return Ok(ExitCode::SUCCESS);
+    }
     let plotted = range.is_some() && std::io::stdout().is_terminal();
     let format = flags.format.unwrap_or(if plotted { Format::Plot } else { Format::Table });
     println!("{}", show(&data, format)?);
@@ -122,11 +125,7 @@ fn run_plan(flags: &QueryFlags, client: &Client) -> Result<ExitCode, String> {
         return Err("a plan says itself when: (range (- now 6h) now)".to_owned());
     }
     let mut parameters = vec![("query", flags.expression.as_str()), ("db", &flags.db)];
-    match flags.explain {
-        Some(Explain::Plan) => parameters.push(("explain", "plan")),
-        Some(Explain::Analyze) => parameters.push(("explain", "analyze")),
-        None => {}
-    }
+    parameters.extend(flags.explain_parameter());
     let data = client.api("/api/v1/plan", &parameters)?;
     if flags.explain.is_some() {
         println!("{}", plan::explained(&data));
@@ -155,6 +154,14 @@ fn show_series(series: &[Series], format: Format) -> String {
 }
 
 impl QueryFlags {
+    fn explain_parameter(&self) -> Option<(&'static str, &'static str)> {
+        let wanted = match self.explain? {
+            Explain::Plan => "plan",
+            Explain::Analyze => "analyze",
+        };
+        Some(("explain", wanted))
+    }
+
     /// Start and end in Unix seconds; `None` for an instant.
     fn range_seconds(&self) -> Result<Option<(i64, i64)>, String> {
         if self.range.is_none() && self.start.is_none() && self.end.is_none() {

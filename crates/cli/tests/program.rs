@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::fmt::Write as _;
 use std::io::Write;
 
 use support::{Folder, TestServer, run, text};
@@ -148,4 +149,57 @@ fn a_small_benchmark_reports_what_it_wrote() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((report["rows"].as_u64(), report["values"].as_u64()), (Some(172 * 9), Some(172 * 101)));
     assert!(report["restart_after_kill_seconds"].as_f64().unwrap() > 0.0, "{report}");
+}
+
+#[test]
+fn hostile_queries_are_told_their_limit_and_others_go_on() {
+    let folder = Folder::new("hostile");
+    let flags = ["--no-host-metrics", "--query-samples-max", "2000", "--query-timeout-ms", "5000"];
+    let server = TestServer::start(&folder.0, &flags);
+    let mut rows = String::new();
+    for row in 0..2000_i64 {
+        writeln!(rows, "x,host=h{} value={row} {}", row % 50, row * 1_000_000_000).unwrap();
+    }
+    assert_eq!(server.post("/write", rows.as_bytes()).0, 204);
+    let nested = |head: &str, tail: &str, depth: usize| format!("{}x{}", head.repeat(depth), tail.repeat(depth));
+    let label_bomb = nested("label_replace(", ", \"host\", \"$1$1\", \"host\", \"(.*)\")", 60);
+    let ask = |path: &str, query: &str| {
+        let mut address = format!("/api/v1/{path}nocache=1&query=");
+        query.bytes().for_each(|byte| write!(address, "%{byte:02X}").unwrap());
+        server.get(&address)
+    };
+    for (path, query, status, told) in [
+        ("query?time=2000&", "x{host=~\"((a{100}){100}){100}\"}", 400, "too large"),
+        ("query?time=2000&", "max_over_time(x[2000000s:1ms])", 422, "steps_max"),
+        ("query_range?start=0&end=2000&step=0.001&", "x", 400, "maximum resolution"),
+        ("query_range?start=0&end=2000&step=1&", "x", 422, "the limit is 2000 (query_samples_max)"),
+        ("query?time=2000&", "count_values(\"v\", quantile_over_time(0.5, x[2000s:1s]))", 422, "query_samples_max"),
+        ("query?time=2000&", nested("abs(", ")", 2000).as_str(), 400, "nests deeper"),
+        ("query?time=2000&", label_bomb.as_str(), 422, "the limit is 65536"),
+        ("query?time=2000&", "x * on () x", 422, "many-to-many matching not allowed"),
+    ] {
+        let (found, body) = ask(path, query);
+        assert_eq!(found, status, "{body}");
+        assert!(body.contains(told) && body.len() < 2000, "{body}");
+    }
+    let (status, body) = ask("query?time=2000&", "count(x)");
+    assert!(status == 200 && body.contains("\"50\""), "{body}");
+}
+
+#[test]
+fn queries_are_explained() {
+    let folder = Folder::new("explain");
+    let server = TestServer::start(&folder.0, &["--no-host-metrics"]);
+    assert_eq!(server.post("/write", b"m v=1 1000000000").0, 204);
+    let explain = |how: &str| {
+        let output = run(&["query", "--url", server.url(), "sum(m_v)", "--time", "1", "--explain", how]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let plan = explain("plan");
+    assert!(plan.starts_with("(promql \"sum(m_v)\"\n  (at 1000000000)\n  (sum\n    (newest 5m\n"), "{plan}");
+    let analyzed = explain("analyze");
+    for line in ["; scan: 1 series, 1 rows, ", "; sum: 1 series, 1 rows, ", "; from head: 0 chunks, 1 rows, 0 bytes"] {
+        assert!(analyzed.contains(line), "{analyzed}");
+    }
 }

@@ -13,6 +13,7 @@
 //! # }
 //! ```
 
+mod explain_api;
 mod fast_path;
 mod influxql_api;
 mod names;
@@ -33,6 +34,7 @@ use platform::Platform;
 use promql::NameRemoval;
 use store::{Store, StoreOptions};
 
+pub use explain_api::Analysis;
 pub use query_api::{InstantQuery, RangeQuery};
 pub use results::{CacheUse, ResultCacheStats};
 pub use sql_api::SqlAnswer;

@@ -86,16 +86,24 @@ impl Db {
 
     /// The same; also says how much of the answer was kept before.
     pub fn instant_told(&self, database: &str, query: &InstantQuery) -> Result<(Answer, CacheUse), QueryError> {
+        self.instant_from(&StoreSource::new(&self.store, database, &self.helpers), database, query)
+    }
+
+    pub(crate) fn instant_from(
+        &self,
+        source: &StoreSource<'_>,
+        database: &str,
+        query: &InstantQuery,
+    ) -> Result<(Answer, CacheUse), QueryError> {
         let expression = self.parse(&query.text)?;
-        let source = StoreSource::new(&self.store, database, &self.helpers);
         let settings = self.settings(query.lookback_ms, query.name_removal);
         let (time_ms, budget) = (query.time_ms, &*query.budget);
         if let Some(results) = self.results.as_ref().filter(|_| query.may_cache) {
             let (store, expression, settings) = (&*self.store, &expression, &settings);
-            let run = Run { store, database, source: &source, expression, settings, budget };
+            let run = Run { store, database, source, expression, settings, budget };
             return self.accounted(results.instant(&run, time_ms));
         }
-        let answer = promql::evaluate_instant(&expression, &source, time_ms, &settings, budget)?;
+        let answer = promql::evaluate_instant(&expression, source, time_ms, &settings, budget)?;
         Ok((answer, CacheUse { steps: 1, ..CacheUse::default() }))
     }
 
@@ -106,18 +114,26 @@ impl Db {
 
     /// The same; also says how much of the answer was kept before.
     pub fn range_told(&self, database: &str, query: &RangeQuery) -> Result<(Answer, CacheUse), QueryError> {
+        self.range_from(&StoreSource::new(&self.store, database, &self.helpers), database, query)
+    }
+
+    pub(crate) fn range_from(
+        &self,
+        source: &StoreSource<'_>,
+        database: &str,
+        query: &RangeQuery,
+    ) -> Result<(Answer, CacheUse), QueryError> {
         let expression = self.parse(&query.text)?;
-        let source = StoreSource::new(&self.store, database, &self.helpers);
         let settings = self.settings(query.lookback_ms, query.name_removal);
         let (start_ms, end_ms, step_ms) = (query.start_ms, query.end_ms, query.step_ms);
         let budget = &*query.budget;
         if let Some(results) = self.results.as_ref().filter(|_| query.may_cache) {
             let (store, expression, settings) = (&*self.store, &expression, &settings);
-            let run = Run { store, database, source: &source, expression, settings, budget };
+            let run = Run { store, database, source, expression, settings, budget };
             return self.accounted(results.range(&run, (start_ms, end_ms, step_ms)));
         }
         let steps = promql::range_steps(&expression, (start_ms, end_ms, step_ms), &settings)? as u64;
-        let answer = promql::evaluate_range(&expression, &source, start_ms, end_ms, step_ms, &settings, budget)?;
+        let answer = promql::evaluate_range(&expression, source, start_ms, end_ms, step_ms, &settings, budget)?;
         Ok((answer, CacheUse { steps, ..CacheUse::default() }))
     }
 
@@ -186,7 +202,7 @@ impl Db {
         Expression::parse_with(text, self.settings.features)
     }
 
-    fn settings(&self, lookback_ms: Option<i64>, name_removal: Option<NameRemoval>) -> Settings {
+    pub(crate) fn settings(&self, lookback_ms: Option<i64>, name_removal: Option<NameRemoval>) -> Settings {
         let lookback_ms = lookback_ms.unwrap_or(self.settings.lookback_ms);
         let name_removal = name_removal.unwrap_or(self.settings.name_removal);
         Settings { lookback_ms, name_removal, ..self.settings.clone() }

@@ -4,6 +4,7 @@ use model::{Labels, METRIC_NAME, MatchOp};
 use query::{Budget, QueryError, Source};
 
 use crate::Settings;
+use crate::explain;
 use crate::function::{Function, HistogramPart};
 use crate::histogram::{Histogram, variance_of};
 use crate::math;
@@ -47,6 +48,18 @@ impl<'q> Evaluator<'q> {
     /// Computes a scalar or an instant vector. What is the same at every step is computed once.
     pub(crate) fn compute(&self, expr: &Expr, steps: Steps) -> Result<Computed<'q>, QueryError> {
         self.budget.check()?;
+        let Some(trace) = self.source.trace() else { return self.compute_once(expr, steps) };
+        let started_ns = trace.begin();
+        let computed = self.compute_once(expr, steps)?;
+        let (series, rows) = match &computed {
+            Computed::Scalar(values) => (1, values.len()),
+            Computed::Vector(vector) => (vector.rows.len(), vector.rows.iter().map(Row::len).sum()),
+        };
+        trace.end(started_ns, explain::step_name(expr), series, rows);
+        Ok(computed)
+    }
+
+    fn compute_once(&self, expr: &Expr, steps: Steps) -> Result<Computed<'q>, QueryError> {
         if steps.count == 1 || !expr.is_step_invariant() {
             return self.compute_steps(expr, steps);
         }

@@ -13,6 +13,7 @@
 //!                                      ├─ relabel     label_replace, sort, …
 //!                                      └─ info        labels of series that describe others
 //!
+//!  for whoever asks what is done: explain, the written form of an evaluation
 //!  for whoever keeps answers: reach, what an expression reads · stretch, answers that can be cut and joined
 //! ```
 //!
@@ -25,6 +26,7 @@ mod binary;
 mod calendar;
 mod classic;
 mod eval;
+mod explain;
 mod fold;
 mod folding;
 mod function;
@@ -49,6 +51,7 @@ mod window;
 mod window_places;
 
 pub use answer::{Answer, Points, Value, VectorSample, evaluate_instant, evaluate_range, range_steps};
+pub use explain::{explain_instant, explain_range};
 pub use histogram::{CounterReset, Histogram, HistogramBucket};
 use model::Matcher;
 use query::QueryError;

@@ -13,6 +13,9 @@ use crate::syntax::ast::{Expr, Node};
 use crate::syntax::compile_regex;
 use crate::syntax::span::Span;
 
+/// Bytes of a label's value that a query makes: calls in calls could multiply it without end.
+const LABEL_VALUE_BYTES_MAX: usize = 64 << 10;
+
 impl<'q> Evaluator<'q> {
     /// `label_replace` and `label_join`.
     pub(crate) fn relabel(
@@ -30,10 +33,15 @@ impl<'q> Evaluator<'q> {
                     QueryError::Execution(format!("invalid regular expression in label_replace(): {pattern}"))
                 })?;
                 self.set_label(input, steps, destination, name, |row| {
+                    let Some(captures) = regex.captures(row.labels.get(source).unwrap_or_default()) else {
+                        return Ok(None);
+                    };
+                    // No reference adds more than the longest of the captures.
+                    let longest = captures.iter().flatten().map(|capture| capture.len()).max().unwrap_or_default();
+                    check_value(name, replacement.len() + replacement.matches('$').count() * longest)?;
                     let mut value = String::new();
-                    let captures = regex.captures(row.labels.get(source).unwrap_or_default())?;
                     captures.expand(replacement, &mut value);
-                    Some(value)
+                    Ok(Some(value))
                 })
             }
             [destination, separator, sources @ ..] => {
@@ -42,7 +50,8 @@ impl<'q> Evaluator<'q> {
                 }
                 self.set_label(input, steps, destination, name, |row| {
                     let values = sources.iter().map(|source| row.labels.get(source).unwrap_or_default());
-                    Some(values.collect::<Vec<_>>().join(separator))
+                    check_value(name, values.clone().map(|value| value.len() + separator.len()).sum())?;
+                    Ok(Some(values.collect::<Vec<_>>().join(separator)))
                 })
             }
             _ => Err(QueryError::Execution(format!("wrong number of arguments in call to {name:?}"))),
@@ -56,7 +65,7 @@ impl<'q> Evaluator<'q> {
         steps: Steps,
         destination: &str,
         function: &str,
-        value: impl Fn(&Row) -> Option<String>,
+        value: impl Fn(&Row) -> Result<Option<String>, QueryError>,
     ) -> Result<Vector<'q>, QueryError> {
         if destination.is_empty() {
             return Err(QueryError::Execution(format!("invalid destination label name in {function}(): ")));
@@ -64,7 +73,8 @@ impl<'q> Evaluator<'q> {
         let mut vector = self.vector(input, steps)?;
         for row in &mut vector.rows {
             self.budget.check()?;
-            if let Some(value) = value(row) {
+            if let Some(value) = value(row)? {
+                self.budget.hold_bytes(value.len() as u64)?;
                 row.labels = row.labels.with(destination, &value);
                 // A new name stays.
                 row.drop_name &= destination != METRIC_NAME;
@@ -101,6 +111,14 @@ impl<'q> Evaluator<'q> {
         }
         Ok(vector)
     }
+}
+
+fn check_value(function: &str, bytes: usize) -> Result<(), QueryError> {
+    if bytes <= LABEL_VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    let limit = LABEL_VALUE_BYTES_MAX;
+    Err(QueryError::Execution(format!("{function}() would make a label of {bytes} bytes; the limit is {limit}")))
 }
 
 pub(crate) fn text(expr: &Expr) -> Result<&str, QueryError> {

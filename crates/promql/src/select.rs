@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use model::{Labels, Matcher, is_stale_bits};
-use query::{QueryError, Selection, Series};
+use query::{QueryError, Selection, Series, Trace, WindowSelection, WindowValue};
 
 use crate::eval::Evaluator;
 use crate::histogram::{CounterReset, Histogram};
 use crate::interpolate;
 use crate::notes::Notes;
 use crate::rows::{Charge, Row, Sample, Steps, Vector, cleaned, hold_marks};
-use crate::stream::{Collected, RowSink, Streaming};
+use crate::stream::{Collected, RowSink, SCAN, Streaming};
 use crate::syntax::ast::{Edges, Expr, Grouping, Node, Range, Selector, Shift, Subquery};
 use crate::syntax::span::Span;
+
+/// What finding the newest samples is called.
+pub(crate) const NEWEST: &str = "newest";
 
 /// A series: floats and histograms, each sorted by time.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +58,15 @@ impl WindowBounds {
         (self.ends.first_ms() - self.range_ms - self.reach_ms[0], self.ends.last_ms() + self.reach_ms[1])
     }
 
+    /// The same windows for whoever answers them from summaries; `None` of those that look elsewhere, too.
+    pub(crate) fn selection<'a>(&self, matchers: &'a [Matcher], value: WindowValue) -> Option<WindowSelection<'a>> {
+        let WindowEnds { steps, pinned_ms, .. } = self.ends;
+        let Steps { step_ms, count, .. } = steps;
+        let is_plain = self.edges == Edges::Plain && (pinned_ms.is_none() || count == 1);
+        let (first_end_ms, range_ms) = (self.ends.first_ms(), self.range_ms);
+        is_plain.then_some(WindowSelection { matchers, value, first_end_ms, step_ms, count, range_ms })
+    }
+
     /// `anchored` and `smoothed` go with some functions only.
     pub(crate) fn check_edges(&self, function: &str) -> Result<(), QueryError> {
         match self.edges.rule() {
@@ -85,11 +97,11 @@ impl WindowEnds {
         self.pinned_ms.unwrap_or_else(|| self.steps.time_ms(step)) - self.offset_ms
     }
 
-    fn first_ms(&self) -> i64 {
+    pub(crate) fn first_ms(&self) -> i64 {
         self.at(0)
     }
 
-    fn last_ms(&self) -> i64 {
+    pub(crate) fn last_ms(&self) -> i64 {
         self.at(self.steps.count.saturating_sub(1))
     }
 }
@@ -157,7 +169,11 @@ impl<'q> Evaluator<'q> {
         to_ms: i64,
     ) -> Result<(Vec<(Labels, Samples)>, Charge<'q>), QueryError> {
         let selection = Selection { matchers, start_ms: after_ms + 1, end_ms: to_ms };
+        let started_ns = self.source.trace().map(Trace::begin);
         let mut series = self.source.select(&selection, self.budget)?;
+        if let Some((trace, started_ns)) = self.source.trace().zip(started_ns) {
+            trace.end(started_ns, Some(SCAN), series.len(), series.iter().map(Series::samples).sum());
+        }
         let charge = Charge::adopt(self.budget, series.iter().map(Series::samples).sum());
         series.sort_by(|a, b| a.labels.cmp(&b.labels));
         Ok((series.into_iter().map(Samples::from_series).collect(), charge))
@@ -202,7 +218,7 @@ impl<'q> Evaluator<'q> {
         let make = |labels: Labels, samples: Samples, _: &Notes| {
             Ok(newest_samples(labels, &samples, ends, lookback_ms, answers))
         };
-        let rule = Streaming { make: &make, grouping, distinct: false };
+        let rule = Streaming { step: NEWEST, make: &make, windows: None, grouping, distinct: false };
         self.stream(matchers, (ends.first_ms() - lookback_ms, ends.last_ms()), &rule, sink)
     }
 
@@ -250,37 +266,18 @@ impl<'q> Evaluator<'q> {
     }
 
     pub(crate) fn range_bounds(&self, range: &Range, steps: Steps) -> WindowBounds {
-        let (edges, lookback_ms) = (range.selector.edges, self.settings.lookback_ms);
-        let reach_ms = match edges {
-            Edges::Plain => [0, 0],
-            Edges::Anchored => [lookback_ms, 0],
-            Edges::Smoothed => [lookback_ms, lookback_ms],
-        };
-        let ends = WindowEnds::new(&range.selector.shift, steps);
-        WindowBounds { ends, range_ms: range.range.settled_ms(), edges, reach_ms }
+        range_bounds(range, steps, self.settings.lookback_ms)
     }
 
     /// Evaluates the inner expression at multiples of the subquery's step, once for all windows.
     fn subquery(&self, subquery: &Subquery, steps: Steps) -> Result<RangeVector<'q>, QueryError> {
-        let ends = WindowEnds::new(&subquery.shift, steps);
-        let range_ms = subquery.range.settled_ms();
-        let step_ms = subquery
-            .step
-            .as_ref()
-            .map_or(self.settings.subquery_step_ms, crate::syntax::ast::Extent::settled_ms)
-            .max(1);
-        let after_ms = ends.first_ms() - range_ms;
-        // As Prometheus: multiples of the step are found by a division that rounds towards zero.
-        let mut start_ms = after_ms / step_ms * step_ms;
-        if start_ms <= after_ms {
-            start_ms += step_ms;
-        }
-        let bounds = WindowBounds { ends, range_ms, edges: Edges::Plain, reach_ms: [0, 0] };
+        let (bounds, start_ms, step_ms) = subquery_grid(subquery, steps, self.settings.subquery_step_ms);
         let mut range = RangeVector { series: Vec::new(), bounds, charge: Charge::none(self.budget) };
-        if start_ms > ends.last_ms() {
+        let last_ms = bounds.ends.last_ms();
+        if start_ms > last_ms {
             return Ok(range);
         }
-        let count = self.step_count(start_ms, ends.last_ms(), step_ms)?;
+        let count = self.step_count(start_ms, last_ms, step_ms)?;
         let inner_steps = Steps { start_ms, step_ms, count };
         let inner = self.vector(&subquery.inner, inner_steps)?;
         for row in &inner.rows {
@@ -293,6 +290,32 @@ impl<'q> Evaluator<'q> {
         }
         Ok(range)
     }
+}
+
+/// How windows of a range selector move.
+pub(crate) fn range_bounds(range: &Range, steps: Steps, lookback_ms: i64) -> WindowBounds {
+    let edges = range.selector.edges;
+    let reach_ms = match edges {
+        Edges::Plain => [0, 0],
+        Edges::Anchored => [lookback_ms, 0],
+        Edges::Smoothed => [lookback_ms, lookback_ms],
+    };
+    let ends = WindowEnds::new(&range.selector.shift, steps);
+    WindowBounds { ends, range_ms: range.range.settled_ms(), edges, reach_ms }
+}
+
+/// How windows of a subquery move, when its first step is, and the time between two.
+pub(crate) fn subquery_grid(subquery: &Subquery, steps: Steps, default_step_ms: i64) -> (WindowBounds, i64, i64) {
+    let ends = WindowEnds::new(&subquery.shift, steps);
+    let range_ms = subquery.range.settled_ms();
+    let step_ms = subquery.step.as_ref().map_or(default_step_ms, crate::syntax::ast::Extent::settled_ms).max(1);
+    let after_ms = ends.first_ms() - range_ms;
+    // As Prometheus: multiples of the step are found by a division that rounds towards zero.
+    let mut start_ms = after_ms / step_ms * step_ms;
+    if start_ms <= after_ms {
+        start_ms += step_ms;
+    }
+    (WindowBounds { ends, range_ms, edges: Edges::Plain, reach_ms: [0, 0] }, start_ms, step_ms)
 }
 
 /// What is known of counter resets does not hold between samples taken at other times.

@@ -9,7 +9,7 @@ use crate::eval::{Evaluator, name_of};
 use crate::function::Function;
 use crate::notes::Notes;
 use crate::rate;
-use crate::rows::{ABSENT, Row, Steps, without_name};
+use crate::rows::{ABSENT, Row, Steps, cleaned, without_name};
 use crate::select::{Cursor, Samples, WindowBounds};
 use crate::stream::{Made, Passage, RowSink, Streaming};
 use crate::syntax::ast::{Call, Edges, Expr, Grouping, Node, ResultKind};
@@ -55,8 +55,12 @@ impl Evaluator<'_> {
                 samples.drop_stale();
                 over.row(&labels, false, &samples, notes)
             };
-            let rule = Streaming { make: &make, grouping, distinct: !put_off };
-            return self.stream(&range.selector.matchers, bounds.span_ms(), &rule, sink);
+            let matchers = &range.selector.matchers;
+            let row_of = |labels: Labels, values: Vec<Option<f64>>| over.row_of_windows(labels, values);
+            let windows = function.value().and_then(|value| bounds.selection(matchers, value));
+            let windows = windows.map(|windows| (windows, &row_of as &_));
+            let rule = Streaming { step: call.signature.name, make: &make, windows, grouping, distinct: !put_off };
+            return self.stream(matchers, bounds.span_ms(), &rule, sink);
         }
         let mut range = self.range_vector(argument, steps)?;
         if self.may_be_cut {
@@ -101,11 +105,24 @@ impl Over<'_> {
         if self.function.wants_counter() && row.floats().next().is_some() {
             notes.check_counter_name(name_of(&row.labels), self.span, &row, self.noted_steps);
         }
+        self.name(&mut row, drop_name);
+        Ok(row)
+    }
+
+    /// The row of a series of which the windows' values are known.
+    fn row_of_windows(&self, labels: Labels, values: Vec<Option<f64>>) -> Row {
+        let values = values.into_iter().map(|value| value.map_or(ABSENT, cleaned)).collect();
+        let mut row = Row::of_steps(labels, 0, values);
+        self.name(&mut row, false);
+        row
+    }
+
+    /// Drops the name, if the function does.
+    fn name(&self, row: &mut Row, drop_name: bool) {
         row.drop_name = !self.function.keeps_name() || drop_name;
         if row.drop_name && !self.put_off {
             row.labels = without_name(&row.labels);
         }
-        Ok(row)
     }
 
     /// The values of a series of floats alone from some step on, of functions that ask for nothing but the floats of each window; `None` of

@@ -9,10 +9,13 @@
 //! ```
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use model::{Labels, Matcher};
-use query::{Budget, QueryError, Selection, Series, SeriesSink};
+use query::{
+    Budget, QueryError, Selection, Series, SeriesSink, StepReport, Trace, WindowSelection, WindowSeries, WindowSink,
+};
 
 use crate::eval::Evaluator;
 use crate::notes::Notes;
@@ -34,14 +37,23 @@ pub(crate) trait RowSink: Send {
     fn take(&mut self, made: Made) -> Result<(), QueryError>;
 }
 
+/// What reading series is called.
+pub(crate) const SCAN: &str = "scan";
+
 /// What is made of series.
 pub(crate) struct Streaming<'a> {
+    /// What that is called.
+    pub(crate) step: &'static str,
     /// A row of a series' samples.
     pub(crate) make: &'a MakeRow<'a>,
+    /// The same of the values of its windows, where these are all that is wanted.
+    pub(crate) windows: Option<(WindowSelection<'a>, &'a RowOfWindows<'a>)>,
     pub(crate) grouping: Option<&'a Grouping>,
     /// Whether two rows of the same labels are a mistake.
     pub(crate) distinct: bool,
 }
+
+type RowOfWindows<'a> = dyn Fn(Labels, Vec<Option<f64>>) -> Row + Sync + 'a;
 
 type MakeRow<'a> = dyn Fn(Labels, Samples, &Notes) -> Result<Row, QueryError> + Sync + 'a;
 
@@ -104,20 +116,110 @@ impl<'b> InOrder<'_, 'b> {
     }
 }
 
+/// What was made, for whoever asks what steps take.
+struct Counts<'a> {
+    trace: &'a Trace<'a>,
+    started_ns: i64,
+    /// Nanoseconds that making and handing on took.
+    making_ns: AtomicI64,
+    handing_ns: AtomicI64,
+    /// Series, and samples or values: read, made.
+    read: [AtomicI64; 2],
+    made: [AtomicI64; 2],
+}
+
+impl<'a> Counts<'a> {
+    fn new(trace: &'a Trace<'a>) -> Self {
+        let (making_ns, handing_ns) = (AtomicI64::new(0), AtomicI64::new(0));
+        let [read, made] = [const { [const { AtomicI64::new(0) }; 2] }; 2];
+        Self { trace, started_ns: trace.now_ns(), making_ns, handing_ns, read, made }
+    }
+
+    fn add(counters: &[AtomicI64; 2], series: usize, values: usize) {
+        counters.iter().zip([series, values]).for_each(|(counter, more)| {
+            counter.fetch_add(more as i64, Ordering::Relaxed);
+        });
+    }
+
+    /// Reports reading and making; what handing on took is left to who takes it.
+    fn report(self, step: &'static str) {
+        let total_ns = self.trace.now_ns() - self.started_ns;
+        let (making_ns, handing_ns) = (self.making_ns.into_inner(), self.handing_ns.into_inner());
+        let report = |step, counters: [AtomicI64; 2], elapsed_ns| {
+            let [series, rows] = counters.map(|counter| usize::try_from(counter.into_inner()).unwrap_or_default());
+            self.trace.add(StepReport { step, series, rows, elapsed_ns });
+        };
+        report(SCAN, self.read, (total_ns - making_ns - handing_ns).max(0));
+        report(step, self.made, making_ns);
+    }
+}
+
 /// Makes rows on the threads that read.
 struct Maker<'a, 's, 'b> {
     rule: &'a Streaming<'a>,
+    counts: Option<Counts<'a>>,
     budget: &'b Budget,
     in_order: Mutex<InOrder<'s, 'b>>,
 }
 
 impl SeriesSink for Maker<'_, '_, '_> {
     fn take(&self, place: usize, series: Vec<Series>) -> Result<(), QueryError> {
-        let mut batch = Batch {
-            made: Vec::with_capacity(series.len()),
-            notes: Notes::default(),
-            charge: Charge::none(self.budget),
-        };
+        let read = (series.len(), series.iter().map(Series::samples).sum());
+        self.hand_on(place, read, || self.make(series))
+    }
+}
+
+impl WindowSink for Maker<'_, '_, '_> {
+    fn take_values(&self, place: usize, series: Vec<WindowSeries>) -> Result<(), QueryError> {
+        self.hand_on(place, (series.len(), 0), || {
+            let mut batch = self.batch();
+            let Some((_, row_of)) = &self.rule.windows else { return Ok(batch) };
+            for (labels, values) in series {
+                batch.add(self.rule, labels.clone(), row_of(labels, values))?;
+            }
+            Ok(batch)
+        })
+    }
+}
+
+impl Batch<'_> {
+    fn add(&mut self, rule: &Streaming<'_>, series: Labels, row: Row) -> Result<(), QueryError> {
+        if !row.is_empty() {
+            self.charge.add(row.charge())?;
+            let group = rule.grouping.map(|grouping| grouping.key(&row.labels));
+            self.made.push(Made { series, group, row });
+        }
+        Ok(())
+    }
+}
+
+impl<'b> Maker<'_, '_, 'b> {
+    fn batch(&self) -> Batch<'b> {
+        Batch { made: Vec::new(), notes: Notes::default(), charge: Charge::none(self.budget) }
+    }
+
+    /// Makes a batch of series and of so many samples of theirs, and gives it on.
+    fn hand_on(
+        &self,
+        place: usize,
+        (series, samples): (usize, usize),
+        make: impl FnOnce() -> Result<Batch<'b>, QueryError>,
+    ) -> Result<(), QueryError> {
+        let deliver = |batch| self.in_order.lock().unwrap_or_else(PoisonError::into_inner).deliver(place, batch);
+        let Some(counts) = &self.counts else { return deliver(make()?) };
+        Counts::add(&counts.read, series, samples);
+        let started_ns = counts.trace.now_ns();
+        let batch = make()?;
+        let made_ns = counts.trace.now_ns();
+        Counts::add(&counts.made, batch.made.len(), batch.made.iter().map(|made| made.row.len()).sum());
+        deliver(batch)?;
+        counts.making_ns.fetch_add(made_ns - started_ns, Ordering::Relaxed);
+        counts.handing_ns.fetch_add(counts.trace.now_ns() - made_ns, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn make(&self, series: Vec<Series>) -> Result<Batch<'b>, QueryError> {
+        let mut batch = self.batch();
         let mut held = Charge::adopt(self.budget, series.iter().map(Series::samples).sum());
         for series in series {
             self.budget.check()?;
@@ -125,14 +227,9 @@ impl SeriesSink for Maker<'_, '_, '_> {
             let (labels, samples) = Samples::from_series(series);
             let row = (self.rule.make)(labels.clone(), samples, &batch.notes)?;
             held.release(count);
-            if row.is_empty() {
-                continue;
-            }
-            batch.charge.add(row.charge())?;
-            let group = self.rule.grouping.map(|grouping| grouping.key(&row.labels));
-            batch.made.push(Made { series: labels, group, row });
+            batch.add(self.rule, labels, row)?;
         }
-        self.in_order.lock().unwrap_or_else(PoisonError::into_inner).deliver(place, batch)
+        Ok(batch)
     }
 }
 
@@ -148,10 +245,17 @@ impl Evaluator<'_> {
         let selection = Selection { matchers, start_ms: after_ms + 1, end_ms: to_ms };
         let passage = Passage::new(rule.distinct, sink);
         let in_order = Mutex::new(InOrder { next: 0, waiting: BTreeMap::new(), passage });
-        let maker = Maker { rule, budget: self.budget, in_order };
-        self.source.scan(&selection, self.budget, &maker)?;
+        let counts = self.source.trace().map(Counts::new);
+        let maker = Maker { rule, counts, budget: self.budget, in_order };
+        match &rule.windows {
+            Some((windows, _)) => self.source.scan_windows(windows, self.budget, &maker)?,
+            None => self.source.scan(&selection, self.budget, &maker)?,
+        }
         let in_order = maker.in_order.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.notes.absorb(in_order.passage.notes);
+        if let Some(counts) = maker.counts {
+            counts.report(rule.step);
+        }
         Ok(())
     }
 }

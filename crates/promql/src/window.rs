@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use query::QueryError;
+use query::{QueryError, WindowValue};
 
 use crate::histogram::Histogram;
 use crate::histogram_fold::HistogramFold;
@@ -168,6 +168,18 @@ impl WindowFunction {
             Self::Rate => Some(Change { counter: true, per_second: true }),
             Self::Increase => Some(Change { counter: true, per_second: false }),
             Self::Delta => Some(Change { counter: false, per_second: false }),
+            _ => None,
+        }
+    }
+
+    /// What it tells of a window, if summaries of samples know that to the bit: sums of floats depend on how they were added up.
+    pub(crate) const fn value(self) -> Option<WindowValue> {
+        match self {
+            Self::Count => Some(WindowValue::Count),
+            Self::Present => Some(WindowValue::Present),
+            Self::Last => Some(WindowValue::Last),
+            Self::Maximum => Some(WindowValue::Max),
+            Self::Minimum => Some(WindowValue::Min),
             _ => None,
         }
     }

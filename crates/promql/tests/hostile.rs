@@ -103,6 +103,27 @@ fn steps_samples_and_time_are_bounded() {
 }
 
 #[test]
+fn labels_are_bounded() {
+    let mut source = Memory::default();
+    let labels = model::Labels::from_pairs([("__name__", "x"), ("a", "0123456789")]).unwrap();
+    source.series.insert(labels, vec![(0, 1.0)]);
+    let ask = |text: &str| {
+        let expression = Expression::parse(text).unwrap();
+        evaluate_instant(&expression, &source, 0, &Settings::default(), &Budget::new(1000))
+    };
+    let nested = |head: &str, tail: &str, depth: usize| format!("{}x{}", head.repeat(depth), tail.repeat(depth));
+    for (head, tail) in
+        [("label_replace(", ", \"a\", \"$1$1\", \"a\", \"(.*)\")"), ("label_join(", ", \"a\", \"\", \"a\", \"a\")")]
+    {
+        ask(&nested(head, tail, 12)).unwrap();
+        let error = ask(&nested(head, tail, 60)).unwrap_err();
+        assert!(error.to_string().contains("the limit is 65536"), "{error}");
+    }
+    let error = ask(&format!("label_replace(x, \"a\", \"{}\", \"a\", \"(.*)\")", "$1".repeat(100_000))).unwrap_err();
+    assert!(error.to_string().contains("label of 1200000 bytes"), "{error}");
+}
+
+#[test]
 fn selectors_for_match_parameters() {
     let matchers = parse_selector(r#"up{job=~"a.*", i!="2"}"#).unwrap();
     let shown: Vec<String> = matchers.iter().map(ToString::to_string).collect();

@@ -29,6 +29,8 @@ pub struct Budget {
     peak: AtomicU64,
     /// All that were ever taken.
     taken: AtomicU64,
+    /// Bytes that are held beside samples.
+    other_bytes: AtomicU64,
     stop: AtomicU8,
     /// Whether nothing that was kept may be used.
     computes_all: AtomicBool,
@@ -48,8 +50,9 @@ impl Budget {
     }
 
     const fn with_memory(samples_max: u64, memory: Option<Arc<QueryMemory>>) -> Self {
-        let [samples, peak, taken] = [const { AtomicU64::new(0) }; 3];
-        Self { samples_max, samples, peak, taken, stop: AtomicU8::new(0), computes_all: AtomicBool::new(false), memory }
+        let [samples, peak, taken, other_bytes] = [const { AtomicU64::new(0) }; 4];
+        let (stop, computes_all) = (AtomicU8::new(0), AtomicBool::new(false));
+        Self { samples_max, samples, peak, taken, other_bytes, stop, computes_all, memory }
     }
 
     /// Takes samples out of the budget, or says that there are too few left, or that the query was stopped; then it takes
@@ -67,6 +70,17 @@ impl Budget {
         }
         self.taken.fetch_add(samples, Ordering::Relaxed);
         self.peak.fetch_max(self.samples(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes bytes that are no samples out of the memory that all queries share, until the budget is dropped; what reading holds, say.
+    pub fn hold_bytes(&self, bytes: u64) -> Result<(), QueryError> {
+        if let Some(memory) = &self.memory {
+            if !memory.take(bytes) {
+                return Err(QueryError::TooMuchMemory { limit_bytes: memory.bytes_max });
+            }
+            self.other_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -125,7 +139,7 @@ impl Budget {
 impl Drop for Budget {
     fn drop(&mut self) {
         if let Some(memory) = &self.memory {
-            memory.give_back(self.samples() * SAMPLE_BYTES);
+            memory.give_back(self.samples() * SAMPLE_BYTES + self.other_bytes.load(Ordering::Relaxed));
         }
     }
 }

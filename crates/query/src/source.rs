@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-use model::{Labels, Matcher, NativeHistogram};
+use model::{Labels, Matcher, NativeHistogram, TimeRange};
 
-use crate::{Budget, Stop};
+use crate::{Budget, Stop, Trace, WindowSelection, WindowSeries};
+
+const NS_PER_MS: i64 = 1_000_000;
 
 /// Which series, and which stretch of them. Timestamps are milliseconds, as PromQL has them; both ends included.
 #[derive(Debug, Clone)]
@@ -15,6 +17,14 @@ pub struct Selection<'a> {
     pub start_ms: i64,
     /// Last millisecond wanted.
     pub end_ms: i64,
+}
+
+impl Selection<'_> {
+    /// All nanoseconds of its milliseconds.
+    pub const fn nanoseconds(&self) -> TimeRange {
+        let last_ns = self.end_ms.saturating_mul(NS_PER_MS).saturating_add(NS_PER_MS - 1);
+        TimeRange::new(self.start_ms.saturating_mul(NS_PER_MS), last_ns)
+    }
 }
 
 /// One series and its samples in the selected stretch: sorted by time, one sample per millisecond. Stale markers are
@@ -52,6 +62,12 @@ pub trait SeriesSink: Sync {
     fn take(&self, place: usize, series: Vec<Series>) -> Result<(), QueryError>;
 }
 
+/// Who takes windows over series, as values or as the samples that they are to be made of.
+pub trait WindowSink: SeriesSink {
+    /// Takes the values of some series' windows, in place of their samples; places are those of [`SeriesSink::take`].
+    fn take_values(&self, place: usize, series: Vec<WindowSeries>) -> Result<(), QueryError>;
+}
+
 /// Where series come from: the store, or a test's own data.
 pub trait Source: Sync {
     /// The series that satisfy all matchers and have a sample in the stretch, in no particular order, no label set twice.
@@ -66,6 +82,21 @@ pub trait Source: Sync {
         let taken = series.try_for_each(|(place, series)| sink.take(place, vec![series]));
         budget.give_back(series.map(|(_, series)| series.samples()).sum());
         taken
+    }
+
+    /// Hands over windows: their values for those series for which they can be told without looking at all samples, else the samples.
+    fn scan_windows(
+        &self,
+        selection: &WindowSelection<'_>,
+        budget: &Budget,
+        sink: &dyn WindowSink,
+    ) -> Result<(), QueryError> {
+        self.scan(&selection.samples(), budget, sink)
+    }
+
+    /// Who is to be told what the steps of an evaluation take, if anybody is.
+    fn trace(&self) -> Option<&Trace<'_>> {
+        None
     }
 }
 

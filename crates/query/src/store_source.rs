@@ -1,15 +1,21 @@
 //! The store as a source of series.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
 use model::{Column, Labels, Matcher, NativeHistogram, TimeRange, ValueType};
 use store::{GroupReader, SelectedGroup, Store, StoreError};
 
-use crate::{Budget, Helpers, QueryError, Selection, Series, SeriesSink, Source};
+use crate::{
+    Budget, Helpers, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace, WindowSelection, WindowSink,
+};
 
 const NS_PER_MS: i64 = 1_000_000;
+
+/// Groups between two looks at how much memory reading takes.
+const UNCHARGED_PIECES_MAX: usize = 64;
 
 /// Groups that are read together; more than one where several make up the same labels.
 type Piece = Vec<SelectedGroup>;
@@ -25,12 +31,51 @@ pub struct StoreSource<'a> {
     reader: GroupReader<'a>,
     /// What matchers chose, in the order in which it is read: each set of matchers is looked up once in a query.
     resolved: Mutex<Vec<Resolved>>,
+    trace: Option<&'a Trace<'a>>,
+    /// Groups and samples that were given on.
+    given: [AtomicU64; 2],
+    /// What was read for windows.
+    summed: Mutex<Reads>,
+    /// Bytes of the reader that were charged to the budget.
+    charged_bytes: AtomicU64,
 }
 
 impl<'a> StoreSource<'a> {
     /// A database, by name; one that does not exist has no series.
     pub fn new(store: &'a Store, database: &'a str, helpers: &'a Helpers) -> Self {
-        Self { store, database, helpers, reader: store.reader(), resolved: Mutex::new(Vec::new()) }
+        Self {
+            store,
+            database,
+            helpers,
+            reader: store.reader(),
+            resolved: Mutex::new(Vec::new()),
+            trace: None,
+            given: [const { AtomicU64::new(0) }; 2],
+            summed: Mutex::new(Reads::default()),
+            charged_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// The same for one who wants to know what evaluation takes.
+    #[must_use]
+    pub const fn traced(mut self, trace: &'a Trace<'a>) -> Self {
+        self.trace = Some(trace);
+        self
+    }
+
+    /// What was read so far.
+    pub fn reads(&self) -> Reads {
+        let [groups, samples] = self.given.each_ref().map(|given| given.load(Ordering::Relaxed));
+        let mut reads = Reads { groups, samples, origins: self.reader.origins(), ..Reads::default() };
+        reads.merge(&self.summed.lock().unwrap_or_else(PoisonError::into_inner));
+        reads
+    }
+
+    /// Charges what the reader holds by now.
+    fn charge_reader(&self, budget: &Budget) -> Result<(), QueryError> {
+        let bytes = self.reader.memory_bytes() as u64;
+        let before = self.charged_bytes.fetch_max(bytes, Ordering::Relaxed);
+        budget.hold_bytes(bytes.saturating_sub(before))
     }
 
     /// The groups that satisfy the matchers and may have samples in the range.
@@ -64,6 +109,43 @@ impl<'a> StoreSource<'a> {
         let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         resolved.push((matchers.to_vec(), pieces.clone()));
         Ok(pieces)
+    }
+
+    /// Does something with each piece that matchers choose; it says how many samples that took.
+    fn each_piece(
+        &self,
+        matchers: &[Matcher],
+        budget: &Budget,
+        work: &(dyn Fn(usize, &Piece) -> Result<u64, QueryError> + Sync),
+    ) -> Result<(), QueryError> {
+        let pieces = self.pieces(matchers)?;
+        self.helpers.run(pieces.len(), &|place| {
+            let Some(piece) = pieces.get(place) else { return Ok(0) };
+            let samples = work(place, piece)?;
+            if place % UNCHARGED_PIECES_MAX == UNCHARGED_PIECES_MAX - 1 {
+                self.charge_reader(budget)?;
+            }
+            Ok(samples)
+        })?;
+        self.charge_reader(budget)
+    }
+
+    /// Hands the samples of a piece to a sink.
+    fn give(
+        &self,
+        place: usize,
+        piece: &Piece,
+        range: &TimeRange,
+        budget: &Budget,
+        sink: &(impl SeriesSink + ?Sized),
+    ) -> Result<u64, QueryError> {
+        let series = self.read(piece, range, budget)?;
+        let samples: usize = series.iter().map(Series::samples).sum();
+        for (given, more) in self.given.iter().zip([piece.len(), samples]) {
+            given.fetch_add(more as u64, Ordering::Relaxed);
+        }
+        sink.take(place, series)?;
+        Ok(samples as u64)
     }
 
     /// The series of one piece.
@@ -115,15 +197,38 @@ impl Source for StoreSource<'_> {
     }
 
     fn scan(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn SeriesSink) -> Result<(), QueryError> {
-        let range = nanosecond_range(selection.start_ms, selection.end_ms);
-        let pieces = self.pieces(selection.matchers)?;
-        self.helpers.run(pieces.len(), &|place| {
-            let Some(piece) = pieces.get(place) else { return Ok(0) };
-            let series = self.read(piece, &range, budget)?;
-            let samples: usize = series.iter().map(Series::samples).sum();
-            sink.take(place, series)?;
-            Ok(samples as u64)
+        let range = selection.nanoseconds();
+        self.each_piece(selection.matchers, budget, &|place, piece| self.give(place, piece, &range, budget, sink))
+    }
+
+    fn scan_windows(
+        &self,
+        selection: &WindowSelection<'_>,
+        budget: &Budget,
+        sink: &dyn WindowSink,
+    ) -> Result<(), QueryError> {
+        let samples = selection.samples();
+        let Some(grid) = selection.grid() else { return self.scan(&samples, budget, sink) };
+        let range = samples.nanoseconds();
+        self.each_piece(selection.matchers, budget, &|place, piece| {
+            if let [group] = piece.as_slice() {
+                let (held, mut reads) = (grid.samples() * group.columns.len(), Reads::default());
+                budget.take(held)?;
+                let values = selection.of_group(&grid, self.store, group, &mut reads);
+                budget.give_back(held);
+                self.summed.lock().unwrap_or_else(PoisonError::into_inner).merge(&reads);
+                if let Some(values) = values.map_err(|error| unreadable(&error))? {
+                    self.given[0].fetch_add(1, Ordering::Relaxed);
+                    sink.take_values(place, values)?;
+                    return Ok(reads.window_rows + reads.nodes);
+                }
+            }
+            self.give(place, piece, &range, budget, sink)
         })
+    }
+
+    fn trace(&self) -> Option<&Trace<'_>> {
+        self.trace
     }
 }
 
@@ -191,12 +296,6 @@ fn root(moved: &[usize], mut place: usize) -> usize {
 
 fn unreadable(error: &StoreError) -> QueryError {
     QueryError::Storage(error.to_string())
-}
-
-/// All nanoseconds of the milliseconds from the first to the last.
-fn nanosecond_range(start_ms: i64, end_ms: i64) -> TimeRange {
-    let last = end_ms.saturating_mul(NS_PER_MS).saturating_add(NS_PER_MS - 1);
-    TimeRange::new(start_ms.saturating_mul(NS_PER_MS), last)
 }
 
 /// Samples by the millisecond: the last of each. `None` for texts and for no samples.

@@ -16,6 +16,7 @@ mod active;
 mod admin;
 mod body;
 mod error;
+mod explain;
 mod export;
 mod grpc;
 mod host;

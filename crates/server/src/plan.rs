@@ -7,37 +7,22 @@ use axum::extract::{Request, State as From};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use query::arrow::{self, FrameBatches, STREAM_MEDIA_TYPE};
-use query::{Cell, Frame, FrameColumn, Outcome, Plan, Values};
+use query::{Cell, Frame, FrameColumn, Outcome, Values};
 
 use crate::error::ApiError;
+use crate::explain::{Explain, analyzed, planned};
 use crate::json;
 use crate::query::{Asked, watched};
 use crate::routes::{Taken, take};
 use crate::state::State;
 
-/// What the answer is to hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Explain {
-    /// Rows.
-    No,
-    /// The plan, without running it.
-    Plan,
-    /// The plan and what running it took, without rows.
-    Analyze,
-}
-
 pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
-    let explain = match taken.parameters.get("explain") {
-        None | Some("false" | "0") => Explain::No,
-        Some("true" | "1" | "plan") => Explain::Plan,
-        Some("analyze") => Explain::Analyze,
-        Some(_) => return Err(ApiError::invalid_parameter("explain", "it is plan or analyze")),
-    };
+    let explain = Explain::of(&taken.parameters)?;
     let text = text(&taken)?;
     let plan = state.db.parse_plan(&text)?;
     if explain == Explain::Plan {
-        return Ok(json::success(&format!(r#"{{"plan":{}}}"#, json::text(&plan.to_string())), &[], &[]));
+        return Ok(json::success(&planned(&plan.to_string()), &[], &[]));
     }
     let budget = state.query_budget(&taken.parameters);
     let asked = Asked::new(&state, "plan", &text, &budget, &taken)?;
@@ -53,7 +38,9 @@ pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Res
     }
     let (data, ()) = watched(&state, asked, move |state| {
         let outcome = state.db.run_plan(&database, &plan, &budget)?;
-        Ok((if explain == Explain::Analyze { analyzed(&plan, &outcome) } else { frames(&outcome.frames) }, ()))
+        let Outcome { frames: found, steps, reads } = &outcome;
+        let is_analyzed = explain == Explain::Analyze;
+        Ok((if is_analyzed { analyzed(&plan.to_string(), steps, reads) } else { frames(found) }, ()))
     })
     .await?;
     Ok(json::success(&data, &[], &[]))
@@ -127,25 +114,4 @@ fn push_column(out: &mut String, column: &FrameColumn, rows: usize) {
         };
     }
     out.push_str("]}");
-}
-
-fn analyzed(plan: &Plan, outcome: &Outcome) -> String {
-    let step = |step: &query::StepReport| {
-        format!(
-            r#"{{"step":"{}","series":{},"rows":{},"elapsed_ns":{}}}"#,
-            step.step, step.series, step.rows, step.elapsed_ns
-        )
-    };
-    let steps: Vec<String> = outcome.steps.iter().map(step).collect();
-    let reads = &outcome.reads;
-    format!(
-        r#"{{"plan":{},"steps":[{}],"reads":{{"groups":{},"samples":{},"nodes":{},"window_rows":{},"window_chunks":{}}}}}"#,
-        json::text(&plan.to_string()),
-        steps.join(","),
-        reads.groups,
-        reads.samples,
-        reads.nodes,
-        reads.window_rows,
-        reads.window_chunks
-    )
 }

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use axum::extract::{Request, State as From};
 use axum::response::Response;
-use db::{CacheUse, InstantQuery, RangeQuery};
+use db::{Analysis, CacheUse, InstantQuery, RangeQuery};
 use promql::{Answer, NameRemoval};
 use query::{Budget, QueryError, Stop};
 
 use crate::active::{Description, Outcome};
 use crate::error::ApiError;
+use crate::explain::{self, Explain};
 use crate::json;
 use crate::parameters::Parameters;
 use crate::routes::{Taken, take};
@@ -32,8 +33,15 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
         may_cache: parameters.may_cache(),
         budget: state.query_budget(parameters),
     };
+    let explain = Explain::of(parameters)?;
+    if explain == Explain::Plan {
+        return Ok(json::success(&explain::planned(&state.db.explain_instant(&query)?), &[], &[]));
+    }
     let asked = Asked::new(&state, "instant", &query.text, &query.budget, &taken)?;
     let database = asked.description.database.clone();
+    if explain == Explain::Analyze {
+        return analyze(&state, asked, move |state| state.db.analyze_instant(&database, &query)).await;
+    }
     run(&state, asked, move |state| state.db.instant_told(&database, &query)).await
 }
 
@@ -59,8 +67,15 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
              (?step=XX)",
         ));
     }
+    let explain = Explain::of(parameters)?;
+    if explain == Explain::Plan {
+        return Ok(json::success(&explain::planned(&state.db.explain_range(&query)?), &[], &[]));
+    }
     let asked = Asked::new(&state, "range", &query.text, &query.budget, &taken)?;
     let database = asked.description.database.clone();
+    if explain == Explain::Analyze {
+        return analyze(&state, asked, move |state| state.db.analyze_range(&database, &query)).await;
+    }
     run(&state, asked, move |state| state.db.range_told(&database, &query)).await
 }
 
@@ -201,6 +216,7 @@ async fn run(
         let started_ns = state.db.now_ns();
         let (answer, used) = evaluate(state)?;
         let (answer, cut) = cut(answer, limit);
+        budget.hold_bytes(written_bytes(&answer))?;
         let mut data = json::answer(&answer);
         if with_statistics {
             let ended_ns = state.db.now_ns();
@@ -213,6 +229,20 @@ async fn run(
     if cut {
         warnings.push("results truncated due to limit".to_owned());
     }
+    Ok(json::success(&data, &warnings, &infos))
+}
+
+/// What running a query took, in place of its answer.
+async fn analyze(
+    state: &Arc<State>,
+    asked: Asked,
+    run: impl FnOnce(&State) -> Result<Analysis, QueryError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let work = move |state: &State| {
+        let analysis = run(state)?;
+        Ok((explain::analysis(&analysis), (analysis.answer.warnings, analysis.answer.infos)))
+    };
+    let (data, (warnings, infos)) = watched(state, asked, work).await?;
     Ok(json::success(&data, &warnings, &infos))
 }
 
@@ -234,6 +264,23 @@ fn statistics([asked_ns, started_ns, ended_ns]: [i64; 3], budget: &Budget, used:
         "resultCache": { "steps": used.steps, "fromMemory": used.from_memory, "fromFlash": used.from_flash },
     });
     format!(r#","stats":{stats}}}"#)
+}
+
+/// About as many bytes as an answer takes when it is written down.
+fn written_bytes(answer: &Answer) -> u64 {
+    const FLOAT_BYTES: usize = 24;
+    const HISTOGRAM_BYTES: usize = 512;
+    let bytes: usize = match &answer.value {
+        promql::Value::Vector(vector) => vector.len() * FLOAT_BYTES,
+        promql::Value::Matrix(matrix) => {
+            let points = |(_, points): &(_, promql::Points)| {
+                points.floats.len() * FLOAT_BYTES + points.histograms.len() * HISTOGRAM_BYTES
+            };
+            matrix.iter().map(points).sum()
+        }
+        promql::Value::Scalar { .. } | promql::Value::String { .. } => 0,
+    };
+    bytes as u64
 }
 
 /// Leaves at most so many series (0: all), and says whether some were cut off.

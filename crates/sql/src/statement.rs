@@ -211,6 +211,11 @@ impl Run<'_> {
                 "groups={} samples={} nodes={} window_rows={} window_chunks={}",
                 reads.groups, reads.samples, reads.nodes, reads.window_rows, reads.window_chunks
             ));
+            for (place, origin) in
+                reads.origins.named().into_iter().filter(|(_, origin)| origin.rows + origin.bytes > 0)
+            {
+                lines.push(format!("{place}: chunks={} rows={} bytes={}", origin.chunks, origin.rows, origin.bytes));
+            }
         }
         Ok(Relation::of_texts(&["QUERY PLAN"], lines.into_iter().map(|line| vec![line])))
     }

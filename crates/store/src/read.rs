@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use index::Slot;
 use model::{Column, TimeRange};
+use tracing_mutex::parkinglot::Mutex;
 
 use crate::chunk::{self, ChunkHeader, Rows, RowsColumn};
 use crate::deletes::Delete;
 use crate::head::HeadPiece;
 use crate::histogram;
+use crate::origins::Origins;
 use crate::part::{BLOCK_SLOTS, Part, PartKey, ReadAhead, SeenBlocks};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::shard::Shard;
@@ -68,15 +70,20 @@ impl KeyView {
 
     /// All rows that overlap a range, oldest first.
     pub(crate) fn pieces(&self, range: &TimeRange, slots: &[Slot], way: &ReadersWay) -> Result<Vec<Rows>, StoreError> {
-        let mut pieces = Vec::new();
+        let (mut pieces, mut origins) = (Vec::new(), Origins::default());
         for part in self.parts.iter().filter(|part| part.info.range.overlaps(range)) {
             if let Some(entry) = part.find_seen(self.key, &way.seen)? {
                 let chunks = entry.overlapping(range);
                 let read = part.read_ahead(&chunks, Some(slots), &way.ahead)?;
-                pieces.extend(self.not_deleted(part, read));
+                let rows = self.not_deleted(part, read);
+                origins.add_chunks(part, &chunks, &rows);
+                pieces.extend(rows);
             }
         }
-        pieces.extend(self.read_heads(slots)?);
+        let heads = self.read_heads(slots)?;
+        origins.add_head(&heads);
+        way.origins.lock().merge(&origins);
+        pieces.extend(heads);
         Ok(pieces)
     }
 }
@@ -99,16 +106,27 @@ pub(crate) fn by_block(columns: &[SelectedColumn]) -> Vec<(u32, Vec<usize>)> {
 pub(crate) struct ReadersWay {
     seen: SeenBlocks,
     ahead: ReadAhead,
+    origins: Mutex<Origins>,
 }
 
 /// Reads groups one after the other and remembers what it came by in parts: for whoever reads many. Threads may share one. What is
 /// written meanwhile is read.
 pub struct GroupReader<'s> {
-    store: &'s Store,
-    way: ReadersWay,
+    pub(crate) store: &'s Store,
+    pub(crate) way: ReadersWay,
 }
 
 impl GroupReader<'_> {
+    /// Where all lay that was read so far.
+    pub fn origins(&self) -> Origins {
+        *self.way.origins.lock()
+    }
+
+    /// About as many bytes as it holds of what it came by.
+    pub fn memory_bytes(&self) -> usize {
+        self.way.seen.memory_bytes() + self.way.ahead.memory_bytes()
+    }
+
     /// A group's samples in a range: one column for each of [`SelectedGroup::columns`].
     pub fn read(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Vec<Column>, StoreError> {
         let Some(shard) = self.store.shards.get(selected.shard) else {

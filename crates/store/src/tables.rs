@@ -7,7 +7,7 @@ use model::{CellColumn, STALE_NAN_BITS, TimeRange, ValueType, Values};
 
 use crate::chunk::{self, Rows, RowsColumn};
 use crate::part::PartKey;
-use crate::read::{KeyView, ReadersWay, by_block};
+use crate::read::{GroupReader, KeyView, by_block};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::{Store, StoreError};
 
@@ -95,16 +95,23 @@ impl Store {
 
     /// A group's rows in a range, those in which none of the selected columns has a value too.
     pub fn read_rows(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<GroupRows, StoreError> {
+        self.reader().read_rows(selected, range)
+    }
+}
+
+impl GroupReader<'_> {
+    /// As [`Store::read_rows`].
+    pub fn read_rows(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<GroupRows, StoreError> {
         let mut read = GroupRows { timestamps_ns: Vec::new(), columns: vec![None; selected.columns.len()] };
-        let Some(shard) = self.shards.get(selected.shard) else {
+        let Some(shard) = self.store.shards.get(selected.shard) else {
             return Ok(read);
         };
-        let range = &self.kept(selected.key.database, range);
+        let range = &self.store.kept(selected.key.database, range);
         for (block, places) in by_block(&selected.columns) {
             let wanted: Vec<&SelectedColumn> = places.iter().filter_map(|place| selected.columns.get(*place)).collect();
             let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
             let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
-            let pieces = chunk::in_time_order(view.pieces(range, &slots, &ReadersWay::default())?);
+            let pieces = chunk::in_time_order(view.pieces(range, &slots, &self.way)?);
             let pieces: Vec<Piece<'_>> = pieces.iter().map(|rows| Piece::of(rows, range)).collect();
             let timestamps_ns: Vec<i64> = pieces.iter().flat_map(Piece::timestamps_ns).copied().collect();
             read.align(

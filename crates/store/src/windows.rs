@@ -8,6 +8,7 @@ use index::Slot;
 use model::{Summary, TimeRange, ValueType};
 
 use crate::chunk::{self, Rows, RowsColumn};
+use crate::origins::Origins;
 use crate::part::{ChunkRef, Part, PartKey};
 use crate::read::{KeyView, by_block};
 use crate::scan::{SelectedColumn, SelectedGroup};
@@ -34,6 +35,8 @@ pub struct ReadCounts {
     pub rows: u64,
     /// Chunks that were read from parts.
     pub chunks: u64,
+    /// Where all that lay.
+    pub origins: Origins,
 }
 
 /// What each window of a member adds up to.
@@ -85,10 +88,29 @@ impl Store {
         selected: &SelectedGroup,
         windows: &Windows,
     ) -> Result<(Vec<WindowColumn>, ReadCounts), StoreError> {
+        Ok(self.aggregate_if(selected, windows, &|_, _| true)?.unwrap_or_default())
+    }
+
+    /// The same if nodes spare most of the work: `None` where half of the chunks or more would have to be decoded, and where there is none.
+    pub fn aggregate_nodes(
+        &self,
+        selected: &SelectedGroup,
+        windows: &Windows,
+    ) -> Result<Option<(Vec<WindowColumn>, ReadCounts)>, StoreError> {
+        self.aggregate_if(selected, windows, &|decoded, all| decoded * 2 < all)
+    }
+
+    /// The same if chunks that must be decoded, and all there are, agree with a condition for every member block.
+    fn aggregate_if(
+        &self,
+        selected: &SelectedGroup,
+        windows: &Windows,
+        condition: &dyn Fn(usize, usize) -> bool,
+    ) -> Result<Option<(Vec<WindowColumn>, ReadCounts)>, StoreError> {
         let mut counts = ReadCounts::default();
         let mut columns = Vec::with_capacity(selected.columns.len());
         let Some(shard) = self.shards.get(selected.shard) else {
-            return Ok((columns, counts));
+            return Ok(Some((columns, counts)));
         };
         for (block, places) in by_block(&selected.columns) {
             let wanted: Vec<&SelectedColumn> = places.iter().filter_map(|place| selected.columns.get(*place)).collect();
@@ -96,11 +118,12 @@ impl Store {
             let key = PartKey { block, ..selected.key };
             let range = self.kept(selected.key.database, &windows.range());
             let view = KeyView::take(shard, key, &range, &slots);
-            let aggregated = aggregate_view(&view, windows, range, &slots, &mut counts)?;
+            let aggregated = aggregate_view(&view, windows, range, &slots, condition, &mut counts)?;
+            let Some(aggregated) = aggregated else { return Ok(None) };
             let column = |column: &&SelectedColumn| aggregated.column(column.slot, column.value_type, windows);
             columns.extend(wanted.iter().map(column));
         }
-        Ok((columns, counts))
+        Ok(Some((columns, counts)))
     }
 }
 
@@ -119,12 +142,14 @@ fn aggregate_view(
     windows: &Windows,
     range: TimeRange,
     slots: &[Slot],
+    condition: &dyn Fn(usize, usize) -> bool,
     counts: &mut ReadCounts,
-) -> Result<Aggregated, StoreError> {
-    let sources = sources(view, &range, slots)?;
+) -> Result<Option<Aggregated>, StoreError> {
+    let sources = sources(view, &range, slots, &mut counts.origins)?;
     let heads = view.read_heads(slots)?;
+    counts.origins.add_head(&heads);
     let mut aggregated = Aggregated { range, nodes: Vec::new(), rows: Rows::default(), folded: Vec::new() };
-    let mut pieces = Vec::new();
+    let mut decoded: Vec<(&Source<'_>, Chosen, Vec<ChunkRef>)> = Vec::new();
     for (place, source) in sources.iter().enumerate() {
         if source.part.info.fold_ns > 0 {
             aggregated.folded.extend(source.nodes.clone());
@@ -133,9 +158,19 @@ fn aggregate_view(
         let chosen = choose(view, &sources, place, &heads, windows, &range);
         let inside = |chunk: &&ChunkRef| !chosen.covers(&chunk.range, &range);
         let chunks: Vec<ChunkRef> = source.chunks.iter().filter(inside).copied().collect();
-        for rows in view.read_part(source.part, &chunks, slots)? {
-            pieces.push(chosen.leave_out(rows));
-        }
+        decoded.push((source, chosen, chunks));
+    }
+    let (all, left) = decoded
+        .iter()
+        .fold((0, 0), |(all, left), (source, _, chunks)| (all + source.chunks.len(), left + chunks.len()));
+    if !condition(left, all) {
+        return Ok(None);
+    }
+    let mut pieces = Vec::new();
+    for (source, chosen, chunks) in decoded {
+        let read = view.read_part(source.part, &chunks, slots)?;
+        counts.origins.add_chunks(source.part, &chunks, &read);
+        pieces.extend(read.into_iter().map(|rows| chosen.leave_out(rows)));
         counts.chunks += chunks.len() as u64;
         aggregated.nodes.extend(source.nodes.as_ref().map(|nodes| nodes.pick(&chosen.numbers)));
     }
@@ -144,10 +179,15 @@ fn aggregate_view(
     let used = aggregated.nodes.iter().chain(&aggregated.folded).flat_map(|nodes| &nodes.columns);
     counts.nodes += used.map(|column| column.nodes.len() as u64).sum::<u64>();
     aggregated.rows = chunk::join(pieces);
-    Ok(aggregated)
+    Ok(Some(aggregated))
 }
 
-fn sources<'a>(view: &'a KeyView, range: &TimeRange, slots: &[Slot]) -> Result<Vec<Source<'a>>, StoreError> {
+fn sources<'a>(
+    view: &'a KeyView,
+    range: &TimeRange,
+    slots: &[Slot],
+    origins: &mut Origins,
+) -> Result<Vec<Source<'a>>, StoreError> {
     let mut sources = Vec::new();
     for part in view.parts.iter().filter(|part| part.info.range.overlaps(range) || part.info.fold_ns > 0) {
         let Some(entry) = part.find(view.key)? else {
@@ -160,6 +200,7 @@ fn sources<'a>(view: &'a KeyView, range: &TimeRange, slots: &[Slot]) -> Result<V
         let mut nodes = None;
         if let Some(place) = entry.summary {
             let bytes = part.read_summary(place)?;
+            origins.add_summary(part, bytes.len());
             let read = summary::decode(&bytes, Some(slots)).map_err(|error| part.corrupt(place.offset, &error))?;
             nodes = Some(read);
         }

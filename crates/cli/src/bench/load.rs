@@ -146,13 +146,13 @@ impl Report {
 }
 
 /// A server of the benchmark's own; ended when dropped.
-struct OwnServer {
-    child: Child,
-    url: String,
+pub(super) struct OwnServer {
+    pub(super) child: Child,
+    pub(super) url: String,
 }
 
 impl OwnServer {
-    fn start(data: &Path) -> Result<Self, String> {
+    pub(super) fn start(data: &Path) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program's file: {error}"))?;
         let mut child = Command::new(program)
             .args([

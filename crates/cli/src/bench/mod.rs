@@ -2,6 +2,7 @@
 
 mod cache;
 mod generate;
+mod hostile;
 mod hosts;
 mod latency;
 mod load;
@@ -29,6 +30,8 @@ pub(crate) struct BenchFlags {
 enum Kind {
     /// Measure the result cache: replacement policies, simulated, and the cache itself
     Cache(cache::CacheFlags),
+    /// Ask hostile queries and watch what others have to wait for theirs
+    Hostile(hostile::HostileFlags),
     /// Write generated data of the Time Series Benchmark Suite's kind
     Load(load::LoadFlags),
     /// Ask what the Time Series Benchmark Suite asks, and a rate over 10,000 series
@@ -42,6 +45,7 @@ enum Kind {
 pub(crate) fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
     match &flags.kind {
         Kind::Cache(flags) => cache::run(flags),
+        Kind::Hostile(flags) => hostile::run(flags),
         Kind::Load(flags) => load::run(flags),
         Kind::Query(flags) => query::run(flags),
         Kind::Storage(flags) => storage::run(flags),

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use index::compile;
 use model::{Labels, Matcher, TimeRange, Values};
-use store::{ReadCounts, SelectedColumn, SelectedGroup, StoreError, Token};
+use store::{GroupReader, Origins, ReadCounts, SelectedColumn, SelectedGroup, StoreError, Token};
 
 use super::narrow::{Narrowing, Wanted};
 use super::{Context, Run, evaluate};
@@ -31,6 +31,8 @@ pub struct Reads {
     pub window_rows: u64,
     /// Chunks that were read for windows.
     pub window_chunks: u64,
+    /// Where all that lay.
+    pub origins: Origins,
 }
 
 impl Reads {
@@ -41,18 +43,21 @@ impl Reads {
         self.nodes += others.nodes;
         self.window_rows += others.window_rows;
         self.window_chunks += others.window_chunks;
+        self.origins.merge(&others.origins);
     }
 
-    pub(super) fn add(&mut self, counts: &ReadCounts) {
+    pub(crate) fn add(&mut self, counts: &ReadCounts) {
         self.nodes += counts.nodes;
         self.window_rows += counts.rows;
         self.window_chunks += counts.chunks;
+        self.origins.merge(&counts.origins);
     }
 }
 
 /// Reads for one thread, and counts what.
 pub(super) struct Reader<'a> {
     pub(super) context: &'a Context<'a>,
+    pub(super) groups: &'a GroupReader<'a>,
     pub(super) reads: Reads,
     /// Which columns of the groups are read.
     pub(super) narrowing: &'a Narrowing,
@@ -77,15 +82,17 @@ impl Run<'_> {
         let narrowing = Narrowing::new(&groups, wanted);
         let made: Vec<Mutex<Option<(T, Reads)>>> = groups.iter().map(|_| Mutex::new(None)).collect();
         let context = self.context;
+        let group_reader = context.store.reader();
         context.helpers.run(groups.len(), &|place| {
             let (Some(group), Some(place)) = (groups.get(place), made.get(place)) else { return Ok(0) };
             context.budget.check()?;
-            let mut reader = Reader { context, reads: Reads::default(), narrowing: &narrowing };
+            let mut reader = Reader { context, groups: &group_reader, reads: Reads::default(), narrowing: &narrowing };
             let done = work(&mut reader, group)?;
             let reads = reader.reads;
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((done, reads));
             Ok(reads.samples + reads.window_rows)
         })?;
+        self.reads.origins.merge(&group_reader.origins());
         let mut all = Vec::with_capacity(groups.len());
         for (done, reads) in
             made.into_iter().filter_map(|made| made.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -200,11 +207,11 @@ impl Reader<'_> {
         group: &SelectedGroup,
         range: &TimeRange,
     ) -> Result<Vec<Frame>, QueryError> {
-        let (store, budget) = (self.context.store, self.context.budget);
+        let budget = self.context.budget;
         let mut frames = Vec::new();
         if scan.table.is_some() {
             let group = &*self.narrowing.of(group);
-            let rows = store.read_rows(group, range).map_err(|error| unreadable(&error))?;
+            let rows = self.groups.read_rows(group, range).map_err(|error| unreadable(&error))?;
             let mut columns = rows.columns;
             for (labels, named) in named_columns(scan, group) {
                 let mut of_labels = Vec::with_capacity(named.len());
@@ -217,7 +224,7 @@ impl Reader<'_> {
             }
             frames.retain(|frame| frame.rows() > 0);
         } else {
-            let columns = store.read(group, range).map_err(|error| unreadable(&error))?;
+            let columns = self.groups.read(group, range).map_err(|error| unreadable(&error))?;
             let named = columns.into_iter().zip(group.columns.iter());
             frames.extend(
                 named.filter_map(|(samples, column)| Frame::of_samples(column.series_labels(&group.labels), samples)),

@@ -9,6 +9,7 @@ mod push_down;
 
 pub use expression::{Expression, Function, Operator};
 pub(crate) use print::UNITS;
+pub use print::{duration, quoted};
 pub(crate) use push_down::push_down;
 
 use model::{MatchOp, Matcher, TimeRange};

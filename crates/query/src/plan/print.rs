@@ -218,8 +218,8 @@ fn list(texts: &[String]) -> String {
     format!("'({})", quoted.join(" "))
 }
 
-/// A text in quotes; quotes and backslashes in it behind a backslash.
-fn quoted(text: &str) -> String {
+/// A text in quotes, as plans have it; quotes and backslashes in it behind a backslash.
+pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for character in text.chars() {
@@ -245,8 +245,8 @@ fn float(number: f64) -> String {
     }
 }
 
-/// A duration in its largest units: `90m` is `1h30m`.
-fn duration(mut ns: i64) -> String {
+/// A duration in nanoseconds, as plans have it, in its largest units: `90m` is `1h30m`.
+pub fn duration(mut ns: i64) -> String {
     let mut text = String::new();
     for (unit, unit_ns) in UNITS {
         if ns >= unit_ns {

@@ -252,3 +252,46 @@ fn plans() {
         r#"invalid parameter \"query\": 1:14: a text such as \"host_0\" is wanted, not `x`"#,
     );
 }
+
+#[test]
+fn explained() {
+    let server = start();
+    let rate = "query=sum%20by%20(job)%20(rate(req_total%5B1m%5D))";
+    let plan = r#"(promql \"sum by (job) (rate(req_total[1m]))\"\n  (steps 60000000000 180000000000 1m)\n  (sum\n    (by '(\"job\"))\n    (rate\n      (window 1m\n        (->>\n          (metric \"req_total\")\n          (range 1000000 180001000000))))))"#;
+    let range = format!("/api/v1/query_range?{rate}&start=60&end=180&step=60");
+    check_data(&server, &format!("{range}&explain=plan"), &format!(r#"{{"plan":"{plan}"}}"#));
+    for (parameter, steps) in [
+        (
+            "&nocache=1",
+            &["scan\",\"series\":2,", "rate\",\"series\":2,\"rows\":6,", "sum\",\"series\":2,\"rows\":6,"][..],
+        ),
+        ("", &["scan", "rate", "sum"]),
+        // What was kept is not evaluated again.
+        ("", &[]),
+    ] {
+        let body = server.get(&format!("{range}&explain=analyze{parameter}")).body;
+        let found: Vec<&str> = body.split(r#"{"step":""#).skip(1).collect();
+        assert_eq!(found.len(), steps.len(), "{body}");
+        for (found, step) in found.iter().zip(steps) {
+            assert!(found.starts_with(step), "{body}");
+        }
+        let kept = if steps.is_empty() { 3 } else { 0 };
+        assert!(
+            body.contains(&format!(r#""result_cache":{{"steps":3,"from_memory":{kept},"from_flash":0}}"#)),
+            "{body}"
+        );
+        assert_eq!(body.contains(r#""from":{"head":{"chunks":0,"rows":0,"#), steps.is_empty(), "{body}");
+    }
+    let instant = format!("/api/v1/query?{rate}&time=60");
+    let planned = server.get(&format!("{instant}&explain=plan")).body;
+    assert!(planned.contains("(at 60000000000)"), "{planned}");
+    let analyzed = server.get(&format!("{instant}&explain=analyze&nocache=1")).body;
+    assert!(analyzed.contains(r#""step":"sum","series":2,"rows":2,"#), "{analyzed}");
+    check_error(
+        &server,
+        &format!("{instant}&explain=no"),
+        400,
+        "bad_data",
+        r#"invalid parameter \"explain\": it is plan or analyze"#,
+    );
+}

@@ -40,6 +40,11 @@ impl Spot {
 }
 
 impl ReadAhead {
+    /// About as many bytes as it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.0.lock().values().map(|spot| size_of::<Spot>() + spot.bytes.len()).sum()
+    }
+
     /// The bytes at a place of a part; those up to `end` may be read with them.
     pub(crate) fn read<E>(
         &self,

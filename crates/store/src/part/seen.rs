@@ -8,8 +8,11 @@ use tracing_mutex::parkinglot::Mutex;
 
 use super::index_block::KeyEntry;
 
-/// Blocks that are held: some 14 KiB each. Of others keys are found one by one.
+/// Blocks that are held. Of others keys are found one by one.
 const BLOCKS_MAX: usize = 1024;
+
+/// About what a block takes that is held.
+const BLOCK_BYTES: usize = 14 << 10;
 
 /// Blocks of which it is known that they were seen once.
 const SEEN_MAX: usize = 1 << 16;
@@ -53,6 +56,12 @@ impl SeenBlocks {
             }
             _ => Sight::Full,
         }
+    }
+
+    /// About as many bytes as it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let seen = self.0.lock();
+        seen.held * BLOCK_BYTES + seen.blocks.len() * size_of::<(BlockId, Option<Arc<Vec<KeyEntry>>>)>()
     }
 
     /// Holds a block's entries.

@@ -1,0 +1,59 @@
+//! What queries of PromQL do, and what that takes.
+
+use promql::Answer;
+use query::{Helpers, QueryError, Reads, StepReport, StoreSource, Trace};
+
+use crate::{CacheUse, Db, InstantQuery, RangeQuery};
+
+/// A query that was run to see what it takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Analysis {
+    /// What is done, as [`promql::explain_range`] writes it.
+    pub plan: String,
+    /// The answer.
+    pub answer: Answer,
+    /// How much of it was kept before; the rest was evaluated.
+    pub cache: CacheUse,
+    /// Each step, in the order in which they ended; if the evaluation was one of several stretches, those of all.
+    pub steps: Vec<StepReport>,
+    /// What was read.
+    pub reads: Reads,
+}
+
+/// How a query is evaluated on a source.
+type Evaluate<'a> = dyn Fn(&StoreSource<'_>) -> Result<(Answer, CacheUse), QueryError> + 'a;
+
+impl Db {
+    /// What an expression's evaluation at one moment does.
+    pub fn explain_instant(&self, query: &InstantQuery) -> Result<String, QueryError> {
+        let settings = self.settings(query.lookback_ms, query.name_removal);
+        promql::explain_instant(&self.parse(&query.text)?, query.time_ms, &settings)
+    }
+
+    /// What an expression's evaluation at regular moments does.
+    pub fn explain_range(&self, query: &RangeQuery) -> Result<String, QueryError> {
+        let settings = self.settings(query.lookback_ms, query.name_removal);
+        let times = (query.start_ms, query.end_ms, query.step_ms);
+        promql::explain_range(&self.parse(&query.text)?, times, &settings)
+    }
+
+    /// Evaluates an expression at one moment, on one thread, so that the steps' times add up.
+    pub fn analyze_instant(&self, database: &str, query: &InstantQuery) -> Result<Analysis, QueryError> {
+        self.analyze(database, self.explain_instant(query)?, &|source| self.instant_from(source, database, query))
+    }
+
+    /// Evaluates an expression at regular moments, on one thread.
+    pub fn analyze_range(&self, database: &str, query: &RangeQuery) -> Result<Analysis, QueryError> {
+        self.analyze(database, self.explain_range(query)?, &|source| self.range_from(source, database, query))
+    }
+
+    fn analyze(&self, database: &str, plan: String, run: &Evaluate<'_>) -> Result<Analysis, QueryError> {
+        let (clock_ns, alone) = (|| self.now_ns(), Helpers::new(0));
+        let trace = Trace::new(&clock_ns);
+        let source = StoreSource::new(&self.store, database, &alone).traced(&trace);
+        let (answer, cache) = run(&source)?;
+        let reads = source.reads();
+        drop(source);
+        Ok(Analysis { plan, answer, cache, steps: trace.into_steps(), reads })
+    }
+}

@@ -1,0 +1,347 @@
+//! What an evaluation does, written down. What PromQL does beyond the plan language are operators with PromQL's names around plans, which
+//! can be run by themselves:
+//!
+//! ```text
+//! (promql "sum by (mode) (rate(cpu[5m]))"
+//!   (steps 1700000000000000000 1700003600000000000 15s)
+//!   (sum
+//!     (by '("mode"))
+//!     (rate
+//!       (window 5m
+//!         (->>
+//!           (metric "cpu")
+//!           (range 1699999700001000000 1700003600001000000))))))
+//! ```
+
+use model::{METRIC_NAME, MatchOp, Matcher};
+use query::plan::{Scan, Selector as Labelled, duration, quoted};
+use query::{Plan, QueryError, Selection};
+
+use crate::answer::range_steps;
+use crate::eval::step_count;
+use crate::function::Function;
+use crate::plan::{Times, settle};
+use crate::rows::Steps;
+use crate::select::{WindowBounds, WindowEnds, range_bounds, subquery_grid};
+use crate::syntax::ast::{
+    Aggregate, Binary, Cardinality, Edges, Expr, Grouping, Matching, Node, Range, Selector, Shift, Subquery,
+};
+use crate::syntax::number::plain;
+use crate::{Expression, Settings};
+
+const NS_PER_MS: i64 = 1_000_000;
+/// A list that takes more is broken into lines.
+const LINE_CHARACTERS_MAX: usize = 100;
+const INDENT: usize = 2;
+
+/// What an evaluation at one moment does.
+pub fn explain_instant(expression: &Expression, time_ms: i64, settings: &Settings) -> Result<String, QueryError> {
+    let settled = settle(&expression.expr, Times { start_ms: time_ms, end_ms: time_ms, step_ms: 0 })?;
+    let at = Item::list("at", [Item::nanoseconds(time_ms)]);
+    explain(expression, at, &settled, Steps::one(time_ms), settings)
+}
+
+/// What an evaluation at regular moments does; fails where the evaluation would fail before it begins.
+pub fn explain_range(
+    expression: &Expression,
+    (start_ms, end_ms, step_ms): (i64, i64, i64),
+    settings: &Settings,
+) -> Result<String, QueryError> {
+    let count = range_steps(expression, (start_ms, end_ms, step_ms), settings)?;
+    let settled = settle(&expression.expr, Times { start_ms, end_ms, step_ms })?;
+    let steps = Steps { start_ms, step_ms, count };
+    explain(expression, steps_item(steps), &settled, steps, settings)
+}
+
+fn explain(
+    expression: &Expression,
+    when: Item,
+    settled: &Expr,
+    steps: Steps,
+    settings: &Settings,
+) -> Result<String, QueryError> {
+    let tree = Explainer { settings }.expr(settled, steps)?;
+    let mut text = String::new();
+    Item::list("promql", [Item::Word(quoted(&expression.line())), when, tree]).push(&mut text, 0);
+    Ok(text)
+}
+
+/// By what a step is called in reports; `None` of those that do nothing themselves or are reported where series are read.
+pub(crate) fn step_name(expr: &Expr) -> Option<&'static str> {
+    match &expr.node {
+        Node::Number { .. } | Node::Text(_) | Node::Parentheses(_) | Node::Range(_) | Node::Subquery(_) => None,
+        Node::Selector(selector) => (selector.edges == Edges::Smoothed).then_some("smoothed"),
+        Node::Sign { .. } => Some("sign"),
+        Node::Binary(binary) => Some(binary.operator.name()),
+        Node::Aggregate(aggregate) => Some(aggregate.operation.name()),
+        Node::Call(call) => {
+            let is_range = |argument: &Expr| matches!(argument.unwrapped().node, Node::Range(_));
+            let streams = matches!(call.signature.function, Function::Window(_)) && call.arguments.iter().any(is_range);
+            (!streams).then_some(call.signature.name)
+        }
+    }
+}
+
+/// A part of the written form.
+#[derive(Debug, Clone)]
+enum Item {
+    Word(String),
+    List(Vec<Item>),
+    /// A plan of its own.
+    Plan(Plan),
+}
+
+impl Item {
+    fn list(head: impl Into<String>, items: impl IntoIterator<Item = Self>) -> Self {
+        Self::List(std::iter::once(Self::Word(head.into())).chain(items).collect())
+    }
+
+    fn nanoseconds(time_ms: i64) -> Self {
+        Self::Word(time_ms.saturating_mul(NS_PER_MS).to_string())
+    }
+
+    fn milliseconds(length_ms: i64) -> Self {
+        let length = duration(length_ms.saturating_abs().saturating_mul(NS_PER_MS));
+        Self::Word(if length_ms < 0 { format!("-{length}") } else { length })
+    }
+
+    fn labels(head: &str, labels: &[String]) -> Self {
+        let quoted: Vec<String> = labels.iter().map(|label| quoted(label)).collect();
+        Self::list(head, [Self::Word(format!("'({})", quoted.join(" ")))])
+    }
+
+    /// On one line; `None` if there is a plan in it.
+    fn line(&self) -> Option<String> {
+        match self {
+            Self::Word(word) => Some(word.clone()),
+            Self::Plan(_) => None,
+            Self::List(items) => {
+                let items = items.iter().map(Self::line).collect::<Option<Vec<_>>>()?;
+                Some(format!("({})", items.join(" ")))
+            }
+        }
+    }
+
+    fn push(&self, out: &mut String, depth: usize) {
+        let indent = depth * INDENT;
+        match self {
+            Self::Word(word) => out.push_str(word),
+            Self::Plan(plan) => {
+                let new_line = format!("\n{}", " ".repeat(indent));
+                out.push_str(&plan.to_string().replace('\n', &new_line));
+            }
+            Self::List(items) => {
+                if let Some(line) = self.line().filter(|line| indent + line.len() <= LINE_CHARACTERS_MAX) {
+                    return out.push_str(&line);
+                }
+                out.push('(');
+                for (place, item) in items.iter().enumerate() {
+                    match (place, item) {
+                        (0, _) => {}
+                        (1, Self::Word(_)) => out.push(' '),
+                        _ => {
+                            out.push('\n');
+                            out.push_str(&" ".repeat(indent + INDENT));
+                        }
+                    }
+                    item.push(out, depth + 1);
+                }
+                out.push(')');
+            }
+        }
+    }
+}
+
+fn steps_item(Steps { start_ms, step_ms, count }: Steps) -> Item {
+    let last_ms = start_ms.saturating_add(step_ms.saturating_mul(count as i64 - 1));
+    Item::list("steps", [Item::nanoseconds(start_ms), Item::nanoseconds(last_ms), Item::milliseconds(step_ms)])
+}
+
+struct Explainer<'s> {
+    settings: &'s Settings,
+}
+
+impl Explainer<'_> {
+    fn expr(&self, expr: &Expr, steps: Steps) -> Result<Item, QueryError> {
+        let expr = expr.unwrapped();
+        match &expr.node {
+            Node::Number { value, .. } => return Ok(Item::Word(plain(*value))),
+            Node::Text(text) => return Ok(Item::Word(quoted(text))),
+            _ => {}
+        }
+        // As it is evaluated: what is the same at every step is computed once.
+        if steps.count > 1 && expr.is_step_invariant() {
+            return Ok(Item::list("once", [self.operator(expr, Steps { count: 1, ..steps })?]));
+        }
+        self.operator(expr, steps)
+    }
+
+    fn operator(&self, expr: &Expr, steps: Steps) -> Result<Item, QueryError> {
+        Ok(match &expr.node {
+            Node::Number { .. } | Node::Text(_) | Node::Parentheses(_) => self.expr(expr, steps)?,
+            Node::Selector(selector) => self.newest(selector, steps),
+            Node::Range(range) => self.window(range, steps),
+            Node::Subquery(subquery) => self.subquery(subquery, steps)?,
+            Node::Sign { negative, inner } => Item::list(if *negative { "-" } else { "+" }, [self.expr(inner, steps)?]),
+            Node::Binary(binary) => self.binary(binary, steps)?,
+            Node::Aggregate(aggregate) => self.aggregate(aggregate, steps)?,
+            Node::Call(call) => {
+                let arguments = call.arguments.iter().map(|argument| self.expr(argument, steps));
+                Item::list(call.signature.name, arguments.collect::<Result<Vec<_>, _>>()?)
+            }
+        })
+    }
+
+    fn newest(&self, selector: &Selector, steps: Steps) -> Item {
+        let (ends, lookback_ms) = (WindowEnds::new(&selector.shift, steps), self.settings.lookback_ms);
+        let is_smoothed = selector.edges == Edges::Smoothed;
+        let after_ms = ends.first_ms().saturating_sub(lookback_ms);
+        let to_ms = ends.last_ms().saturating_add(if is_smoothed { lookback_ms } else { 0 });
+        let mut items = vec![Item::milliseconds(lookback_ms)];
+        items.extend(shift_items(&selector.shift));
+        items.push(scan(&selector.matchers, after_ms, to_ms));
+        Item::list(if is_smoothed { "smoothed" } else { "newest" }, items)
+    }
+
+    fn window(&self, range: &Range, steps: Steps) -> Item {
+        let bounds = range_bounds(range, steps, self.settings.lookback_ms);
+        let (after_ms, to_ms) = bounds.span_ms();
+        let mut items = vec![Item::milliseconds(bounds.range_ms)];
+        items.extend(bounds.edges.rule().map(|(word, _)| Item::list(word, [])));
+        items.extend(shift_items(&range.selector.shift));
+        items.push(scan(&range.selector.matchers, after_ms, to_ms));
+        Item::list("window", items)
+    }
+
+    fn subquery(&self, subquery: &Subquery, steps: Steps) -> Result<Item, QueryError> {
+        let (bounds, start_ms, step_ms) = subquery_grid(subquery, steps, self.settings.subquery_step_ms);
+        let WindowBounds { ends, range_ms, .. } = bounds;
+        let mut items = vec![Item::milliseconds(range_ms)];
+        items.extend(shift_items(&subquery.shift));
+        if start_ms <= ends.last_ms() {
+            let count = step_count(self.settings, start_ms, ends.last_ms(), step_ms)?;
+            let inner_steps = Steps { start_ms, step_ms, count };
+            items.extend([steps_item(inner_steps), self.expr(&subquery.inner, inner_steps)?]);
+        }
+        Ok(Item::list("subquery", items))
+    }
+
+    fn binary(&self, binary: &Binary, steps: Steps) -> Result<Item, QueryError> {
+        let mut items = Vec::new();
+        items.extend(binary.return_bool.then(|| Item::list("bool", [])));
+        items.extend(binary.matching.iter().flat_map(matching_items));
+        items.extend([self.expr(&binary.left, steps)?, self.expr(&binary.right, steps)?]);
+        Ok(Item::list(binary.operator.name(), items))
+    }
+
+    fn aggregate(&self, aggregate: &Aggregate, steps: Steps) -> Result<Item, QueryError> {
+        let Grouping { without, labels } = &aggregate.grouping;
+        let mut items = Vec::new();
+        if *without || !labels.is_empty() {
+            items.push(Item::labels(if *without { "without" } else { "by" }, labels));
+        }
+        if let Some(parameter) = &aggregate.parameter {
+            items.push(self.expr(parameter, steps)?);
+        }
+        items.push(self.expr(&aggregate.input, steps)?);
+        Ok(Item::list(aggregate.operation.name(), items))
+    }
+}
+
+fn shift_items(shift: &Shift) -> Vec<Item> {
+    let mut items = Vec::new();
+    items.extend(shift.pinned_ms().map(|pinned_ms| Item::list("at", [Item::nanoseconds(pinned_ms)])));
+    if shift.offset.is_some() {
+        items.push(Item::list("offset", [Item::milliseconds(shift.offset_ms())]));
+    }
+    items
+}
+
+fn matching_items(matching: &Matching) -> Vec<Item> {
+    let mut items = Vec::new();
+    if matching.on || !matching.labels.is_empty() {
+        items.push(Item::labels(if matching.on { "on" } else { "ignoring" }, &matching.labels));
+    }
+    match matching.cardinality {
+        Cardinality::ManyToOne => items.push(Item::labels("group_left", &matching.include)),
+        Cardinality::OneToMany => items.push(Item::labels("group_right", &matching.include)),
+        Cardinality::OneToOne | Cardinality::ManyToMany => {}
+    }
+    for (word, fill) in [("fill_left", matching.fill_left), ("fill_right", matching.fill_right)] {
+        items.extend(fill.map(|value| Item::list(word, [Item::Word(plain(value))])));
+    }
+    items
+}
+
+/// The plan that selects the samples later than the first and not later than the second time.
+fn scan(matchers: &[Matcher], after_ms: i64, to_ms: i64) -> Item {
+    let selection = Selection { matchers, start_ms: after_ms.saturating_add(1), end_ms: to_ms };
+    let labelled = |matcher: &Matcher| Labelled {
+        name: matcher.name.clone(),
+        op: matcher.op,
+        values: vec![matcher.value.clone()],
+    };
+    let mut selectors: Vec<Labelled> = matchers.iter().map(labelled).collect();
+    selectors.sort_by_key(|selector| selector.name != METRIC_NAME || selector.op != MatchOp::Equal);
+    Item::Plan(Plan::Scan(Scan { table: None, selectors, tokens: Vec::new(), range: selection.nanoseconds() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let expression = Expression::parse(text).unwrap();
+        let explained = explain_range(&expression, (3_600_000, 7_200_000, 60_000), &Settings::default()).unwrap();
+        let lines: Vec<&str> = explained.lines().map(str::trim).collect();
+        let text = quoted(&expression.line());
+        assert_eq!(lines.join(" "), format!("(promql {text} (steps 3600000000000 7200000000000 1m) {expected})"));
+    }
+
+    #[test]
+    fn selectors_are_plans_with_the_range_that_is_read() {
+        let up = r#"(->> (metric "up") (range 3300001000000 7200001000000))"#;
+        check("up", &format!("(newest 5m {up})"));
+        check("-(up)", &format!("(- (newest 5m {up}))"));
+        check(
+            r#"sum by (job) (rate({__name__="x", a=~"b|c", d!="e"}[10m] offset 1h))"#,
+            r#"(sum (by '("job")) (rate (window 10m (offset 1h) (->> (metric "x") (tag-match "a" "b|c") (tag-not "d" "e") (range -599999000000 3600001000000)))))"#,
+        );
+        check(
+            "max_over_time(up[10m:2m])",
+            r#"(max_over_time (subquery 10m (steps 3120000000000 7200000000000 2m) (newest 5m (->> (metric "up") (range 2820001000000 7200001000000)))))"#,
+        );
+        check(
+            "up @ 600 * 2",
+            r#"(once (* (newest 5m (at 600000000000) (->> (metric "up") (range 300001000000 600001000000))) 2))"#,
+        );
+    }
+
+    #[test]
+    fn operators_and_functions_keep_their_names() {
+        let up = r#"(newest 5m (->> (metric "up") (range 3300001000000 7200001000000)))"#;
+        check("up / on (job) group_left (team) up", &format!(r#"(/ (on '("job")) (group_left '("team")) {up} {up})"#));
+        check("up > bool 1", &format!("(> (bool) {up} 1)"));
+        check("topk without (job) (3, up)", &format!(r#"(topk (without '("job")) 3 {up})"#));
+        check(
+            "label_replace(up, \"a\", \"$1\", \"b\", \"(.*)\")",
+            &format!(r#"(label_replace {up} "a" "$1" "b" "(.*)")"#),
+        );
+        check("vector(time() + step())", "(vector (+ (time) 60))");
+        check(
+            "rate(up[5m] smoothed)",
+            r#"(rate (window 5m (smoothed) (->> (metric "up") (range 3000001000000 7500001000000))))"#,
+        );
+    }
+
+    #[test]
+    fn plans_in_it_are_plans() {
+        let expression = Expression::parse(r#"rate(up{a="\"(b\n"}[5m])"#).unwrap();
+        let explained = explain_instant(&expression, 7_200_000, &Settings::default()).unwrap();
+        let plan = &explained[explained.find("(->>").unwrap()..];
+        let plan = plan.strip_suffix(")))").unwrap();
+        let read = query::parse(plan, 0).unwrap();
+        let unindented: Vec<&str> = plan.lines().map(str::trim).collect();
+        assert_eq!(read.to_string().lines().map(str::trim).collect::<Vec<_>>(), unindented);
+    }
+}
