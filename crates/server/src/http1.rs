@@ -29,7 +29,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
 use crate::active::Remote;
@@ -176,7 +176,7 @@ impl Awake {
                     is_last = true;
                     Pin::new(&mut self.connection).graceful_shutdown();
                 }
-                Event::Look if !self.activity.is_quiet() => look.as_mut().reset(Instant::now() + self.park_after),
+                Event::Look if !self.activity.is_quiet() => look.set(sleep(self.park_after)),
                 Event::Look => {
                     is_last = true;
                     match self.let_go().await {
