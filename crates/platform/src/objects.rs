@@ -45,6 +45,14 @@ pub trait Objects: Send + Sync {
     /// beyond the object's end is an error. Ranges are not joined: the caller plans them.
     fn read(&self, key: &str, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, ObjectError>;
 
+    /// Reads a range of each of several objects, as many at once as the store may be asked; what became of each, in the order asked for.
+    fn read_each(&self, wanted: &[(&str, Range<u64>)]) -> Vec<Result<Vec<u8>, ObjectError>> {
+        let read = |(key, range): &(&str, Range<u64>)| {
+            Ok(self.read(key, std::slice::from_ref(range))?.pop().unwrap_or_default())
+        };
+        wanted.iter().map(read).collect()
+    }
+
     /// Size and version of an object.
     fn head(&self, key: &str) -> Result<ObjectInfo, ObjectError>;
 

@@ -39,12 +39,12 @@ impl Grouping {
     }
 }
 
-/// Groups in order of their first rows.
-fn groups_of(rows: &[Row], grouping: &Grouping) -> Vec<Group> {
+/// Groups by a key of each row, in order of their first rows.
+fn groups_of(rows: &[Row], key: impl Fn(&Row) -> Labels) -> Vec<Group> {
     let mut places: HashMap<Labels, usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
     for (place, row) in rows.iter().enumerate() {
-        let labels = grouping.key(&row.labels);
+        let labels = key(row);
         let group = *places.entry(labels.clone()).or_insert_with(|| {
             groups.push(Group { labels, rows: Vec::new() });
             groups.len() - 1
@@ -187,7 +187,7 @@ impl<'q> Evaluator<'q> {
         }
         let mut vector = Vector::empty(self.budget);
         let mut values = Vec::new();
-        for group in groups_of(&input.rows, grouping) {
+        for group in groups_of(&input.rows, |row| grouping.key(&row.labels)) {
             let mut row = group.result(&input.rows, self.keeps_names(grouping));
             for step in group.span(&input.rows) {
                 self.budget.check()?;
@@ -222,7 +222,7 @@ impl<'q> Evaluator<'q> {
         let mut kept: Vec<Row> = input.rows.iter().map(Row::emptied).collect();
         let mut order = Vec::new();
         let mut best: Vec<(usize, Sample)> = Vec::new();
-        for group in groups_of(&input.rows, grouping) {
+        for group in groups_of(&input.rows, |row| grouping.key(&row.labels)) {
             for step in group.span(&input.rows) {
                 self.budget.check()?;
                 let parameter = parameters.get(step).copied().unwrap_or(f64::NAN);
@@ -259,27 +259,30 @@ impl<'q> Evaluator<'q> {
             return Err(QueryError::Execution(format!("invalid label name {}", quote(label))));
         }
         let input = self.vector(&aggregate.input, steps)?;
-        let mut counts: BTreeMap<Labels, BTreeMap<usize, f64>> = BTreeMap::new();
+        let groups = groups_of(&input.rows, |row| grouping.key(&row.labels.with(label, "")));
+        let mut by_value: HashMap<(usize, Counted), BTreeMap<usize, f64>> = HashMap::new();
         let mut charge = Charge::none(self.budget);
-        for row in &input.rows {
+        for (place, row) in
+            groups.iter().enumerate().flat_map(|(place, group)| group.rows(&input.rows).map(move |row| (place, row)))
+        {
             self.budget.check()?;
             for (step, sample) in row.present() {
-                let value = match sample {
-                    Sample::Float(value) => plain(value),
-                    Sample::Histogram(histogram) => histogram.text(),
-                };
-                let labels = row.labels.with(label, &value);
-                let group = if grouping.without {
-                    grouping.key(&labels)
-                } else {
-                    labels.retain(|name| name == label || grouping.labels.iter().any(|by| by == name))
-                };
-                let count = counts.entry(group).or_default().entry(step).or_default();
+                let count = by_value.entry((place, Counted::of(&sample))).or_default().entry(step).or_default();
                 if *count == 0.0 {
                     charge.add(1)?;
                 }
                 *count += 1.0;
             }
+        }
+        // Where the value's own label is one that is left out, values are not told apart after all.
+        let is_told = !grouping.without || label != METRIC_NAME && !grouping.labels.iter().any(|out| out == label);
+        let mut counts: BTreeMap<Labels, BTreeMap<usize, f64>> = BTreeMap::new();
+        for ((group, value), of_value) in by_value {
+            self.budget.check()?;
+            let Some(group) = groups.get(group) else { continue };
+            let labels = if is_told { group.labels.with(label, &value.text()) } else { group.labels.clone() };
+            let of_labels = counts.entry(labels).or_default();
+            of_value.into_iter().for_each(|(step, count)| *of_labels.entry(step).or_default() += count);
         }
         let mut vector = Vector::empty(self.budget);
         for (labels, counts) in counts {
@@ -290,6 +293,32 @@ impl<'q> Evaluator<'q> {
             vector.push(row)?;
         }
         Ok(vector)
+    }
+}
+
+/// What `count_values` tells apart: values whose texts differ.
+#[derive(PartialEq, Eq, Hash)]
+enum Counted {
+    /// A number's bits; all NaNs have the same.
+    Float(u64),
+    /// A histogram's text.
+    Histogram(String),
+}
+
+impl Counted {
+    fn of(sample: &Sample) -> Self {
+        match sample {
+            Sample::Float(value) if value.is_nan() => Self::Float(f64::NAN.to_bits()),
+            Sample::Float(value) => Self::Float(value.to_bits()),
+            Sample::Histogram(histogram) => Self::Histogram(histogram.text()),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Float(bits) => plain(f64::from_bits(*bits)),
+            Self::Histogram(text) => text.clone(),
+        }
     }
 }
 

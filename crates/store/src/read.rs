@@ -11,7 +11,7 @@ use crate::deletes::Delete;
 use crate::head::HeadPiece;
 use crate::histogram;
 use crate::origins::Origins;
-use crate::part::{BLOCK_SLOTS, Part, PartKey, ReadAhead, SeenBlocks};
+use crate::part::{BLOCK_SLOTS, ChunkRef, Part, PartKey, ReadAhead, SeenBlocks};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::shard::Shard;
 use crate::{Store, StoreError};
@@ -44,12 +44,7 @@ impl KeyView {
     }
 
     /// The key's rows of a part, as they were written and not deleted.
-    pub(crate) fn read_part(
-        &self,
-        part: &Part,
-        chunks: &[crate::part::ChunkRef],
-        slots: &[Slot],
-    ) -> Result<Vec<Rows>, StoreError> {
+    pub(crate) fn read_part(&self, part: &Part, chunks: &[ChunkRef], slots: &[Slot]) -> Result<Vec<Rows>, StoreError> {
         Ok(self.not_deleted(part, part.read(chunks, Some(slots))?))
     }
 
@@ -71,14 +66,18 @@ impl KeyView {
     /// All rows that overlap a range, oldest first.
     pub(crate) fn pieces(&self, range: &TimeRange, slots: &[Slot], way: &ReadersWay) -> Result<Vec<Rows>, StoreError> {
         let (mut pieces, mut origins) = (Vec::new(), Origins::default());
+        let mut found: Vec<(&Part, Vec<ChunkRef>)> = Vec::new();
         for part in self.parts.iter().filter(|part| part.info.range.overlaps(range)) {
             if let Some(entry) = part.find_seen(self.key, &way.seen)? {
-                let chunks = entry.overlapping(range);
-                let read = part.read_ahead(&chunks, Some(slots), &way.ahead)?;
-                let rows = self.not_deleted(part, read);
-                origins.add_chunks(part, &chunks, &rows);
-                pieces.extend(rows);
+                found.push((part, entry.overlapping(range)));
             }
+        }
+        Part::warm(found.iter().flat_map(|(part, chunks)| chunks.iter().map(|chunk| (*part, chunk.place))));
+        for (part, chunks) in found {
+            let read = part.read_ahead(&chunks, Some(slots), &way.ahead)?;
+            let rows = self.not_deleted(part, read);
+            origins.add_chunks(part, &chunks, &rows);
+            pieces.extend(rows);
         }
         let heads = self.read_heads(slots)?;
         origins.add_head(&heads);

@@ -166,6 +166,7 @@ fn aggregate_view(
     if !condition(left, all) {
         return Ok(None);
     }
+    Part::warm(decoded.iter().flat_map(|(source, _, chunks)| chunks.iter().map(|chunk| (source.part, chunk.place))));
     let mut pieces = Vec::new();
     for (source, chosen, chunks) in decoded {
         let read = view.read_part(source.part, &chunks, slots)?;
@@ -188,15 +189,19 @@ fn sources<'a>(
     slots: &[Slot],
     origins: &mut Origins,
 ) -> Result<Vec<Source<'a>>, StoreError> {
-    let mut sources = Vec::new();
+    let mut found = Vec::new();
     for part in view.parts.iter().filter(|part| part.info.range.overlaps(range) || part.info.fold_ns > 0) {
         let Some(entry) = part.find(view.key)? else {
             continue;
         };
         let chunks = entry.overlapping(range);
-        if chunks.is_empty() && part.info.fold_ns == 0 {
-            continue;
+        if !chunks.is_empty() || part.info.fold_ns > 0 {
+            found.push((&**part, entry, chunks));
         }
+    }
+    Part::warm(found.iter().filter_map(|(part, entry, _)| Some((*part, entry.summary?))));
+    let mut sources = Vec::with_capacity(found.len());
+    for (part, entry, chunks) in found {
         let mut nodes = None;
         if let Some(place) = entry.summary {
             let bytes = part.read_summary(place)?;

@@ -338,6 +338,23 @@ impl Objects for CloudObjects {
         })?
     }
 
+    fn read_each(&self, wanted: &[(&str, Range<u64>)]) -> Vec<Result<Vec<u8>, ObjectError>> {
+        let shared = self.shared.clone();
+        let owned: Vec<(String, Range<u64>)> =
+            wanted.iter().map(|(key, range)| ((*key).to_owned(), range.clone())).collect();
+        let read = self.run(async move {
+            let fetch = |(key, range): (String, Range<u64>)| {
+                let shared = &shared;
+                async move {
+                    check_key(&key)?;
+                    shared.fetch(&key, range).await
+                }
+            };
+            stream::iter(owned.into_iter().map(fetch)).buffered(shared.parallel_requests_max).collect::<Vec<_>>().await
+        });
+        read.unwrap_or_else(|error| wanted.iter().map(|_| Err(error.clone())).collect())
+    }
+
     fn head(&self, key: &str) -> Result<ObjectInfo, ObjectError> {
         check_key(key)?;
         let (shared, key) = (self.shared.clone(), key.to_owned());

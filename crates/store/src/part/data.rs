@@ -174,6 +174,30 @@ impl PartData {
         }
     }
 
+    /// The object that a stretch must be fetched from, its size, and where in it; `None` if the stretch lies here.
+    fn remote(&self, place: &Place) -> Option<(&Arc<Tier>, &str, u64, Range<u64>)> {
+        let Self::Object { tier, key, bytes, tail } = self else { return None };
+        let is_here = local_bytes(place, *bytes, tail.as_ref()).is_some();
+        let range = place.offset..place.offset.checked_add(u64::from(place.bytes))?;
+        (!is_here).then_some((tier, key.to_str()?, *bytes, range))
+    }
+
+    /// Has stretches of several parts fetched that lie in the object store, all at once: a read of each finds its own then, instead of
+    /// waiting for one request after another.
+    pub(crate) fn warm<'a>(wanted: impl Iterator<Item = (&'a Self, Place)>) {
+        let mut remote = Vec::new();
+        let mut of_tier = None;
+        for (data, place) in wanted {
+            if let Some((tier, key, bytes, range)) = data.remote(&place) {
+                of_tier = Some(tier);
+                remote.push((key, bytes, range));
+            }
+        }
+        if let Some(tier) = of_tier {
+            tier.warm(&remote);
+        }
+    }
+
     /// An error that says what is damaged, and where.
     pub(crate) fn corrupt(&self, offset: u64, message: impl Into<String>) -> StoreError {
         StoreError::corrupt(self.path(), self.offset(offset), message)

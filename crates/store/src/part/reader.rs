@@ -211,6 +211,11 @@ impl Part {
         Ok(self.data.read(&[place])?.pop().unwrap_or_default())
     }
 
+    /// Has stretches of several parts fetched at once, as far as they lie in the object store.
+    pub(crate) fn warm<'a>(wanted: impl Iterator<Item = (&'a Self, Place)>) {
+        PartData::warm(wanted.map(|(part, place)| (&part.data, place)));
+    }
+
     /// An error about bytes at an offset of the part.
     pub(crate) fn corrupt(&self, offset: u64, error: &DecodeError) -> StoreError {
         corrupt(&self.data, offset, error)

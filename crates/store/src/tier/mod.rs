@@ -1,7 +1,8 @@
 //! The object tier: parts as objects, read in blocks through a cache of memory and flash.
 //!
 //! * `read`: ranges become blocks (`plan`), those in memory or on flash are taken (`blocks`, `flash`), each other one is
-//!   fetched once however many threads want it (`flights`), all of a call in parallel
+//!   fetched once however many threads want it (`flights`), all of a call in parallel; who is about to read several objects has
+//!   them warmed first, in one call
 //! * `upload`: a file is stored and read back before its caller may delete it
 //! * `probe`: what the store and the credentials can do, learnt at start
 //! * `manifest`: the copy of the manifest, fenced by conditional puts

@@ -1,6 +1,6 @@
 //! Ranges of objects through the cache.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,10 +11,13 @@ use xxhash_rust::xxh3::Xxh3;
 use super::Tier;
 use super::blocks::{Block, BlockKey};
 use super::flights::{Claim, Flight};
-use super::plan::Shape;
+use super::plan::{Run, Shape};
 
 /// Blocks of one object by number.
 type Blocks = HashMap<u32, Arc<Block>>;
+
+/// At most this share of the cache's memory is fetched ahead at once, so that it is still there when it is read.
+const WARM_SHARE: u64 = 4;
 
 /// An object that is being read.
 struct Object<'a> {
@@ -48,6 +51,77 @@ impl Tier {
             self.fetch_missing(&object, &missing, &mut blocks)?;
         }
         ranges.iter().map(|range| self.assemble(&object, range, &blocks)).collect()
+    }
+
+    /// Fetches what the cache lacks of ranges of several objects, all at once, so that those who read them find it there. What cannot be
+    /// had is passed over: who reads it is told why. Objects are given by key and size, an object's ranges one behind another.
+    pub fn warm(&self, wanted: &[(&str, u64, Range<u64>)]) {
+        let mut bytes_left = self.options.read_bytes_max.min(self.options.memory_bytes / WARM_SHARE);
+        let mut missing: Vec<(Object<'_>, BTreeSet<u32>)> = Vec::new();
+        for (key, object_bytes, range) in wanted {
+            let object = self.object(key, *object_bytes);
+            let range = std::slice::from_ref(range);
+            if self.check_ranges(&object, range).is_err() {
+                continue;
+            }
+            if missing.last().is_none_or(|(last, _)| last.hash != object.hash) {
+                missing.push((object, BTreeSet::new()));
+            }
+            let Some((object, numbers)) = missing.last_mut() else { continue };
+            for number in object.shape.blocks(range) {
+                let is_bounded = bytes_left >= object.shape.block_bytes;
+                if is_bounded && !numbers.contains(&number) && self.cache.get(object.block_key(number)).is_none() {
+                    bytes_left -= object.shape.block_bytes;
+                    numbers.insert(number);
+                }
+            }
+        }
+        let runs_of = |(object, numbers): &'_ (Object<'_>, BTreeSet<u32>)| {
+            object.shape.runs(&numbers.iter().copied().collect::<Vec<_>>())
+        };
+        let runs: Vec<(&Object<'_>, Run)> =
+            missing.iter().flat_map(|of| runs_of(of).into_iter().map(|run| (&of.0, run))).collect();
+        // One request is as quick when it is made by who needs it.
+        if runs.len() > 1 {
+            let blocks = missing.iter().flat_map(|(object, numbers)| numbers.iter().map(|one| object.block_key(*one)));
+            self.fetch_each(&runs, self.flights.claim(blocks).0);
+        }
+    }
+
+    /// Fetches runs of blocks of several objects; others may wait for those that are claimed.
+    fn fetch_each(&self, runs: &[(&Object<'_>, Run)], mut claim: Claim<'_>) {
+        let requests: Vec<(&str, Range<u64>)> =
+            runs.iter().map(|(object, run)| (object.key, object.shape.bytes(run))).collect();
+        let contents = self.objects.read_each(&requests);
+        for (((object, run), (_, range)), content) in runs.iter().zip(&requests).zip(contents) {
+            let message = "the store's answer is not as long as what was asked for";
+            let short = || self.error(ObjectErrorKind::Other, "read", object.key, message);
+            let is_whole = |content: &Vec<u8>| content.len() as u64 == range.end - range.start;
+            let content = content.and_then(|content| if is_whole(&content) { Ok(content) } else { Err(short()) });
+            match content {
+                Ok(content) => self.land(object, run.clone(), &content, &mut claim, |_, _| {}),
+                Err(error) => run.clone().for_each(|one| claim.land(&object.block_key(one), Err(error.clone()))),
+            }
+        }
+    }
+
+    /// Takes the blocks of a run apart and hands them to the cache and to all who wait for them.
+    fn land(
+        &self,
+        object: &Object<'_>,
+        run: Run,
+        content: &[u8],
+        claim: &mut Claim<'_>,
+        mut tell: impl FnMut(u32, Arc<Block>),
+    ) {
+        for (number, bytes) in run.zip(content.chunks(object.shape.block_bytes as usize)) {
+            let block = Block::new(bytes.to_vec());
+            let key = object.block_key(number);
+            // In the cache first, so that whoever does not meet the flight any more meets the block.
+            self.cache.insert(key, block.clone());
+            claim.land(&key, Ok(block.clone()));
+            tell(number, block);
+        }
     }
 
     fn object<'a>(&self, key: &'a str, object_bytes: u64) -> Object<'a> {
@@ -129,14 +203,7 @@ impl Tier {
             return Err(self.error(ObjectErrorKind::Other, "read", object.key, message));
         }
         for (run, content) in runs.into_iter().zip(contents) {
-            for (number, bytes) in run.zip(content.chunks(object.shape.block_bytes as usize)) {
-                let block = Block::new(bytes.to_vec());
-                let key = object.block_key(number);
-                // In the cache first, so that whoever does not meet the flight any more meets the block.
-                self.cache.insert(key, block.clone());
-                claim.land(&key, Ok(block.clone()));
-                blocks.insert(number, block);
-            }
+            self.land(object, run, &content, claim, |number, block| drop(blocks.insert(number, block)));
         }
         Ok(())
     }

@@ -101,6 +101,39 @@ fn the_second_read_asks_nobody() {
 }
 
 #[test]
+fn what_was_warmed_is_read_without_a_request() {
+    let simulation = Simulation::new(1);
+    let tier = tier_with(&simulation, small_options(1 << 20, 0));
+    let keys = ["a", "b", "c"];
+    for (number, key) in keys.iter().enumerate() {
+        let bytes = content(number as u64, 20_000);
+        objects(&simulation).put(key, Content::Bytes(&bytes), &PutCondition::Always).unwrap();
+    }
+    let mut wanted: Vec<(&str, u64, Range<u64>)> = Vec::new();
+    for key in keys {
+        // Two ranges in one request, one in another; what is missing or beyond the end spoils nothing.
+        wanted.extend([(key, 20_000, 0..700), (key, 20_000, 900..1_300), (key, 20_000, 9_000..9_010)]);
+        wanted.extend([("gone", 500, 0..9), (key, 20_000, 19_990..20_001)]);
+    }
+    let before = tier.counters().objects.requests;
+    tier.warm(&wanted);
+    let warmed = tier.counters();
+    assert_eq!(warmed.objects.requests - before, 3 * 3);
+    for (number, key) in keys.iter().enumerate() {
+        let bytes = content(number as u64, 20_000);
+        for range in [0..700, 900..1_300, 9_000..9_010] {
+            let expected = &bytes[range.start as usize..range.end as usize];
+            assert_eq!(read(&tier, key, 20_000, range).unwrap(), expected);
+        }
+    }
+    assert_eq!(tier.counters().objects.requests, warmed.objects.requests);
+    assert_eq!(read(&tier, "gone", 500, 0..9).unwrap_err().kind, ObjectErrorKind::Missing);
+    // What one thread alone lacks it fetches itself.
+    tier.warm(&[("a", 20_000, 15_000..15_001)]);
+    assert_eq!(tier.counters().objects.requests, warmed.objects.requests + 1);
+}
+
+#[test]
 fn another_identity_or_size_is_another_object() {
     let simulation = Simulation::new(1);
     let old = content(1, 2_000);
