@@ -54,9 +54,8 @@ type Handshakes = Pin<Box<dyn Stream<Item = Result<HandshakeResponse, Status>> +
 /// The calls of Flight on a port.
 pub(crate) fn router(state: Arc<State>) -> Router {
     let message_bytes_max = state.settings.body_bytes_max;
-    let service = FlightServiceServer::new(Service { state })
-        .max_decoding_message_size(message_bytes_max)
-        .max_encoding_message_size(usize::MAX);
+    // What is sent needs no bound of its own: the encoder cuts batches into messages.
+    let service = FlightServiceServer::new(Service { state }).max_decoding_message_size(message_bytes_max);
     Router::new().route_service("/arrow.flight.protocol.FlightService/{call}", service)
 }
 
@@ -144,11 +143,18 @@ impl Service {
         Ok(written.unwrap_or(-1))
     }
 
-    /// The parameters that a client binds: each row for a run of the statement.
-    async fn bound(request: Request<PeekableFlightDataStream>) -> Result<Vec<Row>, Status> {
+    /// The parameters that a client binds: each row for a run of the statement. All together may be as large as a body.
+    async fn bound(&self, request: Request<PeekableFlightDataStream>) -> Result<Vec<Row>, Status> {
         let mut batches = ingest::batches(request);
         let mut rows = Vec::new();
+        let (mut taken_bytes, bytes_max) = (0, self.state.settings.body_bytes_max);
         while let Some(batch) = batches.try_next().await.map_err(Status::from)? {
+            taken_bytes += batch.get_array_memory_size();
+            if taken_bytes > bytes_max {
+                return Err(Status::resource_exhausted(format!(
+                    "a call binds at most {bytes_max} bytes of parameters (body_bytes_max): bind them in parts, or ingest them"
+                )));
+            }
             let relation = Relation::of_batches(&batch.schema(), [batch]).map_err(|error| refused(&error))?;
             rows.extend(relation.rows.iter().map(|row| Row::of(row)));
         }
@@ -275,7 +281,7 @@ impl FlightSqlService for Service {
         request: Request<PeekableFlightDataStream>,
     ) -> Result<DoPutPreparedStatementResult, Status> {
         let handle = Handle::read(&query.prepared_statement_handle)?;
-        let handle = Handle { rows: Self::bound(request).await?, ..handle };
+        let handle = Handle { rows: self.bound(request).await?, ..handle };
         Ok(DoPutPreparedStatementResult { prepared_statement_handle: Some(handle.encode_to_vec().into()) })
     }
 
@@ -287,7 +293,7 @@ impl FlightSqlService for Service {
         let Caller { remote, .. } = self.caller_of(&request)?;
         let handle = Handle::read(&update.prepared_statement_handle)?;
         // Bound by this call or by one before.
-        let bound = Self::bound(request).await?;
+        let bound = self.bound(request).await?;
         let rows = if bound.is_empty() { handle.rows } else { bound };
         self.update(&Handle { rows, ..handle }, remote).await
     }
