@@ -11,7 +11,7 @@ mod plan;
 
 pub(crate) use lengths::{Lengths, fit};
 pub(crate) use place::{Placement, Target, settled_lengths};
-pub(crate) use plan::{Goal, Job, Policy, Situation, expired, plan};
+pub(crate) use plan::{Goal, Haste, Job, Policy, Situation, expired, plan};
 
 use model::TimeRange;
 

@@ -62,6 +62,17 @@ const SCATTERED_PARTS: usize = 4;
 /// Patches are joined with one another while their part has more than so many times their bytes.
 const PATCHES_TIMES: u64 = 4;
 
+/// What merges wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Haste {
+    /// More rows: late ones for others of their kind, the newest partitions for what belongs into them.
+    Waiting,
+    /// Nothing new has come for a while: what waits for company waits no longer, but the newest partitions stay open.
+    Idle,
+    /// Somebody asks for all merges now.
+    AtLast,
+}
+
 /// What there is to decide about: the parts of one shard and retention class.
 pub(crate) struct Situation<'a> {
     pub(crate) parts: &'a [PartInfo],
@@ -69,11 +80,14 @@ pub(crate) struct Situation<'a> {
     pub(crate) now_ns: i64,
     /// Parts that hold deleted rows.
     pub(crate) masked: &'a BTreeSet<u64>,
-    /// Nothing new has come for a while, or somebody asks for all merges now: what waits for company waits no longer.
-    pub(crate) is_idle: bool,
+    pub(crate) haste: Haste,
 }
 
 impl Situation<'_> {
+    fn is_idle(&self) -> bool {
+        self.haste >= Haste::Idle
+    }
+
     /// The newest row; a clock that is ahead does not count.
     pub(crate) fn newest_ns(&self) -> i64 {
         self.parts.iter().map(|part| part.range.end_ns).max().unwrap_or(self.now_ns).min(self.now_ns)
@@ -164,7 +178,8 @@ fn gather(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     let newest = partition_of(situation.newest_ns(), situation.lengths.fast_ns);
     let before = policy.level0_partitions_max.saturating_sub(1) as i64;
     let open_from = newest.start_ns.saturating_sub(situation.lengths.fast_ns.saturating_mul(before));
-    let open = partitions.keys().rev().take(policy.level0_partitions_max).filter(|(end_ns, _)| *end_ns >= open_from);
+    let open_max = if situation.haste == Haste::AtLast { 0 } else { policy.level0_partitions_max };
+    let open = partitions.keys().rev().take(open_max).filter(|(end_ns, _)| *end_ns >= open_from);
     let closed = partitions.len() - open.count();
     for (place, parts) in partitions.values().enumerate() {
         if place >= closed && parts.len() <= policy.level0_parts_max {
@@ -184,7 +199,7 @@ fn is_worth(situation: &Situation<'_>, policy: &Policy, taken: &[&PartInfo]) -> 
     let is_below = |part: &&PartInfo| part.level > 0 && taken.iter().any(|above| above.range.overlaps(&part.partition));
     let below = || situation.parts.iter().filter(is_below);
     let scattered = below().filter(|part| !part.is_patch()).count() / SCATTERED_PARTS;
-    situation.is_idle
+    situation.is_idle()
         || taken.len() > policy.level0_parts_max.max(scattered)
         || outweigh(taken, below().map(|part| part.bytes).sum())
 }
@@ -196,7 +211,7 @@ fn outweigh(parts: &[&PartInfo], others_bytes: u64) -> bool {
 /// Moves parts of level 0 down: with what level 1 has of their time if that is little, else as its patches.
 fn move_down(situation: &Situation<'_>, policy: &Policy, taken: &[&PartInfo]) -> Job {
     let below = situation.level1_below(taken);
-    let is_little = situation.is_idle || outweigh(taken, below.iter().map(|part| part.bytes).sum());
+    let is_little = situation.is_idle() || outweigh(taken, below.iter().map(|part| part.bytes).sum());
     let rewritten = below.into_iter().filter(|_| is_little);
     let inputs: BTreeSet<u64> = taken.iter().copied().chain(rewritten).map(|part| part.id).collect();
     let placement = situation.placement(&inputs, policy);
@@ -237,13 +252,13 @@ fn reclaim(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
 
 /// Patches that are many: joined with one another while they are small, else merged with their part; at last however few.
 fn merge_patches(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
-    let patches_max = if situation.is_idle { 1 } else { policy.patches_max };
+    let patches_max = if situation.is_idle() { 1 } else { policy.patches_max };
     let find = |id: u64| situation.parts.iter().find(|part| part.id == id);
     let patches = situation.patches();
     let mut many = patches.iter().filter(|(_, patches)| patches.len() >= patches_max);
     let (base, patches) = many.find_map(|(base, patches)| Some((find(*base)?, patches)))?;
     let patch_bytes: u64 = patches.iter().map(|patch| patch.bytes).sum();
-    if !situation.is_idle && patch_bytes.saturating_mul(PATCHES_TIMES) < base.bytes && base.fold_ns == 0 {
+    if !situation.is_idle() && patch_bytes.saturating_mul(PATCHES_TIMES) < base.bytes && base.fold_ns == 0 {
         let target = Target { level: base.level, partition: base.partition, patch_of: base.id };
         let inputs = patches.iter().map(|patch| patch.id).collect();
         return Some(Job { goal: Goal::JoinPatches, inputs, placement: Placement::One(target), fold_ns: 0 });
@@ -354,13 +369,13 @@ mod tests {
 
     /// Partitions of one hour and of four; now is the 1000th hour.
     fn check(parts: &[PartInfo], policy: &Policy, expected: Option<(Goal, &[u64])>) {
-        check_when(false, parts, policy, expected);
+        check_when(Haste::Waiting, parts, policy, expected);
     }
 
-    fn check_when(is_idle: bool, parts: &[PartInfo], policy: &Policy, expected: Option<(Goal, &[u64])>) {
+    fn check_when(haste: Haste, parts: &[PartInfo], policy: &Policy, expected: Option<(Goal, &[u64])>) {
         let masked = BTreeSet::new();
         let lengths = Lengths::new(HOUR);
-        let situation = Situation { parts, lengths, now_ns: 1000 * HOUR, masked: &masked, is_idle };
+        let situation = Situation { parts, lengths, now_ns: 1000 * HOUR, masked: &masked, haste };
         let job = plan(&situation, policy);
         let found = job.map(|job| (job.goal, job.inputs.into_iter().collect::<Vec<_>>()));
         assert_eq!(found, expected.map(|(goal, inputs)| (goal, inputs.to_vec())));
@@ -374,6 +389,15 @@ mod tests {
         check(&three, &policy(), Some((Goal::Gather, &[1])));
         let with_level_1 = [&three[..], &[part(5, 1, (10, 11)), part(6, 1, (9, 10))]].concat();
         check(&with_level_1, &policy(), Some((Goal::Gather, &[1, 5])));
+    }
+
+    #[test]
+    fn at_last_level_0_keeps_nothing() {
+        let two = [part(1, 0, (10, 11)), part(2, 0, (11, 12)), part(3, 0, (11, 12))];
+        check_when(Haste::Idle, &two, &policy(), None);
+        check_when(Haste::AtLast, &two, &policy(), Some((Goal::Gather, &[1])));
+        check_when(Haste::AtLast, &two[1..], &policy(), Some((Goal::Gather, &[2, 3])));
+        check_when(Haste::AtLast, &[part(4, 1, (11, 12))], &policy(), None);
     }
 
     #[test]
@@ -397,7 +421,7 @@ mod tests {
         let late = |id: u64, bytes| PartInfo { bytes, ..part(id, 0, (64, 98)) };
         let with = |late: &[PartInfo]| [&below[..], late].concat();
         check(&with(&[late(5, 10)]), &policy(), None);
-        check_when(true, &with(&[late(5, 10)]), &policy(), Some((Goal::Gather, &[1, 2, 5])));
+        check_when(Haste::Idle, &with(&[late(5, 10)]), &policy(), Some((Goal::Gather, &[1, 2, 5])));
         // As much as all that is below, and more than what would be rewritten.
         check(&with(&[late(5, 300)]), &policy(), Some((Goal::Gather, &[1, 2, 5])));
         let nine: Vec<PartInfo> = (5..14).map(|id| late(id, 10)).collect();
@@ -445,11 +469,11 @@ mod tests {
         let base = PartInfo { bytes: 100, ..part(1, 2, (0, 4)) };
         let one = [base, patch(2, 1, (0, 4), 1)];
         check(&one, &policy(), None);
-        check_when(true, &one, &policy(), Some((Goal::MergePatches, &[1, 2])));
-        check_when(true, &[base], &policy(), None);
+        check_when(Haste::Idle, &one, &policy(), Some((Goal::MergePatches, &[1, 2])));
+        check_when(Haste::Idle, &[base], &policy(), None);
         // A part that was lost keeps others' patches from nothing.
         let lost = [patch(2, 0xbad, (8, 12), 1), base, patch(3, 1, (0, 4), 1)];
-        check_when(true, &lost, &policy(), Some((Goal::MergePatches, &[1, 3])));
+        check_when(Haste::Idle, &lost, &policy(), Some((Goal::MergePatches, &[1, 3])));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use index::RoaringBitmap;
 
 use crate::deletes::Delete;
 use crate::journal::ChangeKind;
-use crate::levels::{self, Goal, Job, Situation};
+use crate::levels::{self, Goal, Haste, Job, Situation};
 use crate::manifest::Edit;
 use crate::part::{KeyCursor, Part, PartInfo, PartKey};
 use crate::settled::tail_path;
@@ -29,8 +29,12 @@ impl Store {
     /// Carries out the most urgent merge of a shard, if one is due, or if `at_last` one that would wait for more. Whether it did.
     pub(crate) fn merge_if_due(&self, shard: &Shard, at_last: bool) -> Result<bool, StoreError> {
         let mut rest = shard.work.lock();
-        let is_idle = self.is_idle(shard, &mut rest) || at_last;
-        let Some((class, job)) = self.plan(shard, is_idle) else {
+        let haste = match self.is_idle(shard, &mut rest) {
+            _ if at_last => Haste::AtLast,
+            true => Haste::Idle,
+            false => Haste::Waiting,
+        };
+        let Some((class, job)) = self.plan(shard, haste) else {
             return Ok(false);
         };
         self.run(shard, class, &job)?;
@@ -50,7 +54,7 @@ impl Store {
     }
 
     /// The most urgent merge among a shard's retention classes.
-    fn plan(&self, shard: &Shard, is_idle: bool) -> Option<(u32, Job)> {
+    fn plan(&self, shard: &Shard, haste: Haste) -> Option<(u32, Job)> {
         let (parts, deletes) = shard.parts_and_deletes();
         let mut classes: BTreeMap<u32, Vec<PartInfo>> = BTreeMap::new();
         for part in parts.iter() {
@@ -63,7 +67,7 @@ impl Store {
             .collect();
         let (lengths, now_ns) = (self.lengths(), self.platform.clock.now_ns());
         classes.into_iter().find_map(|(class, parts)| {
-            let situation = Situation { parts: &parts, lengths, now_ns, masked: &masked, is_idle };
+            let situation = Situation { parts: &parts, lengths, now_ns, masked: &masked, haste };
             Some((class, levels::plan(&situation, &self.merge_policy(class))?))
         })
     }

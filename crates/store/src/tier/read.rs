@@ -1,6 +1,6 @@
 //! Ranges of objects through the cache.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,6 +32,15 @@ impl Object<'_> {
     }
 }
 
+/// The requests that fetch blocks of objects.
+fn runs_of<'a, 'b>(missing: &'b [(Object<'a>, BTreeSet<u32>)]) -> Vec<(&'b Object<'a>, Run)> {
+    let runs = |(object, numbers): &'b (Object<'a>, BTreeSet<u32>)| {
+        let numbers: Vec<u32> = numbers.iter().copied().collect();
+        object.shape.runs(&numbers).into_iter().map(move |run| (object, run))
+    };
+    missing.iter().flat_map(runs).collect()
+}
+
 impl Tier {
     /// Reads ranges of an object of a known size: all in full, in the order asked for, or an error. Blocks come from
     /// memory, flash or the store; what is missing is fetched in parallel, each block once for all threads.
@@ -54,20 +63,48 @@ impl Tier {
     }
 
     /// Fetches what the cache lacks of ranges of several objects, all at once, so that those who read them find it there. What cannot be
-    /// had is passed over: who reads it is told why. Objects are given by key and size, an object's ranges one behind another.
+    /// had is passed over: who reads it is told why. Objects are given by key and size.
     pub fn warm(&self, wanted: &[(&str, u64, Range<u64>)]) {
+        let mut missing = self.lacking(wanted);
+        // One request is as quick when it is made by who needs it.
+        if runs_of(&missing).len() <= 1 {
+            return;
+        }
+        let blocks = missing.iter().flat_map(|(object, numbers)| numbers.iter().map(|one| object.block_key(*one)));
+        let (mut claim, others) = self.flights.claim(blocks);
+        let others: HashSet<BlockKey> = others.into_iter().map(|(key, _)| key).collect();
+        for (object, numbers) in &mut missing {
+            numbers.retain(|number| {
+                let key = object.block_key(*number);
+                if others.contains(&key) {
+                    return false;
+                }
+                // It may have landed between the look into the cache and the claim.
+                let landed = self.cache.peek(key);
+                let is_missing = landed.is_none();
+                landed.into_iter().for_each(|block| claim.land(&key, Ok(block)));
+                is_missing
+            });
+        }
+        self.fetch_each(&runs_of(&missing), claim);
+    }
+
+    /// The blocks that the cache lacks of ranges, as many as may be fetched ahead.
+    fn lacking<'a>(&self, wanted: &[(&'a str, u64, Range<u64>)]) -> Vec<(Object<'a>, BTreeSet<u32>)> {
         let mut bytes_left = self.options.read_bytes_max.min(self.options.memory_bytes / WARM_SHARE);
         let mut missing: Vec<(Object<'_>, BTreeSet<u32>)> = Vec::new();
+        let mut places: HashMap<u128, usize> = HashMap::new();
         for (key, object_bytes, range) in wanted {
             let object = self.object(key, *object_bytes);
             let range = std::slice::from_ref(range);
             if self.check_ranges(&object, range).is_err() {
                 continue;
             }
-            if missing.last().is_none_or(|(last, _)| last.hash != object.hash) {
+            let place = *places.entry(object.hash).or_insert(missing.len());
+            if place == missing.len() {
                 missing.push((object, BTreeSet::new()));
             }
-            let Some((object, numbers)) = missing.last_mut() else { continue };
+            let Some((object, numbers)) = missing.get_mut(place) else { continue };
             for number in object.shape.blocks(range) {
                 let is_bounded = bytes_left >= object.shape.block_bytes;
                 if is_bounded && !numbers.contains(&number) && self.cache.get(object.block_key(number)).is_none() {
@@ -76,16 +113,7 @@ impl Tier {
                 }
             }
         }
-        let runs_of = |(object, numbers): &'_ (Object<'_>, BTreeSet<u32>)| {
-            object.shape.runs(&numbers.iter().copied().collect::<Vec<_>>())
-        };
-        let runs: Vec<(&Object<'_>, Run)> =
-            missing.iter().flat_map(|of| runs_of(of).into_iter().map(|run| (&of.0, run))).collect();
-        // One request is as quick when it is made by who needs it.
-        if runs.len() > 1 {
-            let blocks = missing.iter().flat_map(|(object, numbers)| numbers.iter().map(|one| object.block_key(*one)));
-            self.fetch_each(&runs, self.flights.claim(blocks).0);
-        }
+        missing
     }
 
     /// Fetches runs of blocks of several objects; others may wait for those that are claimed.

@@ -1,7 +1,8 @@
 //! The object tier against a real S3 server, with a proxy between them that spoils requests by script.
 //!
 //! The server is `s3s-fs` inside the test. `THALWEG_TEST_S3_URL=http://127.0.0.1:5000` runs the same tests against
-//! another one, for example moto's (`moto_server -p 5000`), as a second opinion.
+//! another one, for example moto's (`moto_server -p 5000`), as a second opinion; `THALWEG_TEST_AZURE_URL=http://127.0.0.1:10000`
+//! against Azure's emulator (`npx azurite-blob --skipApiVersionCheck`).
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
@@ -366,7 +367,8 @@ fn a_wrong_bucket_is_a_setting() {
         return;
     }
     let world = World::start();
-    let tier = world.tier_over(Platform::real().objects.open("s3://no-such-bucket", &world.options()).unwrap());
+    let tier =
+        world.tier_over(Platform::real().objects.open(&world.url_of("no-such-bucket"), &world.options()).unwrap());
     let (probed, loaded) = (tier.probe().unwrap_err(), tier.load_manifest("MANIFEST", 100).unwrap_err());
     assert_eq!(probed.kind, ObjectErrorKind::Config, "{probed}");
     assert_eq!(loaded.kind, ObjectErrorKind::Config, "a wrong bucket is not an empty one: {loaded}");

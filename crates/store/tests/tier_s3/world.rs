@@ -8,7 +8,7 @@ use platform::objects::{ObjectErrorKind, ObjectOptions, Objects};
 use thalweg_store::tier::{Tier, TierOptions};
 
 use crate::proxy::Proxy;
-use crate::server::{ACCESS_KEY, SECRET_KEY, Server};
+use crate::server::{ACCESS_KEY, AZURE_ACCOUNT, AZURE_KEY, SECRET_KEY, Server, is_azure};
 
 pub(crate) const PART_BYTES: usize = 5 << 20;
 
@@ -44,20 +44,28 @@ impl World {
     }
 
     fn options_at(endpoint: &str) -> ObjectOptions {
+        let (endpoint, settings) = if is_azure() {
+            let account = [("azure_storage_account_name", AZURE_ACCOUNT), ("azure_storage_account_key", AZURE_KEY)];
+            (format!("{endpoint}/{AZURE_ACCOUNT}"), account)
+        } else {
+            (endpoint.to_owned(), [("aws_access_key_id", ACCESS_KEY), ("aws_secret_access_key", SECRET_KEY)])
+        };
         ObjectOptions {
-            endpoint: Some(endpoint.to_owned()),
+            endpoint: Some(endpoint),
             allow_http: true,
             region: Some("us-east-1".into()),
-            settings: vec![
-                ("aws_access_key_id".into(), ACCESS_KEY.into()),
-                ("aws_secret_access_key".into(), SECRET_KEY.into()),
-            ],
+            settings: settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
             ..ObjectOptions::default()
         }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("s3://{}/prefix", self.server.bucket)
+        self.url_of(&format!("{}/prefix", self.server.bucket))
+    }
+
+    pub(crate) fn url_of(&self, place: &str) -> String {
+        let _ = self;
+        format!("{}://{place}", if is_azure() { "az" } else { "s3" })
     }
 
     pub(crate) fn open(&self, options: &ObjectOptions) -> Arc<dyn Objects> {
