@@ -136,6 +136,12 @@ impl Db {
         &self.limits
     }
 
+    /// Says how many bytes of requests that are done with are kept for the next ones; whether memory is so short that they are better
+    /// given back.
+    pub fn hold_requests(&self, bytes: u64) -> bool {
+        self.store.hold_requests(bytes)
+    }
+
     /// Nanoseconds since the Unix epoch.
     pub fn now_ns(&self) -> i64 {
         self.platform.clock.now_ns()

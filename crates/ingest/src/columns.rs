@@ -31,6 +31,16 @@ pub fn recycle(batch: Batch<'_>) {
         .for_each(|block| SPARE.give(block));
 }
 
+/// Bytes that are kept for the next batches.
+pub fn kept_bytes() -> usize {
+    SPARE.0.lock().unwrap_or_else(PoisonError::into_inner).1
+}
+
+/// Gives what is kept back to the system.
+pub fn give_back() {
+    *SPARE.0.lock().unwrap_or_else(PoisonError::into_inner) = (Vec::new(), 0);
+}
+
 fn capacity_bytes(block: &Block) -> usize {
     let words = block.timestamps_ns.capacity() + block.cells.capacity();
     block.keys.capacity() * size_of::<GroupKey>() + words * size_of::<u64>() + block.lines.capacity() * size_of::<u32>()

@@ -41,7 +41,7 @@ pub mod remote_write;
 mod render;
 pub mod wire;
 
-pub use columns::recycle;
+pub use columns::{give_back, kept_bytes, recycle};
 pub use errors::{BodyError, LineError, LineErrors, limit_named};
 pub use key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
 pub use limits::Limits;

@@ -44,6 +44,16 @@ impl Spares {
             spares.push(bytes);
         }
     }
+
+    /// Bytes that are kept.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(Vec::capacity).sum()
+    }
+
+    /// Gives what is kept back to the system.
+    pub(crate) fn give_back(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+    }
 }
 
 /// A body; its memory is used again.

@@ -134,6 +134,10 @@ pub struct Store {
     query_memory: Arc<QueryMemory>,
     /// Bytes of answers that are kept of its data.
     results_bytes: AtomicU64,
+    /// Bytes that are kept outside of requests that are done with.
+    requests_bytes: AtomicU64,
+    /// Whether more is held than may be, as the accountant saw it last.
+    memory_is_short: AtomicBool,
     admission: Admission,
     /// Why new series are refused at present, if they are.
     refusal: RwLock<Option<String>>,

@@ -104,7 +104,7 @@ impl Store {
             index: catalog_bytes as u64,
             keys: self.keys.memory_bytes() as u64,
             queries: self.query_memory.used_bytes(),
-            spare: self.spare.size_bytes() as u64,
+            spare: self.spare.size_bytes() as u64 + self.requests_bytes.load(Ordering::Relaxed),
             results: self.results_bytes.load(Ordering::Relaxed),
             cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes),
             ..MemoryUse::default()
@@ -129,6 +129,13 @@ impl Store {
         self.results_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Says how many bytes of requests that are done with are kept outside for the next ones; whether memory is so short that they are
+    /// better given back.
+    pub fn hold_requests(&self, bytes: u64) -> bool {
+        self.requests_bytes.store(bytes, Ordering::Relaxed);
+        self.memory_is_short.load(Ordering::Relaxed)
+    }
+
     /// Looks at what is held, and sets how much heads may take and whether new series are refused.
     pub(crate) fn account(&self) {
         let memory = self.memory();
@@ -136,6 +143,7 @@ impl Store {
         let heads = heads_bytes_max(limit, self.options.head_bytes_max as u64, memory.fixed());
         self.heads_bytes.store(heads, Ordering::Relaxed);
         let is_short = memory.total() > limit;
+        self.memory_is_short.store(is_short, Ordering::Relaxed);
         self.shards.iter().for_each(|shard| shard.state.lock().head.spare().look(is_short));
         if is_short {
             self.spare.give_back();

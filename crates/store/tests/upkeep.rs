@@ -283,3 +283,17 @@ fn compact_carries_out_deletes() {
     assert!(report.bytes.1 < report.bytes.0, "{report:?}");
     assert_eq!(read_all(&store, TimeRange::ALL), content);
 }
+
+#[test]
+fn what_others_keep_of_requests_is_in_the_accountant_and_given_back_when_memory_is_short() {
+    let simulation = Simulation::new(1);
+    let store = open(&simulation, StoreOptions { memory_bytes_max: 64 << 20, ..options("data") });
+    let before = store.memory().spare;
+    assert!(!store.hold_requests(1 << 20));
+    assert_eq!(store.memory().spare - before, 1 << 20);
+    store.hold_requests(65 << 20);
+    store.maintain_heads().unwrap();
+    assert!(store.hold_requests(0), "more is held than may be");
+    store.maintain_heads().unwrap();
+    assert!(!store.hold_requests(0));
+}

@@ -147,8 +147,18 @@ impl State {
         self.metrics.count_rejected(&errors);
         let report = self.db.write(database, &batch)?;
         ingest::recycle(batch);
+        self.account_spares();
         self.metrics.count_rows(protocol, report.rows_written);
         Ok(Outcome::new(report, errors))
+    }
+
+    /// Tells the database's accountant what is kept of bodies and columns for the next requests; when memory is short, nothing is.
+    fn account_spares(&self) {
+        let kept_bytes = self.spares.size_bytes() + ingest::kept_bytes();
+        if self.db.hold_requests(kept_bytes as u64) {
+            self.spares.give_back();
+            ingest::give_back();
+        }
     }
 }
 

@@ -96,6 +96,8 @@ impl Store {
             heads_bytes: AtomicU64::new(heads_bytes),
             query_memory: Arc::new(QueryMemory::new(memory_bytes_max)),
             results_bytes: AtomicU64::new(0),
+            requests_bytes: AtomicU64::new(0),
+            memory_is_short: AtomicBool::new(false),
             admission: Admission::default(),
             refusal: RwLock::default(),
             settled: opened.settled,
