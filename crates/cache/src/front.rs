@@ -217,6 +217,13 @@ impl<A: Portion> Front<A> {
         kept
     }
 
+    /// The same, without it counting as asked for.
+    pub fn peek(&self, key: Key, span: Span) -> Vec<Kept<A>> {
+        let inner = self.inner.lock();
+        let Some(entry) = inner.entries.get(&key) else { return Vec::new() };
+        entry.kept.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect()
+    }
+
     /// Keeps an answer, in place of what is there of its span. One that is larger than everything may be is not kept. Returns what
     /// went to make room.
     pub fn insert(&self, key: Key, answer: impl Into<Arc<A>>, span: Span, stamp: u64) -> Vec<(Key, Vec<Kept<A>>)> {

@@ -42,6 +42,19 @@ pub struct Series {
 }
 
 impl Series {
+    /// Leaves floats from the first of two times, if it is given, to just before the second, and no histograms from that on.
+    pub fn cut(&mut self, first_ms: Option<i64>, end_ms: i64) {
+        let end = self.timestamps_ms.partition_point(|time_ms| *time_ms < end_ms);
+        self.timestamps_ms.truncate(end);
+        self.values.truncate(end);
+        self.histograms.retain(|(time_ms, _)| *time_ms < end_ms);
+        if let Some(first_ms) = first_ms {
+            let first = self.timestamps_ms.partition_point(|time_ms| *time_ms < first_ms);
+            self.timestamps_ms.drain(..first);
+            self.values.drain(..first);
+        }
+    }
+
     /// What the series takes out of a budget: its floats, and for each histogram as many samples as it has buckets and a few.
     pub fn samples(&self) -> usize {
         self.values.len() + self.histograms.iter().map(|(_, histogram)| histogram_samples(histogram)).sum::<usize>()
