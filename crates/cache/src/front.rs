@@ -204,6 +204,11 @@ impl<A: Portion> Front<A> {
         Self { inner: Mutex::default(), bytes_max }
     }
 
+    /// Bytes that it may take.
+    pub const fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// Everything of a key that shares an instant with a span, by time. Nothing is copied.
     pub fn kept(&self, key: Key, span: Span) -> Vec<Kept<A>> {
         let mut inner = self.inner.lock();

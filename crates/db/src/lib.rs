@@ -49,9 +49,6 @@ pub use write::WriteError;
 use results::ResultCache;
 use worker::Worker;
 
-/// Bytes of answers on their way to flash.
-const FLASH_OPEN_BYTES_MAX: usize = 8 << 20;
-
 /// Settings of an open database.
 #[derive(Debug, Clone)]
 pub struct DbOptions {
@@ -99,7 +96,7 @@ impl DbOptions {
         }
         let file = self.result_cache_file.clone().unwrap_or_else(|| store.directory().join("answers.cache"));
         let options = cache::Options {
-            open_bytes_max: FLASH_OPEN_BYTES_MAX,
+            open_bytes_max: self.result_cache_memory_bytes_max / results::OPEN_SHARE,
             read_threads: 0,
             ..cache::Options::new(&file, self.result_cache_flash_bytes_max)
         };

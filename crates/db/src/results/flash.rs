@@ -32,8 +32,6 @@ const SETTLED_MS: i64 = 6 * 60 * 1000;
 const SAVE_NS: u64 = 10 * 1_000_000_000;
 /// How long what was written may lie in memory before it fills a slab.
 const SEAL_NS: u64 = 60 * 1_000_000_000;
-/// What left memory and is not written yet; more is given up.
-const LEAVING_BYTES_MAX: usize = 16 << 20;
 /// Spans of one key that are not written yet; more become one.
 const SPANS_MAX: usize = 64;
 /// Stretches of flash that a query looks at.
@@ -63,6 +61,8 @@ pub(super) struct Flash {
     cache: Cache,
     platform: Platform,
     journal_id: u64,
+    /// What left memory and is not written yet may take; more is given up.
+    leaving_bytes_max: usize,
     pending: Mutex<Pending>,
     done: Mutex<Done>,
     /// Whether anything was written that is in no slab yet.
@@ -74,6 +74,7 @@ pub(super) type OnFlash = Vec<(Arc<Portions>, Span)>;
 
 impl Flash {
     pub(super) fn open(platform: &Platform, options: cache::Options, store: &Store) -> std::io::Result<Self> {
+        let leaving_bytes_max = options.open_bytes_max;
         let cache = Cache::open(platform, options)?;
         // Stamps that the log has not reached are those of another history of the folder.
         let present = store.mark();
@@ -81,7 +82,8 @@ impl Flash {
             cache.clear()?;
         }
         let (pending, done, is_open) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-        Ok(Self { cache, platform: platform.clone(), journal_id: store.journal_id(), pending, done, is_open })
+        let (platform, journal_id) = (platform.clone(), store.journal_id());
+        Ok(Self { cache, platform, journal_id, leaving_bytes_max, pending, done, is_open })
     }
 
     pub(super) fn stats(&self) -> cache::Stats {
@@ -100,7 +102,8 @@ impl Flash {
     }
 
     fn key(&self, key: Key) -> Key {
-        Key::of_statement(&format!("{:x} {key}", self.journal_id))
+        // Another version might compute something else.
+        Key::of_statement(&format!("{} {:x} {key}", env!("CARGO_PKG_VERSION"), self.journal_id))
     }
 
     /// Says that steps were evaluated.
@@ -128,7 +131,7 @@ impl Flash {
             for portion in portions {
                 let is_new = spans.iter().any(|span| span.overlaps(&portion.span));
                 let bytes = portion.answer.memory_bytes();
-                if is_new && pending.leaving_bytes + bytes <= LEAVING_BYTES_MAX {
+                if is_new && pending.leaving_bytes + bytes <= self.leaving_bytes_max {
                     pending.leaving_bytes += bytes;
                     pending.leaving.push((key, portion));
                 }
@@ -163,7 +166,7 @@ impl Flash {
     /// Writes what is due. Whether there may be more to do. For a thread of its own.
     pub(super) fn work(&self, store: &Store, memory: &cache::Front<Portions>) -> Result<bool, StoreError> {
         let now_ns = self.platform.clock.monotonic_ns();
-        let is_full = self.pending.lock().leaving_bytes > LEAVING_BYTES_MAX / 2;
+        let is_full = self.pending.lock().leaving_bytes > self.leaving_bytes_max / 2;
         if is_full || now_ns.saturating_sub(self.done.lock().saved_ns) >= SAVE_NS {
             self.save(store, memory, false)?;
             self.done.lock().saved_ns = now_ns;

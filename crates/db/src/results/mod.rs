@@ -34,6 +34,9 @@ use recent::Recents;
 /// Of the memory for answers, what newest samples may take: one part of so many.
 const RECENTS_SHARE: usize = 4;
 
+/// The same of answers that left it and are not on flash yet, and of those that are in no slab yet: one part of so many each.
+pub(crate) const OPEN_SHARE: usize = 8;
+
 /// What is kept under a key for a span: times of steps in milliseconds, of bins in nanoseconds, or 0 to 1 for what cannot be cut.
 #[derive(Debug, Clone)]
 pub(crate) enum Portions {
@@ -160,7 +163,8 @@ impl ResultCache {
 
     /// The same in front of a file.
     pub(crate) fn on_flash(self, platform: &Platform, options: Options, store: &Store) -> std::io::Result<Self> {
-        Ok(Self { flash: Some(Flash::open(platform, options, store)?), ..self })
+        let memory = Front::new(self.memory.bytes_max().saturating_sub(2 * options.open_bytes_max));
+        Ok(Self { flash: Some(Flash::open(platform, options, store)?), memory, ..self })
     }
 
     /// Whether some of it is to be worked at in the background.
