@@ -392,12 +392,16 @@ fn a_restart_leaves_what_was_kept() {
 #[test]
 fn what_leaves_memory_comes_back_from_flash() {
     let mut world = World::new(13);
-    world.options.result_cache_memory_bytes_max = 64 << 10;
+    world.options.result_cache_memory_bytes_max = 128 << 10;
+    // A slab for each time that something is saved.
+    world.options.result_cache_flash_bytes_max = 16 << 20;
     world.fill(90);
     world.restart(false);
     let panels = panels(&world, world.now_ms() / 15_000 * 15_000 - 10 * MINUTE_MS);
-    show(&world, &panels);
-    world.db().save_results().unwrap();
+    for panel in &panels {
+        show(&world, std::slice::from_ref(panel));
+        world.db().save_results().unwrap();
+    }
     let [memory, flash, neither] = show(&world, &panels);
     assert!(flash > 0 && neither == 0, "{memory} {flash} {neither}");
     // Rows that come late are seen, wherever the answer was.

@@ -71,6 +71,10 @@ impl ResultCache {
     ) -> Result<(Answer, CacheUse), QueryError> {
         let (Grid { span, step_ms }, steps) = (grid, grid.steps(grid.span));
         let key = key_of(database, &format!("by {step_ms} from {}", span.start.rem_euclid(step_ms)), run);
+        if self.flash.is_some() {
+            // So that what is evaluated now has a stamp for flash that says no less.
+            run.store.mark();
+        }
         // Before anything is read: what comes later has a larger number.
         let snapshot = run.store.snapshot();
         let mut watch = Watch::of(run.store, database, run.expression, reads)?;

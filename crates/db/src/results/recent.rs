@@ -289,21 +289,14 @@ impl Recent {
 
     /// Hands what a selection chooses to a sink, as the store would.
     fn give(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn SeriesSink) -> Result<(), QueryError> {
+        let within = |series: &Series| series.floats_between(selection.start_ms, selection.end_ms);
         // Many at once: their order is what counts.
         self.series.chunks(PLACES_AT_ONCE).enumerate().try_for_each(|(place, series)| {
-            let within: Vec<Series> = series.iter().flatten().filter_map(|series| within(series, selection)).collect();
-            budget.take(within.iter().map(Series::samples).sum())?;
-            sink.take(place, within)
+            let given: Vec<Series> = series.iter().flatten().filter_map(within).collect();
+            budget.take(given.iter().map(Series::samples).sum())?;
+            sink.take(place, given)
         })
     }
-}
-
-fn within(series: &Series, selection: &Selection<'_>) -> Option<Series> {
-    let first = series.timestamps_ms.partition_point(|time_ms| *time_ms < selection.start_ms);
-    let end = series.timestamps_ms.partition_point(|time_ms| *time_ms <= selection.end_ms);
-    let timestamps_ms = series.timestamps_ms.get(first..end).filter(|times_ms| !times_ms.is_empty())?.to_vec();
-    let values = series.values.get(first..end)?.to_vec();
-    Some(Series { labels: series.labels.clone(), timestamps_ms, values, histograms: Vec::new() })
 }
 
 impl Source for RecentSource<'_> {
