@@ -73,13 +73,13 @@ impl Series {
 
 /// The place of the first of ascending times that is not before another one. Looks from the end on, in steps that double: a binary search would
 /// look at places all over, none of which is at hand.
-fn first_not_before(times_ms: &[i64], time_ms: i64) -> usize {
-    let (mut end, mut distance) = (times_ms.len(), 1);
+fn first_not_before(ascending_ms: &[i64], bound_ms: i64) -> usize {
+    let (mut end, mut distance) = (ascending_ms.len(), 1);
     while end > 0 {
         let start = end.saturating_sub(distance);
-        if times_ms.get(start).is_some_and(|first_ms| *first_ms < time_ms) {
-            let inside = times_ms.get(start..end).unwrap_or_default();
-            return start + inside.partition_point(|found_ms| *found_ms < time_ms);
+        if ascending_ms.get(start).is_some_and(|first_ms| *first_ms < bound_ms) {
+            let inside = ascending_ms.get(start..end).unwrap_or_default();
+            return start + inside.partition_point(|found_ms| *found_ms < bound_ms);
         }
         (end, distance) = (start, distance * 2);
     }
