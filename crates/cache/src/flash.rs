@@ -164,6 +164,11 @@ impl Flash {
         self.write(self.slot_offset(slot), bytes)
     }
 
+    /// Returns when everything that was written is durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
     /// Reads the list of deletes, up to the first place that holds none. `None` if it is damaged: then nobody knows what slabs must
     /// not say any more.
     pub(crate) fn read_deletes(&self, superblock: &Superblock) -> io::Result<Option<Vec<Delete>>> {

@@ -204,6 +204,11 @@ impl<A: Portion> Front<A> {
         Self { inner: Mutex::default(), bytes_max }
     }
 
+    /// Bytes that it may take.
+    pub const fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// Everything of a key that shares an instant with a span, by time. Nothing is copied.
     pub fn kept(&self, key: Key, span: Span) -> Vec<Kept<A>> {
         let mut inner = self.inner.lock();
@@ -215,6 +220,13 @@ impl<A: Portion> Front<A> {
             inner.hits += 1;
         }
         kept
+    }
+
+    /// The same, without it counting as asked for.
+    pub fn peek(&self, key: Key, span: Span) -> Vec<Kept<A>> {
+        let inner = self.inner.lock();
+        let Some(entry) = inner.entries.get(&key) else { return Vec::new() };
+        entry.kept.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect()
     }
 
     /// Keeps an answer, in place of what is there of its span. One that is larger than everything may be is not kept. Returns what

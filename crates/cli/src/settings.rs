@@ -12,6 +12,9 @@ use server::{Listener, ServerSettings};
 
 use crate::memory;
 
+/// Bytes of the file behind kept answers, unless told otherwise.
+const RESULT_CACHE_FLASH_BYTES: u64 = 512 << 20;
+
 /// Settings; flags win over the environment, the environment over the file, the file over the defaults.
 #[derive(Debug, Default, Clone, PartialEq, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,6 +118,16 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_RESULT_CACHE_MEMORY_BYTES_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     result_cache_memory_bytes_max: Option<usize>,
+
+    /// Bytes of the file that answers go to from memory, and that outlives the process; 0: there is none [default: 512 MiB]
+    #[arg(long, env = "THALWEG_RESULT_CACHE_FLASH_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_cache_flash_bytes_max: Option<u64>,
+
+    /// That file, on flash [default: answers.cache in the data folder]
+    #[arg(long, env = "THALWEG_RESULT_CACHE_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_cache_file: Option<PathBuf>,
 
     /// Series that a database may have [default: any number]. What is known already goes on being written
     #[arg(long, env = "THALWEG_SERIES_PER_DATABASE_MAX", value_name = "NUMBER")]
@@ -347,6 +360,8 @@ impl ServeFlags {
         db.store.head_bytes_max = self.head_bytes_max.unwrap_or(db.store.head_bytes_max.min(eighth));
         let sixteenth = usize::try_from(db.store.memory_bytes_max / 16).unwrap_or(usize::MAX);
         db.result_cache_memory_bytes_max = self.result_cache_memory_bytes_max.unwrap_or(sixteenth);
+        db.result_cache_flash_bytes_max = self.result_cache_flash_bytes_max.unwrap_or(RESULT_CACHE_FLASH_BYTES);
+        db.result_cache_file.clone_from(&self.result_cache_file);
         set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
         set(&mut db.store.series_per_database_max, self.series_per_database_max);
         set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);

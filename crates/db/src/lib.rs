@@ -64,6 +64,10 @@ pub struct DbOptions {
     pub query_helpers: usize,
     /// Bytes of answers that are kept in memory; 0: none are.
     pub result_cache_memory_bytes_max: usize,
+    /// Bytes of the file behind that memory, which outlives the process; 0: there is none.
+    pub result_cache_flash_bytes_max: u64,
+    /// That file; `answers.cache` in the data folder if none is named.
+    pub result_cache_file: Option<std::path::PathBuf>,
 }
 
 impl DbOptions {
@@ -76,7 +80,31 @@ impl DbOptions {
             promql_experimental: true,
             query_helpers: std::thread::available_parallelism().map_or(0, |cores| cores.get() - 1),
             result_cache_memory_bytes_max: 64 << 20,
+            result_cache_flash_bytes_max: 0,
+            result_cache_file: None,
         }
+    }
+
+    /// The answers that are kept, and where.
+    fn results(&self, platform: &Platform, store: &Store) -> Result<Option<ResultCache>, StoreError> {
+        if self.result_cache_memory_bytes_max == 0 {
+            return Ok(None);
+        }
+        let results = ResultCache::new(self.result_cache_memory_bytes_max);
+        if self.result_cache_flash_bytes_max == 0 {
+            return Ok(Some(results));
+        }
+        let file = self.result_cache_file.clone().unwrap_or_else(|| store.directory().join("answers.cache"));
+        let options = cache::Options {
+            open_bytes_max: self.result_cache_memory_bytes_max / results::OPEN_SHARE,
+            read_threads: 0,
+            ..cache::Options::new(&file, self.result_cache_flash_bytes_max)
+        };
+        let results = results.on_flash(platform, options, store);
+        let opened = results.map_err(|error| StoreError::Io { action: format!("open {}", file.display()), error })?;
+        // The journal that was found goes on from here.
+        store.keep_journal()?;
+        Ok(Some(opened))
     }
 }
 
@@ -91,7 +119,7 @@ pub struct Db {
     /// Threads that help with long queries, for all of them together.
     helpers: query::Helpers,
     /// Answers that are kept, if any are.
-    results: Option<ResultCache>,
+    results: Option<Arc<ResultCache>>,
     /// Held by a backup: what it removes behind it, another could be about to need.
     backing_up: parking_lot::Mutex<()>,
 }
@@ -104,8 +132,11 @@ impl Db {
             .random
             .fill(&mut secret)
             .map_err(|error| StoreError::Io { action: "draw random bytes for a hash key".to_owned(), error })?;
-        let store = Arc::new(Store::open(platform.clone(), options.store)?);
-        let worker = Worker::start(&store)
+        let keeps_on_flash = options.result_cache_flash_bytes_max > 0 && options.result_cache_memory_bytes_max > 0;
+        let store_options = StoreOptions { journal_is_kept: keeps_on_flash, ..options.store.clone() };
+        let store = Arc::new(Store::open(platform.clone(), store_options)?);
+        let results = options.results(&platform, &store)?.map(Arc::new);
+        let worker = Worker::start(&store, results.as_ref())
             .map_err(|error| StoreError::Io { action: "start the background thread".to_owned(), error })?;
         Ok(Self {
             platform,
@@ -120,8 +151,7 @@ impl Db {
             },
             worker,
             helpers: query::Helpers::new(options.query_helpers),
-            results: (options.result_cache_memory_bytes_max > 0)
-                .then(|| ResultCache::new(options.result_cache_memory_bytes_max)),
+            results,
             backing_up: parking_lot::Mutex::new(()),
         })
     }
@@ -175,6 +205,7 @@ impl Db {
     /// Stops the background work and flushes, so that the next opening has no log to read. Without it nothing is lost either.
     pub fn close(&self) -> Result<(), StoreError> {
         self.worker.stop();
-        self.store.flush_all()
+        self.store.flush_all()?;
+        self.results.as_ref().map_or(Ok(()), |results| results.save(&self.store))
     }
 }

@@ -10,7 +10,7 @@ use query::{BinsAsked, BinsFound, Budget, KeptBins, MakeBins, QueryError, Select
 use store::StoreError;
 
 use crate::Db;
-use crate::results::{Asker, CacheUse, ResultCache, ResultCacheStats, Run};
+use crate::results::{Asker, CacheUse, ResultCacheStats, Run};
 
 /// Samples that a query may hold at once unless its budget says otherwise.
 pub(crate) const QUERY_SAMPLES_MAX: u64 = 50_000_000;
@@ -139,7 +139,7 @@ impl Db {
 
     /// Counts and sizes of the answers that are kept; `None` if none are.
     pub fn result_cache(&self) -> Option<ResultCacheStats> {
-        self.results.as_ref().map(ResultCache::stats)
+        self.results.as_ref().map(|results| results.stats())
     }
 
     /// Forgets all answers that are kept.
@@ -148,6 +148,11 @@ impl Db {
             results.clear();
             self.store.hold_results(0);
         }
+    }
+
+    /// Writes kept answers to flash that are in memory alone, so that they outlive the process.
+    pub fn save_results(&self) -> Result<(), StoreError> {
+        self.results.as_ref().map_or(Ok(()), |results| results.save(&self.store))
     }
 
     /// Who keeps the bins of SQL, InfluxQL and plans.

@@ -1,4 +1,5 @@
-//! The threads that flush, merge and upload, one each: a slow object store must not keep merges waiting, nor long merges flushes.
+//! The threads that flush, merge, upload and write kept answers to flash, one each: a slow object store must not keep merges waiting, nor
+//! long merges flushes.
 
 use std::io;
 use std::sync::Arc;
@@ -8,6 +9,8 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use store::{Store, StoreError};
 
+use crate::results::ResultCache;
+
 /// How long a thread waits when nothing was due.
 const IDLE: Duration = Duration::from_millis(100);
 
@@ -15,10 +18,25 @@ const IDLE: Duration = Duration::from_millis(100);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// A kind of work: does some of it, and says whether there may be more.
-type Work = fn(&Store) -> Result<bool, StoreError>;
+type Work = Box<dyn Fn() -> Result<bool, StoreError> + Send>;
 
-const WORKS: [(&str, Work); 3] =
-    [("flush", Store::maintain_heads), ("merge", Store::maintain_parts), ("upload", Store::maintain_objects)];
+/// What has to be done of a store, and of the answers that are kept of it.
+fn works(store: &Arc<Store>, results: Option<&Arc<ResultCache>>) -> Vec<(&'static str, Work)> {
+    let of_store = |work: fn(&Store) -> Result<bool, StoreError>| -> Work {
+        let store = store.clone();
+        Box::new(move || work(&store))
+    };
+    let mut works = vec![
+        ("flush", of_store(Store::maintain_heads)),
+        ("merge", of_store(Store::maintain_parts)),
+        ("upload", of_store(Store::maintain_objects)),
+    ];
+    if let Some(results) = results.filter(|results| results.has_flash()) {
+        let (store, results) = (store.clone(), results.clone());
+        works.push(("answers", Box::new(move || results.work(&store))));
+    }
+    works
+}
 
 /// The running background threads.
 pub(crate) struct Worker {
@@ -36,17 +54,19 @@ struct Shared {
 struct State {
     stopping: bool,
     /// Why each thread's work failed last, if it did.
-    errors: [Option<String>; WORKS.len()],
+    errors: Vec<Option<String>>,
 }
 
 impl Worker {
-    pub(crate) fn start(store: &Arc<Store>) -> io::Result<Self> {
+    pub(crate) fn start(store: &Arc<Store>, results: Option<&Arc<ResultCache>>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let worker = Self { shared, threads: Mutex::default() };
-        for (place, (name, work)) in WORKS.into_iter().enumerate() {
-            let (store, shared) = (store.clone(), worker.shared.clone());
+        let works = works(store, results);
+        worker.shared.state.lock().errors.resize(works.len(), None);
+        for (place, (name, work)) in works.into_iter().enumerate() {
+            let shared = worker.shared.clone();
             let thread = thread::Builder::new().name(name.to_owned());
-            let thread = thread.spawn(move || repeat(&store, work, place, &shared))?;
+            let thread = thread.spawn(move || repeat(&work, place, &shared))?;
             worker.threads.lock().push(thread);
         }
         Ok(worker)
@@ -73,9 +93,9 @@ impl Drop for Worker {
     }
 }
 
-fn repeat(store: &Store, work: Work, place: usize, shared: &Shared) {
+fn repeat(work: &Work, place: usize, shared: &Shared) {
     loop {
-        let result = work(store);
+        let result = work();
         let mut state = shared.state.lock();
         let pause = match &result {
             Ok(true) => None,

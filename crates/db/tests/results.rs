@@ -13,6 +13,7 @@ use thalweg_db::{DatabasePolicy, Db, DbOptions, InstantQuery, RangeQuery};
 const SECOND_NS: i64 = 1_000_000_000;
 /// Little enough for some to go.
 const RESULT_BYTES_MAX: usize = 4 << 20;
+const FLASH_BYTES_MAX: u64 = 6 << 20;
 const MINUTE_MS: i64 = 60_000;
 
 /// Comparisons in a run of all tests; `THALWEG_RESULT_CHECKS` asks for another number of them.
@@ -59,8 +60,11 @@ const BINS: [&str; 6] = [
 
 struct World {
     simulation: Simulation,
-    db: Db,
+    db: Option<Db>,
+    options: DbOptions,
     random: fastrand::Rng,
+    /// Hits, partial hits, steps from memory, steps from flash and steps that had changed, of databases that were closed.
+    used: [u64; 5],
 }
 
 impl World {
@@ -73,8 +77,33 @@ impl World {
         options.store.log_bytes_max = 1 << 20;
         options.store.journal_changes_max = 64;
         options.result_cache_memory_bytes_max = RESULT_BYTES_MAX;
-        let db = Db::open(simulation.platform(), options).unwrap();
-        Self { simulation, db, random: fastrand::Rng::with_seed(seed) }
+        options.result_cache_flash_bytes_max = FLASH_BYTES_MAX;
+        let db = Some(Db::open(simulation.platform(), options.clone()).unwrap());
+        Self { simulation, db, options, random: fastrand::Rng::with_seed(seed), used: [0; 5] }
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    /// Adds up what all databases used of what was kept.
+    fn used(&self) -> [u64; 5] {
+        let stats = self.db().result_cache().unwrap();
+        let used =
+            [stats.hits, stats.partial_hits, stats.steps_from_memory, stats.steps_from_flash, stats.steps_changed];
+        std::array::from_fn(|place| self.used[place] + used[place])
+    }
+
+    /// Opens the folder again, after the database was closed or the machine crashed.
+    fn restart(&mut self, crashes: bool) {
+        self.used = self.used();
+        if crashes {
+            self.simulation.crash();
+        } else {
+            self.db().close().unwrap();
+        }
+        self.db = None;
+        self.db = Some(Db::open(self.simulation.platform(), self.options.clone()).unwrap());
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -82,7 +111,7 @@ impl World {
     }
 
     fn now_ms(&self) -> i64 {
-        self.db.now_ns() / 1_000_000
+        self.db().now_ns() / 1_000_000
     }
 
     fn row(&mut self, host: u64, time_ms: i64) -> String {
@@ -92,7 +121,7 @@ impl World {
     }
 
     fn write(&self, lines: &str) {
-        let (report, errors) = self.db.write_lines("default", lines.as_bytes()).unwrap();
+        let (report, errors) = self.db().write_lines("default", lines.as_bytes()).unwrap();
         assert_eq!((report.rejected_total, errors.total), (0, 0));
     }
 
@@ -131,27 +160,30 @@ impl World {
                 let matcher = Matcher { name: "host".into(), op: MatchOp::Equal, value: format!("h{host}") };
                 let start_ns = (now_ms - age_ms) * 1_000_000;
                 let range = TimeRange::new(start_ns, start_ns + 120 * SECOND_NS);
-                self.db.delete("default", &[vec![matcher]], &range).unwrap();
+                self.db().delete("default", &[vec![matcher]], &range).unwrap();
             }
-            29 => self.db.settle().unwrap(),
+            29 => self.db().settle().unwrap(),
             30 => {
-                let mut policy = self.db.policy("default").unwrap();
+                let mut policy = self.db().policy("default").unwrap();
                 policy.retention_ns = (60 + self.below(120) as i64) * 60 * SECOND_NS;
-                self.db.set_policy("default", &policy).unwrap();
+                self.db().set_policy("default", &policy).unwrap();
             }
             31 => {
-                let known = self.db.policy("default").unwrap();
+                let known = self.db().policy("default").unwrap();
                 let folds = vec![(90 * 60 * SECOND_NS, 60 * SECOND_NS)];
-                self.db.set_policy("default", &DatabasePolicy { folds, ..known }).unwrap();
+                self.db().set_policy("default", &DatabasePolicy { folds, ..known }).unwrap();
             }
             32 if self.below(8) == 0 => {
-                self.db.drop_database("default").unwrap();
+                self.db().drop_database("default").unwrap();
                 self.fill(30);
             }
             33 => {
                 let seconds = self.below(300) as i64;
                 self.simulation.advance_ns(seconds * SECOND_NS);
             }
+            34 => self.db().save_results().unwrap(),
+            35 if self.below(4) == 0 => self.restart(false),
+            36 if self.below(4) == 0 => self.restart(true),
             _ => self.simulation.advance_ns(5 * SECOND_NS),
         }
     }
@@ -180,7 +212,7 @@ impl World {
 
     fn check_range(&mut self) {
         let query = self.range_query();
-        let ask = |may_cache: bool| plain(self.db.range("default", &RangeQuery { may_cache, ..query.clone() }));
+        let ask = |may_cache: bool| plain(self.db().range("default", &RangeQuery { may_cache, ..query.clone() }));
         same(&ask, &format!("{} from {} to {}", query.text, query.start_ms, query.end_ms));
     }
 
@@ -188,7 +220,7 @@ impl World {
         let text = EXPRESSIONS[self.below(EXPRESSIONS.len() as u64) as usize];
         let time_ms = self.now_ms() / MINUTE_MS * MINUTE_MS - self.below(3) as i64 * MINUTE_MS;
         let query = InstantQuery::new(text, time_ms);
-        let ask = |may_cache: bool| plain(self.db.instant("default", &InstantQuery { may_cache, ..query.clone() }));
+        let ask = |may_cache: bool| plain(self.db().instant("default", &InstantQuery { may_cache, ..query.clone() }));
         same(&ask, &format!("{text} at {time_ms}"));
     }
 
@@ -200,13 +232,13 @@ impl World {
         let end_ns = now_ns - [0, 0, 600][self.below(3) as usize] * SECOND_NS;
         let (width, of) = (["1m", "90s", "5m"][self.below(3) as usize], BINS[self.below(BINS.len() as u64) as usize]);
         let text = of.replace("RANGE", &format!("(range {start_ns} {end_ns})")).replace("WIDTH", width);
-        let plan = self.db.parse_plan(&text).unwrap();
+        let plan = self.db().parse_plan(&text).unwrap();
         let ask = |may_cache: bool| {
-            let budget = self.db.budget(1_000_000);
+            let budget = self.db().budget(1_000_000);
             if !may_cache {
                 budget.compute_all();
             }
-            let answer = self.db.run_plan("default", &plan, &budget);
+            let answer = self.db().run_plan("default", &plan, &budget);
             format!("{:?}", answer.map(|outcome| outcome.frames))
         };
         same(&ask, &text);
@@ -274,12 +306,12 @@ fn no_answer_is_stale() {
             world.check_range();
         }
         if number % 10_000 == 9_999 {
-            eprintln!("{} checks: {:?}", number + 1, world.db.result_cache());
+            eprintln!("{} checks: {:?} {:?}", number + 1, world.used(), world.db().result_cache());
         }
     }
-    let stats = world.db.result_cache().unwrap();
-    let used = [stats.hits, stats.partial_hits, stats.steps_from_memory, stats.steps_changed];
-    assert!(used.iter().all(|used| *used > checks as u64 / 100), "{stats:?}");
+    let stats = world.db().result_cache().unwrap();
+    let used = world.used();
+    assert!(used.iter().all(|used| *used > checks as u64 / 100), "{used:?}");
     assert!(stats.memory_bytes <= RESULT_BYTES_MAX as u64, "{stats:?}");
 }
 
@@ -287,15 +319,102 @@ fn no_answer_is_stale() {
 fn bins_that_were_kept_are_told_of() {
     let mut world = World::new(3);
     world.fill(40);
-    let (end_ns, start_ns) = (world.db.now_ns(), world.db.now_ns() - 1800 * SECOND_NS);
+    let (end_ns, start_ns) = (world.db().now_ns(), world.db().now_ns() - 1800 * SECOND_NS);
     for of in BINS {
         let text = of.replace("RANGE", &format!("(range {start_ns} {end_ns})")).replace("WIDTH", "1m");
-        let plan = world.db.parse_plan(&text).unwrap();
-        let steps = || world.db.run_plan("default", &plan, &world.db.budget(1_000_000)).unwrap().steps;
+        let plan = world.db().parse_plan(&text).unwrap();
+        let steps = || world.db().run_plan("default", &plan, &world.db().budget(1_000_000)).unwrap().steps;
         let is_kept = || steps().iter().any(|step| step.step == "kept bins" && step.rows > 0);
         assert!(!is_kept(), "{text}");
         assert!(is_kept(), "{text}");
     }
+}
+
+/// A dashboard of six hours, whose rows go on coming.
+fn panels(world: &World, end_ms: i64) -> Vec<RangeQuery> {
+    let InstantQuery { lookback_ms, name_removal, may_cache, .. } = InstantQuery::new("", 0);
+    let panel = |text: &str| RangeQuery {
+        text: text.to_owned(),
+        start_ms: end_ms - 60 * MINUTE_MS,
+        end_ms,
+        step_ms: 15_000,
+        lookback_ms,
+        name_removal,
+        may_cache,
+        budget: world.db().budget(1_000_000),
+    };
+    EXPRESSIONS[..6].iter().map(|text| panel(text)).collect()
+}
+
+/// How many steps of all panels were in memory, on flash, and in neither; all answers are those that would be computed.
+fn show(world: &World, panels: &[RangeQuery]) -> [u64; 3] {
+    let mut places = [0; 3];
+    for query in panels {
+        let (answer, used) = world.db().range_told("default", query).unwrap();
+        let computed = world.db().range("default", &RangeQuery { may_cache: false, ..query.clone() });
+        assert_eq!(plain(Ok(answer)), plain(computed), "{}", query.text);
+        let neither = used.steps - used.from_memory - used.from_flash;
+        for (place, steps) in places.iter_mut().zip([used.from_memory, used.from_flash, neither]) {
+            *place += steps;
+        }
+    }
+    places
+}
+
+#[test]
+fn a_restart_leaves_what_was_kept() {
+    let mut world = World::new(11);
+    world.fill(90);
+    let panels = panels(&world, world.now_ms() / 15_000 * 15_000);
+    let steps = 6 * 241;
+    assert_eq!(show(&world, &panels), [0, 0, steps]);
+    world.restart(false);
+    let analyzed = world.db().analyze_range("default", &panels[2]).unwrap();
+    assert_eq!((analyzed.cache.from_memory, analyzed.cache.from_flash), (0, 241));
+    assert_eq!(show(&world, &panels), [241, steps - 241, 0]);
+    assert_eq!(show(&world, &panels), [steps, 0, 0]);
+    // What a crash leaves was written before it, but for what looks at the newest rows.
+    world.db().save_results().unwrap();
+    world.fill(2);
+    world.restart(true);
+    let [memory, flash, neither] = show(&world, &panels);
+    assert_eq!(memory, 0);
+    assert!(flash > steps * 8 / 10, "{flash} {neither}");
+    // Whoever opens the folder without the file in between may change anything.
+    world.db().close().unwrap();
+    world.db = None;
+    let plain = DbOptions { result_cache_flash_bytes_max: 0, ..world.options.clone() };
+    Db::open(world.simulation.platform(), plain).unwrap().close().unwrap();
+    world.db = Some(Db::open(world.simulation.platform(), world.options.clone()).unwrap());
+    assert_eq!(show(&world, &panels), [0, 0, steps]);
+}
+
+#[test]
+fn what_leaves_memory_comes_back_from_flash() {
+    let mut world = World::new(13);
+    world.options.result_cache_memory_bytes_max = 128 << 10;
+    // A slab for each time that something is saved.
+    world.options.result_cache_flash_bytes_max = 16 << 20;
+    world.fill(90);
+    world.restart(false);
+    let panels = panels(&world, world.now_ms() / 15_000 * 15_000 - 10 * MINUTE_MS);
+    for panel in &panels {
+        show(&world, std::slice::from_ref(panel));
+        world.db().save_results().unwrap();
+    }
+    let [memory, flash, neither] = show(&world, &panels);
+    assert!(flash > 0 && neither == 0, "{memory} {flash} {neither}");
+    // Rows that come late are seen, wherever the answer was.
+    let now_ms = world.now_ms();
+    let row = world.row(1, now_ms - 40 * MINUTE_MS - 1000);
+    world.write(&row);
+    show(&world, &panels);
+    world.restart(true);
+    show(&world, &panels);
+    let row = world.row(2, now_ms - 30 * MINUTE_MS - 1000);
+    world.write(&row);
+    world.restart(true);
+    show(&world, &panels);
 }
 
 /// Whatever happens at the same time, what is kept afterwards is right.
@@ -317,13 +436,13 @@ fn writes_at_the_same_time_are_not_missed() {
         for part in queries.chunks(20) {
             scope.spawn(move || {
                 while !done.load(Ordering::Acquire) {
-                    part.iter().for_each(|query| drop(world.db.range("default", query)));
+                    part.iter().for_each(|query| drop(world.db().range("default", query)));
                 }
             });
         }
     });
     for query in &queries {
-        let ask = |may_cache: bool| plain(world.db.range("default", &RangeQuery { may_cache, ..query.clone() }));
+        let ask = |may_cache: bool| plain(world.db().range("default", &RangeQuery { may_cache, ..query.clone() }));
         same(&ask, &query.text);
     }
 }

@@ -24,6 +24,7 @@ pub struct Catalog {
     measurements: Vec<Measurement>,
     text: TextArena,
     unsaved: UnsavedCatalog,
+    changes: u64,
 }
 
 #[derive(Debug)]
@@ -159,6 +160,11 @@ impl fmt::Display for CatalogError {
 impl std::error::Error for CatalogError {}
 
 impl Catalog {
+    /// How often it changed since opening.
+    pub const fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// The number of a database.
     pub fn database(&self, name: &str) -> Option<DatabaseId> {
         self.database_ids.get(name).copied()
@@ -323,6 +329,7 @@ impl Catalog {
     /// Takes in an entry from the log or a segment. Entries that are known already change nothing.
     pub fn apply(&mut self, entry: &CatalogEntry) -> Result<(), CatalogError> {
         if self.apply_known(entry)? {
+            self.changes += 1;
             self.unsaved.add(entry);
         }
         Ok(())

@@ -55,6 +55,7 @@ pub struct Groups {
     removed: RoaringBitmap,
     slot_sets: SlotSets,
     cache: MatcherCache,
+    changes: u64,
 }
 
 /// Groups on their way to a segment; still searched, not changed any more.
@@ -89,6 +90,7 @@ impl Groups {
             removed: RoaringBitmap::new(),
             slot_sets: SlotSets::default(),
             cache: MatcherCache::default(),
+            changes: 0,
         }
     }
 
@@ -135,6 +137,11 @@ impl Groups {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How often it changed since opening which groups there are, and with which fields.
+    pub const fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The id that the next group gets; all others are smaller.
@@ -263,6 +270,7 @@ impl Groups {
         let set = self.slot_sets.intern_slots(slots);
         let slots = set.iter().collect();
         let id = self.mutable.add(fingerprint, (database, measurement, labels), set)?;
+        self.changes += 1;
         Ok((id, Some(GroupEntry::New { id, database, measurement, labels: labels.clone(), slots })))
     }
 
@@ -276,6 +284,7 @@ impl Groups {
         }
         let slots = self.slot_sets.intern(known.with(more));
         self.mutable.set_slots(id, slots);
+        self.changes += 1;
         Ok(true)
     }
 
@@ -295,6 +304,7 @@ impl Groups {
             return None;
         }
         self.removed |= &known;
+        self.changes += 1;
         self.mutable.remove(&known);
         Some(GroupEntry::Remove { ids: known.iter().collect() })
     }
@@ -309,6 +319,7 @@ impl Groups {
                 let identity = (*database, *measurement, labels);
                 let set = self.slot_sets.intern_slots(slots);
                 self.mutable.add(fingerprint(self.seed, *database, *measurement, labels), identity, set)?;
+                self.changes += 1;
                 Ok(true)
             }
             GroupEntry::Extend { id, slots } => self.extend(*id, slots),

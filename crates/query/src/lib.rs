@@ -22,7 +22,7 @@ pub use plan::Plan;
 pub use sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
 pub use source::{QueryError, Selection, Series, SeriesSink, Source, WindowSink};
 pub use store::{Origin, Origins, SelectedGroup, TableSchema};
-pub use store_source::StoreSource;
+pub use store_source::{Chosen, StoreSource};
 pub use threads::Helpers;
 pub use trace::Trace;
 pub use windows::{WindowSelection, WindowSeries, WindowValue};

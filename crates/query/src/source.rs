@@ -42,10 +42,48 @@ pub struct Series {
 }
 
 impl Series {
+    /// Leaves floats from the first of two times, if it is given, to just before the second, and no histograms from that on.
+    pub fn cut(&mut self, first_ms: Option<i64>, end_ms: i64) {
+        let end = first_not_before(&self.timestamps_ms, end_ms);
+        self.timestamps_ms.truncate(end);
+        self.values.truncate(end);
+        self.histograms.retain(|(time_ms, _)| *time_ms < end_ms);
+        if let Some(first_ms) = first_ms {
+            let first = self.timestamps_ms.partition_point(|time_ms| *time_ms < first_ms);
+            self.timestamps_ms.drain(..first);
+            self.values.drain(..first);
+        }
+    }
+
+    /// Its floats from the first to the last of two times, both included; `None` if there are none. What is near the end is found soonest.
+    pub fn floats_between(&self, start_ms: i64, end_ms: i64) -> Option<Self> {
+        let end = first_not_before(&self.timestamps_ms, end_ms.saturating_add(1));
+        let before = self.timestamps_ms.get(..end)?;
+        let first = first_not_before(before, start_ms);
+        let timestamps_ms = before.get(first..).filter(|times_ms| !times_ms.is_empty())?.to_vec();
+        let values = self.values.get(first..end)?.to_vec();
+        Some(Self { labels: self.labels.clone(), timestamps_ms, values, histograms: Vec::new() })
+    }
+
     /// What the series takes out of a budget: its floats, and for each histogram as many samples as it has buckets and a few.
     pub fn samples(&self) -> usize {
         self.values.len() + self.histograms.iter().map(|(_, histogram)| histogram_samples(histogram)).sum::<usize>()
     }
+}
+
+/// The place of the first of ascending times that is not before another one. Looks from the end on, in steps that double: a binary search would
+/// look at places all over, none of which is at hand.
+fn first_not_before(ascending_ms: &[i64], bound_ms: i64) -> usize {
+    let (mut end, mut distance) = (ascending_ms.len(), 1);
+    while end > 0 {
+        let start = end.saturating_sub(distance);
+        if ascending_ms.get(start).is_some_and(|first_ms| *first_ms < bound_ms) {
+            let inside = ascending_ms.get(start..end).unwrap_or_default();
+            return start + inside.partition_point(|found_ms| *found_ms < bound_ms);
+        }
+        (end, distance) = (start, distance * 2);
+    }
+    0
 }
 
 /// What a histogram takes out of a budget, in samples.
@@ -144,3 +182,27 @@ impl fmt::Display for QueryError {
 }
 
 impl std::error::Error for QueryError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_found_from_the_end() {
+        for count in 0..40i64 {
+            let timestamps_ms: Vec<i64> = (0..count).map(|place| place * 10).collect();
+            let values = timestamps_ms.iter().map(|time_ms| *time_ms as f64).collect();
+            let series = Series { labels: Labels::empty(), timestamps_ms, values, histograms: Vec::new() };
+            for (start_ms, end_ms) in [(-5, -1), (-5, 0), (0, 0), (1, 9), (5, 155), (100, 100), (95, 1000), (391, 400)]
+            {
+                let inside = |time_ms: &i64| start_ms <= *time_ms && *time_ms <= end_ms;
+                let expected: Vec<i64> = series.timestamps_ms.iter().copied().filter(inside).collect();
+                let found = series.floats_between(start_ms, end_ms);
+                assert_eq!(found.map(|found| found.timestamps_ms).unwrap_or_default(), expected);
+                let mut cut = series.clone();
+                cut.cut(Some(start_ms), end_ms + 1);
+                assert_eq!((cut.timestamps_ms.len(), cut.values.len()), (expected.len(), expected.len()));
+            }
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
 use model::{Column, Labels, Matcher, NativeHistogram, TimeRange, ValueType};
-use store::{GroupReader, SelectedGroup, Store, StoreError};
+use store::{GroupReader, SelectedColumn, SelectedGroup, Store, StoreError};
 
 use crate::{
     Budget, Helpers, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace, WindowSelection, WindowSink,
@@ -19,6 +19,23 @@ const UNCHARGED_PIECES_MAX: usize = 64;
 
 /// Groups that are read together; more than one where several make up the same labels.
 type Piece = Vec<SelectedGroup>;
+
+/// What matchers chose in a store: for whoever asks for the same again, as long as [`Store::index_changes`] gives the same number.
+#[derive(Debug, Clone)]
+pub struct Chosen(Arc<Vec<Piece>>);
+
+impl Chosen {
+    /// How many places there are for a [`SeriesSink`].
+    pub fn places(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether all are floats and no two groups share a series, so that those of a place have the same order whenever they are read.
+    pub fn is_simple(&self) -> bool {
+        let is_float = |column: &SelectedColumn| column.value_type != ValueType::Histogram;
+        self.0.iter().all(|piece| matches!(piece.as_slice(), [group] if group.columns.iter().all(is_float)))
+    }
+}
 
 /// Matchers, and the pieces that they chose.
 type Resolved = (Vec<Matcher>, Arc<Vec<Piece>>);
@@ -94,6 +111,19 @@ impl<'a> StoreSource<'a> {
             }
         }
         Ok(groups)
+    }
+
+    /// What matchers choose.
+    pub fn choose(&self, matchers: &[Matcher]) -> Result<Chosen, QueryError> {
+        self.pieces(matchers).map(Chosen)
+    }
+
+    /// Takes it that matchers choose what they did for another query.
+    pub fn adopt(&self, matchers: &[Matcher], chosen: &Chosen) {
+        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        if !resolved.iter().any(|(known, _)| known == matchers) {
+            resolved.push((matchers.to_vec(), chosen.0.clone()));
+        }
     }
 
     fn pieces(&self, matchers: &[Matcher]) -> Result<Arc<Vec<Piece>>, QueryError> {

@@ -274,6 +274,9 @@ fn render_result_cache(out: &mut String, db: &Db) {
         ("steps_changed_total", "counter", "Steps for which something had changed since.", stats.steps_changed),
         ("keys", "gauge", "Expressions and grids with anything in memory.", stats.keys),
         ("memory_bytes", "gauge", "Bytes of answers in memory.", stats.memory_bytes),
+        ("flash_bytes", "gauge", "Bytes of slabs of answers on flash.", stats.flash_bytes),
+        ("flash_read_bytes_total", "counter", "Bytes read from flash.", stats.flash_bytes_read),
+        ("flash_written_bytes_total", "counter", "Bytes written to flash.", stats.flash_bytes_written),
     ] {
         let name = format!("thalweg_result_cache_{name}");
         family(out, &name, kind, help);

@@ -76,6 +76,8 @@ impl Store {
             }
         }
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        // Whoever opens the folder must find the records behind it in the log: a file that could not be written is not believed then.
+        let _ = self.keep_journal();
         self.release_log()?;
         Ok(flushed)
     }

@@ -25,13 +25,14 @@ use crate::{Store, StoreError};
 
 /// What kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub enum ChangeKind {
     /// Rows well before the newest one of their shard.
-    LateRows,
+    LateRows = 0,
     /// Rows deleted, or dropped by retention.
-    Deleted,
+    Deleted = 1,
     /// Samples replaced by summaries.
-    Folded,
+    Folded = 2,
 }
 
 /// A change behind the newest edge.
@@ -70,31 +71,84 @@ pub struct JournalGap;
 #[derive(Debug)]
 pub(crate) struct Journal {
     changes_max: usize,
+    id: u64,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(crate) struct State {
     /// The number of what was told last.
-    sequence: u64,
-    changes: VecDeque<Change>,
+    pub(crate) sequence: u64,
+    pub(crate) changes: VecDeque<Change>,
     /// Changes up to this sequence id are forgotten.
-    forgotten_through: u64,
+    pub(crate) forgotten_through: u64,
     /// Requests' numbers and their smallest timestamps, both ascending: one that a later request went below says
     /// nothing more.
-    edges: VecDeque<(u64, i64)>,
+    pub(crate) edges: VecDeque<(u64, i64)>,
+    /// Sequence ids of the log, and the journal's numbers at them: both ascending.
+    pub(crate) marks: VecDeque<(u64, u64)>,
 }
 
 /// Requests whose smallest timestamps are kept apart.
 const EDGES_MAX: usize = 1024;
+
+/// Marks that are remembered; with more every second one of the older half goes.
+const MARKS_MAX: usize = 1024;
 
 /// How far behind its shard's newest row a row is late, in nanoseconds.
 const LATE_NS: i64 = 5 * 60 * 1_000_000_000;
 
 impl Journal {
     /// A journal in which nothing has happened yet.
-    pub(crate) fn new(changes_max: usize) -> Self {
-        Self { changes_max, state: Mutex::default() }
+    pub(crate) fn new(changes_max: usize, id: u64) -> Self {
+        Self { changes_max, id, state: Mutex::default() }
+    }
+
+    /// One that goes on where another one was.
+    pub(crate) fn going_on(changes_max: usize, id: u64, state: State) -> Self {
+        Self { changes_max, id, state: Mutex::new(state) }
+    }
+
+    pub(crate) const fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn with_state(&self, look: impl FnOnce(&State)) {
+        look(&self.state.lock());
+    }
+
+    /// Remembers that everything up to a sequence id of the log was told of.
+    pub(crate) fn mark(&self, log_sequence: u64) {
+        let mut state = self.state.lock();
+        let number = state.sequence;
+        // Of several with one number the last says most; of several with one sequence id the first.
+        match state.marks.back_mut() {
+            Some((known, _)) if *known >= log_sequence => return,
+            Some((known, at)) if *at == number => {
+                *known = log_sequence;
+                return;
+            }
+            _ => state.marks.push_back((log_sequence, number)),
+        }
+        if state.marks.len() > MARKS_MAX {
+            let mut place = 0;
+            state.marks.retain(|_| {
+                place += 1;
+                place > MARKS_MAX / 2 || place % 2 == 0
+            });
+        }
+    }
+
+    /// The sequence id of the last mark with a number not beyond this one.
+    pub(crate) fn marked_at(&self, number: u64) -> Option<u64> {
+        let state = self.state.lock();
+        state.marks.iter().rev().find(|(_, at)| *at <= number).map(|(log_sequence, _)| *log_sequence)
+    }
+
+    /// The number of the last mark not behind a sequence id.
+    pub(crate) fn snapshot_at(&self, log_sequence: u64) -> Option<u64> {
+        let state = self.state.lock();
+        state.marks.iter().rev().find(|(known, _)| *known <= log_sequence).map(|(_, number)| *number)
     }
 
     /// The number of what was told last.
@@ -244,7 +298,7 @@ mod tests {
 
     #[test]
     fn changes_are_told_until_they_are_forgotten() {
-        let journal = Journal::new(2);
+        let journal = Journal::new(2, 0);
         let change = |sequence| Change {
             sequence,
             kind: ChangeKind::Deleted,
@@ -266,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_edge_is_the_smallest_timestamp_since() {
-        let journal = Journal::new(2);
+        let journal = Journal::new(2, 0);
         let requests: Vec<(u64, i64)> =
             (1..5000u64).map(|sequence| (sequence, (sequence * 7919 % 1000) as i64)).collect();
         let ascending = (5000..9000u64).map(|sequence| (sequence, sequence as i64));

@@ -6,7 +6,7 @@
 //! * [`log`]: the request becomes one record · [`head`]: the rows go into memory · back in `write`: the record is synced
 //! * [`flush`], [`sections`]: a full head becomes parts · [`pressure`]: writers give way to that · [`chunk`], [`summary`], [`part`]: what a part is made of
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few
-//! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`]: what of the past has changed
+//! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`], [`journal_file`]: what of the past has changed
 //! * [`indexing`], [`segment`]: new groups become segments of the index
 //! * [`exemplars`]: what stands beside the samples · [`producers`]: who sent what last
 //! * [`histogram`]: samples that are distributions
@@ -29,6 +29,7 @@ mod histogram;
 mod indexing;
 mod inspect;
 mod journal;
+mod journal_file;
 mod keys;
 mod levels;
 mod locate;
@@ -124,6 +125,7 @@ pub struct Store {
     /// Whether there are entries that the log does not hold yet.
     untold: AtomicBool,
     journal: Journal,
+    journal_file: Mutex<journal_file::JournalFile>,
     spare: spare::Spare,
     /// Length of partitions on the fast tier, in nanoseconds.
     fast_ns: AtomicI64,

@@ -40,6 +40,8 @@ pub struct StoreOptions {
     pub objects: Option<ObjectTierOptions>,
     /// Changes that are remembered for whoever keeps answers.
     pub journal_changes_max: usize,
+    /// Whether they are remembered across restarts.
+    pub journal_is_kept: bool,
     /// Raw group keys that are remembered, so that their labels need not be parsed again.
     pub group_keys_max: usize,
     /// Exemplars that are kept, the newest; and series whose start timestamps are.
@@ -74,6 +76,7 @@ impl StoreOptions {
             node_rows_min: 1000,
             objects: None,
             journal_changes_max: 4096,
+            journal_is_kept: false,
             group_keys_max: 4 << 20,
             exemplars_max: 100_000,
             producers_max: 10_000,

@@ -123,6 +123,7 @@ impl Store {
             dropped = true;
             let removed: Vec<_> = parts.iter().filter(|part| expired.contains(&part.info.id)).cloned().collect();
             let edits: Vec<Edit> = expired.iter().map(|id| Edit::RemovePart(*id)).collect();
+            let _withdrawn = self.withdraw_journal()?;
             let replaced = self.replace_parts(shard, &edits, &removed, Vec::new());
             self.journal.replaced(ChangeKind::Deleted, shard.number, &removed);
             replaced?;
@@ -218,6 +219,7 @@ impl Store {
         let mark = self.log.append(crate::log::record::MARK, &[])?;
         self.log.commit(mark)?;
         delete.sequence = self.flush(shard)?;
+        let withdrawn = self.withdraw_journal()?;
         self.commit_edits(&[Edit::AddDelete { shard: shard.number, delete: delete.clone() }])?;
         let change = Change {
             sequence: 0,
@@ -231,6 +233,7 @@ impl Store {
         state.deletes = Arc::new(state.deletes.iter().cloned().chain([delete]).collect());
         drop(state);
         self.journal.push(change);
+        drop(withdrawn);
         self.drop_idle_deletes(shard)
     }
 

@@ -123,6 +123,12 @@ impl Store {
         Ok(selected)
     }
 
+    /// A number that is another one whenever matchers may choose other groups or columns than before.
+    pub fn index_changes(&self) -> u64 {
+        let groups: u64 = self.shards.iter().map(|shard| shard.groups.read().groups.changes()).sum();
+        groups + self.catalog.read().catalog.changes()
+    }
+
     /// Names of all labels of the selected groups, sorted, `__name__` not among them.
     pub fn label_names(&self, database: &str, selected: &[SelectedGroup]) -> Result<Vec<String>, StoreError> {
         let mut names = BTreeSet::new();

@@ -2,7 +2,7 @@
 //!
 //! Lock order, to be kept everywhere: catalog → groups of a shard → log, and states of shards (ascending) → groups of
 //! a shard → producers → log. `measurements` are taken alone. The manifest is taken after all of them, and never held while one of them is taken. `work` of a shard,
-//! then the store's `flushing`, come before all others. `policies` are taken before the manifest.
+//! then the store's `flushing`, then `journal_file`, come before all others. `policies` are taken before the manifest.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub(crate) struct ShardGroups {
 /// What readers and writers of samples share.
 pub(crate) struct ShardState {
     pub(crate) head: Head,
-    /// The largest timestamp that was written since opening.
+    /// The largest timestamp that was written, or was in parts at opening.
     pub(crate) newest_ns: i64,
     /// A head that is being flushed: nothing is added to it, but it is still read.
     pub(crate) frozen: Option<Arc<Frozen>>,
@@ -84,7 +84,8 @@ impl Shard {
     ) -> Self {
         parts.sort_unstable_by_key(|part| levels::age_order(&part.info));
         let (parts, deletes) = (Arc::new(parts), Arc::new(deletes));
-        let state = ShardState { head: Head::new(head_bytes), newest_ns: i64::MIN, frozen: None, parts, deletes };
+        let newest_ns = parts.iter().map(|part| part.info.range.end_ns).max().unwrap_or(i64::MIN);
+        let state = ShardState { head: Head::new(head_bytes), newest_ns, frozen: None, parts, deletes };
         Self {
             number,
             groups: RwLock::new(groups),

@@ -134,6 +134,19 @@ impl Cache {
         self.get_with(&Request { key, span, partial_bytes_min: None, holds: &|_, _| true })
     }
 
+    /// The stretches of a key that share an instant with a span, each with its stamp, by time; nothing is read.
+    pub fn extents(&self, key: Key, span: Span) -> Vec<(Span, u64)> {
+        let state = self.shared.state.lock();
+        let within = state.keys.get(&key).map(|entry| entry.within(span)).unwrap_or_default();
+        within.iter().map(|extent| (extent.span, extent.stamp)).collect()
+    }
+
+    /// The largest stamp of anything that is cached.
+    pub fn stamp_max(&self) -> Option<u64> {
+        let state = self.shared.state.lock();
+        state.keys.values().flat_map(|entry| entry.extents()).map(|extent| extent.stamp).max()
+    }
+
     /// The same, with more to say.
     pub fn get_with(&self, request: &Request<'_>) -> Lookup {
         self.find(request).map_or(Lookup::Miss, |found| found.into_lookup(request.span))

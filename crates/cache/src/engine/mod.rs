@@ -138,6 +138,11 @@ impl Cache {
         Ok(())
     }
 
+    /// Returns when the slabs that were written are durable. Without it a power failure may lose the last ones, which is a miss later on.
+    pub fn sync(&self) -> io::Result<()> {
+        self.shared.flash.sync()
+    }
+
     /// Compacts one virtual time range if one is due. Returns whether there may be more to do. For a thread of the caller's.
     pub fn maintain(&self) -> io::Result<bool> {
         self.shared.compact_one()

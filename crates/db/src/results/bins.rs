@@ -1,7 +1,6 @@
 //! Bins of time of SQL, InfluxQL and plans: whole bins are kept, those that the range cuts are made anew.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use cache::{Key, Span};
 use model::{METRIC_NAME, MatchOp, Matcher, TimeRange};
@@ -64,7 +63,7 @@ impl ResultCache {
                 bins_in(Span::new(range.start_ns, range.end_ns.saturating_add(1)).intersect(&span), asked)
             {
                 let portion = Portions::Bins(Frame::join(&[(&frames, range_of(bins))])?);
-                self.memory.insert(key, Arc::new(portion), bins, snapshot);
+                self.keep(key, portion, bins, snapshot);
             }
             anew.push((frames, range));
         }

@@ -11,20 +11,31 @@
 //! folded since: steps that look at any of that are evaluated again. Whatever the journal does not remember is a miss.
 
 mod bins;
+mod flash;
 mod range;
+mod recent;
 mod watch;
 mod whole;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cache::{Front, Key, Portion, Span};
+use cache::{Front, Key, Options, Portion, Span};
 use model::TimeRange;
+use platform::Platform;
 use promql::{Answer, Expression, Settings, Stretch};
 use query::{Budget, Frame, StoreSource};
-use store::Store;
+use store::{Store, StoreError};
 
 pub(crate) use bins::Asker;
+use flash::Flash;
+use recent::Recents;
+
+/// Of the memory for answers, what newest samples may take: one part of so many.
+const RECENTS_SHARE: usize = 4;
+
+/// The same of answers that left it and are not on flash yet, and of those that are in no slab yet: one part of so many each.
+pub(crate) const OPEN_SHARE: usize = 8;
 
 /// What is kept under a key for a span: times of steps in milliseconds, of bins in nanoseconds, or 0 to 1 for what cannot be cut.
 #[derive(Debug, Clone)]
@@ -102,8 +113,14 @@ pub struct ResultCacheStats {
     pub steps_changed: u64,
     /// Keys in memory.
     pub keys: u64,
-    /// Bytes in memory.
+    /// Bytes in memory: answers, newest samples, and what is known of flash.
     pub memory_bytes: u64,
+    /// Bytes of slabs with anything in them on flash.
+    pub flash_bytes: u64,
+    /// Bytes read from flash.
+    pub flash_bytes_read: u64,
+    /// Bytes written to flash.
+    pub flash_bytes_written: u64,
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +137,10 @@ struct Counters {
 /// The answers that are kept.
 pub(crate) struct ResultCache {
     memory: Front<Portions>,
+    /// What newest steps are evaluated on.
+    recents: Recents,
+    /// What left memory, and what outlives the process.
+    flash: Option<Flash>,
     counters: Counters,
 }
 
@@ -135,11 +156,43 @@ pub(crate) struct Run<'a> {
 
 impl ResultCache {
     pub(crate) fn new(memory_bytes_max: usize) -> Self {
-        Self { memory: Front::new(memory_bytes_max), counters: Counters::default() }
+        let of_recents = memory_bytes_max / RECENTS_SHARE;
+        let (memory, recents) = (Front::new(memory_bytes_max - of_recents), Recents::new(of_recents));
+        Self { memory, recents, flash: None, counters: Counters::default() }
+    }
+
+    /// The same in front of a file.
+    pub(crate) fn on_flash(self, platform: &Platform, options: Options, store: &Store) -> std::io::Result<Self> {
+        let memory = Front::new(self.memory.bytes_max().saturating_sub(2 * options.open_bytes_max));
+        Ok(Self { flash: Some(Flash::open(platform, options, store)?), memory, ..self })
+    }
+
+    /// Whether some of it is to be worked at in the background.
+    pub(crate) const fn has_flash(&self) -> bool {
+        self.flash.is_some()
+    }
+
+    /// Writes what is due to flash. Whether there may be more to do.
+    pub(crate) fn work(&self, store: &Store) -> Result<bool, StoreError> {
+        self.flash.as_ref().map_or(Ok(false), |flash| flash.work(store, &self.memory))
+    }
+
+    /// Writes everything to flash that is in memory alone.
+    pub(crate) fn save(&self, store: &Store) -> Result<(), StoreError> {
+        self.flash.as_ref().map_or(Ok(()), |flash| flash.save(store, &self.memory, true))
+    }
+
+    /// Keeps an answer in memory; what has to leave it goes to flash.
+    fn keep(&self, key: Key, portion: impl Into<Arc<Portions>>, span: Span, stamp: u64) {
+        let evicted = self.memory.insert(key, portion, span, stamp);
+        if let Some(flash) = self.flash.as_ref().filter(|_| !evicted.is_empty()) {
+            flash.take(evicted);
+        }
     }
 
     pub(crate) fn stats(&self) -> ResultCacheStats {
         let (counters, memory) = (&self.counters, self.memory.stats());
+        let flash = self.flash.as_ref().map(Flash::stats).unwrap_or_default();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ResultCacheStats {
             queries: read(&counters.queries),
@@ -150,13 +203,22 @@ impl ResultCache {
             steps_from_flash: read(&counters.from_flash),
             steps_changed: read(&counters.changed),
             keys: memory.keys as u64,
-            memory_bytes: memory.bytes as u64,
+            memory_bytes: (memory.bytes + self.recents.memory_bytes()) as u64
+                + self.flash.as_ref().map_or(0, Flash::memory_bytes),
+            flash_bytes: flash.slab_bytes,
+            flash_bytes_read: flash.read_bytes,
+            flash_bytes_written: flash.written_bytes,
         }
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         self.memory.clear();
+        self.recents.clear();
+        if let Some(flash) = &self.flash {
+            // What could not be forgotten on flash is still held against the journal.
+            let _ = flash.clear();
+        }
     }
 
     fn count(&self, used: CacheUse) {

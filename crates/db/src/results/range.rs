@@ -2,15 +2,20 @@
 
 use std::sync::Arc;
 
-use cache::{Kept, Span};
+use cache::{Kept, Key, Span};
 use promql::{Answer, Evaluated, Reads, Stretch};
-use query::QueryError;
+use query::{QueryError, Source};
+use store::Store;
 
+use super::recent::RecentSource;
 use super::watch::{Watch, cut};
 use super::{CacheUse, Portions, ResultCache, Run, key_of};
 
 /// Stretches that are evaluated one by one; if there are more holes, all between the first and the last is.
 const HOLES_MAX: usize = 8;
+
+/// Steps that slid in, at the end of what is asked for, and are evaluated on the newest samples of selectors.
+const NEWEST_STEPS_MAX: u64 = 16;
 
 /// Times of steps in milliseconds: those from the first to just before the end.
 #[derive(Debug, Clone, Copy)]
@@ -66,29 +71,32 @@ impl ResultCache {
     ) -> Result<(Answer, CacheUse), QueryError> {
         let (Grid { span, step_ms }, steps) = (grid, grid.steps(grid.span));
         let key = key_of(database, &format!("by {step_ms} from {}", span.start.rem_euclid(step_ms)), run);
+        if self.flash.is_some() {
+            // So that what is evaluated now has a stamp for flash that says no less.
+            run.store.mark();
+        }
         // Before anything is read: what comes later has a larger number.
         let snapshot = run.store.snapshot();
         let mut watch = Watch::of(run.store, database, run.expression, reads)?;
-        let kept = self.memory.kept(key, span);
-        let checked = check(kept, &mut watch, grid);
-        let mut parts: Vec<Part> = Vec::new();
-        for (kept, holds) in &checked {
-            let inside = holds.iter().map(|part| part.intersect(&span)).filter(|part| !part.is_empty());
-            parts.extend(inside.map(|part| (kept.answer.clone(), part)));
-        }
-        let changed = checked.iter().map(|(kept, _)| grid.steps(kept.span.intersect(&span))).sum::<u64>();
-        let from_memory = parts.iter().map(|(_, part)| grid.steps(*part)).sum::<u64>();
-        self.counters.changed.fetch_add(changed.saturating_sub(from_memory), std::sync::atomic::Ordering::Relaxed);
-        self.memory.renew(key, &checked, watch.through());
+        let mut parts = self.parts_in_memory(key, grid, &mut watch);
+        let on_flash = self.parts_on_flash(key, grid, &parts, (run.store, &mut watch, snapshot));
+        let from_flash = on_flash.iter().map(|(_, part)| grid.steps(*part)).sum::<u64>();
+        parts.extend(on_flash);
         let holes = holes(&mut parts, span);
-        let mut used = CacheUse { steps, from_memory: steps, from_flash: 0 };
+        let kept = steps.saturating_sub(holes.iter().map(|hole| grid.steps(*hole)).sum());
+        let from_flash = from_flash.min(kept);
+        let recent = RecentSource { store: run.store, database, inner: run.source, recents: &self.recents };
         for hole in holes {
-            used.from_memory = used.from_memory.saturating_sub(grid.steps(hole));
             let times = (hole.start, hole.end - step_ms, step_ms);
-            match promql::evaluate_stretch(run.expression, run.source, times, run.settings, run.budget)? {
+            let is_newest = hole.end == span.end && grid.steps(hole) <= NEWEST_STEPS_MAX && !parts.is_empty();
+            let source: &dyn Source = if is_newest { &recent } else { run.source };
+            match promql::evaluate_stretch(run.expression, source, times, run.settings, run.budget)? {
                 Evaluated::Stretch(stretch) => {
                     let portion = Arc::new(Portions::Steps(stretch));
-                    self.memory.insert(key, portion.clone(), hole, snapshot);
+                    self.keep(key, portion.clone(), hole, snapshot);
+                    if let Some(flash) = &self.flash {
+                        flash.note(key, hole);
+                    }
                     parts.push((portion, hole));
                 }
                 Evaluated::Whole(answer) => {
@@ -100,10 +108,52 @@ impl ResultCache {
                 }
             }
         }
+        let used = CacheUse { steps, from_memory: kept - from_flash, from_flash };
         self.count(used);
         parts.sort_by_key(|(_, part)| part.start);
         let stretches: Vec<(&Stretch, i64, i64)> = parts.iter().filter_map(stretch_of).collect();
         Ok((Stretch::answer(&stretches), used))
+    }
+
+    /// What is in memory and still holds.
+    fn parts_in_memory(&self, key: Key, grid: Grid, watch: &mut Watch<'_>) -> Vec<Part> {
+        let span = grid.span;
+        let checked = check(self.memory.kept(key, span), watch, grid);
+        let mut parts: Vec<Part> = Vec::new();
+        for (kept, holds) in &checked {
+            let inside = holds.iter().map(|part| part.intersect(&span)).filter(|part| !part.is_empty());
+            parts.extend(inside.map(|part| (kept.answer.clone(), part)));
+        }
+        let known = checked.iter().map(|(kept, _)| grid.steps(kept.span.intersect(&span))).sum::<u64>();
+        let still = parts.iter().map(|(_, part)| grid.steps(*part)).sum::<u64>();
+        self.counters.changed.fetch_add(known.saturating_sub(still), std::sync::atomic::Ordering::Relaxed);
+        self.memory.renew(key, &checked, watch.through());
+        parts
+    }
+
+    /// What of the rest is on flash and still holds; it is in memory afterwards.
+    fn parts_on_flash(
+        &self,
+        key: Key,
+        grid: Grid,
+        parts: &[Part],
+        (store, watch, snapshot): (&Store, &mut Watch<'_>, u64),
+    ) -> Vec<Part> {
+        let Some(flash) = &self.flash else { return Vec::new() };
+        let mut missing = vec![grid.span];
+        parts.iter().for_each(|(_, part)| cut(&mut missing, *part));
+        let mut holds = |stretch: Span, stamp: u64| {
+            let unchanged = store.snapshot_at(stamp).map(|since| watch.unchanged(stretch, since)).unwrap_or_default();
+            unchanged.into_iter().map(|part| grid.steps_in(part)).filter(|part| !part.is_empty()).collect()
+        };
+        let mut found = Vec::new();
+        for hole in missing {
+            found.extend(flash.find(key, hole, &mut holds));
+        }
+        for (portion, span) in &found {
+            self.keep(key, portion.clone(), *span, snapshot);
+        }
+        found
     }
 }
 

@@ -82,6 +82,18 @@ impl<'a> Watch<'a> {
         left
     }
 
+    /// From when on, not before a time, anything may be different than at a stamp: `i64::MAX` if nothing is, nothing if nobody knows.
+    pub(crate) fn changed_from_ns(&mut self, stamp: u64, from_ns: i64) -> Option<i64> {
+        let changes = self.changes_since(stamp)?;
+        let mut first_ns = changes.edge_ns.unwrap_or(i64::MAX);
+        for change in &changes.behind {
+            if change.range.end_ns >= from_ns && change.range.start_ns < first_ns && self.touches(change) {
+                first_ns = change.range.start_ns;
+            }
+        }
+        Some(first_ns.max(from_ns))
+    }
+
     fn changes_since(&mut self, stamp: u64) -> Option<Arc<Changes>> {
         let (store, through) = (self.store, &mut self.through);
         let changes = self.changes.entry(stamp).or_insert_with(|| {

@@ -66,7 +66,7 @@ impl ResultCache {
         }
         self.counters.changed.fetch_add(checked.len() as u64 * steps, std::sync::atomic::Ordering::Relaxed);
         let answer = evaluate()?;
-        self.memory.insert(key, Portions::Whole(Arc::new(answer.clone())), WHOLE, snapshot);
+        self.keep(key, Portions::Whole(Arc::new(answer.clone())), WHOLE, snapshot);
         self.count(used);
         Ok((answer, used))
     }

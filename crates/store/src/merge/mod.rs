@@ -87,11 +87,13 @@ impl Store {
         edits.extend(job.inputs.iter().map(|id| Edit::RemovePart(*id)));
         let groups = inputs.iter().fold(RoaringBitmap::new(), |groups, part| groups | &part.groups);
         let left = opened.iter().fold(groups, |groups, part| groups - &part.groups);
+        let withdrawn = (job.goal == Goal::Fold).then(|| self.withdraw_journal()).transpose()?;
         let replaced = self.replace_parts(shard, &edits, &inputs, opened);
         if job.goal == Goal::Fold {
             // Even if it failed: readers may see the new parts by then.
             self.journal.replaced(ChangeKind::Folded, shard.number, &inputs);
         }
+        drop(withdrawn);
         replaced?;
         // All rows of these were deleted.
         if left.is_empty() { Ok(()) } else { self.purge_groups(shard, left) }

@@ -14,6 +14,7 @@ use tracing_mutex::parkinglot::{Mutex, RwLock};
 use crate::admission::Admission;
 use crate::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
 use crate::journal::Journal;
+use crate::journal_file::Continued;
 use crate::keys::{Keys, SHARDS_MAX};
 use crate::log::reader::Finding;
 use crate::manifest::{Edit, Manifest, State};
@@ -60,6 +61,8 @@ struct Opened {
     exemplars: Exemplars,
     producers: Producers,
     recovery: Recovery,
+    /// The journal of the opening before, if it is to go on.
+    journal: Option<Continued>,
 }
 
 impl Store {
@@ -73,7 +76,8 @@ impl Store {
         let mut opened = Opened::load(platform, options)?;
         let log = opened.replay_log()?;
         opened.remove_unnamed()?;
-        let journal_changes_max = opened.options.journal_changes_max;
+        let continued = opened.journal.take().and_then(|journal| journal.finish(log.2, &opened.recovery));
+        let journal = continued.map_or_else(|| Journal::fresh(&opened.platform, &opened.options), Ok)?;
         let heads_bytes = opened.options.head_bytes_max as u64;
         let memory_bytes_max = opened.options.memory_bytes_max;
         let (fast_ns, policies) = (opened.manifest.state.fast_ns, opened.manifest.state.policies.clone());
@@ -89,7 +93,8 @@ impl Store {
             pressure: Pressure::default(),
             counters: Counters::default(),
             untold: AtomicBool::new(false),
-            journal: Journal::new(journal_changes_max),
+            journal,
+            journal_file: Mutex::default(),
             spare: Spare::default(),
             fast_ns: AtomicI64::new(fast_ns),
             policies: RwLock::new(policies),
@@ -171,7 +176,9 @@ impl Opened {
             let deletes = of_shard.map(|(_, delete)| delete.clone()).collect();
             Shard::new(number as u32, groups, parts, deletes, head_bytes)
         });
-        let shards = shards.collect();
+        let shards: Vec<Shard> = shards.collect();
+        let newest_ns = shards.iter().map(|shard| shard.state.lock().newest_ns).collect();
+        let journal = options.journal_is_kept.then(|| Continued::read(&platform, &options, state.epoch, newest_ns));
         let manifest = Manifest::write(&*files, &directory, state)?;
         for info in set_aside {
             let is_shared = manifest.state.parts.values().any(|other| other.file == info.file);
@@ -181,7 +188,8 @@ impl Opened {
                 let _ = files.rename(&path, &path.with_extension("damaged"));
             }
         }
-        Ok(Self { platform, options, catalog, shards, manifest, settled, exemplars, producers, recovery })
+        let journal = journal.flatten();
+        Ok(Self { platform, options, catalog, shards, manifest, settled, exemplars, producers, recovery, journal })
     }
 
     /// Removes files that the manifest does not name: what a crash left unfinished.

@@ -9,6 +9,7 @@ use platform::OpenMode;
 
 use super::Opened;
 use crate::StoreError;
+use crate::journal_file::LogExtent;
 use crate::log::frame::Frame;
 use crate::log::reader::{Scan, SegmentBytes};
 use crate::log::record::{self, Record, ShardRows};
@@ -30,6 +31,8 @@ struct Replayed {
     ended: Vec<Edit>,
     /// First sequence id that the catalog needs.
     catalog_since: Option<u64>,
+    /// Sequence id of the first record.
+    first_sequence: Option<u64>,
 }
 
 /// A record's piece for one shard.
@@ -54,22 +57,24 @@ struct Taken {
 }
 
 impl Opened {
-    /// Reads the log and starts a new segment behind it. With it, the first sequence id that the catalog needs.
-    pub(super) fn replay_log(&mut self) -> Result<(Log, Option<u64>), StoreError> {
+    /// Reads the log and starts a new segment behind it. With it, the first sequence id that the catalog needs, and what was read.
+    pub(super) fn replay_log(&mut self) -> Result<(Log, Option<u64>, LogExtent), StoreError> {
         let directory = self.options.directory.join("log");
         let names = self.platform.files.list(&directory).map_err(StoreError::io("list", &directory))?;
         let numbers = self.needed_segments(&directory, &names)?;
         let mut scan = Scan::new();
-        let Replayed { infos, ended, catalog_since } = self.replay_segments(&directory, &numbers, &mut scan)?;
+        let Replayed { infos, ended, catalog_since, first_sequence } =
+            self.replay_segments(&directory, &numbers, &mut scan)?;
         let flushed = self.manifest.state.flushed.values().copied().max().unwrap_or(0);
         let deleted = self.manifest.state.deletes.keys().map(|(_, sequence)| *sequence).max().unwrap_or(0);
         let sequence = scan.largest_sequence.max(flushed).max(deleted);
+        let extent = LogExtent { first: first_sequence, largest: scan.largest_sequence, last: sequence };
         self.recovery.log_findings = scan.into_findings();
         // From here on the records that count are settled, whatever is written behind them.
         self.manifest.commit(&ended)?;
         let spares = self.usable_spares(&directory, &names)?;
         let log = self.start_log(directory, sequence, infos, spares);
-        Ok((log, catalog_since))
+        Ok((log, catalog_since, extent))
     }
 
     /// Numbers of the segments that are not given up yet. Where a crash undid the removal of others, it is done again.
@@ -162,6 +167,7 @@ impl Opened {
                 self.hand_out(&frame, &path, &mut replayed.catalog_since, queues)
             })?;
             replayed.ended.push(Edit::LogEnded { segment: *number, end });
+            replayed.first_sequence = replayed.first_sequence.or(first);
             let first_sequence = first.unwrap_or(scan.largest_sequence + 1);
             replayed.infos.push(SegmentInfo { number: *number, first_sequence, bytes: bytes.len() as u64 });
         }
@@ -198,6 +204,9 @@ impl Opened {
             Record::Rows(shards, sent) => {
                 if let Some(sent) = sent {
                     self.producers.replay(sent, sequence, self.options.producers_max);
+                }
+                if let Some(journal) = &mut self.journal {
+                    journal.tell(sequence, &shards, self.platform.clock.now_ns());
                 }
                 for rows in shards {
                     hand_to(queues, rows.shard, Piece::Rows { sequence, rows });

@@ -1,4 +1,4 @@
-//! A dashboard that is opened, opened again, and slides forward while rows come in: with and without kept answers.
+//! A dashboard that is opened, opened again, slides forward while rows come in, and is opened after a restart: with and without kept answers.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -31,6 +31,8 @@ const PANELS: [&str; 12] = [
 const START_MS: i64 = 1_700_000_040_000;
 const STEP_MS: i64 = 15_000;
 const SAMPLES_MAX: u64 = 50_000_000;
+/// How often the database is opened again at most.
+const RESTARTS_MAX: u32 = 10;
 
 #[derive(Debug, Args)]
 pub(crate) struct DashboardFlags {
@@ -83,6 +85,26 @@ impl Server {
         Ok(())
     }
 
+    /// Ends the database as it should, opens it again, and asks for all panels, whose answers are on flash; several times.
+    fn restarted(self, folder: &std::path::Path, flags: &DashboardFlags) -> Result<Measured, String> {
+        let (mut server, mut all, mut cpu_seconds) = (self, Vec::new(), 0.0);
+        for _ in 0..flags.rounds.min(RESTARTS_MAX) {
+            server.db.close().map_err(|error| error.to_string())?;
+            // Before the folder is opened again.
+            let Self { db, chance, counters, time_ms } = server;
+            drop(db);
+            server = Self { db: open(folder)?, chance, counters, time_ms };
+            let before = process_cpu_seconds();
+            all.extend(server.show(flags.hours, true)?);
+            cpu_seconds += process_cpu_seconds() - before;
+            let stats = server.db.result_cache().unwrap_or_default();
+            if stats.steps_from_flash * 10 < stats.steps * 9 {
+                return Err(format!("of {} steps {} came from flash", stats.steps, stats.steps_from_flash));
+            }
+        }
+        Ok(summed("restarted", all, cpu_seconds))
+    }
+
     /// Asks for all panels; how long each took, in milliseconds.
     fn show(&self, hours: u32, may_cache: bool) -> Result<Vec<f64>, String> {
         let end_ms = self.time_ms / STEP_MS * STEP_MS;
@@ -100,6 +122,13 @@ impl Server {
     }
 }
 
+fn open(folder: &std::path::Path) -> Result<Db, String> {
+    let mut options = DbOptions::new(folder);
+    options.result_cache_memory_bytes_max = 256 << 20;
+    options.result_cache_flash_bytes_max = 256 << 20;
+    Db::open(platform::Platform::real(), options).map_err(|error| error.to_string())
+}
+
 pub(super) fn run(flags: &DashboardFlags) -> Result<ExitCode, String> {
     let folder = std::env::temp_dir().join(format!("thalweg-bench-dashboard-{}", std::process::id()));
     let measured = measure(flags, &folder);
@@ -115,9 +144,7 @@ pub(super) fn run(flags: &DashboardFlags) -> Result<ExitCode, String> {
 }
 
 fn measure(flags: &DashboardFlags, folder: &std::path::Path) -> Result<Vec<Measured>, String> {
-    let mut options = DbOptions::new(folder);
-    options.result_cache_memory_bytes_max = 256 << 20;
-    let db = Db::open(platform::Platform::real(), options).map_err(|error| error.to_string())?;
+    let db = open(folder)?;
     let counters = vec![0; flags.series as usize];
     let mut server = Server { db, chance: Chance::new(1), counters, time_ms: START_MS };
     for _ in 0..(flags.hours + 1) * 240 {
@@ -137,7 +164,9 @@ fn measure(flags: &DashboardFlags, folder: &std::path::Path) -> Result<Vec<Measu
         sliding.extend(server.show(flags.hours, true)?);
         cpu_seconds += process_cpu_seconds() - before;
     }
-    Ok(vec![uncached, first, again, summed("15 s later", sliding, cpu_seconds)])
+    let sliding = summed("15 s later", sliding, cpu_seconds);
+    let from_flash = server.restarted(folder, flags)?;
+    Ok(vec![uncached, first, again, sliding, from_flash])
 }
 
 fn times(what: &'static str, rounds: u32, show: impl Fn() -> Result<Vec<f64>, String>) -> Result<Measured, String> {
