@@ -39,13 +39,13 @@ fn integers(bytes: &[u8], count: usize) {
 }
 
 fn floats(bytes: &[u8], count: usize) {
-    let mut values = Vec::new();
+    let mut values: Vec<f64> = Vec::new();
     if float::decode(&mut Reader::new(bytes), count, &mut values).is_err() {
         return;
     }
     assert_eq!(values.len(), count);
     for effort in [Effort::Fast, Effort::Small] {
-        let (mut out, mut back) = (Vec::new(), Vec::new());
+        let (mut out, mut back) = (Vec::new(), Vec::<f64>::new());
         float::encode_with(&values, effort, &mut out);
         float::decode(&mut Reader::new(&out), count, &mut back).expect("what was written");
         assert!(back.iter().zip(&values).all(|(back, value)| back.to_bits() == value.to_bits()));

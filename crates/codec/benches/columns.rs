@@ -21,7 +21,7 @@ fn floats(criterion: &mut Criterion) {
             criterion,
             &format!("float {name}"),
             |effort, out| float::encode_with(black_box(&values), effort, out),
-            |bytes, values| float::decode(&mut Reader::new(black_box(bytes)), VALUES, values).is_ok(),
+            |bytes, values: &mut Vec<f64>| float::decode(&mut Reader::new(black_box(bytes)), VALUES, values).is_ok(),
         );
     }
 }

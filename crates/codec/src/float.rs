@@ -58,8 +58,28 @@ pub fn encode_with(values: &[f64], effort: Effort, out: &mut Vec<u8>) {
     }
 }
 
+/// What a float is decoded to: itself, or its bits.
+pub trait Decoded: Copy {
+    /// Of a float's bits.
+    fn of_bits(bits: u64) -> Self;
+}
+
+impl Decoded for f64 {
+    #[inline]
+    fn of_bits(bits: u64) -> Self {
+        Self::from_bits(bits)
+    }
+}
+
+impl Decoded for u64 {
+    #[inline]
+    fn of_bits(bits: u64) -> Self {
+        bits
+    }
+}
+
 /// Takes a column of so many values and appends them to `values`.
-pub fn decode(reader: &mut Reader<'_>, count: usize, values: &mut Vec<f64>) -> Result<(), DecodeError> {
+pub fn decode<V: Decoded>(reader: &mut Reader<'_>, count: usize, values: &mut Vec<V>) -> Result<(), DecodeError> {
     if count == 0 {
         return Ok(());
     }
@@ -68,7 +88,7 @@ pub fn decode(reader: &mut Reader<'_>, count: usize, values: &mut Vec<f64>) -> R
     }
     match reader.byte()? {
         CONSTANT => {
-            let value = f64::from_bits(reader.u64()?);
+            let value = V::of_bits(reader.u64()?);
             values.resize(values.len() + count, value);
             Ok(())
         }

@@ -83,8 +83,10 @@ fn decode_slice(reader: &mut Reader<'_>, values: &mut [i64]) -> Result<(), Decod
         CONSTANT => values.fill(reader.varint_signed()?),
         STEADY => {
             let (first, step) = (reader.varint_signed()?, reader.varint_signed()?);
-            for (place, value) in values.iter_mut().enumerate() {
-                *value = first.wrapping_add(step.wrapping_mul(place as i64));
+            let mut next = first;
+            for value in values {
+                *value = next;
+                next = next.wrapping_add(step);
             }
         }
         tag @ 2..=4 => old::decode(tag, reader, values)?,

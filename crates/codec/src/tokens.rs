@@ -27,6 +27,17 @@ const fn number_of(token: u8) -> (u64, u32) {
     ((4 + token as u64 % 4) << extra, extra)
 }
 
+/// The smallest number of each token, and how many extra bits it has.
+const NUMBERS: [(u64, u32); tans::SYMBOLS] = {
+    let mut numbers = [(0, 0); tans::SYMBOLS];
+    let mut token = 0;
+    while token < tans::SYMBOLS {
+        numbers[token] = number_of(token as u8);
+        token += 1;
+    }
+    numbers
+};
+
 /// Counts tokens, to tell what integers would cost without encoding them.
 pub(crate) struct Estimate {
     center: i64,
@@ -109,7 +120,7 @@ fn add_extras(
     tokens: &[u8],
     values: &mut [i64],
 ) -> Result<(), DecodeError> {
-    let numbers: [(u64, u32); tans::SYMBOLS] = std::array::from_fn(|token| number_of(token as u8));
+    let numbers = &NUMBERS;
     // Loads run past the end where bytes of what follows are there to be loaded.
     let bytes = reader.rest();
     let mut bit = 0;

@@ -8,8 +8,9 @@ use xxhash_rust::xxh64::xxh64;
 
 use crate::NameRemoval;
 use crate::best::keep_best;
+use crate::cells::{Cells, EachCell, SumCells};
 use crate::eval::Evaluator;
-use crate::fold::{Count, Fold, Maximum, Mean, Minimum, One, StandardDeviation, Total, Variance};
+use crate::fold::{Count, Maximum, Mean, Minimum, One, StandardDeviation, Variance};
 use crate::folding::Folding;
 use crate::function::Function;
 use crate::rows::{Charge, Row, Sample, Steps, Vector};
@@ -119,14 +120,14 @@ impl<'q> Evaluator<'q> {
     /// Aggregations that make one value of many, one row after the other; `None` for others.
     fn folded(&self, aggregate: &Aggregate, steps: Steps) -> Option<Result<Vector<'q>, QueryError>> {
         Some(match aggregate.operation {
-            Aggregation::Sum => self.fold::<Total>(aggregate, steps),
-            Aggregation::Average => self.fold::<Mean>(aggregate, steps),
-            Aggregation::Minimum => self.fold::<Minimum>(aggregate, steps),
-            Aggregation::Maximum => self.fold::<Maximum>(aggregate, steps),
-            Aggregation::Count => self.fold::<Count>(aggregate, steps),
-            Aggregation::Group => self.fold::<One>(aggregate, steps),
-            Aggregation::StandardDeviation => self.fold::<StandardDeviation>(aggregate, steps),
-            Aggregation::Variance => self.fold::<Variance>(aggregate, steps),
+            Aggregation::Sum => self.fold::<SumCells>(aggregate, steps),
+            Aggregation::Average => self.fold::<EachCell<Mean>>(aggregate, steps),
+            Aggregation::Minimum => self.fold::<EachCell<Minimum>>(aggregate, steps),
+            Aggregation::Maximum => self.fold::<EachCell<Maximum>>(aggregate, steps),
+            Aggregation::Count => self.fold::<EachCell<Count>>(aggregate, steps),
+            Aggregation::Group => self.fold::<EachCell<One>>(aggregate, steps),
+            Aggregation::StandardDeviation => self.fold::<EachCell<StandardDeviation>>(aggregate, steps),
+            Aggregation::Variance => self.fold::<EachCell<Variance>>(aggregate, steps),
             _ => return None,
         })
     }
@@ -137,9 +138,9 @@ impl<'q> Evaluator<'q> {
         is_grouped && self.settings.name_removal == NameRemoval::Delayed
     }
 
-    fn fold<F: Fold>(&self, aggregate: &Aggregate, steps: Steps) -> Result<Vector<'q>, QueryError> {
+    fn fold<C: Cells>(&self, aggregate: &Aggregate, steps: Steps) -> Result<Vector<'q>, QueryError> {
         let (input, grouping) = (&aggregate.input, &aggregate.grouping);
-        let mut folding = Folding::<F>::new(self.budget, self.keeps_names(grouping), input.span);
+        let mut folding = Folding::<C>::new(self.budget, self.keeps_names(grouping), input.span);
         match &input.node {
             Node::Call(call) if matches!(call.signature.function, Function::Window(_)) => {
                 self.window_rows(call, steps, Some(grouping), &mut folding)?;

@@ -90,6 +90,13 @@ impl<F> Mixed<F> {
 
 pub(crate) struct Total(Mixed<CompensatedSum>);
 
+impl Total {
+    /// What floats were added up to.
+    pub(crate) const fn of(sum: CompensatedSum) -> Self {
+        Self(Mixed::Floats(sum))
+    }
+}
+
 impl Fold for Total {
     const FLOATS_ONLY: Option<&'static str> = None;
 

@@ -6,10 +6,10 @@ use std::ops::Range;
 use model::Labels;
 use query::{Budget, QueryError};
 
+use crate::cells::Cells;
 use crate::eval::name_of;
-use crate::fold::Fold;
 use crate::notes::Notes;
-use crate::rows::{Charge, Row, Vector, is_absent};
+use crate::rows::{Charge, Row, Vector};
 use crate::stream::{Made, RowSink};
 use crate::syntax::span::Span;
 
@@ -17,21 +17,21 @@ use crate::syntax::span::Span;
 const SAMPLE_BYTES: usize = 16;
 
 /// One group.
-struct Group<F> {
+struct Group<C> {
     labels: Labels,
     /// The first of its series, in order of labels.
     series: Labels,
     drop_name: bool,
     /// The step of the first cell.
     first: usize,
-    cells: Vec<Option<F>>,
+    cells: C,
 }
 
 /// Groups, in order of their first rows.
-pub(crate) struct Folding<'b, F> {
+pub(crate) struct Folding<'b, C> {
     budget: &'b Budget,
     places: HashMap<Labels, usize>,
-    groups: Vec<Group<F>>,
+    groups: Vec<Group<C>>,
     charge: Charge<'b>,
     notes: Notes,
     /// Whether names that were to go in the end stay.
@@ -39,42 +39,30 @@ pub(crate) struct Folding<'b, F> {
     span: Span,
 }
 
-impl<F: Fold> Group<F> {
+impl<C: Cells> Group<C> {
     /// Makes cells for a stretch of steps.
     fn reach(&mut self, steps: Range<usize>) {
-        if self.cells.is_empty() {
+        if self.cells.len() == 0 {
             self.first = steps.start;
         }
-        if let Some(before) = self.first.checked_sub(steps.start).filter(|before| *before > 0) {
-            self.cells.splice(0..0, std::iter::repeat_with(|| None).take(before));
-            self.first = steps.start;
-        }
-        let count = self.cells.len().max(steps.end - self.first);
-        self.cells.resize_with(count, || None);
+        let before = self.first.saturating_sub(steps.start);
+        self.cells.grow(before, steps.end.saturating_sub(self.first + self.cells.len()));
+        self.first -= before;
     }
 
     fn add(&mut self, row: &Row, notes: &Notes, span: Span) {
-        let first = self.first;
         if let Some(values) = row.all_floats() {
-            let cells = self.cells.get_mut(row.first - first..).unwrap_or_default();
-            for (cell, value) in cells.iter_mut().zip(values).filter(|(_, value)| !is_absent(**value)) {
-                match cell {
-                    Some(cell) => cell.add(*value),
-                    None => *cell = Some(F::start(*value)),
-                }
-            }
+            self.cells.add_floats(row.first - self.first, values);
             return;
         }
         let name = name_of(&row.labels);
         for (step, sample) in row.present() {
-            if let Some(cell) = self.cells.get_mut(step - first) {
-                F::add_sample(cell, &sample, notes, name, span);
-            }
+            self.cells.add_sample(step - self.first, &sample, (notes, name, span));
         }
     }
 }
 
-impl<'b, F: Fold> Folding<'b, F> {
+impl<'b, C: Cells> Folding<'b, C> {
     pub(crate) fn new(budget: &'b Budget, keeps_names: bool, span: Span) -> Self {
         let (charge, notes) = (Charge::none(budget), Notes::default());
         Self { budget, places: HashMap::new(), groups: Vec::new(), charge, notes, keeps_names, span }
@@ -91,8 +79,8 @@ impl<'b, F: Fold> Folding<'b, F> {
         let mut vector = Vector::empty(self.budget);
         for group in self.groups {
             let mut row = Row::new(group.labels).marked(group.drop_name);
-            for (place, cell) in group.cells.into_iter().enumerate() {
-                if let Some(sample) = cell.and_then(|cell| cell.finish(notes, self.span)) {
+            for (place, sample) in group.cells.finish(notes, self.span).enumerate() {
+                if let Some(sample) = sample {
                     row.push(group.first + place, sample);
                 }
             }
@@ -102,20 +90,20 @@ impl<'b, F: Fold> Folding<'b, F> {
     }
 }
 
-impl<F: Fold> RowSink for Folding<'_, F> {
+impl<C: Cells> RowSink for Folding<'_, C> {
     fn take(&mut self, made: Made) -> Result<(), QueryError> {
         self.budget.check()?;
         let Made { series, group, row } = made;
         let labels = group.unwrap_or_else(Labels::empty);
         let place = *self.places.entry(labels).or_insert_with_key(|labels| {
             let (labels, series) = (labels.clone(), series.clone());
-            self.groups.push(Group { labels, series, drop_name: false, first: 0, cells: Vec::new() });
+            self.groups.push(Group { labels, series, drop_name: false, first: 0, cells: C::default() });
             self.groups.len() - 1
         });
         let Some(group) = self.groups.get_mut(place) else { return Ok(()) };
         let before = group.cells.len();
         group.reach(row.first..row.end());
-        self.charge.add((group.cells.len() - before) * size_of::<Option<F>>() / SAMPLE_BYTES)?;
+        self.charge.add((group.cells.len() - before) * C::CELL_BYTES / SAMPLE_BYTES)?;
         group.drop_name |= row.drop_name && !self.keeps_names;
         if series < group.series {
             group.series = series;

@@ -5,9 +5,9 @@
 //!                                      │
 //!                                      ├─ select      selectors and subqueries: read once, then windows slide over the samples
 //!                                      ├─ stream      selectors under functions and aggregations: a row at a time, on several threads
-//!                                      ├─ slide       a window moves over a series; window_places, where it is at every step
+//!                                      ├─ slide       a window moves over a series; window_places, where it is at every step; rate_runs, many at once
 //!                                      ├─ window      functions of a range: rate, *_over_time, …
-//!                                      ├─ aggregate   sum, topk, …
+//!                                      ├─ aggregate   sum, topk, …; folding, a row after the other; cells, what groups have so far
 //!                                      ├─ binary      operators and vector matching
 //!                                      ├─ histogram   native histograms as values; classic beside it
 //!                                      ├─ relabel     label_replace, sort, …
@@ -24,6 +24,7 @@ mod answer;
 mod best;
 mod binary;
 mod calendar;
+mod cells;
 mod classic;
 mod eval;
 mod explain;
@@ -38,6 +39,7 @@ mod math;
 mod notes;
 mod plan;
 mod rate;
+mod rate_runs;
 mod reach;
 mod relabel;
 mod rows;

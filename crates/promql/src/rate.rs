@@ -5,10 +5,9 @@ use std::sync::Arc;
 use crate::histogram::{CounterReset, Histogram, IncompatibleBuckets};
 use crate::interpolate;
 use crate::notes::HistogramOperation;
-use crate::rows::{ABSENT, Sample};
+use crate::rows::Sample;
 use crate::syntax::ast::Edges;
-use crate::window::{MarkedValues, Marks, Window};
-use crate::window_places::{WindowPlace, WindowPlaces};
+use crate::window::{MarkedValues, Window};
 
 /// Which of the functions.
 #[derive(Debug, Clone, Copy)]
@@ -37,17 +36,27 @@ pub(crate) fn over_window(window: &Window<'_>, change: Change) -> Option<Sample>
 }
 
 /// First and last time in milliseconds, and the number of samples.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Extent {
     pub(crate) first_ms: i64,
     pub(crate) last_ms: i64,
     pub(crate) samples: usize,
 }
 
+impl Extent {
+    /// Whether samples lie in their window's bounds as those of another do in its: they have the same [`Stretch`] then.
+    pub(crate) fn is_shifted(&self, bounds_ms: [i64; 2], other: &Self, other_bounds_ms: [i64; 2]) -> bool {
+        let distances = |extent: &Self, [start_ms, end_ms]: [i64; 2]| {
+            [extent.first_ms - start_ms, extent.last_ms - extent.first_ms, end_ms - extent.last_ms]
+        };
+        self.samples == other.samples && distances(self, bounds_ms) == distances(other, other_bounds_ms)
+    }
+}
+
 /// By what a difference is to be multiplied so that it stands for the whole window: it is stretched up to the window's bounds
 /// if the samples come close to them, else by half of their average distance, and a counter never beyond the point where
 /// it would have been zero.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Stretch {
     sampled_s: f64,
     to_start_s: f64,
@@ -84,16 +93,55 @@ impl Stretch {
 
     /// The factor for a change; of counters the value that they started from counts.
     fn factor(&self, total: f64, started_from: Option<f64>) -> f64 {
-        let Some(first) = started_from.filter(|first| total > 0.0 && *first >= 0.0) else { return self.factor };
-        // In most windows the counter is far from where it would have been zero, which is found out without a division. The margins
-        // are wider than any rounding, so that the exact rule decides where it may hold.
-        if self.sampled_s * first > self.to_start_s * total * 1.000_001 + 1e-290 {
-            return self.factor;
-        }
+        let Some(first) = started_from.filter(|first| self.may_reach_zero(*first, total)) else { return self.factor };
         let to_zero_s = self.sampled_s * (first / total);
         if to_zero_s < self.to_start_s { self.factor_from(to_zero_s) } else { self.factor }
     }
+
+    /// Whether a counter that rose so much from a value might have been zero within the window. In most windows it is far from that, which is
+    /// found out without a division: the margins are wider than any rounding, so that the exact rule decides where it may hold.
+    fn may_reach_zero(&self, first: f64, total: f64) -> bool {
+        let is_far = self.sampled_s * first > self.to_start_s * total * 1.000_001 + 1e-290;
+        total > 0.0 && first >= 0.0 && !is_far
+    }
+
+    /// The changes over windows without resets, of which the first and the last values are given, appended to `changes`.
+    pub(crate) fn push_changes(&self, firsts: &[f64], lasts: &[f64], counter: bool, changes: &mut Vec<f64>) {
+        for (firsts, lasts) in firsts.chunks(VECTOR_WINDOWS).zip(lasts.chunks(VECTOR_WINDOWS)) {
+            let totals = || firsts.iter().zip(lasts).map(|(first, last)| (*first, last - first));
+            if counter && self.one_may_reach_zero(firsts, lasts) {
+                changes.extend(totals().map(|(first, total)| total * self.factor(total, Some(first))));
+            } else {
+                changes.extend(totals().map(|(_, total)| total * self.factor));
+            }
+        }
+    }
+
+    /// Whether any counter of some windows might have been zero: not if that which comes closest is far from it. Numbers that are none
+    /// come close to nothing.
+    fn one_may_reach_zero(&self, firsts: &[f64], lasts: &[f64]) -> bool {
+        let (mut lowest, mut steepest) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
+        let mut look = |lane: usize, first: f64, last: f64| {
+            let total = last - first;
+            lowest[lane] = if first < lowest[lane] { first } else { lowest[lane] };
+            steepest[lane] = if total > steepest[lane] { total } else { steepest[lane] };
+        };
+        let ((firsts, rest), (lasts, other_rest)) = (firsts.as_chunks::<LANES>(), lasts.as_chunks::<LANES>());
+        for (firsts, lasts) in firsts.iter().zip(lasts) {
+            (0..LANES).for_each(|lane| look(lane, firsts[lane], lasts[lane]));
+        }
+        rest.iter().zip(other_rest).for_each(|(first, last)| look(0, *first, *last));
+        let lowest = lowest.into_iter().fold(f64::INFINITY, f64::min);
+        let steepest = steepest.into_iter().fold(f64::NEG_INFINITY, f64::max);
+        steepest > 0.0 && (lowest < 0.0 || self.may_reach_zero(lowest, steepest))
+    }
 }
+
+/// Numbers that are compared at once.
+const LANES: usize = 4;
+
+/// Windows that are computed together.
+const VECTOR_WINDOWS: usize = 64;
 
 /// By what a change over a window of this length is divided.
 pub(crate) fn divisor_s(change: Change, range_ms: i64) -> f64 {
@@ -101,7 +149,13 @@ pub(crate) fn divisor_s(change: Change, range_ms: i64) -> f64 {
 }
 
 /// The change between the first and the last of some floats, for counters with what resets took away, over the whole window.
-fn extrapolated_floats(first: f64, last: f64, marked: MarkedValues<'_>, stretch: &Stretch, counter: bool) -> f64 {
+pub(crate) fn extrapolated_floats(
+    first: f64,
+    last: f64,
+    marked: MarkedValues<'_>,
+    stretch: &Stretch,
+    counter: bool,
+) -> f64 {
     let mut total = last - first;
     if counter {
         total = marked.before().fold(total, |total, before| total + before);
@@ -109,7 +163,7 @@ fn extrapolated_floats(first: f64, last: f64, marked: MarkedValues<'_>, stretch:
     total * stretch.factor(total, counter.then_some(first))
 }
 
-fn extrapolated(window: &Window<'_>, change: Change) -> Option<f64> {
+pub(crate) fn extrapolated(window: &Window<'_>, change: Change) -> Option<f64> {
     let (first, last) = (*window.values.first()?, *window.values.last()?);
     let extent = Extent {
         first_ms: *window.timestamps_ms.first()?,
@@ -122,19 +176,6 @@ fn extrapolated(window: &Window<'_>, change: Change) -> Option<f64> {
     let bounds_ms = [window.start_ms, window.end_ms];
     let stretch = Stretch::new(bounds_ms, &extent, divisor_s(change, window.range_ms));
     Some(extrapolated_floats(first, last, window.marked, &stretch, change.counter))
-}
-
-/// The changes over all windows of a series of floats, from the first window with samples on; [`ABSENT`] where a window has too few.
-pub(crate) fn over_windows(values: &[f64], marks: &Marks, places: &WindowPlaces, counter: bool) -> Vec<f64> {
-    let mut marks = marks.walk(values);
-    let windows = places.windows.iter().zip(&places.stretches);
-    let change = |(window, stretch): (&WindowPlace, &Stretch)| {
-        let (first, end) = (window.first as usize, window.end as usize);
-        let Some([first_value, .., last_value]) = values.get(first..end) else { return ABSENT };
-        let marked = if counter { marks.within(first, end) } else { MarkedValues::default() };
-        extrapolated_floats(*first_value, *last_value, marked, stretch, counter)
-    };
-    windows.map(change).collect()
 }
 
 fn extrapolated_histogram(window: &Window<'_>, change: Change) -> Option<Sample> {

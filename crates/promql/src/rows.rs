@@ -28,6 +28,11 @@ pub(crate) fn is_absent(value: f64) -> bool {
     is_stale_bits(value)
 }
 
+/// Whether each step has a value; all are looked at at once, not one after the other.
+pub(crate) fn are_all_present(values: &[f64]) -> bool {
+    !values.iter().fold(false, |absent, value| absent | is_absent(*value))
+}
+
 /// A float from outside, without the bits that have a meaning here.
 pub(crate) fn cleaned(value: f64) -> f64 {
     if value.to_bits() == IN_HISTOGRAMS_BITS { f64::NAN } else { value }
@@ -35,7 +40,8 @@ pub(crate) fn cleaned(value: f64) -> f64 {
 
 /// Whether values from outside hold bits that have a meaning here; all are looked at at once, not one after the other.
 pub(crate) fn hold_marks(values: &[f64]) -> bool {
-    let is_mark = |value: &f64| is_absent(*value) | (value.to_bits() == IN_HISTOGRAMS_BITS);
+    // The two differ in the lowest bit.
+    let is_mark = |value: &f64| value.to_bits() | 1 == IN_HISTOGRAMS_BITS;
     values.iter().fold(false, |found, value| found | is_mark(value))
 }
 

@@ -8,7 +8,7 @@ use query::{Budget, QueryError};
 use crate::eval::{Evaluator, name_of};
 use crate::function::Function;
 use crate::notes::Notes;
-use crate::rate;
+use crate::rate_runs;
 use crate::rows::{ABSENT, Row, Steps, cleaned, without_name};
 use crate::select::{Cursor, Samples, WindowBounds};
 use crate::stream::{Made, Passage, RowSink, Streaming};
@@ -136,16 +136,15 @@ impl Over<'_> {
         let lock = || self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let mut places = lock().pop().unwrap_or_default();
         places.find(&samples.timestamps_ms, &self.bounds, change);
-        let values = match change {
+        let found = match change {
             Some(change) => {
                 let marks = Marks::find(self.function, &samples.values);
-                rate::over_windows(&samples.values, &marks, &places, change.counter)
+                rate_runs::over_windows(&samples.values, &marks, &places, change.counter)
             }
-            None => self.over_values(&samples.values, &places)?,
+            None => (places.first_step, self.over_values(&samples.values, &places)?),
         };
-        let first_step = places.first_step;
         lock().push(places);
-        Ok(Some((first_step, values)))
+        Ok(Some(found))
     }
 
     fn over_values(&self, values: &[f64], places: &WindowPlaces) -> Result<Vec<f64>, QueryError> {

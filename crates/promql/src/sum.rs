@@ -12,18 +12,16 @@ impl CompensatedSum {
         Self { sum, compensation: 0.0 }
     }
 
+    /// Without a branch, so that many sums can be added to at once.
     #[inline]
     #[must_use]
     pub(crate) fn plus(self, value: f64) -> Self {
         let sum = self.sum + value;
-        let lost = if sum.is_infinite() {
-            return Self { sum, compensation: 0.0 };
-        } else if self.sum.abs() >= value.abs() {
-            (self.sum - sum) + value
-        } else {
-            (value - sum) + self.sum
-        };
-        Self { sum, compensation: self.compensation + lost }
+        let (of_sum, of_value) = ((self.sum - sum) + value, (value - sum) + self.sum);
+        let lost = if self.sum.abs() >= value.abs() { of_sum } else { of_value };
+        let compensation = self.compensation + lost;
+        // Infinite: asked so, it is one comparison of floats.
+        Self { sum, compensation: if sum.abs() > f64::MAX { 0.0 } else { compensation } }
     }
 
     #[must_use]

@@ -13,6 +13,7 @@ use crate::sum::{CompensatedSum, Mean, quantile};
 use crate::syntax::ast::Edges;
 use crate::syntax::number;
 use crate::syntax::span::Span;
+use crate::window_places::WindowRun;
 
 /// A function of a range of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,12 +126,33 @@ pub(crate) struct MarksWalk<'a> {
 }
 
 impl<'a> MarksWalk<'a> {
-    /// The marks between two samples of a window, given by the places of its first sample and of its end; neither may be before those of an
-    /// earlier window.
-    pub(crate) fn within(&mut self, first: usize, end: usize) -> MarkedValues<'a> {
+    /// The first window of a run, from the one with a number on, that has a mark between two of its samples. Numbers may only grow.
+    pub(crate) fn next_in(&mut self, run: &WindowRun, from: usize) -> Option<usize> {
+        let mut number = from;
+        while number < run.count {
+            let (first, end) = run.at(number);
+            self.leave_behind(first);
+            let place = *self.rest.first()?;
+            if place < end {
+                return Some(number);
+            }
+            // Windows that do not move never come to it.
+            number += (place - end).checked_div(run.stride as usize)? + 1;
+        }
+        None
+    }
+
+    /// Goes past marks that are not behind a sample.
+    fn leave_behind(&mut self, first: usize) {
         while let Some((_, behind)) = self.rest.split_first().filter(|(place, _)| **place <= first) {
             self.rest = behind;
         }
+    }
+
+    /// The marks between two samples of a window, given by the places of its first sample and of its end; neither may be before those of an
+    /// earlier window.
+    pub(crate) fn within(&mut self, first: usize, end: usize) -> MarkedValues<'a> {
+        self.leave_behind(first);
         let inside = if self.rest.first().is_some_and(|place| *place < end) {
             self.rest.partition_point(|place| *place < end)
         } else {

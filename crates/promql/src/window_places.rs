@@ -11,16 +11,61 @@ pub(crate) struct WindowPlace {
     pub(crate) end: u32,
 }
 
+/// Windows one behind another that lie alike among the times of samples: each the same number of samples behind the one before, and its
+/// samples as far from its bounds. Of samples at equal distances these are nearly all windows.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct WindowRun {
+    pub(crate) count: usize,
+    /// The first of them.
+    pub(crate) place: WindowPlace,
+    /// Samples from one window's first to that of the next.
+    pub(crate) stride: u32,
+    /// By what a change over one of them is multiplied; `None` of windows with fewer than two samples.
+    pub(crate) stretch: Option<Stretch>,
+    extent: Option<Extent>,
+    bounds_ms: [i64; 2],
+}
+
 /// The windows of all steps, for series with the same times.
 #[derive(Debug, Default)]
 pub(crate) struct WindowPlaces {
     times_ms: Vec<i64>,
     /// The step of the first window with samples.
     pub(crate) first_step: usize,
-    /// From there up to the last with samples.
+    /// From there up to the last with samples. Of functions that tell a change none.
     pub(crate) windows: Vec<WindowPlace>,
-    /// Of functions that tell a change, as many: by what it is multiplied. Nothing of windows with fewer than two samples.
-    pub(crate) stretches: Vec<Stretch>,
+    /// Of functions that tell a change: the same windows in runs.
+    pub(crate) runs: Vec<WindowRun>,
+}
+
+impl WindowRun {
+    fn new(place: WindowPlace, extent: Option<Extent>, bounds_ms: [i64; 2], range_s: f64) -> Self {
+        let stretch = extent.map(|extent| Stretch::new(bounds_ms, &extent, range_s));
+        Self { count: 1, place, stride: 0, stretch, extent, bounds_ms }
+    }
+
+    /// The places of the first sample of one of its windows, and of the first behind it.
+    pub(crate) const fn at(&self, number: usize) -> (usize, usize) {
+        let behind = self.stride as usize * number;
+        (self.place.first as usize + behind, self.place.end as usize + behind)
+    }
+
+    /// Takes in the window behind the last one, if it lies as those do.
+    fn go_on(&mut self, place: WindowPlace, extent: Option<Extent>, bounds_ms: [i64; 2]) -> bool {
+        let stride = if self.count == 1 { place.first.wrapping_sub(self.place.first) } else { self.stride };
+        let behind = stride.wrapping_mul(self.count as u32);
+        let follows =
+            place.first.wrapping_sub(self.place.first) == behind && place.end.wrapping_sub(self.place.end) == behind;
+        let lies_alike = match (self.extent, extent) {
+            (Some(first), Some(extent)) => first.is_shifted(self.bounds_ms, &extent, bounds_ms),
+            (None, None) => true,
+            _ => false,
+        };
+        if follows && lies_alike {
+            (self.stride, self.count) = (stride, self.count + 1);
+        }
+        follows && lies_alike
+    }
 }
 
 impl WindowPlaces {
@@ -33,29 +78,34 @@ impl WindowPlaces {
         self.times_ms.clear();
         self.times_ms.extend_from_slice(times_ms);
         self.windows.clear();
-        self.stretches.clear();
+        self.runs.clear();
         let mut cursor = Cursor::default();
+        let mut is_before = true;
         for step in 0..bounds.ends.steps.count {
             let end_ms = bounds.ends.at(step);
             let start_ms = end_ms - bounds.range_ms;
             let (first, end) = cursor.advance(times_ms, start_ms, end_ms);
-            if self.windows.is_empty() {
+            if is_before {
                 if first == end {
                     continue;
                 }
-                self.first_step = step;
+                (self.first_step, is_before) = (step, false);
             }
-            self.windows.push(WindowPlace { first: first as u32, end: end as u32 });
-            if let Some(change) = change {
-                let extent = extent(times_ms.get(first..end).unwrap_or_default());
-                let range_s = rate::divisor_s(change, bounds.range_ms);
-                let stretch = extent.map(|extent| Stretch::new([start_ms, end_ms], &extent, range_s));
-                self.stretches.push(stretch.unwrap_or_default());
+            if first == end && first == times_ms.len() {
+                // Nothing comes any more.
+                break;
+            }
+            let place = WindowPlace { first: first as u32, end: end as u32 };
+            let Some(change) = change else {
+                self.windows.push(place);
+                continue;
+            };
+            let extent = extent(times_ms.get(first..end).unwrap_or_default());
+            let bounds_ms = [start_ms, end_ms];
+            if !self.runs.last_mut().is_some_and(|run| run.go_on(place, extent, bounds_ms)) {
+                self.runs.push(WindowRun::new(place, extent, bounds_ms, rate::divisor_s(change, bounds.range_ms)));
             }
         }
-        let last = self.windows.iter().rposition(|window| window.first < window.end);
-        self.windows.truncate(last.map_or(0, |last| last + 1));
-        self.stretches.truncate(self.windows.len());
     }
 }
 

@@ -368,8 +368,10 @@ fn to_samples(column: Column) -> Option<(Vec<i64>, Vec<f64>)> {
 /// Makes milliseconds of ascending nanoseconds; whether some are the same then.
 fn to_milliseconds(timestamps: &mut [i64]) -> bool {
     if let Some((first_ms, step_ms)) = even_milliseconds(timestamps) {
-        for (place, timestamp) in timestamps.iter_mut().enumerate() {
-            *timestamp = first_ms + step_ms * place as i64;
+        let mut next_ms = first_ms;
+        for timestamp in timestamps {
+            *timestamp = next_ms;
+            next_ms = next_ms.wrapping_add(step_ms);
         }
         return false;
     }

@@ -1,4 +1,6 @@
-//! `/api/v1/export`, `/api/v1/export/native` and `/federate`: samples as they are.
+//! `/api/v1/export` in its forms, and `/federate`: samples as they are.
+
+mod csv;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -39,12 +41,24 @@ pub(crate) async fn native(From(state): From<Arc<State>>, request: Request) -> R
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], blocks.await?).into_response())
 }
 
+/// `/api/v1/export/csv`: rows with the columns that `format` names. Series of native histograms are left out.
+pub(crate) async fn csv(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let taken = take(&state, request).await?;
+    let format = taken.parameters.get("format").unwrap_or_default();
+    let columns = csv::Columns::parse(format).map_err(|error| ApiError::invalid_parameter("format", error))?;
+    let range_ms = range_ms(&taken)?;
+    let rows =
+        selected(&state, &taken, "export", range_ms, move |series, budget| columns.write(series, budget)).await?;
+    Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], rows).into_response())
+}
+
 /// `/federate`: the newest samples of series, as a target of Prometheus shows them, with their times.
 pub(crate) async fn federate(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
     let now_ms = state.db.now_ns() / NS_PER_MS;
     let range_ms = (now_ms - state.db.lookback_ms() + 1, now_ms);
-    let text = selected(&state, &taken, "federate", range_ms, |series| exposition(series).into_bytes()).await?;
+    let write = |series: &[Series], _: &Budget| Ok(exposition(series).into_bytes());
+    let text = selected(&state, &taken, "federate", range_ms, write).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
@@ -55,8 +69,12 @@ async fn export(
     write: fn(&[Series]) -> Vec<u8>,
 ) -> Result<Vec<u8>, ApiError> {
     let taken = take(state, request).await?;
+    selected(state, &taken, kind, range_ms(&taken)?, move |series, _| Ok(write(series))).await
+}
+
+fn range_ms(taken: &Taken) -> Result<(i64, i64), ApiError> {
     let range = taken.parameters.range()?;
-    selected(state, &taken, kind, (range.start_ns / NS_PER_MS, range.end_ns / NS_PER_MS), write).await
+    Ok((range.start_ns / NS_PER_MS, range.end_ns / NS_PER_MS))
 }
 
 /// The series that satisfy one of the parameters `match[]`, each once, written down.
@@ -65,7 +83,7 @@ async fn selected(
     taken: &Taken,
     kind: &'static str,
     range_ms: (i64, i64),
-    write: impl FnOnce(&[Series]) -> Vec<u8> + Send + 'static,
+    write: impl FnOnce(&[Series], &Budget) -> Result<Vec<u8>, QueryError> + Send + 'static,
 ) -> Result<Vec<u8>, ApiError> {
     let matcher_sets = taken.parameters.matcher_sets()?;
     if matcher_sets.is_empty() {
@@ -79,7 +97,7 @@ async fn selected(
         let series = series_of(state, &database, &matcher_sets, range_ms, &budget)?;
         // What is written is held, too: at most two samples' bytes for each.
         budget.take(2 * series.iter().map(Series::samples).sum::<usize>())?;
-        Ok((String::new(), write(&series)))
+        Ok((String::new(), write(&series, &budget)?))
     };
     Ok(watched(state, asked, work).await?.1)
 }

@@ -68,6 +68,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/plan", get(plan::plan).post(plan::plan))
         .route("/api/v1/read", post(remote_read::read))
         .route("/api/v1/export", get(export::json_lines).post(export::json_lines))
+        .route("/api/v1/export/csv", get(export::csv).post(export::csv))
         .route("/api/v1/export/native", get(export::native).post(export::native))
         .route("/federate", get(export::federate).post(export::federate))
         .route("/api/v1/alertmanagers", get(status::no_alertmanagers))

@@ -262,56 +262,89 @@ fn checked_header(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<ChunkHeader, 
 pub(crate) fn decode(bytes: &[u8], slots: Option<&[Slot]>) -> Result<(ChunkHeader, Rows), DecodeError> {
     let mut reader = Reader::new(bytes);
     let header = checked_header(&mut reader, bytes)?;
-    let mut timestamps_ns = Vec::new();
-    integer::decode(&mut Reader::new(reader.bytes(header.timestamps_bytes)?), header.rows, &mut timestamps_ns)?;
-    let mut columns = Vec::new();
-    for (slot, value_type, length) in &header.columns {
-        let column = reader.bytes(*length)?;
-        if slots.is_none_or(|slots| slots.binary_search(slot).is_ok()) {
-            columns.push(decode_column(&mut Reader::new(column), header.rows, *slot, *value_type)?);
-        }
-    }
-    Ok((header, Rows { timestamps_ns, columns }))
+    let wanted = |slot: Slot| slots.is_none_or(|slots| slots.binary_search(&slot).is_ok());
+    let of_column = |(slot, value_type, _): &(Slot, ValueType, usize)| RowsColumn::new(*slot, *value_type);
+    let columns = header.columns.iter().filter(|(slot, ..)| wanted(*slot)).map(of_column);
+    let mut rows = Rows { timestamps_ns: Vec::new(), columns: columns.collect() };
+    decode_rows(&mut reader, &header, &mut rows)?;
+    Ok((header, rows))
 }
 
-fn decode_column(
-    reader: &mut Reader<'_>,
-    rows: usize,
-    slot: Slot,
-    value_type: ValueType,
-) -> Result<RowsColumn, DecodeError> {
-    let states = presence::decode(reader, rows)?;
-    let count = states.as_ref().map_or(rows, |states| states.iter().filter(|state| **state == Cell::Value).count());
-    let mut column = RowsColumn::new(slot, value_type);
-    let values: Vec<u64> = match value_type {
-        ValueType::F64 => {
-            let mut values = Vec::with_capacity(count);
-            float::decode(reader, count, &mut values)?;
-            values.into_iter().map(f64::to_bits).collect()
+/// Pieces of a key's rows that chunks are read onto.
+#[derive(Default)]
+pub(crate) struct Onto {
+    pub(crate) pieces: Vec<Rows>,
+    /// Whether the next chunk begins behind the end of the last piece, which may go on then.
+    pub(crate) goes_on: bool,
+    /// All chunks that will come, and how long they are together.
+    pub(crate) chunks: usize,
+    pub(crate) length_ns: u64,
+}
+
+impl Onto {
+    /// For how many rows there should be room, if they are as dense as those of a first chunk.
+    fn rows_expected(&self, header: &ChunkHeader) -> usize {
+        let length_ns = header.range.end_ns.wrapping_sub(header.range.start_ns) as u64;
+        if !self.goes_on || length_ns == 0 {
+            return header.rows;
         }
-        ValueType::I64 | ValueType::U64 => {
-            let mut values = Vec::with_capacity(count);
-            integer::decode(reader, count, &mut values)?;
-            values.into_iter().map(|value| value as u64).collect()
-        }
-        ValueType::Bool => {
-            let mut values = Vec::with_capacity(count);
-            boolean::decode(reader, count, &mut values)?;
-            values.into_iter().map(u64::from).collect()
-        }
-        ValueType::String => {
-            column.texts = text::decode(reader, count)?.into_iter().map(String::into_bytes).collect();
-            (0..count as u64).collect()
-        }
-        ValueType::Histogram => {
-            column.texts = histogram::decode_rows(reader, count)?;
-            (0..count as u64).collect()
-        }
+        let rows = header.rows as f64 * self.length_ns as f64 / length_ns as f64;
+        (rows as usize + self.chunks).clamp(header.rows, CHUNK_ROWS_MAX)
+    }
+}
+
+/// Reads the columns of the given slots (sorted) of a chunk: behind the last piece, if it may go on and has the same columns, else as a piece of its
+/// own. Returns how many rows came.
+pub(crate) fn decode_onto(bytes: &[u8], slots: &[Slot], onto: &mut Onto) -> Result<usize, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let header = checked_header(&mut reader, bytes)?;
+    let wanted = || header.columns.iter().filter(|(slot, ..)| slots.binary_search(slot).is_ok());
+    let is_alike = |rows: &Rows| {
+        let known = rows.columns.iter().map(|column| (column.slot, column.value_type));
+        known.eq(wanted().map(|(slot, value_type, _)| (*slot, *value_type)))
     };
-    let Some(states) = states else {
-        column.cells = values;
-        return Ok(column);
+    if !onto.goes_on || !onto.pieces.last().is_some_and(is_alike) {
+        let rows = onto.rows_expected(&header);
+        let column = |(slot, value_type, _): &(Slot, ValueType, usize)| RowsColumn {
+            cells: Vec::with_capacity(rows),
+            ..RowsColumn::new(*slot, *value_type)
+        };
+        let columns = wanted().map(column).collect();
+        onto.pieces.push(Rows { timestamps_ns: Vec::with_capacity(rows), columns });
+    }
+    if let Some(rows) = onto.pieces.last_mut() {
+        decode_rows(&mut reader, &header, rows)?;
+    }
+    Ok(header.rows)
+}
+
+/// Appends a chunk's rows to some that have columns of the chunk.
+fn decode_rows(reader: &mut Reader<'_>, header: &ChunkHeader, rows: &mut Rows) -> Result<(), DecodeError> {
+    let mut timestamps = Reader::new(reader.bytes(header.timestamps_bytes)?);
+    integer::decode(&mut timestamps, header.rows, &mut rows.timestamps_ns)?;
+    let mut columns = rows.columns.iter_mut().peekable();
+    for (slot, value_type, length) in &header.columns {
+        let bytes = reader.bytes(*length)?;
+        let is_same = |column: &&mut RowsColumn| column.slot == *slot && column.value_type == *value_type;
+        if let Some(column) = columns.next_if(is_same) {
+            decode_column(&mut Reader::new(bytes), header.rows, column)?;
+        }
+    }
+    Ok(())
+}
+
+/// Appends the cells of so many rows.
+fn decode_column(reader: &mut Reader<'_>, rows: usize, column: &mut RowsColumn) -> Result<(), DecodeError> {
+    let Some(states) = presence::decode(reader, rows)? else {
+        decode_values(reader, rows, column.value_type, &mut column.texts, &mut column.cells)?;
+        if !column.nulls.is_empty() {
+            column.nulls.resize(column.cells.len(), false);
+        }
+        return Ok(());
     };
+    let count = states.iter().filter(|state| **state == Cell::Value).count();
+    let mut values = Vec::new();
+    decode_values(reader, count, column.value_type, &mut column.texts, &mut values)?;
     let mut values = values.into_iter();
     for state in states {
         match state {
@@ -320,7 +353,37 @@ fn decode_column(
             Cell::Null => column.push(None),
         }
     }
-    Ok(column)
+    Ok(())
+}
+
+/// Appends so many cells with values, and what those hold that is elsewhere.
+fn decode_values(
+    reader: &mut Reader<'_>,
+    count: usize,
+    value_type: ValueType,
+    texts: &mut Vec<Vec<u8>>,
+    cells: &mut Vec<u64>,
+) -> Result<(), DecodeError> {
+    let first = texts.len() as u64;
+    match value_type {
+        ValueType::F64 => float::decode(reader, count, cells)?,
+        ValueType::I64 | ValueType::U64 => {
+            let mut values = Vec::new();
+            integer::decode(reader, count, &mut values)?;
+            cells.extend(values.iter().map(|value| *value as u64));
+        }
+        ValueType::Bool => {
+            let mut values = Vec::new();
+            boolean::decode(reader, count, &mut values)?;
+            cells.extend(values.iter().map(|value| u64::from(*value)));
+        }
+        ValueType::String => texts.extend(text::decode(reader, count)?.into_iter().map(String::into_bytes)),
+        ValueType::Histogram => texts.extend(histogram::decode_rows(reader, count)?),
+    }
+    if value_type.is_elsewhere() {
+        cells.extend(first..texts.len() as u64);
+    }
+    Ok(())
 }
 
 /// Joins rows of one group, oldest first, each piece's own in order of time: a later value replaces an earlier one, member by

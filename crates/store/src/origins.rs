@@ -57,9 +57,9 @@ impl Origins {
         self.head.rows += count(rows);
     }
 
-    pub(crate) fn add_chunks(&mut self, part: &Part, chunks: &[ChunkRef], rows: &[Rows]) {
+    pub(crate) fn add_chunks(&mut self, part: &Part, chunks: &[ChunkRef], rows: u64) {
         let bytes = chunks.iter().map(|chunk| u64::from(chunk.place.bytes)).sum();
-        self.of(part).add(&Origin { chunks: chunks.len() as u64, rows: count(rows), bytes });
+        self.of(part).add(&Origin { chunks: chunks.len() as u64, rows, bytes });
     }
 
     pub(crate) fn add_summary(&mut self, part: &Part, bytes: usize) {
@@ -79,6 +79,7 @@ impl Origins {
     }
 }
 
-fn count(rows: &[Rows]) -> u64 {
+/// Rows of all pieces.
+pub(crate) fn count(rows: &[Rows]) -> u64 {
     rows.iter().map(|rows| rows.timestamps_ns.len() as u64).sum()
 }

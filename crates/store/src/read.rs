@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use index::Slot;
-use model::{Column, TimeRange};
+use model::{Column, TimeRange, ValueType};
 use tracing_mutex::parkinglot::Mutex;
 
-use crate::chunk::{self, ChunkHeader, Rows, RowsColumn};
+use crate::chunk::{self, Onto, Rows, RowsColumn};
 use crate::deletes::Delete;
 use crate::head::HeadPiece;
 use crate::histogram;
@@ -45,16 +45,12 @@ impl KeyView {
 
     /// The key's rows of a part, as they were written and not deleted.
     pub(crate) fn read_part(&self, part: &Part, chunks: &[ChunkRef], slots: &[Slot]) -> Result<Vec<Rows>, StoreError> {
-        Ok(self.not_deleted(part, part.read(chunks, Some(slots))?))
-    }
-
-    fn not_deleted(&self, part: &Part, read: Vec<(ChunkHeader, Rows)>) -> Vec<Rows> {
         let masking = self.masking(part);
-        let read = read.into_iter().map(|(_, mut rows)| {
+        let read = part.read(chunks, Some(slots))?.into_iter().map(|(_, mut rows)| {
             masking.iter().for_each(|delete| delete.apply(&self.key, &mut rows));
             rows
         });
-        read.collect()
+        Ok(read.collect())
     }
 
     /// The rows that heads have, oldest first.
@@ -63,28 +59,61 @@ impl KeyView {
         self.heads.iter().map(rows).collect()
     }
 
-    /// All rows that overlap a range, oldest first.
+    /// All rows that overlap a range, oldest first; those of chunks that do not overlap in time joined in order of it.
     pub(crate) fn pieces(&self, range: &TimeRange, slots: &[Slot], way: &ReadersWay) -> Result<Vec<Rows>, StoreError> {
-        let (mut pieces, mut origins) = (Vec::new(), Origins::default());
-        let mut found: Vec<(&Part, Vec<ChunkRef>)> = Vec::new();
+        let mut origins = Origins::default();
+        let mut found: Vec<(&Part, ChunkRef)> = Vec::new();
+        let mut chunks = Vec::new();
         for part in self.parts.iter().filter(|part| part.info.range.overlaps(range)) {
-            if let Some(entry) = part.find_seen(self.key, &way.seen)? {
-                found.push((part, entry.overlapping(range)));
-            }
+            part.find_seen(self.key, range, &way.seen, &mut chunks)?;
+            found.extend(chunks.drain(..).map(|chunk| (&**part, chunk)));
         }
-        Part::warm(found.iter().flat_map(|(part, chunks)| chunks.iter().map(|chunk| (*part, chunk.place))));
-        for (part, chunks) in found {
-            let read = part.read_ahead(&chunks, Some(slots), &way.ahead)?;
-            let rows = self.not_deleted(part, read);
-            origins.add_chunks(part, &chunks, &rows);
-            pieces.extend(rows);
-        }
+        Part::warm(found.iter().map(|(part, chunk)| (*part, chunk.place)));
+        let apart = in_order_apart(&mut found);
         let heads = self.read_heads(slots)?;
         origins.add_head(&heads);
+        // What heads have something to say about is not joined with what they have not.
+        let heads_from_ns = heads.iter().filter_map(|rows| rows.timestamps_ns.first()).min().copied();
+        let is_free = |chunk: &ChunkRef| heads_from_ns.is_none_or(|from_ns| chunk.range.end_ns < from_ns);
+        let lengths = found.iter().map(|(_, chunk)| chunk.range.end_ns.wrapping_sub(chunk.range.start_ns) as u64);
+        let mut onto = Onto { chunks: found.len(), length_ns: lengths.sum(), ..Onto::default() };
+        let together = |(a, left): &(&Part, ChunkRef), (b, right): &(&Part, ChunkRef)| {
+            a.info.id == b.info.id && is_free(left) == is_free(right)
+        };
+        for of_part in found.chunk_by(together) {
+            let Some((part, first)) = of_part.first() else { continue };
+            chunks.clear();
+            chunks.extend(of_part.iter().map(|(_, chunk)| *chunk));
+            let (masking, before) = (self.masking(part), onto.pieces.len());
+            onto.goes_on = apart && masking.is_empty() && is_free(first);
+            let rows = part.read_onto(&chunks, slots, &way.ahead, &mut onto)?;
+            for delete in masking {
+                onto.pieces.iter_mut().skip(before).for_each(|rows| delete.apply(&self.key, rows));
+            }
+            origins.add_chunks(part, &chunks, rows as u64);
+        }
+        let mut pieces = onto.pieces;
         way.origins.lock().merge(&origins);
         pieces.extend(heads);
         Ok(pieces)
     }
+}
+
+/// Puts chunks in order of time if no two overlap; whether that is so.
+fn in_order_apart(found: &mut [(&Part, ChunkRef)]) -> bool {
+    let follow = |found: &[(&Part, ChunkRef)]| {
+        found.windows(2).all(|pair| matches!(pair, [(_, a), (_, b)] if a.range.end_ns < b.range.start_ns))
+    };
+    if follow(found) {
+        return true;
+    }
+    let mut order: Vec<TimeRange> = found.iter().map(|(_, chunk)| chunk.range).collect();
+    order.sort_unstable_by_key(|range| range.start_ns);
+    let apart = order.windows(2).all(|pair| matches!(pair, [a, b] if a.end_ns < b.start_ns));
+    if apart {
+        found.sort_unstable_by_key(|(_, chunk)| chunk.range.start_ns);
+    }
+    apart
 }
 
 /// The chosen columns of a group by member block, with their places among the chosen.
@@ -138,8 +167,14 @@ impl GroupReader<'_> {
             let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
             let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
             let pieces = view.pieces(range, &slots, &self.way)?;
-            let pieces = chunk::in_time_order(pieces);
-            columns.extend(wanted.into_iter().map(|column| collect_column(&pieces, column, range)));
+            let mut pieces = chunk::in_time_order(pieces);
+            for (place, column) in wanted.iter().enumerate() {
+                let taken = match pieces.as_mut_slice() {
+                    [alone] => take_column(alone, column, range, place + 1 == wanted.len()),
+                    _ => None,
+                };
+                columns.push(taken.unwrap_or_else(|| collect_column(&pieces, column, range)));
+            }
         }
         Ok(columns)
     }
@@ -182,6 +217,39 @@ impl Store {
         }
         Ok(false)
     }
+}
+
+/// Takes the only piece's numbers of a column without copying them, with the last one also the times; `None` if it is not such.
+fn take_column(rows: &mut Rows, wanted: &SelectedColumn, range: &TimeRange, is_last: bool) -> Option<Column> {
+    let of_slot = |column: &&mut RowsColumn| column.slot == wanted.slot && column.value_type == wanted.value_type;
+    let column = rows.columns.iter_mut().find(of_slot)?;
+    let is_number = matches!(column.value_type, ValueType::F64 | ValueType::I64 | ValueType::U64);
+    if !is_number || !column.nulls.is_empty() || column.cells.len() != rows.timestamps_ns.len() {
+        return None;
+    }
+    let from = rows.timestamps_ns.partition_point(|timestamp| *timestamp < range.start_ns);
+    let to = rows.timestamps_ns.partition_point(|timestamp| *timestamp <= range.end_ns).max(from);
+    let times = if is_last {
+        cut(std::mem::take(&mut rows.timestamps_ns), from..to)
+    } else {
+        rows.timestamps_ns.get(from..to)?.to_vec()
+    };
+    let cells = cut(std::mem::take(&mut column.cells), from..to).into_iter();
+    Some(match column.value_type {
+        ValueType::F64 => Column::F64(times, cells.map(f64::from_bits).collect()),
+        ValueType::I64 => Column::I64(times, cells.map(|cell| cell as i64).collect()),
+        _ => Column::U64(times, cells.collect()),
+    })
+}
+
+/// A stretch of values, in the memory of all of them unless most of that would be held for nothing.
+fn cut<T: Copy>(mut values: Vec<T>, stretch: std::ops::Range<usize>) -> Vec<T> {
+    if stretch.len() < values.capacity() / 2 {
+        return values.get(stretch).unwrap_or_default().to_vec();
+    }
+    values.truncate(stretch.end);
+    values.drain(..stretch.start.min(values.len()));
+    values
 }
 
 fn collect_column(pieces: &[Rows], wanted: &SelectedColumn, range: &TimeRange) -> Column {

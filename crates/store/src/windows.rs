@@ -8,7 +8,7 @@ use index::Slot;
 use model::{Summary, TimeRange, ValueType};
 
 use crate::chunk::{self, Rows, RowsColumn};
-use crate::origins::Origins;
+use crate::origins::{Origins, count};
 use crate::part::{ChunkRef, Part, PartKey};
 use crate::read::{KeyView, by_block};
 use crate::scan::{SelectedColumn, SelectedGroup};
@@ -170,13 +170,13 @@ fn aggregate_view(
     let mut pieces = Vec::new();
     for (source, chosen, chunks) in decoded {
         let read = view.read_part(source.part, &chunks, slots)?;
-        counts.origins.add_chunks(source.part, &chunks, &read);
+        counts.origins.add_chunks(source.part, &chunks, count(&read));
         pieces.extend(read.into_iter().map(|rows| chosen.leave_out(rows)));
         counts.chunks += chunks.len() as u64;
         aggregated.nodes.extend(source.nodes.as_ref().map(|nodes| nodes.pick(&chosen.numbers)));
     }
     pieces.extend(heads);
-    counts.rows += pieces.iter().map(|rows| rows.timestamps_ns.len() as u64).sum::<u64>();
+    counts.rows += count(&pieces);
     let used = aggregated.nodes.iter().chain(&aggregated.folded).flat_map(|nodes| &nodes.columns);
     counts.nodes += used.map(|column| column.nodes.len() as u64).sum::<u64>();
     aggregated.rows = chunk::join(pieces);

@@ -26,6 +26,8 @@ const RATE: &str = "sum by (mode) (rate(node_cpu_seconds_total[5m]))";
 const RATE_SERIES: usize = 10_000;
 const RATE_SAMPLES: i64 = 1_440;
 const RATE_INTERVAL_MS: i64 = 15_000;
+/// What it is called at which step.
+const RATE_STEPS_MS: [(&str, i64); 2] = [("rate-10000-60s", 60_000), ("rate-10000-15s", 15_000)];
 
 const START_MS: i64 = START_NS / 1_000_000;
 const HOUR_MS: i64 = 3_600_000;
@@ -295,18 +297,16 @@ fn measure(flags: &QueryFlags, target: &Target) -> Result<Vec<Measured>, String>
                 measured.push(ask_all(kind.name, *workers, target, &asked)?);
             }
         }
-        if is_wanted("rate-10000") {
-            let (end_ms, step_ms) = (START_MS + RATE_SAMPLES * RATE_INTERVAL_MS, 60_000);
-            let rate = || Asked {
+        for (name, step_ms) in RATE_STEPS_MS.into_iter().filter(|(name, _)| is_wanted(name)) {
+            let rate = Asked {
                 database: "node",
                 is_plan: false,
                 text: RATE.to_owned(),
                 start_ms: START_MS,
-                end_ms,
+                end_ms: START_MS + RATE_SAMPLES * RATE_INTERVAL_MS,
                 step_ms,
             };
-            let asked: Vec<Asked> = (0..flags.queries.min(10)).map(|_| rate()).collect();
-            let mut rate = ask_all("rate-10000", *workers, target, &asked)?;
+            let mut rate = ask_all(name, *workers, target, &vec![rate; flags.queries.min(10) as usize])?;
             let samples = RATE_SERIES as f64 * RATE_SAMPLES as f64;
             rate.samples_per_cpu_second = Some(samples / (rate.cpu_ms_per_query / 1000.0));
             measured.push(rate);

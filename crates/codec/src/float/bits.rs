@@ -1,5 +1,6 @@
 //! Floats that are no decimals, by their bits.
 
+use super::Decoded;
 use crate::{DecodeError, Effort, Reader, bitpack, integer};
 
 /// Right parts that are tried: without and with some of the mantissa on the left.
@@ -24,18 +25,26 @@ pub(super) fn encode_ordered(values: &[f64], effort: Effort, out: &mut Vec<u8>) 
     integer::encode_with(&bits, effort, out);
 }
 
-pub(super) fn decode_ordered(reader: &mut Reader<'_>, count: usize, values: &mut Vec<f64>) -> Result<(), DecodeError> {
+pub(super) fn decode_ordered<V: Decoded>(
+    reader: &mut Reader<'_>,
+    count: usize,
+    values: &mut Vec<V>,
+) -> Result<(), DecodeError> {
     let mut bits = Vec::new();
     integer::decode(reader, count, &mut bits)?;
-    values.extend(bits.iter().map(|bits| f64::from_bits(ordered(*bits) as u64)));
+    values.extend(bits.iter().map(|bits| V::of_bits(ordered(*bits) as u64)));
     Ok(())
 }
 
 /// Takes the bits in no order, as old versions wrote them.
-pub(super) fn decode_old(reader: &mut Reader<'_>, count: usize, values: &mut Vec<f64>) -> Result<(), DecodeError> {
+pub(super) fn decode_old<V: Decoded>(
+    reader: &mut Reader<'_>,
+    count: usize,
+    values: &mut Vec<V>,
+) -> Result<(), DecodeError> {
     let mut bits = Vec::new();
     integer::decode(reader, count, &mut bits)?;
-    values.extend(bits.iter().map(|bits| f64::from_bits(*bits as u64)));
+    values.extend(bits.iter().map(|bits| V::of_bits(*bits as u64)));
     Ok(())
 }
 
@@ -90,7 +99,11 @@ impl Split {
     }
 }
 
-pub(super) fn decode_split(reader: &mut Reader<'_>, count: usize, values: &mut Vec<f64>) -> Result<(), DecodeError> {
+pub(super) fn decode_split<V: Decoded>(
+    reader: &mut Reader<'_>,
+    count: usize,
+    values: &mut Vec<V>,
+) -> Result<(), DecodeError> {
     let width = reader.byte()?;
     if width >= bitpack::WIDTH_BITS_MAX {
         return Err(reader.error("right part as wide as a float"));
@@ -105,7 +118,7 @@ pub(super) fn decode_split(reader: &mut Reader<'_>, count: usize, values: &mut V
     values.extend(rights.iter().zip(&ranks).map(|(right, rank)| {
         let left = usize::try_from(*rank).ok().and_then(|rank| dictionary.get(rank)).copied();
         outside |= left.is_none();
-        f64::from_bits((*right | left.unwrap_or(0) << width) as u64)
+        V::of_bits((*right | left.unwrap_or(0) << width) as u64)
     }));
     if outside { Err(reader.error("place outside the dictionary")) } else { Ok(()) }
 }

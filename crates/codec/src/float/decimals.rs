@@ -1,5 +1,6 @@
 //! Floats that are decimals: integers ÷ 10^e, with exceptions.
 
+use super::Decoded;
 use crate::{DecodeError, Effort, Reader, integer, varint};
 
 /// Powers of ten that a double holds exactly and that are worth a try.
@@ -70,23 +71,28 @@ pub(super) fn encode(values: &[f64], effort: Effort, out: &mut Vec<u8>) -> bool 
     true
 }
 
-pub(super) fn decode(reader: &mut Reader<'_>, count: usize, values: &mut Vec<f64>) -> Result<(), DecodeError> {
+pub(super) fn decode<V: Decoded>(
+    reader: &mut Reader<'_>,
+    count: usize,
+    values: &mut Vec<V>,
+) -> Result<(), DecodeError> {
     let exponent = usize::from(reader.byte()?);
     let Some(power) = POWERS.get(exponent).copied() else {
         return Err(reader.error("exponent too large"));
     };
     let mut exceptions = Vec::new();
     for _ in 0..reader.length(count)? {
-        exceptions.push((reader.length(count - 1)?, f64::from_bits(reader.u64()?)));
+        exceptions.push((reader.length(count - 1)?, V::of_bits(reader.u64()?)));
     }
     let mut integers = Vec::new();
     integer::decode(reader, count, &mut integers)?;
     let start = values.len();
     let is_small = integers.iter().fold(0, |union, integer| union | (*integer ^ (*integer >> 63))) < SMALL_MAX;
+    let decoded = |value: f64| V::of_bits(value.to_bits());
     match (exponent, is_small) {
-        (0, _) => values.extend(integers.iter().map(|integer| *integer as f64)),
-        (_, true) => values.extend(integers.iter().map(|integer| small_float(*integer) / power)),
-        (_, false) => values.extend(integers.iter().map(|integer| *integer as f64 / power)),
+        (0, _) => values.extend(integers.iter().map(|integer| decoded(*integer as f64))),
+        (_, true) => values.extend(integers.iter().map(|integer| decoded(small_float(*integer) / power))),
+        (_, false) => values.extend(integers.iter().map(|integer| decoded(*integer as f64 / power))),
     }
     for (place, value) in exceptions {
         values[start + place] = value;

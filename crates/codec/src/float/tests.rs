@@ -58,7 +58,7 @@ proptest! {
     #[test]
     fn hostile_bytes_are_an_error_or_values(tag in 0u8..6, bytes in proptest::collection::vec(any::<u8>(), 0..200), count in 0usize..500) {
         let bytes = [&[tag], bytes.as_slice()].concat();
-        let mut values = Vec::new();
+        let mut values: Vec<f64> = Vec::new();
         let _ = decode(&mut Reader::new(&bytes), count, &mut values);
         prop_assert!(values.len() <= count);
     }

@@ -104,6 +104,28 @@ fn exports_are_imported_again() {
 }
 
 #[test]
+fn rows_of_csv_are_imported_again() {
+    let server = Running::start();
+    write_samples(&server, 10_000);
+    let (selector, format) = (encoded("up{job!=\"gone\"}"), encoded("job,__value__,__timestamp__:unix_ms"));
+    let answer = server.get(&format!("/api/v1/export/csv?match[]={selector}&format={format}"));
+    assert!(answer.header("content-type").starts_with("text/csv"));
+    let job = "\"a\"\"b\\\n\"";
+    assert_eq!(answer.body, format!("{job},0.1,8000\n{job},+Inf,9000\n{job},-2.5,10000\n"));
+    let line = r#"{"metric":{"__name__":"up","job":"a,b"},"values":[1.5,-2],"timestamps":[8000,9000]}"#;
+    assert_eq!(server.post("/api/v1/import?db=one", format!("{line}\n")).status, 204);
+    let rows = server.get(&format!("/api/v1/export/csv?db=one&match[]=up&format={format}"));
+    assert_eq!(rows.body, "\"a,b\",1.5,8000\n\"a,b\",-2,9000\n");
+    let mapping = encoded("1:label:job,2:metric:up,3:time:unix_ms");
+    let answer = server.post(&format!("/api/v1/import/csv?db=csv&format={mapping}"), &rows.body);
+    assert_eq!(answer.status, 204, "{}", answer.body);
+    assert_eq!(server.get("/api/v1/export?db=csv&match[]=up").body, format!("{line}\n"));
+    for query in ["match[]=up", "format=job", "match[]=up&format=job,,", "match[]=up&format=__timestamp__:x"] {
+        assert_eq!(server.get(&format!("/api/v1/export/csv?{query}")).status, 400, "{query}");
+    }
+}
+
+#[test]
 fn federation_shows_the_newest_samples() {
     let server = Running::start();
     let now_ms = server.db.now_ns() / 1_000_000;

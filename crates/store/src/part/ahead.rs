@@ -1,7 +1,10 @@
 //! Reading ahead: who reads many groups often comes to chunks that lie one behind another, and a call of the system costs more than the
 //! bytes of a few chunks.
+//!
+//! Of a file that is mapped the first chunk of each stretch is read, as one that is wanted alone costs least so. Whoever comes back to a
+//! stretch wants more of it: from there on its bytes are taken from the map, whatever order groups are read in.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tracing_mutex::parkinglot::Mutex;
@@ -18,9 +21,17 @@ const GAP_BYTES_MAX: u64 = 2 << 10;
 /// Parts of which something is held.
 const PARTS_MAX: usize = 256;
 
-/// Where one reader is in each part, and what it has read ahead there.
+/// Bytes of a stretch, and how many are remembered.
+const STRETCH_BYTES: u64 = 64 << 10;
+const STRETCHES_MAX: usize = 1 << 16;
+
+/// Where one reader is in each part, what it has read ahead there, and near what it was.
 #[derive(Default)]
-pub(crate) struct ReadAhead(Mutex<HashMap<u64, Spot>>);
+pub(crate) struct ReadAhead {
+    spots: Mutex<HashMap<u64, Spot>>,
+    /// Parts, and numbers of stretches in them.
+    stretches: Mutex<HashSet<(u64, u64)>>,
+}
 
 #[derive(Default, Clone)]
 struct Spot {
@@ -42,7 +53,15 @@ impl Spot {
 impl ReadAhead {
     /// About as many bytes as it takes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.0.lock().values().map(|spot| size_of::<Spot>() + spot.bytes.len()).sum()
+        let spots: usize = self.spots.lock().values().map(|spot| size_of::<Spot>() + spot.bytes.len()).sum();
+        spots + self.stretches.lock().capacity() * size_of::<(u64, u64)>()
+    }
+
+    /// Whether the stretch of a part in which a place begins was asked for before; from now on it was.
+    pub(crate) fn was_near(&self, part: u64, place: Place) -> bool {
+        let stretch = (part, place.offset / STRETCH_BYTES);
+        let mut stretches = self.stretches.lock();
+        stretches.contains(&stretch) || (stretches.len() < STRETCHES_MAX && !stretches.insert(stretch))
     }
 
     /// The bytes at a place of a part; those up to `end` may be read with them.
@@ -54,7 +73,7 @@ impl ReadAhead {
         read: impl Fn(Place) -> Result<Vec<u8>, E>,
     ) -> Result<Vec<u8>, E> {
         let ahead_bytes = {
-            let mut spots = self.0.lock();
+            let mut spots = self.spots.lock();
             if spots.len() >= PARTS_MAX && !spots.contains_key(&part) {
                 drop(spots);
                 return read(place);
@@ -75,7 +94,7 @@ impl ReadAhead {
         }
         let bytes = Arc::new(read(Place { bytes: ahead_bytes.min(most), ..place })?);
         let asked = bytes.get(..place.bytes as usize).unwrap_or_default().to_vec();
-        if let Some(spot) = self.0.lock().get_mut(&part) {
+        if let Some(spot) = self.spots.lock().get_mut(&part) {
             (spot.offset, spot.bytes) = (place.offset, bytes);
         }
         Ok(asked)
@@ -87,6 +106,21 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+
+    #[test]
+    fn whoever_comes_back_to_a_stretch_was_near() {
+        let ahead = ReadAhead::default();
+        let near = |part, offset| ahead.was_near(part, Place { offset, bytes: 10 });
+        assert_eq!(
+            [near(1, 0), near(1, STRETCH_BYTES - 1), near(1, STRETCH_BYTES), near(2, 0), near(1, 9)],
+            [false, true, false, false, true]
+        );
+        for stretch in 3..STRETCHES_MAX as u64 {
+            assert!(!near(1, stretch * STRETCH_BYTES));
+        }
+        assert!(!near(3, 0) && !near(3, 0), "no room to remember it");
+        assert!(near(2, 0));
+    }
 
     #[test]
     fn chunks_one_behind_another_are_read_at_once() {

@@ -174,6 +174,13 @@ impl PartData {
         }
     }
 
+    /// A stretch of a local file that is mapped: nothing is copied, and nothing asked of the system if it is in memory.
+    pub(crate) fn mapped(&self, place: Place) -> Option<&[u8]> {
+        let Self::Local { map: Some(map), base, .. } = self else { return None };
+        let from = usize::try_from(base.checked_add(place.offset)?).ok()?;
+        (**map).as_ref().get(from..from.checked_add(place.bytes as usize)?)
+    }
+
     /// The object that a stretch must be fetched from, its size, and where in it; `None` if the stretch lies here.
     fn remote(&self, place: &Place) -> Option<(&Arc<Tier>, &str, u64, Range<u64>)> {
         let Self::Object { tier, key, bytes, tail } = self else { return None };

@@ -10,12 +10,12 @@ use roaring::RoaringBitmap;
 use super::ahead::ReadAhead;
 use super::data::Kept;
 use super::index_block::{self, ChunkRef, KeyEntry, Place};
-use super::seen::{SeenBlocks, Sight};
+use super::seen::{HeldBlock, SeenBlocks, Sight};
 use super::{
     FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, VERSION, VERSION_ONE,
 };
 use crate::StoreError;
-use crate::chunk::{self, ChunkHeader, Rows};
+use crate::chunk::{self, ChunkHeader, Onto, Rows};
 
 /// Bytes of index, directory and groups that a part may have: more is damage.
 const TAIL_BYTES_MAX: u64 = 1 << 32;
@@ -109,46 +109,56 @@ impl Part {
 
     /// What the part has of a key; `None` if nothing.
     pub(crate) fn find(&self, key: PartKey) -> Result<Option<KeyEntry>, StoreError> {
-        self.find_by(key, |number| self.block(number, Some(key)))
-    }
-
-    /// The same for one who asks for many keys: blocks that were asked for before are held decoded.
-    pub(crate) fn find_seen(&self, key: PartKey, seen: &SeenBlocks) -> Result<Option<KeyEntry>, StoreError> {
-        self.find_by(key, |number| match seen.see((self.info.id, number)) {
-            Sight::First | Sight::Full => self.block(number, Some(key)),
-            Sight::Again => {
-                let entries = Arc::new(self.block(number, None)?);
-                let wanted = seen_entry(&entries, key);
-                seen.hold((self.info.id, number), entries);
-                Ok(wanted)
-            }
-            Sight::Held(entries) => Ok(seen_entry(&entries, key)),
-        })
-    }
-
-    fn find_by(
-        &self,
-        key: PartKey,
-        block: impl Fn(usize) -> Result<Vec<KeyEntry>, StoreError>,
-    ) -> Result<Option<KeyEntry>, StoreError> {
-        if !self.groups.contains(key.group) {
-            return Ok(None);
-        }
-        let from = self.blocks.partition_point(|block| block.first < key).saturating_sub(1);
-        // A key of version 1 may go on in the next block.
         let mut found: Option<KeyEntry> = None;
-        for number in from..self.blocks.len() {
-            if self.blocks.get(number).is_none_or(|block| block.first > key) {
-                break;
-            }
-            for entry in block(number)? {
+        self.each_block(key, |number| {
+            for entry in self.block(number, Some(key))? {
                 match &mut found {
                     Some(found) => found.chunks.extend(entry.chunks),
                     None => found = Some(entry),
                 }
             }
-        }
+            Ok(())
+        })?;
         Ok(found)
+    }
+
+    /// Appends a key's chunks that overlap a range; for one who asks for many keys: blocks that were asked for before are held decoded.
+    pub(crate) fn find_seen(
+        &self,
+        key: PartKey,
+        range: &TimeRange,
+        seen: &SeenBlocks,
+        chunks: &mut Vec<ChunkRef>,
+    ) -> Result<(), StoreError> {
+        let mut take = |found: &[ChunkRef]| chunks.extend(found.iter().filter(|chunk| chunk.range.overlaps(range)));
+        self.each_block(key, |number| {
+            match seen.see((self.info.id, number)) {
+                Sight::First | Sight::Full => {
+                    self.block(number, Some(key))?.iter().for_each(|entry| take(&entry.chunks));
+                }
+                Sight::Again => {
+                    let block = Arc::new(HeldBlock::new(&self.block(number, None)?));
+                    take(block.chunks_of(key));
+                    seen.hold((self.info.id, number), block);
+                }
+                Sight::Held(block) => take(block.chunks_of(key)),
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls with each index block in which a key may be: one of version 1 may go on in the next block.
+    fn each_block(
+        &self,
+        key: PartKey,
+        mut each: impl FnMut(usize) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if !self.groups.contains(key.group) {
+            return Ok(());
+        }
+        let from = self.blocks.partition_point(|block| block.first < key).saturating_sub(1);
+        let blocks = self.blocks.iter().enumerate().skip(from);
+        blocks.take_while(|(_, block)| block.first <= key).try_for_each(|(number, _)| each(number))
     }
 
     /// The entries of a block, or that of one key.
@@ -184,22 +194,36 @@ impl Part {
         read.iter().zip(&places).map(|(bytes, place)| self.decode(bytes, *place, slots)).collect()
     }
 
-    /// The same for one who reads many keys: of a local file what lies behind them may be read with them.
-    pub(crate) fn read_ahead(
+    /// Reads chunks onto pieces, each as [`chunk::decode_onto`] says; for one who reads many keys: of a local file what lies behind them may be
+    /// read with them. Returns how many rows that are.
+    pub(crate) fn read_onto(
         &self,
         chunks: &[ChunkRef],
-        slots: Option<&[Slot]>,
+        slots: &[Slot],
         ahead: &ReadAhead,
-    ) -> Result<Vec<(ChunkHeader, Rows)>, StoreError> {
+        onto: &mut Onto,
+    ) -> Result<usize, StoreError> {
+        let mut rows = 0;
+        let mut decode = |bytes: &[u8], place: Place| {
+            let decoded =
+                chunk::decode_onto(bytes, slots, onto).map_err(|error| corrupt(&self.data, place.offset, &error));
+            rows += decoded?;
+            Ok::<_, StoreError>(())
+        };
         if !self.data.is_local() {
-            return self.read(chunks, slots);
+            let places: Vec<Place> = chunks.iter().map(|chunk| chunk.place).collect();
+            self.data.read(&places)?.iter().zip(&places).try_for_each(|(bytes, place)| decode(bytes, *place))?;
+            return Ok(rows);
         }
         let read = |place| Ok(self.data.read(&[place])?.pop().unwrap_or_default());
-        let decode = |chunk: &ChunkRef| {
-            let bytes = ahead.read(self.info.id, chunk.place, self.index_offset, read)?;
-            self.decode(&bytes, chunk.place, slots)
-        };
-        chunks.iter().map(decode).collect()
+        for ChunkRef { place, .. } in chunks {
+            if let Some(bytes) = self.data.mapped(*place).filter(|_| ahead.was_near(self.info.id, *place)) {
+                decode(bytes, *place)?;
+            } else {
+                decode(&ahead.read(self.info.id, *place, self.index_offset, read)?, *place)?;
+            }
+        }
+        Ok(rows)
     }
 
     fn decode(&self, bytes: &[u8], place: Place, slots: Option<&[Slot]>) -> Result<(ChunkHeader, Rows), StoreError> {
@@ -245,12 +269,6 @@ impl Part {
         }
         Err(self.data.corrupt(0, format!("expected {} chunks, found {chunks}", self.info.chunks)))
     }
-}
-
-/// The entry of a key, of entries in order of their keys.
-fn seen_entry(entries: &[KeyEntry], key: PartKey) -> Vec<KeyEntry> {
-    let place = entries.binary_search_by_key(&key, |entry| entry.key).ok();
-    place.and_then(|place| entries.get(place)).cloned().into_iter().collect()
 }
 
 /// Bytes that a cursor reads at once: what it is asked for lies in the order of the keys.

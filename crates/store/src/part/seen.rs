@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use tracing_mutex::parkinglot::Mutex;
 
-use super::index_block::KeyEntry;
+use super::PartKey;
+use super::index_block::{BLOCK_KEYS, ChunkRef, KeyEntry};
 
 /// Blocks that are held. Of others keys are found one by one.
 const BLOCKS_MAX: usize = 1024;
 
-/// About what a block takes that is held.
-const BLOCK_BYTES: usize = 14 << 10;
+/// About what a block takes that is held: keys have a chunk or two.
+const BLOCK_BYTES: usize = BLOCK_KEYS * (size_of::<PartKey>() + size_of::<u32>() + 3 * size_of::<ChunkRef>() / 2);
 
 /// Blocks of which it is known that they were seen once.
 const SEEN_MAX: usize = 1 << 16;
@@ -26,10 +27,43 @@ pub(crate) enum Sight {
     First,
     /// It was, and may be held.
     Again,
-    /// It is held: its entries, in order of their keys.
-    Held(Arc<Vec<KeyEntry>>),
+    /// It is held.
+    Held(Arc<HeldBlock>),
     /// There is no room for it.
     Full,
+}
+
+/// The chunks of a block's keys: side by side, since whoever looks for many keys spends his time waiting for memory.
+#[derive(Default)]
+pub(crate) struct HeldBlock {
+    /// In order.
+    keys: Vec<PartKey>,
+    /// For each key where its chunks end.
+    ends: Vec<u32>,
+    chunks: Vec<ChunkRef>,
+}
+
+impl HeldBlock {
+    /// Of entries in order of their keys.
+    pub(crate) fn new(entries: &[KeyEntry]) -> Self {
+        let mut block = Self::default();
+        block.chunks.reserve_exact(entries.iter().map(|entry| entry.chunks.len()).sum());
+        for entry in entries {
+            block.chunks.extend_from_slice(&entry.chunks);
+            block.ends.push(block.chunks.len() as u32);
+        }
+        block.keys = entries.iter().map(|entry| entry.key).collect();
+        block
+    }
+
+    /// The chunks of a key.
+    pub(crate) fn chunks_of(&self, key: PartKey) -> &[ChunkRef] {
+        let Ok(place) = self.keys.binary_search(&key) else { return &[] };
+        let from = place.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied());
+        let to = self.ends.get(place).copied();
+        let chunks = from.zip(to).and_then(|(from, to)| self.chunks.get(from as usize..to as usize));
+        chunks.unwrap_or_default()
+    }
 }
 
 /// Blocks that one reader came by. Parts never change, so what is held stays right.
@@ -39,7 +73,7 @@ pub(crate) struct SeenBlocks(Mutex<Seen>);
 #[derive(Default)]
 struct Seen {
     /// `None` of those seen once.
-    blocks: HashMap<BlockId, Option<Arc<Vec<KeyEntry>>>>,
+    blocks: HashMap<BlockId, Option<Arc<HeldBlock>>>,
     held: usize,
 }
 
@@ -61,13 +95,13 @@ impl SeenBlocks {
     /// About as many bytes as it takes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let seen = self.0.lock();
-        seen.held * BLOCK_BYTES + seen.blocks.len() * size_of::<(BlockId, Option<Arc<Vec<KeyEntry>>>)>()
+        seen.held * BLOCK_BYTES + seen.blocks.len() * size_of::<(BlockId, Option<Arc<HeldBlock>>)>()
     }
 
-    /// Holds a block's entries.
-    pub(crate) fn hold(&self, block: BlockId, entries: Arc<Vec<KeyEntry>>) {
+    /// Holds a block.
+    pub(crate) fn hold(&self, block: BlockId, held: Arc<HeldBlock>) {
         let mut seen = self.0.lock();
-        if seen.held < BLOCKS_MAX && seen.blocks.insert(block, Some(entries)).flatten().is_none() {
+        if seen.held < BLOCKS_MAX && seen.blocks.insert(block, Some(held)).flatten().is_none() {
             seen.held += 1;
         }
     }
@@ -75,7 +109,24 @@ impl SeenBlocks {
 
 #[cfg(test)]
 mod tests {
+    use model::TimeRange;
+
     use super::*;
+    use crate::part::Place;
+
+    #[test]
+    fn keys_of_a_held_block_have_their_chunks() {
+        let key = |group| PartKey { group, ..PartKey::default() };
+        let chunk =
+            |offset| ChunkRef { range: TimeRange::new(0, 1), sequence_first: 1, place: Place { offset, bytes: 1 } };
+        let entry = |group, chunks| KeyEntry { key: key(group), chunks, summary: None };
+        let block = HeldBlock::new(&[entry(2, vec![chunk(1), chunk(2)]), entry(4, vec![]), entry(5, vec![chunk(3)])]);
+        assert_eq!(block.chunks_of(key(2)), [chunk(1), chunk(2)]);
+        assert_eq!(block.chunks_of(key(5)), [chunk(3)]);
+        for group in [0, 3, 4, 6] {
+            assert_eq!(block.chunks_of(key(group)), []);
+        }
+    }
 
     #[test]
     fn a_block_is_held_from_the_second_time_on() {
@@ -83,12 +134,12 @@ mod tests {
         assert!(matches!(seen.see((1, 0)), Sight::First));
         assert!(matches!(seen.see((1, 0)), Sight::Again));
         assert!(matches!(seen.see((2, 0)), Sight::First));
-        seen.hold((1, 0), Arc::new(Vec::new()));
-        seen.hold((1, 0), Arc::new(Vec::new()));
+        seen.hold((1, 0), Arc::default());
+        seen.hold((1, 0), Arc::default());
         assert!(matches!(seen.see((1, 0)), Sight::Held(_)));
         assert_eq!(seen.0.lock().held, 1);
         for block in 1..BLOCKS_MAX {
-            seen.hold((1, block), Arc::new(Vec::new()));
+            seen.hold((1, block), Arc::default());
         }
         assert!(matches!(seen.see((2, 0)), Sight::Full));
         assert!(matches!(seen.see((1, 1)), Sight::Held(_)));
