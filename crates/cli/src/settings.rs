@@ -340,6 +340,13 @@ impl ServeFlags {
         table.try_into().map_err(|error: toml::de::Error| error.to_string())
     }
 
+    fn set_result_cache(&self, db: &mut DbOptions) {
+        let sixteenth = usize::try_from(db.store.memory_bytes_max / 16).unwrap_or(usize::MAX);
+        db.result_cache_memory_bytes_max = self.result_cache_memory_bytes_max.unwrap_or(sixteenth);
+        db.result_cache_flash_bytes_max = self.result_cache_flash_bytes_max.unwrap_or(RESULT_CACHE_FLASH_BYTES);
+        db.result_cache_file.clone_from(&self.result_cache_file);
+    }
+
     fn to_settings(&self) -> Result<Settings, String> {
         let http = self.http.as_deref().unwrap_or("127.0.0.1:7780");
         if http == "off" {
@@ -358,10 +365,7 @@ impl ServeFlags {
         // Heads by default: an eighth of the memory, at most what the store's own default is.
         let eighth = usize::try_from(db.store.memory_bytes_max / 8).unwrap_or(usize::MAX);
         db.store.head_bytes_max = self.head_bytes_max.unwrap_or(db.store.head_bytes_max.min(eighth));
-        let sixteenth = usize::try_from(db.store.memory_bytes_max / 16).unwrap_or(usize::MAX);
-        db.result_cache_memory_bytes_max = self.result_cache_memory_bytes_max.unwrap_or(sixteenth);
-        db.result_cache_flash_bytes_max = self.result_cache_flash_bytes_max.unwrap_or(RESULT_CACHE_FLASH_BYTES);
-        db.result_cache_file.clone_from(&self.result_cache_file);
+        self.set_result_cache(&mut db);
         set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
         set(&mut db.store.series_per_database_max, self.series_per_database_max);
         set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);

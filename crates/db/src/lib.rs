@@ -84,28 +84,33 @@ impl DbOptions {
             result_cache_file: None,
         }
     }
+}
 
-    /// The answers that are kept, and where.
-    fn results(&self, platform: &Platform, store: &Store) -> Result<Option<ResultCache>, StoreError> {
-        if self.result_cache_memory_bytes_max == 0 {
-            return Ok(None);
-        }
-        let results = ResultCache::new(self.result_cache_memory_bytes_max);
-        if self.result_cache_flash_bytes_max == 0 {
-            return Ok(Some(results));
-        }
-        let file = self.result_cache_file.clone().unwrap_or_else(|| store.directory().join("answers.cache"));
-        let options = cache::Options {
-            open_bytes_max: self.result_cache_memory_bytes_max / results::OPEN_SHARE,
-            read_threads: 0,
-            ..cache::Options::new(&file, self.result_cache_flash_bytes_max)
-        };
-        let results = results.on_flash(platform, options, store);
-        let opened = results.map_err(|error| StoreError::Io { action: format!("open {}", file.display()), error })?;
-        // The journal that was found goes on from here.
-        store.keep_journal()?;
-        Ok(Some(opened))
+/// The answers that are kept: in so much memory, and in so much of a file.
+fn results(
+    memory_bytes_max: usize,
+    (flash_bytes_max, file): (u64, Option<std::path::PathBuf>),
+    platform: &Platform,
+    store: &Store,
+) -> Result<Option<ResultCache>, StoreError> {
+    if memory_bytes_max == 0 {
+        return Ok(None);
     }
+    let results = ResultCache::new(memory_bytes_max);
+    if flash_bytes_max == 0 {
+        return Ok(Some(results));
+    }
+    let file = file.unwrap_or_else(|| store.directory().join("answers.cache"));
+    let options = cache::Options {
+        open_bytes_max: memory_bytes_max / results::OPEN_SHARE,
+        read_threads: 0,
+        ..cache::Options::new(&file, flash_bytes_max)
+    };
+    let results = results.on_flash(platform, options, store);
+    let opened = results.map_err(|error| StoreError::Io { action: format!("open {}", file.display()), error })?;
+    // The journal that was found goes on from here.
+    store.keep_journal()?;
+    Ok(Some(opened))
 }
 
 /// An open database; shared by all threads.
@@ -133,9 +138,10 @@ impl Db {
             .fill(&mut secret)
             .map_err(|error| StoreError::Io { action: "draw random bytes for a hash key".to_owned(), error })?;
         let keeps_on_flash = options.result_cache_flash_bytes_max > 0 && options.result_cache_memory_bytes_max > 0;
-        let store_options = StoreOptions { journal_is_kept: keeps_on_flash, ..options.store.clone() };
+        let store_options = StoreOptions { journal_is_kept: keeps_on_flash, ..options.store };
         let store = Arc::new(Store::open(platform.clone(), store_options)?);
-        let results = options.results(&platform, &store)?.map(Arc::new);
+        let flash = (options.result_cache_flash_bytes_max, options.result_cache_file);
+        let results = results(options.result_cache_memory_bytes_max, flash, &platform, &store)?.map(Arc::new);
         let worker = Worker::start(&store, results.as_ref())
             .map_err(|error| StoreError::Io { action: "start the background thread".to_owned(), error })?;
         Ok(Self {

@@ -144,7 +144,7 @@ impl Cache {
     /// The largest stamp of anything that is cached.
     pub fn stamp_max(&self) -> Option<u64> {
         let state = self.shared.state.lock();
-        state.keys.values().flat_map(|entry| entry.extents()).map(|extent| extent.stamp).max()
+        state.keys.values().flat_map(crate::index::KeyEntry::extents).map(|extent| extent.stamp).max()
     }
 
     /// The same, with more to say.
