@@ -51,9 +51,9 @@ impl Server {
         if let Ok(url) = std::env::var(OTHER_SERVER).or_else(|_| std::env::var(AZURE_SERVER)) {
             let address = url.trim_start_matches("http://").trim_end_matches('/').parse().expect("host:port");
             if is_azure() {
-                make_container(address, &bucket)
+                make_container(address, &bucket);
             } else {
-                make_bucket(address, &bucket)
+                make_bucket(address, &bucket);
             }
             return Self { runtime, address, bucket, root: None };
         }
@@ -115,7 +115,8 @@ fn make_container(address: SocketAddr, container: &str) {
 fn put(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> String {
     use std::io::{Read, Write};
     let mut connection = std::net::TcpStream::connect(address).expect("the server that the environment names");
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers = headers.concat();
     let request =
         format!("PUT {path} HTTP/1.1\r\nhost: {address}\r\n{headers}content-length: 0\r\nconnection: close\r\n\r\n");
     connection.write_all(request.as_bytes()).expect("request");
