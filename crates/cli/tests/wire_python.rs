@@ -28,10 +28,11 @@ fn said(command: &mut Command) -> String {
 
 /// The folders of the packages that installing and running the client need, as `PYTHONPATH`; `None` if one is missing.
 fn packages() -> Option<String> {
+    // Setuptools first: it will not be loaded once something of pip's was.
     let ask = "import importlib.util as packages, os, venv
 wheels = 'wheel' if packages.find_spec('wheel') else 'setuptools.command.bdist_wheel'
-found = [packages.find_spec(name).origin for name in ('numpy', 'pip', 'setuptools', wheels.split('.')[0])]
 packages.find_spec(wheels).origin
+found = [packages.find_spec(name).origin for name in ('numpy', 'pip', 'setuptools', wheels.split('.')[0])]
 print(os.pathsep.join({os.path.dirname(os.path.dirname(origin)) for origin in found}))";
     let output = Command::new("python3").args(["-c", ask]).output().ok().filter(|output| output.status.success());
     output.map(|output| text(&output.stdout).trim().to_owned())

@@ -22,23 +22,32 @@ type Piece = Vec<SelectedGroup>;
 
 /// What matchers chose in a store: for whoever asks for the same again, as long as [`Store::index_changes`] gives the same number.
 #[derive(Debug, Clone)]
-pub struct Chosen(Arc<Vec<Piece>>);
+pub struct Chosen {
+    pieces: Arc<Vec<Piece>>,
+    /// As it was before they were looked for: what is newer may be among them, or not.
+    index_changes: u64,
+}
 
 impl Chosen {
     /// How many places there are for a [`SeriesSink`].
     pub fn places(&self) -> usize {
-        self.0.len()
+        self.pieces.len()
+    }
+
+    /// The index that they were chosen in, by [`Store::index_changes`].
+    pub const fn index_changes(&self) -> u64 {
+        self.index_changes
     }
 
     /// Whether all are floats and no two groups share a series, so that those of a place have the same order whenever they are read.
     pub fn is_simple(&self) -> bool {
         let is_float = |column: &SelectedColumn| column.value_type != ValueType::Histogram;
-        self.0.iter().all(|piece| matches!(piece.as_slice(), [group] if group.columns.iter().all(is_float)))
+        self.pieces.iter().all(|piece| matches!(piece.as_slice(), [group] if group.columns.iter().all(is_float)))
     }
 }
 
-/// Matchers, and the pieces that they chose.
-type Resolved = (Vec<Matcher>, Arc<Vec<Piece>>);
+/// Matchers, and what they chose.
+type Resolved = (Vec<Matcher>, Chosen);
 
 /// One database of a store, for one query. Numbers and booleans (as 0 and 1) are series; texts are not.
 pub struct StoreSource<'a> {
@@ -113,32 +122,32 @@ impl<'a> StoreSource<'a> {
         Ok(groups)
     }
 
-    /// What matchers choose.
-    pub fn choose(&self, matchers: &[Matcher]) -> Result<Chosen, QueryError> {
-        self.pieces(matchers).map(Chosen)
+    /// What matchers chose for this query before; they choose the same until its end.
+    pub fn chosen(&self, matchers: &[Matcher]) -> Option<Chosen> {
+        let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        resolved.iter().find(|(known, _)| known == matchers).map(|(_, chosen)| chosen.clone())
     }
 
-    /// Takes it that matchers choose what they did for another query.
+    /// Takes it that matchers choose what they did for another query, unless they chose already.
     pub fn adopt(&self, matchers: &[Matcher], chosen: &Chosen) {
         let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         if !resolved.iter().any(|(known, _)| known == matchers) {
-            resolved.push((matchers.to_vec(), chosen.0.clone()));
+            resolved.push((matchers.to_vec(), chosen.clone()));
         }
     }
 
-    fn pieces(&self, matchers: &[Matcher]) -> Result<Arc<Vec<Piece>>, QueryError> {
-        let known = |resolved: &Vec<Resolved>| {
-            resolved.iter().find(|(known, _)| known == matchers).map(|(_, pieces)| pieces.clone())
-        };
-        if let Some(pieces) = known(&self.resolved.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(pieces);
+    /// What matchers choose.
+    pub fn choose(&self, matchers: &[Matcher]) -> Result<Chosen, QueryError> {
+        if let Some(chosen) = self.chosen(matchers) {
+            return Ok(chosen);
         }
         let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let index_changes = self.store.index_changes();
         let groups = self.store.select(self.database, &compiled).map_err(|error| unreadable(&error))?;
-        let pieces = Arc::new(pieces_of(groups));
+        let chosen = Chosen { pieces: Arc::new(pieces_of(groups)), index_changes };
         let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
-        resolved.push((matchers.to_vec(), pieces.clone()));
-        Ok(pieces)
+        resolved.push((matchers.to_vec(), chosen.clone()));
+        Ok(chosen)
     }
 
     /// Does something with each piece that matchers choose; it says how many samples that took.
@@ -148,7 +157,7 @@ impl<'a> StoreSource<'a> {
         budget: &Budget,
         work: &(dyn Fn(usize, &Piece) -> Result<u64, QueryError> + Sync),
     ) -> Result<(), QueryError> {
-        let pieces = self.pieces(matchers)?;
+        let pieces = self.choose(matchers)?.pieces;
         self.helpers.run(pieces.len(), &|place| {
             let Some(piece) = pieces.get(place) else { return Ok(0) };
             let samples = work(place, piece)?;

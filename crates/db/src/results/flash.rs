@@ -156,8 +156,11 @@ impl Flash {
         let read = |run: Span| {
             // What was put in their place meanwhile was not looked at.
             let is_known = |extent: Span, stamp: u64| extents.contains(&(extent, stamp));
-            let request = Request { key, span: run, partial_bytes_min: Some(usize::MAX), holds: &is_known };
-            let found = self.cache.find(&request).filter(|found| found.span == run)?;
+            // Whole steps may reach beyond the last extent, which ends where what was settled then did: between two steps.
+            let covered = extents.iter().map(|(extent, _)| extent.intersect(&run)).filter(|part| !part.is_empty());
+            let wanted = Span::new(run.start, covered.map(|part| part.end).max()?);
+            let request = Request { key, span: wanted, partial_bytes_min: Some(usize::MAX), holds: &is_known };
+            let found = self.cache.find(&request).filter(|found| found.span == wanted)?;
             Some((Arc::new(Portions::Steps(stretch_of(&found.answer)?)), run))
         };
         runs.into_iter().filter_map(read).collect()

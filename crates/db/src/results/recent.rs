@@ -31,8 +31,6 @@ const SERIES_BYTES: usize = 120;
 /// What was read of a selector.
 struct Recent {
     chosen: Chosen,
-    /// The index that it was chosen in.
-    index_changes: u64,
     /// The snapshot up to which it holds.
     stamp: u64,
     /// All samples from the first to the last of these milliseconds are there.
@@ -120,14 +118,18 @@ impl RecentSource<'_> {
         let mut known = slot.recent.lock();
         // Before anything is read: what comes later has a larger number.
         let (snapshot, index_changes) = (self.store.snapshot(), self.store.index_changes());
-        let is_current = |recent: &Arc<Recent>| recent.index_changes == index_changes;
+        if self.inner.chosen(selection.matchers).is_some_and(|chosen| chosen.index_changes() != index_changes) {
+            // Something new came during the query, which goes on without it: what it reads is nothing for others.
+            return Ok(None);
+        }
+        let is_current = |recent: &Arc<Recent>| recent.chosen.index_changes() == index_changes;
         let before = known.take().filter(is_current);
         if let Some(recent) = &before {
             self.inner.adopt(selection.matchers, &recent.chosen);
         }
         let changed_ms = before.as_ref().map_or(Ok(None), |recent| self.changed_from_ms(recent, selection.matchers))?;
         let Some(kept) = before.zip(changed_ms) else {
-            return self.fill(selection, (snapshot, index_changes), 0, (key, &mut known), budget);
+            return self.fill(selection, snapshot, 0, (key, &mut known), budget);
         };
         let (recent, changed_ms) = kept;
         let (from_ms, to_ms) = recent.range_ms;
@@ -142,7 +144,7 @@ impl RecentSource<'_> {
         }
         if is_newer || changed_ms <= from_ms || selection.end_ms == to_ms {
             let span_ms = recent.span_ms;
-            return self.fill(selection, (snapshot, index_changes), span_ms, (key, &mut known), budget);
+            return self.fill(selection, snapshot, span_ms, (key, &mut known), budget);
         }
         // Somebody who looks far back: that is not kept, and does not displace what is.
         *known = Some(recent);
@@ -166,7 +168,7 @@ impl RecentSource<'_> {
     fn fill(
         &self,
         selection: &Selection<'_>,
-        (stamp, index_changes): (u64, u64),
+        stamp: u64,
         span_ms: i64,
         (key, known): (Key, &mut Option<Arc<Recent>>),
         budget: &Budget,
@@ -178,7 +180,7 @@ impl RecentSource<'_> {
         let span_ms = span_ms.max(selection.end_ms - selection.start_ms);
         let range_ms = (selection.end_ms - span_ms, selection.end_ms);
         let series = self.read(selection.matchers, range_ms, chosen.places(), budget)?;
-        let recent = Recent { chosen, index_changes, stamp, range_ms, span_ms, series };
+        let recent = Recent { chosen, stamp, range_ms, span_ms, series };
         Ok(self.keep(recent, (key, known)))
     }
 

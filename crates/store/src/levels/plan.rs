@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::place::{bases, settled_lengths};
-use super::{Lengths, Placement, Target, partition_of};
+use super::{Lengths, Placement, Target, length_of, partition_of};
 use crate::part::PartInfo;
 
 /// Bounds that decide when to merge.
@@ -218,10 +218,13 @@ fn move_down(situation: &Situation<'_>, policy: &Policy, taken: &[&PartInfo]) ->
     Job { goal: Goal::Gather, inputs, placement, fold_ns: 0 }
 }
 
-/// The oldest parts of level 1 that are too old for the fast tier: as many as make up one partition of level 2.
+/// The oldest parts of level 1 that are too old for the fast tier: as many as make up one partition of level 2. One that is longer than
+/// partitions are by now goes as soon as some of its rows are too old: else it would keep everything up to its end on the fast tier.
 fn settle(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     let fast_from = situation.fast_from();
-    let is_old = |part: &&PartInfo| part.level == 1 && part.partition.end_ns < fast_from;
+    let is_outgrown =
+        |part: &PartInfo| length_of(&part.partition) > situation.lengths.fast_ns && part.range.start_ns < fast_from;
+    let is_old = |part: &&PartInfo| part.level == 1 && (part.partition.end_ns < fast_from || is_outgrown(part));
     let oldest = situation.parts.iter().filter(is_old).min_by_key(|part| part.partition.start_ns)?;
     let window = partition_of(oldest.partition.start_ns, situation.lengths.slow_ns);
     let in_window = |part: &&PartInfo| is_old(part) && part.partition.overlaps(&window);
@@ -437,6 +440,21 @@ mod tests {
         check(&fresh, &policy(), None);
         let parts = [part(1, 1, (4, 5)), part(2, 1, (5, 6)), part(3, 1, (8, 9)), part(4, 1, (12, 13))];
         check(&parts, &policy(), Some((Goal::Settle, &[1, 2])));
+    }
+
+    #[test]
+    fn partitions_that_became_too_long_are_cut() {
+        // Now partitions are of one hour: what is before hour 8 is too old.
+        let newest = part(9, 1, (12, 13));
+        let rows = |part: PartInfo, from: i64| PartInfo { range: TimeRange::new(from * HOUR, from * HOUR + 1), ..part };
+        let long = part(1, 1, (0, 16));
+        check(
+            &[long, PartInfo { patch_of: 1, ..rows(part(2, 1, (0, 16)), 12) }],
+            &policy(),
+            Some((Goal::Settle, &[1, 2])),
+        );
+        check(&[rows(long, 8), newest], &policy(), None);
+        check(&[part(3, 1, (8, 9)), newest], &policy(), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use index::RoaringBitmap;
 
 use crate::deletes::Delete;
 use crate::journal::ChangeKind;
-use crate::levels::{self, Goal, Haste, Job, Situation};
+use crate::levels::{self, Haste, Job, Situation};
 use crate::manifest::Edit;
 use crate::part::{KeyCursor, Part, PartInfo, PartKey};
 use crate::settled::tail_path;
@@ -87,9 +87,11 @@ impl Store {
         edits.extend(job.inputs.iter().map(|id| Edit::RemovePart(*id)));
         let groups = inputs.iter().fold(RoaringBitmap::new(), |groups, part| groups | &part.groups);
         let left = opened.iter().fold(groups, |groups, part| groups - &part.groups);
-        let withdrawn = (job.goal == Goal::Fold).then(|| self.withdraw_journal()).transpose()?;
+        // A fold, or late rows that came for one: samples go.
+        let folds = inputs.iter().any(|part| part.info.fold_ns < job.fold_ns);
+        let withdrawn = folds.then(|| self.withdraw_journal()).transpose()?;
         let replaced = self.replace_parts(shard, &edits, &inputs, opened);
-        if job.goal == Goal::Fold {
+        if folds {
             // Even if it failed: readers may see the new parts by then.
             self.journal.replaced(ChangeKind::Folded, shard.number, &inputs);
         }
