@@ -315,6 +315,33 @@ fn no_answer_is_stale() {
     assert!(stats.memory_bytes <= RESULT_BYTES_MAX as u64, "{stats:?}");
 }
 
+/// A fold leaves the last sample of each hour. A late row is shown until it is merged into what was folded, and goes then.
+#[test]
+fn late_rows_that_a_fold_takes_are_not_shown_any_more() {
+    let mut world = World::new(5);
+    world.fill(1);
+    let known = world.db().policy("default").unwrap();
+    let folds = vec![(90 * 60 * SECOND_NS, 3600 * SECOND_NS)];
+    world.db().set_policy("default", &DatabasePolicy { folds, ..known }).unwrap();
+    let hour_ms = 60 * MINUTE_MS;
+    let old_ms = (world.now_ms() / hour_ms + 1) * hour_ms;
+    world.fill(150);
+    world.simulation.advance_ns(100 * 3600 * SECOND_NS);
+    world.fill(1);
+    world.db().settle().unwrap();
+    let (start_ms, end_ms) = (old_ms + 10 * MINUTE_MS, old_ms + 50 * MINUTE_MS);
+    let query = RangeQuery { text: "cpu_usage".to_owned(), start_ms, end_ms, step_ms: 15_000, ..world.range_query() };
+    let ask = |may_cache: bool| plain(world.db().range("default", &RangeQuery { may_cache, ..query.clone() }));
+    let folded = ask(false);
+    assert!(!folded.contains("cpu_usage"), "the last of the hour is not among these: {folded}");
+    world.write(&format!("cpu,host=h1,dc=d1 usage=77 {}\n", (old_ms + 20 * MINUTE_MS) * 1_000_000));
+    same(&ask, "with the late row");
+    assert_ne!(ask(true), folded);
+    world.db().settle().unwrap();
+    assert_eq!(ask(false), folded);
+    same(&ask, "without it");
+}
+
 #[test]
 fn bins_that_were_kept_are_told_of() {
     let mut world = World::new(3);
