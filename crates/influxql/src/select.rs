@@ -8,10 +8,12 @@ use query::{FrameColumn, QueryError, Values};
 use crate::engine::Engine;
 use crate::fast;
 use crate::fill::Filling;
+use crate::holt_winters::{self, Asked};
 use crate::reduce::{self, Out, TagsOf};
 use crate::resolve::{Argument, Call, Code, Reference, Resolved};
 use crate::scan::{self, Group, Input, Place};
 use crate::syntax::ast::{Expr, Fill, Limits};
+use crate::transform::transform;
 use crate::validate::TRANSFORMATIONS;
 use crate::value::{DataType, Value};
 
@@ -287,7 +289,8 @@ fn transformed(
         }
         Argument::Call(inner) => {
             let width_ns = of.windows.as_ref().map_or(SECOND_NS, |windows| windows.width_ns);
-            let earlier_ns = if function == "cumulative_sum" { 0 } else { width_ns };
+            let earlier_ns =
+                if function == "cumulative_sum" || Asked::of(call, width_ns).is_some() { 0 } else { width_ns };
             let wide = if of.descending {
                 (range.0, range.1.saturating_add(earlier_ns))
             } else {
@@ -297,9 +300,12 @@ fn transformed(
         }
     };
     engine.budget().take(inputs.len())?;
-    let outs = crate::transform::transform(function, &call.parameters, unit_ns, of.descending, &inputs);
+    let outs = match Asked::of(call, unit_ns) {
+        Some(asked) => holt_winters::forecast(asked, &inputs, engine.budget()),
+        None => Ok(transform(function, &call.parameters, unit_ns, of.descending, &inputs)),
+    };
     engine.budget().give_back(inputs.len());
-    Ok(outs)
+    outs
 }
 
 /// Where the first window of the answer begins.

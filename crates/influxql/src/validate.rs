@@ -1,12 +1,13 @@
 //! What a selection must satisfy before its tables are looked at.
 
+use crate::holt_winters::SEASON_MAX;
 use crate::syntax::ast::{Expr, Field, Fill, Operator, Select};
 use crate::value::Math;
 
 /// Functions of an interval's values that give one of their own kind, or one that was among them.
 const PLAIN: [&str; 11] = ["count", "sum", "mean", "median", "mode", "stddev", "spread", "max", "min", "first", "last"];
 /// Functions of the values in their order. They take a field, or an aggregate per interval.
-pub(crate) const TRANSFORMATIONS: [&str; 8] = [
+pub(crate) const TRANSFORMATIONS: [&str; 9] = [
     "derivative",
     "non_negative_derivative",
     "difference",
@@ -15,6 +16,7 @@ pub(crate) const TRANSFORMATIONS: [&str; 8] = [
     "moving_average",
     "elapsed",
     "holt_winters",
+    "holt_winters_with_fit",
 ];
 /// Functions that choose one of the values.
 pub(crate) const SELECTORS: [&str; 8] = ["first", "last", "max", "min", "percentile", "sample", "top", "bottom"];
@@ -266,6 +268,9 @@ impl Found {
             _ => return Err(format!("expected integer argument as second arg in {name}")),
         }
         match arguments.get(2) {
+            Some(Expr::Integer(season)) if *season > SEASON_MAX as i64 => {
+                return Err(format!("third arg to {name} must be at most {SEASON_MAX}, got {season}"));
+            }
             Some(Expr::Integer(0..)) => {}
             Some(Expr::Integer(season)) => return Err(format!("third arg to {name} cannot be negative, got {season}")),
             _ => return Err(format!("expected integer argument as third arg in {name}")),
