@@ -32,17 +32,29 @@ impl Lengths {
     }
 }
 
-/// Lengths that suit how full the fast tier is: halved while it is over its budget, doubled when what it holds spans all
-/// it may and would fit twice.
+/// Eighths of the budget above which lengths are halved: what was cut shorter settles some merges later, and rows come
+/// meanwhile.
+const FULL_EIGHTHS: u64 = 7;
+
+/// Eighths of the budget that twice as much must stay below for lengths to be doubled: far enough from `FULL_EIGHTHS` that
+/// doubling does not lead to halving at once.
+const ROOMY_EIGHTHS: u64 = 6;
+
+/// Lengths that suit how full the fast tier is: halved when it is nearly full, doubled when what it holds spans all it may
+/// and would fit twice.
 pub(crate) fn fit(lengths: Lengths, fast_bytes: u64, budget_bytes: u64, fast_span_ns: i64) -> Lengths {
     let mut fast_ns = lengths.fast_ns;
-    // The length at which the present rate of bytes would just fill the budget.
-    let fitting_ns = budget_bytes as f64 / fast_bytes.max(1) as f64 * lengths.fast_ns as f64;
-    if fast_bytes > budget_bytes {
+    let full_bytes = budget_bytes / 8 * FULL_EIGHTHS;
+    // The length at which the present rate of bytes would just fill that.
+    let fitting_ns = full_bytes as f64 / fast_bytes.max(1) as f64 * lengths.fast_ns as f64;
+    if fast_bytes > full_bytes {
         while fast_ns as f64 > fitting_ns && fast_ns / 2 >= SHORTEST_NS {
             fast_ns /= 2;
         }
-    } else if fast_span_ns >= lengths.slow_ns && fast_bytes.saturating_mul(2) < budget_bytes && fast_ns < LONGEST_NS {
+    } else if fast_span_ns >= lengths.slow_ns
+        && fast_bytes.saturating_mul(2) < budget_bytes / 8 * ROOMY_EIGHTHS
+        && fast_ns < LONGEST_NS
+    {
         fast_ns *= 2;
     }
     Lengths::new(fast_ns)
@@ -64,13 +76,13 @@ mod tests {
     #[test]
     fn lengths_follow_the_budget() {
         let long = 4 * HALF_HOUR;
-        check(100, 100, long, 16);
-        check(101, 100, long, 8);
-        check(399, 100, long, 4);
-        check(1_000_000, 100, long, 1);
-        check(49, 100, long, 32);
-        check(50, 100, long, 16);
-        check(10, 100, long - 1, 16);
+        check(700, 800, long, 16);
+        check(701, 800, long, 8);
+        check(2799, 800, long, 4);
+        check(8_000_000, 800, long, 1);
+        check(299, 800, long, 32);
+        check(300, 800, long, 16);
+        check(80, 800, long - 1, 16);
     }
 
     #[test]
