@@ -160,6 +160,11 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     fast_bytes_max: Option<u64>,
 
+    /// Bytes of parts that merges write in a second while nobody waits for them; 0: as many as they can [default: 0]
+    #[arg(long, env = "THALWEG_MERGE_BYTES_PER_SECOND_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merge_bytes_per_second_max: Option<u64>,
+
     /// Bytes of newest data in memory at which it is written to parts [default: 268435456]
     #[arg(long, env = "THALWEG_HEAD_BYTES_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -367,6 +372,7 @@ impl ServeFlags {
         db.store.head_bytes_max = self.head_bytes_max.unwrap_or(db.store.head_bytes_max.min(eighth));
         self.set_result_cache(&mut db);
         set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
+        set(&mut db.store.merge_bytes_per_second_max, self.merge_bytes_per_second_max);
         set(&mut db.store.series_per_database_max, self.series_per_database_max);
         set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));

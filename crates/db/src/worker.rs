@@ -40,6 +40,7 @@ fn works(store: &Arc<Store>, results: Option<&Arc<ResultCache>>) -> Vec<(&'stati
 
 /// The running background threads.
 pub(crate) struct Worker {
+    store: Arc<Store>,
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -60,7 +61,7 @@ struct State {
 impl Worker {
     pub(crate) fn start(store: &Arc<Store>, results: Option<&Arc<ResultCache>>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let worker = Self { shared, threads: Mutex::default() };
+        let worker = Self { store: store.clone(), shared, threads: Mutex::default() };
         let works = works(store, results);
         worker.shared.state.lock().errors.resize(works.len(), None);
         for (place, (name, work)) in works.into_iter().enumerate() {
@@ -78,6 +79,7 @@ impl Worker {
 
     /// Returns when the threads have ended.
     pub(crate) fn stop(&self) {
+        self.store.hurry_for_good();
         self.shared.state.lock().stopping = true;
         self.shared.woken.notify_all();
         for thread in self.threads.lock().drain(..) {

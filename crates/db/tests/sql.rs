@@ -1,4 +1,5 @@
-//! SQL against data that was written as lines. Expectations are data: `tests/sql/*.txt` hold statements and what they give.
+//! SQL against data that was written as lines. Expectations are data: `tests/sql/*.txt` hold statements and what they give. The form is that
+//! of sqllogictest but for its first line: here names and types of columns are compared too, which that one leaves out.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod scratch;

@@ -289,7 +289,7 @@ fn render_result_cache(out: &mut String, db: &Db) {
     }
 }
 
-fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'static str, &'static str, u64); 17] {
+fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'static str, &'static str, u64); 18] {
     let is_direct = u64::from(stats.log.is_direct.unwrap_or(false));
     [
         ("thalweg_connections", "gauge", "Open connections.", open),
@@ -299,6 +299,12 @@ fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'stati
         ("thalweg_values_written_total", "counter", "Values written.", stats.values),
         ("thalweg_flushes_total", "counter", "Heads written to parts.", stats.flushes),
         ("thalweg_merges_total", "counter", "Merges of parts.", stats.merges),
+        (
+            "thalweg_merges_waited_ns_total",
+            "counter",
+            "Time that merges kept to their rate for.",
+            stats.merges_waited_ns,
+        ),
         ("thalweg_groups", "gauge", "Groups in the index.", stats.groups),
         ("thalweg_group_keys", "gauge", "Raw group keys that are remembered.", stats.group_keys),
         ("thalweg_head_bytes", "gauge", "Bytes of the heads.", stats.head_bytes),

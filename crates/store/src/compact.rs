@@ -19,6 +19,7 @@ impl Store {
     /// Flushes, merges until nothing is left to merge, and so carries out all deletes. Reads and writes go on.
     pub fn compact(&self, tell: &mut dyn FnMut(&Progress)) -> Result<CompactReport, StoreError> {
         tell(&Progress { what: "flushing".to_owned(), ..Progress::default() });
+        let _hurry = self.throttle.hurry();
         self.flush_all()?;
         let before = self.stats();
         let deletes_before = self.deletes_pending();

@@ -5,7 +5,7 @@
 //! * [`write`]: a batch comes in · [`resolve`]: keys become groups, names become slots
 //! * [`log`]: the request becomes one record · [`head`]: the rows go into memory · back in `write`: the record is synced
 //! * [`flush`], [`sections`]: a full head becomes parts · [`pressure`]: writers give way to that · [`chunk`], [`summary`], [`part`]: what a part is made of
-//! * [`levels`]: what to merge next · [`merge`]: many parts become few
+//! * [`levels`]: what to merge next · [`merge`]: many parts become few · [`throttle`]: how fast
 //! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`], [`journal_file`]: what of the past has changed
 //! * [`indexing`], [`segment`]: new groups become segments of the index
 //! * [`exemplars`]: what stands beside the samples · [`producers`]: who sent what last
@@ -57,6 +57,7 @@ mod spare;
 mod stats;
 mod summary;
 mod tables;
+mod throttle;
 pub mod tier;
 mod tokens;
 mod windows;
@@ -121,6 +122,7 @@ pub struct Store {
     /// Held by whoever flushes: one shard at a time.
     flushing: Mutex<()>,
     pressure: pressure::Pressure,
+    throttle: throttle::Throttle,
     counters: Counters,
     /// Whether there are entries that the log does not hold yet.
     untold: AtomicBool,
@@ -240,8 +242,14 @@ impl Store {
         self.shards.iter().try_for_each(|shard| self.flush(shard).map(|_| ()))
     }
 
+    /// Has merges keep to no rate any more: the store is about to be closed, and somebody waits for the one under way.
+    pub fn hurry_for_good(&self) {
+        self.throttle.lift();
+    }
+
     /// Flushes and merges everything there is to merge.
     pub fn settle(&self) -> Result<(), StoreError> {
+        let _hurry = self.throttle.hurry();
         self.flush_all()?;
         while self.maintain_all(true)? {}
         Ok(())

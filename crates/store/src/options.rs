@@ -34,6 +34,8 @@ pub struct StoreOptions {
     pub patches_max: usize,
     /// Bytes up to which neighbouring parts of level 2 are joined.
     pub join_bytes_max: u64,
+    /// Bytes of parts that merges write in a second while nobody waits for them; 0: as many as they can.
+    pub merge_bytes_per_second_max: u64,
     /// Rows that a summary stands for on average, at least: fewer cost room, more leave more to decode at windows' edges.
     pub node_rows_min: usize,
     /// Where parts settle; without it they stay in the data folder.
@@ -73,6 +75,7 @@ impl StoreOptions {
             level0_parts_max: 8,
             patches_max: 4,
             join_bytes_max: 64 << 20,
+            merge_bytes_per_second_max: 0,
             node_rows_min: 1000,
             objects: None,
             journal_changes_max: 4096,

@@ -214,6 +214,7 @@ impl Store {
 
     /// Flushes a shard and masks rows in what is then on disk: rows that come meanwhile are younger than the delete.
     pub(crate) fn delete_in(&self, shard: &Shard, mut delete: Delete) -> Result<(), StoreError> {
+        let _hurry = self.throttle.hurry();
         let _work = shard.work.lock();
         // A record of its own, on disk, so that no two deletes have the same number.
         let mark = self.log.append(crate::log::record::MARK, &[])?;

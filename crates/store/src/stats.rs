@@ -103,6 +103,8 @@ pub struct Stats {
     pub merged_chunks: [u64; 2],
     /// Bytes of parts written by flushes and merges since opening.
     pub part_bytes_written: u64,
+    /// How long merges have waited because of `merge_bytes_per_second_max`, in nanoseconds.
+    pub merges_waited_ns: u64,
     /// Length of partitions on the fast tier, in nanoseconds.
     pub partition_ns: i64,
     /// Bytes in memory, by what holds them.
@@ -149,6 +151,7 @@ impl Store {
             merges_by_goal: self.counters.by_goal.each_ref().map(count),
             merged_chunks: self.counters.merged_chunks.each_ref().map(count),
             part_bytes_written: count(&self.counters.bytes_written),
+            merges_waited_ns: self.throttle.waited_ns(),
             partition_ns: self.lengths().fast_ns,
             memory,
             series_refused: self.admission.refused(),

@@ -297,3 +297,29 @@ fn what_others_keep_of_requests_is_in_the_accountant_and_given_back_when_memory_
     store.maintain_heads().unwrap();
     assert!(!store.hold_requests(0));
 }
+
+#[test]
+fn merges_that_somebody_waits_for_keep_to_no_rate() {
+    let simulation = Simulation::new(29);
+    // A byte per second, on a clock that stands still: a merge that kept to it would never end.
+    let slow = StoreOptions { merge_bytes_per_second_max: 1, ..options("/data") };
+    let store = open(&simulation, slow);
+    let mut content = Content::new();
+    for step in 0..40 {
+        let rows = [Row { host: "h".to_owned(), timestamp_ns: step * SECOND_NS, fields: vec![("a".to_owned(), 1.0)] }];
+        store.write("default", &batch(&rows)).unwrap();
+        apply(&mut content, &rows);
+        store.flush_all().unwrap();
+    }
+    let before = store.stats();
+    assert!(before.levels[0].parts > 8, "{before:?}");
+    store.settle().unwrap();
+    let after = store.stats();
+    assert!(after.merges > 0 && after.levels[0].parts == 0, "{after:?}");
+    assert_eq!(read_all(&store, TimeRange::ALL), content);
+    // For good: what is under way when a store is closed.
+    store.hurry_for_good();
+    store.write("default", &batch(&[])).unwrap();
+    store.flush_all().unwrap();
+    while store.maintain_parts().unwrap() {}
+}

@@ -25,6 +25,9 @@ use rows::Sources;
 /// How long after a flush merges no longer wait for more rows.
 const IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
 
+/// So many times the parts that level 0 should have at most, merges do not keep to their rate.
+const BEHIND_TIMES: usize = 2;
+
 impl Store {
     /// Carries out the most urgent merge of a shard, if one is due, or if `at_last` one that would wait for more. Whether it did.
     pub(crate) fn merge_if_due(&self, shard: &Shard, at_last: bool) -> Result<bool, StoreError> {
@@ -37,9 +40,17 @@ impl Store {
         let Some((class, job)) = self.plan(shard, haste) else {
             return Ok(false);
         };
+        let _hurry = (at_last || self.is_behind(shard)).then(|| self.throttle.hurry());
         self.run(shard, class, &job)?;
         self.counters.merged(job.goal);
         Ok(true)
+    }
+
+    /// Whether flushes bring more than merges take away at the rate that they have.
+    fn is_behind(&self, shard: &Shard) -> bool {
+        let (parts, _) = shard.parts_and_deletes();
+        let of_level0 = parts.iter().filter(|part| part.info.level == 0).count();
+        of_level0 > BEHIND_TIMES * self.options.level0_partitions_max * self.options.level0_parts_max
     }
 
     /// Whether the last flush of a shard is some time ago.

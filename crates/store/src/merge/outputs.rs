@@ -166,8 +166,11 @@ impl<'a> Outputs<'a> {
         if chunks.is_empty() {
             return Ok(());
         }
+        let bytes: usize = chunks.iter().map(|chunk| chunk.bytes.len()).sum();
         let output = self.output(target)?;
-        output.part.push(&mut output.file, key, &chunks, summary.as_deref())
+        output.part.push(&mut output.file, key, &chunks, summary.as_deref())?;
+        self.store.throttle.wrote(bytes as u64, &*self.store.platform.clock);
+        Ok(())
     }
 
     /// The nodes of what goes into one part, encoded: made of its samples, and where samples were folded of the nodes that replaced

@@ -27,6 +27,7 @@ use crate::settled::{Settled, tail_path};
 use crate::shard::{Shard, ShardGroups};
 use crate::spare::Spare;
 use crate::stats::Counters;
+use crate::throttle::Throttle;
 use crate::{CatalogState, Store, StoreError, StoreOptions, open_part, part_path, segment};
 
 /// What opening a folder found.
@@ -80,6 +81,7 @@ impl Store {
         let journal = continued.map_or_else(|| Journal::fresh(&opened.platform, &opened.options), Ok)?;
         let heads_bytes = opened.options.head_bytes_max as u64;
         let memory_bytes_max = opened.options.memory_bytes_max;
+        let merge_rate = opened.options.merge_bytes_per_second_max;
         let (fast_ns, policies) = (opened.manifest.state.fast_ns, opened.manifest.state.policies.clone());
         Ok(Self {
             keys: Keys::new(opened.options.group_keys_max),
@@ -91,6 +93,7 @@ impl Store {
             manifest: Mutex::new(opened.manifest),
             flushing: Mutex::new(()),
             pressure: Pressure::default(),
+            throttle: Throttle::new(merge_rate),
             counters: Counters::default(),
             untold: AtomicBool::new(false),
             journal,
