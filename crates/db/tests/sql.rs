@@ -162,7 +162,55 @@ fn statements_give_what_they_say() {
         check(&db, &folder().join("nulls.txt"), Manner::Postgres);
         check(&db, &folder().join("questdb.txt"), Manner::QuestDb);
     }
+    check(&db, &folder().join("hostile.txt"), Manner::Postgres);
     check(&db, &folder().join("write.txt"), Manner::Postgres);
+}
+
+/// Rows at both ends of time, and all that is computed of times: an answer or an error, no overflow.
+#[test]
+fn the_ends_of_time_are_times_like_others() {
+    let (db, _folder) = open("ends");
+    let (first, last) = (i64::MIN + 2, i64::MAX - 1);
+    db.write_lines("default", format!("ends value=1 {first}\nends value=3 {last}").as_bytes()).unwrap();
+    // Further apart than 64 bits of nanoseconds hold.
+    let (from, to) = (-5_000_000_000_000_000_000i64, 5_000_000_000_000_000_000i64);
+    db.write_lines("default", format!("far value=1 {from}\nfar value=3 {to}").as_bytes()).unwrap();
+    let filled = ask(&db, "SELECT avg(value) FROM far SAMPLE BY 20000d FILL(LINEAR)", Manner::QuestDb);
+    let values: Vec<f64> = filled.lines().skip(1).map(|line| line.parse().unwrap()).collect();
+    assert!(values.len() > 4 && values.is_sorted() && values.ends_with(&[3.0]), "{filled}");
+    for unit in ["microsecond", "millisecond", "second", "minute", "hour", "day", "week", "month", "year", "century"] {
+        for statement in [
+            format!("SELECT date_trunc('{unit}', time) FROM ends"),
+            format!("SELECT time_bucket('1 {unit}', time), count(*) FROM ends GROUP BY 1"),
+            format!("SELECT time + interval '1 {unit}', time - interval '1 {unit}' FROM ends"),
+            format!("SELECT date_part('{unit}', time), time - now(), time::text FROM ends"),
+        ] {
+            assert!(!ask(&db, &statement, Manner::Postgres).is_empty(), "{statement}");
+        }
+    }
+}
+
+/// A function makes a long text of a short one for each row: what is held of them is taken out of the budget.
+#[test]
+fn texts_that_are_made_are_held_within_the_budget() {
+    let (db, _folder) = open("texts");
+    fixture(&db);
+    let few = [
+        "SELECT repeat(s, 10000) FROM cpu",
+        "SELECT s FROM cpu ORDER BY repeat(s, 10000)",
+        "SELECT count(*) FROM cpu GROUP BY repeat(s, 10000)",
+        "SELECT count(DISTINCT repeat(s, 10000)) FROM cpu",
+        "SELECT mode(repeat(s, 10000)) FROM cpu",
+        "SELECT DISTINCT ON (repeat(s, 10000)) n FROM cpu",
+    ];
+    for statement in few {
+        let parsed = sql::parse(statement).unwrap();
+        let run =
+            |samples_max| db.sql(&parsed, 0, &session(Manner::Postgres), &Arc::new(Budget::new(samples_max))).map(drop);
+        let too_many = sql::SqlError::Query(query::QueryError::TooManySamples { limit: 5_000 });
+        assert_eq!(run(5_000), Err(too_many), "{statement}");
+        assert_eq!(run(1_000_000), Ok(()), "{statement}");
+    }
 }
 
 /// Statements of the data files, changed at random: an answer or an error, never a panic, and never more than the budget.

@@ -29,7 +29,7 @@ mod value;
 pub use arrow::{RelationBatches, arrow_schema, columns_of};
 pub use catalog::{table_columns, type_number};
 pub use change::Change;
-pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE};
+pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE, fuzz_copy_text, fuzz_parquet};
 pub use error::SqlError;
 pub use insert::Insert;
 pub use parse::{Parsed, TEXT_BYTES_MAX, parse};

@@ -28,20 +28,23 @@ impl Order {
             let first = self.nulls_first.unwrap_or(self.is_descending);
             return if a.is_null() == first { Ordering::Less } else { Ordering::Greater };
         }
-        let order = a.order(b);
+        let order = a.sort_order(b);
         if self.is_descending { order.reverse() } else { order }
     }
 }
 
-/// Sorts rows, leaving those that are equal as they are.
+/// Sorts rows, leaving those that are equal as they are. `charge` is told of what the texts that they are ordered by take, in samples.
 pub(crate) fn sort(
     rows: Vec<Vec<Value>>,
     by: &[Order],
     environment: &Environment,
+    charge: &dyn Fn(usize) -> Result<(), SqlError>,
 ) -> Result<Vec<Vec<Value>>, SqlError> {
     let mut keyed = Vec::with_capacity(rows.len());
+    let made: Vec<bool> = by.iter().map(|by| !matches!(by.of, Bound::Column(_) | Bound::Constant(_))).collect();
     for row in rows {
         let keys: Vec<Value> = by.iter().map(|by| by.of.value(&row, environment)).collect::<Result<_, _>>()?;
+        charge(keys.iter().zip(&made).filter(|(_, made)| **made).map(|(key, _)| key.text_samples()).sum())?;
         keyed.push((keys, row));
     }
     let compare = |(a, _): &(Vec<Value>, Vec<Value>), (b, _): &(Vec<Value>, Vec<Value>)| {

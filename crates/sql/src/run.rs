@@ -231,7 +231,7 @@ impl Run<'_> {
             keys.push(Order::new(of, &by.options));
         }
         let rows = std::mem::take(&mut relation.rows);
-        relation.rows = sort(rows, &keys, &self.environment)?;
+        relation.rows = sort(rows, &keys, &self.environment, &|samples| self.charge(samples))?;
         Ok(())
     }
 }

@@ -179,8 +179,8 @@ fn clock(text: &str) -> Option<(i64, &str)> {
     let (hours, minutes): (i64, i64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let seconds: f64 = parts.next().map_or(Some(0.0), |seconds| seconds.parse().ok())?;
     let sign = if clock.starts_with('-') { -1 } else { 1 };
-    let whole = hours.abs().checked_mul(3600)?.checked_add(minutes.checked_mul(60)?)?.checked_mul(NS_PER_S)?;
-    Some((sign * whole.checked_add((seconds * 1e9).round() as i64)?, rest))
+    let whole = hours.checked_abs()?.checked_mul(3600)?.checked_add(minutes.checked_mul(60)?)?.checked_mul(NS_PER_S)?;
+    Some((whole.checked_add((seconds * 1e9).round() as i64)?.checked_mul(sign)?, rest))
 }
 
 /// Adds so many of a unit.
@@ -212,10 +212,14 @@ pub(crate) fn add(ns: i64, interval: Interval, zone: &TimeZone) -> Option<i64> {
     let moved = if interval.months == 0 {
         ns
     } else {
-        let span: Span = interval.months.months();
-        timestamp(civil(ns, zone)?.checked_add(span).ok()?, zone)?
+        timestamp(civil(ns, zone)?.checked_add(months(interval.months)?).ok()?, zone)?
     };
     moved.checked_add(interval.ns)
+}
+
+/// So many months; `None` beyond what the calendar has: there `months()` of numbers panics.
+fn months(count: i32) -> Option<Span> {
+    Span::new().try_months(count).ok()
 }
 
 /// The start of the unit that a timestamp lies in.
@@ -225,10 +229,10 @@ pub(crate) fn truncate(unit: &str, ns: i64, zone: &TimeZone) -> Option<i64> {
     let midnight = |date: Date| timestamp(date.to_datetime(jiff::civil::Time::midnight()), zone);
     let first = |month: i8| Date::new(date.year(), month, 1).ok();
     match unit.to_lowercase().trim_end_matches('s') {
-        "microsecond" => Some(ns - ns.rem_euclid(1000)),
-        "millisecond" => Some(ns - ns.rem_euclid(1_000_000)),
-        "second" => Some(ns - ns.rem_euclid(NS_PER_S)),
-        "minute" => Some(ns - ns.rem_euclid(60 * NS_PER_S)),
+        "microsecond" => ns.checked_sub(ns.rem_euclid(1000)),
+        "millisecond" => ns.checked_sub(ns.rem_euclid(1_000_000)),
+        "second" => ns.checked_sub(ns.rem_euclid(NS_PER_S)),
+        "minute" => ns.checked_sub(ns.rem_euclid(60 * NS_PER_S)),
         "hour" => {
             let time = jiff::civil::Time::new(civil.hour(), 0, 0, 0).ok()?;
             timestamp(date.to_datetime(time), zone)
@@ -286,12 +290,13 @@ pub(crate) fn bin(ns: i64, width: Interval, origin_ns: i64, zone: &TimeZone) -> 
     }
     let (here, origin) = (civil(ns, zone)?, civil(origin_ns, zone)?);
     let index = |date: Date| i32::from(date.year()) * 12 + i32::from(date.month()) - 1;
-    let mut months = (index(here.date()) - index(origin.date())).div_euclid(width.months) * width.months;
+    let bins = (index(here.date()) - index(origin.date())).div_euclid(width.months);
+    let mut since_origin = bins.checked_mul(width.months)?;
     loop {
-        let start = timestamp(origin.checked_add(months.months()).ok()?, zone)?;
+        let start = timestamp(origin.checked_add(months(since_origin)?).ok()?, zone)?;
         if start <= ns {
             return Some(start);
         }
-        months = months.checked_sub(width.months)?;
+        since_origin = since_origin.checked_sub(width.months)?;
     }
 }

@@ -28,6 +28,9 @@ pub enum SqlType {
     Interval,
 }
 
+/// What a sample of the budget stands for.
+const SAMPLE_BYTES: usize = 16;
+
 /// A value. Unsigned integers beyond what signed ones hold are floats.
 #[derive(Debug, Clone)]
 pub enum Value {
@@ -92,6 +95,11 @@ impl Value {
     /// A text.
     pub fn text(text: impl Into<Arc<str>>) -> Self {
         Self::Text(text.into())
+    }
+
+    /// What its text takes of a budget, in samples: nothing if it is none, or one as short as a sample.
+    pub(crate) fn text_samples(&self) -> usize {
+        if let Self::Text(text) = self { text.len() / SAMPLE_BYTES } else { 0 }
     }
 
     /// A cell of a plan's answer.
@@ -167,6 +175,22 @@ impl Value {
             (false, false) => self.compare(other).unwrap_or_else(|| self.kind().cmp(&other.kind())),
             (a, b) => a.cmp(&b),
         }
+    }
+
+    /// The same where each value has a place among all others, as sorting needs it: values of several types stand apart, and whole numbers
+    /// that are the same as floats are told apart behind that.
+    pub(crate) fn sort_order(&self, other: &Self) -> Ordering {
+        let by_kind = match (self.is_null(), other.is_null()) {
+            (false, false) => self.kind().cmp(&other.kind()),
+            (a, b) => a.cmp(&b),
+        };
+        let by_number = || match (self, other) {
+            (Self::Int(a), Self::Float(b)) => compare_floats(*a as f64, *b).then(Ordering::Less),
+            (Self::Float(a), Self::Int(b)) => compare_floats(*a, *b as f64).then(Ordering::Greater),
+            (Self::Int(a), Self::Int(b)) => a.cmp(b),
+            _ => self.compare(other).unwrap_or(Ordering::Equal),
+        };
+        by_kind.then_with(by_number)
     }
 
     const fn kind(&self) -> u8 {
@@ -262,4 +286,28 @@ pub(crate) fn float(value: f64) -> String {
         return format!("{digits}e{sign}{exponent:0>2}");
     }
     format!("{value}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorting_has_an_order_of_all_values() {
+        // Whole numbers that one float is the same as, texts that are read as a time or a number beside one, and what is not a number.
+        let big = 1i64 << 53;
+        let mut values = vec![Value::Null, Value::Bool(true), Value::Int(0), Value::Int(i64::MAX), Value::Timestamp(0)];
+        values.extend((-1..=1).map(|offset| Value::Int(big + offset)));
+        values.extend([big as f64, f64::NAN, f64::INFINITY, -0.0, 0.0, i64::MAX as f64].map(Value::Float));
+        values.extend(["1", "true", "2020-01-01", "1970-01-01", "x"].map(Value::text));
+        for a in &values {
+            for b in &values {
+                assert_eq!(a.sort_order(b), b.sort_order(a).reverse(), "{a:?} {b:?}");
+                for c in &values {
+                    let is_sorted = a.sort_order(b).is_le() && b.sort_order(c).is_le();
+                    assert!(!is_sorted || a.sort_order(c).is_le(), "{a:?} {b:?} {c:?}");
+                }
+            }
+        }
+    }
 }

@@ -15,8 +15,9 @@ use crate::relation::Relation;
 use crate::run::Run;
 use crate::value::Value;
 
-pub use parquet::PARQUET_MEDIA_TYPE;
+pub use parquet::{PARQUET_MEDIA_TYPE, fuzz_parquet};
 use text::TextFormat;
+pub use text::fuzz_copy_text;
 
 /// How rows are written.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
 use crate::error::{SqlError, invalid};
 
-/// Structures within structures of a header.
+/// Structures and lists within one another in a header.
 const DEPTH_MAX: usize = 8;
 /// Fields of `PageHeader`, by their numbers.
 const UNPACKED_BYTES: i64 = 2;
@@ -120,6 +120,9 @@ impl Header<'_> {
 
     /// Passes a value by; the kinds are the compact protocol's.
     fn value(&mut self, kind: u8, depth: usize) -> Option<()> {
+        if depth > DEPTH_MAX {
+            return None;
+        }
         match kind {
             1..=3 => self.skip(1),
             4..=6 => self.varint().map(|_| ()),
@@ -165,16 +168,19 @@ mod tests {
         let page = |unpacked: i64, body: &[u8]| [&header(unpacked, body.len() as i64), inner, body].concat();
         let two = [page(1000, b"xyz"), page(70_000, b"")].concat();
         let deep = [vec![0x1c; 20], vec![0; 20]].concat();
-        let cases: [(Vec<u8>, Option<usize>); 6] = [
+        // Lists of one list each: as deep as the file is long.
+        let deep_lists = vec![0x19; 1 << 20];
+        let cases: [(Vec<u8>, Option<usize>); 7] = [
             (two.clone(), Some(71_000)),
             (Vec::new(), Some(0)),
             (two.get(..two.len() - 3).unwrap().to_vec(), None),
             (page(-1, b"x"), None),
             ([header(1, 5), vec![0, 1, 2]].concat(), None),
             (deep, None),
+            (deep_lists, None),
         ];
         for (bytes, expected) in cases {
-            assert_eq!(pages(&bytes), expected, "{bytes:?}");
+            assert_eq!(pages(&bytes), expected, "{:?}", bytes.get(..100));
         }
     }
 }

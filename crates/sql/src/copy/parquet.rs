@@ -56,6 +56,14 @@ pub(super) fn relation(file: Vec<u8>, budget: &Budget) -> Result<Relation, SqlEr
     read.unwrap_or_else(|_| unreadable(&ParquetError::General("its pages are not what their headers say".to_owned())))
 }
 
+/// Reads bytes as a Parquet file: the entry for fuzzing.
+pub fn fuzz_parquet(file: &[u8]) {
+    let budget = Budget::new(100_000);
+    if let Ok(relation) = relation(file.to_vec(), &budget) {
+        assert!(relation.rows.iter().all(|row| row.len() == relation.columns.len()), "rows have all columns");
+    }
+}
+
 fn read(file: Bytes, budget: &Budget) -> Result<Relation, SqlError> {
     let options = ArrowReaderOptions::new();
     let metadata = ArrowReaderMetadata::load(&file, options.clone()).or_else(|error| unreadable(&error))?;

@@ -8,6 +8,9 @@ use super::{Bound, Environment, holds};
 use crate::error::{SqlError, invalid};
 use crate::value::{Interval, SqlType, Value};
 
+/// Bytes of a text that `string_agg` may make of a group.
+const TEXT_BYTES_MAX: usize = 16 << 20;
+
 /// What is computed of a group's rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum AggregateFunction {
@@ -158,27 +161,30 @@ pub(crate) struct Accumulator {
 }
 
 impl Accumulator {
-    /// Adds a row. `time` and `series` are its time and which series it is of, as far as that is known.
+    /// Adds a row. `time` and `series` are its time and which series it is of, as far as that is known. Returns what it keeps for itself, in
+    /// samples: values of which only one is told apart from the others.
     pub(crate) fn add(
         &mut self,
         call: &AggregateCall,
         row: &[Value],
         (time, series): (Option<&Value>, Option<&Value>),
         environment: &Environment,
-    ) -> Result<(), SqlError> {
+    ) -> Result<usize, SqlError> {
         if let Some(filter) = &call.filter
             && !holds(filter, row, environment)?
         {
-            return Ok(());
+            return Ok(0);
         }
         let Some(of) = &call.of else {
             self.count += 1;
-            return Ok(());
+            return Ok(0);
         };
         let value = of.value(row, environment)?;
         if value.is_null() || (call.is_distinct && !self.seen.insert(value.clone())) {
-            return Ok(());
+            return Ok(0);
         }
+        let is_kept = call.is_distinct || call.function == AggregateFunction::Mode && !self.counts.contains_key(&value);
+        let kept = if is_kept { 1 + value.text_samples() } else { 0 };
         let by = call.by.as_ref().map(|by| by.value(row, environment)).transpose()?;
         let first = self.count == 0;
         self.count += 1;
@@ -194,9 +200,14 @@ impl Accumulator {
             AggregateFunction::Mode => *self.counts.entry(value).or_default() += 1,
             AggregateFunction::StringAgg => {
                 let between = by.map(|by| by.to_string()).unwrap_or_default();
+                let value = value.to_string();
+                let before = self.text.as_ref().map_or(0, String::len);
+                if before.saturating_add(between.len()).saturating_add(value.len()) > TEXT_BYTES_MAX {
+                    return invalid(format!("string_agg makes texts of at most {TEXT_BYTES_MAX} bytes"));
+                }
                 match &mut self.text {
-                    None => self.text = Some(value.to_string()),
-                    Some(text) => text.extend([between, value.to_string()]),
+                    None => self.text = Some(value),
+                    Some(text) => text.extend([between, value]),
                 }
             }
             AggregateFunction::Increase | AggregateFunction::Rate | AggregateFunction::Derivative => {
@@ -208,7 +219,7 @@ impl Accumulator {
                 None => return invalid(format!("a number is wanted, not \"{value}\"")),
             },
         }
-        Ok(())
+        Ok(kept)
     }
 
     fn add_to_sum(&mut self, value: &Value, first: bool) -> Result<(), SqlError> {

@@ -3,6 +3,7 @@
 use sqlparser::ast::{AccessExpr, Expr, Query, Subscript};
 
 use super::bind::apply;
+use super::functions::{TEXT_BYTES_MAX, bounded, too_long};
 use super::{Binder, Bound, Function, Grouped, Returns, Typed, strict};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::value::{SqlType, Value};
@@ -36,7 +37,12 @@ pub(super) static FUNCTIONS: [Function; 7] = [
     strict("array_to_string", (2, 3), SqlType::Text, |of, _| {
         let items = of.first().map(items).unwrap_or_default();
         let shown: Vec<String> = items.iter().filter(|item| !item.is_null()).map(ToString::to_string).collect();
-        Ok(Value::text(shown.join(&text(of, 1))))
+        let between = text(of, 1);
+        // Counted before it is made: many elements and a long text between them are much more than both.
+        if shown.len().saturating_mul(between.len()) > TEXT_BYTES_MAX {
+            return too_long();
+        }
+        bounded(shown.join(&between))
     }),
     strict("array_length", (2, 2), SqlType::Int, |of, _| Ok(length(of))),
     strict("array_upper", (2, 2), SqlType::Int, |of, _| Ok(length(of))),

@@ -4,8 +4,8 @@ use super::{Environment, Function, Returns, arrays, cast, operators, strict, tim
 use crate::error::{SqlError, invalid};
 use crate::value::{SqlType, Value};
 
-/// Characters that a function may make.
-const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a text that a function may make.
+pub(super) const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Other names of functions.
 const ALIASES: [(&str, &str); 9] = [
@@ -149,7 +149,7 @@ fn round(of: &[Value]) -> Result<Value, SqlError> {
     match of {
         [Value::Int(value)] => Ok(Value::Int(*value)),
         [of, digits] => match (of.number(), digits) {
-            (Some(number), Value::Int(digits)) if digits.abs() <= 300 => {
+            (Some(number), Value::Int(digits)) if digits.unsigned_abs() <= 300 => {
                 let scale = 10f64.powi(*digits as i32);
                 let scaled = (number * scale).round() / scale;
                 Ok(Value::Float(if scaled.is_finite() { scaled } else { number }))
@@ -192,6 +192,11 @@ static TEXTS: [Function; 18] = [
         let (text, from, to) = (string(of, 0), string(of, 1), string(of, 2));
         if from.is_empty() {
             return Ok(Value::text(text));
+        }
+        // Counted before it is made: a short question could ask for a terabyte.
+        let made = text.matches(&from).count().saturating_mul(to.len());
+        if made > TEXT_BYTES_MAX {
+            return too_long();
         }
         bounded(text.replace(&from, &to))
     }),
@@ -247,11 +252,13 @@ static TEXTS: [Function; 18] = [
     }),
 ];
 
-fn bounded(text: String) -> Result<Value, SqlError> {
-    if text.len() > TEXT_BYTES_MAX {
-        return invalid(format!("a function makes texts of at most {TEXT_BYTES_MAX} bytes"));
-    }
-    Ok(Value::text(text))
+/// A text that is not too long.
+pub(super) fn bounded(text: String) -> Result<Value, SqlError> {
+    if text.len() > TEXT_BYTES_MAX { too_long() } else { Ok(Value::text(text)) }
+}
+
+pub(super) fn too_long() -> Result<Value, SqlError> {
+    invalid(format!("a function makes texts of at most {TEXT_BYTES_MAX} bytes"))
 }
 
 fn trimmed(of: &[Value], at_start: bool, at_end: bool) -> Value {

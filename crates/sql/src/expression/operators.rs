@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::functions::bounded;
 use super::{Environment, Function, Returns};
 use crate::error::{SqlError, invalid};
 use crate::time;
@@ -76,7 +77,8 @@ pub(super) static CONCATENATE: Function = Function {
     takes: (2, 2),
     is_strict: true,
     returns: Returns::Fixed(SqlType::Text),
-    call: |of, _| Ok(Value::text(of.iter().map(ToString::to_string).collect::<String>())),
+    // Bounded, for queries within queries can double a text again and again.
+    call: |of, _| bounded(of.iter().map(ToString::to_string).collect()),
 };
 
 /// The type of two values' sum, difference, product or quotient.

@@ -166,7 +166,9 @@ fn fill_column(rows: &mut [(Vec<Value>, bool)], (column, is_whole): (usize, bool
                 let behind = points.partition_point(|(known, _)| *known < ns);
                 let pair = behind.checked_sub(1).and_then(|before| points.get(before)).zip(points.get(behind));
                 if let (Some((before, after)), Some(cell)) = (pair, row.0.get_mut(column)) {
-                    let share = (ns - before.0) as f64 / (after.0 - before.0) as f64;
+                    // Times at both ends of time are further apart than 64 bits hold.
+                    let since = |ns: i64| (i128::from(ns) - i128::from(before.0)) as f64;
+                    let share = since(ns) / since(after.0);
                     *cell = number(before.1 + (after.1 - before.1) * share);
                 }
             }

@@ -49,7 +49,8 @@ impl Run<'_> {
             let place = match places.get(&key) {
                 Some(place) => *place,
                 None => {
-                    self.charge(key.len() + grouped.calls.len())?;
+                    let texts = key.iter().map(Value::text_samples).sum::<usize>();
+                    self.charge(key.len() + grouped.calls.len() + texts)?;
                     groups.push((key.clone(), vec![Accumulator::default(); grouped.calls.len()]));
                     places.insert(key, groups.len() - 1);
                     groups.len() - 1
@@ -57,10 +58,14 @@ impl Run<'_> {
             };
             let Some((_, accumulators)) = groups.get_mut(place) else { continue };
             let of = |column: Option<usize>| column.and_then(|column| row.get(column));
+            let mut kept = 0;
             for (accumulator, call) in accumulators.iter_mut().zip(&grouped.calls) {
                 let by_time = call.function.is_of_series() || call.function.is_by_time();
                 let at = if by_time { (of(time), of(series)) } else { (None, None) };
-                accumulator.add(call, row, at, &environment)?;
+                kept += accumulator.add(call, row, at, &environment)?;
+            }
+            if kept > 0 {
+                self.charge(kept)?;
             }
         }
         if groups.is_empty() && grouped.keys.is_empty() {

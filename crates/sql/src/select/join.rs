@@ -135,6 +135,7 @@ impl Run<'_> {
         let partners = partners(right, &keys, times.map(|(_, time)| time));
         let mut joined: Vec<Vec<Value>> = Vec::new();
         let empty = vec![Value::Null; sides.right.0.columns.len()];
+        let width = sides.both.columns.len();
         let mut has_partner = vec![false; if kind.keeps_right { right.len() } else { 0 }];
         for row in sides.left.1 {
             self.context.budget.check()?;
@@ -162,6 +163,7 @@ impl Run<'_> {
             if kind.keeps_left && joined.len() == before {
                 joined.push(row.iter().chain(&empty).cloned().collect());
             }
+            self.charge((joined.len() - before) * width)?;
             if joined.len() > JOIN_ROWS_MAX {
                 let message = format!("a join makes at most {JOIN_ROWS_MAX} rows: join by more columns, or fewer rows");
                 return invalid(message);
@@ -169,11 +171,12 @@ impl Run<'_> {
         }
         let alone = right.iter().zip(&has_partner).filter(|(_, has_partner)| !**has_partner);
         let nothing = vec![Value::Null; sides.left.0.columns.len()];
+        let before = joined.len();
         joined.extend(alone.map(|(row, _)| nothing.iter().chain(row).cloned().collect()));
+        self.charge((joined.len() - before) * width)?;
         if kind.keeps_right && !shared.is_empty() {
             joined.iter_mut().for_each(|row| merge(row, shared));
         }
-        self.charge(joined.len() * sides.both.columns.len())?;
         Ok(joined)
     }
 }

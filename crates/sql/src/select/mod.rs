@@ -216,7 +216,7 @@ impl Run<'_> {
     fn finish(&mut self, select: &Select, selected: Selected, limit: Limit) -> Result<Relation, SqlError> {
         let Selected { mut rows, shown, order, distinct_on } = selected;
         if !order.is_empty() {
-            rows = sort(rows, &order, &self.environment)?;
+            rows = sort(rows, &order, &self.environment, &|samples| self.charge(samples))?;
         }
         if !distinct_on.is_empty() {
             let mut seen = HashSet::new();
@@ -224,7 +224,9 @@ impl Run<'_> {
             for row in rows {
                 let key: Vec<Value> =
                     distinct_on.iter().map(|of| of.value(&row, &self.environment)).collect::<Result<_, _>>()?;
+                let texts = key.iter().map(Value::text_samples).sum();
                 if seen.insert(key) {
+                    self.charge(texts)?;
                     kept.push(row);
                 }
             }
@@ -234,23 +236,33 @@ impl Run<'_> {
         if !is_distinct {
             limit.apply(&mut rows);
         }
-        let columns = shown.iter().map(|(column, _)| column.clone()).collect();
-        let is_as_read =
-            shown.iter().enumerate().all(|(place, (_, of))| matches!(of, Bound::Column(found) if *found == place));
-        let width = shown.len();
-        let show = |mut row: Vec<Value>| {
-            if is_as_read {
-                row.truncate(width);
-                return Ok(row);
-            }
-            shown.iter().map(|(_, of)| of.value(&row, &self.environment)).collect::<Result<Vec<Value>, SqlError>>()
-        };
-        let mut rows = rows.into_iter().map(show).collect::<Result<Vec<_>, _>>()?;
+        let mut rows = self.show(rows, &shown)?;
         if is_distinct {
             distinct(&mut rows);
             limit.apply(&mut rows);
         }
-        Ok(Relation { columns, rows })
+        Ok(Relation { columns: shown.into_iter().map(|(column, _)| column).collect(), rows })
+    }
+
+    /// What is shown of rows. Columns beyond those that were read, and texts that are made here, are taken out of the budget: a function
+    /// makes a long text of a short one for each row.
+    fn show(&self, rows: Vec<Vec<Value>>, shown: &[(Column, Bound)]) -> Result<Vec<Vec<Value>>, SqlError> {
+        let is_as_read =
+            shown.iter().enumerate().all(|(place, (_, of))| matches!(of, Bound::Column(found) if *found == place));
+        let is_made = |of: &Bound| !matches!(of, Bound::Column(_) | Bound::Constant(_));
+        let made: Vec<usize> = (0..).zip(shown).filter(|(_, (_, of))| is_made(of)).map(|(place, _)| place).collect();
+        let show = |mut row: Vec<Value>| {
+            if is_as_read {
+                row.truncate(shown.len());
+                return Ok(row);
+            }
+            let values = shown.iter().map(|(_, of)| of.value(&row, &self.environment));
+            let values = values.collect::<Result<Vec<Value>, SqlError>>()?;
+            let texts = made.iter().filter_map(|place| values.get(*place)).map(Value::text_samples).sum::<usize>();
+            self.charge(shown.len().saturating_sub(row.len()) + texts)?;
+            Ok(values)
+        };
+        rows.into_iter().map(show).collect()
     }
 }
 
