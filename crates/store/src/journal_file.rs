@@ -273,6 +273,24 @@ fn decode(bytes: &[u8]) -> Result<Found, DecodeError> {
     Ok(Found { epoch, id, log_sequence, state })
 }
 
+/// Reads bytes as a journal's file, its beginning and its checksum put around them: the entry for fuzzing.
+pub fn fuzz_journal(bytes: &[u8]) {
+    let mut file = MAGIC.to_vec();
+    file.extend_from_slice(&VERSION.to_le_bytes());
+    file.extend_from_slice(bytes);
+    file.extend_from_slice(&crc32c::crc32c(&file).to_le_bytes());
+    if let Ok(found) = decode(&file) {
+        let journal = Journal::going_on(100, found.id, found.state);
+        let again = decode(&journal.encode(found.epoch, found.log_sequence));
+        assert!(
+            again.is_ok_and(|again| again.epoch == found.epoch),
+            "what was read is written so that it is read again"
+        );
+        let _ = (journal.since(journal.sequence()), journal.since(0), journal.snapshot_at(found.log_sequence));
+        journal.mark(found.log_sequence);
+    }
+}
+
 fn decode_change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
     let sequence = reader.varint()?;
     let kind = match reader.byte()? {

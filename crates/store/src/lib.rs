@@ -72,20 +72,24 @@ use index::{Catalog, CatalogEntry, DatabaseId};
 use platform::{Files, Platform};
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
-pub use backup::{BackupReport, PruneReport, RebuildReport, RestoreReport, backups, prune, rebuild, restore};
+pub use backup::{
+    BackupReport, PruneReport, RebuildReport, RestoreReport, backups, fuzz_backup, prune, rebuild, restore,
+};
 pub use check::{CheckReport, Damage, check};
 pub use compact::CompactReport;
 pub use error::StoreError;
 pub use inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
+pub use journal_file::fuzz_journal;
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
+pub use manifest::fuzz_manifest;
 pub use memory::{MemoryUse, QueryMemory};
 pub use options::StoreOptions;
 pub use origins::{Origin, Origins};
-pub use part::fuzz_part;
+pub use part::{fuzz_part, fuzz_part_file};
 pub use policy::DatabasePolicy;
-pub use producers::Sent;
+pub use producers::{Sent, fuzz_producers};
 pub use progress::Progress;
 pub use read::GroupReader;
 pub use recover::Recovery;
@@ -94,6 +98,7 @@ pub use scan::{SelectedColumn, SelectedGroup};
 pub use settled::ObjectTierOptions;
 pub use stats::{LevelStats, Stats};
 pub use tables::{GroupRows, TableSchema};
+pub use tier::fuzz_flash_table;
 pub use tokens::{Appended, Appender, GroupLayout, Token};
 pub use windows::{ReadCounts, WindowColumn, Windows};
 pub use write::{Rejected, WriteReport};

@@ -22,6 +22,8 @@ const VERSION: u32 = 1;
 const EDITS_BYTES: u64 = 1 << 20;
 const HEADER_BYTES: usize = 16;
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+/// The largest number that a file may have.
+const NUMBER_MAX: u64 = u64::MAX >> 1;
 
 /// A change of what exists.
 #[derive(Debug, Clone, PartialEq)]
@@ -248,9 +250,27 @@ fn push_record(edits: &[Edit], out: &mut Vec<u8>) {
     for edit in edits {
         push_edit(edit, &mut payload);
     }
-    out.extend_from_slice(&crc32c::crc32c(&payload).to_le_bytes());
+    push_payload(&payload, out);
+}
+
+fn push_payload(payload: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    out.extend_from_slice(&payload);
+    out.extend_from_slice(payload);
+}
+
+/// Reads bytes as a manifest, and as the edits of one of its records, put between checksums that are right: the entry for fuzzing.
+pub fn fuzz_manifest(bytes: &[u8]) {
+    let _ = parse(bytes);
+    let mut file = State::default().to_bytes();
+    push_payload(bytes, &mut file);
+    if let Ok(state) = parse(&file) {
+        let again = parse(&state.to_bytes());
+        assert!(
+            again.is_ok_and(|again| again.parts == state.parts),
+            "what was read is written so that it is read again"
+        );
+    }
 }
 
 /// Reads all records. A last one that is not whole was never acknowledged; one in the middle is damage.
@@ -338,18 +358,23 @@ fn take_edit(reader: &mut Reader<'_>) -> Result<Edit, DecodeError> {
     let small = |reader: &mut Reader<'_>| -> Result<u32, DecodeError> {
         u32::try_from(reader.varint()?).map_err(|_| reader.error("number beyond 32 bits"))
     };
+    // Numbers of files are counted on from the largest: none may be so large that there is nothing behind it.
+    let counted = |number: u64, reader: &Reader<'_>| {
+        if number <= NUMBER_MAX { Ok(number) } else { Err(reader.error("the number of a file is out of range")) }
+    };
+    let part = |info: PartInfo, reader: &Reader<'_>| counted(info.id, reader).map(|_| Edit::AddPart(info));
     Ok(match tag {
         1 => Edit::Identity { incarnation: reader.varint()?, shards: small(reader)? },
         2 => Edit::Epoch(reader.varint()?),
         3 => Edit::Flushed { shard: small(reader)?, sequence: reader.varint()? },
-        4 => Edit::AddPart(PartInfo::decode_version_one(reader)?),
+        4 => part(PartInfo::decode_version_one(reader)?, reader)?,
         5 => Edit::RemovePart(reader.varint()?),
-        6 => Edit::AddSegment { id: reader.varint()?, shard: small(reader)?.checked_sub(1) },
+        6 => Edit::AddSegment { id: counted(reader.varint()?, reader)?, shard: small(reader)?.checked_sub(1) },
         7 => Edit::LogEnded { segment: small(reader)?, end: reader.varint()? },
         8 => Edit::LogReleased { through: small(reader)? },
-        9 => Edit::NextId(reader.varint()?),
+        9 => Edit::NextId(counted(reader.varint()?, reader)?),
         10 => Edit::RemoveSegment(reader.varint()?),
-        11 => Edit::AddPart(PartInfo::decode(reader)?),
+        11 => part(PartInfo::decode(reader)?, reader)?,
         12 => Edit::Moved {
             id: reader.varint()?,
             places: PartPlaces { local: reader.varint()? != 0, object: reader.varint()? != 0 },
@@ -415,5 +440,18 @@ mod tests {
         let mut damaged = bytes;
         damaged[snapshot_bit] ^= 1;
         assert!(parse(&damaged).is_err(), "damage in the middle is an error");
+    }
+
+    #[test]
+    fn numbers_that_nothing_comes_behind_are_damage() {
+        let part = |id| Edit::AddPart(PartInfo::empty(id, 0, 0, 0, TimeRange::ALL));
+        for edit in [part(u64::MAX), Edit::AddSegment { id: u64::MAX, shard: None }, Edit::NextId(u64::MAX)] {
+            let mut file = State::default().to_bytes();
+            push_record(std::slice::from_ref(&edit), &mut file);
+            assert!(parse(&file).is_err(), "{edit:?}");
+        }
+        let mut file = State::default().to_bytes();
+        push_record(&[part(NUMBER_MAX)], &mut file);
+        assert_eq!(parse(&file).map(|state| state.next_id), Ok(NUMBER_MAX + 1));
     }
 }

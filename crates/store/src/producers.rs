@@ -99,6 +99,16 @@ impl Producers {
     }
 }
 
+/// Reads bytes as the payload of the segment of producers: the entry for fuzzing.
+pub fn fuzz_producers(payload: &[u8]) {
+    if let Ok(mut producers) = Producers::decode(&mut Reader::new(payload)) {
+        let mut written = vec![0];
+        producers.encode(&mut written);
+        assert!(Producers::decode(&mut Reader::new(&written)).is_ok_and(|again| again.last == producers.last));
+        producers.replay(Sent { producer: 1, sequence: 1 }, u64::MAX, 10);
+    }
+}
+
 /// Reads the segment of producers.
 pub(crate) fn load(files: &dyn Files, path: &Path) -> Result<Producers, StoreError> {
     let (bytes, start) = segment::read_entries(files, path)?;

@@ -78,6 +78,17 @@ impl BackupList {
     }
 }
 
+/// Reads bytes as the object of a backup, its beginning put before them: the entry for fuzzing.
+pub fn fuzz_backup(bytes: &[u8]) {
+    let mut object = MAGIC.to_vec();
+    object.extend_from_slice(&VERSION.to_le_bytes());
+    object.extend_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
+    object.extend_from_slice(bytes);
+    if let Ok(list) = BackupList::decode(&object) {
+        assert_eq!(BackupList::decode(&list.encode()), Ok(list));
+    }
+}
+
 fn take_file(reader: &mut Reader<'_>) -> Result<BackupFile, DecodeError> {
     let kind = match reader.byte()? {
         0 => FileKind::Part,

@@ -27,6 +27,7 @@ use crate::segment::segment_path;
 use crate::shard::ShardState;
 use crate::{Store, StoreError, settled};
 
+pub use list::fuzz_backup;
 pub use prune::{PruneReport, backups, prune};
 pub use rebuild::{RebuildReport, rebuild};
 pub use restore::{RestoreReport, restore};

@@ -13,6 +13,7 @@
 
 mod ahead;
 mod data;
+mod fuzz;
 mod index_block;
 mod info;
 mod reader;
@@ -21,6 +22,7 @@ mod writer;
 
 pub(crate) use ahead::ReadAhead;
 pub(crate) use data::PartData;
+pub use fuzz::fuzz_part_file;
 pub(crate) use index_block::{ChunkRef, KeyEntry, Place};
 pub(crate) use info::{PartInfo, PartPlaces};
 pub use reader::fuzz_part;

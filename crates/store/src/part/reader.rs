@@ -180,7 +180,14 @@ impl Part {
             payload
         };
         let taken = index_block::take(&mut Reader::new(payload), self.version, wanted);
-        taken.map_err(|error| corrupt(&self.data, base, &error))
+        let taken = taken.map_err(|error| corrupt(&self.data, base, &error))?;
+        // Readers make room for what a place says before they read it. Places only grow.
+        let last = |entry: &KeyEntry| entry.summary.or_else(|| entry.chunks.last().map(|chunk| chunk.place));
+        let is_inside = |place: Place| place.offset.saturating_add(u64::from(place.bytes)) <= self.index_offset;
+        if !taken.iter().filter_map(last).all(is_inside) {
+            return Err(self.data.corrupt(base, "an index block names bytes beyond the chunks"));
+        }
+        Ok(taken)
     }
 
     /// Reads chunks: all columns, or those of the given slots (sorted).
@@ -420,6 +427,12 @@ fn take_directory(directory: &[u8], index_bytes: usize) -> Result<Vec<BlockStart
         offset += bytes;
     }
     Ok(blocks)
+}
+
+/// Where blocks lie in an index: offset and bytes of each.
+pub(super) fn spots(directory: &[u8], index_bytes: usize) -> Result<Vec<(usize, usize)>, DecodeError> {
+    take_directory(directory, index_bytes)
+        .map(|blocks| blocks.iter().map(|block| (block.offset, block.bytes)).collect())
 }
 
 fn blocks_version_one(index: &[u8]) -> Result<Vec<BlockStart>, DecodeError> {

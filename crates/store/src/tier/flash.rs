@@ -21,6 +21,8 @@ const HEADER_BYTES: u64 = 4096;
 /// A divisor of a disk's sector, so that an entry is written whole or not at all.
 const ENTRY_BYTES: u64 = 64;
 const TABLE_READ_ENTRIES: u64 = 16_384;
+/// The largest number that a write may have.
+const SEQUENCE_MAX: u64 = u64::MAX >> 1;
 
 /// What the cache did on flash.
 #[derive(Debug, Default)]
@@ -138,7 +140,9 @@ impl Entry {
             checksum: u32::from_le_bytes(*checksum),
             sequence: u64::from_le_bytes(*sequence),
         };
-        (u32::from_le_bytes(*sum) == crc32c::crc32c(checked) && entry.sequence > 0).then_some(entry)
+        // Writes are counted on from the largest number: none may be so large that there is nothing behind it.
+        let is_counted = (1..=SEQUENCE_MAX).contains(&entry.sequence);
+        (u32::from_le_bytes(*sum) == crc32c::crc32c(checked) && is_counted).then_some(entry)
     }
 }
 
@@ -331,6 +335,30 @@ impl State {
             self.empty(other);
         }
         self.fill(number, entry);
+    }
+}
+
+/// Bytes of an entry before its checksum.
+const CHECKED_BYTES: usize = 36;
+
+/// Reads bytes as the entries of a table, each with a checksum that is right, and uses it: the entry for fuzzing.
+pub fn fuzz_flash_table(bytes: &[u8]) {
+    let entries = bytes.chunks(CHECKED_BYTES);
+    let mut state = State { slots: vec![Slot::default(); entries.len()], ..State::default() };
+    for (number, entry) in entries.enumerate() {
+        let mut entry = entry.to_vec();
+        entry.resize(CHECKED_BYTES, 0);
+        entry.extend_from_slice(&crc32c::crc32c(&entry).to_le_bytes());
+        if let Some(entry) = Entry::decode(&entry) {
+            state.adopt(number as u32, entry);
+            assert!(state.index.get(&entry.key).is_some(), "one entry of a key counts");
+        }
+    }
+    for number in 0..3 {
+        let key = BlockKey { object: 0, number };
+        if let Some((slot, sequence)) = state.reserve(key) {
+            state.fill(slot, Entry { key, length: 1, checksum: 0, sequence });
+        }
     }
 }
 

@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use platform::Platform;
 use platform::objects::{ListedObject, ObjectCounters, ObjectError, ObjectErrorKind, Objects};
 
+pub use flash::fuzz_flash_table;
 pub use manifest::{ManifestCopy, ManifestPut};
 pub use probe::TierProbe;
 pub use upload::Uploaded;
