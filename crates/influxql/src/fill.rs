@@ -105,7 +105,9 @@ fn linear(before: &Out, next: &Out, time_ns: i64) -> Value {
     let (Some(from), Some(to)) = (before.value.number(), next.value.number()) else {
         return Value::Null;
     };
-    let share = (time_ns - before.time_ns) as f64 / (next.time_ns - before.time_ns) as f64;
+    // Times at both ends of time are further apart than 64 bits hold.
+    let since = |to_ns: i64| (i128::from(to_ns) - i128::from(before.time_ns)) as f64;
+    let share = since(time_ns) / since(next.time_ns);
     let value = from + (to - from) * share;
     match before.value {
         Value::Integer(_) => Value::Integer(value as i64),

@@ -127,7 +127,7 @@ fn choose(points: &[Out], better: impl Fn(&Value, &Value) -> bool) -> Option<usi
 /// Order by value, and where that is equal by time.
 fn by_value(a: Option<&Out>, b: Option<&Out>) -> std::cmp::Ordering {
     let (Some(a), Some(b)) = (a, b) else { return std::cmp::Ordering::Equal };
-    a.value.compare(&b.value).unwrap_or(std::cmp::Ordering::Equal).then(a.time_ns.cmp(&b.time_ns))
+    a.value.order(&b.value).then(a.time_ns.cmp(&b.time_ns))
 }
 
 fn sum(points: &[Out]) -> Option<Value> {
@@ -205,10 +205,12 @@ pub(crate) fn integral(points: &[Out], windows: Option<&Windows>, unit_ns: i64, 
                 continue;
             }
         };
-        let share = |from_ns: i64, to_ns: i64| (to_ns - from_ns) as f64 / unit_ns as f64;
+        // Times at both ends of time are further apart than 64 bits hold.
+        let distance = |from_ns: i64, to_ns: i64| (i128::from(to_ns) - i128::from(from_ns)) as f64;
+        let share = |from_ns: i64, to_ns: i64| distance(from_ns, to_ns) / unit_ns as f64;
         let (mut from_ns, mut from) = (time_ns, last);
         if let Some((window_ns, end_ns)) = window.filter(|(_, end_ns)| point.time_ns >= *end_ns) {
-            let at_end = last + (value - last) * (end_ns - time_ns) as f64 / (point.time_ns - time_ns) as f64;
+            let at_end = last + (value - last) * distance(time_ns, end_ns) / distance(time_ns, point.time_ns);
             area += last.midpoint(at_end) * share(time_ns, end_ns);
             outs.push(Out { time_ns: window_ns, value: Value::Float(area), origin: None });
             (area, from_ns, from) = (0.0, end_ns, at_end);
@@ -249,7 +251,7 @@ pub(crate) type TagsOf<'a> = &'a dyn Fn(&Out) -> Vec<Value>;
 /// The largest or smallest points, in order of time; of each combination of tags one at most, if there are tags.
 pub(crate) fn top(points: &[Out], count: usize, largest: bool, tags_of: Option<TagsOf<'_>>) -> Vec<Out> {
     let better = |a: &Out, b: &Out| {
-        let order = a.value.compare(&b.value).unwrap_or(std::cmp::Ordering::Equal);
+        let order = a.value.order(&b.value);
         let order = if largest { order.reverse() } else { order };
         order.then(a.time_ns.cmp(&b.time_ns))
     };
@@ -268,4 +270,39 @@ pub(crate) fn top(points: &[Out], count: usize, largest: bool, tags_of: Option<T
 pub(crate) fn sample(points: &[Out], count: usize) -> Vec<Out> {
     let chosen = (0..count.min(points.len())).map(|number| number * points.len() / count.min(points.len()));
     chosen.filter_map(|place| points.get(place)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn out(time_ns: i64, value: Value) -> Out {
+        Out { time_ns, value, origin: None }
+    }
+
+    #[test]
+    fn values_without_an_order_are_sorted_too() {
+        let odd = [f64::NAN, 1.0, f64::INFINITY, -0.0, f64::NEG_INFINITY];
+        let value = |place: i64| match place % 7 {
+            5 => Value::from("x"),
+            6 => Value::Integer(place),
+            kind => Value::Float(odd[kind as usize]),
+        };
+        let points: Vec<Out> = (0..500).map(|place| out(place * 7919 % 500, value(place))).collect();
+        assert!(select("percentile", &points, 50.0).is_some());
+        assert!(aggregate("mode", &points).is_some());
+        assert_eq!(top(&points, 3, true, None).len(), 3);
+        assert!(!distinct(&points, 0).is_empty());
+    }
+
+    #[test]
+    fn the_ends_of_time_are_further_apart_than_64_bits() {
+        let points = [out(TIME_MIN_NS, Value::Float(2.0)), out(crate::time::TIME_MAX_NS, Value::Float(2.0))];
+        let areas = integral(&points, None, 1_000_000_000, 0);
+        assert_eq!(areas, [out(0, Value::Float(2.0 * (u64::MAX as f64 / 1e9)))]);
+        let elapsed = crate::transform::transform("elapsed", &[], 1, false, &points);
+        assert_eq!(elapsed, [out(crate::time::TIME_MAX_NS, Value::Integer(i64::MAX))]);
+        let slope = crate::transform::transform("derivative", &[], 1, false, &points);
+        assert_eq!(slope, [out(crate::time::TIME_MAX_NS, Value::Float(0.0))]);
+    }
 }

@@ -21,8 +21,8 @@ pub(crate) fn transform(
         "derivative" | "non_negative_derivative" => {
             let negative = function == "derivative";
             let rate = |before: &Out, point: &Out| {
-                let elapsed_ns =
-                    if descending { before.time_ns - point.time_ns } else { point.time_ns - before.time_ns };
+                let (from, to) = if descending { (point, before) } else { (before, point) };
+                let elapsed_ns = distance_ns(from.time_ns, to.time_ns);
                 let difference = point.value.number()? - before.value.number()?;
                 let rate = if descending { -difference } else { difference } / (elapsed_ns as f64 / unit_ns as f64);
                 Some(Value::Float(if descending { -rate } else { rate }))
@@ -39,7 +39,8 @@ pub(crate) fn transform(
             let mut before: Option<i64> = None;
             for point in points() {
                 if let Some(before) = before {
-                    let elapsed = (point.time_ns - before) / unit_ns;
+                    let elapsed = distance_ns(before, point.time_ns) / i128::from(unit_ns.max(1));
+                    let elapsed = elapsed.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
                     outs.push(Out { time_ns: point.time_ns, value: Value::Integer(elapsed), origin: None });
                 }
                 before = Some(point.time_ns);
@@ -67,6 +68,11 @@ pub(crate) fn transform(
         }
         _ => Vec::new(),
     }
+}
+
+/// How far apart two times are: those at both ends of time further than 64 bits hold.
+fn distance_ns(from_ns: i64, to_ns: i64) -> i128 {
+    i128::from(to_ns) - i128::from(from_ns)
 }
 
 /// Something of each point and the one before. Of several points of one time only the first counts.

@@ -107,6 +107,22 @@ impl Value {
         }
     }
 
+    /// An order that all values have a place in, as sorting needs it: [`Value::compare`] gives NaN, and values of several types, none.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        let kind = |value: &Self| match value {
+            Self::Integer(_) | Self::Unsigned(_) => 0,
+            Self::Float(_) => 1,
+            Self::Boolean(_) => 2,
+            Self::Text(_) => 3,
+            _ => 4,
+        };
+        // Whole numbers that are the same as floats are told apart behind that.
+        let by_number = self.number().zip(other.number()).map(|(a, b)| (a + 0.0).total_cmp(&(b + 0.0)));
+        let by_number = by_number.unwrap_or_else(|| self.number().is_none().cmp(&other.number().is_none()));
+        let exact = || self.compare(other).unwrap_or(Ordering::Equal);
+        by_number.then_with(|| kind(self).cmp(&kind(other)).then_with(exact))
+    }
+
     /// The same as another type, where that makes sense.
     pub(crate) fn cast(&self, to: DataType) -> Self {
         match (to, self) {
