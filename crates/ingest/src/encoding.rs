@@ -49,6 +49,9 @@ impl Encoding {
     }
 }
 
+/// What a byte of a snappy block can stand for, at most: three bytes are a copy of 64.
+const SNAPPY_RATIO_MAX: usize = 22;
+
 /// Bounds on what a body unpacks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnpackLimits {
@@ -171,6 +174,12 @@ impl Sink {
         if bytes > self.size_bytes_max {
             return Err(self.too_large());
         }
+        // Room is made for what a block says of itself, so it must be something that its bytes can stand for.
+        if bytes > body.len().saturating_mul(SNAPPY_RATIO_MAX) {
+            return Err(BodyError::Malformed(
+                "not a snappy block: it says that it is larger than it can be".to_owned(),
+            ));
+        }
         // What was there before need not be zeroed: every byte is written, or the body is refused.
         unpacked.resize(bytes, 0);
         let written = snap::raw::Decoder::new().decompress(body, unpacked).map_err(not_snappy)?;
@@ -227,6 +236,22 @@ mod tests {
                 assert!(matches!(answer, Err(BodyError::Malformed(_))), "{encoding:?} {bad:?}");
             }
         }
+    }
+
+    #[test]
+    fn no_room_is_made_for_what_a_snappy_block_cannot_hold() {
+        let text = vec![b'x'; 1 << 20];
+        let packed = pack(Encoding::Snappy, &text);
+        assert!(unpack(Encoding::Snappy, &packed, 1 << 20, NO_RATIO).is_ok());
+        // 256 MiB, says the length before nothing at all.
+        let mut buffer = Vec::new();
+        let limits = UnpackLimits { size_bytes_max: 1 << 30, ratio_max: NO_RATIO };
+        let claimed = [0x80, 0x80, 0x80, 0x80, 0x01, 0];
+        assert!(matches!(
+            decompress_into(Encoding::Snappy, &claimed, limits, &mut buffer),
+            Err(BodyError::Malformed(_))
+        ));
+        assert_eq!(buffer.capacity(), 0);
     }
 
     #[test]
