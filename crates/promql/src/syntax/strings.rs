@@ -98,6 +98,8 @@ pub(crate) fn quote(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' => quoted.push_str("\\\""),
+            // As it is, it would be taken for bytes that are no UTF-8 when the text is read again.
+            '\u{fffd}' => quoted.push_str("\\ufffd"),
             other => push_shown(&mut quoted, other),
         }
     }
@@ -158,5 +160,8 @@ mod tests {
             assert!(scan(bad, '"').is_err(), "{bad}");
         }
         assert_eq!(quote("a\"b\n"), r#""a\"b\n""#);
+        let shown = quote(&unquote(r#""a\x82""#));
+        assert_eq!(scan(&shown[1..], '"'), Ok(shown.len() - 1), "{shown}");
+        assert_eq!(unquote(&shown), "a\u{fffd}");
     }
 }
