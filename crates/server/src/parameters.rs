@@ -117,7 +117,8 @@ fn parse_time_ms(text: &str) -> Result<i64, String> {
             parsed.map_err(|_| format!("cannot parse {text:?} to a valid timestamp"))?.as_millisecond()
         }
     };
-    if time_ms.abs() > TIME_MS_MAX {
+    // The smallest number of all has no absolute value.
+    if time_ms.unsigned_abs() > TIME_MS_MAX.unsigned_abs() {
         return Err(format!("{text:?} is too far from the epoch"));
     }
     Ok(time_ms)
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!(parse_time_ms("1435781451.781"), Ok(1_435_781_451_781));
         assert_eq!(parse_time_ms("2015-07-01T20:10:51.781Z"), Ok(1_435_781_451_781));
         assert_eq!(parse_time_ms("2015-07-01T22:10:51+02:00"), Ok(1_435_781_451_000));
-        for bad in ["", "yesterday", "NaN", "1e300"] {
+        for bad in ["", "yesterday", "NaN", "1e300", "-1e300", "-9223372036854775.808"] {
             assert!(parse_time_ms(bad).is_err(), "{bad}");
         }
         assert_eq!(parse_duration_ms("1h30m"), Ok(5_400_000));
