@@ -4,6 +4,7 @@
 
 use codec::{Effort, Reader, boolean, cells, float, histogram, integer, presence, text};
 use libfuzzer_sys::fuzz_target;
+use thalweg_fuzz as _;
 
 fuzz_target!(|data: &[u8]| {
     let Some((count, bytes)) = data.split_first_chunk::<2>() else { return };

@@ -3,6 +3,7 @@
 
 use ingest::encoding::{Encoding, UnpackLimits, decompress};
 use libfuzzer_sys::fuzz_target;
+use thalweg_fuzz as _;
 
 fuzz_target!(|body: &[u8]| {
     let limits = UnpackLimits { size_bytes_max: 1 << 16, ratio_max: 100 };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use influxql::Query;
 use libfuzzer_sys::fuzz_target;
+use thalweg_fuzz as _;
 
 fuzz_target!(|text: &str| {
     let Ok(query) = Query::parse(text, &BTreeMap::new()) else { return };

@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use thalweg_fuzz as _;
 
 fuzz_target!(|data: &[u8]| {
     let Some((kind, payload)) = data.split_first() else {

@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use thalweg_fuzz as _;
 
 fuzz_target!(|text: &str| {
     if let Ok(plan) = query::parse(text, 1_000_000_000) {

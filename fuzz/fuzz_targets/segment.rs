@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use thalweg_fuzz as _;
 
 fuzz_target!(|data: &[u8]| {
     index::fuzz_segment(data);

@@ -6,6 +6,7 @@ use ingest::wire::frame::MessageBuffer;
 use ingest::wire::rows::Rows;
 use ingest::wire::{WireError, control};
 use libfuzzer_sys::fuzz_target;
+use thalweg_fuzz as _;
 
 fuzz_target!(|bytes: &[u8]| {
     let buffer = MessageBuffer::of(bytes);

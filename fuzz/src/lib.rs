@@ -1,7 +1,20 @@
-//! What the targets of wire formats share: a hasher, limits that short inputs reach, and what every batch holds to.
+//! What the targets share: a bound on memory; for wire formats a hasher, limits that short inputs reach, and what every batch holds to; for
+//! queries a small database.
 
+pub mod database;
+pub mod samples;
+
+use std::alloc::System;
+
+use cap::Cap;
 use ingest::{KEY_SECRET_BYTES, KeyHasher, Limits};
 use model::Batch;
+
+/// Bytes that an input may have in use at once: what asks for more is not bounded by the input, and ends the process as a finding.
+const MEMORY_BYTES_MAX: usize = 256 << 20;
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, MEMORY_BYTES_MAX);
 
 /// Hashes keys. The secret is everybody's: inputs that found something find it again.
 pub static HASHER: KeyHasher = KeyHasher::new([42; KEY_SECRET_BYTES]);

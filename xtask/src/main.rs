@@ -11,6 +11,8 @@ const USAGE: &str = "Usage:
   cargo xtask tidy                                         hold the source against the house rules
   cargo xtask capnp                                        make Rust code of the binary protocol's schema
   cargo xtask sim [--seeds N] [--operations N] [--first N] run the simulation, optimised; failing seeds are printed
+  cargo xtask fuzz [--target NAME,…] [--inputs N] [--seconds N] [--list]
+                                                           hostile inputs for whatever reads bytes from outside or from disk
   cargo xtask plant [--seeds N] [--operations N] [--only NAME]
                                                            plant bugs and see whether the simulation finds them
   cargo xtask peers [--peers NAME,…] [--connections 1,4,16] [--line-series 100,10000,1000000]
@@ -33,6 +35,9 @@ fn main() -> ExitCode {
         Some((command, [])) if command == "tidy" => tidy(&root),
         Some((command, [])) if command == "capnp" => xtask::capnp::run(&root).map(|()| true),
         Some((command, options)) if command == "sim" => xtask::sim::run(&root, options),
+        Some((command, options)) if command == "fuzz" => {
+            xtask::fuzz::run(&root, options, &mut |text| println!("{text}"))
+        }
         Some((command, options)) if command == "plant" => plant(&root, options),
         #[cfg(target_os = "linux")]
         Some((command, options)) if command == "peers" => {

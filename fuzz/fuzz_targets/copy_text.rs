@@ -1,0 +1,9 @@
+//! Rows of COPY as text: what is read can be written and is read back the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use thalweg_fuzz as _;
+
+fuzz_target!(|text: &str| {
+    sql::fuzz_copy_text(text);
+});
