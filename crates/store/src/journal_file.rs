@@ -274,6 +274,10 @@ fn decode(bytes: &[u8]) -> Result<Found, DecodeError> {
 }
 
 /// Reads bytes as a journal's file, its beginning and its checksum put around them: the entry for fuzzing.
+///
+/// # Panics
+///
+/// If what it finds contradicts itself: that is what a fuzzer looks for.
 pub fn fuzz_journal(bytes: &[u8]) {
     let mut file = MAGIC.to_vec();
     file.extend_from_slice(&VERSION.to_le_bytes());

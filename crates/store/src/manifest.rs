@@ -260,6 +260,10 @@ fn push_payload(payload: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Reads bytes as a manifest, and as the edits of one of its records, put between checksums that are right: the entry for fuzzing.
+///
+/// # Panics
+///
+/// If what it finds contradicts itself: that is what a fuzzer looks for.
 pub fn fuzz_manifest(bytes: &[u8]) {
     let _ = parse(bytes);
     let mut file = State::default().to_bytes();

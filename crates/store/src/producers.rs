@@ -100,6 +100,10 @@ impl Producers {
 }
 
 /// Reads bytes as the payload of the segment of producers: the entry for fuzzing.
+///
+/// # Panics
+///
+/// If what it finds contradicts itself: that is what a fuzzer looks for.
 pub fn fuzz_producers(payload: &[u8]) {
     if let Ok(mut producers) = Producers::decode(&mut Reader::new(payload)) {
         let mut written = vec![0];

@@ -61,7 +61,8 @@ pub(super) fn dictionary(root: &Path, target: &Target) -> Result<String, String>
     let is_plain = |byte: &u8| matches!(byte, b'!'..=b'~') && !matches!(byte, b'"' | b'\\');
     let words = literals(root, target.words)?.into_iter();
     let words = words.filter(|word| WORD_BYTES.contains(&word.len()) && word.iter().all(is_plain));
-    Ok(words.map(|word| format!("\"{}\"\n", String::from_utf8_lossy(&word))).collect())
+    let lines: Vec<String> = words.map(|word| format!("\"{}\"\n", String::from_utf8_lossy(&word))).collect();
+    Ok(lines.concat())
 }
 
 fn text(path: &Path) -> Result<String, String> {

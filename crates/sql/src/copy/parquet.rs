@@ -57,6 +57,10 @@ pub(super) fn relation(file: Vec<u8>, budget: &Budget) -> Result<Relation, SqlEr
 }
 
 /// Reads bytes as a Parquet file: the entry for fuzzing.
+///
+/// # Panics
+///
+/// If what it finds contradicts itself: that is what a fuzzer looks for.
 pub fn fuzz_parquet(file: &[u8]) {
     let budget = Budget::new(100_000);
     if let Ok(relation) = relation(file.to_vec(), &budget) {

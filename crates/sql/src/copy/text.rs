@@ -192,6 +192,10 @@ impl TextFormat {
 }
 
 /// Reads a text as COPY's rows in both forms: the entry for fuzzing. What is read is written as something that is read as the same.
+///
+/// # Panics
+///
+/// If what it finds contradicts itself: that is what a fuzzer looks for.
 pub fn fuzz_copy_text(text: &str) {
     for format in [TextFormat::new(true), TextFormat::new(false)] {
         let Ok(rows) = format.rows(text) else { continue };

@@ -79,6 +79,10 @@ impl BackupList {
 }
 
 /// Reads bytes as the object of a backup, its beginning put before them: the entry for fuzzing.
+///
+/// # Panics
+///
+/// If what it finds contradicts itself: that is what a fuzzer looks for.
 pub fn fuzz_backup(bytes: &[u8]) {
     let mut object = MAGIC.to_vec();
     object.extend_from_slice(&VERSION.to_le_bytes());
