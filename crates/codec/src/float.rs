@@ -78,8 +78,22 @@ impl Decoded for u64 {
     }
 }
 
+/// Memory for what decoding makes on the way: for whoever decodes many columns.
+#[derive(Debug, Default)]
+pub struct Scratch(Vec<i64>);
+
 /// Takes a column of so many values and appends them to `values`.
 pub fn decode<V: Decoded>(reader: &mut Reader<'_>, count: usize, values: &mut Vec<V>) -> Result<(), DecodeError> {
+    decode_with(reader, count, &mut Scratch::default(), values)
+}
+
+/// The same with memory that was used before.
+pub fn decode_with<V: Decoded>(
+    reader: &mut Reader<'_>,
+    count: usize,
+    scratch: &mut Scratch,
+    values: &mut Vec<V>,
+) -> Result<(), DecodeError> {
     if count == 0 {
         return Ok(());
     }
@@ -92,9 +106,9 @@ pub fn decode<V: Decoded>(reader: &mut Reader<'_>, count: usize, values: &mut Ve
             values.resize(values.len() + count, value);
             Ok(())
         }
-        DECIMALS => decimals::decode(reader, count, values),
+        DECIMALS => decimals::decode(reader, count, scratch, values),
         OLD_BITS => bits::decode_old(reader, count, values),
-        ORDERED_BITS => bits::decode_ordered(reader, count, values),
+        ORDERED_BITS => bits::decode_ordered(reader, count, scratch, values),
         SPLIT => bits::decode_split(reader, count, values),
         _ => Err(reader.error("unknown float scheme")),
     }

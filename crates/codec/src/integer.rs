@@ -77,7 +77,26 @@ pub fn decode(reader: &mut Reader<'_>, count: usize, values: &mut Vec<i64>) -> R
     decoded
 }
 
-/// Fills `values`, which are not empty.
+/// Takes a column of so many values over what is in some memory, which need not be cleared then.
+pub(crate) fn decode_over<'m>(
+    reader: &mut Reader<'_>,
+    count: usize,
+    memory: &'m mut Vec<i64>,
+) -> Result<&'m [i64], DecodeError> {
+    if count > COLUMN_VALUES_MAX {
+        return Err(reader.error("more values than a column may hold"));
+    }
+    if memory.len() < count {
+        memory.resize(count, 0);
+    }
+    let values = memory.get_mut(..count).unwrap_or_default();
+    if count > 0 {
+        decode_slice(reader, values)?;
+    }
+    Ok(values)
+}
+
+/// Fills `values`, which are not empty, whatever is in them.
 fn decode_slice(reader: &mut Reader<'_>, values: &mut [i64]) -> Result<(), DecodeError> {
     match reader.byte()? {
         CONSTANT => values.fill(reader.varint_signed()?),

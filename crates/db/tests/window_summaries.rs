@@ -139,7 +139,7 @@ impl World {
         let series = self.db.samples("default", expression.selectors()[0], selected, &budget).unwrap();
         let mut expected: BTreeMap<Labels, Vec<(i64, u64)>> = BTreeMap::new();
         for series in series {
-            let samples: Vec<(i64, f64)> = series.timestamps_ms.into_iter().zip(series.values).collect();
+            let samples: Vec<(i64, f64)> = series.timestamps_ms.iter().copied().zip(series.values).collect();
             let values = (query.start_ms..=query.end_ms).step_by(query.step_ms as usize).filter_map(|end_ms| {
                 let inside = samples.iter().filter(|(time_ms, _)| *time_ms > end_ms - range_ms && *time_ms <= end_ms);
                 let inside = inside.map(|(_, value)| *value).filter(|value| !is_stale_bits(*value));

@@ -218,7 +218,7 @@ fn range_samples(evaluator: &Evaluator<'_>, expr: &Expr, steps: Steps) -> Result
         .into_iter()
         .map(|series| {
             let samples = series.samples;
-            let floats = samples.timestamps_ms.into_iter().zip(samples.values).collect();
+            let floats = samples.timestamps_ms.iter().copied().zip(samples.values).collect();
             let histograms = samples.histogram_timestamps_ms.into_iter().zip(samples.histograms).collect();
             let labels = if series.drop_name { crate::rows::without_name(&series.labels) } else { series.labels };
             (labels, Points { floats, histograms })

@@ -54,7 +54,7 @@ pub(crate) fn at(samples: &Samples, time_ms: i64, notes: &Notes, name: &str, spa
         return None;
     }
     let (times, is_float) = if samples.histograms.is_empty() {
-        (&samples.timestamps_ms, true)
+        (&*samples.timestamps_ms, true)
     } else {
         (&samples.histogram_timestamps_ms, false)
     };
@@ -149,5 +149,6 @@ pub(crate) fn extend(samples: &mut Samples, start_ms: i64, end_ms: i64, smoothed
         let inside = (first..=last).filter_map(point).filter(|(time, _)| *time > start_ms && *time < end_ms);
         Some(std::iter::once((start_ms, left)).chain(inside).chain([(end_ms, right)]).collect::<Vec<_>>())
     })();
-    (samples.timestamps_ms, samples.values) = extended.unwrap_or_default().into_iter().unzip();
+    let (times_ms, values): (Vec<i64>, _) = extended.unwrap_or_default().into_iter().unzip();
+    (samples.timestamps_ms, samples.values) = (Arc::new(times_ms), values);
 }

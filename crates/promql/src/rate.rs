@@ -101,15 +101,24 @@ impl Stretch {
     /// Whether a counter that rose so much from a value might have been zero within the window. In most windows it is far from that, which is
     /// found out without a division: the margins are wider than any rounding, so that the exact rule decides where it may hold.
     fn may_reach_zero(&self, first: f64, total: f64) -> bool {
-        let is_far = self.sampled_s * first > self.to_start_s * total * 1.000_001 + 1e-290;
-        total > 0.0 && first >= 0.0 && !is_far
+        total > 0.0 && first >= 0.0 && !self.is_far_from_zero(first, total)
+    }
+
+    fn is_far_from_zero(&self, first: f64, total: f64) -> bool {
+        self.sampled_s * first > self.to_start_s * total * 1.000_001 + 1e-290
     }
 
     /// The changes over windows without resets, of which the first and the last values are given, appended to `changes`.
-    pub(crate) fn push_changes(&self, firsts: &[f64], lasts: &[f64], counter: bool, changes: &mut Vec<f64>) {
+    pub(crate) fn push_changes(&self, firsts: &[f64], lasts: &[f64], kind: Values, changes: &mut Vec<f64>) {
         for (firsts, lasts) in firsts.chunks(VECTOR_WINDOWS).zip(lasts.chunks(VECTOR_WINDOWS)) {
             let totals = || firsts.iter().zip(lasts).map(|(first, last)| (*first, last - first));
-            if counter && self.one_may_reach_zero(firsts, lasts) {
+            let may_reach_zero = match (kind, firsts.first(), lasts.last()) {
+                (Values::Any, ..) => false,
+                // No window starts lower than the first, and none rises by more than all of them together.
+                (Values::Rising, Some(first), Some(last)) if self.is_far_from_zero(*first, last - first) => false,
+                _ => self.one_may_reach_zero(firsts, lasts),
+            };
+            if may_reach_zero {
                 changes.extend(totals().map(|(first, total)| total * self.factor(total, Some(first))));
             } else {
                 changes.extend(totals().map(|(_, total)| total * self.factor));
@@ -135,6 +144,17 @@ impl Stretch {
         let steepest = steepest.into_iter().fold(f64::NEG_INFINITY, f64::max);
         steepest > 0.0 && (lowest < 0.0 || self.may_reach_zero(lowest, steepest))
     }
+}
+
+/// What is known of the values that changes are computed of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// They may fall.
+    Any,
+    /// They are a counter's.
+    Counter,
+    /// They are a counter's that is never below the value before, and none is not a number.
+    Rising,
 }
 
 /// Numbers that are compared at once.

@@ -1,14 +1,14 @@
 //! Changes over all windows of a series at once: a run of windows that lie alike is two stretches of the same values, the first and the last of
 //! each window, and a factor.
 
-use crate::rate::extrapolated_floats;
+use crate::rate::{Values, extrapolated_floats};
 use crate::rows::ABSENT;
 use crate::window::Marks;
 use crate::window_places::{WindowPlaces, WindowRun};
 
 /// The changes over all windows of a series of floats, and the step of the first; [`ABSENT`] where a window has too few.
 pub(crate) fn over_windows(values: &[f64], marks: &Marks, places: &WindowPlaces, counter: bool) -> (usize, Vec<f64>) {
-    let mut marks = marks.walk(values);
+    let (marks_rise, mut marks) = (marks.rises, marks.walk(values));
     let runs = || places.runs.iter().skip_while(|run| run.stretch.is_none());
     let before: usize = places.runs.iter().take_while(|run| run.stretch.is_none()).map(|run| run.count).sum();
     let mut changes = Vec::with_capacity(runs().map(|run| run.count).sum());
@@ -23,7 +23,12 @@ pub(crate) fn over_windows(values: &[f64], marks: &Marks, places: &WindowPlaces,
             let marked = if counter { marks.next_in(run, done) } else { None };
             let clean = marked.unwrap_or(run.count) - done;
             let (firsts, lasts) = edges.of(values, run, done, clean);
-            stretch.push_changes(firsts, lasts, counter, &mut changes);
+            let kind = match (counter, marks_rise) {
+                (false, _) => Values::Any,
+                (true, false) => Values::Counter,
+                (true, true) => Values::Rising,
+            };
+            stretch.push_changes(firsts, lasts, kind, &mut changes);
             done += clean;
             if marked.is_some() {
                 let (first, end) = run.at(done);
@@ -71,6 +76,8 @@ impl Edgewise {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -143,7 +150,7 @@ mod tests {
             let bounds = WindowBounds { ends, range_ms, edges: Edges::Plain, reach_ms: [0, 0] };
             let mut places = WindowPlaces::default();
             let change = function.change().unwrap();
-            places.find(&times_ms, &bounds, Some(change));
+            places.find(&Arc::new(times_ms.clone()), &bounds, Some(change));
             let (first, changes) = over_windows(&values, &Marks::find(function, &values), &places, change.counter);
             let mut all = vec![ABSENT; count];
             all[first..first + changes.len()].copy_from_slice(&changes);

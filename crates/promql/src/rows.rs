@@ -28,9 +28,14 @@ pub(crate) fn is_absent(value: f64) -> bool {
     is_stale_bits(value)
 }
 
+/// Whether any is not a number, as all are that mean something: a comparison of floats costs less than one of their bits.
+fn hold_nan(values: &[f64]) -> bool {
+    values.iter().fold(false, |found, value| found | value.is_nan())
+}
+
 /// Whether each step has a value; all are looked at at once, not one after the other.
 pub(crate) fn are_all_present(values: &[f64]) -> bool {
-    !values.iter().fold(false, |absent, value| absent | is_absent(*value))
+    !hold_nan(values) || !values.iter().fold(false, |absent, value| absent | is_absent(*value))
 }
 
 /// A float from outside, without the bits that have a meaning here.
@@ -42,7 +47,7 @@ pub(crate) fn cleaned(value: f64) -> f64 {
 pub(crate) fn hold_marks(values: &[f64]) -> bool {
     // The two differ in the lowest bit.
     let is_mark = |value: &f64| value.to_bits() | 1 == IN_HISTOGRAMS_BITS;
-    values.iter().fold(false, |found, value| found | is_mark(value))
+    hold_nan(values) && values.iter().fold(false, |found, value| found | is_mark(value))
 }
 
 /// A value of a series at one step.

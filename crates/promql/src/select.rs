@@ -20,7 +20,8 @@ pub(crate) const NEWEST: &str = "newest";
 /// A series: floats and histograms, each sorted by time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Samples {
-    pub(crate) timestamps_ms: Vec<i64>,
+    /// Series with the same times may share them.
+    pub(crate) timestamps_ms: Arc<Vec<i64>>,
     pub(crate) values: Vec<f64>,
     pub(crate) histogram_timestamps_ms: Vec<i64>,
     pub(crate) histograms: Vec<Arc<Histogram>>,
@@ -132,8 +133,9 @@ impl Samples {
     pub(crate) fn drop_stale(&mut self) {
         if hold_marks(&self.values) {
             let samples = self.timestamps_ms.iter().copied().zip(self.values.iter().copied());
-            (self.timestamps_ms, self.values) =
-                samples.filter(|(_, value)| !is_stale_bits(*value)).map(|(time, value)| (time, cleaned(value))).unzip();
+            let samples = samples.filter(|(_, value)| !is_stale_bits(*value));
+            let (times_ms, values): (Vec<i64>, _) = samples.map(|(time, value)| (time, cleaned(value))).unzip();
+            (self.timestamps_ms, self.values) = (Arc::new(times_ms), values);
         }
         if self.histograms.iter().any(|histogram| histogram.is_stale()) {
             let samples = self.histogram_timestamps_ms.iter().copied().zip(self.histograms.iter().cloned());
@@ -152,7 +154,7 @@ impl Samples {
         let (histogram_first, histogram_end) = bounds(&self.histogram_timestamps_ms);
         let part = |times: &[i64], first: usize, end: usize| times.get(first..end).unwrap_or_default().to_vec();
         Self {
-            timestamps_ms: part(&self.timestamps_ms, first, end),
+            timestamps_ms: Arc::new(part(&self.timestamps_ms, first, end)),
             values: self.values.get(first..end).unwrap_or_default().to_vec(),
             histogram_timestamps_ms: part(&self.histogram_timestamps_ms, histogram_first, histogram_end),
             histograms: self.histograms.get(histogram_first..histogram_end).unwrap_or_default().to_vec(),
@@ -320,11 +322,11 @@ pub(crate) fn subquery_grid(subquery: &Subquery, steps: Steps, default_step_ms: 
 
 /// What is known of counter resets does not hold between samples taken at other times.
 fn samples_of(row: &Row, steps: Steps) -> Samples {
-    let mut samples = Samples::default();
+    let (mut samples, mut timestamps_ms) = (Samples::default(), Vec::new());
     for (step, sample) in row.present() {
         match sample {
             Sample::Float(value) => {
-                samples.timestamps_ms.push(steps.time_ms(step));
+                timestamps_ms.push(steps.time_ms(step));
                 samples.values.push(value);
             }
             Sample::Histogram(histogram) => {
@@ -339,7 +341,7 @@ fn samples_of(row: &Row, steps: Steps) -> Samples {
             }
         }
     }
-    samples
+    Samples { timestamps_ms: Arc::new(timestamps_ms), ..samples }
 }
 
 impl RangeVector<'_> {
@@ -368,7 +370,7 @@ impl RangeVector<'_> {
     pub(crate) fn occupied(&self, steps: Steps) -> Vec<bool> {
         let mut occupied = vec![false; steps.count];
         for series in &self.series {
-            for times in [&series.samples.timestamps_ms, &series.samples.histogram_timestamps_ms] {
+            for times in [&*series.samples.timestamps_ms, &series.samples.histogram_timestamps_ms] {
                 let mut cursor = Cursor::default();
                 for (step, seen) in occupied.iter_mut().enumerate() {
                     let end_ms = self.bounds.ends.at(step);

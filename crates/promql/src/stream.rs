@@ -74,21 +74,43 @@ struct InOrder<'s, 'b> {
 /// The last stretch of a row's way to a sink.
 pub(crate) struct Passage<'s> {
     /// Labels that passed, if none may do so twice.
-    passed: Option<HashSet<Labels>>,
+    passed: Option<Passed>,
     notes: Notes,
     sink: &'s mut dyn RowSink,
 }
 
+/// A set of labels. They mostly come in their order, in which each need be compared with the one before only.
+#[derive(Default)]
+struct Passed {
+    ascending: Vec<Labels>,
+    /// All of them, from the first one on that was not behind all others.
+    all: HashSet<Labels>,
+}
+
+impl Passed {
+    /// Adds labels; false if they are there.
+    fn insert(&mut self, labels: &Labels) -> bool {
+        if self.all.is_empty() {
+            if self.ascending.last().is_none_or(|last| last < labels) {
+                self.ascending.push(labels.clone());
+                return true;
+            }
+            self.all = std::mem::take(&mut self.ascending).into_iter().collect();
+        }
+        self.all.insert(labels.clone())
+    }
+}
+
 impl<'s> Passage<'s> {
     pub(crate) fn new(distinct: bool, sink: &'s mut dyn RowSink) -> Self {
-        Self { passed: distinct.then(HashSet::new), notes: Notes::default(), sink }
+        Self { passed: distinct.then(Passed::default), notes: Notes::default(), sink }
     }
 
     pub(crate) fn pass(&mut self, made: Made) -> Result<(), QueryError> {
         if made.row.is_empty() {
             return Ok(());
         }
-        if self.passed.as_mut().is_some_and(|passed| !passed.insert(made.row.labels.clone())) {
+        if self.passed.as_mut().is_some_and(|passed| !passed.insert(&made.row.labels)) {
             return Err(same_labels());
         }
         self.sink.take(made)
@@ -288,5 +310,27 @@ impl RowSink for Collected<'_> {
     fn take(&mut self, made: Made) -> Result<(), QueryError> {
         self.series.push(made.series);
         self.vector.push(made.row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Against a set.
+        #[test]
+        fn labels_pass_once(numbers in prop_oneof![
+            proptest::collection::vec(0..40u8, 0..30),
+            proptest::collection::btree_set(any::<u8>(), 0..30).prop_map(|numbers| numbers.into_iter().collect()),
+        ]) {
+            let (mut passed, mut expected) = (Passed::default(), HashSet::new());
+            for number in numbers {
+                let labels = Labels::from_pairs([("n", &*format!("{number:03}"))]).unwrap();
+                prop_assert_eq!(passed.insert(&labels), expected.insert(number));
+            }
+        }
     }
 }

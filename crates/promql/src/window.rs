@@ -80,6 +80,8 @@ pub(crate) struct Window<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     places: Vec<usize>,
+    /// Whether it is known that no value is below the one before, and none is not a number.
+    pub(crate) rises: bool,
 }
 
 /// The marks inside a window.
@@ -93,6 +95,11 @@ impl Marks {
     pub(crate) fn find(function: WindowFunction, values: &[f64]) -> Self {
         match function {
             WindowFunction::Rate | WindowFunction::Increase | WindowFunction::Resets => {
+                // Most counters are never reset, which is found out without looking at one value after the other.
+                let pairs = values.iter().zip(values.get(1..).unwrap_or_default());
+                if pairs.fold(values.len() > 1, |rises, (before, now)| rises & (now >= before)) {
+                    return Self { rises: true, ..Self::default() };
+                }
                 Self::where_pairs(values, |before, now| now < before)
             }
             #[expect(clippy::float_cmp, reason = "a change of any size counts")]
@@ -105,12 +112,11 @@ impl Marks {
 
     fn where_pairs(values: &[f64], marks: impl Fn(f64, f64) -> bool) -> Self {
         let pairs = || values.iter().zip(values.get(1..).unwrap_or_default());
-        // Most counters are never reset, which is found out without looking at one value after the other.
         if !pairs().fold(false, |found, (before, now)| found | marks(*before, *now)) {
             return Self::default();
         }
         let marked = pairs().enumerate().filter(|(_, (before, now))| marks(**before, **now));
-        Self { places: marked.map(|(place, _)| place + 1).collect() }
+        Self { places: marked.map(|(place, _)| place + 1).collect(), rises: false }
     }
 
     /// Walks along them.

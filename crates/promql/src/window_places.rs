@@ -1,6 +1,8 @@
 //! Where windows lie among the times of samples. Series of one target have the same times, so that what is found for one of them holds
 //! for the next.
 
+use std::sync::Arc;
+
 use crate::rate::{self, Change, Extent, Stretch};
 use crate::select::{Cursor, WindowBounds};
 
@@ -29,7 +31,7 @@ pub(crate) struct WindowRun {
 /// The windows of all steps, for series with the same times.
 #[derive(Debug, Default)]
 pub(crate) struct WindowPlaces {
-    times_ms: Vec<i64>,
+    times_ms: Arc<Vec<i64>>,
     /// The step of the first window with samples.
     pub(crate) first_step: usize,
     /// From there up to the last with samples. Of functions that tell a change none.
@@ -71,12 +73,12 @@ impl WindowRun {
 impl WindowPlaces {
     /// Finds the windows of a series with these times, unless they are those of the series before. Bounds and change must always be the
     /// same, and samples fewer than 2^32.
-    pub(crate) fn find(&mut self, times_ms: &[i64], bounds: &WindowBounds, change: Option<Change>) {
-        if self.times_ms == times_ms {
+    pub(crate) fn find(&mut self, times_ms: &Arc<Vec<i64>>, bounds: &WindowBounds, change: Option<Change>) {
+        // The same memory in nearly all cases, which is found out without a look at it.
+        if Arc::ptr_eq(&self.times_ms, times_ms) || self.times_ms == *times_ms {
             return;
         }
-        self.times_ms.clear();
-        self.times_ms.extend_from_slice(times_ms);
+        self.times_ms = times_ms.clone();
         self.windows.clear();
         self.runs.clear();
         let mut cursor = Cursor::default();

@@ -1,6 +1,7 @@
 //! The seam below PromQL: series by matchers and time.
 
 use std::fmt;
+use std::sync::Arc;
 
 use model::{Labels, Matcher, NativeHistogram, TimeRange};
 
@@ -33,8 +34,8 @@ impl Selection<'_> {
 pub struct Series {
     /// All labels, `__name__` among them.
     pub labels: Labels,
-    /// Milliseconds since the Unix epoch.
-    pub timestamps_ms: Vec<i64>,
+    /// Milliseconds since the Unix epoch. Series with the same times may share them: what is found out for one holds for the others.
+    pub timestamps_ms: Arc<Vec<i64>>,
     /// As many as timestamps.
     pub values: Vec<f64>,
     /// Native histograms with their times, sorted. A stale marker is one whose sum is.
@@ -45,12 +46,13 @@ impl Series {
     /// Leaves floats from the first of two times, if it is given, to just before the second, and no histograms from that on.
     pub fn cut(&mut self, first_ms: Option<i64>, end_ms: i64) {
         let end = first_not_before(&self.timestamps_ms, end_ms);
-        self.timestamps_ms.truncate(end);
+        let timestamps_ms = Arc::make_mut(&mut self.timestamps_ms);
+        timestamps_ms.truncate(end);
         self.values.truncate(end);
         self.histograms.retain(|(time_ms, _)| *time_ms < end_ms);
         if let Some(first_ms) = first_ms {
-            let first = self.timestamps_ms.partition_point(|time_ms| *time_ms < first_ms);
-            self.timestamps_ms.drain(..first);
+            let first = timestamps_ms.partition_point(|time_ms| *time_ms < first_ms);
+            timestamps_ms.drain(..first);
             self.values.drain(..first);
         }
     }
@@ -60,7 +62,8 @@ impl Series {
         let end = first_not_before(&self.timestamps_ms, end_ms.saturating_add(1));
         let before = self.timestamps_ms.get(..end)?;
         let first = first_not_before(before, start_ms);
-        let timestamps_ms = before.get(first..).filter(|times_ms| !times_ms.is_empty())?.to_vec();
+        let timestamps_ms = before.get(first..).filter(|times_ms| !times_ms.is_empty())?;
+        let timestamps_ms = Arc::new(timestamps_ms.to_vec());
         let values = self.values.get(first..end)?.to_vec();
         Some(Self { labels: self.labels.clone(), timestamps_ms, values, histograms: Vec::new() })
     }
@@ -190,7 +193,7 @@ mod tests {
     #[test]
     fn floats_are_found_from_the_end() {
         for count in 0..40i64 {
-            let timestamps_ms: Vec<i64> = (0..count).map(|place| place * 10).collect();
+            let timestamps_ms: Arc<Vec<i64>> = Arc::new((0..count).map(|place| place * 10).collect());
             let values = timestamps_ms.iter().map(|time_ms| *time_ms as f64).collect();
             let series = Series { labels: Labels::empty(), timestamps_ms, values, histograms: Vec::new() };
             for (start_ms, end_ms) in [(-5, -1), (-5, 0), (0, 0), (1, 9), (5, 155), (100, 100), (95, 1000), (391, 400)]
@@ -198,7 +201,7 @@ mod tests {
                 let inside = |time_ms: &i64| start_ms <= *time_ms && *time_ms <= end_ms;
                 let expected: Vec<i64> = series.timestamps_ms.iter().copied().filter(inside).collect();
                 let found = series.floats_between(start_ms, end_ms);
-                assert_eq!(found.map(|found| found.timestamps_ms).unwrap_or_default(), expected);
+                assert_eq!(*found.map(|found| found.timestamps_ms).unwrap_or_default(), expected);
                 let mut cut = series.clone();
                 cut.cut(Some(start_ms), end_ms + 1);
                 assert_eq!((cut.timestamps_ms.len(), cut.values.len()), (expected.len(), expected.len()));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
 use model::{Column, Labels, Matcher, NativeHistogram, TimeRange, ValueType};
-use store::{GroupReader, SelectedColumn, SelectedGroup, Store, StoreError};
+use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, StoreError, to_milliseconds};
 
 use crate::{
     Budget, Helpers, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace, WindowSelection, WindowSink,
@@ -192,7 +192,7 @@ impl<'a> StoreSource<'a> {
         let mut found: Vec<Series> = Vec::new();
         for group in piece {
             budget.check()?;
-            let columns = self.reader.read(group, range).map_err(|error| unreadable(&error))?;
+            let columns = self.reader.read_by_millisecond(group, range).map_err(|error| unreadable(&error))?;
             // Floats and histograms of a metric are two columns.
             let is_shared =
                 piece.len() > 1 || group.columns.iter().any(|column| column.value_type == ValueType::Histogram);
@@ -338,8 +338,15 @@ fn unreadable(error: &StoreError) -> QueryError {
 }
 
 /// Samples by the millisecond: the last of each. `None` for texts and for no samples.
-fn to_series(labels: impl FnOnce() -> Labels, column: Column) -> Option<Series> {
-    let (mut timestamps_ms, mut values, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
+fn to_series(labels: impl FnOnce() -> Labels, column: ByMillisecond) -> Option<Series> {
+    let (mut timestamps_ms, mut values, mut histograms) = (Arc::default(), Vec::new(), Vec::new());
+    let column = match column {
+        ByMillisecond::Floats { times_ms, values } => {
+            let has_samples = !values.is_empty();
+            return has_samples.then(|| Series { labels: labels(), timestamps_ms: times_ms, values, histograms });
+        }
+        ByMillisecond::Column(column) => column,
+    };
     if let Column::Histogram(timestamps_ns, read) = column {
         for (nanoseconds, histogram) in timestamps_ns.iter().zip(read) {
             let time_ms = nanoseconds.div_euclid(NS_PER_MS);
@@ -349,7 +356,8 @@ fn to_series(labels: impl FnOnce() -> Labels, column: Column) -> Option<Series> 
             histograms.push((time_ms, histogram));
         }
     } else {
-        (timestamps_ms, values) = to_samples(column)?;
+        let (times_ms, read) = to_samples(column)?;
+        (timestamps_ms, values) = (Arc::new(times_ms), read);
     }
     if values.is_empty() && histograms.is_empty() {
         return None;
@@ -374,47 +382,6 @@ fn to_samples(column: Column) -> Option<(Vec<i64>, Vec<f64>)> {
     (!timestamps.is_empty()).then_some((timestamps, values))
 }
 
-/// Makes milliseconds of ascending nanoseconds; whether some are the same then.
-fn to_milliseconds(timestamps: &mut [i64]) -> bool {
-    if let Some((first_ms, step_ms)) = even_milliseconds(timestamps) {
-        let mut next_ms = first_ms;
-        for timestamp in timestamps {
-            *timestamp = next_ms;
-            next_ms = next_ms.wrapping_add(step_ms);
-        }
-        return false;
-    }
-    // Most follow one another at the same distance of whole milliseconds: adding is cheaper than dividing.
-    let (mut before, mut before_divided) = (timestamps.first().copied().unwrap_or_default(), i64::MIN);
-    let (mut step, mut step_divided, mut same) = (0, 0, false);
-    for timestamp in timestamps {
-        let (now, distance) = (*timestamp, timestamp.wrapping_sub(before));
-        let is_even = distance == step && distance > 0;
-        let divided = if is_even { before_divided + step_divided } else { now.div_euclid(NS_PER_MS) };
-        same |= divided == before_divided;
-        if !is_even && distance > 0 && distance % NS_PER_MS == 0 {
-            (step, step_divided) = (distance, distance / NS_PER_MS);
-        }
-        (before, before_divided) = (now, divided);
-        *timestamp = divided;
-    }
-    same
-}
-
-/// The first and the distance in milliseconds, if ascending nanoseconds are whole milliseconds at one distance: as those of a regular scrape are,
-/// which is found out without looking at one after the other.
-fn even_milliseconds(timestamps: &[i64]) -> Option<(i64, i64)> {
-    let [first, second, ..] = timestamps else { return None };
-    let step = second.checked_sub(*first).filter(|step| *step > 0)?;
-    if first % NS_PER_MS != 0 || step % NS_PER_MS != 0 {
-        return None;
-    }
-    let behind = timestamps.get(1..).unwrap_or_default();
-    let differs = |(before, now): (&i64, &i64)| now.wrapping_sub(*before) ^ step;
-    let other = timestamps.iter().zip(behind).fold(0, |other, pair| other | differs(pair));
-    (other == 0).then_some((first / NS_PER_MS, step / NS_PER_MS))
-}
-
 /// Leaves the last of samples of one time.
 fn keep_last(timestamps_ms: &mut Vec<i64>, values: &mut Vec<f64>) {
     let is_last = |place: usize| timestamps_ms.get(place) != timestamps_ms.get(place + 1);
@@ -430,12 +397,13 @@ fn join(before: &Series, after: &Series) -> Series {
     joined.extend(after.timestamps_ms.iter().zip(&after.values).map(|(timestamp, value)| (*timestamp, 0, *value)));
     joined.sort_by_key(|(timestamp, age, _)| (*timestamp, *age));
     joined.dedup_by_key(|(timestamp, ..)| *timestamp);
-    let (timestamps_ms, values) = joined.into_iter().map(|(timestamp, _, value)| (timestamp, value)).unzip();
+    let (timestamps_ms, values): (Vec<i64>, _) =
+        joined.into_iter().map(|(timestamp, _, value)| (timestamp, value)).unzip();
     let mut histograms: Vec<(i64, NativeHistogram)> =
         after.histograms.iter().chain(&before.histograms).cloned().collect();
     histograms.sort_by_key(|(timestamp, _)| *timestamp);
     histograms.dedup_by_key(|(timestamp, _)| *timestamp);
-    Series { labels: after.labels.clone(), timestamps_ms, values, histograms }
+    Series { labels: after.labels.clone(), timestamps_ms: Arc::new(timestamps_ms), values, histograms }
 }
 
 #[cfg(test)]
@@ -450,31 +418,10 @@ mod tests {
     }
 
     #[test]
-    fn milliseconds_are_those_of_a_division() {
-        for times in [
-            vec![0, 15_000_000_000, 30_000_000_000, 45_000_000_001, 60_000_000_001, 60_000_000_002],
-            vec![i64::MIN, -15_000_000, -1, 0, 1, 999_999, 1_000_000, 2_000_000, 3_000_000, i64::MAX],
-            vec![-3_000_001, -2_000_001, -1_000_001, -1, 999_999],
-            vec![-30_000_000, -15_000_000, 0, 15_000_000],
-            vec![-30_000_000, -15_000_000, 0, 15_000_001],
-            vec![1, 15_000_001, 30_000_001],
-            vec![i64::MIN, i64::MAX],
-            vec![7_000_000],
-            vec![],
-        ] {
-            let divided: Vec<i64> = times.iter().map(|time: &i64| time.div_euclid(NS_PER_MS)).collect();
-            let mut converted = times.clone();
-            let same = to_milliseconds(&mut converted);
-            assert_eq!(converted, divided, "{times:?}");
-            assert_eq!(same, divided.windows(2).any(|pair| pair[0] == pair[1]));
-        }
-    }
-
-    #[test]
     fn columns_of_one_name_become_one_series() {
         let series = |timestamps_ms: &[i64], values: &[f64]| Series {
             labels: Labels::empty(),
-            timestamps_ms: timestamps_ms.to_vec(),
+            timestamps_ms: Arc::new(timestamps_ms.to_vec()),
             values: values.to_vec(),
             histograms: Vec::new(),
         };

@@ -266,7 +266,7 @@ pub(crate) fn decode(bytes: &[u8], slots: Option<&[Slot]>) -> Result<(ChunkHeade
     let of_column = |(slot, value_type, _): &(Slot, ValueType, usize)| RowsColumn::new(*slot, *value_type);
     let columns = header.columns.iter().filter(|(slot, ..)| wanted(*slot)).map(of_column);
     let mut rows = Rows { timestamps_ns: Vec::new(), columns: columns.collect() };
-    decode_rows(&mut reader, &header, &mut rows)?;
+    decode_rows(&mut reader, &header, &mut rows, (None, &mut float::Scratch::default()))?;
     Ok((header, rows))
 }
 
@@ -276,9 +276,48 @@ pub(crate) struct Onto {
     pub(crate) pieces: Vec<Rows>,
     /// Whether the next chunk begins behind the end of the last piece, which may go on then.
     pub(crate) goes_on: bool,
+    /// The times of the only piece, which has none itself as long as they are held here.
+    pub(crate) held: Option<HeldTimes>,
     /// All chunks that will come, and how long they are together.
     pub(crate) chunks: usize,
     pub(crate) length_ns: u64,
+    pub(crate) scratch: float::Scratch,
+}
+
+/// Times of chunks as they are encoded: for whoever may know them already.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct HeldTimes {
+    rows: usize,
+    /// Of each chunk how many they are, how many bytes, and these.
+    bytes: Vec<u8>,
+}
+
+impl HeldTimes {
+    pub(crate) fn push(&mut self, rows: usize, encoded: &[u8]) {
+        self.rows += rows;
+        varint::push(&mut self.bytes, rows as u64);
+        varint::push(&mut self.bytes, encoded.len() as u64);
+        self.bytes.extend_from_slice(encoded);
+    }
+
+    pub(crate) const fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Appends the times.
+    pub(crate) fn decode(&self, timestamps_ns: &mut Vec<i64>) -> Result<(), DecodeError> {
+        let mut reader = Reader::new(&self.bytes);
+        while !reader.is_empty() {
+            let rows = reader.length(CHUNK_ROWS_MAX)?;
+            let length = reader.length(reader.rest().len())?;
+            integer::decode(&mut Reader::new(reader.bytes(length)?), rows, timestamps_ns)?;
+        }
+        Ok(())
+    }
 }
 
 impl Onto {
@@ -290,6 +329,12 @@ impl Onto {
         }
         let rows = header.rows as f64 * self.length_ns as f64 / length_ns as f64;
         (rows as usize + self.chunks).clamp(header.rows, CHUNK_ROWS_MAX)
+    }
+
+    /// Gives a piece its times, if there is one: it is not the only one, or they are wanted.
+    pub(crate) fn settle_times(&mut self) -> Result<(), DecodeError> {
+        let Some(piece) = self.pieces.last_mut() else { return Ok(()) };
+        self.held.take().map_or(Ok(()), |held| held.decode(&mut piece.timestamps_ns))
     }
 }
 
@@ -310,33 +355,48 @@ pub(crate) fn decode_onto(bytes: &[u8], slots: &[Slot], onto: &mut Onto) -> Resu
             ..RowsColumn::new(*slot, *value_type)
         };
         let columns = wanted().map(column).collect();
-        onto.pieces.push(Rows { timestamps_ns: Vec::with_capacity(rows), columns });
+        onto.settle_times()?;
+        let timestamps_ns = Vec::with_capacity(if onto.held.is_some() { 0 } else { rows });
+        onto.pieces.push(Rows { timestamps_ns, columns });
     }
     if let Some(rows) = onto.pieces.last_mut() {
-        decode_rows(&mut reader, &header, rows)?;
+        decode_rows(&mut reader, &header, rows, (onto.held.as_mut(), &mut onto.scratch))?;
     }
     Ok(header.rows)
 }
 
-/// Appends a chunk's rows to some that have columns of the chunk.
-fn decode_rows(reader: &mut Reader<'_>, header: &ChunkHeader, rows: &mut Rows) -> Result<(), DecodeError> {
-    let mut timestamps = Reader::new(reader.bytes(header.timestamps_bytes)?);
-    integer::decode(&mut timestamps, header.rows, &mut rows.timestamps_ns)?;
+/// Appends a chunk's rows to some that have columns of the chunk; their times to those that are held, if they are.
+fn decode_rows(
+    reader: &mut Reader<'_>,
+    header: &ChunkHeader,
+    rows: &mut Rows,
+    (held, scratch): (Option<&mut HeldTimes>, &mut float::Scratch),
+) -> Result<(), DecodeError> {
+    let timestamps = reader.bytes(header.timestamps_bytes)?;
+    match held {
+        Some(held) => held.push(header.rows, timestamps),
+        None => integer::decode(&mut Reader::new(timestamps), header.rows, &mut rows.timestamps_ns)?,
+    }
     let mut columns = rows.columns.iter_mut().peekable();
     for (slot, value_type, length) in &header.columns {
         let bytes = reader.bytes(*length)?;
         let is_same = |column: &&mut RowsColumn| column.slot == *slot && column.value_type == *value_type;
         if let Some(column) = columns.next_if(is_same) {
-            decode_column(&mut Reader::new(bytes), header.rows, column)?;
+            decode_column(&mut Reader::new(bytes), header.rows, scratch, column)?;
         }
     }
     Ok(())
 }
 
 /// Appends the cells of so many rows.
-fn decode_column(reader: &mut Reader<'_>, rows: usize, column: &mut RowsColumn) -> Result<(), DecodeError> {
+fn decode_column(
+    reader: &mut Reader<'_>,
+    rows: usize,
+    scratch: &mut float::Scratch,
+    column: &mut RowsColumn,
+) -> Result<(), DecodeError> {
     let Some(states) = presence::decode(reader, rows)? else {
-        decode_values(reader, rows, column.value_type, &mut column.texts, &mut column.cells)?;
+        decode_values(reader, (rows, column.value_type), scratch, &mut column.texts, &mut column.cells)?;
         if !column.nulls.is_empty() {
             column.nulls.resize(column.cells.len(), false);
         }
@@ -344,7 +404,7 @@ fn decode_column(reader: &mut Reader<'_>, rows: usize, column: &mut RowsColumn) 
     };
     let count = states.iter().filter(|state| **state == Cell::Value).count();
     let mut values = Vec::new();
-    decode_values(reader, count, column.value_type, &mut column.texts, &mut values)?;
+    decode_values(reader, (count, column.value_type), scratch, &mut column.texts, &mut values)?;
     let mut values = values.into_iter();
     for state in states {
         match state {
@@ -359,14 +419,14 @@ fn decode_column(reader: &mut Reader<'_>, rows: usize, column: &mut RowsColumn) 
 /// Appends so many cells with values, and what those hold that is elsewhere.
 fn decode_values(
     reader: &mut Reader<'_>,
-    count: usize,
-    value_type: ValueType,
+    (count, value_type): (usize, ValueType),
+    scratch: &mut float::Scratch,
     texts: &mut Vec<Vec<u8>>,
     cells: &mut Vec<u64>,
 ) -> Result<(), DecodeError> {
     let first = texts.len() as u64;
     match value_type {
-        ValueType::F64 => float::decode(reader, count, cells)?,
+        ValueType::F64 => float::decode_with(reader, count, scratch, cells)?,
         ValueType::I64 | ValueType::U64 => {
             let mut values = Vec::new();
             integer::decode(reader, count, &mut values)?;

@@ -6,10 +6,11 @@ use index::Slot;
 use model::{Column, TimeRange, ValueType};
 use tracing_mutex::parkinglot::Mutex;
 
-use crate::chunk::{self, Onto, Rows, RowsColumn};
+use crate::chunk::{self, HeldTimes, Onto, Rows, RowsColumn};
 use crate::deletes::Delete;
 use crate::head::HeadPiece;
 use crate::histogram;
+use crate::known_times::KnownTimes;
 use crate::origins::Origins;
 use crate::part::{BLOCK_SLOTS, ChunkRef, Part, PartKey, ReadAhead, SeenBlocks};
 use crate::scan::{SelectedColumn, SelectedGroup};
@@ -61,6 +62,17 @@ impl KeyView {
 
     /// All rows that overlap a range, oldest first; those of chunks that do not overlap in time joined in order of it.
     pub(crate) fn pieces(&self, range: &TimeRange, slots: &[Slot], way: &ReadersWay) -> Result<Vec<Rows>, StoreError> {
+        self.pieces_holding(range, slots, way, false).map(|(pieces, _)| pieces)
+    }
+
+    /// The same; if all is one piece of chunks as they were written, its times may be held encoded.
+    fn pieces_holding(
+        &self,
+        range: &TimeRange,
+        slots: &[Slot],
+        way: &ReadersWay,
+        may_hold: bool,
+    ) -> Result<(Vec<Rows>, Option<HeldTimes>), StoreError> {
         let mut origins = Origins::default();
         let mut found: Vec<(&Part, ChunkRef)> = Vec::new();
         let mut chunks = Vec::new();
@@ -76,7 +88,9 @@ impl KeyView {
         let heads_from_ns = heads.iter().filter_map(|rows| rows.timestamps_ns.first()).min().copied();
         let is_free = |chunk: &ChunkRef| heads_from_ns.is_none_or(|from_ns| chunk.range.end_ns < from_ns);
         let lengths = found.iter().map(|(_, chunk)| chunk.range.end_ns.wrapping_sub(chunk.range.start_ns) as u64);
-        let mut onto = Onto { chunks: found.len(), length_ns: lengths.sum(), ..Onto::default() };
+        let as_written = apart && heads.is_empty() && found.iter().all(|(part, _)| self.masking(part).is_empty());
+        let held = (may_hold && as_written && !found.is_empty()).then(HeldTimes::default);
+        let mut onto = Onto { chunks: found.len(), length_ns: lengths.sum(), held, ..Onto::default() };
         let together = |(a, left): &(&Part, ChunkRef), (b, right): &(&Part, ChunkRef)| {
             a.info.id == b.info.id && is_free(left) == is_free(right)
         };
@@ -95,7 +109,7 @@ impl KeyView {
         let mut pieces = onto.pieces;
         way.origins.lock().merge(&origins);
         pieces.extend(heads);
-        Ok(pieces)
+        Ok((pieces, onto.held))
     }
 }
 
@@ -134,7 +148,22 @@ pub(crate) fn by_block(columns: &[SelectedColumn]) -> Vec<(u32, Vec<usize>)> {
 pub(crate) struct ReadersWay {
     seen: SeenBlocks,
     ahead: ReadAhead,
+    times: KnownTimes,
     origins: Mutex<Origins>,
+}
+
+/// A column of [`GroupReader::read_by_millisecond`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum ByMillisecond {
+    /// Numbers as floats, no two of them in the same millisecond. Groups with the same times may share their memory.
+    Floats {
+        /// Milliseconds since the Unix epoch.
+        times_ms: Arc<Vec<i64>>,
+        /// As many as times.
+        values: Vec<f64>,
+    },
+    /// Anything, as it is.
+    Column(Column),
 }
 
 /// Reads groups one after the other and remembers what it came by in parts: for whoever reads many. Threads may share one. What is
@@ -152,31 +181,62 @@ impl GroupReader<'_> {
 
     /// About as many bytes as it holds of what it came by.
     pub fn memory_bytes(&self) -> usize {
-        self.way.seen.memory_bytes() + self.way.ahead.memory_bytes()
+        self.way.seen.memory_bytes() + self.way.ahead.memory_bytes() + self.way.times.memory_bytes()
     }
 
     /// A group's samples in a range: one column for each of [`SelectedGroup::columns`].
     pub fn read(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Vec<Column>, StoreError> {
+        let mut columns = Vec::with_capacity(selected.columns.len());
+        self.each_block(selected, range, |view, range, wanted, slots| {
+            columns_of(view.pieces(range, slots, &self.way)?, wanted, range, |column| columns.push(column));
+            Ok(())
+        })?;
+        Ok(columns)
+    }
+
+    /// The same for one who counts in milliseconds, in which case times that many groups have are made once.
+    pub fn read_by_millisecond(
+        &self,
+        selected: &SelectedGroup,
+        range: &TimeRange,
+    ) -> Result<Vec<ByMillisecond>, StoreError> {
+        let mut columns = Vec::with_capacity(selected.columns.len());
+        self.each_block(selected, range, |view, range, wanted, slots| {
+            let (mut pieces, held) = view.pieces_holding(range, slots, &self.way, true)?;
+            if let Some(held) = held {
+                if take_floats(&mut pieces, &held, wanted, range, (&self.way.times, &mut columns)).is_some() {
+                    return Ok(());
+                }
+                let settled = pieces.iter_mut().try_for_each(|piece| held.decode(&mut piece.timestamps_ns));
+                if settled.is_err() {
+                    // Read again, for the error to tell where the bytes are.
+                    pieces = view.pieces(range, slots, &self.way)?;
+                }
+            }
+            columns_of(pieces, wanted, range, |column| columns.push(ByMillisecond::Column(column)));
+            Ok(())
+        })?;
+        Ok(columns)
+    }
+
+    /// Calls for each member block of a group with what there is of it, the range that is kept, the columns and their slots.
+    fn each_block(
+        &self,
+        selected: &SelectedGroup,
+        range: &TimeRange,
+        mut each: impl FnMut(&KeyView, &TimeRange, &[&SelectedColumn], &[Slot]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let Some(shard) = self.store.shards.get(selected.shard) else {
-            return Ok(Vec::new());
+            return Ok(());
         };
         let range = &self.store.kept(selected.key.database, range);
-        let mut columns = Vec::with_capacity(selected.columns.len());
         for (block, places) in by_block(&selected.columns) {
             let wanted: Vec<&SelectedColumn> = places.iter().filter_map(|place| selected.columns.get(*place)).collect();
             let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
             let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
-            let pieces = view.pieces(range, &slots, &self.way)?;
-            let mut pieces = chunk::in_time_order(pieces);
-            for (place, column) in wanted.iter().enumerate() {
-                let taken = match pieces.as_mut_slice() {
-                    [alone] => take_column(alone, column, range, place + 1 == wanted.len()),
-                    _ => None,
-                };
-                columns.push(taken.unwrap_or_else(|| collect_column(&pieces, column, range)));
-            }
+            each(&view, range, &wanted, &slots)?;
         }
-        Ok(columns)
+        Ok(())
     }
 }
 
@@ -219,12 +279,61 @@ impl Store {
     }
 }
 
+/// Appends what pieces have of columns.
+fn columns_of(pieces: Vec<Rows>, wanted: &[&SelectedColumn], range: &TimeRange, mut push: impl FnMut(Column)) {
+    let mut pieces = chunk::in_time_order(pieces);
+    for (place, column) in wanted.iter().enumerate() {
+        let taken = match pieces.as_mut_slice() {
+            [alone] => take_column(alone, column, range, place + 1 == wanted.len()),
+            _ => None,
+        };
+        push(taken.unwrap_or_else(|| collect_column(&pieces, column, range)));
+    }
+}
+
+/// Takes the numbers of the only piece, whose times are held; `None` if they are anything but numbers without nulls, or are to be seen with
+/// their nanoseconds.
+fn take_floats(
+    pieces: &mut [Rows],
+    held: &HeldTimes,
+    wanted: &[&SelectedColumn],
+    range: &TimeRange,
+    (known, columns): (&KnownTimes, &mut Vec<ByMillisecond>),
+) -> Option<()> {
+    let [piece] = pieces else { return None };
+    let (rows, of_slot) = (held.rows(), |column: &RowsColumn, wanted: &SelectedColumn| {
+        column.slot == wanted.slot && column.value_type == wanted.value_type
+    });
+    let is_plain = |(column, wanted): (&RowsColumn, &&SelectedColumn)| {
+        of_slot(column, wanted) && is_number(column) && column.cells.len() == rows
+    };
+    if piece.columns.len() != wanted.len() || !piece.columns.iter().zip(wanted).all(is_plain) {
+        return None;
+    }
+    let cut_times = known.cut(held, range).ok()?;
+    let times_ms = cut_times.times_ms.as_ref()?;
+    for column in &mut piece.columns {
+        let cells = cut(std::mem::take(&mut column.cells), cut_times.stretch.clone()).into_iter();
+        let values = match column.value_type {
+            ValueType::F64 => cells.map(f64::from_bits).collect(),
+            ValueType::I64 => cells.map(|cell| cell as i64 as f64).collect(),
+            _ => cells.map(|cell| cell as f64).collect(),
+        };
+        columns.push(ByMillisecond::Floats { times_ms: times_ms.clone(), values });
+    }
+    Some(())
+}
+
+/// Whether all cells of a column are numbers.
+fn is_number(column: &RowsColumn) -> bool {
+    matches!(column.value_type, ValueType::F64 | ValueType::I64 | ValueType::U64) && column.nulls.is_empty()
+}
+
 /// Takes the only piece's numbers of a column without copying them, with the last one also the times; `None` if it is not such.
 fn take_column(rows: &mut Rows, wanted: &SelectedColumn, range: &TimeRange, is_last: bool) -> Option<Column> {
     let of_slot = |column: &&mut RowsColumn| column.slot == wanted.slot && column.value_type == wanted.value_type;
     let column = rows.columns.iter_mut().find(of_slot)?;
-    let is_number = matches!(column.value_type, ValueType::F64 | ValueType::I64 | ValueType::U64);
-    if !is_number || !column.nulls.is_empty() || column.cells.len() != rows.timestamps_ns.len() {
+    if !is_number(column) || column.cells.len() != rows.timestamps_ns.len() {
         return None;
     }
     let from = rows.timestamps_ns.partition_point(|timestamp| *timestamp < range.start_ns);

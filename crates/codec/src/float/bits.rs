@@ -1,6 +1,6 @@
 //! Floats that are no decimals, by their bits.
 
-use super::Decoded;
+use super::{Decoded, Scratch};
 use crate::{DecodeError, Effort, Reader, bitpack, integer};
 
 /// Right parts that are tried: without and with some of the mantissa on the left.
@@ -28,10 +28,10 @@ pub(super) fn encode_ordered(values: &[f64], effort: Effort, out: &mut Vec<u8>) 
 pub(super) fn decode_ordered<V: Decoded>(
     reader: &mut Reader<'_>,
     count: usize,
+    scratch: &mut Scratch,
     values: &mut Vec<V>,
 ) -> Result<(), DecodeError> {
-    let mut bits = Vec::new();
-    integer::decode(reader, count, &mut bits)?;
+    let bits = integer::decode_over(reader, count, &mut scratch.0)?;
     values.extend(bits.iter().map(|bits| V::of_bits(ordered(*bits) as u64)));
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Floats that are decimals: integers ÷ 10^e, with exceptions.
 
-use super::Decoded;
+use super::{Decoded, Scratch};
 use crate::{DecodeError, Effort, Reader, integer, varint};
 
 /// Powers of ten that a double holds exactly and that are worth a try.
@@ -74,6 +74,7 @@ pub(super) fn encode(values: &[f64], effort: Effort, out: &mut Vec<u8>) -> bool 
 pub(super) fn decode<V: Decoded>(
     reader: &mut Reader<'_>,
     count: usize,
+    scratch: &mut Scratch,
     values: &mut Vec<V>,
 ) -> Result<(), DecodeError> {
     let exponent = usize::from(reader.byte()?);
@@ -84,10 +85,11 @@ pub(super) fn decode<V: Decoded>(
     for _ in 0..reader.length(count)? {
         exceptions.push((reader.length(count - 1)?, V::of_bits(reader.u64()?)));
     }
-    let mut integers = Vec::new();
-    integer::decode(reader, count, &mut integers)?;
+    let integers = integer::decode_over(reader, count, &mut scratch.0)?;
     let start = values.len();
-    let is_small = integers.iter().fold(0, |union, integer| union | (*integer ^ (*integer >> 63))) < SMALL_MAX;
+    // All from -SMALL_MAX up to below SMALL_MAX: then, and only then, these bits are enough for what is that much more.
+    let union = integers.iter().fold(0, |union, integer| union | integer.wrapping_add(SMALL_MAX) as u64);
+    let is_small = union < 2 * SMALL_MAX as u64;
     let decoded = |value: f64| V::of_bits(value.to_bits());
     match (exponent, is_small) {
         (0, _) => values.extend(integers.iter().map(|integer| decoded(*integer as f64))),

@@ -13,6 +13,11 @@ fn check(values: &[f64]) -> [usize; 2] {
         let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&back), bits(values));
         assert!(reader.is_empty());
+        let mut used = Scratch(vec![-7; values.len() / 2]);
+        let mut again = Vec::new();
+        decode_with(&mut Reader::new(&out), values.len(), &mut used, &mut again).unwrap();
+        decode_with(&mut Reader::new(&out), values.len(), &mut used, &mut again).unwrap();
+        assert_eq!(bits(&again), bits(&[values, values].concat()));
         out.len()
     })
 }

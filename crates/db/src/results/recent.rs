@@ -211,7 +211,7 @@ impl RecentSource<'_> {
             for series in read {
                 match kept.iter_mut().find(|known| known.labels == series.labels) {
                     Some(known) => {
-                        known.timestamps_ms.extend_from_slice(&series.timestamps_ms);
+                        Arc::make_mut(&mut known.timestamps_ms).extend_from_slice(&series.timestamps_ms);
                         known.values.extend_from_slice(&series.values);
                         known.histograms.extend(series.histograms);
                     }

@@ -1,6 +1,7 @@
 //! A source in memory.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::{Labels, MatchOp, Matcher, NativeHistogram};
 use query::{Budget, QueryError, Selection, Series, Source};
@@ -24,14 +25,15 @@ impl Source for Memory {
         let inside = selection.start_ms..=selection.end_ms;
         let empty = |labels: &Labels| Series {
             labels: labels.clone(),
-            timestamps_ms: Vec::new(),
+            timestamps_ms: Arc::default(),
             values: Vec::new(),
             histograms: Vec::new(),
         };
         for (labels, samples) in self.series.iter().filter(|(labels, _)| matches(labels)) {
             let series = found.entry(labels.clone()).or_insert_with(|| empty(labels));
-            (series.timestamps_ms, series.values) =
-                samples.iter().copied().filter(|(time_ms, _)| inside.contains(time_ms)).unzip();
+            let samples = samples.iter().copied().filter(|(time_ms, _)| inside.contains(time_ms));
+            let (timestamps_ms, values): (Vec<i64>, _) = samples.unzip();
+            (series.timestamps_ms, series.values) = (Arc::new(timestamps_ms), values);
         }
         for (labels, samples) in self.histograms.iter().filter(|(labels, _)| matches(labels)) {
             let series = found.entry(labels.clone()).or_insert_with(|| empty(labels));

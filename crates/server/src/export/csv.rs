@@ -120,7 +120,7 @@ mod tests {
     fn rows_have_the_columns_that_are_named() {
         let series = Series {
             labels: Labels::from_pairs([("__name__", "up"), ("job", "a,\"b\"")]).unwrap(),
-            timestamps_ms: vec![-1, 1_500_000_000_250],
+            timestamps_ms: std::sync::Arc::new(vec![-1, 1_500_000_000_250]),
             values: vec![0.5, f64::NEG_INFINITY],
             histograms: Vec::new(),
         };

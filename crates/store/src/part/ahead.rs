@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tracing_mutex::parkinglot::Mutex;
 
 use super::index_block::Place;
+use crate::number_hash::NumberHash;
 
 /// What is read at once when a chunk turns out to lie behind the one before; twice as much each time that goes on.
 const AHEAD_BYTES_MIN: u32 = 8 << 10;
@@ -28,9 +29,9 @@ const STRETCHES_MAX: usize = 1 << 16;
 /// Where one reader is in each part, what it has read ahead there, and near what it was.
 #[derive(Default)]
 pub(crate) struct ReadAhead {
-    spots: Mutex<HashMap<u64, Spot>>,
+    spots: Mutex<HashMap<u64, Spot, NumberHash>>,
     /// Parts, and numbers of stretches in them.
-    stretches: Mutex<HashSet<(u64, u64)>>,
+    stretches: Mutex<HashSet<(u64, u64), NumberHash>>,
 }
 
 #[derive(Default, Clone)]
