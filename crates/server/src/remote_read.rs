@@ -61,24 +61,21 @@ fn description(asked: &ReadRequest) -> String {
     queries.collect::<Vec<_>>().join(" ")
 }
 
-/// Chunks hold floats alone here: where there are histograms, or the client likes samples better, it gets samples if it takes them.
+/// In the form that the client likes best.
 fn answer(state: &State, database: &str, asked: &ReadRequest, budget: &Budget) -> Result<Answer, QueryError> {
-    let (mut results, mut frames, mut has_histograms) = (Vec::new(), Vec::new(), false);
-    let takes_samples = asked.accepted.contains(&ResponseType::Samples);
+    let (mut results, mut frames) = (Vec::new(), Vec::new());
     let as_chunks = asked.accepted.first() == Some(&ResponseType::StreamedChunks);
     for (number, query) in asked.queries.iter().enumerate() {
         let found = state.db.samples(database, &query.matchers, (query.start_ms, query.end_ms), budget)?;
-        has_histograms |= found.iter().any(|series| !series.histograms.is_empty());
-        // What is written stays until the answer is sent, in both forms if the client takes both: at most as many samples' bytes.
-        budget.take(2 * found.iter().map(Series::samples).sum::<usize>())?;
+        // What is written stays until the answer is sent: at most as many samples' bytes.
+        budget.take(found.iter().map(Series::samples).sum::<usize>())?;
         let mut result = Vec::new();
         for series in &found {
             budget.check()?;
             with_labels(series, |series| {
-                if as_chunks && !has_histograms {
+                if as_chunks {
                     remote_read::push_frames(&mut frames, number, series);
-                }
-                if takes_samples {
+                } else {
                     remote_read::push_samples(&mut result, series);
                 }
             });
@@ -86,13 +83,10 @@ fn answer(state: &State, database: &str, asked: &ReadRequest, budget: &Budget) -
         results.push(result);
         budget.give_back(found.iter().map(Series::samples).sum());
     }
-    match (as_chunks && !has_histograms, takes_samples) {
-        (true, _) => Ok(Answer::Chunks(frames)),
-        (false, true) => Ok(Answer::Samples(compress(&remote_read::read_response(&results)))),
-        (false, false) => Err(QueryError::Execution(
-            "native histograms are not sent as chunks: accept the response type SAMPLES, too".to_owned(),
-        )),
+    if as_chunks {
+        return Ok(Answer::Chunks(frames));
     }
+    Ok(Answer::Samples(compress(&remote_read::read_response(&results))))
 }
 
 fn with_labels(series: &Series, push: impl FnOnce(&ReadSeries<'_>)) {

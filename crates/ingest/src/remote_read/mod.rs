@@ -1,9 +1,11 @@
 //! Prometheus remote read, <https://prometheus.io/docs/prometheus/latest/querying/remote_read_api/>: a snappy block around a
-//! `prometheus.ReadRequest`, answered with samples (`prometheus.ReadResponse`, packed alike) or with frames of XOR chunks
+//! `prometheus.ReadRequest`, answered with samples (`prometheus.ReadResponse`, packed alike) or with frames of chunks
 //! (`prometheus.ChunkedReadResponse`).
 //!
 //! * `xor.rs`: Prometheus's chunks of floats.
+//! * `histogram.rs`: those of native histograms.
 
+mod histogram;
 #[cfg(test)]
 mod tests;
 mod xor;
@@ -19,6 +21,9 @@ const QUERIES_MAX: usize = 1_000;
 
 /// Samples of a chunk, as Prometheus cuts them.
 const CHUNK_SAMPLES: usize = 120;
+
+/// The number of their encoding in `prometheus.Chunk`, of floats.
+const XOR: u64 = 1;
 
 /// Bytes of chunks that go into one frame; a frame ends behind the chunk that passes them.
 const FRAME_BYTES: usize = 1 << 20;
@@ -48,7 +53,7 @@ pub struct ReadQuery {
 pub enum ResponseType {
     /// One message with all samples.
     Samples,
-    /// Frames of chunks, which hold floats alone.
+    /// Frames of chunks.
     StreamedChunks,
 }
 
@@ -177,17 +182,11 @@ pub fn read_response(results: &[Vec<u8>]) -> Vec<u8> {
     response
 }
 
-/// Adds the frames of a series' floats: each a length, a checksum (CRC-32C, big-endian) and a `prometheus.ChunkedReadResponse`.
+/// Adds the frames of a series, its chunks in order of time: each a length, a checksum (CRC-32C, big-endian) and a `prometheus.ChunkedReadResponse`.
 pub fn push_frames(out: &mut Vec<u8>, query: usize, series: &ReadSeries<'_>) {
     let mut chunks = Vec::new();
-    let pieces = series.timestamps_ms.chunks(CHUNK_SAMPLES).zip(series.values.chunks(CHUNK_SAMPLES));
-    for (timestamps_ms, values) in pieces {
-        let mut chunk = Vec::new();
-        write_varint_field(&mut chunk, 1, timestamps_ms.first().copied().unwrap_or_default() as u64);
-        write_varint_field(&mut chunk, 2, timestamps_ms.last().copied().unwrap_or_default() as u64);
-        // XOR.
-        write_varint_field(&mut chunk, 3, 1);
-        write_bytes(&mut chunk, 4, &xor::encode(timestamps_ms, values));
+    let mut left = *series;
+    while let Some(chunk) = left.take_chunk() {
         write_bytes(&mut chunks, 2, &chunk);
         if chunks.len() > FRAME_BYTES {
             push_frame(out, query, series.labels, &chunks);
@@ -197,6 +196,42 @@ pub fn push_frames(out: &mut Vec<u8>, query: usize, series: &ReadSeries<'_>) {
     if !chunks.is_empty() {
         push_frame(out, query, series.labels, &chunks);
     }
+}
+
+impl ReadSeries<'_> {
+    /// Takes the message of the first chunk: as many floats or histograms as there are before one of the other kind.
+    fn take_chunk(&mut self) -> Option<Vec<u8>> {
+        let (float_ms, histogram_ms) =
+            (self.timestamps_ms.first(), self.histograms.first().map(|(time_ms, _)| *time_ms));
+        if let Some(float_ms) =
+            float_ms.filter(|float_ms| histogram_ms.is_none_or(|histogram_ms| **float_ms <= histogram_ms))
+        {
+            let is_before =
+                |time_ms: &i64| histogram_ms.is_none_or(|histogram_ms| *time_ms <= histogram_ms.max(*float_ms));
+            let count = self.timestamps_ms.partition_point(is_before).min(CHUNK_SAMPLES).min(self.values.len());
+            let (times_ms, later_ms) = self.timestamps_ms.split_at_checked(count)?;
+            let (values, later) = self.values.split_at_checked(count)?;
+            (self.timestamps_ms, self.values) = (later_ms, later);
+            return Some(chunk(*times_ms.first()?, *times_ms.last()?, XOR, &xor::encode(times_ms, values)));
+        }
+        let before = self.histograms.partition_point(|(time_ms, _)| float_ms.is_none_or(|float_ms| time_ms < float_ms));
+        let count = histogram::chunk_length(self.histograms.get(..before)?, CHUNK_SAMPLES);
+        let (histograms, later) = self.histograms.split_at_checked(count)?;
+        self.histograms = later;
+        let ((first_ms, _), (last_ms, _)) = (histograms.first()?, histograms.last()?);
+        let (encoding, bytes) = histogram::encode(histograms);
+        Some(chunk(*first_ms, *last_ms, encoding, &bytes))
+    }
+}
+
+/// The message `prometheus.Chunk`.
+fn chunk(first_ms: i64, last_ms: i64, encoding: u64, bytes: &[u8]) -> Vec<u8> {
+    let mut chunk = Vec::new();
+    write_varint_field(&mut chunk, 1, first_ms as u64);
+    write_varint_field(&mut chunk, 2, last_ms as u64);
+    write_varint_field(&mut chunk, 3, encoding);
+    write_bytes(&mut chunk, 4, bytes);
+    chunk
 }
 
 fn push_frame(out: &mut Vec<u8>, query: usize, labels: &[(&str, &str)], chunks: &[u8]) {

@@ -23,7 +23,7 @@ pub(super) fn encode(timestamps_ms: &[i64], values: &[f64]) -> Vec<u8> {
             0 => {
                 bits.push_varint((time_ms << 1 ^ time_ms >> 63) as u64);
                 bits.push(value.to_bits(), 64);
-                xors.before = value.to_bits();
+                xors = Xors::from(value.to_bits());
             }
             1 => {
                 bits.push_varint(now_ms as u64);
@@ -57,14 +57,19 @@ fn push_difference(bits: &mut Bits, difference: i64) {
 
 /// Values as what differs from the one before.
 #[derive(Default)]
-struct Xors {
+pub(super) struct Xors {
     before: u64,
     /// Zeros before and behind the bits that were written last, if any were.
     window: Option<(u32, u32)>,
 }
 
 impl Xors {
-    fn push(&mut self, bits: &mut Bits, value: u64) {
+    /// From a value on that is written as it is.
+    pub(super) const fn from(value: u64) -> Self {
+        Self { before: value, window: None }
+    }
+
+    pub(super) fn push(&mut self, bits: &mut Bits, value: u64) {
         let changed = value ^ self.before;
         self.before = value;
         if changed == 0 {
@@ -90,15 +95,15 @@ impl Xors {
 
 /// Bits, the highest of each byte first.
 #[derive(Default)]
-struct Bits {
-    bytes: Vec<u8>,
+pub(super) struct Bits {
+    pub(super) bytes: Vec<u8>,
     /// Bits of the last byte that are free.
     free: u32,
 }
 
 impl Bits {
     /// The lowest so many bits of a value.
-    fn push(&mut self, value: u64, count: u32) {
+    pub(super) fn push(&mut self, value: u64, count: u32) {
         for place in (0..count).rev() {
             if self.free == 0 {
                 self.bytes.push(0);

@@ -182,9 +182,13 @@ fn remote_read_answers_samples_or_chunks() {
         (at, frames) = (at + 5 + length, frames + 1);
     }
     assert_eq!(frames, 2);
-    // Histograms come as samples, if the client takes them.
-    assert_eq!(read("latency", &[1, 0]).1, "application/x-protobuf");
-    assert_eq!(read("latency", &[1]).0, 422);
+    // A frame of one chunk of histograms.
+    let (status, content_type, body) = read("latency", &[1]);
+    assert_eq!((status, content_type.as_str()), (200, streamed));
+    let message = &body[5..];
+    assert_eq!((usize::from(body[0]), &body[1..5]), (message.len(), &crc32c::crc32c(message).to_be_bytes()[..]));
+    assert!(message.windows(2).any(|bytes| bytes == [0x18, 2]), "its encoding");
+    assert_eq!(read("latency", &[0, 1]).1, "application/x-protobuf");
     let (status, ..) = server.send_for_bytes("POST", "/api/v1/read", &[], b"nonsense");
     assert_eq!(status, 400);
 }
