@@ -12,7 +12,7 @@ use crate::notes::Notes;
 use crate::rows::{ABSENT, Row, Sample, Steps, Vector};
 use crate::select::Answers;
 use crate::stream::Collected;
-use crate::syntax::ast::{Call, Expr, Node};
+use crate::syntax::ast::{Aggregation, Call, Expr, Node};
 use crate::syntax::span::Span;
 
 /// One query under way.
@@ -79,6 +79,18 @@ impl<'q> Evaluator<'q> {
     }
 
     fn compute_steps(&self, expr: &Expr, steps: Steps) -> Result<Computed<'q>, QueryError> {
+        let mut computed = self.compute_node(expr, steps)?;
+        if let Computed::Vector(vector) = &mut computed
+            && steps.count > 1
+            && !self.may_be_cut
+            && is_gathered_by_steps(expr)
+        {
+            vector.rows.sort_by_key(|row| row.first);
+        }
+        Ok(computed)
+    }
+
+    fn compute_node(&self, expr: &Expr, steps: Steps) -> Result<Computed<'q>, QueryError> {
         match &expr.node {
             Node::Number { value, .. } => Ok(Computed::Scalar(vec![*value; steps.count])),
             Node::Selector(selector) => {
@@ -295,6 +307,26 @@ impl<'q> Evaluator<'q> {
         })?;
         self.drop_names(&mut vector)?;
         Ok(vector)
+    }
+}
+
+/// Whether Prometheus puts the series that come of it into a map step by step, so that those come first which have a value first.
+fn is_gathered_by_steps(expr: &Expr) -> bool {
+    match &expr.node {
+        Node::Binary(_) => true,
+        Node::Call(call) => !matches!(
+            call.signature.function,
+            Function::Window(_) | Function::LabelReplace | Function::LabelJoin | Function::Info
+        ),
+        Node::Aggregate(aggregate) => matches!(
+            aggregate.operation,
+            Aggregation::TopK
+                | Aggregation::BottomK
+                | Aggregation::LimitK
+                | Aggregation::LimitRatio
+                | Aggregation::CountValues
+        ),
+        _ => false,
     }
 }
 
