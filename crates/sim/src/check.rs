@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use index::compile;
 use model::{Column, Summary, TimeRange};
-use store::{SelectedGroup, Store, StoreError, Windows};
+use store::{ByMillisecond, SelectedGroup, Store, StoreError, Windows};
 
 use crate::oracle::{Oracle, Samples, SeriesName};
 use crate::rows::Value;
+
+const NS_PER_MS: i64 = 1_000_000;
 
 /// What a store holds.
 pub(crate) type Content = BTreeMap<SeriesName, Samples>;
@@ -45,8 +47,27 @@ pub(crate) fn read_all(store: &Store, database: &str, range: &TimeRange) -> Resu
     Ok(content)
 }
 
+/// Whether a column read by the millisecond has the samples of the same column as it is.
+fn is_same_column((found, column): (&ByMillisecond, &Column)) -> bool {
+    let (times_ms, values) = match found {
+        ByMillisecond::Floats { times_ms, values } => (times_ms, values),
+        ByMillisecond::Column(found) => return samples(found.clone()) == samples(column.clone()),
+    };
+    let bits: Vec<u64> = match column {
+        Column::F64(_, values) => values.iter().map(|value| value.to_bits()).collect(),
+        Column::I64(_, values) => values.iter().map(|value| (*value as f64).to_bits()).collect(),
+        _ => return false,
+    };
+    let of_column = column.timestamps_ns().iter().map(|time_ns| time_ns.div_euclid(NS_PER_MS));
+    times_ms.iter().copied().eq(of_column) && values.iter().map(|value| value.to_bits()).eq(bits)
+}
+
 fn read_group(store: &Store, group: &SelectedGroup, range: &TimeRange, content: &mut Content) -> Result<(), String> {
     let columns = store.read(group, range).map_err(|error| told(&error))?;
+    let by_millisecond = store.reader().read_by_millisecond(group, range).map_err(|error| told(&error))?;
+    if !(by_millisecond.len() == columns.len() && by_millisecond.iter().zip(&columns).all(is_same_column)) {
+        return Err(format!("read by millisecond: {by_millisecond:?}, otherwise {columns:?}"));
+    }
     for (selected, column) in group.columns.iter().zip(columns) {
         if !column.timestamps_ns().is_sorted_by(|a, b| a < b) {
             return Err(format!("timestamps of {} do not ascend", selected.metric));
