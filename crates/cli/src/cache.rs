@@ -31,6 +31,12 @@ pub(crate) struct CacheFlags {
     /// Answers kept in memory in front of the file
     #[arg(long, default_value = "64MiB", value_parser = size_bytes)]
     memory: u64,
+    /// Points in memory that are not in the file yet; what is beyond that is written in smaller pieces
+    #[arg(long, default_value = "64MiB", value_parser = size_bytes)]
+    unwritten: u64,
+    /// What the file is written by: a multiple of 4 KiB, at most 1 MiB; a file with other slabs is made anew
+    #[arg(long, default_value = "1MiB", value_parser = size_bytes)]
+    slab: u64,
     /// Ordinary items kept in memory
     #[arg(long, default_value = "64MiB", value_parser = size_bytes)]
     items: u64,
@@ -64,6 +70,8 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
     let mut options = Options::new(&flags.file, flags.size);
     options.partial_bytes_min = flags.partial_min as usize;
     options.answer_bytes_max = flags.body_max as usize;
+    options.slab_bytes = flags.slab as usize;
+    options.open_bytes_max = flags.unwritten as usize;
     let platform = platform::Platform::real();
     let cache = Cache::open(&platform, options).map_err(|error| format!("{}: {error}", flags.file.display()))?;
     let stats = cache.stats();

@@ -35,7 +35,7 @@ impl Client {
         Self::with_timeout(url, None)
     }
 
-    fn with_timeout(url: &str, timeout: Option<Duration>) -> Self {
+    pub(crate) fn with_timeout(url: &str, timeout: Option<Duration>) -> Self {
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(timeout);
         Self { agent: config.build().into(), url: url.trim_end_matches('/').to_owned() }
     }

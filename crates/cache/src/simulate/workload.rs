@@ -38,6 +38,7 @@ const THETA: f64 = 0.99;
 pub struct Workload {
     mix: Mix,
     data_minutes: i64,
+    shortest: i64,
     chance: Chance,
     recency: Zipf,
     lengths: Zipf,
@@ -45,12 +46,17 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Over so many minutes of data.
+    /// Over so many minutes of data; spans of a minute to a week.
     pub fn new(mix: Mix, data_minutes: i64, seed: u64) -> Self {
-        let (shortest, longest) = SPAN_MINUTES;
+        Self::of_lengths(mix, data_minutes, SPAN_MINUTES, seed)
+    }
+
+    /// The same with other spans: the shortest and the longest, in minutes.
+    pub fn of_lengths(mix: Mix, data_minutes: i64, (shortest, longest): (i64, i64), seed: u64) -> Self {
         Self {
             mix,
             data_minutes,
+            shortest,
             chance: Chance(seed),
             recency: Zipf::new(data_minutes.max(2) as u64),
             lengths: Zipf::new((longest.min(data_minutes) - shortest + 1).max(2) as u64),
@@ -60,7 +66,7 @@ impl Workload {
 
     /// The next one.
     pub fn request(&mut self) -> Request {
-        let length = SPAN_MINUTES.0 + self.lengths.next(&mut self.chance) as i64;
+        let length = self.shortest + self.lengths.next(&mut self.chance) as i64;
         let is_new = match self.mix {
             Mix::Latest => true,
             Mix::HotSpot { new, old } => self.chance.below(u64::from(new + old)) < u64::from(new),

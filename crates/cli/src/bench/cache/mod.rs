@@ -3,6 +3,7 @@
 mod dashboard;
 mod engine;
 mod policies;
+mod requests;
 
 use std::process::ExitCode;
 
@@ -12,7 +13,8 @@ const EXAMPLES: &str = "Examples:
   thalweg bench cache policies                      hit ratios of all policies, from recent requests to a hot spot in old data
   thalweg bench cache policies --cache-percent 4 --json
   thalweg bench cache engine --file /var/tmp/flash  the cache itself, as in the paper and as it is
-  thalweg bench cache dashboard                     12 panels over 6 h of 1,000 series, inside the database";
+  thalweg bench cache dashboard                     12 panels over 6 h of 1,000 series, inside the database
+  thalweg bench cache requests --influxdb http://127.0.0.1:8086 --cache 127.0.0.1:7785";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -29,6 +31,8 @@ enum Kind {
     Engine(engine::EngineFlags),
     /// Measure a dashboard that is asked for again and slides forward: computed, and with answers that the database keeps
     Dashboard(dashboard::DashboardFlags),
+    /// Ask an InfluxDB 1.x: alone, through `thalweg cache`, or through units of a fixed length in memcached
+    Requests(requests::RequestsFlags),
 }
 
 pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
@@ -36,5 +40,6 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
         Kind::Policies(flags) => policies::run(flags),
         Kind::Engine(flags) => engine::run(flags),
         Kind::Dashboard(flags) => dashboard::run(flags),
+        Kind::Requests(flags) => requests::run(flags),
     }
 }
