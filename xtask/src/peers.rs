@@ -1,6 +1,7 @@
 //! `cargo xtask peers`: the same bytes from the same loader into this project and into other servers of the field, on this
 //! machine, one after the other.
 
+pub mod caches;
 pub mod influxql;
 mod install;
 mod measure;
@@ -158,12 +159,16 @@ fn best_of(processes: &Processes, run: &measure::Run<'_>, repeat: u32) -> Result
 /// The machine and the versions that were measured.
 #[must_use]
 pub fn setting(options: &Options) -> Vec<String> {
+    let mut told = machine();
+    told.extend(install::versions(&options.cache));
+    told
+}
+
+fn machine() -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(0, NonZero::get);
     // 0 where the system does not tell.
     let memory = procfs::Meminfo::current().map_or(0, |memory| memory.mem_total);
-    let mut told = vec![format!("{cores} cores, {} GiB", memory.div_ceil(1 << 30))];
-    told.extend(install::versions(&options.cache));
-    told
+    vec![format!("{cores} cores, {} GiB", memory.div_ceil(1 << 30))]
 }
 
 /// Runs cargo's command of the same name.

@@ -69,6 +69,15 @@ impl Processes {
         self.lock().end();
     }
 
+    /// Ends one of the processes and removes one of the folders.
+    pub(super) fn end_one(&self, pid: u32, folder: &Path) {
+        let mut running = self.lock();
+        let (ended, children) = running.children.drain(..).partition(|child| child.id() == pid);
+        let (removed, folders) = running.folders.drain(..).partition(|known| known == folder);
+        (running.children, running.folders) = (children, folders);
+        Running { children: ended, folders: removed }.end();
+    }
+
     /// Starts a program in a process group of its own, so that Ctrl-C reaches it by way of the handler only.
     pub(super) fn start(&self, command: &mut Command) -> Result<u32, String> {
         let mut running = self.lock();
@@ -199,6 +208,11 @@ mod tests {
         fs::write(folder.join("wal/1"), [1; 10_000]).unwrap();
         let (all, logs) = disk_bytes(&folder);
         assert!(all == logs && all >= 10_000, "{all} {logs}");
+        let (other, other_folder) =
+            (processes.start(Command::new("sleep").arg("600")).unwrap(), processes.folder("one").unwrap());
+        processes.end_one(other, &other_folder);
+        assert!(cpu_seconds(other).is_err() && !other_folder.exists());
+        assert!(cpu_seconds(pid).is_ok() && folder.exists());
         processes.end();
         assert!(cpu_seconds(pid).is_err() && !folder.exists());
     }

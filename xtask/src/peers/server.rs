@@ -211,7 +211,7 @@ impl Server {
 }
 
 /// An address of loopback whose port is free now.
-fn free_address() -> Result<String, String> {
+pub(super) fn free_address() -> Result<String, String> {
     let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     address.map(|address| address.to_string()).map_err(|error| format!("no free port: {error}"))
 }

@@ -1,0 +1,262 @@
+//! `cargo xtask cache-peers`: the same requests to InfluxDB alone, through `thalweg cache` in front of it, and through units of a fixed
+//! length in memcached, on this machine, one after the other.
+
+mod report;
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::process::{Processes, cpu_seconds, resident_peak_bytes, settle};
+use super::server::{Peer, Server, free_address};
+use super::{cache_folder, install, number, numbers};
+use crate::sim::{cargo, finish};
+use report::Figures;
+
+/// How long a cache may take to start.
+const START_MAX: Duration = Duration::from_secs(20);
+/// Slabs of `thalweg cache`: small ones, since the cache is small.
+const SLAB_BYTES: u64 = 64 << 10;
+
+/// What is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Spans of the requests, as `thalweg bench cache requests` names them.
+    pub workloads: Vec<String>,
+    /// Lengths of units in memcached, in minutes.
+    pub units: Vec<u32>,
+    /// The caches' size in hundredths of the data.
+    pub cache_percent: u64,
+    /// Requests of each measurement.
+    pub requests: u64,
+    /// Clients at the same time.
+    pub clients: u32,
+    /// Days of data.
+    pub days: u32,
+    /// Where downloaded programs are kept.
+    pub cache: PathBuf,
+    /// Print JSON instead of tables.
+    pub json: bool,
+}
+
+impl Options {
+    /// Reads the options of the command line.
+    pub fn read(arguments: &[String]) -> Result<Self, String> {
+        let mut options = Self {
+            workloads: vec!["full".to_owned(), "small".to_owned()],
+            units: vec![30, 240],
+            cache_percent: 10,
+            requests: 20_000,
+            clients: 8,
+            days: 180,
+            cache: cache_folder(),
+            json: false,
+        };
+        let mut arguments = arguments.iter();
+        while let Some(name) = arguments.next() {
+            if name == "--json" {
+                options.json = true;
+                continue;
+            }
+            let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
+            match name.as_str() {
+                "--workloads" => options.workloads = value.split(',').map(str::to_owned).collect(),
+                "--units" => options.units = numbers(name, value)?,
+                "--cache-percent" => options.cache_percent = number(name, value)?,
+                "--requests" => options.requests = number(name, value)?,
+                "--clients" => options.clients = number(name, value)?,
+                "--days" => options.days = number(name, value)?,
+                "--cache" => options.cache = PathBuf::from(value),
+                _ => return Err(format!("unknown option {name}")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// How answers are got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Database,
+    Thalweg,
+    Units { minutes: u32, whole: bool },
+}
+
+impl Way {
+    fn name(self) -> String {
+        match self {
+            Self::Database => "InfluxDB alone".to_owned(),
+            Self::Thalweg => "thalweg cache".to_owned(),
+            Self::Units { minutes, whole: false } => format!("memcached, units of {minutes} min"),
+            Self::Units { minutes, whole: true } => format!("memcached, units of {minutes} min, fetched whole"),
+        }
+    }
+}
+
+struct Bench<'a> {
+    options: &'a Options,
+    processes: Processes,
+    thalweg: PathBuf,
+    memcached: PathBuf,
+}
+
+/// Runs cargo's command of the same name; whether all ways gave the same answers.
+pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -> Result<bool, String> {
+    let options = Options::read(arguments)?;
+    finish(cargo(root).args(["build", "--quiet", "--release", "--package", "thalweg"]))?;
+    let processes = Processes::default();
+    processes.end_on_signals()?;
+    let bench = Bench {
+        processes,
+        thalweg: root.join("target/release/thalweg"),
+        memcached: install::debian(&options.cache, "memcached", "memcached")?,
+        options: &options,
+    };
+    let influxdb = Peer::Influxdb.install(&options.cache, &bench.thalweg)?;
+    let (raw_bytes, all) = bench.run(&influxdb)?;
+    let mut setting = super::machine();
+    setting.extend(
+        install::versions(&options.cache)
+            .into_iter()
+            .filter(|name| ["influxdb", "memcached"].iter().any(|wanted| name.starts_with(wanted))),
+    );
+    let data = format!("{} MiB of data, {} % of it cached", raw_bytes >> 20, options.cache_percent);
+    setting.push(format!("{data}, {} requests, {} clients", options.requests, options.clients));
+    print(&if options.json { report::json(&setting, &all)? } else { report::render(&setting, &all) });
+    Ok(report::agree(&all))
+}
+
+impl Bench<'_> {
+    /// The bytes of the data, uncompressed, and what was measured.
+    fn run(&self, influxdb: &Path) -> Result<(u64, Vec<Figures>), String> {
+        let database = Server::start(&self.processes, Peer::Influxdb, influxdb)?;
+        let loaded = self.processes.output(self.requests(&database).arg("--load"))?;
+        let loaded: Value = serde_json::from_str(&loaded).map_err(|error| format!("what was loaded: {error}"))?;
+        let raw_bytes = loaded["raw_bytes"].as_u64().ok_or("the loader does not say how much it wrote")?;
+        settle(database.pid, Peer::Influxdb.settle_at_least())?;
+        let units = self.options.units.iter();
+        let units = units.flat_map(|minutes| [false, true].map(|whole| Way::Units { minutes: *minutes, whole }));
+        let ways: Vec<Way> = [Way::Database, Way::Thalweg].into_iter().chain(units).collect();
+        let mut all = Vec::new();
+        for workload in &self.options.workloads {
+            for way in &ways {
+                let figures = self.measure(&database, workload, *way, raw_bytes)?;
+                tell(&figures);
+                all.push(figures);
+            }
+        }
+        Ok((raw_bytes, all))
+    }
+
+    fn requests(&self, database: &Server) -> Command {
+        let mut command = Command::new(&self.thalweg);
+        command.args(["bench", "cache", "requests", "--json", "--influxdb", &database.url]);
+        command.args(["--days", &self.options.days.to_string(), "--clients", &self.options.clients.to_string()]);
+        command.args(["--requests", &self.options.requests.to_string()]);
+        command
+    }
+
+    fn measure(&self, database: &Server, workload: &str, way: Way, raw_bytes: u64) -> Result<Figures, String> {
+        let told = |error| format!("{workload}, {}: {error}", way.name());
+        let cache_bytes = raw_bytes * self.options.cache_percent / 100;
+        let cache = self.start(way, cache_bytes).map_err(told)?;
+        let mut command = self.requests(database);
+        command.args(["--workload", workload]);
+        match (way, &cache) {
+            (Way::Thalweg, Some(cache)) => {
+                command.args(["--cache", &cache.address]);
+            }
+            (Way::Units { minutes, whole }, Some(cache)) => {
+                command.args(["--memcached", &cache.address, "--unit-minutes", &minutes.to_string()]);
+                command.args(whole.then_some("--whole-units"));
+            }
+            _ => {}
+        }
+        let before = cpu_seconds(database.pid)?;
+        let report = self.processes.output(&mut command).map_err(told)?;
+        let report: Value = serde_json::from_str(&report).map_err(|error| told(error.to_string()))?;
+        let database_cpu_seconds = cpu_seconds(database.pid)? - before;
+        let (mut cache_cpu_seconds, mut resident_bytes) = (0.0, 0);
+        if let Some(cache) = cache {
+            cache_cpu_seconds = cpu_seconds(cache.pid)?;
+            resident_bytes = resident_peak_bytes(cache.pid);
+            self.processes.end_one(cache.pid, &cache.folder);
+        }
+        Ok(Figures {
+            workload: workload.to_owned(),
+            way: way.name(),
+            report,
+            database_cpu_seconds,
+            cache_cpu_seconds,
+            cache_resident_peak_bytes: resident_bytes,
+        })
+    }
+
+    /// Starts the cache of a way, empty, of so many bytes in all.
+    fn start(&self, way: Way, bytes: u64) -> Result<Option<Cache>, String> {
+        if way == Way::Database {
+            return Ok(None);
+        }
+        let folder = self.processes.folder("cache")?;
+        let address = free_address()?;
+        let (host, port) = address.split_once(':').ok_or("an address without a port")?;
+        let mut command;
+        if way == Way::Thalweg {
+            command = Command::new(&self.thalweg);
+            // Memory in front of the file and on the way to it counts: all together it is as much as memcached gets.
+            let shares = [
+                ("--size", bytes * 35 / 100),
+                ("--memory", bytes * 40 / 100),
+                ("--unwritten", bytes / 4),
+                ("--slab", SLAB_BYTES),
+            ];
+            command.args(["cache", "--listen", &address, "--file"]).arg(folder.join("answers.flash"));
+            command.args(shares.iter().flat_map(|(name, bytes)| [(*name).to_owned(), bytes.to_string()]));
+        } else {
+            command = Command::new(&self.memcached);
+            command.args(["-l", host, "-p", port, "-U", "0", "-u", "nobody"]);
+            command.args(["-m", &bytes.div_ceil(1 << 20).to_string()]);
+        }
+        let pid = self.processes.start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+        let start = Instant::now();
+        while TcpStream::connect(&address).is_err() {
+            cpu_seconds(pid)?;
+            if start.elapsed() > START_MAX {
+                return Err(format!("was not ready after {START_MAX:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Some(Cache { pid, address, folder }))
+    }
+}
+
+/// A running cache.
+struct Cache {
+    pid: u32,
+    address: String,
+    folder: PathBuf,
+}
+
+#[allow(clippy::print_stderr, reason = "progress of a command that takes minutes")]
+fn tell(figures: &Figures) {
+    eprintln!("{}", figures.progress());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_say_what_is_measured() {
+        let read = |text: &str| Options::read(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let given = read("--workloads small,large --units 60 --cache-percent 4 --requests 7 --json").unwrap();
+        assert_eq!(given.workloads, ["small", "large"]);
+        assert_eq!((given.units, given.cache_percent, given.requests, given.json), (vec![60], 4, 7, true));
+        for wrong in ["--units", "--units many", "--else 1"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}
