@@ -111,7 +111,9 @@ impl Flash {
         let file = match platform.files.open_direct(path, OpenMode::Write) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let file = platform.files.open_direct(path, OpenMode::CreateNew)?;
-                platform.files.sync_directory(path.parent().unwrap_or(Path::new(".")))?;
+                // A bare name has an empty parent: the working directory.
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                platform.files.sync_directory(folder.unwrap_or(Path::new(".")))?;
                 file
             }
             opened => opened?,

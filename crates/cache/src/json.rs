@@ -401,7 +401,10 @@ mod tests {
 
     use super::*;
 
-    /// A column's points by time and series, in any order that a map has.
+    /// A column's type, whether it comes backwards, and bits by time and series.
+    type Column = (u8, bool, BTreeMap<(i64, u32), u64>);
+
+    /// A column's points by time and series, or the other way round.
     fn points(value_type: ValueType, cells: &BTreeMap<(i64, u32), u64>, backwards: bool) -> Points {
         let mut points = Points::new(value_type);
         let mut all: Vec<_> = cells.iter().collect();
@@ -431,7 +434,7 @@ mod tests {
                 0..5,
             ),
         ) {
-            let field = |(number, (value_type, backwards, cells)): (usize, &(u8, bool, BTreeMap<(i64, u32), u64>))| {
+            let field = |(number, (value_type, backwards, cells)): (usize, &Column)| {
                 let value_type = ValueType::from_number(*value_type).unwrap();
                 FieldPoints { name: Arc::from(format!("f{number}")), points: points(value_type, cells, *backwards) }
             };
