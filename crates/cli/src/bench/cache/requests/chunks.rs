@@ -84,7 +84,9 @@ impl Chunks {
     ) -> Result<Outcome, String> {
         let units = self.units.of(span);
         let key = Key::of_statement(statement);
-        let found = self.get(&units.iter().map(|unit| item(&key, *unit)).collect::<Vec<_>>()).map_err(failed)?;
+        let found = self
+            .get(&units.iter().map(|unit| item(&key, *unit)).collect::<Vec<_>>())
+            .map_err(|error| failed(&error))?;
         let mut parts: Vec<(Span, Answer)> = Vec::new();
         for unit in &units {
             if let Some(body) = found.get(&item(&key, *unit)) {
@@ -106,7 +108,7 @@ impl Chunks {
             fetched_points += answer.within(span).points();
             parts.push((gap, answer));
         }
-        self.set(&kept).map_err(failed)?;
+        self.set(&kept).map_err(|error| failed(&error))?;
         parts.sort_by_key(|(part, _)| part.start);
         let mut answer = Answer::default();
         for (part, piece) in &parts {
@@ -172,7 +174,7 @@ fn item(key: &Key, unit: Span) -> String {
     format!("{key}:{}", unit.start)
 }
 
-fn failed(error: io::Error) -> String {
+fn failed(error: &io::Error) -> String {
     format!("memcached: {error}")
 }
 
