@@ -1,6 +1,6 @@
 //! `holt_winters`: what comes next, by exponential smoothing with a damped trend and, if asked for, seasons (Holt 1957, Winters 1960; damped
-//! as by Gardner and McKenzie 1985). The parameters are those that would have told the known values best, searched for from the same sixteen
-//! starting points as in InfluxDB 1.8, so that forecasts are the same.
+//! as by Gardner and `McKenzie` 1985). The parameters are those that would have told the known values best, searched for from the same sixteen
+//! starting points as in `InfluxDB` 1.8, so that forecasts are the same.
 
 use query::{Budget, QueryError};
 
@@ -73,10 +73,8 @@ pub(crate) fn forecast(asked: Asked, points: &[Out], budget: &Budget) -> Result<
     let told = model.fitted(budget).map(|mut parameters| model.run(&mut parameters, asked.horizon));
     budget.give_back(length);
     let told = told?;
-    let (from_ns, skipped) = match asked.with_fit {
-        true => (*first_ns, 0),
-        false => (last_ns.saturating_add(asked.interval_ns), model.known.len()),
-    };
+    let (from_ns, skipped) =
+        if asked.with_fit { (*first_ns, 0) } else { (last_ns.saturating_add(asked.interval_ns), model.known.len()) };
     let numbers = told.into_iter().skip(skipped).enumerate().filter(|(_, number)| !number.is_nan());
     let out = |(place, number): (usize, f64)| Out {
         time_ns: from_ns.saturating_add(asked.interval_ns.saturating_mul(place as i64)),
@@ -205,6 +203,7 @@ impl Model {
 }
 
 #[cfg(test)]
+#[expect(clippy::unreadable_literal, reason = "as they were published")]
 mod tests {
     use super::*;
 

@@ -92,6 +92,7 @@ pub(crate) struct MarkedValues<'a> {
 }
 
 impl Marks {
+    #[expect(clippy::needless_bitwise_bool, reason = "what always runs is computed for several values at once")]
     pub(crate) fn find(function: WindowFunction, values: &[f64]) -> Self {
         match function {
             WindowFunction::Rate | WindowFunction::Increase | WindowFunction::Resets => {
