@@ -50,6 +50,15 @@ class Cache:
             return fetched
         return join(series, fetched) if missing[0] == last else join(fetched, series)
 
+    def query_in_steps(self, statement, start, end, step, until, fetch):
+        """The same, fetched and kept in whole steps, so that small ranges beside one another find what each other fetched.
+
+        From `until` on points may still come: beyond it no more is fetched than what is asked for."""
+        first, last = start // step * step, max(end, min(until, -(-end // step) * step))
+        series = self.query(statement, first, last, fetch)
+        inside = [{**one, "values": [row for row in one["values"] if start <= row[0] < end]} for one in series]
+        return [one for one in inside if one["values"]]
+
     def get(self, statement, start, end, wait_ms=0):
         """What is cached: series, start and end of the head or tail of the range or of all of it. None if nothing is."""
         line = f"tget {key(statement)} {start} {end} wait={wait_ms} partial"

@@ -23,6 +23,26 @@ pub struct AnswerCache {
     stream: Option<BufReader<TcpStream>>,
 }
 
+/// In which steps ranges are asked of the cache and fetched: neighbours that are asked for alike find what each other fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steps {
+    /// How wide a step is, in the unit of the times.
+    pub width: i64,
+    /// From where on points may still come. Beyond it no more is fetched than what is asked for: what is kept there would lack them.
+    pub until: i64,
+}
+
+impl Steps {
+    /// The whole steps that a span lies in.
+    fn around(self, span: Span) -> Span {
+        let width = self.width.max(1);
+        let start = span.start.saturating_sub(span.start.rem_euclid(width));
+        let rest = span.end.rem_euclid(width);
+        let end = if rest == 0 { span.end } else { span.end.saturating_add(width - rest) };
+        Span::new(start, end.min(self.until).max(span.end))
+    }
+}
+
 impl AnswerCache {
     /// For a cache at an address, which need not be there yet.
     pub const fn new(address: SocketAddr, timeout: Duration) -> Self {
@@ -55,6 +75,20 @@ impl AnswerCache {
             found = earlier;
         }
         Ok(found)
+    }
+
+    /// The same, fetched and kept in whole steps: for small ranges anywhere among what others ask for.
+    pub fn query_in_steps<E>(
+        &mut self,
+        statement: &str,
+        (start, end): (i64, i64),
+        steps: Steps,
+        fetch: impl FnMut(i64, i64) -> Result<Answer, E>,
+    ) -> Result<Answer, E> {
+        let asked = Span::new(start, end);
+        let whole = steps.around(asked);
+        let answer = self.query(statement, whole.start, whole.end, fetch)?;
+        Ok(if whole == asked { answer } else { answer.within(asked) })
     }
 
     /// What is cached: all, the head or the tail, and which part that is.
@@ -196,5 +230,29 @@ mod tests {
         let mut nobody = AnswerCache::new(SocketAddr::from(([127, 0, 0, 1], 1)), Duration::from_secs(1));
         let without = nobody.query("q", 0, 9, |start, end| Ok::<_, std::convert::Infallible>(answer(start, end)));
         assert_eq!(without, Ok(answer(0, 9)));
+    }
+
+    #[test]
+    fn whole_steps_are_fetched_as_far_as_they_are_complete() {
+        let cache = Cache::open(&Simulation::new(2).platform(), Options::new("cache/flash", 8 << 20)).unwrap();
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = Server::start(Arc::new(cache), local, ServerOptions::default()).unwrap();
+        let mut client = AnswerCache::new(server.address(), Duration::from_secs(20));
+        let mut check = |start, end, expected: &[(i64, i64)]| {
+            let mut fetched = Vec::new();
+            let found = client.query_in_steps("q", (start, end), Steps { width: 100, until: 450 }, |start, end| {
+                fetched.push((start, end));
+                Ok::<_, std::convert::Infallible>(answer(start, end))
+            });
+            assert_eq!(found, Ok(answer(start, end)));
+            assert_eq!(fetched, expected, "{start} to {end}");
+        };
+        check(120, 130, &[(100, 200)]);
+        check(100, 200, &[]);
+        check(150, 201, &[(200, 300)]);
+        check(-30, -20, &[(-100, 0)]);
+        check(410, 420, &[(400, 450)]);
+        check(410, 470, &[(450, 470)]);
+        server.stop().unwrap();
     }
 }

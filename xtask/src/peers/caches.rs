@@ -82,7 +82,14 @@ impl Options {
 enum Way {
     Database,
     Thalweg,
-    Units { minutes: u32, whole: bool },
+    /// In steps fetched whole.
+    Steps {
+        minutes: u32,
+    },
+    Units {
+        minutes: u32,
+        whole: bool,
+    },
 }
 
 impl Way {
@@ -90,6 +97,7 @@ impl Way {
         match self {
             Self::Database => "InfluxDB alone".to_owned(),
             Self::Thalweg => "thalweg cache".to_owned(),
+            Self::Steps { minutes } => format!("thalweg cache, steps of {minutes} min"),
             Self::Units { minutes, whole: false } => format!("memcached, units of {minutes} min"),
             Self::Units { minutes, whole: true } => format!("memcached, units of {minutes} min, fetched whole"),
         }
@@ -139,7 +147,8 @@ impl Bench<'_> {
         settle(database.pid, Peer::Influxdb.settle_at_least())?;
         let units = self.options.units.iter();
         let units = units.flat_map(|minutes| [false, true].map(|whole| Way::Units { minutes: *minutes, whole }));
-        let ways: Vec<Way> = [Way::Database, Way::Thalweg].into_iter().chain(units).collect();
+        let steps = self.options.units.iter().map(|minutes| Way::Steps { minutes: *minutes });
+        let ways: Vec<Way> = [Way::Database, Way::Thalweg].into_iter().chain(steps).chain(units).collect();
         let mut all = Vec::new();
         for workload in &self.options.workloads {
             for way in &ways {
@@ -168,6 +177,9 @@ impl Bench<'_> {
         match (way, &cache) {
             (Way::Thalweg, Some(cache)) => {
                 command.args(["--cache", &cache.address]);
+            }
+            (Way::Steps { minutes }, Some(cache)) => {
+                command.args(["--cache", &cache.address, "--unit-minutes", &minutes.to_string(), "--whole-units"]);
             }
             (Way::Units { minutes, whole }, Some(cache)) => {
                 command.args(["--memcached", &cache.address, "--unit-minutes", &minutes.to_string()]);
@@ -204,7 +216,7 @@ impl Bench<'_> {
         let address = free_address()?;
         let (host, port) = address.split_once(':').ok_or("an address without a port")?;
         let mut command;
-        if way == Way::Thalweg {
+        if matches!(way, Way::Thalweg | Way::Steps { .. }) {
             command = Command::new(&self.thalweg);
             // Memory in front of the file and on the way to it counts: all together it is as much as memcached gets.
             let shares = [

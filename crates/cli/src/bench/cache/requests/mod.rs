@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use cache::simulate::{Mix, Request, Workload};
 use cache::{Answer, Span, Values};
 use clap::{Args, ValueEnum};
-use client::answers::AnswerCache;
+use client::answers::{AnswerCache, Steps};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
@@ -41,10 +41,10 @@ pub(crate) struct RequestsFlags {
     /// Ask through units of a fixed length in a memcached at this address
     #[arg(long)]
     memcached: Option<SocketAddr>,
-    /// How long such a unit is
+    /// How long such a unit is, and a step with --whole-units
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_080))]
     unit_minutes: u32,
-    /// Fetch whole units, also beyond what is asked for; without it only units inside of what is asked for are kept
+    /// Fetch whole units, or steps through `thalweg cache`, also beyond what is asked for; without it only units inside of what is asked for are kept
     #[arg(long)]
     whole_units: bool,
     /// Spans of the requests: full (a minute to a week), small (to an hour), medium (an hour to a day), large (a day to a week)
@@ -100,7 +100,7 @@ impl Spans {
 /// How a client gets an answer.
 enum Way {
     Database,
-    Cache(AnswerCache),
+    Cache(AnswerCache, Option<Steps>),
     Chunks(Chunks),
 }
 
@@ -196,10 +196,15 @@ fn measure(flags: &RequestsFlags, data: Data) -> Result<Report, String> {
 }
 
 fn way(flags: &RequestsFlags) -> Result<Way, String> {
+    let length_s = i64::from(flags.unit_minutes) * 60;
     Ok(match (flags.cache, flags.memcached) {
-        (Some(address), _) => Way::Cache(AnswerCache::new(address, TIMEOUT)),
+        (Some(address), _) => {
+            // All data are there before the first request.
+            let steps = flags.whole_units.then_some(Steps { width: length_s, until: i64::MAX });
+            Way::Cache(AnswerCache::new(address, TIMEOUT), steps)
+        }
         (None, Some(address)) => {
-            let units = Units { length_s: i64::from(flags.unit_minutes) * 60, whole: flags.whole_units };
+            let units = Units { length_s, whole: flags.whole_units };
             Way::Chunks(Chunks::connect(address, units)?)
         }
         (None, None) => Way::Database,
@@ -245,9 +250,13 @@ fn ask(
     };
     let (answer, fetched) = match way {
         Way::Database => (fetch(span)?, points.get()),
-        Way::Cache(cache) => {
+        Way::Cache(cache, steps) => {
             let fetch = |start, end| fetch(Span::new(start, end));
-            (cache.query(&statement.text, span.start, span.end, fetch)?, points.get())
+            let answer = match steps {
+                Some(steps) => cache.query_in_steps(&statement.text, (span.start, span.end), *steps, fetch)?,
+                None => cache.query(&statement.text, span.start, span.end, fetch)?,
+            };
+            (answer, points.get())
         }
         Way::Chunks(chunks) => {
             let outcome = chunks.query(&statement.text, span, fetch)?;
