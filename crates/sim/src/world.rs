@@ -247,8 +247,10 @@ impl World {
             1 => self.below(20 * MINUTE_NS as u64) as i64,
             _ => self.below(10) as i64 * SECOND_NS,
         };
-        // Whole seconds, so that rows meet rows that are there; apart where no row may be written twice.
-        let seconds_ns = (self.now_ns() - late_ns).div_euclid(SECOND_NS) * SECOND_NS;
+        // Whole seconds, and whole minutes of half the late ones, so that rows meet rows that are there; apart where no row may be
+        // written twice.
+        let unit_ns = if late_ns > MINUTE_NS && self.below(2) == 0 { MINUTE_NS } else { SECOND_NS };
+        let seconds_ns = (self.now_ns() - late_ns).div_euclid(unit_ns) * unit_ns;
         let timestamp_ns = match (database, self.below(400)) {
             (FOLDED, _) => seconds_ns + (self.step * 100 + place) as i64,
             (PLAIN, 0) => i64::MIN + self.step as i64,

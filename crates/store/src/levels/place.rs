@@ -65,20 +65,23 @@ pub(crate) fn bases<'a>(parts: impl Iterator<Item = &'a PartInfo>, level: u8) ->
 }
 
 impl Placement {
-    /// Where a row goes.
-    pub(crate) fn place(&self, timestamp_ns: i64) -> Target {
+    /// Where a row goes, and the last timestamp up to which rows go there: a partition of level 2 may reach beyond what level 1 stands
+    /// for, whose rows stay above it.
+    pub(crate) fn place(&self, timestamp_ns: i64) -> (Target, i64) {
         match self {
-            Self::One(target) => *target,
+            Self::One(target) => (*target, i64::MAX),
             Self::ByAge { fast_ns, fast_from, settled_ns, fast_bases, settled_bases } => {
                 if let Some((partition, id)) = standing(fast_bases, timestamp_ns) {
-                    return Target { level: 1, partition, patch_of: id };
+                    return (Target { level: 1, partition, patch_of: id }, partition.end_ns);
                 }
                 if timestamp_ns >= *fast_from {
                     let cell = partition_of(timestamp_ns, *fast_ns);
                     let partition = gap(fast_bases, timestamp_ns, cell);
-                    return Target { level: 1, partition, patch_of: 0 };
+                    return (Target { level: 1, partition, patch_of: 0 }, partition.end_ns);
                 }
-                settle(timestamp_ns, *fast_from, settled_ns, settled_bases)
+                let target = settle(timestamp_ns, *fast_from, settled_ns, settled_bases);
+                let below_fast = TimeRange::new(timestamp_ns, target.partition.end_ns.min(fast_from.saturating_sub(1)));
+                (target, gap(fast_bases, timestamp_ns, below_fast).end_ns)
             }
         }
     }
@@ -138,7 +141,7 @@ mod tests {
 
     fn check(placement: &Placement, timestamp_ns: i64, level: u8, partition: (i64, i64), patch_of: u64) {
         let expected = Target { level, partition: TimeRange::new(partition.0, partition.1), patch_of };
-        assert_eq!(placement.place(timestamp_ns), expected, "{timestamp_ns} in {placement:?}");
+        assert_eq!(placement.place(timestamp_ns).0, expected, "{timestamp_ns} in {placement:?}");
     }
 
     #[test]
@@ -159,7 +162,41 @@ mod tests {
         check(&by_age(&[(980, 989)], &[(960, 999)]), 979, 2, (960, 999), 1);
     }
 
+    #[test]
+    fn level_2_leaves_out_what_level_1_stands_for() {
+        let placement = by_age(&[(980, 989)], &[]);
+        let settled = Target { level: 2, partition: TimeRange::new(960, 999), patch_of: 0 };
+        assert_eq!(placement.place(970), (settled, 979));
+        assert_eq!(placement.place(980).1, 989);
+        assert_eq!(placement.place(990), (settled, 999));
+    }
+
     proptest! {
+        /// Up to the last timestamp that is said, rows go where the first one does.
+        #[test]
+        fn rows_go_together(
+            mut fast in proptest::collection::vec((800i64..1100, 1i64..40), 0..6),
+            mut settled in proptest::collection::vec((0i64..1100, 1i64..200), 0..6),
+            timestamp_ns in -100i64..1200,
+            further in proptest::collection::vec(0i64..300, 20),
+        ) {
+            let ranges = |starts: &mut Vec<(i64, i64)>| {
+                starts.sort_unstable();
+                let mut ranges: Vec<(i64, i64)> = Vec::new();
+                for (start, length) in starts.drain(..) {
+                    let free = ranges.last().map_or(i64::MIN, |last| last.1 + 1);
+                    ranges.push((start.max(free), start.max(free) + length - 1));
+                }
+                ranges
+            };
+            let placement = by_age(&ranges(&mut fast), &ranges(&mut settled));
+            let (target, until_ns) = placement.place(timestamp_ns);
+            prop_assert!(until_ns >= timestamp_ns);
+            for other_ns in further.into_iter().map(|further| timestamp_ns + further).filter(|at| *at <= until_ns) {
+                prop_assert_eq!(placement.place(other_ns).0, target, "{}", other_ns);
+            }
+        }
+
         /// Partitions of a level never overlap, and every row is inside its own.
         #[test]
         fn partitions_hold_their_rows_and_do_not_overlap(times in proptest::collection::vec(-2000i64..1500, 1..40)) {
@@ -168,7 +205,7 @@ mod tests {
                 let [fast_bases, settled_bases] = bases.clone();
                 let settled_ns = vec![40, 640];
                 let placement = Placement::ByAge { fast_ns: 10, fast_from: 1000, settled_ns, fast_bases, settled_bases };
-                let target = placement.place(timestamp_ns);
+                let (target, _) = placement.place(timestamp_ns);
                 prop_assert!(target.partition.contains(timestamp_ns));
                 prop_assert_eq!(target.level == 1, timestamp_ns >= 1000);
                 if target.patch_of == 0 {

@@ -8,7 +8,7 @@ use codec::Effort;
 use model::TimeRange;
 
 use crate::chunk::{self, Rows, RowsColumn};
-use crate::levels::{Job, Target};
+use crate::levels::{Job, Placement, Target};
 use crate::part::{EncodedChunk, FileWriter, PartInfo, PartKey, PartWriter};
 use crate::summary::{self, Nodes};
 use crate::{Store, StoreError};
@@ -50,6 +50,34 @@ enum Segment<'a> {
     Rows(Range<usize>),
 }
 
+/// Cuts rows where they go elsewhere and where copied chunks lie between them: what goes into one part is one stretch, in order of time.
+fn cut<'a>(gathered: &'a Gathered, placement: &Placement) -> Vec<(Target, Segment<'a>)> {
+    let timestamps_ns = &gathered.rows.timestamps_ns;
+    let mut copies = gathered.copied.iter().peekable();
+    let mut segments: Vec<(Target, Segment<'a>)> = Vec::new();
+    let mut from = 0;
+    loop {
+        let next_ns = timestamps_ns.get(from).copied();
+        let is_next = |copied: &&Copied| next_ns.is_none_or(|next_ns| copied.range.start_ns < next_ns);
+        if let Some(copied) = copies.next_if(is_next) {
+            segments.push((placement.place(copied.range.start_ns).0, Segment::Copied(copied)));
+            continue;
+        }
+        let Some(next_ns) = next_ns else {
+            break;
+        };
+        let (target, until_ns) = placement.place(next_ns);
+        let copied_ns = copies.peek().map_or(i64::MAX, |copied| copied.range.start_ns);
+        let is_inside = |timestamp_ns: &i64| *timestamp_ns <= until_ns && *timestamp_ns <= copied_ns;
+        let to = from + timestamps_ns[from..].partition_point(is_inside).max(1);
+        segments.push((target, Segment::Rows(from..to)));
+        from = to;
+    }
+    // A partition of level 2 may lie on both sides of one that stays on level 1.
+    segments.sort_by_key(|(target, _)| (target.level, target.partition.start_ns));
+    segments
+}
+
 /// A chunk and what the file needs to know of it.
 struct Encoded<'a> {
     range: TimeRange,
@@ -86,27 +114,7 @@ impl<'a> Outputs<'a> {
 
     /// Cuts a key's rows at partitions and copied chunks, and writes what belongs together into its part.
     pub(crate) fn push(&mut self, key: PartKey, gathered: &Gathered) -> Result<(), StoreError> {
-        let timestamps_ns = &gathered.rows.timestamps_ns;
-        let mut copies = gathered.copied.iter().peekable();
-        let mut segments: Vec<(Target, Segment<'_>)> = Vec::new();
-        let mut from = 0;
-        loop {
-            let next_ns = timestamps_ns.get(from).copied();
-            let is_next = |copied: &&Copied| next_ns.is_none_or(|next_ns| copied.range.start_ns < next_ns);
-            if let Some(copied) = copies.next_if(is_next) {
-                segments.push((self.job.placement.place(copied.range.start_ns), Segment::Copied(copied)));
-                continue;
-            }
-            let Some(next_ns) = next_ns else {
-                break;
-            };
-            let target = self.job.placement.place(next_ns);
-            let copied_ns = copies.peek().map_or(i64::MAX, |copied| copied.range.start_ns);
-            let is_inside = |timestamp_ns: &i64| *timestamp_ns <= target.partition.end_ns && *timestamp_ns <= copied_ns;
-            let to = from + timestamps_ns[from..].partition_point(is_inside).max(1);
-            segments.push((target, Segment::Rows(from..to)));
-            from = to;
-        }
+        let segments = cut(gathered, &self.job.placement);
         for of_target in segments.chunk_by(|a, b| a.0 == b.0) {
             if let Some((target, _)) = of_target.first()
                 && self.takes(target)
@@ -312,5 +320,46 @@ fn keep_last(timestamps_ns: &[i64], column: &mut RowsColumn, fold_of: impl Fn(&i
             column.clear(row, row + 1);
         }
         newer = Some(fold);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Every row goes where it would go alone, each part gets one stretch of segments, and nothing is left out.
+        #[test]
+        fn rows_are_cut_where_they_go_elsewhere(
+            times in proptest::collection::btree_set(0i64..1200, 1..60),
+            fast_start_ns in 0i64..1000,
+            settled_start_ns in 0i64..1000,
+        ) {
+            let placement = Placement::ByAge {
+                fast_ns: 10,
+                fast_from: 1000,
+                settled_ns: vec![40, 640],
+                fast_bases: vec![(TimeRange::new(fast_start_ns, fast_start_ns + 29), 1)],
+                settled_bases: vec![(TimeRange::new(settled_start_ns, settled_start_ns + 99), 2)],
+            };
+            let timestamps_ns: Vec<i64> = times.into_iter().collect();
+            let rows = Rows { timestamps_ns: timestamps_ns.clone(), ..Rows::default() };
+            let gathered = Gathered { rows, ..Gathered::default() };
+            let mut places = Vec::new();
+            let segments = cut(&gathered, &placement);
+            for (target, segment) in &segments {
+                let Segment::Rows(range) = segment else { unreachable!("no chunk is copied") };
+                for place in range.clone() {
+                    prop_assert_eq!(placement.place(timestamps_ns[place]).0, *target);
+                    places.push(place);
+                }
+            }
+            let targets: BTreeSet<_> = segments.iter().map(|(target, _)| (target.level, target.partition.start_ns)).collect();
+            prop_assert_eq!(segments.chunk_by(|a, b| a.0 == b.0).count(), targets.len());
+            places.sort_unstable();
+            prop_assert!(places.into_iter().eq(0..timestamps_ns.len()));
+        }
     }
 }

@@ -111,8 +111,8 @@ impl Sources {
             return vec![false; self.chunks.len()];
         }
         let candidate = |chunk: &Chunk| {
-            let target = job.placement.place(chunk.range.start_ns);
-            let is_inside = target.partition.contains(chunk.range.end_ns);
+            let (target, until_ns) = job.placement.place(chunk.range.start_ns);
+            let is_inside = chunk.range.end_ns <= until_ns;
             let is_encoded = chunk.part.info.level == target.level && chunk.part.has_summaries();
             Candidate {
                 range: chunk.range,
