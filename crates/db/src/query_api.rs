@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use index::Cardinality;
 use model::Matcher;
-use promql::{Answer, Expression, NameRemoval, Settings};
+use promql::{Answer, Expression, NameRemoval, SampleCounts, Settings};
 use query::{BinsAsked, BinsFound, Budget, KeptBins, MakeBins, QueryError, Selection, Series, Source, StoreSource};
 use store::StoreError;
 
@@ -135,6 +135,21 @@ impl Db {
         let steps = promql::range_steps(&expression, (start_ms, end_ms, step_ms), &settings)? as u64;
         let answer = promql::evaluate_range(&expression, source, start_ms, end_ms, step_ms, &settings, budget)?;
         Ok((answer, CacheUse { steps, ..CacheUse::default() }))
+    }
+
+    /// How many samples an expression's evaluation at one moment touches, as Prometheus counts them.
+    pub fn count_instant(&self, database: &str, query: &InstantQuery) -> Result<SampleCounts, QueryError> {
+        let source = StoreSource::new(&self.store, database, &self.helpers);
+        let settings = self.settings(query.lookback_ms, query.name_removal);
+        promql::count_instant(&self.parse(&query.text)?, &source, query.time_ms, &settings, &query.budget)
+    }
+
+    /// The same for regular moments.
+    pub fn count_range(&self, database: &str, query: &RangeQuery) -> Result<SampleCounts, QueryError> {
+        let source = StoreSource::new(&self.store, database, &self.helpers);
+        let settings = self.settings(query.lookback_ms, query.name_removal);
+        let times = (query.start_ms, query.end_ms, query.step_ms);
+        promql::count_range(&self.parse(&query.text)?, &source, times, &settings, &query.budget)
     }
 
     /// Counts and sizes of the answers that are kept; `None` if none are.

@@ -170,7 +170,7 @@ pub(crate) fn matrix(
     Ok((matrix, evaluator.notes))
 }
 
-fn check_times(times_ms: &[i64], settings: &Settings) -> Result<(), QueryError> {
+pub(crate) fn check_times(times_ms: &[i64], settings: &Settings) -> Result<(), QueryError> {
     let bounds = -TIME_MS_MAX..=TIME_MS_MAX;
     let lookback_ms = &settings.lookback_ms;
     match times_ms.iter().chain([lookback_ms, &settings.subquery_step_ms]).find(|time| !bounds.contains(time)) {

@@ -85,7 +85,7 @@ impl<'q> Evaluator<'q> {
             && !self.may_be_cut
             && is_gathered_by_steps(expr)
         {
-            vector.rows.sort_by_key(|row| row.first);
+            vector.rows.sort_by_cached_key(|row| (row.first..row.end()).find(|step| row.has(*step)));
         }
         Ok(computed)
     }

@@ -9,6 +9,7 @@ use crate::eval::{Evaluator, name_of};
 use crate::plan::{Reference, shared_reference};
 use crate::rows::{Row, Sample, Steps, Vector, same_labels};
 use crate::select::{Answers, WindowEnds};
+use crate::stream::RowSink;
 use crate::syntax::ast::{At, Expr, Extent, Node, Shift};
 use crate::syntax::{holds, matches_empty};
 
@@ -20,9 +21,18 @@ const TARGET_INFO: &str = "target_info";
 /// Newest info samples at one step, by metric name and identity.
 type Newest<'r> = HashMap<(&'r str, Labels), (&'r Row, i64)>;
 
-impl<'q> Evaluator<'q> {
-    pub(crate) fn info(&self, input: &Expr, labels: Option<&Expr>, steps: Steps) -> Result<Vector<'q>, QueryError> {
-        let base = self.vector(input, steps)?;
+/// What is asked of info series.
+struct Asked {
+    /// Matchers of those that belong to any row.
+    selections: Vec<Vec<Matcher>>,
+    /// Rows that are info series themselves and stay as they are.
+    ignored: Vec<bool>,
+    /// Matchers of their labels.
+    data: Vec<Matcher>,
+}
+
+impl Asked {
+    fn new(base: &Vector<'_>, labels: Option<&Expr>) -> Self {
         let matchers: &[Matcher] = match labels.map(|labels| &labels.node) {
             Some(Node::Selector(selector)) => &selector.matchers,
             _ => &[],
@@ -30,18 +40,43 @@ impl<'q> Evaluator<'q> {
         let is_name = |matcher: &&Matcher| matcher.name == METRIC_NAME;
         let names = effective_names(&matchers.iter().filter(is_name).cloned().collect::<Vec<_>>());
         let data: Vec<Matcher> = matchers.iter().filter(|matcher| !is_name(matcher)).cloned().collect();
-        // Info series themselves stay as they are.
         let ignored: Vec<bool> =
             base.rows.iter().map(|row| names.iter().all(|name| holds(name, name_of(&row.labels)))).collect();
-        let reference = shared_reference(input);
+        let described = base.rows.iter().zip(&ignored).filter(|(_, ignored)| !**ignored).map(|(row, _)| &row.labels);
+        let identities = identity_matchers(described).into_iter();
+        let selections =
+            identities.map(|identity| identity.into_iter().chain(data.iter().chain(&names).cloned()).collect());
+        Self { selections: selections.collect(), ignored, data }
+    }
+}
+
+impl<'q> Evaluator<'q> {
+    pub(crate) fn info(&self, input: &Expr, labels: Option<&Expr>, steps: Steps) -> Result<Vector<'q>, QueryError> {
+        let base = self.vector(input, steps)?;
+        let asked = Asked::new(&base, labels);
+        let ends = ends(shared_reference(input), steps);
         let mut infos = Vector::empty(self.budget);
-        let asked = base.rows.iter().zip(&ignored).filter(|(_, ignored)| !**ignored).map(|(row, _)| &row.labels);
-        for identity in identity_matchers(asked) {
-            let all: Vec<Matcher> = identity.into_iter().chain(data.iter().chain(&names).cloned()).collect();
-            let found = self.newest(&all, &ends(reference, steps), Answers::Milliseconds)?;
+        for matchers in &asked.selections {
+            let found = self.newest(matchers, &ends, Answers::Milliseconds)?;
             found.rows.into_iter().try_for_each(|row| infos.push(row))?;
         }
-        self.enriched(&base, &infos, &ignored, &data, steps)
+        self.enriched(&base, &infos, &asked.ignored, &asked.data, steps)
+    }
+
+    /// Gives a sink the rows of info series that would be looked at.
+    pub(crate) fn info_rows(
+        &self,
+        input: &Expr,
+        labels: Option<&Expr>,
+        steps: Steps,
+        sink: &mut dyn RowSink,
+    ) -> Result<(), QueryError> {
+        let asked = Asked::new(&self.vector(input, steps)?, labels);
+        let ends = ends(shared_reference(input), steps);
+        asked
+            .selections
+            .iter()
+            .try_for_each(|matchers| self.newest_rows(matchers, &ends, Answers::Milliseconds, None, sink))
     }
 
     fn enriched(

@@ -13,7 +13,7 @@
 //!                                      ├─ relabel     label_replace, sort, …
 //!                                      └─ info        labels of series that describe others
 //!
-//!  for whoever asks what is done: explain, the written form of an evaluation
+//!  for whoever asks what is done: explain, the written form of an evaluation · statistics, samples touched as Prometheus counts them
 //!  for whoever keeps answers: reach, what an expression reads · stretch, answers that can be cut and joined
 //! ```
 //!
@@ -45,6 +45,7 @@ mod relabel;
 mod rows;
 mod select;
 mod slide;
+mod statistics;
 mod stream;
 mod stretch;
 mod sum;
@@ -58,6 +59,7 @@ pub use histogram::{CounterReset, Histogram, HistogramBucket};
 use model::Matcher;
 use query::QueryError;
 pub use reach::Reads;
+pub use statistics::{SampleCounts, count_instant, count_range};
 pub use stretch::{Evaluated, StepInfo, Stretch, StretchSeries, evaluate_stretch};
 pub use syntax::ast::ResultKind;
 

@@ -100,9 +100,9 @@ impl<'q> Evaluator<'q> {
         }
         if steps.count > 1 {
             self.notes.sort_in_range_query(span);
-            return Ok(vector);
         }
-        let value = |row: &Row| row.float(0).unwrap_or(f64::NAN);
+        // Of several steps the first with a value of each counts: in that order Prometheus puts them into its answer.
+        let value = |row: &Row| row.floats().next().map_or(f64::NAN, |(_, value)| value);
         match function {
             Function::Sort => vector.rows.sort_by(|a, b| compare(value(a), value(b), false)),
             Function::SortDescending => vector.rows.sort_by(|a, b| compare(value(a), value(b), true)),

@@ -59,6 +59,12 @@ impl WindowBounds {
         (self.ends.first_ms() - self.range_ms - self.reach_ms[0], self.ends.last_ms() + self.reach_ms[1])
     }
 
+    /// After which and up to which time samples are looked at for one window.
+    pub(crate) fn window_ms(&self, step: usize) -> (i64, i64) {
+        let end_ms = self.ends.at(step);
+        (end_ms - self.range_ms - self.reach_ms[0], end_ms + self.reach_ms[1])
+    }
+
     /// The same windows for whoever answers them from summaries; `None` of those that look elsewhere, too.
     pub(crate) fn selection<'a>(&self, matchers: &'a [Matcher], value: WindowValue) -> Option<WindowSelection<'a>> {
         let WindowEnds { steps, pinned_ms, .. } = self.ends;
@@ -96,6 +102,11 @@ impl WindowEnds {
 
     pub(crate) fn at(&self, step: usize) -> i64 {
         self.pinned_ms.unwrap_or_else(|| self.steps.time_ms(step)) - self.offset_ms
+    }
+
+    /// Whether all windows are the same.
+    pub(crate) const fn is_pinned(&self) -> bool {
+        self.pinned_ms.is_some()
     }
 
     pub(crate) fn first_ms(&self) -> i64 {
@@ -273,14 +284,9 @@ impl<'q> Evaluator<'q> {
 
     /// Evaluates the inner expression at multiples of the subquery's step, once for all windows.
     fn subquery(&self, subquery: &Subquery, steps: Steps) -> Result<RangeVector<'q>, QueryError> {
-        let (bounds, start_ms, step_ms) = subquery_grid(subquery, steps, self.settings.subquery_step_ms);
+        let (inner_steps, bounds) = self.inner_steps(subquery, steps)?;
         let mut range = RangeVector { series: Vec::new(), bounds, charge: Charge::none(self.budget) };
-        let last_ms = bounds.ends.last_ms();
-        if start_ms > last_ms {
-            return Ok(range);
-        }
-        let count = self.step_count(start_ms, last_ms, step_ms)?;
-        let inner_steps = Steps { start_ms, step_ms, count };
+        let Some(inner_steps) = inner_steps else { return Ok(range) };
         let inner = self.vector(&subquery.inner, inner_steps)?;
         for row in &inner.rows {
             range.charge.add(row.len())?;
@@ -291,6 +297,21 @@ impl<'q> Evaluator<'q> {
             });
         }
         Ok(range)
+    }
+
+    /// The steps at which a subquery evaluates its inner expression, if there are any, and its windows.
+    pub(crate) fn inner_steps(
+        &self,
+        subquery: &Subquery,
+        steps: Steps,
+    ) -> Result<(Option<Steps>, WindowBounds), QueryError> {
+        let (bounds, start_ms, step_ms) = subquery_grid(subquery, steps, self.settings.subquery_step_ms);
+        let last_ms = bounds.ends.last_ms();
+        if start_ms > last_ms {
+            return Ok((None, bounds));
+        }
+        let count = self.step_count(start_ms, last_ms, step_ms)?;
+        Ok((Some(Steps { start_ms, step_ms, count }), bounds))
     }
 }
 

@@ -32,6 +32,7 @@ pub mod page;
 mod parameters;
 mod plan;
 mod query;
+mod query_statistics;
 mod remote_read;
 mod routes;
 mod sql;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::{Request, State as From};
 use axum::response::Response;
-use db::{Analysis, CacheUse, InstantQuery, RangeQuery};
+use db::{Analysis, InstantQuery, RangeQuery};
 use promql::{Answer, NameRemoval};
 use query::{Budget, QueryError, Stop};
 
@@ -14,6 +14,7 @@ use crate::error::ApiError;
 use crate::explain::{self, Explain};
 use crate::json;
 use crate::parameters::Parameters;
+use crate::query_statistics::{Ran, Statistics};
 use crate::routes::{Taken, take};
 use crate::state::State;
 
@@ -42,7 +43,14 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
     if explain == Explain::Analyze {
         return analyze(&state, asked, move |state| state.db.analyze_instant(&database, &query)).await;
     }
-    run(&state, asked, move |state| state.db.instant_told(&database, &query)).await
+    let start_ms = query.time_ms;
+    let run_query = move |state: &State, counts: bool| {
+        let (answer, used) = state.db.instant_told(&database, &query)?;
+        let (ended_ns, peak) = (state.db.now_ns(), query.budget.samples_peak());
+        let counts = counts.then(|| state.db.count_instant(&database, &query)).transpose()?;
+        Ok((answer, Ran { used, ended_ns, peak, counts }))
+    };
+    run(&state, asked, (start_ms, 0), run_query).await
 }
 
 pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
@@ -76,7 +84,14 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
     if explain == Explain::Analyze {
         return analyze(&state, asked, move |state| state.db.analyze_range(&database, &query)).await;
     }
-    run(&state, asked, move |state| state.db.range_told(&database, &query)).await
+    let times = (query.start_ms, query.step_ms);
+    let run_query = move |state: &State, counts: bool| {
+        let (answer, used) = state.db.range_told(&database, &query)?;
+        let (ended_ns, peak) = (state.db.now_ns(), query.budget.samples_peak());
+        let counts = counts.then(|| state.db.count_range(&database, &query)).transpose()?;
+        Ok((answer, Ran { used, ended_ns, peak, counts }))
+    };
+    run(&state, asked, times, run_query).await
 }
 
 fn step_ms(parameters: &Parameters) -> Result<i64, ApiError> {
@@ -145,8 +160,8 @@ pub(crate) struct Asked {
     timeout: Duration,
     /// Series that the answer may have; 0: all.
     limit: usize,
-    /// Whether the answer is to say what it took.
-    statistics: bool,
+    /// What the answer is to say of what it took.
+    statistics: Option<Statistics>,
 }
 
 impl Asked {
@@ -163,13 +178,13 @@ impl Asked {
             budget: budget.clone(),
             timeout: timeout(state, &taken.parameters)?,
             limit: taken.parameters.limit()?,
-            statistics: taken.parameters.get("stats").is_some(),
+            statistics: Statistics::of(&taken.parameters),
         })
     }
 
     /// A query that no request of HTTP asks.
     pub(crate) const fn of(description: Description, budget: Arc<Budget>, timeout: Duration) -> Self {
-        Self { description, budget, timeout, limit: 0, statistics: false }
+        Self { description, budget, timeout, limit: 0, statistics: None }
     }
 }
 
@@ -205,23 +220,24 @@ pub(crate) async fn watched<B: AsRef<[u8]> + Send + 'static, T: Send + 'static>(
     Ok(done??)
 }
 
+/// Evaluates a query that begins at a time and has a step, in milliseconds; counts samples, too, if it is told to.
 async fn run(
     state: &Arc<State>,
     asked: Asked,
-    evaluate: impl FnOnce(&State) -> Result<(Answer, CacheUse), QueryError> + Send + 'static,
+    times_ms: (i64, i64),
+    evaluate: impl FnOnce(&State, bool) -> Result<(Answer, Ran), QueryError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let (limit, with_statistics, budget) = (asked.limit, asked.statistics, asked.budget.clone());
+    let (limit, statistics, budget) = (asked.limit, asked.statistics, asked.budget.clone());
     let asked_ns = state.db.now_ns();
     let work = move |state: &State| {
         let started_ns = state.db.now_ns();
-        let (answer, used) = evaluate(state)?;
+        let (answer, ran) = evaluate(state, statistics.is_some())?;
         let (answer, cut) = cut(answer, limit);
         budget.hold_bytes(written_bytes(&answer))?;
         let mut data = json::answer(&answer);
-        if with_statistics {
-            let ended_ns = state.db.now_ns();
+        if let Some(statistics) = statistics {
             data.pop();
-            data += &statistics([asked_ns, started_ns, ended_ns], &budget, used);
+            data += &statistics.written([asked_ns, started_ns], times_ms, ran);
         }
         Ok((data, (answer.warnings, answer.infos, cut)))
     };
@@ -229,6 +245,7 @@ async fn run(
     if cut {
         warnings.push("results truncated due to limit".to_owned());
     }
+    warnings.extend(statistics.and_then(Statistics::warning));
     Ok(json::success(&data, &warnings, &infos))
 }
 
@@ -244,26 +261,6 @@ async fn analyze(
     };
     let (data, (warnings, infos)) = watched(state, asked, work).await?;
     Ok(json::success(&data, &warnings, &infos))
-}
-
-/// What a query took, behind its result: waiting and evaluation in seconds; samples that were read or made, and held at once; how many of
-/// its steps were kept before.
-fn statistics([asked_ns, started_ns, ended_ns]: [i64; 3], budget: &Budget, used: CacheUse) -> String {
-    let seconds = |from_ns: i64, to_ns: i64| to_ns.saturating_sub(from_ns).max(0) as f64 / 1e9;
-    let (queue_s, evaluation_s) = (seconds(asked_ns, started_ns), seconds(started_ns, ended_ns));
-    let stats = serde_json::json!({
-        "timings": {
-            "evalTotalTime": evaluation_s,
-            "resultSortTime": 0.0,
-            "queryPreparationTime": 0.0,
-            "innerEvalTime": evaluation_s,
-            "execQueueTime": queue_s,
-            "execTotalTime": queue_s + evaluation_s,
-        },
-        "samples": { "totalQueryableSamples": budget.samples_taken(), "peakSamples": budget.samples_peak() },
-        "resultCache": { "steps": used.steps, "fromMemory": used.from_memory, "fromFlash": used.from_flash },
-    });
-    format!(r#","stats":{stats}}}"#)
 }
 
 /// About as many bytes as an answer takes when it is written down.

@@ -8,6 +8,10 @@ use serde_json::Value;
 
 use super::TOLERANCE;
 
+/// What `stats` counts by the same rules in both; what is held at once is each evaluator's own.
+const COUNTS: [&str; 4] =
+    ["totalQueryableSamples", "samplesRead", "totalQueryableSamplesPerStep", "samplesReadPerStep"];
+
 /// What differs first.
 #[derive(Debug, Clone)]
 pub(crate) struct Difference {
@@ -90,7 +94,14 @@ pub(crate) fn compare(prometheus: &Value, thalweg: &Value) -> Option<Difference>
         return difference("series", format!("{:?}", names(&theirs)), format!("{:?}", names(&ours)));
     }
     let mut pairs = theirs.iter().zip(ours.values());
-    let ((name, theirs), ours) = pairs.find(|((_, theirs), ours)| !same(theirs, ours))?;
+    if let Some(((name, theirs), ours)) = pairs.find(|((_, theirs), ours)| !same(theirs, ours)) {
+        return difference(name, theirs.to_string(), ours.to_string());
+    }
+    let counts = [prometheus, thalweg].map(|answer| &answer["data"]["stats"]["samples"]);
+    let (name, [theirs, ours]) = COUNTS
+        .iter()
+        .map(|name| (name, counts.map(|counts| &counts[name])))
+        .find(|(_, [theirs, ours])| !same(theirs, ours))?;
     difference(name, theirs.to_string(), ours.to_string())
 }
 

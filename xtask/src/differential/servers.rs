@@ -13,7 +13,8 @@ use crate::sim::{cargo, finish};
 const PROMETHEUS_VERSION: &str = "v0.315.0";
 
 /// What of Prometheus is behind flags and on here.
-const FEATURES: &str = "promql-experimental-functions,promql-duration-expr,promql-extended-range-selectors";
+const FEATURES: &str =
+    "promql-experimental-functions,promql-duration-expr,promql-extended-range-selectors,promql-per-step-stats";
 
 const START_MAX: Duration = Duration::from_mins(1);
 

@@ -241,10 +241,29 @@ fn queries_say_what_they_took() {
     let server = Running::start();
     server.write("m v=1 1000000000\nm v=2 2000000000\nm v=3 3000000000\n");
     let stats = data(&server, "/api/v1/query?query=sum_over_time(m_v[1m])&time=4&stats=all")["stats"].clone();
-    assert_eq!(stats["samples"]["totalQueryableSamples"], 5, "{stats}");
+    assert_eq!(stats["samples"]["totalQueryableSamples"], 3, "{stats}");
     assert!(stats["samples"]["peakSamples"].as_u64().unwrap() >= 3, "{stats}");
     assert!(stats["timings"]["evalTotalTime"].as_f64().unwrap() > 0.0, "{stats}");
     assert!(data(&server, "/api/v1/query?query=m_v&time=4")["stats"].is_null());
+    let counts = |query: &str, names: [&str; 2]| {
+        let stats = data(&server, &format!("/api/v1/query_range?query={query}&start=2&end=4&step=1&stats=all"));
+        names.map(|name| stats["stats"]["samples"][name].to_string())
+    };
+    // Windows that overlap count whole, and read what is new in them; what is pinned to a time is read once.
+    for (query, sums, queryable, read) in [
+        ("m_v", ["3", "3"], "[[2.0,1],[3.0,1],[4.0,1]]", "[[2.0,1],[3.0,1],[4.0,1]]"),
+        ("sum_over_time(m_v[2s])", ["5", "3"], "[[2.0,2],[3.0,2],[4.0,1]]", "[[2.0,2],[3.0,1],[4.0,0]]"),
+        ("m_v%20@%203", ["3", "1"], "[[2.0,1],[3.0,1],[4.0,1]]", "[[2.0,1],[3.0,0],[4.0,0]]"),
+        ("sum_over_time(m_v[2s:1s])", ["6", "4"], "[[2.0,2],[3.0,2],[4.0,2]]", "[[2.0,2],[3.0,1],[4.0,1]]"),
+    ] {
+        assert_eq!(counts(query, ["totalQueryableSamples", "samplesRead"]), sums, "{query}");
+        let by_step = ["totalQueryableSamplesPerStep", "samplesReadPerStep"];
+        assert_eq!(counts(query, by_step), [queryable, read], "{query}");
+    }
+    let old = server.get("/api/v1/query?query=m_v&time=4&stats=some");
+    let old: Value = serde_json::from_str(&old.body).unwrap();
+    assert!(old["warnings"][0].as_str().unwrap().contains("deprecated"), "{old}");
+    assert!(old["data"]["stats"]["samples"]["samplesReadPerStep"].is_null(), "{old}");
 }
 
 #[test]

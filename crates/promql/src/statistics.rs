@@ -1,0 +1,362 @@
+//! How many samples an expression touches, counted as Prometheus 3.15 does for `stats`: each step as if it were asked alone, whatever the
+//! evaluation saves. It is a walk of its own, so that evaluations whose counts nobody asks for pay nothing for them, and so that what was
+//! kept or answered from summaries counts like the rest.
+
+use std::sync::{Mutex, PoisonError};
+
+use query::{Budget, QueryError, Source};
+
+use crate::answer::{check_times, range_steps};
+use crate::eval::Evaluator;
+use crate::function::{Function, HistogramPart};
+use crate::histogram::Histogram;
+use crate::notes::Notes;
+use crate::plan::{Times, settle};
+use crate::rows::{Charge, Row, Sample, Steps};
+use crate::select::{Answers, Cursor, Samples, WindowBounds, WindowEnds};
+use crate::stream::{Made, RowSink, Streaming};
+use crate::syntax::ast::{Call, Edges, Expr, Node, Operator, Range, Selector, Subquery};
+use crate::{Expression, ResultKind, Settings};
+
+/// What counting windows is called.
+const COUNT: &str = "count";
+
+/// Samples that an expression touches, step by step. A native histogram counts as so many floats as it is large.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SampleCounts {
+    /// Samples that the step would read if it were asked alone: of functions over ranges the whole window.
+    pub queryable: Vec<u64>,
+    /// Samples that no step before has read: of functions over ranges those that are new in the window.
+    pub read: Vec<u64>,
+}
+
+/// Counts for an evaluation at one instant; fails as that would.
+pub fn count_instant(
+    expression: &Expression,
+    source: &dyn Source,
+    time_ms: i64,
+    settings: &Settings,
+    budget: &Budget,
+) -> Result<SampleCounts, QueryError> {
+    check_times(&[time_ms], settings)?;
+    let expr = settle(&expression.expr, Times { start_ms: time_ms, end_ms: time_ms, step_ms: 0 })?;
+    let evaluator = Evaluator { source, settings, budget, notes: Notes::default(), steps: None, may_be_cut: false };
+    let steps = Steps::one(time_ms);
+    if expr.kind() == ResultKind::RangeVector && !matches!(expr.unwrapped().node, Node::Subquery(_)) {
+        let series = evaluator.range_vector(&expr, steps)?.into_first_window()?;
+        let count =
+            series.iter().map(|series| Sizes::of(&series.samples, Around::default()).all(&series.samples)).sum();
+        return Ok(SampleCounts { queryable: vec![count], read: vec![count] });
+    }
+    evaluator.count(&expr, steps, Around::default())
+}
+
+/// Counts for an evaluation at every step from start to end, both included; fails as that would.
+pub fn count_range(
+    expression: &Expression,
+    source: &dyn Source,
+    (start_ms, end_ms, step_ms): (i64, i64, i64),
+    settings: &Settings,
+    budget: &Budget,
+) -> Result<SampleCounts, QueryError> {
+    let count = range_steps(expression, (start_ms, end_ms, step_ms), settings)?;
+    let expr = settle(&expression.expr, Times { start_ms, end_ms, step_ms })?;
+    let steps = Steps { start_ms, step_ms, count };
+    let notes = Notes::default();
+    Evaluator { source, settings, budget, notes, steps: Some(steps), may_be_cut: false }.count(
+        &expr,
+        steps,
+        Around::default(),
+    )
+}
+
+/// What the expressions around one ask of histograms: Prometheus reads those without buckets of which nothing but count and sum is used.
+#[derive(Debug, Clone, Copy, Default)]
+struct Around {
+    is_about_sums: bool,
+    needs_buckets: bool,
+}
+
+impl Around {
+    /// The same for what is inside of an expression.
+    fn inside(mut self, expr: &Expr) -> Self {
+        match &expr.node {
+            Node::Subquery(_) => self.needs_buckets = true,
+            Node::Binary(binary) => self.needs_buckets |= matches!(binary.operator, Operator::Trim { .. }),
+            Node::Call(call) => match call.signature.function {
+                Function::Histogram(HistogramPart::Count | HistogramPart::Sum | HistogramPart::Average) => {
+                    self.is_about_sums = true;
+                }
+                Function::Histogram(_)
+                | Function::HistogramQuantile
+                | Function::HistogramQuantiles
+                | Function::HistogramFraction => self.needs_buckets = true,
+                _ => {}
+            },
+            _ => {}
+        }
+        self
+    }
+
+    /// How many floats a histogram counts for: Prometheus's memory for one with its time, in units of 16 bytes. Stretches of buckets
+    /// without a gap stand for its spans.
+    fn size(self, histogram: &Histogram) -> u64 {
+        const STRUCT_BYTES: usize = 168;
+        let spans = |buckets: &[(i32, f64)]| {
+            let gaps =
+                buckets.windows(2).filter(|pair| matches!(pair, [(a, _), (b, _)] if a.checked_add(1) != Some(*b)));
+            usize::from(!buckets.is_empty()) + gaps.count()
+        };
+        let (positive, negative) = (&histogram.positive, &histogram.negative);
+        let words = match self {
+            Self { is_about_sums: true, needs_buckets: false } => 0,
+            _ => {
+                let of_buckets = spans(positive) + spans(negative) + positive.len() + negative.len();
+                of_buckets + histogram.custom_bounds.len()
+            }
+        };
+        ((STRUCT_BYTES + 8 * words + 8) / 16) as u64
+    }
+}
+
+impl SampleCounts {
+    fn none(steps: Steps) -> Self {
+        Self { queryable: vec![0; steps.count], read: vec![0; steps.count] }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (sums, others) in [(&mut self.queryable, &other.queryable), (&mut self.read, &other.read)] {
+            sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other);
+        }
+    }
+
+    /// What is computed once holds at all steps, and is read at the first.
+    fn repeated(&self, steps: Steps) -> Self {
+        let mut all = Self::none(steps);
+        all.queryable.fill(self.queryable.iter().sum());
+        if let Some(first) = all.read.first_mut() {
+            *first = self.read.iter().sum();
+        }
+        all
+    }
+}
+
+impl Evaluator<'_> {
+    fn count(&self, expr: &Expr, steps: Steps, around: Around) -> Result<SampleCounts, QueryError> {
+        self.budget.check()?;
+        // One entry of each list is as long as half a sample.
+        let mut charge = Charge::none(self.budget);
+        charge.add(steps.count)?;
+        if steps.count > 1 && expr.is_step_invariant() {
+            return Ok(self.count(expr, Steps { count: 1, ..steps }, around)?.repeated(steps));
+        }
+        let inside = around.inside(expr);
+        match &expr.node {
+            Node::Selector(selector) => self.count_newest(selector, Answers::Values, steps, around),
+            // Asked for itself at one instant: all that it evaluates counts.
+            Node::Subquery(subquery) => {
+                let (inner_steps, _) = self.inner_steps(subquery, steps)?;
+                let Some(inner_steps) = inner_steps else { return Ok(SampleCounts::none(steps)) };
+                let once = self.count(&subquery.inner, inner_steps, inside)?;
+                Ok(once.repeated(steps))
+            }
+            Node::Call(call) => self.count_call(call, steps, inside),
+            _ => self.count_all(expr.children().into_iter(), steps, inside),
+        }
+    }
+
+    fn count_all<'e>(
+        &self,
+        exprs: impl Iterator<Item = &'e Expr>,
+        steps: Steps,
+        around: Around,
+    ) -> Result<SampleCounts, QueryError> {
+        let mut counts = SampleCounts::none(steps);
+        for expr in exprs {
+            counts.add(&self.count(expr, steps, around)?);
+        }
+        Ok(counts)
+    }
+
+    fn count_call(&self, call: &Call, steps: Steps, around: Around) -> Result<SampleCounts, QueryError> {
+        match (call.signature.function, call.arguments.as_slice()) {
+            (Function::Timestamp, [Expr { node: Node::Selector(selector), .. }]) => {
+                self.count_newest(selector, Answers::Timestamps, steps, around)
+            }
+            (Function::Info, [input, labels @ ..]) => {
+                let mut counts = self.count(input, steps, around)?;
+                let mut tally = Tally { counts: vec![0; steps.count], around };
+                self.info_rows(input, labels.first(), steps, &mut tally)?;
+                counts.add(&tally.counts());
+                Ok(counts)
+            }
+            (_, arguments) => {
+                let mut counts = SampleCounts::none(steps);
+                for argument in arguments {
+                    counts.add(&match &argument.unwrapped().node {
+                        Node::Range(range) => self.count_selected(range, steps, around)?,
+                        Node::Subquery(subquery) => {
+                            self.count_subquery(argument.unwrapped(), subquery, steps, around)?
+                        }
+                        _ => self.count(argument, steps, around)?,
+                    });
+                }
+                Ok(counts)
+            }
+        }
+    }
+
+    fn count_newest(
+        &self,
+        selector: &Selector,
+        answers: Answers,
+        steps: Steps,
+        around: Around,
+    ) -> Result<SampleCounts, QueryError> {
+        // As Prometheus: what is interpolated is not counted.
+        if selector.edges == Edges::Smoothed && answers == Answers::Values {
+            return Ok(SampleCounts::none(steps));
+        }
+        let mut tally = Tally { counts: vec![0; steps.count], around };
+        let ends = WindowEnds::new(&selector.shift, steps);
+        self.newest_rows(&selector.matchers, &ends, answers, None, &mut tally)?;
+        Ok(tally.counts())
+    }
+
+    fn count_selected(&self, range: &Range, steps: Steps, around: Around) -> Result<SampleCounts, QueryError> {
+        let bounds = self.range_bounds(range, steps);
+        let counts = Mutex::new(SampleCounts::none(steps));
+        let make = |labels, mut samples: Samples, _: &Notes| {
+            samples.drop_stale();
+            let sizes = Sizes::of(&samples, around);
+            sizes.count(&samples, &bounds, &mut counts.lock().unwrap_or_else(PoisonError::into_inner));
+            Ok(Row::new(labels))
+        };
+        let rule = Streaming { step: COUNT, make: &make, windows: None, grouping: None, distinct: false };
+        self.stream(&range.selector.matchers, bounds.span_ms(), &rule, &mut Tally { counts: Vec::new(), around })?;
+        Ok(counts.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Windows over what the inner expression yields; what that reads is read at the step that needs it first.
+    fn count_subquery(
+        &self,
+        argument: &Expr,
+        subquery: &Subquery,
+        steps: Steps,
+        around: Around,
+    ) -> Result<SampleCounts, QueryError> {
+        let mut counts = SampleCounts::none(steps);
+        let (inner_steps, bounds) = self.inner_steps(subquery, steps)?;
+        let Some(inner_steps) = inner_steps else { return Ok(counts) };
+        let inside = around.inside(argument);
+        let range = self.range_vector(argument, steps)?;
+        for series in &range.series {
+            Sizes::of(&series.samples, inside).count(&series.samples, &range.bounds, &mut counts);
+        }
+        drop(range);
+        let inner = self.count(&subquery.inner, inner_steps, inside)?;
+        let offset_ms = subquery.shift.offset_ms();
+        counts.read = reads_by_step(steps, &inner.read, inner_steps, offset_ms, bounds.range_ms);
+        Ok(counts)
+    }
+}
+
+/// What a subquery's steps read, given to those outer steps whose windows hold them first; what falls between two windows is left out.
+fn reads_by_step(outer: Steps, read: &[u64], inner: Steps, offset_ms: i64, range_ms: i64) -> Vec<u64> {
+    let mut reads = vec![0; outer.count];
+    for (place, read) in read.iter().enumerate() {
+        let time_ms = inner.time_ms(place) + offset_ms;
+        let step = match time_ms - outer.start_ms {
+            behind_ms @ 1.. if outer.count > 1 => (behind_ms as u64).div_ceil(outer.step_ms.max(1) as u64) as usize,
+            _ => 0,
+        };
+        let step = step.min(outer.count.saturating_sub(1));
+        let is_between = outer.count > 1 && time_ms <= outer.time_ms(step) - range_ms;
+        if let Some(sum) = reads.get_mut(step).filter(|_| !is_between) {
+            *sum += read;
+        }
+    }
+    reads
+}
+
+/// Counts the samples of rows, step by step.
+struct Tally {
+    counts: Vec<u64>,
+    around: Around,
+}
+
+impl RowSink for Tally {
+    fn take(&mut self, made: Made) -> Result<(), QueryError> {
+        for (step, sample) in made.row.present() {
+            if let Some(count) = self.counts.get_mut(step) {
+                *count += match sample {
+                    Sample::Float(_) => 1,
+                    Sample::Histogram(histogram) => self.around.size(&histogram),
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tally {
+    /// Each step reads its own samples.
+    fn counts(self) -> SampleCounts {
+        SampleCounts { queryable: self.counts.clone(), read: self.counts }
+    }
+}
+
+/// The sizes of a series' histograms, added up from the first on; floats count for one each.
+struct Sizes(Vec<u64>);
+
+impl Sizes {
+    fn of(samples: &Samples, around: Around) -> Self {
+        let mut sum = 0;
+        let sums = samples.histograms.iter().map(|histogram| {
+            sum += around.size(histogram);
+            sum
+        });
+        Self(std::iter::once(0).chain(sums).collect())
+    }
+
+    fn between(&self, first: usize, end: usize) -> u64 {
+        let sum = |place: usize| self.0.get(place).copied().unwrap_or_default();
+        sum(end).saturating_sub(sum(first))
+    }
+
+    /// Of all samples.
+    fn all(&self, samples: &Samples) -> u64 {
+        samples.values.len() as u64 + self.0.last().copied().unwrap_or_default()
+    }
+
+    /// Adds what lies in the windows.
+    fn count(&self, samples: &Samples, bounds: &WindowBounds, counts: &mut SampleCounts) {
+        let floats = |first: usize, end: usize| (end - first) as u64;
+        count_windows(&samples.timestamps_ms, floats, bounds, counts);
+        count_windows(&samples.histogram_timestamps_ms, |first, end| self.between(first, end), bounds, counts);
+    }
+}
+
+fn count_windows(
+    times_ms: &[i64],
+    size: impl Fn(usize, usize) -> u64,
+    bounds: &WindowBounds,
+    counts: &mut SampleCounts,
+) {
+    if times_ms.is_empty() {
+        return;
+    }
+    let (mut window, mut fresh) = (Cursor::default(), Cursor::default());
+    let SampleCounts { queryable, read } = counts;
+    for (step, (queryable, read)) in queryable.iter_mut().zip(read).enumerate() {
+        let (after_ms, to_ms) = bounds.window_ms(step);
+        let (first, end) = window.advance(times_ms, after_ms, to_ms);
+        *queryable += size(first, end);
+        if step == 0 {
+            *read += size(first, end);
+        } else if !bounds.ends.is_pinned() {
+            let (first, end) = fresh.advance(times_ms, after_ms.max(to_ms - bounds.ends.steps.step_ms), to_ms);
+            *read += size(first, end);
+        }
+    }
+}
