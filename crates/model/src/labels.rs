@@ -77,6 +77,11 @@ impl Labels {
         self.iter().count()
     }
 
+    /// Bytes that they take, but for what stands for them where they are held.
+    pub fn size_bytes(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

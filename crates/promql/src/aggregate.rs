@@ -1,9 +1,9 @@
 //! Aggregations over series.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use model::{Labels, METRIC_NAME};
-use query::QueryError;
+use query::{QueryError, SAMPLE_BYTES};
 use xxhash_rust::xxh64::xxh64;
 
 use crate::NameRemoval;
@@ -261,64 +261,98 @@ impl<'q> Evaluator<'q> {
         }
         let input = self.vector(&aggregate.input, steps)?;
         let groups = groups_of(&input.rows, |row| grouping.key(&row.labels.with(label, "")));
-        let mut by_value: HashMap<(usize, Counted), BTreeMap<usize, f64>> = HashMap::new();
-        let mut charge = Charge::none(self.budget);
-        for (place, row) in
-            groups.iter().enumerate().flat_map(|(place, group)| group.rows(&input.rows).map(move |row| (place, row)))
-        {
-            self.budget.check()?;
-            for (step, sample) in row.present() {
-                let count = by_value.entry((place, Counted::of(&sample))).or_default().entry(step).or_default();
-                if *count == 0.0 {
-                    charge.add(1)?;
-                }
-                *count += 1.0;
-            }
-        }
         // Where the value's own label is one that is left out, values are not told apart after all.
         let is_told = !grouping.without || label != METRIC_NAME && !grouping.labels.iter().any(|out| out == label);
-        let mut counts: BTreeMap<Labels, BTreeMap<usize, f64>> = BTreeMap::new();
-        for ((group, value), of_value) in by_value {
-            self.budget.check()?;
-            let Some(group) = groups.get(group) else { continue };
-            let labels = if is_told { group.labels.with(label, &value.text()) } else { group.labels.clone() };
-            let of_labels = counts.entry(labels).or_default();
-            of_value.into_iter().for_each(|(step, count)| *of_labels.entry(step).or_default() += count);
+        let mut texts = Texts::default();
+        let mut occurrences: Vec<Occurrence> = Vec::new();
+        let mut charge = Charge::none(self.budget);
+        for (group, row) in
+            groups.iter().enumerate().flat_map(|(place, group)| group.rows(&input.rows).map(move |row| (place, row)))
+        {
+            charge.add(row.len() * OCCURRENCE_SAMPLES)?;
+            let before_bytes = texts.bytes;
+            for (step, sample) in row.present() {
+                let value = if is_told { texts.counted(&sample) } else { Counted::Any };
+                occurrences.push(Occurrence { group, value, step });
+            }
+            charge.add((texts.bytes - before_bytes).div_ceil(SAMPLE_BYTES))?;
         }
+        drop(input);
+        occurrences.sort_unstable();
         let mut vector = Vector::empty(self.budget);
-        for (labels, counts) in counts {
-            let mut row = Row::new(labels);
-            for (step, count) in counts {
-                row.push_float(step, count);
+        for of_row in occurrences.chunk_by(|a, b| (a.group, a.value) == (b.group, b.value)) {
+            self.budget.check()?;
+            let Some((first, group)) = of_row.first().and_then(|first| Some((first, groups.get(first.group)?))) else {
+                continue;
+            };
+            let text = texts.of(first.value);
+            let mut row = Row::new(text.map_or_else(|| group.labels.clone(), |text| group.labels.with(label, &text)));
+            for of_step in of_row.chunk_by(|a, b| a.step == b.step) {
+                if let Some(one) = of_step.first() {
+                    row.push_float(one.step, of_step.len() as f64);
+                }
             }
             vector.push(row)?;
         }
+        vector.rows.sort_by(|a, b| a.labels.cmp(&b.labels));
         Ok(vector)
     }
 }
 
-/// What `count_values` tells apart: values whose texts differ.
-#[derive(PartialEq, Eq, Hash)]
-enum Counted {
-    /// A number's bits; all NaNs have the same.
-    Float(u64),
-    /// A histogram's text.
-    Histogram(String),
+/// What an [`Occurrence`] takes out of a budget.
+const OCCURRENCE_SAMPLES: usize = size_of::<Occurrence>().div_ceil(SAMPLE_BYTES);
+
+/// A value at a step, for `count_values`.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Occurrence {
+    group: usize,
+    value: Counted,
+    step: usize,
 }
 
-impl Counted {
-    fn of(sample: &Sample) -> Self {
+/// What `count_values` tells apart: values whose texts differ.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Counted {
+    /// All are the same.
+    Any,
+    /// A number's bits; all NaNs have the same.
+    Float(u64),
+    /// The place of a histogram's text.
+    Histogram(usize),
+}
+
+/// Texts of histograms, each once.
+#[derive(Default)]
+struct Texts {
+    places: HashMap<String, usize>,
+    texts: Vec<String>,
+    /// Of all of them, in both.
+    bytes: usize,
+}
+
+impl Texts {
+    fn counted(&mut self, sample: &Sample) -> Counted {
         match sample {
-            Sample::Float(value) if value.is_nan() => Self::Float(f64::NAN.to_bits()),
-            Sample::Float(value) => Self::Float(value.to_bits()),
-            Sample::Histogram(histogram) => Self::Histogram(histogram.text()),
+            Sample::Float(value) if value.is_nan() => Counted::Float(f64::NAN.to_bits()),
+            Sample::Float(value) => Counted::Float(value.to_bits()),
+            Sample::Histogram(histogram) => {
+                let text = histogram.text();
+                let next = self.texts.len();
+                let place = *self.places.entry(text.clone()).or_insert(next);
+                if place == next {
+                    self.bytes += 2 * text.len();
+                    self.texts.push(text);
+                }
+                Counted::Histogram(place)
+            }
         }
     }
 
-    fn text(&self) -> String {
-        match self {
-            Self::Float(bits) => plain(f64::from_bits(*bits)),
-            Self::Histogram(text) => text.clone(),
+    fn of(&self, value: Counted) -> Option<String> {
+        match value {
+            Counted::Any => None,
+            Counted::Float(bits) => Some(plain(f64::from_bits(bits))),
+            Counted::Histogram(place) => self.texts.get(place).cloned(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use model::Labels;
-use query::{Budget, QueryError};
+use query::{Budget, QueryError, SAMPLE_BYTES};
 
 use crate::cells::Cells;
 use crate::eval::name_of;
@@ -12,9 +12,6 @@ use crate::notes::Notes;
 use crate::rows::{Charge, Row, Vector};
 use crate::stream::{Made, RowSink};
 use crate::syntax::span::Span;
-
-/// Bytes that a budget's sample stands for.
-const SAMPLE_BYTES: usize = 16;
 
 /// One group.
 struct Group<C> {

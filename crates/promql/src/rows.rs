@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::{Labels, STALE_NAN_BITS, is_stale_bits};
-use query::{Budget, QueryError};
+use query::{Budget, QueryError, SAMPLE_BYTES};
 
 use crate::histogram::Histogram;
 
@@ -348,10 +348,11 @@ impl<'b> Vector<'b> {
         Self { rows: Vec::new(), charge: Charge::none(budget) }
     }
 
-    /// Adds a row unless it has no values.
+    /// Adds a row unless it has no values. Its labels and itself count, too: there may be as many rows as values.
     pub(crate) fn push(&mut self, row: Row) -> Result<(), QueryError> {
         if !row.is_empty() {
-            self.charge.add(row.charge())?;
+            let around_bytes = size_of::<Row>() + row.labels.size_bytes();
+            self.charge.add(row.charge() + around_bytes.div_ceil(SAMPLE_BYTES))?;
             self.rows.push(row);
         }
         Ok(())

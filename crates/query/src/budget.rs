@@ -8,7 +8,7 @@ use store::QueryMemory;
 use crate::QueryError;
 
 /// Bytes that a sample takes while a query holds it: its timestamp and its value.
-const SAMPLE_BYTES: u64 = 16;
+pub const SAMPLE_BYTES: usize = 16;
 
 /// Why a running query was stopped from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,9 @@ impl Budget {
         if self.samples.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
             return Err(QueryError::TooManySamples { limit: self.samples_max });
         }
-        if let Some(memory) = self.memory.as_ref().filter(|memory| !memory.take(samples.saturating_mul(SAMPLE_BYTES))) {
+        if let Some(memory) =
+            self.memory.as_ref().filter(|memory| !memory.take(samples.saturating_mul(SAMPLE_BYTES as u64)))
+        {
             self.samples.fetch_sub(samples, Ordering::Relaxed);
             return Err(QueryError::TooMuchMemory { limit_bytes: memory.bytes_max });
         }
@@ -88,7 +90,7 @@ impl Budget {
     pub fn give_back(&self, samples: usize) {
         self.samples.fetch_sub(samples as u64, Ordering::Relaxed);
         if let Some(memory) = &self.memory {
-            memory.give_back(samples as u64 * SAMPLE_BYTES);
+            memory.give_back(samples as u64 * SAMPLE_BYTES as u64);
         }
     }
 
@@ -139,7 +141,7 @@ impl Budget {
 impl Drop for Budget {
     fn drop(&mut self) {
         if let Some(memory) = &self.memory {
-            memory.give_back(self.samples() * SAMPLE_BYTES + self.other_bytes.load(Ordering::Relaxed));
+            memory.give_back(self.samples() * SAMPLE_BYTES as u64 + self.other_bytes.load(Ordering::Relaxed));
         }
     }
 }
