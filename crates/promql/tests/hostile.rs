@@ -90,8 +90,8 @@ fn steps_samples_and_time_are_bounded() {
         let answer = evaluate_instant(&expression, &source, time_ms, &settings, &plenty);
         assert!(matches!(answer, Err(QueryError::Invalid(_))));
     }
-    // 10 series of 100 samples; values take the place of one series after the other, groups' sums need more.
-    assert!(range("x", 99_000, &Budget::new(1_000)).is_ok());
+    // 10 series of 100 samples, and some for each row; values take the place of one series after the other, groups' sums need more.
+    assert!(range("x", 99_000, &Budget::new(1_100)).is_ok());
     let tight = Budget::new(1_500);
     let error = range("sum by (n) (x)", 99_000, &tight).unwrap_err();
     assert_eq!(error, QueryError::TooManySamples { limit: 1_500 });

@@ -1,7 +1,7 @@
 //! What one query may use.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use store::QueryMemory;
 
@@ -17,6 +17,12 @@ pub enum Stop {
     Timeout,
     /// Its sender left, or an operator stopped it.
     Cancelled,
+}
+
+/// Who lets a query go on, or holds it up for a moment so that others come first.
+pub trait Pace: std::fmt::Debug + Send + Sync {
+    /// Called at each check, by whichever thread works on the query.
+    fn go_on(&self);
 }
 
 /// What one query may use, shared by all who work on it. It has no clock: whoever runs the query watches the time
@@ -36,6 +42,7 @@ pub struct Budget {
     computes_all: AtomicBool,
     /// What it shares with all other queries.
     memory: Option<Arc<QueryMemory>>,
+    pace: OnceLock<Arc<dyn Pace>>,
 }
 
 impl Budget {
@@ -52,7 +59,7 @@ impl Budget {
     const fn with_memory(samples_max: u64, memory: Option<Arc<QueryMemory>>) -> Self {
         let [samples, peak, taken, other_bytes] = [const { AtomicU64::new(0) }; 4];
         let (stop, computes_all) = (AtomicU8::new(0), AtomicBool::new(false));
-        Self { samples_max, samples, peak, taken, other_bytes, stop, computes_all, memory }
+        Self { samples_max, samples, peak, taken, other_bytes, stop, computes_all, memory, pace: OnceLock::new() }
     }
 
     /// Takes samples out of the budget, or says that there are too few left, or that the query was stopped; then it takes
@@ -97,10 +104,20 @@ impl Budget {
     /// Fails if the query was stopped. To be called at least once per series and per few thousand samples.
     pub fn check(&self) -> Result<(), QueryError> {
         match self.stop.load(Ordering::Relaxed) {
-            0 => Ok(()),
+            0 => {
+                if let Some(pace) = self.pace.get() {
+                    pace.go_on();
+                }
+                Ok(())
+            }
             1 => Err(QueryError::Stopped(Stop::Timeout)),
             _ => Err(QueryError::Stopped(Stop::Cancelled)),
         }
+    }
+
+    /// From now on the query keeps to a pace; the first that is given counts.
+    pub fn keep_pace(&self, pace: Arc<dyn Pace>) {
+        let _ = self.pace.set(pace);
     }
 
     /// Stops the query at its next check.

@@ -14,7 +14,7 @@ mod threads;
 mod trace;
 mod windows;
 
-pub use budget::{Budget, SAMPLE_BYTES, Stop};
+pub use budget::{Budget, Pace, SAMPLE_BYTES, Stop};
 pub use execute::{BinsAsked, BinsFound, Context, KeptBins, MakeBins, Outcome, Reads, StepReport, execute};
 pub use frame::{Cell, Frame, FrameColumn};
 pub use model::Values;

@@ -4,6 +4,8 @@
 //! arrive ──► wait, at most queue_max and queue_timeout ──► run, at most concurrency_max ──► done: counted, told if slow
 //!       └──► refused: 429                            └──► refused: 429
 //! ```
+//!
+//! Who of those that run comes first: `turns.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,6 +24,7 @@ use crate::error::ApiError;
 use crate::json;
 use crate::metrics::family;
 use crate::state::State;
+use crate::turns::{InTurn, Turns};
 
 /// Upper bounds of the histogram's buckets, in seconds.
 const BUCKETS_S: [f64; 10] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0];
@@ -49,6 +52,7 @@ struct Running {
     description: Description,
     started_ns: i64,
     budget: Arc<Budget>,
+    _in_turn: InTurn,
 }
 
 /// How a query ended.
@@ -93,6 +97,7 @@ pub(crate) struct Queries {
     running: Mutex<BTreeMap<u64, Running>>,
     next_id: AtomicU64,
     permits: Arc<Semaphore>,
+    turns: Arc<Turns>,
     waiting: AtomicU64,
     refused: AtomicU64,
     outcomes: Mutex<BTreeMap<(&'static str, Outcome), u64>>,
@@ -114,6 +119,7 @@ impl Queries {
             running: Mutex::default(),
             next_id: AtomicU64::new(1),
             permits,
+            turns: Turns::new(std::thread::available_parallelism().map_or(1, usize::from)),
             waiting: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             outcomes: Mutex::default(),
@@ -245,7 +251,10 @@ impl State {
     ) -> Result<(Started<'_>, OwnedSemaphorePermit), ApiError> {
         let permit = self.queries.turn().await?;
         let id = self.queries.next_id.fetch_add(1, Ordering::Relaxed);
-        lock(&self.queries.running).insert(id, Running { description, started_ns: self.db.now_ns(), budget });
+        let (pace, in_turn) = self.queries.turns.begin();
+        budget.keep_pace(pace);
+        let running = Running { description, started_ns: self.db.now_ns(), budget, _in_turn: in_turn };
+        lock(&self.queries.running).insert(id, running);
         Ok((Started { state: self, id }, permit))
     }
 }

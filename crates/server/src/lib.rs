@@ -39,6 +39,7 @@ mod sql;
 mod state;
 mod status;
 mod stream;
+mod turns;
 mod wire;
 mod write;
 

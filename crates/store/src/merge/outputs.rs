@@ -346,7 +346,8 @@ mod tests {
             };
             let timestamps_ns: Vec<i64> = times.into_iter().collect();
             let rows = Rows { timestamps_ns: timestamps_ns.clone(), ..Rows::default() };
-            let gathered = Gathered { rows, ..Gathered::default() };
+            let mut gathered = Gathered::default();
+            gathered.rows = rows;
             let mut places = Vec::new();
             let segments = cut(&gathered, &placement);
             for (target, segment) in &segments {
