@@ -134,7 +134,7 @@ impl Shared {
         let headers: Vec<_> = inputs.iter().map(|(slot, meta)| (*slot, meta, self.read_header(*slot, meta))).collect();
         let mut state = self.state.lock();
         for (slot, built) in placed {
-            state.install(*slot, &built.head, &built.places);
+            state.install(*slot, &built.head, &built.records);
         }
         for (slot, meta, header) in headers {
             // One that was evicted meanwhile is gone, and so is what it answered for.

@@ -116,7 +116,7 @@ impl Shared {
             state.free.push(slot);
             return;
         }
-        let field = state.install(slot, &built.head, &built.places);
+        let field = state.install(slot, &built.head, &built.records);
         state.note_due(field, built, self.options.compaction_slabs);
         drop(state);
         self.counters.wake();

@@ -9,7 +9,7 @@ use crate::open_slab::Bucket;
 use crate::points::ValueType;
 use crate::policy::Policy;
 use crate::resolve::Hidden;
-use crate::slab::{Head, Header};
+use crate::slab::{Head, Header, Placed};
 use crate::{Key, Layout};
 
 /// Ghosts whose nodes are remembered, to tell when a miss would have been a hit.
@@ -106,11 +106,12 @@ impl State {
     }
 
     /// Makes a slab known that lies in a slot.
-    pub(crate) fn install(&mut self, slot: u32, head: &Head, places: &[(Key, u32, u32)]) -> FieldNumber {
+    pub(crate) fn install(&mut self, slot: u32, head: &Head, records: &[Placed]) -> FieldNumber {
         let field = self.field(&head.field, head.value_type);
         let meta = SlabMeta {
             serial: head.serial,
             sequence_min: head.sequence_min,
+            sequence_max: head.sequence_max,
             field,
             span: head.span,
             header_bytes: head.header_bytes,
@@ -122,25 +123,25 @@ impl State {
         if let Some(known) = self.slabs.get_mut(slot as usize) {
             *known = Some(meta);
         }
-        let bloom = places.iter().fold(0, |bloom, (key, _, _)| bloom | SlabNode::bloom_bits(key));
+        let bloom = records.iter().fold(0, |bloom, placed| bloom | SlabNode::bloom_bits(&placed.record.key));
         if let Some(field) = self.fields.get_mut(field as usize) {
             field.slabs.insert(SlabNode { slab: slot, bloom, span: head.span });
         }
         if head.layout == Layout::Columns {
-            self.add_places(slot, places);
+            self.add_places(slot, head, records);
         }
         self.slots.insert(head.serial as u32, slot);
         self.policy.insert(head.serial as u32, head.center);
         field
     }
 
-    fn add_places(&mut self, slot: u32, places: &[(Key, u32, u32)]) {
-        let units = |bytes: u32| u16::try_from(bytes / crate::slab::header::RECORD_ALIGN_BYTES as u32);
-        for (key, offset, len) in places {
-            let len = len.next_multiple_of(crate::slab::header::RECORD_ALIGN_BYTES as u32);
+    fn add_places(&mut self, slot: u32, head: &Head, records: &[Placed]) {
+        for placed in records {
             // A key without anything cached is not looked up, so nothing needs its places.
-            if let (Some(entry), Ok(offset), Ok(len)) = (self.keys.get_mut(key), units(*offset), units(len)) {
-                entry.places.push(Place { slab: slot, offset, len });
+            if let (Some(entry), Some(place)) =
+                (self.keys.get_mut(&placed.record.key), Place::new(slot, head.span, head.header_bytes, placed))
+            {
+                entry.places.push(place);
             }
         }
     }

@@ -117,6 +117,8 @@ impl World {
         options.compaction_write_share_max = 100.0;
         options.read_threads = 0;
         options.open_bytes_max = 64 << 10;
+        // A few pages: they come and go.
+        options.buffer_bytes_max = 40 << 10;
         let cache = Cache::open(&simulation.platform(), options.clone()).unwrap();
         let truths = vec![Truth::default(); usize::from(KEYS)];
         Self { simulation, options, cache, truths, is_exact }
@@ -247,6 +249,50 @@ fn compaction_keeps_what_keys_share_once() {
     world.run(&Step::Reopen);
     world.check(2, Span::new(0, 2000));
     world.check(4, Span::new(0, 2000));
+}
+
+#[test]
+fn a_hit_reads_a_slab_once_and_then_not_at_all() {
+    let mut world = World::new(5, Layout::Columns, PolicyKind::Sieve, 64, true);
+    for start in (0..1200).step_by(100) {
+        for number in 1..KEYS {
+            world.run(&Step::Set(number, Span::new(start, start + 100)));
+        }
+    }
+    world.run(&Step::Flush);
+    for (buffer_bytes_max, reads_again) in [(0, true), (2 << 20, false)] {
+        world.options.buffer_bytes_max = buffer_bytes_max;
+        world.reopen();
+        // The names of series come with the first hit.
+        world.check(4, Span::new(0, 1200));
+        let read = |world: &World| {
+            let before = world.cache.stats();
+            world.check(4, Span::new(150, 1050));
+            let after = world.cache.stats();
+            (after.reads - before.reads, after.slab_reads - before.slab_reads)
+        };
+        let (reads, slab_reads) = read(&world);
+        assert!(slab_reads > 4, "{slab_reads}");
+        assert_eq!(reads, if reads_again { slab_reads } else { 0 });
+        assert!(world.cache.stats().buffer_bytes <= buffer_bytes_max as u64);
+    }
+}
+
+#[test]
+fn series_of_other_keys_do_not_come_along() {
+    let mut world = World::new(9, Layout::Columns, PolicyKind::Sieve, 64, true);
+    for number in [1, 2, 3, 4] {
+        world.run(&Step::Set(number, Span::new(0, 50)));
+    }
+    world.run(&Step::Reopen);
+    // Odd numbers ask for two of the three series that the slabs have.
+    for (number, count) in [(3, 2), (4, 3)] {
+        let Lookup::Hit(found) = world.cache.get(key(number), Span::new(0, 50)) else { panic!("{number} is missed") };
+        assert_eq!(found.series.len(), count, "{:?} of {number}", found.series);
+        let used: std::collections::BTreeSet<u32> =
+            found.fields.iter().flat_map(|field| field.points.series.iter().copied()).collect();
+        assert_eq!(used.len(), count);
+    }
 }
 
 #[test]
