@@ -216,6 +216,13 @@ impl Flash {
         written
     }
 
+    /// Makes that nothing lies in a slot: its first page is no head of a slab.
+    pub(crate) fn erase_slot(&self, slot: u32) -> io::Result<()> {
+        let written = self.write_page(self.slot_offset(slot), &[]);
+        self.forget_pages(slot);
+        written
+    }
+
     fn forget_pages(&self, slot: u32) {
         let first = self.slot_offset(slot) / PAGE_BYTES;
         self.buffer.forget(first..first + self.slab_bytes / PAGE_BYTES);

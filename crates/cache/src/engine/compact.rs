@@ -146,7 +146,7 @@ impl Shared {
                 Ok(header) => state.forget_header(slot, &header, false),
                 Err(_) => state.keys.values_mut().for_each(|entry| entry.forget_places(slot)),
             }
-            state.free.push(slot);
+            state.release(slot);
         }
     }
 }

@@ -233,7 +233,7 @@ impl Shared {
                 if let Some(meta) = meta {
                     self.counters.add(&self.counters.slabs_bad, 1);
                     self.forget_slab(*slot, &meta);
-                    self.state.lock().free.push(*slot);
+                    self.state.lock().release(*slot);
                 }
             }
             if is_last {

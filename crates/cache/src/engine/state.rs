@@ -1,6 +1,6 @@
 //! What a cache knows in memory.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::flash::{Delete, Superblock};
@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) open_bytes: usize,
     pub(crate) slabs: Vec<Option<SlabMeta>>,
     pub(crate) free: Vec<u32>,
+    /// Those of them in which a slab may lie still that is none any more, but would be one again after a restart.
+    pub(crate) left: BTreeSet<u32>,
     pub(crate) policy: Box<dyn Policy>,
     /// Slabs that went, the last ones.
     pub(crate) ghosts: VecDeque<Ghost>,
@@ -60,6 +62,7 @@ impl State {
             open_bytes: 0,
             slabs: vec![None; slabs],
             free: (0..slabs as u32).rev().collect(),
+            left: BTreeSet::new(),
             policy,
             ghosts: VecDeque::new(),
             slots: HashMap::new(),
@@ -105,6 +108,12 @@ impl State {
         self.slabs.get(slab as usize)?.as_ref()
     }
 
+    /// Gives back a slot, whatever lies in it.
+    pub(crate) fn release(&mut self, slot: u32) {
+        self.free.push(slot);
+        self.left.insert(slot);
+    }
+
     /// Makes a slab known that lies in a slot.
     pub(crate) fn install(&mut self, slot: u32, head: &Head, records: &[Placed]) -> FieldNumber {
         let field = self.field(&head.field, head.value_type);
@@ -123,6 +132,7 @@ impl State {
         if let Some(known) = self.slabs.get_mut(slot as usize) {
             *known = Some(meta);
         }
+        self.left.remove(&slot);
         let bloom = records.iter().fold(0, |bloom, placed| bloom | SlabNode::bloom_bits(&placed.record.key));
         if let Some(field) = self.fields.get_mut(field as usize) {
             field.slabs.insert(SlabNode { slab: slot, bloom, span: head.span });

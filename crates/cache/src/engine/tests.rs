@@ -315,6 +315,33 @@ fn deletes_survive_although_their_list_overflows() {
 }
 
 #[test]
+fn what_compaction_left_behind_does_not_come_back() {
+    let mut world = World::new(3, Layout::Columns, PolicyKind::Fifo, 256, false);
+    let spans: Vec<Span> = (0..150).step_by(50).map(|start| Span::new(start, start + 50)).collect();
+    for span in &spans {
+        world.run(&Step::Set(2, *span));
+        world.run(&Step::Flush);
+    }
+    world.run(&Step::Delete(2, Span::new(0, 150)));
+    world.run(&Step::Maintain);
+    assert!(world.cache.stats().slabs_compacted > 4, "{:?}", world.cache.stats());
+    let delete_others = |world: &World, count: u32| {
+        for other in 0..count {
+            world.cache.delete(Key::of_statement(&other.to_string()), spans[0]).unwrap();
+        }
+    };
+    delete_others(&world, 5000);
+    world.run(&Step::Set(1, spans[0]));
+    world.run(&Step::Flush);
+    // The list is full now: deletes that hide nothing in slabs any more go.
+    delete_others(&world, 3300);
+    let stats = world.cache.stats();
+    assert!(stats.deletes < 5000 && stats.keys == 1, "{stats:?}");
+    world.run(&Step::Reopen);
+    spans.iter().for_each(|span| world.check(2, *span));
+}
+
+#[test]
 fn a_real_file_is_read_and_written_directly() {
     let folder = std::env::temp_dir().join(format!("thalweg-cache-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
