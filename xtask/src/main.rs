@@ -19,8 +19,10 @@ const USAGE: &str = "Usage:
       [--remote-write-series 200000] [--remote-write-samples 1,10] [--values N] [--repeat N] [--cache FOLDER] [--json]
                                                            the same writes into this and other servers, side by side
   cargo xtask cache-peers [--workloads full,small,medium,large] [--units MINUTES,…] [--cache-percent N] [--requests N]
-      [--clients N] [--days N] [--cache FOLDER] [--json]   the same requests to InfluxDB alone, through this project's result
-                                                           cache, and through memcached
+      [--warm-requests N] [--database-delay-ms N] [--clients N] [--days N] [--cache FOLDER] [--thalweg FILE] [--json]
+                                                           the same requests to InfluxDB alone, through this project's result
+                                                           cache, and through memcached; counted after so many that warm the
+                                                           cache, each answer of InfluxDB held back for so long (0: not at all)
   cargo xtask differential influxql [--seed N] [--statements N]
                                                            generated statements to this server and to InfluxDB 1.x
   cargo xtask differential sql [--seed N] [--statements N]

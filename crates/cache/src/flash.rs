@@ -1,6 +1,7 @@
 //! The flash file: a first page, two lists of deletes, slots for slabs. Layout: `docs/formats/slab.md`.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use codec::{DecodeError, Reader};
 use platform::{AlignedBytes, DIRECT_ALIGN_BYTES, File, OpenMode, Platform};
 
+use crate::buffer::PageBuffer;
 use crate::{Key, Span};
 
 const MAGIC: [u8; 8] = *b"THWGCACH";
@@ -21,6 +23,8 @@ const DELETE_PAGES: u64 = 127;
 pub(crate) const DELETES_MAX: usize = DELETE_PAGES as usize * DIRECT_ALIGN_BYTES / DELETE_BYTES;
 /// Where the slots begin.
 const SLOTS_OFFSET: u64 = 1 << 20;
+/// Pages that are read once more, although they are in memory, to make one read of two.
+const GAP_PAGES_MAX: usize = 8;
 
 /// What a key no longer answers for: pieces of the span set up to the sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,13 +105,21 @@ impl Delete {
 pub(crate) struct Flash {
     file: Arc<dyn File>,
     slab_bytes: u64,
+    /// Pages of slots that were read lately.
+    pub(crate) buffer: PageBuffer,
+    pub(crate) reads: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
 }
 
 impl Flash {
     /// Opens the file or makes it; what is in a file of another shape is given up.
-    pub(crate) fn open(platform: &Platform, path: &Path, slab_bytes: usize) -> io::Result<(Self, Superblock)> {
+    pub(crate) fn open(
+        platform: &Platform,
+        path: &Path,
+        slab_bytes: usize,
+        buffer_bytes_max: usize,
+    ) -> io::Result<(Self, Superblock)> {
         let file = match platform.files.open_direct(path, OpenMode::Write) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let file = platform.files.open_direct(path, OpenMode::CreateNew)?;
@@ -121,6 +133,8 @@ impl Flash {
         let flash = Self {
             file,
             slab_bytes: slab_bytes as u64,
+            buffer: PageBuffer::new(buffer_bytes_max),
+            reads: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
         };
@@ -144,26 +158,74 @@ impl Flash {
         (bytes.saturating_sub(SLOTS_OFFSET) / slab_bytes as u64).min(u64::from(u32::MAX) - 1) as usize
     }
 
-    /// Reads from a slot; offset and length are widened to whole pages, and the bytes asked for are the range that is returned.
-    pub(crate) fn read_slot(
+    /// Reads from a slot; offset and length are widened to whole pages, and the bytes asked for are the range that is returned. What is in
+    /// memory is not read again.
+    pub(crate) fn read_slot(&self, slot: u32, offset: u32, len: u32) -> io::Result<(AlignedBytes, Range<usize>)> {
+        self.read_pages(slot, (offset, len), true)
+    }
+
+    /// The same for what will hardly be asked for again: it does not come into memory.
+    pub(crate) fn read_slot_once(&self, slot: u32, offset: u32, len: u32) -> io::Result<(AlignedBytes, Range<usize>)> {
+        self.read_pages(slot, (offset, len), false)
+    }
+
+    fn read_pages(
         &self,
         slot: u32,
-        offset: u32,
-        len: u32,
-    ) -> io::Result<(AlignedBytes, std::ops::Range<usize>)> {
-        let start = u64::from(offset) / PAGE_BYTES * PAGE_BYTES;
-        let end = (u64::from(offset) + u64::from(len)).next_multiple_of(PAGE_BYTES);
-        if end > self.slab_bytes {
+        (offset, len): (u32, u32),
+        keeps: bool,
+    ) -> io::Result<(AlignedBytes, Range<usize>)> {
+        let pages = self.pages(slot, offset, len)?;
+        let mut bytes = AlignedBytes::zeroed((pages.end - pages.start) as usize * DIRECT_ALIGN_BYTES);
+        let looked = self.buffer.copy(pages.start, &mut bytes);
+        for run in looked.missing.chunk_by(|a, b| b.start <= a.end + GAP_PAGES_MAX) {
+            let first = run.first().map_or(0, |run| run.start);
+            let end = run.last().map_or(0, |run| run.end);
+            let part = bytes.get_mut(first * DIRECT_ALIGN_BYTES..end * DIRECT_ALIGN_BYTES).unwrap_or_default();
+            let first = pages.start + first as u64;
+            self.read_at(first * PAGE_BYTES, part)?;
+            if keeps {
+                self.buffer.keep(looked.writes, first, part);
+            }
+        }
+        let inside = (u64::from(offset) % PAGE_BYTES) as usize;
+        Ok((bytes, inside..inside + len as usize))
+    }
+
+    /// Whether a part of a slot is in memory.
+    pub(crate) fn has_in_memory(&self, slot: u32, offset: u32, len: u32) -> bool {
+        self.pages(slot, offset, len).is_ok_and(|pages| self.buffer.holds(pages))
+    }
+
+    /// The pages of the file that a part of a slot lies in.
+    fn pages(&self, slot: u32, offset: u32, len: u32) -> io::Result<Range<u64>> {
+        let start = u64::from(offset) / PAGE_BYTES;
+        let end = (u64::from(offset) + u64::from(len)).div_ceil(PAGE_BYTES);
+        if end * PAGE_BYTES > self.slab_bytes {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a place behind the end of its slab"));
         }
-        let bytes = self.read(self.slot_offset(slot) + start, (end - start) as usize)?;
-        let inside = (u64::from(offset) - start) as usize;
-        Ok((bytes, inside..inside + len as usize))
+        let first = self.slot_offset(slot) / PAGE_BYTES;
+        Ok(first + start..first + end)
     }
 
     /// Writes a slab. Nothing waits for the device: what a crash tears is found out by its checksums.
     pub(crate) fn write_slot(&self, slot: u32, bytes: &AlignedBytes) -> io::Result<()> {
-        self.write(self.slot_offset(slot), bytes)
+        let written = self.write(self.slot_offset(slot), bytes);
+        // Also if that failed: nobody knows what is there then.
+        self.forget_pages(slot);
+        written
+    }
+
+    /// Makes that nothing lies in a slot: its first page is no head of a slab.
+    pub(crate) fn erase_slot(&self, slot: u32) -> io::Result<()> {
+        let written = self.write_page(self.slot_offset(slot), &[]);
+        self.forget_pages(slot);
+        written
+    }
+
+    fn forget_pages(&self, slot: u32) {
+        let first = self.slot_offset(slot) / PAGE_BYTES;
+        self.buffer.forget(first..first + self.slab_bytes / PAGE_BYTES);
     }
 
     /// Returns when everything that was written is durable.
@@ -231,9 +293,15 @@ impl Flash {
 
     fn read(&self, offset: u64, len: usize) -> io::Result<AlignedBytes> {
         let mut bytes = AlignedBytes::zeroed(len);
-        self.file.read_exact_at(&mut bytes, offset)?;
-        self.bytes_read.fetch_add(len as u64, Ordering::Relaxed);
+        self.read_at(offset, &mut bytes)?;
         Ok(bytes)
+    }
+
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(bytes, offset)?;
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
     }
 
     fn write(&self, offset: u64, bytes: &AlignedBytes) -> io::Result<()> {

@@ -355,18 +355,22 @@ impl Layered {
     /// What is cached of an answer; what flash had is in memory afterwards.
     pub fn find(&self, request: &Request<'_>) -> Option<Found> {
         // A part is only taken from memory if flash has no more: it may have all.
-        let in_memory = self.memory.find(request);
-        if in_memory.as_ref().is_some_and(|found| found.span == request.span) {
-            return in_memory;
+        let whole = Request { partial_bytes_min: Some(usize::MAX), ..*request };
+        if let Some(found) = self.memory.find(&whole) {
+            return Some(found);
         }
         let before = *self.deletes.lock();
         let on_flash = self.flash.as_ref().and_then(|flash| flash.find(request));
-        if let Some(found) = &on_flash {
+        if let Some(found) = on_flash.as_ref().filter(|_| self.memory.bytes_max() > 0) {
             let deletes = self.deletes.lock();
             if *deletes == before {
                 self.memory.insert(request.key, found.answer.clone(), found.span, found.stamp);
             }
         }
+        if on_flash.as_ref().is_some_and(|found| found.span == request.span) {
+            return on_flash;
+        }
+        let in_memory = self.memory.find(request);
         [in_memory, on_flash].into_iter().flatten().max_by(|a, b| a.span.length().total_cmp(&b.span.length()))
     }
 

@@ -1,10 +1,14 @@
 //! What is cached, in memory: the key index says which spans of which keys, the slab index where the slabs of a field are.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
+use platform::DIRECT_ALIGN_BYTES;
+
 use crate::points::ValueType;
-use crate::slab::header::Section;
+use crate::slab::Placed;
+use crate::slab::header::{RECORD_ALIGN_BYTES, Section};
 use crate::span::SpanSet;
 use crate::{Key, Span};
 
@@ -21,13 +25,66 @@ pub(crate) struct Extent {
     pub(crate) density: f32,
 }
 
-/// Where a slab holds points of a key: at most eight bytes, since there is one for each key of each slab.
+/// Where a slab holds what of a key: small, since there is one for each key of each slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) slab: u32,
     /// Where the record starts, and how long it is, in units of its alignment.
-    pub(crate) offset: u16,
-    pub(crate) len: u16,
+    offset: u16,
+    len: u16,
+    /// The hull of its pieces, in steps of the slab's span, rounded outwards.
+    start: u16,
+    end: u16,
+    /// The pages of the slab that its blocks lie in; the first is behind the last if there are none.
+    first_page: u8,
+    last_page: u8,
+}
+
+const _: () = assert!(size_of::<Place>() <= 16, "a place takes 16 bytes at most");
+
+impl Place {
+    /// Where a slab, whose header has so many bytes, holds a record. `None` if numbers as small as these cannot say it.
+    pub(crate) fn new(slab: u32, slab_span: Span, header_bytes: u32, placed: &Placed) -> Option<Self> {
+        let units = |bytes: u32| u16::try_from(bytes / RECORD_ALIGN_BYTES as u32).ok();
+        let page = |byte: u32| u8::try_from(byte / DIRECT_ALIGN_BYTES as u32).ok();
+        let span = placed.span()?.intersect(&slab_span);
+        let (step, from) = (span_step(slab_span), |time: i64| time.wrapping_sub(slab_span.start) as u64);
+        let blocks = placed.blocks(header_bytes);
+        Some(Self {
+            slab,
+            offset: units(placed.offset)?,
+            len: units(placed.len.next_multiple_of(RECORD_ALIGN_BYTES as u32))?,
+            start: u16::try_from(from(span.start) / step).ok()?,
+            end: u16::try_from(from(span.end).div_ceil(step)).ok()?,
+            first_page: blocks.as_ref().map_or(Some(1), |blocks| page(blocks.start))?,
+            last_page: blocks.as_ref().map_or(Some(0), |blocks| page(blocks.end.saturating_sub(1)))?,
+        })
+    }
+
+    /// The bytes of the record in the slab.
+    pub(crate) fn record(&self) -> Range<u32> {
+        let unit = RECORD_ALIGN_BYTES as u32;
+        u32::from(self.offset) * unit..(u32::from(self.offset) + u32::from(self.len)) * unit
+    }
+
+    /// The bytes of the slab that hold all points of the key, if there are any.
+    pub(crate) fn blocks(&self) -> Option<Range<u32>> {
+        let page = DIRECT_ALIGN_BYTES as u32;
+        let bytes = u32::from(self.first_page) * page..(u32::from(self.last_page) + 1) * page;
+        (self.first_page <= self.last_page).then_some(bytes)
+    }
+
+    /// A span with all pieces of the key in the slab.
+    pub(crate) fn span(&self, slab_span: Span) -> Span {
+        let (step, length) = (span_step(slab_span), slab_span.end.wrapping_sub(slab_span.start) as u64);
+        let at = |steps: u16| slab_span.start.wrapping_add((u64::from(steps) * step).min(length) as i64);
+        Span::new(at(self.start), at(self.end))
+    }
+}
+
+/// What a step of a slab's span is, so that sixteen bits count them.
+fn span_step(span: Span) -> u64 {
+    span.end.wrapping_sub(span.start) as u64 / u64::from(u16::MAX) + 1
 }
 
 /// All about a key.
@@ -229,6 +286,7 @@ impl VirtualRanges {
 pub(crate) struct SlabMeta {
     pub(crate) serial: u64,
     pub(crate) sequence_min: u64,
+    pub(crate) sequence_max: u64,
     pub(crate) field: FieldNumber,
     pub(crate) span: Span,
     pub(crate) header_bytes: u32,
@@ -251,7 +309,10 @@ pub(crate) type Keys = HashMap<Key, KeyEntry>;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::slab::{Marker, Piece, Record};
 
     fn node(slab: u32, start: i64, end: i64) -> SlabNode {
         SlabNode { slab, bloom: u64::MAX, span: Span::new(start, end) }
@@ -263,6 +324,55 @@ mod tests {
             (span.start, span.end, range.nodes.iter().map(|node| node.slab).collect())
         };
         ranges.ranges().iter().map(shape).collect()
+    }
+
+    fn placed(span: Span, offset: u32, blocks: &[(u32, u32)]) -> Placed {
+        let piece = Piece { span, sequence: 1, stamp: 0, fields: 1 };
+        let marker = |(offset, len): &(u32, u32)| Marker {
+            first: 0,
+            last: 0,
+            offset: *offset,
+            len: *len,
+            count: 1,
+            checksum: 0,
+        };
+        let markers = blocks.iter().map(marker).collect();
+        let record = Record { key: Key([0; 20]), number: 0, pieces: vec![piece], markers };
+        Placed { offset, len: 70, record }
+    }
+
+    proptest! {
+        #[test]
+        fn a_place_has_no_less_than_what_it_is_made_of(
+            times in prop::collection::btree_set(
+                prop_oneof![Just(i64::MIN), Just(i64::MAX), any::<i64>(), -100i64..100],
+                6,
+            ),
+            blocks in prop::collection::vec((0u32..900_000, 1u32..9000), 0..4),
+        ) {
+            let times: Vec<i64> = times.into_iter().collect();
+            let (slab, own) = (Span::new(times[0], times[5]), Span::new(times[1], times[3]));
+            let place = Place::new(3, slab, 8192, &placed(own, 4096 + 16, &blocks)).unwrap();
+            prop_assert_eq!(place.record(), 4112..4192);
+            for (start, end) in [(0, 2), (1, 2), (2, 4), (3, 4), (0, 5)] {
+                let asked = Span::new(times[start], times[end]);
+                prop_assert!(!asked.overlaps(&own) || place.span(slab).overlaps(&asked), "{asked:?} {own:?} {slab:?}");
+            }
+            for (offset, len) in &blocks {
+                let all = place.blocks().unwrap();
+                prop_assert!(all.start <= 8192 + offset && 8192 + offset + len <= all.end);
+            }
+            prop_assert_eq!(place.blocks().is_none(), blocks.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_place_is_not_asked_for_other_times() {
+        let slab = Span::new(0, 1_000_000);
+        let place = Place::new(3, slab, 8192, &placed(Span::new(500_000, 600_000), 4096, &[])).unwrap();
+        let asked = [(0, 499_900), (600_100, 1_000_000), (0, 500_001), (599_999, 700_000)];
+        let found = asked.map(|(start, end)| place.span(slab).overlaps(&Span::new(start, end)));
+        assert_eq!(found, [false, false, true, true]);
     }
 
     #[test]

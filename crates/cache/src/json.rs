@@ -14,6 +14,10 @@ const TIME: &str = "time";
 /// Integers beyond this are not exact as floats: they are kept as integers, all other numbers as floats.
 const EXACT_MAX: i64 = 1 << 53;
 
+/// What a body takes beside its points, and a point in it, about.
+const HEAD_BYTES: usize = 256;
+const CELL_BYTES: usize = 10;
+
 /// A body: what was asked for or is set, which does not count, and its rows.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -313,7 +317,8 @@ pub fn write(answer: &Answer, span: Span) -> Vec<u8> {
     for (field, column) in answer.fields.iter().zip(columns) {
         cursors(&field.points, column, &mut series);
     }
-    let mut out = format!(r#"{{"start":{},"end":{},"series":["#, span.start, span.end).into_bytes();
+    let mut out = Vec::with_capacity(HEAD_BYTES + answer.points() * CELL_BYTES);
+    out.extend_from_slice(format!(r#"{{"start":{},"end":{},"series":["#, span.start, span.end).as_bytes());
     for (number, (name, mut cursors)) in answer.series.iter().zip(series).enumerate() {
         out.extend_from_slice(if number == 0 { br#"{"name":"# } else { br#",{"name":"# });
         append(&mut out, name.as_ref());

@@ -144,6 +144,9 @@ pub(crate) fn push_piece(pieces: &mut Vec<Piece>, piece: Piece, hidden: &[Hidden
 
 /// Finds or adds series in a list; returns their places in it.
 pub(crate) fn rename(list: &mut Vec<Arc<str>>, names: &[Arc<str>]) -> Vec<u32> {
+    if list.is_empty() {
+        list.extend_from_slice(names);
+    }
     if list.len() == names.len() && list.iter().eq(names) {
         return (0..names.len() as u32).collect();
     }

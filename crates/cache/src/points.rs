@@ -1,6 +1,5 @@
 //! Results of queries: points in columns, one list for each field.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -166,12 +165,20 @@ impl Points {
         self.values.extend_from(&other.values, places);
     }
 
+    /// Makes room for so many more.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.timestamps.reserve(more);
+        self.series.reserve(more);
+        each!(&mut self.values, column => column.reserve(more));
+    }
+
     /// Sorts by time, then series.
     pub(crate) fn sort(&mut self) {
-        let at = |place: usize| (self.timestamps.get(place).copied(), self.series.get(place).copied());
-        if (1..self.len()).all(|place| at(place - 1) <= at(place)) {
+        let pairs = || self.timestamps.iter().zip(&self.series);
+        if pairs().zip(pairs().skip(1)).all(|(earlier, later)| earlier <= later) {
             return;
         }
+        let at = |place: usize| (self.timestamps.get(place).copied(), self.series.get(place).copied());
         let mut order: Vec<u32> = (0..self.len() as u32).collect();
         order.sort_by_key(|place| at(*place as usize));
         let pick_time = |place: &u32| self.timestamps.get(*place as usize).copied();
@@ -185,6 +192,10 @@ impl Points {
 
     /// Gives each point the series at its number's place in `renamed`.
     pub(crate) fn rename_series(&mut self, renamed: &[u32]) {
+        let is_same = (0..).zip(renamed).all(|(number, renamed): (u32, _)| number == *renamed);
+        if is_same && self.series.iter().max().is_none_or(|last| (*last as usize) < renamed.len()) {
+            return;
+        }
         for series in &mut self.series {
             *series = renamed.get(*series as usize).copied().unwrap_or_default();
         }
@@ -238,18 +249,7 @@ impl Answer {
 
     /// Adds the answer for a later span behind this one.
     pub fn append(&mut self, later: &Self) {
-        let mut numbers: HashMap<Arc<str>, u32> =
-            self.series.iter().enumerate().map(|(place, name)| (name.clone(), place as u32)).collect();
-        let renamed: Vec<u32> = later
-            .series
-            .iter()
-            .map(|name| {
-                *numbers.entry(name.clone()).or_insert_with(|| {
-                    self.series.push(name.clone());
-                    self.series.len() as u32 - 1
-                })
-            })
-            .collect();
+        let renamed = crate::open_slab::rename(&mut self.series, &later.series);
         for field in &later.fields {
             let mut points = field.points.clone();
             points.rename_series(&renamed);

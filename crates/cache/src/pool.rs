@@ -7,11 +7,18 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 
-type Job = Box<dyn FnOnce() + Send>;
+/// What is to be done.
+pub(crate) struct Job<T> {
+    /// Whether it waits for something: others go on meanwhile. One that does not costs less than to wake a thread for it.
+    pub(crate) waits: bool,
+    pub(crate) run: Box<dyn FnOnce() -> T + Send>,
+}
+
+type Work = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct Queue {
-    jobs: Mutex<(VecDeque<Job>, bool)>,
+    jobs: Mutex<(VecDeque<Work>, bool)>,
     wake: Condvar,
 }
 
@@ -34,32 +41,31 @@ impl Pool {
         Ok(Self { queue, threads: started })
     }
 
-    /// Does all jobs, the first of them in the caller's thread; results in the order of the jobs, `None` for one that panicked.
-    pub(crate) fn run<T: Send + 'static>(&self, mut jobs: Vec<Box<dyn FnOnce() -> T + Send>>) -> Vec<Option<T>> {
-        if self.threads.is_empty() || jobs.len() < 2 {
-            return jobs.into_iter().map(|job| Some(job())).collect();
-        }
-        let (sender, receiver) = mpsc::channel();
+    /// Does all jobs: those that do not wait, and the first that does, in the caller's thread; results in the order of the jobs, `None` for
+    /// one that panicked in another.
+    pub(crate) fn run<T: Send + 'static>(&self, jobs: Vec<Job<T>>) -> Vec<Option<T>> {
+        let first = jobs.iter().position(|job| job.waits);
+        let goes = |place: usize, waits: bool| waits && Some(place) != first && !self.threads.is_empty();
         let mut results: Vec<Option<T>> = jobs.iter().map(|_| None).collect();
-        let own = jobs.remove(0);
-        {
-            let mut queue = self.queue.jobs.lock();
-            for (place, job) in jobs.into_iter().enumerate() {
+        let (sender, receiver) = mpsc::channel();
+        let mut own = Vec::with_capacity(jobs.len());
+        for (place, Job { waits, run }) in jobs.into_iter().enumerate() {
+            if goes(place, waits) {
                 let sender = sender.clone();
                 // The receiver waits for all, so that sending only fails after a panic over there.
-                queue.0.push_back(Box::new(move || drop(sender.send((place + 1, job())))));
+                let job = Box::new(move || drop(sender.send((place, run()))));
+                self.queue.jobs.lock().0.push_back(job);
+                self.queue.wake.notify_one();
+            } else {
+                own.push((place, run));
             }
         }
         drop(sender);
-        self.queue.wake.notify_all();
-        let first = own();
-        for (place, result) in receiver {
+        let done = own.into_iter().map(|(place, run)| (place, run()));
+        for (place, result) in done.chain(receiver) {
             if let Some(known) = results.get_mut(place) {
                 *known = Some(result);
             }
-        }
-        if let Some(known) = results.first_mut() {
-            *known = Some(first);
         }
         results
     }

@@ -16,6 +16,9 @@ const EXAMPLES: &str = "Examples:
 Answers of queries with their time ranges lie in the file and survive a restart; memcached's ordinary items lie in memory. What to
 send: docs/guide/cache.md.";
 
+/// The share of the memory that answers have; pages of the file have the others.
+const ANSWERS_SHARE: usize = 4;
+
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CacheFlags {
@@ -28,7 +31,7 @@ pub(crate) struct CacheFlags {
     /// Where to listen, for memcached's protocol and for HTTP
     #[arg(long, env = "THALWEG_CACHE_LISTEN", default_value = "127.0.0.1:7785")]
     listen: SocketAddr,
-    /// Answers kept in memory in front of the file
+    /// Memory in front of the file: a quarter for answers, the rest for pages of the file, which hold many times the points
     #[arg(long, default_value = "64MiB", value_parser = size_bytes)]
     memory: u64,
     /// Points in memory that are not in the file yet; what is beyond that is written in smaller pieces
@@ -72,6 +75,8 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
     options.answer_bytes_max = flags.body_max as usize;
     options.slab_bytes = flags.slab as usize;
     options.open_bytes_max = flags.unwritten as usize;
+    let answers_bytes_max = flags.memory as usize / ANSWERS_SHARE;
+    options.buffer_bytes_max = flags.memory as usize - answers_bytes_max;
     let platform = platform::Platform::real();
     let cache = Cache::open(&platform, options).map_err(|error| format!("{}: {error}", flags.file.display()))?;
     let stats = cache.stats();
@@ -79,7 +84,7 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
         connections_max: flags.connections_max,
         body_bytes_max: flags.body_max as usize,
         items_bytes_max: flags.items as usize,
-        memory_bytes_max: flags.memory as usize,
+        memory_bytes_max: answers_bytes_max,
         ..ServerOptions::default()
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -23,7 +23,13 @@ impl Drop for Running {
 }
 
 fn start(file: &Path) -> Running {
+    start_in(Path::new("."), file)
+}
+
+/// Starts the program in a folder.
+fn start_in(folder: &Path, file: &Path) -> Running {
     let mut child = Command::new(PROGRAM)
+        .current_dir(folder)
         .args(["cache", "--listen", "127.0.0.1:0", "--size", "32MiB", "--partial-min", "0", "--file"])
         .arg(file)
         .stdout(Stdio::piped())
@@ -64,6 +70,19 @@ fn answers_survive_a_stop_and_nothing_wrong_survives_a_kill() {
     running.child.wait().unwrap();
     let running = start(&file);
     ask(&running, "tget q 0 20\r\n", "MISS\r\n");
+}
+
+#[test]
+fn a_file_without_a_folder_lies_in_the_current_one() {
+    let folder = Folder::new("cache-bare");
+    let body = r#"{"start":0,"end":20,"series":[{"name":"","columns":["time","load"],"values":[[0,1.5],[10,2.5]]}]}"#;
+    let mut running = start_in(&folder.0, Path::new("flash"));
+    ask(&running, &format!("tset q 0 20 {}\r\n{body}\r\n", body.len()), "STORED\r\n");
+    let stopped = Command::new("kill").arg(running.child.id().to_string()).status().unwrap();
+    assert!(stopped.success() && running.child.wait().unwrap().success());
+    assert!(folder.0.join("flash").is_file());
+    let running = start_in(&folder.0, Path::new("flash"));
+    ask(&running, "tget q 0 20\r\n", &format!("HIT 0 20 {}\r\n{body}\r\n", body.len()));
 }
 
 const PYTHON: &str = r#"

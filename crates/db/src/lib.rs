@@ -104,6 +104,8 @@ fn results(
     let options = cache::Options {
         open_bytes_max: memory_bytes_max / results::OPEN_SHARE,
         read_threads: 0,
+        // What is read from there comes into memory as steps.
+        buffer_bytes_max: 0,
         ..cache::Options::new(&file, flash_bytes_max)
     };
     let results = results.on_flash(platform, options, store);

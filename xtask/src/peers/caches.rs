@@ -1,6 +1,7 @@
 //! `cargo xtask cache-peers`: the same requests to InfluxDB alone, through `thalweg cache` in front of it, and through units of a fixed
 //! length in memcached, on this machine, one after the other.
 
+mod delay;
 mod report;
 
 use std::net::TcpStream;
@@ -14,6 +15,7 @@ use super::process::{Processes, cpu_seconds, resident_peak_bytes, settle};
 use super::server::{Peer, Server, free_address};
 use super::{cache_folder, install, number, numbers};
 use crate::sim::{cargo, finish};
+use delay::Delay;
 use report::Figures;
 
 /// How long a cache may take to start.
@@ -32,12 +34,18 @@ pub struct Options {
     pub cache_percent: u64,
     /// Requests of each measurement.
     pub requests: u64,
+    /// Requests that each way answers before counting begins.
+    pub warm_requests: u64,
+    /// How long each answer of the database is held back, as if it were remote.
+    pub database_delay_ms: u64,
     /// Clients at the same time.
     pub clients: u32,
     /// Days of data.
     pub days: u32,
     /// Where downloaded programs are kept.
     pub cache: PathBuf,
+    /// This project's program; none to build it.
+    pub thalweg: Option<PathBuf>,
     /// Print JSON instead of tables.
     pub json: bool,
 }
@@ -50,9 +58,12 @@ impl Options {
             units: vec![30, 240],
             cache_percent: 10,
             requests: 20_000,
+            warm_requests: 0,
+            database_delay_ms: 0,
             clients: 8,
             days: 180,
             cache: cache_folder(),
+            thalweg: None,
             json: false,
         };
         let mut arguments = arguments.iter();
@@ -67,13 +78,30 @@ impl Options {
                 "--units" => options.units = numbers(name, value)?,
                 "--cache-percent" => options.cache_percent = number(name, value)?,
                 "--requests" => options.requests = number(name, value)?,
+                "--warm-requests" => options.warm_requests = number(name, value)?,
+                "--database-delay-ms" => options.database_delay_ms = number(name, value)?,
                 "--clients" => options.clients = number(name, value)?,
                 "--days" => options.days = number(name, value)?,
+                "--thalweg" => options.thalweg = Some(PathBuf::from(value)),
                 "--cache" => options.cache = PathBuf::from(value),
                 _ => return Err(format!("unknown option {name}")),
             }
         }
         Ok(options)
+    }
+}
+
+impl Options {
+    /// What a report says of them.
+    fn setting(&self, raw_bytes: u64) -> String {
+        let data = format!("{} MiB of data, {} % of it cached", raw_bytes >> 20, self.cache_percent);
+        let asked =
+            format!("{} requests after {} that warm, {} clients", self.requests, self.warm_requests, self.clients);
+        let place = match self.database_delay_ms {
+            0 => "database asked directly".to_owned(),
+            delay_ms => format!("each answer of the database held back for {delay_ms} ms"),
+        };
+        format!("{data}, {asked}, {place}")
     }
 }
 
@@ -104,6 +132,13 @@ impl Way {
     }
 }
 
+/// The database, and where clients ask it: itself, or what holds its answers back.
+struct Database {
+    pid: u32,
+    url: String,
+    _delay: Option<Delay>,
+}
+
 struct Bench<'a> {
     options: &'a Options,
     processes: Processes,
@@ -114,12 +149,18 @@ struct Bench<'a> {
 /// Runs cargo's command of the same name; whether all ways gave the same answers.
 pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -> Result<bool, String> {
     let options = Options::read(arguments)?;
-    finish(cargo(root).args(["build", "--quiet", "--release", "--package", "thalweg"]))?;
+    let thalweg = match &options.thalweg {
+        Some(program) => program.clone(),
+        None => {
+            finish(cargo(root).args(["build", "--quiet", "--release", "--package", "thalweg"]))?;
+            root.join("target/release/thalweg")
+        }
+    };
     let processes = Processes::default();
     processes.end_on_signals()?;
     let bench = Bench {
         processes,
-        thalweg: root.join("target/release/thalweg"),
+        thalweg,
         memcached: install::debian(&options.cache, "memcached", "memcached")?,
         options: &options,
     };
@@ -131,8 +172,7 @@ pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -
             .into_iter()
             .filter(|name| ["influxdb", "memcached"].iter().any(|wanted| name.starts_with(wanted))),
     );
-    let data = format!("{} MiB of data, {} % of it cached", raw_bytes >> 20, options.cache_percent);
-    setting.push(format!("{data}, {} requests, {} clients", options.requests, options.clients));
+    setting.push(options.setting(raw_bytes));
     print(&if options.json { report::json(&setting, &all)? } else { report::render(&setting, &all) });
     Ok(report::agree(&all))
 }
@@ -141,10 +181,11 @@ impl Bench<'_> {
     /// The bytes of the data, uncompressed, and what was measured.
     fn run(&self, influxdb: &Path) -> Result<(u64, Vec<Figures>), String> {
         let database = Server::start(&self.processes, Peer::Influxdb, influxdb)?;
-        let loaded = self.processes.output(self.requests(&database).arg("--load"))?;
+        let loaded = self.processes.output(self.requests(&database.url).arg("--load"))?;
         let loaded: Value = serde_json::from_str(&loaded).map_err(|error| format!("what was loaded: {error}"))?;
         let raw_bytes = loaded["raw_bytes"].as_u64().ok_or("the loader does not say how much it wrote")?;
         settle(database.pid, Peer::Influxdb.settle_at_least())?;
+        let database = self.at_a_distance(&database)?;
         let units = self.options.units.iter();
         let units = units.flat_map(|minutes| [false, true].map(|whole| Way::Units { minutes: *minutes, whole }));
         let steps = self.options.units.iter().map(|minutes| Way::Steps { minutes: *minutes });
@@ -160,21 +201,29 @@ impl Bench<'_> {
         Ok((raw_bytes, all))
     }
 
-    fn requests(&self, database: &Server) -> Command {
+    /// The database as clients reach it.
+    fn at_a_distance(&self, server: &Server) -> Result<Database, String> {
+        let delay_ms = self.options.database_delay_ms;
+        if delay_ms == 0 {
+            return Ok(Database { pid: server.pid, url: server.url.clone(), _delay: None });
+        }
+        let address = server.url.trim_start_matches("http://");
+        let delay = Delay::start(address, Duration::from_millis(delay_ms))?;
+        Ok(Database { pid: server.pid, url: format!("http://{}", delay.address()), _delay: Some(delay) })
+    }
+
+    fn requests(&self, database_url: &str) -> Command {
         let mut command = Command::new(&self.thalweg);
-        command.args(["bench", "cache", "requests", "--json", "--influxdb", &database.url]);
+        command.args(["bench", "cache", "requests", "--json", "--influxdb", database_url]);
         command.args(["--days", &self.options.days.to_string(), "--clients", &self.options.clients.to_string()]);
-        command.args(["--requests", &self.options.requests.to_string()]);
         command
     }
 
-    fn measure(&self, database: &Server, workload: &str, way: Way, raw_bytes: u64) -> Result<Figures, String> {
-        let told = |error| format!("{workload}, {}: {error}", way.name());
-        let cache_bytes = raw_bytes * self.options.cache_percent / 100;
-        let cache = self.start(way, cache_bytes).map_err(told)?;
-        let mut command = self.requests(database);
+    /// The requests of a workload by a way: so many, after those before.
+    fn ask(&self, database: &Database, workload: &str, way: Way, cache: Option<&Cache>) -> Command {
+        let mut command = self.requests(&database.url);
         command.args(["--workload", workload]);
-        match (way, &cache) {
+        match (way, cache) {
             (Way::Thalweg, Some(cache)) => {
                 command.args(["--cache", &cache.address]);
             }
@@ -187,13 +236,28 @@ impl Bench<'_> {
             }
             _ => {}
         }
+        command
+    }
+
+    fn measure(&self, database: &Database, workload: &str, way: Way, raw_bytes: u64) -> Result<Figures, String> {
+        let told = |error| format!("{workload}, {}: {error}", way.name());
+        let cache_bytes = raw_bytes * self.options.cache_percent / 100;
+        let cache = self.start(way, cache_bytes).map_err(told)?;
+        let ask = || self.ask(database, workload, way, cache.as_ref());
+        let (warm, counted) = (self.options.warm_requests.to_string(), self.options.requests.to_string());
+        if self.options.warm_requests > 0 {
+            self.processes.output(ask().args(["--requests", &warm])).map_err(told)?;
+        }
+        let of_cache = || cache.as_ref().map_or(Ok(0.0), |cache| cpu_seconds(cache.pid));
+        let cache_before = of_cache()?;
         let before = cpu_seconds(database.pid)?;
-        let report = self.processes.output(&mut command).map_err(told)?;
+        let report =
+            self.processes.output(ask().args(["--requests", &counted, "--skip-requests", &warm])).map_err(told)?;
         let report: Value = serde_json::from_str(&report).map_err(|error| told(error.to_string()))?;
         let database_cpu_seconds = cpu_seconds(database.pid)? - before;
-        let (mut cache_cpu_seconds, mut resident_bytes) = (0.0, 0);
+        let cache_cpu_seconds = of_cache()? - cache_before;
+        let mut resident_bytes = 0;
         if let Some(cache) = cache {
-            cache_cpu_seconds = cpu_seconds(cache.pid)?;
             resident_bytes = resident_peak_bytes(cache.pid);
             self.processes.end_one(cache.pid, &cache.folder);
         }
@@ -220,8 +284,8 @@ impl Bench<'_> {
             command = Command::new(&self.thalweg);
             // Memory in front of the file and on the way to it counts: all together it is as much as memcached gets.
             let shares = [
-                ("--size", bytes * 35 / 100),
-                ("--memory", bytes * 40 / 100),
+                ("--size", bytes * 55 / 100),
+                ("--memory", bytes * 20 / 100),
                 ("--unwritten", bytes / 4),
                 ("--slab", SLAB_BYTES),
             ];
@@ -264,7 +328,11 @@ mod tests {
     #[test]
     fn options_say_what_is_measured() {
         let read = |text: &str| Options::read(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        let given = read("--workloads small,large --units 60 --cache-percent 4 --requests 7 --json").unwrap();
+        let given = "--workloads small,large --units 60 --cache-percent 4 --requests 7 --warm-requests 5 --json";
+        let given = read(given).unwrap();
+        assert!(given.setting(3 << 20).contains("3 MiB of data, 4 % of it cached, 7 requests after 5 that warm"));
+        let remote = read("--database-delay-ms 40").unwrap();
+        assert!(remote.setting(0).contains("held back for 40 ms") && given.setting(0).contains("directly"));
         assert_eq!(given.workloads, ["small", "large"]);
         assert_eq!((given.units, given.cache_percent, given.requests, given.json), (vec![60], 4, 7, true));
         for wrong in ["--units", "--units many", "--else 1"] {

@@ -134,7 +134,7 @@ impl Shared {
         let headers: Vec<_> = inputs.iter().map(|(slot, meta)| (*slot, meta, self.read_header(*slot, meta))).collect();
         let mut state = self.state.lock();
         for (slot, built) in placed {
-            state.install(*slot, &built.head, &built.places);
+            state.install(*slot, &built.head, &built.records);
         }
         for (slot, meta, header) in headers {
             // One that was evicted meanwhile is gone, and so is what it answered for.
@@ -146,7 +146,7 @@ impl Shared {
                 Ok(header) => state.forget_header(slot, &header, false),
                 Err(_) => state.keys.values_mut().for_each(|entry| entry.forget_places(slot)),
             }
-            state.free.push(slot);
+            state.release(slot);
         }
     }
 }

@@ -63,6 +63,11 @@ impl Shared {
         if kept.len() > DELETES_MAX / 2 {
             return self.clear(&mut state);
         }
+        // Slabs that went but lie there still would be found after a restart, without what hides them.
+        for slot in state.left.clone() {
+            self.flash.erase_slot(slot)?;
+            state.left.remove(&slot);
+        }
         // This makes all slabs durable too: none that was overwritten comes back without the deletes that hid it.
         let mut superblock = state.superblock;
         self.flash.replace_deletes(&mut superblock, &kept)?;

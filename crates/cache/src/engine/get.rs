@@ -2,6 +2,7 @@
 
 mod read;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use super::{Cache, Shared};
 use crate::index::{Extent, FieldNumber, Place, SlabMeta};
 use crate::open_slab::{Batch, rename};
 use crate::points::{Answer, FieldPoints, ValueType};
+use crate::pool::Job;
 use crate::resolve::Hidden;
 use crate::span::SpanSet;
 use crate::{Key, Layout, Span};
@@ -176,7 +178,10 @@ impl Cache {
     fn read(&self, sources: Vec<Sources>) -> Result<Answer, Vec<Failure>> {
         let job = |source: Sources| {
             let shared = self.shared.clone();
-            Box::new(move || shared.read_field(&source)) as Box<dyn FnOnce() -> Result<FieldRead, Failure> + Send>
+            let waits = shared.waits_for_file(&source);
+            let run: Box<dyn FnOnce() -> Result<FieldRead, Failure> + Send> =
+                Box::new(move || shared.read_field(&source));
+            Job { waits, run }
         };
         let mut answer = Answer::default();
         let mut failures = Vec::new();
@@ -228,7 +233,7 @@ impl Shared {
                 if let Some(meta) = meta {
                     self.counters.add(&self.counters.slabs_bad, 1);
                     self.forget_slab(*slot, &meta);
-                    self.state.lock().free.push(*slot);
+                    self.state.lock().release(*slot);
                 }
             }
             if is_last {
@@ -249,7 +254,8 @@ impl State {
         };
         let mut by_field: BTreeMap<FieldNumber, Vec<SlabSource>> = BTreeMap::new();
         let mut add = |slot: u32, place: Option<Place>| {
-            if let Some(meta) = self.meta(slot).filter(|meta| meta.span.overlaps(&span)) {
+            let Some(meta) = self.meta(slot) else { return };
+            if place.map_or(meta.span, |place| place.span(meta.span)).overlaps(&span) {
                 by_field.entry(meta.field).or_default().push(SlabSource { slot, meta: *meta, place });
             }
         };
@@ -264,6 +270,8 @@ impl State {
         let touched: Vec<u32> = by_field.values().flatten().map(|slab| slab.meta.serial as u32).collect();
         let fields: Vec<FieldNumber> = entry.fields.to_vec();
         touched.into_iter().for_each(|number| self.policy.touch(number));
+        // What was set last comes first: it counts wherever it is, so that the others need not be read once nothing is missing.
+        by_field.values_mut().for_each(|slabs| slabs.sort_by_key(|slab| Reverse(slab.meta.sequence_max)));
         let source = |number: FieldNumber| {
             let field = self.fields.get(number as usize)?;
             Some(Sources {

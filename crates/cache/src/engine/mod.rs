@@ -62,6 +62,8 @@ pub struct Options {
     pub open_bytes_max: usize,
     /// What one answer may take, set or got.
     pub answer_bytes_max: usize,
+    /// Pages of the file that were read lately, kept in memory as they lie there; 0 to read them each time.
+    pub buffer_bytes_max: usize,
 }
 
 impl Options {
@@ -79,6 +81,7 @@ impl Options {
             read_threads: 4,
             open_bytes_max: 64 << 20,
             answer_bytes_max: 64 << 20,
+            buffer_bytes_max: 8 << 20,
         }
     }
 }
@@ -114,7 +117,7 @@ impl Cache {
                 "a cache needs slabs of 16 KiB to 1 MiB in multiples of 4 KiB, and a file for two of them and one MiB";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let (flash, superblock) = Flash::open(platform, &options.file, options.slab_bytes)?;
+        let (flash, superblock) = Flash::open(platform, &options.file, options.slab_bytes, options.buffer_bytes_max)?;
         let state = recover::recover(platform, &flash, superblock, &options, slabs)?;
         let pool = Pool::start(options.read_threads)?;
         let shared = Shared {

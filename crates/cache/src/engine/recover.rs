@@ -56,18 +56,16 @@ pub(super) fn recover(
         add_key(&mut state, key, &found);
     }
     for (slot, header) in headers {
-        let places: Vec<_> =
-            header.records.iter().map(|placed| (placed.record.key, placed.offset, placed.len)).collect();
-        state.install(slot, &header.head, &places);
+        state.install(slot, &header.head, &header.records);
         state.free.retain(|free| *free != slot);
     }
     Ok(state)
 }
 
 fn read(flash: &Flash, slot: u32) -> Option<Header> {
-    let (page, range) = flash.read_slot(slot, 0, HEAD_BYTES as u32).ok()?;
+    let (page, range) = flash.read_slot_once(slot, 0, HEAD_BYTES as u32).ok()?;
     let head = Head::decode(page.get(range)?).ok()?;
-    let (bytes, range) = flash.read_slot(slot, 0, head.header_bytes).ok()?;
+    let (bytes, range) = flash.read_slot_once(slot, 0, head.header_bytes).ok()?;
     Header::decode(bytes.get(range)?).ok()
 }
 

@@ -95,7 +95,7 @@ impl Shared {
         let built = builder.finish(incarnation, serial, false);
         let slot = self.take_slot()?;
         if let Err(error) = self.flash.write_slot(slot, &built.bytes) {
-            self.state.lock().free.push(slot);
+            self.state.lock().release(slot);
             return Err(error);
         }
         self.counters.add(&self.counters.slabs_sealed, 1);
@@ -113,10 +113,10 @@ impl Shared {
     fn install_sealed(&self, slot: u32, built: &Built) {
         let mut state = self.state.lock();
         if built.head.incarnation != state.superblock.incarnation {
-            state.free.push(slot);
+            state.release(slot);
             return;
         }
-        let field = state.install(slot, &built.head, &built.places);
+        let field = state.install(slot, &built.head, &built.records);
         state.note_due(field, built, self.options.compaction_slabs);
         drop(state);
         self.counters.wake();

@@ -1,6 +1,6 @@
 //! What a cache knows in memory.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::flash::{Delete, Superblock};
@@ -9,7 +9,7 @@ use crate::open_slab::Bucket;
 use crate::points::ValueType;
 use crate::policy::Policy;
 use crate::resolve::Hidden;
-use crate::slab::{Head, Header};
+use crate::slab::{Head, Header, Placed};
 use crate::{Key, Layout};
 
 /// Ghosts whose nodes are remembered, to tell when a miss would have been a hit.
@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) open_bytes: usize,
     pub(crate) slabs: Vec<Option<SlabMeta>>,
     pub(crate) free: Vec<u32>,
+    /// Those of them in which a slab may lie still that is none any more, but would be one again after a restart.
+    pub(crate) left: BTreeSet<u32>,
     pub(crate) policy: Box<dyn Policy>,
     /// Slabs that went, the last ones.
     pub(crate) ghosts: VecDeque<Ghost>,
@@ -60,6 +62,7 @@ impl State {
             open_bytes: 0,
             slabs: vec![None; slabs],
             free: (0..slabs as u32).rev().collect(),
+            left: BTreeSet::new(),
             policy,
             ghosts: VecDeque::new(),
             slots: HashMap::new(),
@@ -105,12 +108,19 @@ impl State {
         self.slabs.get(slab as usize)?.as_ref()
     }
 
+    /// Gives back a slot, whatever lies in it.
+    pub(crate) fn release(&mut self, slot: u32) {
+        self.free.push(slot);
+        self.left.insert(slot);
+    }
+
     /// Makes a slab known that lies in a slot.
-    pub(crate) fn install(&mut self, slot: u32, head: &Head, places: &[(Key, u32, u32)]) -> FieldNumber {
+    pub(crate) fn install(&mut self, slot: u32, head: &Head, records: &[Placed]) -> FieldNumber {
         let field = self.field(&head.field, head.value_type);
         let meta = SlabMeta {
             serial: head.serial,
             sequence_min: head.sequence_min,
+            sequence_max: head.sequence_max,
             field,
             span: head.span,
             header_bytes: head.header_bytes,
@@ -122,25 +132,26 @@ impl State {
         if let Some(known) = self.slabs.get_mut(slot as usize) {
             *known = Some(meta);
         }
-        let bloom = places.iter().fold(0, |bloom, (key, _, _)| bloom | SlabNode::bloom_bits(key));
+        self.left.remove(&slot);
+        let bloom = records.iter().fold(0, |bloom, placed| bloom | SlabNode::bloom_bits(&placed.record.key));
         if let Some(field) = self.fields.get_mut(field as usize) {
             field.slabs.insert(SlabNode { slab: slot, bloom, span: head.span });
         }
         if head.layout == Layout::Columns {
-            self.add_places(slot, places);
+            self.add_places(slot, head, records);
         }
         self.slots.insert(head.serial as u32, slot);
         self.policy.insert(head.serial as u32, head.center);
         field
     }
 
-    fn add_places(&mut self, slot: u32, places: &[(Key, u32, u32)]) {
-        let units = |bytes: u32| u16::try_from(bytes / crate::slab::header::RECORD_ALIGN_BYTES as u32);
-        for (key, offset, len) in places {
-            let len = len.next_multiple_of(crate::slab::header::RECORD_ALIGN_BYTES as u32);
+    fn add_places(&mut self, slot: u32, head: &Head, records: &[Placed]) {
+        for placed in records {
             // A key without anything cached is not looked up, so nothing needs its places.
-            if let (Some(entry), Ok(offset), Ok(len)) = (self.keys.get_mut(key), units(*offset), units(len)) {
-                entry.places.push(Place { slab: slot, offset, len });
+            if let (Some(entry), Some(place)) =
+                (self.keys.get_mut(&placed.record.key), Place::new(slot, head.span, head.header_bytes, placed))
+            {
+                entry.places.push(place);
             }
         }
     }

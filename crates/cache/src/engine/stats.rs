@@ -26,6 +26,8 @@ pub struct Stats {
     pub sets: u64,
     /// Bytes of points in them, uncompressed.
     pub set_bytes: u64,
+    /// Reads of the file.
+    pub reads: u64,
     /// Bytes read from the file.
     pub read_bytes: u64,
     /// Bytes written to the file.
@@ -60,6 +62,10 @@ pub struct Stats {
     pub points: u64,
     /// Bytes in memory of points that are not on flash yet.
     pub open_bytes: u64,
+    /// Pages of the file that were asked for and lay in memory.
+    pub buffer_hits: u64,
+    /// Bytes in memory of pages of the file.
+    pub buffer_bytes: u64,
     /// Bytes in memory of the key index and the slab index.
     pub index_bytes: u64,
     /// The share of slabs that the LRU partition may have, in thousandths; 0 for policies without one.
@@ -120,6 +126,7 @@ impl Shared {
     pub(super) fn stats(&self) -> Stats {
         let counters = &self.counters;
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (buffer_hits, buffer_bytes) = self.flash.buffer.stats();
         let state = self.state.lock();
         let slabs = || state.slabs.iter().flatten();
         // A hash map keeps a byte beside each entry and an eighth of its room free.
@@ -136,6 +143,7 @@ impl Shared {
             hit_bytes: get(&counters.hit_bytes),
             sets: get(&counters.sets),
             set_bytes: get(&counters.set_bytes),
+            reads: get(&self.flash.reads),
             read_bytes: get(&self.flash.bytes_read),
             written_bytes: get(&self.flash.bytes_written),
             sealed_bytes: get(&counters.sealed_bytes),
@@ -153,6 +161,8 @@ impl Shared {
             slab_bytes: slabs().map(|meta| u64::from(meta.used_bytes)).sum(),
             points: slabs().map(|meta| u64::from(meta.points)).sum(),
             open_bytes: state.open_bytes as u64,
+            buffer_hits,
+            buffer_bytes: buffer_bytes as u64,
             index_bytes: (state.keys.len() * key_bytes + heap_bytes + nodes + metas + deletes) as u64,
             lru_thousandths: state.policy.lru_share().map_or(0, |share| (share * 1000.0) as u64),
             deletes: state.deletes.len() as u64,

@@ -117,6 +117,8 @@ impl World {
         options.compaction_write_share_max = 100.0;
         options.read_threads = 0;
         options.open_bytes_max = 64 << 10;
+        // A few pages: they come and go.
+        options.buffer_bytes_max = 40 << 10;
         let cache = Cache::open(&simulation.platform(), options.clone()).unwrap();
         let truths = vec![Truth::default(); usize::from(KEYS)];
         Self { simulation, options, cache, truths, is_exact }
@@ -250,6 +252,50 @@ fn compaction_keeps_what_keys_share_once() {
 }
 
 #[test]
+fn a_hit_reads_a_slab_once_and_then_not_at_all() {
+    let mut world = World::new(5, Layout::Columns, PolicyKind::Sieve, 64, true);
+    for start in (0..1200).step_by(100) {
+        for number in 1..KEYS {
+            world.run(&Step::Set(number, Span::new(start, start + 100)));
+        }
+    }
+    world.run(&Step::Flush);
+    for (buffer_bytes_max, reads_again) in [(0, true), (2 << 20, false)] {
+        world.options.buffer_bytes_max = buffer_bytes_max;
+        world.reopen();
+        // The names of series come with the first hit.
+        world.check(4, Span::new(0, 1200));
+        let read = |world: &World| {
+            let before = world.cache.stats();
+            world.check(4, Span::new(150, 1050));
+            let after = world.cache.stats();
+            (after.reads - before.reads, after.slab_reads - before.slab_reads)
+        };
+        let (reads, slab_reads) = read(&world);
+        assert!(slab_reads > 4, "{slab_reads}");
+        assert_eq!(reads, if reads_again { slab_reads } else { 0 });
+        assert!(world.cache.stats().buffer_bytes <= buffer_bytes_max as u64);
+    }
+}
+
+#[test]
+fn series_of_other_keys_do_not_come_along() {
+    let mut world = World::new(9, Layout::Columns, PolicyKind::Sieve, 64, true);
+    for number in [1, 2, 3, 4] {
+        world.run(&Step::Set(number, Span::new(0, 50)));
+    }
+    world.run(&Step::Reopen);
+    // Odd numbers ask for two of the three series that the slabs have.
+    for (number, count) in [(3, 2), (4, 3)] {
+        let Lookup::Hit(found) = world.cache.get(key(number), Span::new(0, 50)) else { panic!("{number} is missed") };
+        assert_eq!(found.series.len(), count, "{:?} of {number}", found.series);
+        let used: std::collections::BTreeSet<u32> =
+            found.fields.iter().flat_map(|field| field.points.series.iter().copied()).collect();
+        assert_eq!(used.len(), count);
+    }
+}
+
+#[test]
 fn deletes_survive_although_their_list_overflows() {
     let mut world = World::new(3, Layout::Columns, PolicyKind::Fifo, 64, false);
     let span = Span::new(0, 50);
@@ -266,6 +312,33 @@ fn deletes_survive_although_their_list_overflows() {
     world.run(&Step::Crash);
     world.check(2, span);
     assert!(world.cache.stats().deletes <= crate::flash::DELETES_MAX as u64);
+}
+
+#[test]
+fn what_compaction_left_behind_does_not_come_back() {
+    let mut world = World::new(3, Layout::Columns, PolicyKind::Fifo, 256, false);
+    let spans: Vec<Span> = (0..150).step_by(50).map(|start| Span::new(start, start + 50)).collect();
+    for span in &spans {
+        world.run(&Step::Set(2, *span));
+        world.run(&Step::Flush);
+    }
+    world.run(&Step::Delete(2, Span::new(0, 150)));
+    world.run(&Step::Maintain);
+    assert!(world.cache.stats().slabs_compacted > 4, "{:?}", world.cache.stats());
+    let delete_others = |world: &World, count: u32| {
+        for other in 0..count {
+            world.cache.delete(Key::of_statement(&other.to_string()), spans[0]).unwrap();
+        }
+    };
+    delete_others(&world, 5000);
+    world.run(&Step::Set(1, spans[0]));
+    world.run(&Step::Flush);
+    // The list is full now: deletes that hide nothing in slabs any more go.
+    delete_others(&world, 3300);
+    let stats = world.cache.stats();
+    assert!(stats.deletes < 5000 && stats.keys == 1, "{stats:?}");
+    world.run(&Step::Reopen);
+    spans.iter().for_each(|span| world.check(2, *span));
 }
 
 #[test]

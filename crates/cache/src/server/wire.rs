@@ -4,24 +4,32 @@ use std::io::{self, Read, Write};
 
 /// What is read at a time.
 const READ_BYTES: usize = 16 << 10;
+/// Room that is made for a body before any of it has come.
+const RESERVED_BYTES_MAX: usize = 64 << 10;
 
 /// A connection and what was read of it already.
 pub(super) struct Wire<S> {
     stream: S,
-    read: Vec<u8>,
+    /// What was read and not taken yet lies between the two places.
+    buffer: Vec<u8>,
     taken: usize,
+    read: usize,
 }
 
 impl<S: Read + Write> Wire<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, read: Vec::new(), taken: 0 }
+        Self { stream, buffer: Vec::new(), taken: 0, read: 0 }
+    }
+
+    fn rest(&self) -> &[u8] {
+        self.buffer.get(self.taken..self.read).unwrap_or_default()
     }
 
     /// The next line without its end, `None` where the connection ends before one.
     pub(super) fn line(&mut self, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         let mut searched = 0;
         loop {
-            let rest = self.read.get(self.taken..).unwrap_or_default();
+            let rest = self.rest();
             if let Some(end) = rest.iter().skip(searched).position(|byte| *byte == b'\n').map(|end| end + searched) {
                 let mut line = rest.get(..end).unwrap_or_default().to_vec();
                 if line.last() == Some(&b'\r') {
@@ -42,9 +50,9 @@ impl<S: Read + Write> Wire<S> {
 
     /// The next so many bytes; an error where the connection ends before.
     pub(super) fn bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(count.min(RESERVED_BYTES_MAX));
         while bytes.len() < count {
-            let rest = self.read.get(self.taken..).unwrap_or_default();
+            let rest = self.rest();
             let more = rest.get(..rest.len().min(count - bytes.len())).unwrap_or_default();
             bytes.extend_from_slice(more);
             self.taken += more.len();
@@ -70,12 +78,13 @@ impl<S: Read + Write> Wire<S> {
     }
 
     fn fill(&mut self) -> io::Result<bool> {
-        self.read.drain(..self.taken);
-        self.taken = 0;
-        let before = self.read.len();
-        self.read.resize(before + READ_BYTES, 0);
-        let count = self.stream.read(self.read.get_mut(before..).unwrap_or_default());
-        self.read.truncate(before + count.as_ref().copied().unwrap_or(0));
-        Ok(count? > 0)
+        self.buffer.copy_within(self.taken..self.read, 0);
+        (self.taken, self.read) = (0, self.read - self.taken);
+        if self.buffer.len() < self.read + READ_BYTES {
+            self.buffer.resize(self.read + READ_BYTES, 0);
+        }
+        let count = self.stream.read(self.buffer.get_mut(self.read..).unwrap_or_default())?;
+        self.read += count;
+        Ok(count > 0)
     }
 }

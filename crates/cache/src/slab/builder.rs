@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use codec::varint;
+use codec::{Reader, varint};
 use platform::{AlignedBytes, DIRECT_ALIGN_BYTES};
 
 use super::block::{self, BLOCK_BYTES, BLOCK_POINTS_MAX};
-use super::header::{self, HEAD_BYTES, Head, Marker, Piece, RECORD_ALIGN_BYTES, Section};
+use super::header::{self, HEAD_BYTES, Head, Marker, Piece, Placed, RECORD_ALIGN_BYTES, Section};
 use crate::points::{Points, ValueType};
 use crate::{Key, Layout, Span};
 
@@ -76,8 +76,8 @@ impl Unit {
 pub(crate) struct Built {
     pub(crate) bytes: AlignedBytes,
     pub(crate) head: Head,
-    /// Each key, where its record starts, and how long it is.
-    pub(crate) places: Vec<(Key, u32, u32)>,
+    /// Each key's record, and where it lies.
+    pub(crate) records: Vec<Placed>,
 }
 
 #[derive(Debug)]
@@ -346,13 +346,16 @@ impl SlabBuilder {
     pub(crate) fn finish(mut self, incarnation: u64, serial: u64, is_compacted: bool) -> Built {
         let shared = if self.layout == Layout::Rows { self.finish_rows() } else { Vec::new() };
         let mut header = vec![0; HEAD_BYTES];
-        let mut places = Vec::with_capacity(self.entries.len());
+        let mut placed = Vec::with_capacity(self.entries.len());
         for (number, entry) in self.entries.iter().enumerate() {
             let offset = header.len() as u32;
             let pieces = (entry.pieces.0, entry.pieces.1.as_slice());
             let markers = (entry.markers.0, entry.markers.1.as_slice());
             let len = header::push_record(serial, (&entry.key, number as u32), pieces, markers, &mut header);
-            places.push((entry.key, offset, len));
+            // What was just written can be read.
+            let record =
+                header::read_record(&mut Reader::new(header.get(offset as usize..).unwrap_or_default()), serial);
+            placed.extend(record.ok().map(|record| Placed { offset, len, record }));
         }
         let records = section(&header, HEAD_BYTES);
         let start = header.len();
@@ -388,7 +391,7 @@ impl SlabBuilder {
         if let Some(whole) = bytes.get_mut(..parts.len()) {
             whole.copy_from_slice(&parts);
         }
-        Built { bytes, head, places }
+        Built { bytes, head, records: placed }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A slab's header: what the slab holds of which keys. Layout: `docs/formats/slab.md`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use codec::{DecodeError, Reader, varint};
@@ -92,6 +93,20 @@ pub(crate) struct Placed {
     pub(crate) offset: u32,
     pub(crate) len: u32,
     pub(crate) record: Record,
+}
+
+impl Placed {
+    /// The hull of its pieces.
+    pub(crate) fn span(&self) -> Option<Span> {
+        self.record.pieces.iter().map(|piece| piece.span).reduce(|hull, span| hull.hull(&span))
+    }
+
+    /// Where in the slab its blocks lie, if it has any, with whatever lies between them.
+    pub(crate) fn blocks(&self, header_bytes: u32) -> Option<Range<u32>> {
+        let first = self.record.markers.iter().map(|marker| marker.offset).min()?;
+        let end = self.record.markers.iter().map(|marker| marker.offset.saturating_add(marker.len)).max()?;
+        Some(header_bytes.saturating_add(first)..header_bytes.saturating_add(end))
+    }
 }
 
 /// A whole header.

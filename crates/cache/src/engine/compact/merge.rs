@@ -75,7 +75,7 @@ impl Shared {
         let mut series = Vec::new();
         let mut images = Vec::new();
         for (slot, meta) in inputs {
-            let (bytes, range) = self.flash.read_slot(*slot, 0, meta.used_bytes).ok()?;
+            let (bytes, range) = self.flash.read_slot_once(*slot, 0, meta.used_bytes).ok()?;
             let bytes = bytes.get(range)?;
             let header = Header::decode(bytes).ok().filter(|header| header.head.serial == meta.serial)?;
             let renamed = rename(&mut series, &header.series);

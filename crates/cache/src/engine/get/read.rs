@@ -1,13 +1,16 @@
 //! Points of one field from wherever they are.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use codec::Reader;
+use platform::AlignedBytes;
 
 use super::{SlabSource, Sources};
 use crate::engine::Shared;
-use crate::index::SlabMeta;
+use crate::flash::Flash;
+use crate::index::{Place, SlabMeta};
 use crate::points::{FieldPoints, Points};
 use crate::resolve::resolve;
 use crate::slab::{Marker, Piece, Record, block, header};
@@ -15,7 +18,11 @@ use crate::span::SpanSet;
 use crate::{Key, Span};
 
 /// Blocks are read together if no more than so many bytes lie between them.
-const GAP_BYTES_MAX: u32 = 8 << 10;
+const GAP_BYTES_MAX: u32 = 32 << 10;
+/// Blocks are read together with their record if no more than so many bytes lie between its end and theirs.
+const AHEAD_BYTES_MAX: u32 = 64 << 10;
+/// Points that room is made for before they are read: damaged counts make nothing large.
+const RESERVED_POINTS_MAX: usize = 1 << 16;
 /// Slabs whose series are remembered.
 const SERIES_SLABS_MAX: usize = 256;
 
@@ -34,6 +41,54 @@ struct Fragment {
     series: Arc<[Arc<str>]>,
 }
 
+/// What was found of a span so far.
+struct Seen {
+    missing: SpanSet,
+    sequence_min: u64,
+    has_deletes: bool,
+}
+
+impl Seen {
+    fn new(sources: &Sources) -> Self {
+        let has_deletes = !sources.hidden.is_empty();
+        Self { missing: SpanSet::of(sources.span), sequence_min: u64::MAX, has_deletes }
+    }
+
+    fn add(&mut self, piece: &Piece) {
+        self.missing.remove(piece.span);
+        self.sequence_min = self.sequence_min.min(piece.sequence);
+    }
+
+    /// Whether slabs that have nothing newer than a sequence cannot change the answer: all is there, and later than theirs. What a delete
+    /// hides is not looked into.
+    fn is_enough(&self, sequence_max: u64) -> bool {
+        !self.has_deletes && self.missing.is_empty() && sequence_max < self.sequence_min
+    }
+}
+
+/// A part of a slab in memory.
+#[derive(Default)]
+struct Window {
+    /// The part: bytes of the slab.
+    range: Range<u32>,
+    bytes: Option<(AlignedBytes, Range<usize>)>,
+}
+
+impl Window {
+    fn read(flash: &Flash, slot: u32, range: Range<u32>) -> io::Result<Self> {
+        let bytes = flash.read_slot(slot, range.start, range.end.saturating_sub(range.start))?;
+        Ok(Self { range, bytes: Some(bytes) })
+    }
+
+    /// A part of it, if it has all of that.
+    fn get(&self, part: &Range<u32>) -> Option<&[u8]> {
+        let (bytes, inside) = self.bytes.as_ref()?;
+        let start = part.start.checked_sub(self.range.start)? as usize;
+        let len = part.end.checked_sub(part.start)? as usize;
+        bytes.get(inside.clone())?.get(start..start.checked_add(len)?)
+    }
+}
+
 pub(in crate::engine) type FieldRead = (FieldPoints, Vec<Arc<str>>);
 
 impl Shared {
@@ -41,15 +96,24 @@ impl Shared {
     pub(super) fn read_field(&self, sources: &Sources) -> Result<FieldRead, Failure> {
         let mut fragments: Vec<Fragment> = Vec::with_capacity(sources.batches.len() + sources.slabs.len());
         let mut bad = Vec::new();
-        for slab in &sources.slabs {
-            match self.read_slab(slab, sources) {
-                Ok(found) => fragments.extend(found),
-                Err(_) => bad.push((slab.slot, slab.meta.serial)),
-            }
-        }
         for batch in &sources.batches {
             let points = batch.points.within(sources.span);
             fragments.push(Fragment { pieces: vec![batch.piece], points, series: batch.series.clone() });
+        }
+        let mut seen = Seen::new(sources);
+        fragments.iter().flat_map(|batch| &batch.pieces).for_each(|piece| seen.add(piece));
+        for slab in &sources.slabs {
+            if seen.is_enough(slab.meta.sequence_max) {
+                break;
+            }
+            match self.read_slab(slab, sources) {
+                Ok(Some(found)) => {
+                    found.pieces.iter().for_each(|piece| seen.add(piece));
+                    fragments.push(found);
+                }
+                Ok(None) => {}
+                Err(_) => bad.push((slab.slot, slab.meta.serial)),
+            }
         }
         let owners = fragments
             .iter()
@@ -64,9 +128,17 @@ impl Shared {
         Ok(join(sources, fragments, owned.collect()))
     }
 
+    /// Whether reading a field has to wait for the file, as far as can be told without its records.
+    pub(super) fn waits_for_file(&self, sources: &Sources) -> bool {
+        let is_in_memory = |slab: &SlabSource| {
+            let record = slab.place.map(|place| place.record());
+            record.is_some_and(|record| self.flash.has_in_memory(slab.slot, record.start, record.end - record.start))
+        };
+        !sources.slabs.iter().all(is_in_memory)
+    }
+
     fn read_slab(&self, slab: &SlabSource, sources: &Sources) -> io::Result<Option<Fragment>> {
-        let (record, markers) = self.read_record(slab, &sources.key)?;
-        let Some(record) = record else {
+        let Some((record, markers, window)) = self.read_record(slab, &sources.key)? else {
             return Ok(None);
         };
         let wanted = |piece: &Piece| piece.span.overlaps(&sources.span);
@@ -79,52 +151,77 @@ impl Shared {
             pieces.iter().any(within)
         };
         let mut markers: Vec<Marker> = markers.iter().filter(needed).copied().collect();
+        if pieces.is_empty() {
+            return Ok(None);
+        }
         markers.sort_by_key(|marker| marker.offset);
         let mut points = Points::new(sources.value_type);
-        for together in markers.chunk_by(|a, b| b.offset <= a.offset + a.len + GAP_BYTES_MAX) {
-            self.read_blocks(slab, together, &record, sources.span, &mut points)?;
+        let count: usize = markers.iter().map(|marker| marker.count as usize).sum();
+        points.reserve(count.min(RESERVED_POINTS_MAX));
+        for together in markers.chunk_by(|a, b| b.offset <= (a.offset + a.len).saturating_add(GAP_BYTES_MAX)) {
+            self.read_blocks(slab, (together, &window), &record, sources.span, &mut points)?;
         }
         points.sort();
         self.counters.add(&self.counters.slab_reads, 1);
         self.counters.add(&self.counters.whole_slab_bytes, u64::from(slab.meta.used_bytes));
-        Ok(Some(Fragment { pieces, points, series: self.read_series(slab.slot, &slab.meta)? }))
+        let series = used_series(&mut points, &self.read_series(slab.slot, &slab.meta)?);
+        Ok(Some(Fragment { pieces, points, series }))
     }
 
-    /// The key's record and the markers of blocks that may hold its points; no record if the slab has none of the key.
-    fn read_record(&self, slab: &SlabSource, key: &Key) -> io::Result<(Option<Record>, Vec<Marker>)> {
+    /// The key's record, the markers of blocks that may hold its points, and what else was read with it; nothing if the slab has none
+    /// of the key.
+    fn read_record(&self, slab: &SlabSource, key: &Key) -> io::Result<Option<(Record, Vec<Marker>, Window)>> {
         let Some(place) = slab.place else {
             let header = self.read_header(slab.slot, &slab.meta)?;
             let record = header.records.into_iter().map(|placed| placed.record).find(|record| record.key == *key);
-            return Ok((record, header.markers));
+            return Ok(record.map(|record| (record, header.markers, Window::default())));
         };
-        let unit = header::RECORD_ALIGN_BYTES as u32;
-        let (offset, len) = (u32::from(place.offset) * unit, u32::from(place.len) * unit);
-        let (bytes, range) = self.flash.read_slot(slab.slot, offset, len)?;
-        let mut reader = Reader::new(bytes.get(range).unwrap_or_default());
-        let record = header::read_record(&mut reader, slab.meta.serial).map_err(damaged)?;
+        let (record, range) = (place.record(), self.first_read(slab, &place));
+        let window = Window::read(&self.flash, slab.slot, range)?;
+        let mut reader = Reader::new(window.get(&record).unwrap_or_default());
+        let mut record = header::read_record(&mut reader, slab.meta.serial).map_err(damaged)?;
         if record.key != *key {
             return Err(damaged("a record of another key"));
         }
-        let markers = record.markers.clone();
-        Ok((Some(record), markers))
+        let markers = std::mem::take(&mut record.markers);
+        Ok(Some((record, markers, window)))
+    }
+
+    /// What is read at first of a slab: the key's record, and its blocks with it if they lie near and the record is not in memory already,
+    /// since a second read costs more than the bytes between them.
+    fn first_read(&self, slab: &SlabSource, place: &Place) -> Range<u32> {
+        let record = place.record();
+        let end = place.blocks().map_or(record.end, |blocks| blocks.end.min(slab.meta.used_bytes));
+        let is_near = end > record.end && end - record.end <= AHEAD_BYTES_MAX;
+        if is_near && !self.flash.has_in_memory(slab.slot, record.start, record.end - record.start) {
+            record.start..end
+        } else {
+            record
+        }
     }
 
     /// Appends the key's points of blocks that lie together, those within the span.
     fn read_blocks(
         &self,
         slab: &SlabSource,
-        markers: &[Marker],
+        (markers, window): (&[Marker], &Window),
         record: &Record,
         span: Span,
         points: &mut Points,
     ) -> io::Result<()> {
-        let start = markers.first().map_or(0, |marker| marker.offset);
-        let end = markers.iter().map(|marker| marker.offset + marker.len).max().unwrap_or(0);
-        let offset = slab.meta.header_bytes.checked_add(start).ok_or_else(|| damaged("a block behind its slab"))?;
-        let (bytes, range) = self.flash.read_slot(slab.slot, offset, end - start)?;
+        let place =
+            |offset: u32| slab.meta.header_bytes.checked_add(offset).ok_or_else(|| damaged("a block behind its slab"));
+        let start = place(markers.first().map_or(0, |marker| marker.offset))?;
+        let end = place(markers.iter().map(|marker| marker.offset + marker.len).max().unwrap_or(0))?;
+        let own = if window.get(&(start..end)).is_none() {
+            Some(Window::read(&self.flash, slab.slot, start..end)?)
+        } else {
+            None
+        };
+        let window = own.as_ref().unwrap_or(window);
         for marker in markers {
-            let from = range.start + (marker.offset - start) as usize;
-            let bytes = bytes.get(from..from + marker.len as usize).unwrap_or_default();
+            let start = place(marker.offset)?;
+            let bytes = window.get(&(start..start + marker.len)).unwrap_or_default();
             if crc32c::crc32c(bytes) != marker.checksum {
                 return Err(damaged("the checksum of a block does not match"));
             }
@@ -168,6 +265,21 @@ pub(in crate::engine) fn damaged(error: impl Into<Box<dyn std::error::Error + Se
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
+/// The series that points are of, out of those of a whole slab: the others are of other keys. Points get their places among these.
+fn used_series(points: &mut Points, names: &Arc<[Arc<str>]>) -> Arc<[Arc<str>]> {
+    let mut places: Vec<Option<u32>> = vec![None; names.len()];
+    let mut used: Vec<Arc<str>> = Vec::new();
+    for series in &mut points.series {
+        let number = *series as usize;
+        let (Some(place), Some(name)) = (places.get_mut(number), names.get(number)) else { continue };
+        *series = *place.get_or_insert_with(|| {
+            used.push(name.clone());
+            used.len() as u32 - 1
+        });
+    }
+    used.into()
+}
+
 /// Puts parts of fragments one behind the other.
 fn join(sources: &Sources, mut fragments: Vec<Fragment>, parts: Vec<(Span, usize)>) -> FieldRead {
     let name = sources.name.clone();
@@ -181,6 +293,7 @@ fn join(sources: &Sources, mut fragments: Vec<Fragment>, parts: Vec<(Span, usize
     }
     let mut series: Vec<Arc<str>> = Vec::new();
     let mut all = Points::new(sources.value_type);
+    all.reserve(fragments.iter().map(|fragment| fragment.points.len()).sum());
     for fragment in &mut fragments {
         let renamed = crate::open_slab::rename(&mut series, &fragment.series);
         fragment.points.rename_series(&renamed);
@@ -191,4 +304,21 @@ fn join(sources: &Sources, mut fragments: Vec<Fragment>, parts: Vec<(Span, usize
         }
     }
     (FieldPoints { name, points: all }, series)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_older_slabs_are_left_out_and_only_without_deletes() {
+        let mut seen = Seen { missing: SpanSet::of(Span::new(0, 20)), sequence_min: u64::MAX, has_deletes: false };
+        let piece = |start, end, sequence| Piece { span: Span::new(start, end), sequence, stamp: 0, fields: 1 };
+        seen.add(&piece(-5, 10, 9));
+        assert!(!seen.is_enough(1), "half is missing");
+        seen.add(&piece(10, 30, 5));
+        assert!(seen.is_enough(4) && !seen.is_enough(5) && !seen.is_enough(7));
+        seen.has_deletes = true;
+        assert!(!seen.is_enough(4));
+    }
 }

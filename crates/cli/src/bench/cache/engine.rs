@@ -95,6 +95,8 @@ struct Row {
     cpu_seconds: f64,
     /// With a database of the given speed for what was missed.
     modelled_mib_per_second: f64,
+    /// Reads of the file for each request that got all or a part.
+    reads_per_hit: f64,
     read_bytes: u64,
     written_bytes: u64,
     write_amplification: f64,
@@ -227,6 +229,7 @@ fn row(case: &Case, stats: &Stats, times: &Times, cpu_seconds: f64) -> Row {
         set_seconds: times.set.as_secs_f64(),
         cpu_seconds,
         modelled_mib_per_second: times.got_bytes as f64 / f64::from(1 << 20) / seconds,
+        reads_per_hit: share(stats.reads, stats.hits + stats.partial_hits),
         read_bytes: stats.read_bytes,
         written_bytes: stats.written_bytes,
         write_amplification: share(stats.written_bytes, stats.sealed_bytes),
@@ -241,8 +244,14 @@ fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     let names =
-        ["case", "hits %", "parts %", "get s", "set s", "CPU s", "MiB/s with database", "MiB read", "MiB written"];
-    table.set_header(names.into_iter().chain(["write ampl.", "whole slabs / read", "index % of cached", "M points"]));
+        ["case", "hits %", "parts %", "get s", "set s", "CPU s", "MiB/s with database", "reads a hit", "MiB read"];
+    table.set_header(names.into_iter().chain([
+        "MiB written",
+        "write ampl.",
+        "whole slabs / read",
+        "index % of cached",
+        "M points",
+    ]));
     for row in rows {
         table.add_row([
             row.case.to_owned(),
@@ -252,6 +261,7 @@ fn table(rows: &[Row]) -> Table {
             format!("{:.2}", row.set_seconds),
             format!("{:.2}", row.cpu_seconds),
             format!("{:.1}", row.modelled_mib_per_second),
+            format!("{:.1}", row.reads_per_hit),
             (row.read_bytes >> 20).to_string(),
             (row.written_bytes >> 20).to_string(),
             format!("{:.2}", row.write_amplification),

@@ -53,6 +53,9 @@ pub(crate) struct RequestsFlags {
     /// How many requests
     #[arg(long, default_value_t = 20_000)]
     requests: u64,
+    /// Requests of the same sequence to leave out at first: they were asked before, by a run of so many with the same seed
+    #[arg(long, default_value_t = 0)]
+    skip_requests: u64,
     /// Clients that ask at the same time
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     clients: u32,
@@ -174,7 +177,10 @@ struct Queue {
 }
 
 fn measure(flags: &RequestsFlags, data: Data) -> Result<Report, String> {
-    let workload = Workload::of_lengths(Mix::Latest, data.minutes(), flags.workload.minutes(), flags.seed);
+    let mut workload = Workload::of_lengths(Mix::Latest, data.minutes(), flags.workload.minutes(), flags.seed);
+    for _ in 0..flags.skip_requests {
+        workload.request();
+    }
     let queue = Mutex::new(Queue { workload, asked: 0 });
     let next = || {
         let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
