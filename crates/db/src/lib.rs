@@ -30,7 +30,7 @@ mod write;
 use std::sync::Arc;
 
 use ingest::{KEY_SECRET_BYTES, KeyHasher};
-use platform::Platform;
+use platform::{Clock, Platform};
 use promql::NameRemoval;
 use store::{Store, StoreOptions};
 
@@ -183,6 +183,11 @@ impl Db {
     /// Nanoseconds since the Unix epoch.
     pub fn now_ns(&self) -> i64 {
         self.platform.clock.now_ns()
+    }
+
+    /// The clock that all of it goes by.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.platform.clock.clone()
     }
 
     /// What opening the folder found.

@@ -325,7 +325,7 @@ enum Counted {
 #[derive(Default)]
 struct Texts {
     places: HashMap<String, usize>,
-    texts: Vec<String>,
+    all: Vec<String>,
     /// Of all of them, in both.
     bytes: usize,
 }
@@ -337,11 +337,11 @@ impl Texts {
             Sample::Float(value) => Counted::Float(value.to_bits()),
             Sample::Histogram(histogram) => {
                 let text = histogram.text();
-                let next = self.texts.len();
+                let next = self.all.len();
                 let place = *self.places.entry(text.clone()).or_insert(next);
                 if place == next {
                     self.bytes += 2 * text.len();
-                    self.texts.push(text);
+                    self.all.push(text);
                 }
                 Counted::Histogram(place)
             }
@@ -352,7 +352,7 @@ impl Texts {
         match value {
             Counted::Any => None,
             Counted::Float(bits) => Some(plain(f64::from_bits(bits))),
-            Counted::Histogram(place) => self.texts.get(place).cloned(),
+            Counted::Histogram(place) => self.all.get(place).cloned(),
         }
     }
 }

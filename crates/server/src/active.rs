@@ -17,6 +17,7 @@ use std::time::Duration;
 use axum::extract::{Path, State as From};
 use axum::http::StatusCode;
 use axum::response::Response;
+use platform::Clock;
 use query::{Budget, Stop};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -112,14 +113,14 @@ pub(crate) struct Started<'s> {
 }
 
 impl Queries {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds, clock: Arc<dyn Clock>) -> Self {
         let permits = Arc::new(Semaphore::new(bounds.concurrency_max.clamp(1, Semaphore::MAX_PERMITS)));
         Self {
             bounds,
             running: Mutex::default(),
             next_id: AtomicU64::new(1),
             permits,
-            turns: Turns::new(std::thread::available_parallelism().map_or(1, usize::from)),
+            turns: Turns::new(std::thread::available_parallelism().map_or(1, usize::from), clock),
             waiting: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             outcomes: Mutex::default(),

@@ -196,11 +196,12 @@ impl State {
     pub(crate) fn new(db: Arc<Db>, settings: ServerSettings) -> Self {
         let requests = Arc::new(Semaphore::new(settings.requests_max.clamp(1, Semaphore::MAX_PERMITS)));
         let bodies = Arc::new(Budget::new(settings.bodies_bytes_max));
-        let queries = Queries::new(Bounds {
+        let bounds = Bounds {
             concurrency_max: settings.query_concurrency_max,
             queue_max: settings.query_queue_max,
             queue_timeout: Duration::from_millis(settings.query_queue_timeout_ms),
-        });
+        };
+        let queries = Queries::new(bounds, db.clock());
         Self {
             started_ns: db.now_ns(),
             otlp_deltas: ingest::otlp::Deltas::new(settings.otlp.delta_limits),

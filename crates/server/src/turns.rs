@@ -10,27 +10,31 @@
 //! Long queries have all cores but one between them while short ones run, and all of them otherwise. Waits are bounded, so that whoever
 //! holds a place and waits for somebody without one delays both and stops neither.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use platform::Clock;
 use query::Pace;
 
+const NS_PER_MS: u64 = 1_000_000;
+
 /// From then on a query counts as long.
-const LONG_AFTER: Duration = Duration::from_millis(100);
+const LONG_AFTER_NS: u64 = 100 * NS_PER_MS;
 /// How long a thread keeps a place that others wait for.
-const SLICE: Duration = Duration::from_millis(10);
+const SLICE_NS: u64 = 10 * NS_PER_MS;
 /// A place whose thread has not been seen for so long is free: it has ended, or waits for something else.
-const UNSEEN_MAX: Duration = Duration::from_millis(20);
+const UNSEEN_NS_MAX: u64 = 20 * NS_PER_MS;
 /// No check takes longer.
-const WAIT_MAX: Duration = Duration::from_millis(100);
+const WAIT_NS_MAX: u64 = 100 * NS_PER_MS;
 /// Checks between looks at the clock.
 const CHECKS: u64 = 8;
 
 /// All queries' turns.
-#[derive(Debug)]
 pub(crate) struct Turns {
+    clock: Arc<dyn Clock>,
     /// Queries that run and are not long yet.
     short: AtomicUsize,
     places: Mutex<Places>,
@@ -48,57 +52,61 @@ struct Places {
 #[derive(Debug)]
 struct Taken {
     thread: ThreadId,
-    since: Instant,
-    seen: Instant,
+    since_ns: u64,
+    seen_ns: u64,
 }
 
 /// One query's.
-#[derive(Debug)]
 pub(crate) struct Turn {
     turns: Arc<Turns>,
-    started: Instant,
+    started_ns: u64,
     is_long: AtomicBool,
     checks: AtomicU64,
 }
 
+impl fmt::Debug for Turn {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Turn").field("is_long", &self.is_long).finish_non_exhaustive()
+    }
+}
+
 /// Ends a query's turn when it is dropped.
-#[derive(Debug)]
 pub(crate) struct InTurn(Arc<Turn>);
 
 impl Places {
     /// Whether a thread may go on; it has a place then.
-    fn take(&mut self, thread: ThreadId, now: Instant) -> bool {
-        self.taken.retain(|taken| now.saturating_duration_since(taken.seen) < UNSEEN_MAX);
+    fn take(&mut self, thread: ThreadId, now_ns: u64) -> bool {
+        self.taken.retain(|taken| now_ns.saturating_sub(taken.seen_ns) < UNSEEN_NS_MAX);
         if let Some(place) = self.taken.iter().position(|taken| taken.thread == thread) {
-            let is_over = |taken: &Taken| now.saturating_duration_since(taken.since) >= SLICE;
+            let is_over = |taken: &Taken| now_ns.saturating_sub(taken.since_ns) >= SLICE_NS;
             if self.waiting > 0 && self.taken.get(place).is_some_and(is_over) {
                 self.taken.swap_remove(place);
                 return false;
             }
             if let Some(taken) = self.taken.get_mut(place) {
-                taken.seen = now;
+                taken.seen_ns = now_ns;
             }
             return true;
         }
         let is_free = self.taken.len() < self.count;
         if is_free {
-            self.taken.push(Taken { thread, since: now, seen: now });
+            self.taken.push(Taken { thread, since_ns: now_ns, seen_ns: now_ns });
         }
         is_free
     }
 }
 
 impl Turns {
-    pub(crate) fn new(cores: usize) -> Arc<Self> {
+    pub(crate) fn new(cores: usize, clock: Arc<dyn Clock>) -> Arc<Self> {
         let places = Places { count: cores.saturating_sub(1).max(1), taken: Vec::new(), waiting: 0 };
-        Arc::new(Self { short: AtomicUsize::new(0), places: Mutex::new(places), freed: Condvar::new() })
+        Arc::new(Self { clock, short: AtomicUsize::new(0), places: Mutex::new(places), freed: Condvar::new() })
     }
 
     /// A query begins: what its budget is to keep to, and what ends it.
     pub(crate) fn begin(self: &Arc<Self>) -> (Arc<Turn>, InTurn) {
         self.short.fetch_add(1, Ordering::Relaxed);
-        let (turns, started) = (self.clone(), Instant::now());
-        let turn = Arc::new(Turn { turns, started, is_long: AtomicBool::new(false), checks: AtomicU64::new(0) });
+        let (turns, started_ns) = (self.clone(), self.clock.monotonic_ns());
+        let turn = Arc::new(Turn { turns, started_ns, is_long: AtomicBool::new(false), checks: AtomicU64::new(0) });
         (turn.clone(), InTurn(turn))
     }
 
@@ -108,17 +116,23 @@ impl Turns {
 
     /// Waits for a place among long ones, while short ones run and not for long.
     fn wait(&self) {
-        let (thread, begun) = (thread::current().id(), Instant::now());
+        let (thread, begun_ns) = (thread::current().id(), self.clock.monotonic_ns());
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        while !places.take(thread, Instant::now()) {
+        let mut now_ns = begun_ns;
+        while !places.take(thread, now_ns) {
             // Whoever has just given a place back is the last to get one.
             self.freed.notify_one();
-            if !self.is_crowded() || begun.elapsed() >= WAIT_MAX {
+            if !self.is_crowded() || now_ns.saturating_sub(begun_ns) >= WAIT_NS_MAX {
                 return;
             }
             places.waiting += 1;
-            places = self.freed.wait_timeout(places, SLICE).unwrap_or_else(PoisonError::into_inner).0;
+            places = self
+                .freed
+                .wait_timeout(places, Duration::from_nanos(SLICE_NS))
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
             places.waiting -= 1;
+            now_ns = self.clock.monotonic_ns();
         }
     }
 }
@@ -138,7 +152,7 @@ impl Pace for Turn {
             return;
         }
         if !self.is_long.load(Ordering::Relaxed) {
-            if self.started.elapsed() < LONG_AFTER {
+            if self.turns.clock.monotonic_ns().saturating_sub(self.started_ns) < LONG_AFTER_NS {
                 return;
             }
             self.leave_short();
@@ -165,9 +179,9 @@ mod tests {
 
     #[test]
     fn places_go_round() {
-        let (threads, begun) = (threads(3), Instant::now());
+        let threads = threads(3);
         let mut places = Places { count: 1, taken: Vec::new(), waiting: 0 };
-        let at = |ms: u64| begun + Duration::from_millis(ms);
+        let at = |ms: u64| ms * NS_PER_MS;
         assert!(places.take(threads[0], at(0)));
         assert!(!places.take(threads[1], at(1)));
         places.waiting = 1;
@@ -185,7 +199,7 @@ mod tests {
 
     #[test]
     fn long_queries_wait_for_short_ones_only() {
-        let turns = Turns::new(2);
+        let turns = Turns::new(2, platform::Platform::real().clock);
         let (long, long_ends) = turns.begin();
         assert!(turns.is_crowded());
         long.leave_short();
@@ -201,7 +215,7 @@ mod tests {
     /// Two threads of long queries get through, though there is one place and a short query never ends.
     #[test]
     fn all_get_through() {
-        let turns = Turns::new(2);
+        let turns = Turns::new(2, platform::Platform::real().clock);
         let (_short, _ends) = turns.begin();
         let long: Vec<_> = (0..4)
             .map(|_| {
