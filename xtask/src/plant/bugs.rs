@@ -16,7 +16,7 @@ pub struct Bug {
 }
 
 /// All of them.
-pub const BUGS: [Bug; 12] = [
+pub const BUGS: [Bug; 13] = [
     Bug {
         name: "lost-sync",
         file: "crates/store/src/merge/outputs.rs",
@@ -30,6 +30,13 @@ pub const BUGS: [Bug; 12] = [
         find: "if timestamp_ns >= *fast_from {",
         replace: "if timestamp_ns > *fast_from {",
         breaks: "a row on the edge of a partition is inside the partition that it is put into",
+    },
+    Bug {
+        name: "below-level-1",
+        file: "crates/store/src/merge/outputs.rs",
+        find: "*timestamp_ns <= until_ns && *timestamp_ns <= copied_ns",
+        replace: "*timestamp_ns <= target.partition.end_ns && *timestamp_ns <= copied_ns",
+        breaks: "rows of what stays on level 1 do not go below it",
     },
     Bug {
         name: "summary-across-head",
