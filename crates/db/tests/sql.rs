@@ -190,9 +190,9 @@ fn the_ends_of_time_are_times_like_others() {
     }
 }
 
-/// A function makes a long text of a short one for each row: what is held of them is taken out of the budget.
+/// A function makes a long text of a short one for each row, a join many rows of few: what is held of them is taken out of the budget.
 #[test]
-fn texts_that_are_made_are_held_within_the_budget() {
+fn texts_and_rows_that_are_made_are_held_within_the_budget() {
     let (db, _folder) = open("texts");
     fixture(&db);
     let few = [
@@ -202,6 +202,7 @@ fn texts_that_are_made_are_held_within_the_budget() {
         "SELECT count(DISTINCT repeat(s, 10000)) FROM cpu",
         "SELECT mode(repeat(s, 10000)) FROM cpu",
         "SELECT DISTINCT ON (repeat(s, 10000)) n FROM cpu",
+        "SELECT count(*) FROM cpu a JOIN cpu b ON a.region = b.region",
     ];
     for statement in few {
         let parsed = sql::parse(statement).unwrap();
