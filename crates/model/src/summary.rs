@@ -97,8 +97,13 @@ impl Summary {
 
     /// Adds samples that are later than all before and ascend, as [`Summary::add`] of each does, to the bit.
     pub fn add_all(&mut self, timestamps_ns: &[i64], cells: &[u64]) {
-        let summed =
-            if self.value_type == ValueType::F64 && self.is_empty() { floats(timestamps_ns, cells) } else { None };
+        let summed = match self.value_type {
+            _ if !self.is_empty() || cells.len() < MANY => None,
+            ValueType::F64 => floats(timestamps_ns, cells),
+            ValueType::I64 => integers(timestamps_ns, cells, ValueType::I64, |bits| bits as i64 as f64),
+            ValueType::U64 => integers(timestamps_ns, cells, ValueType::U64, |bits| bits as f64),
+            _ => None,
+        };
         match summed {
             Some(summed) => *self = summed,
             None => timestamps_ns.iter().zip(cells).for_each(|(timestamp_ns, bits)| self.add(*timestamp_ns, *bits)),
@@ -216,6 +221,9 @@ impl Summary {
 /// Values that are looked at side by side.
 const LANES: usize = 4;
 
+/// From so many values on that pays.
+const MANY: usize = 2 * LANES;
+
 /// From here on floats have no places for halves; integers below it add up without rounding: 2^52.
 const WHOLE_MIN: f64 = 4_503_599_627_370_496.0;
 
@@ -233,7 +241,7 @@ struct Lanes {
 }
 
 impl Lanes {
-    fn of(cells: &[u64], first: f64) -> Self {
+    fn of(cells: &[u64], first: f64, number: impl Fn(u64) -> f64 + Copy) -> Self {
         let mut lanes = Self {
             min: [first; LANES],
             max: [first; LANES],
@@ -250,17 +258,22 @@ impl Lanes {
         let ((before, before_rest), (after, after_rest)) = (before.as_chunks::<LANES>(), after.as_chunks::<LANES>());
         for (before, after) in before.iter().zip(after) {
             for lane in 0..LANES {
-                lanes.add(lane, before[lane], after[lane]);
+                lanes.add(lane, number(before[lane]), number(after[lane]));
             }
         }
-        before_rest.iter().zip(after_rest).for_each(|(before, after)| lanes.add(0, *before, *after));
+        before_rest.iter().zip(after_rest).for_each(|(before, after)| lanes.add(0, number(*before), number(*after)));
         lanes
+    }
+
+    /// The smallest and the largest value, the first one among them.
+    fn extremes(&self, first: f64) -> (f64, f64) {
+        let min = self.min.iter().fold(first, |min, lane| if *lane < min { *lane } else { min });
+        (min, self.max.iter().fold(first, |max, lane| if *lane > max { *lane } else { max }))
     }
 
     /// A value and the one before it.
     #[inline]
-    fn add(&mut self, lane: usize, before: u64, after: u64) {
-        let (before, after) = (f64::from_bits(before), f64::from_bits(after));
+    fn add(&mut self, lane: usize, before: f64, after: f64) {
         let (fell, rose) = (u64::from(after < before), u64::from(after > before));
         self.min[lane] = if after < self.min[lane] { after } else { self.min[lane] };
         self.max[lane] = if after > self.max[lane] { after } else { self.max[lane] };
@@ -283,12 +296,11 @@ fn is_whole(value: f64) -> bool {
 fn floats(timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
     let (first, last) = ((*timestamps_ns.first()?, *cells.first()?), (*timestamps_ns.last()?, *cells.last()?));
     let value = f64::from_bits(first.1);
-    let lanes = Lanes::of(cells, value);
+    let lanes = Lanes::of(cells, value, f64::from_bits);
     if value.is_nan() || lanes.nans != [0; LANES] {
         return None;
     }
-    let min = lanes.min.iter().fold(value, |min, lane| if *lane < min { *lane } else { min });
-    let max = lanes.max.iter().fold(value, |max, lane| if *lane > max { *lane } else { max });
+    let (min, max) = lanes.extremes(value);
     // Zeros of both signs are equal: the first counts.
     let first_zero = || cells.iter().copied().find(|bits| bits << 1 == 0).unwrap_or_default();
     let bits = |value: f64| if value.to_bits() << 1 == 0 { first_zero() } else { value.to_bits() };
@@ -310,6 +322,37 @@ fn floats(timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
         resets: lanes.resets.iter().sum(),
         changes: lanes.changes.iter().sum(),
         ..Summary::empty(ValueType::F64)
+    })
+}
+
+/// What integers in order of time add up to, counted as floats; `None` of none, or if floats do not hold their sums exactly.
+fn integers(
+    timestamps_ns: &[i64],
+    cells: &[u64],
+    value_type: ValueType,
+    number: impl Fn(u64) -> f64 + Copy,
+) -> Option<Summary> {
+    let (first, last) = ((*timestamps_ns.first()?, *cells.first()?), (*timestamps_ns.last()?, *cells.last()?));
+    let value = number(first.1);
+    let lanes = Lanes::of(cells, value, number);
+    // Of integers that a float rounds one alone is as large.
+    if value.abs() + lanes.magnitude.iter().sum::<f64>() >= WHOLE_MIN {
+        return None;
+    }
+    let (min, max) = lanes.extremes(value);
+    // Positive ones have the same bits in both types.
+    let bits = |value: f64| value as i64 as u64;
+    Some(Summary {
+        count: cells.len() as u64,
+        first,
+        last,
+        min: bits(min),
+        max: bits(max),
+        sum_integer: (value + lanes.sum.iter().sum::<f64>()) as i128,
+        increase: lanes.increase.iter().sum(),
+        resets: lanes.resets.iter().sum(),
+        changes: lanes.changes.iter().sum(),
+        ..Summary::empty(value_type)
     })
 }
 
@@ -388,6 +431,25 @@ mod tests {
             let mut at_once = Summary::empty(ValueType::F64);
             at_once.add_all(&timestamps_ns, &cells);
             prop_assert_eq!(format!("{at_once:?}"), format!("{:?}", summed(ValueType::F64, &samples)));
+        }
+
+        /// The same of integers, small and too large for floats.
+        #[test]
+        fn many_integers_at_once_are_as_one_by_one(
+            values in proptest::collection::vec(-9i64..9, 0..40),
+            odd in proptest::option::of((0usize..40, prop_oneof![Just(i64::MIN), Just(i64::MAX), Just(1 << 52), -(1i64 << 51)..1 << 51])),
+            signed in any::<bool>(),
+        ) {
+            let mut values = values;
+            if let Some((place, odd)) = odd && let Some(value) = values.get_mut(place) {
+                *value = odd;
+            }
+            let value_type = if signed { ValueType::I64 } else { ValueType::U64 };
+            let samples: Vec<(i64, u64)> = (0..).zip(values.iter().map(|value| *value as u64)).collect();
+            let (timestamps_ns, cells): (Vec<i64>, Vec<u64>) = samples.iter().copied().unzip();
+            let mut at_once = Summary::empty(value_type);
+            at_once.add_all(&timestamps_ns, &cells);
+            prop_assert_eq!(format!("{at_once:?}"), format!("{:?}", summed(value_type, &samples)));
         }
 
         #[test]

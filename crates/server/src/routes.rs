@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
+use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 
 use crate::active::Remote;
@@ -83,7 +84,8 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/status/buildinfo", get(status::build_info))
         .route("/metrics", get(status::metrics))
         .fallback(page)
-        .layer(CompressionLayer::new());
+        // Answers go over a fast network once: a smaller one is not worth more time than it took to compute.
+        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest));
     let admin = Router::new()
         .route("/api/v1/admin/backup", post(admin::backup))
         .route("/api/v1/status/active_queries/{id}/kill", post(active::kill))

@@ -60,9 +60,25 @@ impl Windows {
     }
 
     fn place(&self, timestamp_ns: i64) -> Option<usize> {
-        let distance = i128::from(timestamp_ns) - i128::from(self.start_ns);
-        let place = distance.div_euclid(i128::from(self.width_ns.max(1)));
-        usize::try_from(place).ok().filter(|place| *place < self.count)
+        let width_ns = self.width_ns.max(1);
+        // Rarely do 64 bits not hold the distance; those of 128 take long to divide.
+        let place = match timestamp_ns.checked_sub(self.start_ns) {
+            Some(distance) => usize::try_from(distance.div_euclid(width_ns)).ok(),
+            None => {
+                let distance = i128::from(timestamp_ns) - i128::from(self.start_ns);
+                usize::try_from(distance.div_euclid(i128::from(width_ns))).ok()
+            }
+        };
+        place.filter(|place| *place < self.count)
+    }
+
+    /// The last timestamp of the window that a timestamp is in, or of all time before or behind the windows.
+    fn last_beside(&self, timestamp_ns: i64) -> i64 {
+        match self.place(timestamp_ns) {
+            Some(place) => self.start_of(place + 1).saturating_sub(1).max(timestamp_ns),
+            None if timestamp_ns < self.start_ns => self.start_ns.saturating_sub(1),
+            None => i64::MAX,
+        }
     }
 }
 
@@ -328,13 +344,23 @@ impl Aggregated {
         };
         let column = |column: &&RowsColumn| column.slot == slot && column.value_type == value_type;
         if let Some(column) = self.rows.columns.iter().find(column) {
-            for (row, (timestamp_ns, bits)) in self.rows.timestamps_ns.iter().zip(&column.cells).enumerate() {
-                while let Some(node) = nodes.next_if(|node| node.first.0 < *timestamp_ns) {
+            let times_ns = &self.rows.timestamps_ns;
+            let mut row = 0;
+            while let Some(first_ns) = times_ns.get(row).copied() {
+                while let Some(node) = nodes.next_if(|node| node.first.0 < first_ns) {
                     put(node.first.0, &|window| window.merge(node));
                 }
-                if !column.is_null(row) {
-                    put(*timestamp_ns, &|window| window.add(*timestamp_ns, *bits));
+                let mut last_ns = windows.last_beside(first_ns);
+                if first_ns <= self.range.end_ns {
+                    last_ns = last_ns.min(self.range.end_ns);
                 }
+                if first_ns < self.range.start_ns {
+                    last_ns = last_ns.min(self.range.start_ns - 1);
+                }
+                last_ns = nodes.peek().map_or(last_ns, |node| last_ns.min(node.first.0));
+                let rows = row..row + times_ns[row..].partition_point(|time_ns| *time_ns <= last_ns).max(1);
+                put(first_ns, &|window| column.add_to(window, times_ns, rows.clone()));
+                row = rows.end;
             }
         }
         nodes.for_each(|node| put(node.first.0, &|window| window.merge(node)));
