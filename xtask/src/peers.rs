@@ -90,8 +90,11 @@ impl Options {
     }
 }
 
+/// Options with their values.
+type Pairs<'a> = Vec<(&'a str, &'a str)>;
+
 /// Options with their values, and whether `--json` is among them, which has none.
-fn pairs(arguments: &[String]) -> Result<(Vec<(&str, &str)>, bool), String> {
+fn pairs(arguments: &[String]) -> Result<(Pairs<'_>, bool), String> {
     let (mut pairs, mut json) = (Vec::new(), false);
     let mut arguments = arguments.iter();
     while let Some(name) = arguments.next() {

@@ -221,10 +221,8 @@ impl Bench<'_> {
     ) {
         let ways = if report::has_switch(server) { vec![false, true] } else { vec![true] };
         for may_keep in ways {
-            let requests: Vec<Request> = match may_keep {
-                true => requests.to_vec(),
-                false => requests.iter().map(Request::computed).collect(),
-            };
+            let requests: Vec<Request> =
+                if may_keep { requests.to_vec() } else { requests.iter().map(Request::computed).collect() };
             match ask::measure(running, &requests, workers, Duration::from_secs(self.options.seconds_max)) {
                 Ok(timing) => {
                     let figures = Figures { language, query: query.to_owned(), workers, server, may_keep, timing };
