@@ -1,7 +1,7 @@
 //! `cargo xtask differential promql`: the same data and the same random queries to Prometheus and to this project; what
 //! differs, also in the samples that both say they touched, is printed with its seed, and kept as a script of `crates/promql/tests/conformance`.
 
-mod answers;
+pub(crate) mod answers;
 mod data;
 mod grammar;
 mod request;

@@ -18,6 +18,9 @@ const USAGE: &str = "Usage:
   cargo xtask peers [--peers NAME,…] [--connections 1,4,16] [--line-series 100,10000,1000000]
       [--remote-write-series 200000] [--remote-write-samples 1,10] [--values N] [--repeat N] [--cache FOLDER] [--json]
                                                            the same writes into this and other servers, side by side
+  cargo xtask query-peers [--peers influxdb,victoria-metrics,questdb] [--thalweg FILE] [--scale HOSTS] [--hours N] [--workers 1,4]
+      [--queries N] [--seconds-max N] [--seed N] [--only TEXT] [--cache FOLDER] [--json]
+                                                           the same queries to this and other servers, side by side
   cargo xtask cache-peers [--workloads full,small,medium,large] [--units MINUTES,…] [--cache-percent N] [--requests N]
       [--warm-requests N] [--database-delay-ms N] [--clients N] [--days N] [--cache FOLDER] [--thalweg FILE] [--json]
                                                            the same requests to InfluxDB alone, through this project's result
@@ -47,6 +50,10 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Some((command, options)) if command == "peers" => {
             xtask::peers::command(&root, options, &mut |text| println!("{text}"))
+        }
+        #[cfg(target_os = "linux")]
+        Some((command, options)) if command == "query-peers" => {
+            xtask::peers::queries::command(&root, options, &mut |text| println!("{text}"))
         }
         #[cfg(target_os = "linux")]
         Some((command, options)) if command == "cache-peers" => {

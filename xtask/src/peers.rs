@@ -6,6 +6,7 @@ pub mod influxql;
 mod install;
 mod measure;
 mod process;
+pub mod queries;
 mod report;
 mod server;
 
@@ -66,14 +67,10 @@ impl Options {
             cache: cache_folder(),
             json: false,
         };
-        let mut arguments = arguments.iter();
-        while let Some(name) = arguments.next() {
-            if name == "--json" {
-                options.json = true;
-                continue;
-            }
-            let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
-            match name.as_str() {
+        let (pairs, json) = pairs(arguments)?;
+        options.json = json;
+        for (name, value) in pairs {
+            match name {
                 "--peers" => options.peers = value.split(',').map(peer_named).collect::<Result<_, _>>()?,
                 "--connections" => options.connections = numbers(name, value)?,
                 "--line-series" => line_series = numbers(name, value)?,
@@ -91,6 +88,24 @@ impl Options {
         options.cases.extend(remote);
         Ok(options)
     }
+}
+
+/// Options with their values.
+type Pairs<'a> = Vec<(&'a str, &'a str)>;
+
+/// Options with their values, and whether `--json` is among them, which has none.
+fn pairs(arguments: &[String]) -> Result<(Pairs<'_>, bool), String> {
+    let (mut pairs, mut json) = (Vec::new(), false);
+    let mut arguments = arguments.iter();
+    while let Some(name) = arguments.next() {
+        if name == "--json" {
+            json = true;
+            continue;
+        }
+        let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
+        pairs.push((name.as_str(), value.as_str()));
+    }
+    Ok((pairs, json))
 }
 
 fn peer_named(name: &str) -> Result<Peer, String> {
@@ -187,12 +202,16 @@ fn eprint_progress(figures: &Result<Figures, String>) {
     }
 }
 
+/// How long the loader may send where it is the loading that is measured.
+const LOAD_SECONDS_MAX: u32 = 60;
+
 /// A command that is run for the loader; named here so that its options stand in one place.
-fn loader(thalweg: &Path, url: &str, case: &Case, connections: u32) -> Command {
+fn loader(thalweg: &Path, url: &str, case: &Case, connections: u32, seconds_max: u32) -> Command {
     let hosts = (case.series / 10).max(1);
     let steps = (case.values / case.series).max(1);
     let mut loader = Command::new(thalweg);
-    loader.args(["bench", "load", "--json", "--url", url, "--interval-s", "10", "--seconds-max", "60"]);
+    loader.args(["bench", "load", "--json", "--url", url, "--interval-s", "10"]);
+    loader.args(["--seconds-max", &seconds_max.to_string()]);
     loader.args(["--scale", &hosts.to_string(), "--days", &(steps as f64 / 8640.0).to_string()]);
     loader.args(["--connections", &connections.to_string(), "--prepared-bytes-max", &(4_u64 << 30).to_string()]);
     if case.protocol == Protocol::RemoteWrite {

@@ -20,9 +20,16 @@ pub(crate) struct Difference {
     thalweg: String,
 }
 
+impl Difference {
+    /// What differs, of a server that was asked in Prometheus's place.
+    pub(crate) fn told(&self, other: &str) -> String {
+        format!("{}: {other} {}, Thalweg {}", self.what, self.prometheus, self.thalweg)
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: Prometheus {}, Thalweg {}", self.what, self.prometheus, self.thalweg)
+        formatter.write_str(&self.told("Prometheus"))
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::process::{Processes, cpu_seconds, resident_peak_bytes, settle};
 use super::server::{Peer, Server, free_address};
-use super::{cache_folder, install, number, numbers};
+use super::{cache_folder, install, number, numbers, pairs};
 use crate::sim::{cargo, finish};
 use delay::Delay;
 use report::Figures;
@@ -66,14 +66,10 @@ impl Options {
             thalweg: None,
             json: false,
         };
-        let mut arguments = arguments.iter();
-        while let Some(name) = arguments.next() {
-            if name == "--json" {
-                options.json = true;
-                continue;
-            }
-            let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
-            match name.as_str() {
+        let (pairs, json) = pairs(arguments)?;
+        options.json = json;
+        for (name, value) in pairs {
+            match name {
                 "--workloads" => options.workloads = value.split(',').map(str::to_owned).collect(),
                 "--units" => options.units = numbers(name, value)?,
                 "--cache-percent" => options.cache_percent = number(name, value)?,

@@ -1,8 +1,8 @@
 //! `cargo xtask differential influxql`: the same rows and the same generated statements for this project and for InfluxDB 1.x, and whether
 //! the answers agree.
 
-mod compare;
-mod data;
+pub(super) mod compare;
+pub(super) mod data;
 mod generate;
 
 use std::collections::BTreeMap;

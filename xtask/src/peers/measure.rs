@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::process::{Processes, cpu_seconds, disk_bytes, resident_peak_bytes, settle};
 use super::report::Figures;
 use super::server::{Peer, Server};
-use super::{Case, loader};
+use super::{Case, LOAD_SECONDS_MAX, loader};
 
 /// What to measure, with which programs.
 pub(super) struct Run<'a> {
@@ -30,7 +30,7 @@ impl Run<'_> {
     fn measure_started(&self, processes: &Processes) -> Result<Figures, String> {
         let server = Server::start(processes, self.peer, self.program)?;
         let before = cpu_seconds(server.pid)?;
-        let mut command = loader(self.loader, &server.url, &self.case, self.connections);
+        let mut command = loader(self.loader, &server.url, &self.case, self.connections, LOAD_SECONDS_MAX);
         if let Some(database) = self.peer.database() {
             command.args(["--database", database]);
         }

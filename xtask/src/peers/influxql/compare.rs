@@ -6,14 +6,14 @@ use serde_json::Value;
 const TOLERANCE: f64 = 1e-9;
 
 /// The error that an answer is, if it is one.
-pub(super) fn error(answer: &Value) -> Option<&str> {
+pub(in crate::peers) fn error(answer: &Value) -> Option<&str> {
     let of = |value: &'_ Value| value.get("error").is_some();
     let found = if of(answer) { Some(answer) } else { results(answer).iter().find(|result| of(result)) };
     found?.get("error")?.as_str()
 }
 
 /// How two answers differ, if they do. Messages of errors are everyone's own.
-pub(super) fn difference(ours: &Value, theirs: &Value) -> Option<String> {
+pub(in crate::peers) fn difference(ours: &Value, theirs: &Value) -> Option<String> {
     match (error(ours).is_some(), error(theirs).is_some()) {
         (true, true) => return None,
         (false, false) => {}

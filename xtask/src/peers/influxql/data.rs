@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 /// Numbers out of a seed: splitmix64.
-pub(super) struct Random(u64);
+pub(in crate::peers) struct Random(u64);
 
 impl Random {
-    pub(super) const fn new(seed: u64) -> Self {
+    pub(in crate::peers) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -19,7 +19,7 @@ impl Random {
     }
 
     /// A number below another.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(in crate::peers) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
@@ -36,7 +36,7 @@ impl Random {
 }
 
 /// 2016-01-01T00:00:00Z.
-pub(super) const START_S: u64 = 1_451_606_400;
+pub(in crate::peers) const START_S: u64 = 1_451_606_400;
 /// Seconds that have rows.
 pub(super) const LENGTH_S: u64 = 3 * 3600;
 
