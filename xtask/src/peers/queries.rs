@@ -181,7 +181,9 @@ impl Bench<'_> {
 
     fn compare(&self, language: Language, ours: &Server, theirs: &Server, report: &mut Report) {
         let servers = [(Peer::Thalweg, ours), (language.peer(), theirs)];
-        let mut random = Random::new(self.options.seed);
+        // Others for each language, too: what is kept of one may serve another.
+        let place = Language::ALL.iter().position(|known| *known == language).unwrap_or(0);
+        let mut random = Random::new(self.options.seed.wrapping_add(place as u64));
         for kind in KINDS.iter().filter(|kind| kind.name.contains(&self.options.only)) {
             let name = kind.name_in(self.options.hours);
             for (place, workers) in self.options.workers.iter().enumerate() {
