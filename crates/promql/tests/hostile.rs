@@ -96,6 +96,11 @@ fn steps_samples_and_time_are_bounded() {
     let error = range("sum by (n) (x)", 99_000, &tight).unwrap_err();
     assert_eq!(error, QueryError::TooManySamples { limit: 1_500 });
     assert_eq!(tight.samples(), 0);
+    // Rows of one value are mostly labels; `count_values` holds a value with its group and its step.
+    assert_eq!(range("x", 0, &Budget::new(50)).unwrap_err(), QueryError::TooManySamples { limit: 50 });
+    let counted = |samples_max| range("count_values(\"v\", x + time())", 99_000, &Budget::new(samples_max)).map(drop);
+    assert_eq!(counted(2_000), Err(QueryError::TooManySamples { limit: 2_000 }));
+    assert_eq!(counted(4_000), Ok(()));
     let stopped = Budget::new(100_000);
     stopped.stop(Stop::Timeout);
     assert_eq!(range("x", 0, &stopped).unwrap_err(), QueryError::Stopped(Stop::Timeout));
