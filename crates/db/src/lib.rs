@@ -190,6 +190,11 @@ impl Db {
         self.platform.clock.clone()
     }
 
+    /// How many threads queries may have at the same time without getting into one another's way.
+    pub fn query_threads(&self) -> usize {
+        self.helpers.all() + 1
+    }
+
     /// What opening the folder found.
     pub fn recovery(&self) -> &Recovery {
         self.store.recovery()

@@ -23,6 +23,23 @@ pub enum Stop {
 pub trait Pace: std::fmt::Debug + Send + Sync {
     /// Called at each check, by whichever thread works on the query.
     fn go_on(&self);
+    /// A thread more works on the query from now on.
+    fn join(&self);
+    /// One less does.
+    fn leave(&self);
+    /// Whether threads that help with the query are to help others instead.
+    fn gives_way(&self) -> bool;
+}
+
+/// A thread that helps with a query, until it is dropped.
+pub(crate) struct Joined<'p>(Option<&'p dyn Pace>);
+
+impl Drop for Joined<'_> {
+    fn drop(&mut self) {
+        if let Some(pace) = self.0 {
+            pace.leave();
+        }
+    }
 }
 
 /// What one query may use, shared by all who work on it. It has no clock: whoever runs the query watches the time
@@ -118,6 +135,20 @@ impl Budget {
     /// From now on the query keeps to a pace; the first that is given counts.
     pub fn keep_pace(&self, pace: Arc<dyn Pace>) {
         let _ = self.pace.set(pace);
+    }
+
+    /// The calling thread helps with the query.
+    pub(crate) fn join(&self) -> Joined<'_> {
+        let pace = self.pace.get().map(AsRef::as_ref);
+        if let Some(pace) = pace {
+            pace.join();
+        }
+        Joined(pace)
+    }
+
+    /// Whether threads that help with the query are to help others instead.
+    pub(crate) fn gives_way(&self) -> bool {
+        self.pace.get().is_some_and(|pace| pace.gives_way())
     }
 
     /// Stops the query at its next check.

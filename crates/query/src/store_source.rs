@@ -158,7 +158,7 @@ impl<'a> StoreSource<'a> {
         work: &(dyn Fn(usize, &Piece) -> Result<u64, QueryError> + Sync),
     ) -> Result<(), QueryError> {
         let pieces = self.choose(matchers)?.pieces;
-        self.helpers.run(pieces.len(), &|place| {
+        self.helpers.run(pieces.len(), budget, &|place| {
             let Some(piece) = pieces.get(place) else { return Ok(0) };
             let samples = work(place, piece)?;
             if place % UNCHARGED_PIECES_MAX == UNCHARGED_PIECES_MAX - 1 {

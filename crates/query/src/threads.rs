@@ -2,28 +2,29 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, Scope};
 
-use crate::QueryError;
+use crate::{Budget, QueryError};
 
 /// Samples that a query reads by itself before it asks for help: starting a thread costs as much as some ten thousand.
 const SAMPLES_ALONE: u64 = 50_000;
 
 /// How many threads may help running queries, all together. A query's own thread always works; it gets the helpers that are
-/// free when it turns out to be long.
+/// free once it turned out to have much to read. They leave, between pieces of work, a query that is to give way to others.
 #[derive(Debug)]
 pub struct Helpers {
+    all: usize,
     free: AtomicUsize,
 }
 
-/// Helpers that were given, free again when dropped.
+/// A helper that was given, free again when dropped.
 struct Lent<'h> {
     helpers: &'h Helpers,
-    count: usize,
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        self.helpers.free.fetch_add(self.count, Ordering::AcqRel);
+        self.helpers.free.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -38,23 +39,30 @@ struct Queue<'w> {
 }
 
 impl Queue<'_> {
-    /// Takes pieces until none is left, one fails, or so many samples were read.
-    fn work_off(&self, samples_max: u64) {
-        while self.samples.load(Ordering::Relaxed) < samples_max && !self.failed.load(Ordering::Relaxed) {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            if number >= self.count {
-                return;
+    /// Does the next piece. Whether there was one, and nothing failed.
+    fn work_one_off(&self) -> bool {
+        if self.failed.load(Ordering::Relaxed) {
+            return false;
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number >= self.count {
+            return false;
+        }
+        match (self.work)(number) {
+            Ok(samples) => {
+                self.samples.fetch_add(samples, Ordering::Relaxed);
             }
-            match (self.work)(number) {
-                Ok(samples) => {
-                    self.samples.fetch_add(samples, Ordering::Relaxed);
-                }
-                Err(error) => {
-                    self.failed.store(true, Ordering::Relaxed);
-                    self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                }
+            Err(error) => {
+                self.failed.store(true, Ordering::Relaxed);
+                self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             }
         }
+        true
+    }
+
+    /// What a helper does: pieces, until none is left or others come first.
+    fn help(&self, budget: &Budget) {
+        while !budget.gives_way() && self.work_one_off() {}
     }
 
     fn left(&self) -> usize {
@@ -68,13 +76,18 @@ impl Queue<'_> {
 impl Helpers {
     /// So many threads; with none, each query works alone.
     pub const fn new(threads: usize) -> Self {
-        Self { free: AtomicUsize::new(threads) }
+        Self { all: threads, free: AtomicUsize::new(threads) }
     }
 
-    fn lend(&self, wanted: usize) -> Lent<'_> {
-        let take = |free: usize| Some(free - free.min(wanted));
-        let before = self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).unwrap_or_default();
-        Lent { helpers: self, count: before.min(wanted) }
+    /// How many there are, free or not.
+    pub const fn all(&self) -> usize {
+        self.all
+    }
+
+    fn lend(&self) -> Option<Lent<'_>> {
+        let take = |free: usize| free.checked_sub(1);
+        self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).ok()?;
+        Some(Lent { helpers: self })
     }
 
     /// Does the pieces of work with numbers below `count`, in order but several at once. Each says how many samples it read.
@@ -82,25 +95,35 @@ impl Helpers {
     pub(crate) fn run(
         &self,
         count: usize,
+        budget: &Budget,
         work: &(dyn Fn(usize) -> Result<u64, QueryError> + Sync),
     ) -> Result<(), QueryError> {
         let (next, samples, failed) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
         let queue = Queue { next, count, samples, failed, error: Mutex::new(None), work };
-        queue.work_off(SAMPLES_ALONE);
+        while queue.samples.load(Ordering::Relaxed) < SAMPLES_ALONE && queue.work_one_off() {}
         if queue.left() > 0 {
-            let lent = self.lend(queue.left() - 1);
             std::thread::scope(|scope| {
-                for _ in 0..lent.count {
-                    let help = || queue.work_off(u64::MAX);
-                    // Without the thread the others do its work.
-                    if std::thread::Builder::new().name("query".to_owned()).spawn_scoped(scope, help).is_err() {
-                        break;
-                    }
+                self.send(&queue, budget, scope);
+                while queue.work_one_off() {
+                    self.send(&queue, budget, scope);
                 }
-                queue.work_off(u64::MAX);
             });
         }
         queue.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    /// Sends the helpers that are free, if there is something for them to do. Without them the query's own thread does the work.
+    fn send<'s, 'e>(&'e self, queue: &'e Queue<'e>, budget: &'e Budget, scope: &'s Scope<'s, 'e>) {
+        while queue.left() > 1 && !budget.gives_way() {
+            let Some(lent) = self.lend() else { break };
+            let help = move || {
+                let _helps = (lent, budget.join());
+                queue.help(budget);
+            };
+            if Builder::new().name("query".to_owned()).spawn_scoped(scope, help).is_err() {
+                break;
+            }
+        }
     }
 }
 
@@ -119,7 +142,7 @@ mod tests {
                 assert!(done.lock().unwrap().insert(number));
                 Ok(SAMPLES_ALONE / 10)
             };
-            helpers.run(100, &work).unwrap();
+            helpers.run(100, &Budget::new(0), &work).unwrap();
             assert_eq!(*done.lock().unwrap(), (0..100).collect());
             assert_eq!(helpers.free.load(Ordering::Relaxed), threads);
         }
@@ -133,7 +156,7 @@ mod tests {
             done.fetch_add(1, Ordering::Relaxed);
             if number == 3 { Err(QueryError::Execution("no".to_owned())) } else { Ok(SAMPLES_ALONE) }
         };
-        assert_eq!(helpers.run(1_000_000, &work), Err(QueryError::Execution("no".to_owned())));
+        assert_eq!(helpers.run(1_000_000, &Budget::new(0), &work), Err(QueryError::Execution("no".to_owned())));
         assert!(done.load(Ordering::Relaxed) < 1_000_000);
     }
 }

@@ -17,7 +17,6 @@ use std::time::Duration;
 use axum::extract::{Path, State as From};
 use axum::http::StatusCode;
 use axum::response::Response;
-use platform::Clock;
 use query::{Budget, Stop};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -113,14 +112,14 @@ pub(crate) struct Started<'s> {
 }
 
 impl Queries {
-    pub(crate) fn new(bounds: Bounds, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(bounds: Bounds, turns: Arc<Turns>) -> Self {
         let permits = Arc::new(Semaphore::new(bounds.concurrency_max.clamp(1, Semaphore::MAX_PERMITS)));
         Self {
             bounds,
             running: Mutex::default(),
             next_id: AtomicU64::new(1),
             permits,
-            turns: Turns::new(std::thread::available_parallelism().map_or(1, usize::from), clock),
+            turns,
             waiting: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             outcomes: Mutex::default(),
@@ -207,6 +206,9 @@ impl Queries {
             family(out, name, kind, help);
             let _ = writeln!(out, "{name} {value}");
         }
+        let name = "thalweg_query_waited_seconds_total";
+        family(out, name, "counter", "Seconds that threads of running queries waited for queries that had run less.");
+        let _ = writeln!(out, "{name} {}", self.turns.waited_s());
         family(out, "thalweg_queries_total", "counter", "Queries that ended, by kind and how.");
         for ((kind, outcome), count) in lock(&self.outcomes).iter() {
             let labels = format!("kind=\"{kind}\",outcome=\"{}\"", outcome.name());

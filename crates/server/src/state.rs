@@ -15,6 +15,7 @@ use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
 use crate::parameters::Parameters;
+use crate::turns::Turns;
 
 /// Where a listener beside HTTP listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,7 +202,7 @@ impl State {
             queue_max: settings.query_queue_max,
             queue_timeout: Duration::from_millis(settings.query_queue_timeout_ms),
         };
-        let queries = Queries::new(bounds, db.clock());
+        let queries = Queries::new(bounds, Turns::new(db.query_threads(), db.clock()));
         Self {
             started_ns: db.now_ns(),
             otlp_deltas: ingest::otlp::Deltas::new(settings.otlp.delta_limits),

@@ -1,18 +1,20 @@
-//! Who goes first when queries want more than the machine has: one that has run for long keeps out of the way of those that have not.
+//! Who goes first when queries want more than the machine has: those that have had least so far.
 //!
 //! ```text
-//! each check of a query ──► short yet? goes on
-//!                      └──► long: nobody short runs? goes on
-//!                               └──► one of LONG places free? takes it, for a slice of time
+//! each check of a query ──► which level has it come to, by how long it has run?
+//!                      └──► nobody runs at a lower level: goes on
+//!                               └──► one of the places free? takes it, for a slice of time
 //!                                        └──► waits, for a moment at most
 //! ```
 //!
-//! Long queries have all cores but one between them while short ones run, and all of them otherwise. Waits are bounded, so that whoever
-//! holds a place and waits for somebody without one delays both and stops neither.
+//! The cores that no thread of a lower level has are a query's to take, in turns with its like; if there are none, one core for a share
+//! of the time, so that it ends at some time whatever else is asked. Waits are bounded, so that whoever holds a place and waits for
+//! somebody without one delays both and stops neither. Without measuring anything beforehand, this comes near to shortest first: least
+//! attained service (Nuyens and Wierman, The foreground-background queue, 2008).
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -21,30 +23,35 @@ use query::Pace;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// From then on a query counts as long.
-const LONG_AFTER_NS: u64 = 100 * NS_PER_MS;
+/// How long a query stays at the first level. At each further one it stays twice as long.
+const FIRST_LEVEL_NS: u64 = 25 * NS_PER_MS;
+/// From there on there are no more.
+const LEVELS: usize = 16;
 /// How long a thread keeps a place that others wait for.
 const SLICE_NS: u64 = 10 * NS_PER_MS;
+/// While queries of lower levels have all cores, the others have one of them for a slice of each period.
+const PERIOD_NS: u64 = 5 * SLICE_NS;
 /// A place whose thread has not been seen for so long is free: it has ended, or waits for something else.
 const UNSEEN_NS_MAX: u64 = 20 * NS_PER_MS;
 /// No check takes longer.
-const WAIT_NS_MAX: u64 = 100 * NS_PER_MS;
+const WAIT_NS_MAX: u64 = 2 * PERIOD_NS;
 /// Checks between looks at the clock.
 const CHECKS: u64 = 8;
 
 /// All queries' turns.
 pub(crate) struct Turns {
     clock: Arc<dyn Clock>,
-    /// Queries that run and are not long yet.
-    short: AtomicUsize,
+    cores: usize,
+    /// Threads that work on queries, by level.
+    threads: [AtomicUsize; LEVELS],
     places: Mutex<Places>,
     freed: Condvar,
+    waited_ns: AtomicU64,
 }
 
-/// What threads of long queries share while short ones run.
-#[derive(Debug)]
+/// What threads share while there are some at lower levels.
+#[derive(Debug, Default)]
 struct Places {
-    count: usize,
     taken: Vec<Taken>,
     waiting: usize,
 }
@@ -60,13 +67,28 @@ struct Taken {
 pub(crate) struct Turn {
     turns: Arc<Turns>,
     started_ns: u64,
-    is_long: AtomicBool,
+    /// How long it waited since.
+    waited_ns: AtomicU64,
+    level: AtomicUsize,
+    /// Those that work on it now. Whoever holds the lock may change the level.
+    threads: Mutex<usize>,
     checks: AtomicU64,
+}
+
+/// How many threads may run while so many at lower levels do.
+fn free(cores: usize, lower: usize, now_ns: u64) -> usize {
+    let own_share = usize::from(now_ns % PERIOD_NS < SLICE_NS);
+    cores.saturating_sub(lower).max(own_share)
+}
+
+/// The level of a query that has run for so long.
+fn level(ran_ns: u64) -> usize {
+    ((ran_ns / FIRST_LEVEL_NS + 1).ilog2() as usize).min(LEVELS - 1)
 }
 
 impl fmt::Debug for Turn {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Turn").field("is_long", &self.is_long).finish_non_exhaustive()
+        formatter.debug_struct("Turn").field("level", &self.level).finish_non_exhaustive()
     }
 }
 
@@ -74,12 +96,13 @@ impl fmt::Debug for Turn {
 pub(crate) struct InTurn(Arc<Turn>);
 
 impl Places {
-    /// Whether a thread may go on; it has a place then.
-    fn take(&mut self, thread: ThreadId, now_ns: u64) -> bool {
+    /// Whether a thread may go on, of so many at once; it has a place then.
+    fn take(&mut self, thread: ThreadId, count: usize, now_ns: u64) -> bool {
         self.taken.retain(|taken| now_ns.saturating_sub(taken.seen_ns) < UNSEEN_NS_MAX);
         if let Some(place) = self.taken.iter().position(|taken| taken.thread == thread) {
             let is_over = |taken: &Taken| now_ns.saturating_sub(taken.since_ns) >= SLICE_NS;
-            if self.waiting > 0 && self.taken.get(place).is_some_and(is_over) {
+            let is_wanted = self.waiting > 0 && self.taken.get(place).is_some_and(is_over);
+            if is_wanted || self.taken.len() > count {
                 self.taken.swap_remove(place);
                 return false;
             }
@@ -88,7 +111,7 @@ impl Places {
             }
             return true;
         }
-        let is_free = self.taken.len() < self.count;
+        let is_free = self.taken.len() < count;
         if is_free {
             self.taken.push(Taken { thread, since_ns: now_ns, seen_ns: now_ns });
         }
@@ -98,74 +121,129 @@ impl Places {
 
 impl Turns {
     pub(crate) fn new(cores: usize, clock: Arc<dyn Clock>) -> Arc<Self> {
-        let places = Places { count: cores.saturating_sub(1).max(1), taken: Vec::new(), waiting: 0 };
-        Arc::new(Self { clock, short: AtomicUsize::new(0), places: Mutex::new(places), freed: Condvar::new() })
+        let threads = [const { AtomicUsize::new(0) }; LEVELS];
+        let (places, freed, waited_ns) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
+        Arc::new(Self { clock, cores: cores.max(1), threads, places, freed, waited_ns })
     }
 
     /// A query begins: what its budget is to keep to, and what ends it.
     pub(crate) fn begin(self: &Arc<Self>) -> (Arc<Turn>, InTurn) {
-        self.short.fetch_add(1, Ordering::Relaxed);
         let (turns, started_ns) = (self.clone(), self.clock.monotonic_ns());
-        let turn = Arc::new(Turn { turns, started_ns, is_long: AtomicBool::new(false), checks: AtomicU64::new(0) });
+        let [waited_ns, checks] = [const { AtomicU64::new(0) }; 2];
+        let (level, threads) = (AtomicUsize::new(0), Mutex::new(0));
+        let turn = Arc::new(Turn { turns, started_ns, waited_ns, level, threads, checks });
+        turn.join();
         (turn.clone(), InTurn(turn))
     }
 
-    fn is_crowded(&self) -> bool {
-        self.short.load(Ordering::Relaxed) > 0
+    /// Threads at lower levels.
+    fn below(&self, level: usize) -> usize {
+        self.threads.iter().take(level).map(|threads| threads.load(Ordering::Relaxed)).sum()
     }
 
-    /// Waits for a place among long ones, while short ones run and not for long.
-    fn wait(&self) {
+    fn add_threads(&self, level: usize, count: usize) {
+        if let Some(threads) = self.threads.get(level) {
+            threads.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    fn remove_threads(&self, level: usize, count: usize) {
+        if let Some(threads) = self.threads.get(level) {
+            threads.fetch_sub(count, Ordering::Relaxed);
+        }
+        self.freed.notify_all();
+    }
+
+    /// Waits for a place, while there is somebody at a lower level and not for long. How long it was.
+    fn wait(&self, level: usize) -> u64 {
         let (thread, begun_ns) = (thread::current().id(), self.clock.monotonic_ns());
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut now_ns = begun_ns;
-        while !places.take(thread, now_ns) {
+        let (mut now_ns, mut below) = (begun_ns, self.below(level));
+        let waited_ns = |now_ns: u64| now_ns.saturating_sub(begun_ns);
+        while below > 0
+            && waited_ns(now_ns) < WAIT_NS_MAX
+            && !places.take(thread, free(self.cores, below, now_ns), now_ns)
+        {
             // Whoever has just given a place back is the last to get one.
             self.freed.notify_one();
-            if !self.is_crowded() || now_ns.saturating_sub(begun_ns) >= WAIT_NS_MAX {
-                return;
-            }
             places.waiting += 1;
             places = self
                 .freed
-                .wait_timeout(places, Duration::from_nanos(SLICE_NS))
+                .wait_timeout(places, Duration::from_nanos(SLICE_NS / 2))
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
             places.waiting -= 1;
-            now_ns = self.clock.monotonic_ns();
+            (now_ns, below) = (self.clock.monotonic_ns(), self.below(level));
         }
+        self.waited_ns.fetch_add(waited_ns(now_ns), Ordering::Relaxed);
+        waited_ns(now_ns)
+    }
+
+    /// Seconds that threads have waited so far, added up.
+    pub(crate) fn waited_s(&self) -> f64 {
+        self.waited_ns.load(Ordering::Relaxed) as f64 / 1e9
     }
 }
 
 impl Turn {
-    /// The query is not short any more, or not there.
-    fn leave_short(&self) {
-        if !self.is_long.swap(true, Ordering::Relaxed) && self.turns.short.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.turns.freed.notify_all();
+    fn threads(&self) -> MutexGuard<'_, usize> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn level(&self) -> usize {
+        self.level.load(Ordering::Relaxed)
+    }
+
+    /// Goes up to the level that the query has come to.
+    fn rise(&self) {
+        let ran_ns = self.turns.clock.monotonic_ns().saturating_sub(self.started_ns);
+        self.rise_to(level(ran_ns.saturating_sub(self.waited_ns.load(Ordering::Relaxed))));
+    }
+
+    fn rise_to(&self, level: usize) {
+        if level > self.level() {
+            let threads = self.threads();
+            let before = self.level.swap(level, Ordering::Relaxed);
+            self.turns.add_threads(level, *threads);
+            self.turns.remove_threads(before, *threads);
         }
     }
 }
 
 impl Pace for Turn {
     fn go_on(&self) {
-        if !self.checks.fetch_add(1, Ordering::Relaxed).is_multiple_of(CHECKS) {
-            return;
+        if self.checks.fetch_add(1, Ordering::Relaxed).is_multiple_of(CHECKS) {
+            self.rise();
         }
-        if !self.is_long.load(Ordering::Relaxed) {
-            if self.turns.clock.monotonic_ns().saturating_sub(self.started_ns) < LONG_AFTER_NS {
-                return;
-            }
-            self.leave_short();
+        let level = self.level();
+        if self.turns.below(level) > 0 {
+            let waited_ns = self.turns.wait(level);
+            // Of several threads that wait at the same time each counts for its part.
+            let threads = (*self.threads()).max(1) as u64;
+            self.waited_ns.fetch_add(waited_ns / threads, Ordering::Relaxed);
         }
-        if self.turns.is_crowded() {
-            self.turns.wait();
-        }
+    }
+
+    fn join(&self) {
+        let mut threads = self.threads();
+        *threads += 1;
+        self.turns.add_threads(self.level(), 1);
+    }
+
+    fn leave(&self) {
+        let mut threads = self.threads();
+        *threads = threads.saturating_sub(1);
+        self.turns.remove_threads(self.level(), 1);
+    }
+
+    fn gives_way(&self) -> bool {
+        self.turns.below(self.level()) > 0
     }
 }
 
 impl Drop for InTurn {
     fn drop(&mut self) {
-        self.0.leave_short();
+        self.0.leave();
     }
 }
 
@@ -180,47 +258,88 @@ mod tests {
     #[test]
     fn places_go_round() {
         let threads = threads(3);
-        let mut places = Places { count: 1, taken: Vec::new(), waiting: 0 };
+        let mut places = Places::default();
         let at = |ms: u64| ms * NS_PER_MS;
-        assert!(places.take(threads[0], at(0)));
-        assert!(!places.take(threads[1], at(1)));
+        assert!(places.take(threads[0], 1, at(0)));
+        assert!(!places.take(threads[1], 1, at(1)));
         places.waiting = 1;
         // For a slice; then those who wait come first.
-        assert!(places.take(threads[0], at(9)));
-        assert!(!places.take(threads[0], at(10)));
-        assert!(places.take(threads[1], at(10)));
-        assert!(!places.take(threads[0], at(11)));
+        assert!(places.take(threads[0], 1, at(9)));
+        assert!(!places.take(threads[0], 1, at(10)));
+        assert!(places.take(threads[1], 1, at(10)));
+        assert!(!places.take(threads[0], 1, at(11)));
         // Whoever does not come back loses the place.
-        assert!(places.take(threads[2], at(31)));
+        assert!(places.take(threads[2], 1, at(31)));
         // Nobody waits: it may be kept.
         places.waiting = 0;
-        assert!(places.take(threads[2], at(45)));
+        assert!(places.take(threads[2], 1, at(45)));
     }
 
     #[test]
-    fn long_queries_wait_for_short_ones_only() {
-        let turns = Turns::new(2, platform::Platform::real().clock);
-        let (long, long_ends) = turns.begin();
-        assert!(turns.is_crowded());
-        long.leave_short();
-        assert!(!turns.is_crowded());
-        let (_, short_ends) = turns.begin();
-        assert!(turns.is_crowded());
-        drop(short_ends);
-        drop(long_ends);
-        assert!(!turns.is_crowded());
-        assert_eq!(turns.short.load(Ordering::Relaxed), 0);
+    fn levels_take_twice_as_long_each() {
+        let at = |ms: u64| level(ms * NS_PER_MS);
+        assert_eq!([0, 24, 25, 74, 75, 174, 175].map(at), [0, 0, 1, 1, 2, 2, 3]);
+        assert_eq!(level(u64::MAX), LEVELS - 1);
     }
 
-    /// Two threads of long queries get through, though there is one place and a short query never ends.
+    #[test]
+    fn cores_that_lower_levels_leave_are_free() {
+        let closed_ns = SLICE_NS;
+        assert_eq!([0, 1, 3, 4, 9].map(|lower| free(4, lower, closed_ns)), [4, 3, 1, 0, 0]);
+        assert_eq!([0, 3, 4, 9].map(|lower| free(4, lower, 0)), [4, 1, 1, 1]);
+    }
+
+    /// A clock that is set by hand.
+    #[derive(Default)]
+    struct Hand(AtomicU64);
+
+    impl Clock for Hand {
+        fn now_ns(&self) -> i64 {
+            self.monotonic_ns() as i64
+        }
+
+        fn monotonic_ns(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    /// Checks until the query has looked at the clock.
+    fn look(turn: &Turn) {
+        (0..CHECKS).for_each(|_| turn.go_on());
+    }
+
+    #[test]
+    fn threads_count_at_the_level_of_their_query() {
+        let clock = Arc::new(Hand::default());
+        let turns = Turns::new(2, clock.clone());
+        let (old, old_ends) = turns.begin();
+        old.join();
+        assert_eq!((turns.below(1), old.gives_way()), (2, false));
+        clock.0.store(30 * NS_PER_MS, Ordering::Relaxed);
+        look(&old);
+        assert_eq!((turns.below(1), turns.below(2), old.gives_way()), (0, 2, false));
+        let (new, new_ends) = turns.begin();
+        assert_eq!((turns.below(1), old.gives_way(), new.gives_way()), (1, true, false));
+        old.leave();
+        assert_eq!(turns.below(2), 2);
+        // The time that it waited does not count.
+        new.waited_ns.store(1_000 * NS_PER_MS, Ordering::Relaxed);
+        clock.0.store(1_030 * NS_PER_MS, Ordering::Relaxed);
+        look(&new);
+        assert_eq!((new.level(), old.gives_way()), (0, true));
+        drop((old_ends, new_ends));
+        assert_eq!(turns.below(LEVELS), 0);
+    }
+
+    /// Threads of long queries get through, though there is less than a place for each and a short query never ends.
     #[test]
     fn all_get_through() {
         let turns = Turns::new(2, platform::Platform::real().clock);
-        let (_short, _ends) = turns.begin();
+        let (_short, _short_ends) = turns.begin();
         let long: Vec<_> = (0..4)
             .map(|_| {
                 let (turn, ends) = turns.begin();
-                turn.leave_short();
+                turn.rise_to(3);
                 thread::spawn(move || {
                     for _ in 0..20 * CHECKS {
                         turn.go_on();
@@ -230,6 +349,6 @@ mod tests {
             })
             .collect();
         long.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(turns.is_crowded());
+        assert!(turns.below(1) > 0);
     }
 }

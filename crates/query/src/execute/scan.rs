@@ -83,7 +83,7 @@ impl Run<'_> {
         let made: Vec<Mutex<Option<(T, Reads)>>> = groups.iter().map(|_| Mutex::new(None)).collect();
         let context = self.context;
         let group_reader = context.store.reader();
-        context.helpers.run(groups.len(), &|place| {
+        context.helpers.run(groups.len(), context.budget, &|place| {
             let (Some(group), Some(place)) = (groups.get(place), made.get(place)) else { return Ok(0) };
             context.budget.check()?;
             let mut reader = Reader { context, groups: &group_reader, reads: Reads::default(), narrowing: &narrowing };
