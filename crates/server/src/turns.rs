@@ -81,6 +81,11 @@ fn free(cores: usize, lower: usize, now_ns: u64) -> usize {
     cores.saturating_sub(lower).max(own_share)
 }
 
+/// How long to wait for one of so many places until looking again: they are not told when a thread that has one is not seen any more.
+fn patience_ns(count: usize, now_ns: u64) -> u64 {
+    if count > 0 { SLICE_NS / 2 } else { PERIOD_NS - now_ns % PERIOD_NS }
+}
+
 /// The level of a query that has run for so long.
 fn level(ran_ns: u64) -> usize {
     ((ran_ns / FIRST_LEVEL_NS + 1).ilog2() as usize).min(LEVELS - 1)
@@ -95,27 +100,37 @@ impl fmt::Debug for Turn {
 /// Ends a query's turn when it is dropped.
 pub(crate) struct InTurn(Arc<Turn>);
 
+/// Whether a thread may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// It has a place.
+    Taken,
+    /// It had one, which is free for another now.
+    GivenBack,
+    None,
+}
+
 impl Places {
-    /// Whether a thread may go on, of so many at once; it has a place then.
-    fn take(&mut self, thread: ThreadId, count: usize, now_ns: u64) -> bool {
+    /// Takes a place for a thread, of so many.
+    fn take(&mut self, thread: ThreadId, count: usize, now_ns: u64) -> Place {
         self.taken.retain(|taken| now_ns.saturating_sub(taken.seen_ns) < UNSEEN_NS_MAX);
         if let Some(place) = self.taken.iter().position(|taken| taken.thread == thread) {
             let is_over = |taken: &Taken| now_ns.saturating_sub(taken.since_ns) >= SLICE_NS;
             let is_wanted = self.waiting > 0 && self.taken.get(place).is_some_and(is_over);
             if is_wanted || self.taken.len() > count {
                 self.taken.swap_remove(place);
-                return false;
+                return if self.taken.len() < count { Place::GivenBack } else { Place::None };
             }
             if let Some(taken) = self.taken.get_mut(place) {
                 taken.seen_ns = now_ns;
             }
-            return true;
+            return Place::Taken;
         }
-        let is_free = self.taken.len() < count;
-        if is_free {
-            self.taken.push(Taken { thread, since_ns: now_ns, seen_ns: now_ns });
+        if self.taken.len() >= count {
+            return Place::None;
         }
-        is_free
+        self.taken.push(Taken { thread, since_ns: now_ns, seen_ns: now_ns });
+        Place::Taken
     }
 }
 
@@ -160,18 +175,17 @@ impl Turns {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut now_ns, mut below) = (begun_ns, self.below(level));
         let waited_ns = |now_ns: u64| now_ns.saturating_sub(begun_ns);
-        while below > 0
-            && waited_ns(now_ns) < WAIT_NS_MAX
-            && !places.take(thread, free(self.cores, below, now_ns), now_ns)
-        {
-            // Whoever has just given a place back is the last to get one.
-            self.freed.notify_one();
+        while below > 0 && waited_ns(now_ns) < WAIT_NS_MAX {
+            let count = free(self.cores, below, now_ns);
+            match places.take(thread, count, now_ns) {
+                Place::Taken => break,
+                // Whoever has just given a place back is the last to get one.
+                Place::GivenBack => self.freed.notify_one(),
+                Place::None => {}
+            }
             places.waiting += 1;
-            places = self
-                .freed
-                .wait_timeout(places, Duration::from_nanos(SLICE_NS / 2))
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            let patience = Duration::from_nanos(patience_ns(count, now_ns));
+            places = self.freed.wait_timeout(places, patience).unwrap_or_else(PoisonError::into_inner).0;
             places.waiting -= 1;
             (now_ns, below) = (self.clock.monotonic_ns(), self.below(level));
         }
@@ -259,20 +273,26 @@ mod tests {
     fn places_go_round() {
         let threads = threads(3);
         let mut places = Places::default();
-        let at = |ms: u64| ms * NS_PER_MS;
-        assert!(places.take(threads[0], 1, at(0)));
-        assert!(!places.take(threads[1], 1, at(1)));
-        places.waiting = 1;
+        let mut take = |thread: usize, waiting: usize, ms: u64| {
+            places.waiting = waiting;
+            places.take(threads[thread], 1, ms * NS_PER_MS)
+        };
+        assert_eq!([take(0, 0, 0), take(1, 0, 1)], [Place::Taken, Place::None]);
         // For a slice; then those who wait come first.
-        assert!(places.take(threads[0], 1, at(9)));
-        assert!(!places.take(threads[0], 1, at(10)));
-        assert!(places.take(threads[1], 1, at(10)));
-        assert!(!places.take(threads[0], 1, at(11)));
+        assert_eq!([take(0, 1, 9), take(0, 1, 10)], [Place::Taken, Place::GivenBack]);
+        assert_eq!([take(1, 1, 10), take(0, 1, 11)], [Place::Taken, Place::None]);
         // Whoever does not come back loses the place.
-        assert!(places.take(threads[2], 1, at(31)));
+        assert_eq!(take(2, 1, 31), Place::Taken);
         // Nobody waits: it may be kept.
-        places.waiting = 0;
-        assert!(places.take(threads[2], 1, at(45)));
+        assert_eq!(take(2, 0, 45), Place::Taken);
+        // There is none any more.
+        assert_eq!(places.take(threads[2], 0, 46 * NS_PER_MS), Place::None);
+    }
+
+    #[test]
+    fn waits_end_when_there_may_be_a_place() {
+        assert_eq!([0, 1, PERIOD_NS + 1].map(|ns| patience_ns(0, ns)), [PERIOD_NS, PERIOD_NS - 1, PERIOD_NS - 1]);
+        assert_eq!(patience_ns(1, 3), SLICE_NS / 2);
     }
 
     #[test]
