@@ -41,35 +41,60 @@ pub(super) fn columns(relation: &Relation, style: Style) -> String {
     out
 }
 
-/// `[[…],…]`
-pub(super) fn rows(rows: &[Vec<Value>], style: Style) -> String {
-    let mut out = String::with_capacity(rows.len() * 64);
+/// Rows whose length tells about how long all will be.
+const ROWS_TRIED: usize = 64;
+
+/// Appends `[[…],…]`.
+pub(super) fn push_rows(out: &mut String, rows: &[Vec<Value>], style: Style) {
+    let (begun, mut known) = (out.len(), KnownTime::default());
     out.push('[');
     for (place, row) in rows.iter().enumerate() {
+        if place == ROWS_TRIED {
+            // Memory that grows again and again is copied each time.
+            out.reserve((out.len() - begun) / ROWS_TRIED * (rows.len() - ROWS_TRIED) / 16 * 17);
+        }
         out.push_str(if place == 0 { "[" } else { ",[" });
         for (place, value) in row.iter().enumerate() {
             out.push_str(if place == 0 { "" } else { "," });
-            push_json(&mut out, value, style);
+            push_json(out, value, style, &mut known);
         }
         out.push(']');
     }
     out.push(']');
-    out
 }
 
-fn push_json(out: &mut String, value: &Value, style: Style) {
-    let _ = match value {
+/// The time that was written last: rows of many series share theirs.
+#[derive(Default)]
+struct KnownTime {
+    ns: Option<i64>,
+    text: String,
+}
+
+fn push_json(out: &mut String, value: &Value, style: Style, known: &mut KnownTime) {
+    match value {
         // JSON has no such numbers.
-        Value::Null => write!(out, "null"),
-        Value::Float(number) if !number.is_finite() => write!(out, "null"),
-        Value::Bool(value) => write!(out, "{value}"),
-        Value::Int(value) => write!(out, "{value}"),
-        Value::Float(value) if value.fract() == 0.0 && value.abs() < 1e15 => write!(out, "{value:.1}"),
-        Value::Float(value) => write!(out, "{value}"),
-        Value::Timestamp(ns) => write!(out, "\"{}\"", time(*ns, style)),
-        Value::Text(text) => write!(out, "{}", json::text(text)),
-        Value::Interval(_) => write!(out, "{}", json::text(&value.to_string())),
-    };
+        Value::Null => out.push_str("null"),
+        Value::Float(number) if !number.is_finite() => out.push_str("null"),
+        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Int(value) => json::push_integer(out, *value),
+        Value::Float(value) if value.fract() == 0.0 && value.abs() < 1e15 => {
+            // The sign of zero, too.
+            out.push_str(if value.is_sign_negative() { "-" } else { "" });
+            json::push_integer(out, value.abs() as i64);
+            out.push_str(".0");
+        }
+        Value::Float(value) => {
+            let _ = write!(out, "{value}");
+        }
+        Value::Timestamp(ns) => {
+            if known.ns != Some(*ns) {
+                *known = KnownTime { ns: Some(*ns), text: format!("\"{}\"", time(*ns, style)) };
+            }
+            out.push_str(&known.text);
+        }
+        Value::Text(text) => json::push_text(out, text),
+        Value::Interval(_) => json::push_text(out, &value.to_string()),
+    }
 }
 
 fn time(ns: i64, style: Style) -> String {
