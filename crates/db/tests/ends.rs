@@ -8,20 +8,23 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use platform::Platform;
 use proptest::prelude::*;
 use query::{Budget, Frame};
 use sql::{Manner, Session, Value};
-use thalweg_db::{Db, SqlAnswer};
+use thalweg_db::{Db, DbOptions, SqlAnswer};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// 2016-01-01T00:00:00Z.
 const START_NS: i64 = 1_451_606_400 * SECOND_NS;
 
+/// Host, second, and the fields `v`, `w` and `i`.
+type Row = (u8, i64, Option<i8>, Option<i8>, i64);
+
 /// Something that changes what there is.
 #[derive(Debug, Clone)]
 enum Step {
-    /// Rows: host, second, and the fields `v`, `w` and `i`.
-    Write(Vec<(u8, i64, Option<i8>, Option<i8>, i64)>),
+    Write(Vec<Row>),
     /// Many rows of one host, every ten seconds, so that chunks are long.
     Stretch(u8, i64, i64),
     Delete(u8, i64, i64),
@@ -225,13 +228,26 @@ proptest! {
         since_s in prop_oneof![Just(0i64), 0i64..400],
         descending in any::<bool>(),
     ) {
-        let (db, _folder) = scratch::open("ends");
+        let (db, folder) = scratch::open("ends");
         for step in &steps {
             apply(&db, step);
             check_newest(&db, rows, since_s);
         }
         check_conditions(&db);
         check_bins(&db, width_s, rows, range, descending);
+        let asked = [
+            r#"(->> (table "t"))"#.to_owned(),
+            format!(r#"(->> (table "t") (order #TS desc) (limit {rows}))"#),
+            format!(r#"(->> (table "t") (groupby {width_s}s '((max "v") (avg "v") (sum "i"))))"#),
+        ];
+        let before = asked.each_ref().map(|text| shown(&plan(&db, text)));
+        db.close().unwrap();
+        drop(db);
+        // Whoever has just opened the folder holds nothing of it.
+        let db = Db::open(Platform::real(), DbOptions::new(&folder.0)).unwrap();
+        for (text, before) in asked.iter().zip(&before) {
+            prop_assert_eq!(&shown(&plan(&db, text)), before, "{}", text);
+        }
         db.close().unwrap();
     }
 }

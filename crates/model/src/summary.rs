@@ -333,22 +333,22 @@ fn integer_totals(value_type: ValueType, timestamps_ns: &[i64], cells: &[u64]) -
     }
     let (first, last) = ((*timestamps_ns.first()?, *cells.first()?), (*timestamps_ns.last()?, *cells.last()?));
     // 31 bits and a sign, moved to where they have none: others set a bit above.
-    let (bias, bits_max) = if value_type == ValueType::I64 { (1 << 31, 32) } else { (0, 31) };
-    let (mut sums, mut bits) = ([0_u64; LANES], [0_u64; LANES]);
+    let (moved_by, width_max) = if value_type == ValueType::I64 { (1 << 31, 32) } else { (0, 31) };
+    let (mut sums, mut used) = ([0_u64; LANES], [0_u64; LANES]);
     let (chunks, rest) = cells.as_chunks::<LANES>();
     for chunk in chunks {
         for lane in 0..LANES {
             sums[lane] = sums[lane].wrapping_add(chunk[lane]);
-            bits[lane] |= chunk[lane].wrapping_add(bias);
+            used[lane] |= chunk[lane].wrapping_add(moved_by);
         }
     }
     let mut sum = sums.iter().fold(0_u64, |sum, lane| sum.wrapping_add(*lane));
-    let mut all = bits.iter().fold(0, |all, lane| all | lane);
+    let mut all = used.iter().fold(0, |all, lane| all | lane);
     for cell in rest {
         sum = sum.wrapping_add(*cell);
-        all |= cell.wrapping_add(bias);
+        all |= cell.wrapping_add(moved_by);
     }
-    if all >> bits_max != 0 {
+    if all >> width_max != 0 {
         return None;
     }
     let (count, sum_integer) = (cells.len() as u64, i128::from(sum as i64));

@@ -73,8 +73,7 @@ impl Tails {
         }
         let rows = rows.pick(&places);
         let of_column = size_of::<crate::chunk::RowsColumn>() + places.len() * (size_of::<u64>() + 1);
-        let bytes =
-            size_of::<Tail>() + slots.len() * size_of::<Slot>() + rows.columns.len() * of_column + 8 * places.len();
+        let bytes = size_of::<Tail>() + size_of_val(slots) + rows.columns.len() * of_column + 8 * places.len();
         let tail = Tail { from_ns: range.start_ns, slots: slots.to_vec(), rows };
         self.0.lock().hold((part.info.id, chunk.place.offset), Arc::new(tail), bytes);
     }

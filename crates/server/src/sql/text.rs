@@ -130,3 +130,35 @@ pub(super) fn csv(relation: &Relation, style: Style) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cell by cell what the formatter of the standard library and serde make of values.
+    #[test]
+    fn rows_are_written_as_they_would_be_one_by_one() {
+        let texts = ["", "a", "ä€", "a\"b", "c\\d", "e\nf\u{1}", "\u{7f}/"];
+        let floats = [0.0, -0.0, 1.0, -7.0, 0.1, -2.5e-9, 1e14, 999_999_999_999_999.0, 1e15, 1.5e300, f64::MAX];
+        let integers = [0, 7, -1, 10, -100, i64::MAX, i64::MIN];
+        let mut cells: Vec<(Value, String)> = Vec::new();
+        cells.extend(texts.map(|text| (Value::text(text), serde_json::Value::from(text).to_string())));
+        cells.extend(integers.map(|integer| (Value::Int(integer), integer.to_string())));
+        cells.extend(floats.map(|float| {
+            let is_whole = float.fract() == 0.0 && float.abs() < 1e15;
+            (Value::Float(float), if is_whole { format!("{float:.1}") } else { format!("{float}") })
+        }));
+        cells.extend([f64::NAN, f64::INFINITY].map(|float| (Value::Float(float), "null".to_owned())));
+        cells.extend([(Value::Bool(true), "true".to_owned()), (Value::Null, "null".to_owned())]);
+        for ns in [0, 1_500_000_000, 1_500_000_000, -1] {
+            cells.push((Value::Timestamp(ns), format!("\"{}\"", time(ns, Style::QuestDb))));
+        }
+        // More rows than are tried before memory is made room for.
+        let rows: Vec<Vec<Value>> =
+            (0..3 * ROWS_TRIED).map(|_| cells.iter().map(|(value, _)| value.clone()).collect()).collect();
+        let row = format!("[{}]", cells.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(","));
+        let mut out = String::new();
+        push_rows(&mut out, &rows, Style::QuestDb);
+        assert_eq!(out, format!("[{}]", vec![row; rows.len()].join(",")));
+    }
+}
