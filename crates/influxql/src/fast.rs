@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use query::plan::{Aggregate, Grouping, Kept, Scan, TableColumns};
+use query::plan::{Aggregate, Expression, Grouping, Kept, Scan, TableColumns};
 use query::{Frame, Plan, QueryError};
 
 use crate::engine::Engine;
@@ -85,9 +85,22 @@ pub(crate) fn plans(of: &Resolved) -> Option<Vec<(&str, Arc<str>, Plan)>> {
         }
         let (width_ns, offset_ns) = of.windows.as_ref().map_or((None, 0), |of| (Some(of.width_ns), of.offset_ns));
         let grouping = Grouping { width_ns, offset_ns, kept, by: Some(of.grouped_by.clone()) };
-        plans.push((database.as_str(), name.clone(), Plan::GroupBy { input, grouping }));
+        plans.push((database.as_str(), name.clone(), cut(of, Plan::GroupBy { input, grouping })));
     }
     Some(plans)
+}
+
+/// Windows of all series together, no more than are wanted where there is one call: what is filled in lies between those that have values, or
+/// behind them. Of several calls each has as many values as are wanted.
+fn cut(of: &Resolved, plan: Plan) -> Plan {
+    let is_cut = of.windows.is_some() && of.calls.len() == 1 && of.grouped_by.is_empty() && of.limits.rows > 0;
+    if !is_cut {
+        return plan;
+    }
+    let by_time = |input, descending| Plan::Order { input: Box::new(input), by: Expression::Time, descending };
+    let input = if of.descending { by_time(plan, true) } else { plan };
+    let limited = Plan::Limit { input: Box::new(input), rows: of.most(), skip: 0 };
+    if of.descending { by_time(limited, false) } else { limited }
 }
 
 /// The plan's aggregate of a call, and its field if the table has it; `None` if the plan has no such aggregate. `apart`: no two series

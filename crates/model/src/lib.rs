@@ -26,7 +26,7 @@ pub use exemplar::{Exemplar, SeriesExemplar, StartTimestamp};
 pub use histogram::NativeHistogram;
 pub use labels::{DuplicateLabel, Labels};
 pub use matcher::{MatchOp, Matcher};
-pub use summary::Summary;
+pub use summary::{Summary, SummaryParts};
 pub use time_range::TimeRange;
 pub use value::{STALE_NAN_BITS, ValueType, is_stale_bits};
 

@@ -38,6 +38,17 @@ pub struct Summary {
     pub changes: u64,
 }
 
+/// What of a summary is wanted. Of what is not, nothing is said: it may be computed or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SummaryParts {
+    /// Everything.
+    All,
+    /// All but [`Summary::increase`], [`Summary::resets`] and [`Summary::changes`].
+    Values,
+    /// Counts, the first and the last value, and the sum.
+    Totals,
+}
+
 impl Summary {
     /// No samples.
     pub const fn empty(value_type: ValueType) -> Self {
@@ -95,14 +106,14 @@ impl Summary {
         self.merge(&one);
     }
 
-    /// Adds samples that are later than all before and ascend, as [`Summary::add`] of each does, to the bit.
-    pub fn add_all(&mut self, timestamps_ns: &[i64], cells: &[u64]) {
-        let summed = match self.value_type {
+    /// Adds samples that are later than all before and ascend, as [`Summary::add`] of each does, to the bit, as far as it is wanted.
+    pub fn add_all(&mut self, timestamps_ns: &[i64], cells: &[u64], parts: SummaryParts) {
+        let summed = match parts {
             _ if !self.is_empty() || cells.len() < MANY => None,
-            ValueType::F64 => floats(timestamps_ns, cells),
-            ValueType::I64 => integers(timestamps_ns, cells, ValueType::I64, |bits| bits as i64 as f64),
-            ValueType::U64 => integers(timestamps_ns, cells, ValueType::U64, |bits| bits as f64),
-            _ => None,
+            SummaryParts::All => at_once::<true, true>(self.value_type, timestamps_ns, cells),
+            SummaryParts::Values => at_once::<true, false>(self.value_type, timestamps_ns, cells),
+            SummaryParts::Totals => integer_totals(self.value_type, timestamps_ns, cells)
+                .or_else(|| at_once::<false, false>(self.value_type, timestamps_ns, cells)),
         };
         match summed {
             Some(summed) => *self = summed,
@@ -241,7 +252,11 @@ struct Lanes {
 }
 
 impl Lanes {
-    fn of(cells: &[u64], first: f64, number: impl Fn(u64) -> f64 + Copy) -> Self {
+    fn of<const EXTREMES: bool, const STEPS: bool>(
+        cells: &[u64],
+        first: f64,
+        number: impl Fn(u64) -> f64 + Copy,
+    ) -> Self {
         let mut lanes = Self {
             min: [first; LANES],
             max: [first; LANES],
@@ -258,10 +273,11 @@ impl Lanes {
         let ((before, before_rest), (after, after_rest)) = (before.as_chunks::<LANES>(), after.as_chunks::<LANES>());
         for (before, after) in before.iter().zip(after) {
             for lane in 0..LANES {
-                lanes.add(lane, number(before[lane]), number(after[lane]));
+                lanes.add::<EXTREMES, STEPS>(lane, number(before[lane]), number(after[lane]));
             }
         }
-        before_rest.iter().zip(after_rest).for_each(|(before, after)| lanes.add(0, number(*before), number(*after)));
+        let rest = before_rest.iter().zip(after_rest);
+        rest.for_each(|(before, after)| lanes.add::<EXTREMES, STEPS>(0, number(*before), number(*after)));
         lanes
     }
 
@@ -273,15 +289,19 @@ impl Lanes {
 
     /// A value and the one before it.
     #[inline]
-    fn add(&mut self, lane: usize, before: f64, after: f64) {
-        let (fell, rose) = (u64::from(after < before), u64::from(after > before));
-        self.min[lane] = if after < self.min[lane] { after } else { self.min[lane] };
-        self.max[lane] = if after > self.max[lane] { after } else { self.max[lane] };
+    fn add<const EXTREMES: bool, const STEPS: bool>(&mut self, lane: usize, before: f64, after: f64) {
+        if EXTREMES {
+            self.min[lane] = if after < self.min[lane] { after } else { self.min[lane] };
+            self.max[lane] = if after > self.max[lane] { after } else { self.max[lane] };
+        }
         self.sum[lane] += after;
         self.magnitude[lane] += after.abs();
-        self.increase[lane] += if fell > 0 { after } else { after - before };
-        self.resets[lane] += fell;
-        self.changes[lane] += fell + rose;
+        if STEPS {
+            let (fell, rose) = (u64::from(after < before), u64::from(after > before));
+            self.increase[lane] += if fell > 0 { after } else { after - before };
+            self.resets[lane] += fell;
+            self.changes[lane] += fell + rose;
+        }
         self.fractions[lane] |= u64::from(!is_whole(after));
         self.nans[lane] |= u64::from(after.is_nan());
     }
@@ -292,11 +312,54 @@ fn is_whole(value: f64) -> bool {
     ((value.abs() + WHOLE_MIN) - WHOLE_MIN).to_bits() == value.abs().to_bits()
 }
 
+/// Many samples, none before them: `None` where the order in which they are added has a say.
+fn at_once<const EXTREMES: bool, const STEPS: bool>(
+    value_type: ValueType,
+    timestamps_ns: &[i64],
+    cells: &[u64],
+) -> Option<Summary> {
+    match value_type {
+        ValueType::F64 => floats::<EXTREMES, STEPS>(timestamps_ns, cells),
+        ValueType::I64 => integers::<EXTREMES, STEPS>(timestamps_ns, cells, value_type, |bits| bits as i64 as f64),
+        ValueType::U64 => integers::<EXTREMES, STEPS>(timestamps_ns, cells, value_type, |bits| bits as f64),
+        _ => None,
+    }
+}
+
+/// Count, ends and sum of integers none of which needs more than 31 bits, so that 64 hold their sum.
+fn integer_totals(value_type: ValueType, timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
+    if !matches!(value_type, ValueType::I64 | ValueType::U64) || u32::try_from(cells.len()).is_err() {
+        return None;
+    }
+    let (first, last) = ((*timestamps_ns.first()?, *cells.first()?), (*timestamps_ns.last()?, *cells.last()?));
+    // 31 bits and a sign, moved to where they have none: others set a bit above.
+    let (moved_by, width_max) = if value_type == ValueType::I64 { (1 << 31, 32) } else { (0, 31) };
+    let (mut sums, mut used) = ([0_u64; LANES], [0_u64; LANES]);
+    let (chunks, rest) = cells.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            sums[lane] = sums[lane].wrapping_add(chunk[lane]);
+            used[lane] |= chunk[lane].wrapping_add(moved_by);
+        }
+    }
+    let mut sum = sums.iter().fold(0_u64, |sum, lane| sum.wrapping_add(*lane));
+    let mut all = used.iter().fold(0, |all, lane| all | lane);
+    for cell in rest {
+        sum = sum.wrapping_add(*cell);
+        all |= cell.wrapping_add(moved_by);
+    }
+    if all >> width_max != 0 {
+        return None;
+    }
+    let (count, sum_integer) = (cells.len() as u64, i128::from(sum as i64));
+    Some(Summary { count, first, last, min: first.1, max: first.1, sum_integer, ..Summary::empty(value_type) })
+}
+
 /// What floats in order of time add up to; `None` of none, or if there is a NaN among them.
-fn floats(timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
+fn floats<const EXTREMES: bool, const STEPS: bool>(timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
     let (first, last) = ((*timestamps_ns.first()?, *cells.first()?), (*timestamps_ns.last()?, *cells.last()?));
     let value = f64::from_bits(first.1);
-    let lanes = Lanes::of(cells, value, f64::from_bits);
+    let lanes = Lanes::of::<EXTREMES, STEPS>(cells, value, f64::from_bits);
     if value.is_nan() || lanes.nans != [0; LANES] {
         return None;
     }
@@ -326,7 +389,7 @@ fn floats(timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
 }
 
 /// What integers in order of time add up to, counted as floats; `None` of none, or if floats do not hold their sums exactly.
-fn integers(
+fn integers<const EXTREMES: bool, const STEPS: bool>(
     timestamps_ns: &[i64],
     cells: &[u64],
     value_type: ValueType,
@@ -334,7 +397,7 @@ fn integers(
 ) -> Option<Summary> {
     let (first, last) = ((*timestamps_ns.first()?, *cells.first()?), (*timestamps_ns.last()?, *cells.last()?));
     let value = number(first.1);
-    let lanes = Lanes::of(cells, value, number);
+    let lanes = Lanes::of::<EXTREMES, STEPS>(cells, value, number);
     // Of integers that a float rounds one alone is as large.
     if value.abs() + lanes.magnitude.iter().sum::<f64>() >= WHOLE_MIN {
         return None;
@@ -404,6 +467,22 @@ mod tests {
         assert_eq!((counter.sum_integer, counter.min, counter.resets), (10, -5i64 as u64, 2));
     }
 
+    /// What is wanted of samples is as it is in the whole.
+    fn check_parts(value_type: ValueType, timestamps_ns: &[i64], cells: &[u64]) -> Result<(), TestCaseError> {
+        let of = |parts| {
+            let mut summary = Summary::empty(value_type);
+            summary.add_all(timestamps_ns, cells, parts);
+            summary
+        };
+        let all = of(SummaryParts::All);
+        let values = Summary { increase: 0.0, resets: 0, changes: 0, ..all };
+        let cleared = |of: Summary| Summary { increase: 0.0, resets: 0, changes: 0, ..of };
+        prop_assert_eq!(format!("{:?}", cleared(of(SummaryParts::Values))), format!("{values:?}"));
+        let totals = Summary { min: values.min, max: values.max, ..cleared(of(SummaryParts::Totals)) };
+        prop_assert_eq!(format!("{totals:?}"), format!("{values:?}"));
+        Ok(())
+    }
+
     proptest! {
         /// A sample is added as a summary of one sample is.
         #[test]
@@ -429,8 +508,9 @@ mod tests {
             }
             let (timestamps_ns, cells): (Vec<i64>, Vec<u64>) = samples.iter().copied().unzip();
             let mut at_once = Summary::empty(ValueType::F64);
-            at_once.add_all(&timestamps_ns, &cells);
+            at_once.add_all(&timestamps_ns, &cells, SummaryParts::All);
             prop_assert_eq!(format!("{at_once:?}"), format!("{:?}", summed(ValueType::F64, &samples)));
+            check_parts(ValueType::F64, &timestamps_ns, &cells)?;
         }
 
         /// The same of integers, small and too large for floats.
@@ -448,8 +528,9 @@ mod tests {
             let samples: Vec<(i64, u64)> = (0..).zip(values.iter().map(|value| *value as u64)).collect();
             let (timestamps_ns, cells): (Vec<i64>, Vec<u64>) = samples.iter().copied().unzip();
             let mut at_once = Summary::empty(value_type);
-            at_once.add_all(&timestamps_ns, &cells);
+            at_once.add_all(&timestamps_ns, &cells, SummaryParts::All);
             prop_assert_eq!(format!("{at_once:?}"), format!("{:?}", summed(value_type, &samples)));
+            check_parts(value_type, &timestamps_ns, &cells)?;
         }
 
         #[test]

@@ -9,7 +9,38 @@ use promql::{Answer, Histogram, Points, Value};
 
 /// A JSON string.
 pub(crate) fn text(text: &str) -> String {
-    serde_json::Value::String(text.to_owned()).to_string()
+    let mut out = String::with_capacity(text.len() + 2);
+    push_text(&mut out, text);
+    out
+}
+
+/// Appends a JSON string.
+pub(crate) fn push_text(out: &mut String, text: &str) {
+    if text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
+        out.push_str(&serde_json::Value::String(text.to_owned()).to_string());
+        return;
+    }
+    out.push('"');
+    out.push_str(text);
+    out.push('"');
+}
+
+/// Appends a whole number.
+pub(crate) fn push_integer(out: &mut String, number: i64) {
+    // The digits of 64 bits and a sign.
+    let (mut digits, mut from, mut left) = ([0_u8; 20], 20, number.unsigned_abs());
+    loop {
+        from -= 1;
+        if let Some(digit) = digits.get_mut(from) {
+            *digit = b'0' + (left % 10) as u8;
+        }
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    out.push_str(if number < 0 { "-" } else { "" });
+    out.push_str(digits.get(from..).and_then(|digits| std::str::from_utf8(digits).ok()).unwrap_or_default());
 }
 
 /// A JSON array of strings.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use codec::presence::{self, Cell};
 use codec::{DecodeError, Effort, Reader, boolean, float, histogram, integer, text, varint};
 use index::Slot;
-use model::{STALE_NAN_BITS, Summary, TimeRange, ValueType};
+use model::{STALE_NAN_BITS, Summary, SummaryParts, TimeRange, ValueType};
 
 /// Rows that any chunk may hold.
 pub(crate) const CHUNK_ROWS_MAX: usize = 1 << 16;
@@ -99,13 +99,13 @@ impl RowsColumn {
     }
 
     /// Adds the values of some rows to a summary; they are later than what it has.
-    pub(crate) fn add_to(&self, summary: &mut Summary, timestamps_ns: &[i64], rows: Range<usize>) {
+    pub(crate) fn add_to(&self, summary: &mut Summary, timestamps_ns: &[i64], rows: Range<usize>, parts: SummaryParts) {
         let (Some(times_ns), Some(cells)) = (timestamps_ns.get(rows.clone()), self.cells.get(rows.clone())) else {
             return;
         };
         let nulls = self.nulls.get(rows).unwrap_or_default();
         if !nulls.contains(&true) {
-            summary.add_all(times_ns, cells);
+            summary.add_all(times_ns, cells, parts);
             return;
         }
         let samples = times_ns.iter().zip(cells).zip(nulls).filter(|(_, is_null)| !**is_null);

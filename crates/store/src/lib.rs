@@ -24,6 +24,7 @@ mod deletes;
 mod error;
 mod exemplars;
 mod flush;
+mod generations;
 mod head;
 mod histogram;
 mod indexing;
@@ -60,6 +61,7 @@ mod spare;
 mod stats;
 mod summary;
 mod tables;
+mod tails;
 mod throttle;
 pub mod tier;
 mod tokens;
@@ -113,11 +115,12 @@ use journal::Journal;
 use keys::Keys;
 use log::WriteAheadLog;
 use manifest::{Edit, Manifest};
-use part::{Part, PartData, PartInfo};
+use part::{Part, PartData, PartInfo, SeenBlocks};
 use producers::Producers;
 use settled::Settled;
 use shard::Shard;
 use stats::Counters;
+use tails::Tails;
 
 /// An open data folder. Shared by all threads that read and write.
 pub struct Store {
@@ -145,6 +148,9 @@ pub struct Store {
     /// Bytes that all heads may take at present.
     heads_bytes: AtomicU64,
     query_memory: Arc<QueryMemory>,
+    /// Index blocks and ends of chunks that readers came by.
+    seen: Arc<SeenBlocks>,
+    tails: Arc<Tails>,
     /// Bytes of answers that are kept of its data.
     results_bytes: AtomicU64,
     /// Bytes that are kept outside of requests that are done with.

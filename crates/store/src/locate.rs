@@ -48,11 +48,12 @@ impl Store {
                 places.iter().filter_map(|place| selected.columns.get(*place)).map(|column| column.slot).collect();
             let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
             for part in view.parts.iter().filter(|part| part.info.range.overlaps(range)) {
-                let Some(entry) = part.find(view.key)? else { continue };
-                // A fold's nodes have no chunks.
-                let whole = (part.info.fold_ns > 0).then_some(part.info.range);
-                let chunks = entry.chunks.iter().map(|chunk| chunk.range);
-                chunks.chain(whole).for_each(|found| widen(&mut extent, range, found));
+                part.find(view.key, &self.seen, |chunks, _| {
+                    // A fold's nodes have no chunks.
+                    let whole = (part.info.fold_ns > 0).then_some(part.info.range);
+                    let chunks = chunks.iter().map(|chunk| chunk.range);
+                    chunks.chain(whole).for_each(|found| widen(&mut extent, range, found));
+                })?;
             }
             let heads = view.read_heads(&slots)?;
             heads.iter().filter_map(crate::chunk::Rows::range).for_each(|found| widen(&mut extent, range, found));

@@ -56,7 +56,7 @@ pub struct MemoryUse {
     pub keys: u64,
     /// Indexes of open parts.
     pub parts: u64,
-    /// Blocks of objects.
+    /// Blocks of objects, and what of parts is held decoded: index blocks and the ends of chunks.
     pub cache: u64,
     /// What running queries hold.
     pub queries: u64,
@@ -106,7 +106,8 @@ impl Store {
             queries: self.query_memory.used_bytes(),
             spare: self.spare.size_bytes() as u64 + self.requests_bytes.load(Ordering::Relaxed),
             results: self.results_bytes.load(Ordering::Relaxed),
-            cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes),
+            cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes)
+                + (self.seen.memory_bytes() + self.tails.memory_bytes()) as u64,
             ..MemoryUse::default()
         };
         for shard in &self.shards {
@@ -146,6 +147,8 @@ impl Store {
         self.memory_is_short.store(is_short, Ordering::Relaxed);
         self.shards.iter().for_each(|shard| shard.state.lock().head.spare().look(is_short));
         if is_short {
+            self.seen.give_back();
+            self.tails.give_back();
             self.spare.give_back();
         }
         *self.refusal.write() = refusal(limit, &memory);

@@ -15,6 +15,7 @@ use crate::origins::Origins;
 use crate::part::{BLOCK_SLOTS, ChunkRef, Part, PartKey, ReadAhead, SeenBlocks};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::shard::Shard;
+use crate::tails::Tails;
 use crate::{Store, StoreError};
 
 /// What a shard has of a key at a moment, oldest first.
@@ -60,6 +61,12 @@ impl KeyView {
         self.heads.iter().map(rows).collect()
     }
 
+    /// The only chunk that was found, if it is but its end that is wanted, and nothing of it is deleted.
+    fn only_tail<'s>(&self, found: &[(&'s Part, ChunkRef)], range: &TimeRange) -> Option<(&'s Part, ChunkRef)> {
+        let [(part, chunk)] = found else { return None };
+        (Tails::is_tail(chunk, range) && self.masking(part).is_empty()).then_some((*part, *chunk))
+    }
+
     /// All rows that overlap a range, oldest first; those of chunks that do not overlap in time joined in order of it.
     pub(crate) fn pieces(&self, range: &TimeRange, slots: &[Slot], way: &ReadersWay) -> Result<Vec<Rows>, StoreError> {
         self.pieces_holding(range, slots, way, false).map(|(pieces, _)| pieces)
@@ -77,8 +84,16 @@ impl KeyView {
         let mut found: Vec<(&Part, ChunkRef)> = Vec::new();
         let mut chunks = Vec::new();
         for part in self.parts.iter().filter(|part| part.info.range.overlaps(range)) {
-            part.find_seen(self.key, range, &way.seen, &mut chunks)?;
+            part.find_in(self.key, range, &way.seen, &mut chunks)?;
             found.extend(chunks.drain(..).map(|chunk| (&**part, chunk)));
+        }
+        let tail_of = self.only_tail(&found, range);
+        if let Some((part, chunk)) = tail_of
+            && let Some(rows) = way.tails.get(part, &chunk, range, slots)
+        {
+            let heads = self.read_heads(slots)?;
+            way.origins.lock().add_head(&heads);
+            return Ok((std::iter::once(rows).chain(heads).collect(), None));
         }
         Part::warm(found.iter().map(|(part, chunk)| (*part, chunk.place)));
         let apart = in_order_apart(&mut found);
@@ -105,6 +120,9 @@ impl KeyView {
                 onto.pieces.iter_mut().skip(before).for_each(|rows| delete.apply(&self.key, rows));
             }
             origins.add_chunks(part, &chunks, rows as u64);
+        }
+        if let (Some((part, chunk)), [rows], None) = (tail_of, onto.pieces.as_slice(), &onto.held) {
+            way.tails.hold(part, &chunk, range, slots, rows);
         }
         let mut pieces = onto.pieces;
         way.origins.lock().merge(&origins);
@@ -144,9 +162,10 @@ pub(crate) fn by_block(columns: &[SelectedColumn]) -> Vec<(u32, Vec<usize>)> {
 }
 
 /// What one who reads many keys came by.
-#[derive(Default)]
 pub(crate) struct ReadersWay {
-    seen: SeenBlocks,
+    /// The store's, both.
+    seen: Arc<SeenBlocks>,
+    tails: Arc<Tails>,
     ahead: ReadAhead,
     times: KnownTimes,
     origins: Mutex<Origins>,
@@ -181,7 +200,7 @@ impl GroupReader<'_> {
 
     /// About as many bytes as it holds of what it came by.
     pub fn memory_bytes(&self) -> usize {
-        self.way.seen.memory_bytes() + self.way.ahead.memory_bytes() + self.way.times.memory_bytes()
+        self.way.ahead.memory_bytes() + self.way.times.memory_bytes()
     }
 
     /// A group's samples in a range: one column for each of [`SelectedGroup::columns`].
@@ -243,7 +262,14 @@ impl GroupReader<'_> {
 impl Store {
     /// Reads many groups.
     pub fn reader(&self) -> GroupReader<'_> {
-        GroupReader { store: self, way: ReadersWay::default() }
+        let way = ReadersWay {
+            seen: self.seen.clone(),
+            tails: self.tails.clone(),
+            ahead: ReadAhead::default(),
+            times: KnownTimes::default(),
+            origins: Mutex::default(),
+        };
+        GroupReader { store: self, way }
     }
 
     /// A group's samples in a range: one column for each of [`SelectedGroup::columns`].
@@ -270,7 +296,11 @@ impl Store {
                 return Ok(true);
             }
             for part in parts.iter().filter(|part| part.info.range.overlaps(range)) {
-                if part.find(key)?.is_some_and(|entry| !entry.overlapping(range).is_empty()) {
+                let mut has_rows = false;
+                part.find(key, &self.seen, |found, _| {
+                    has_rows |= found.iter().any(|chunk| chunk.range.overlaps(range));
+                })?;
+                if has_rows {
                     return Ok(true);
                 }
             }

@@ -6,7 +6,7 @@
 
 use codec::{DecodeError, Reader, float, integer, varint};
 use index::Slot;
-use model::{Summary, TimeRange, ValueType};
+use model::{Summary, SummaryParts, TimeRange, ValueType};
 
 use crate::chunk::{Rows, RowsColumn};
 
@@ -106,7 +106,7 @@ impl NodeColumn {
             let cells = column.cells.get(from..from + of_node.len()).unwrap_or_default();
             let mut summary = Summary::empty(column.value_type);
             if column.nulls.is_empty() {
-                summary.add_all(of_node, cells);
+                summary.add_all(of_node, cells, SummaryParts::All);
             } else {
                 let rows = of_node.iter().zip(cells).zip(from..).filter(|(_, row)| !column.is_null(*row));
                 rows.for_each(|((timestamp_ns, bits), _)| summary.add(*timestamp_ns, *bits));

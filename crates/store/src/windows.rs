@@ -5,11 +5,11 @@
 //! rows are added to them.
 
 use index::Slot;
-use model::{Summary, TimeRange, ValueType};
+use model::{Summary, SummaryParts, TimeRange, ValueType};
 
 use crate::chunk::{self, Rows, RowsColumn};
 use crate::origins::{Origins, count};
-use crate::part::{ChunkRef, Part, PartKey};
+use crate::part::{ChunkRef, Part, PartKey, SeenBlocks};
 use crate::read::{KeyView, by_block};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::summary::{self, NodeColumn, Nodes};
@@ -82,6 +82,14 @@ impl Windows {
     }
 }
 
+/// What is asked of a group.
+struct Wanted<'a> {
+    windows: &'a Windows,
+    parts: SummaryParts,
+    /// Told of the chunks that must be decoded, and of all: whether it is worth it.
+    condition: &'a dyn Fn(usize, usize) -> bool,
+}
+
 /// What one part has of the key in the windows.
 struct Source<'a> {
     part: &'a Part,
@@ -104,7 +112,17 @@ impl Store {
         selected: &SelectedGroup,
         windows: &Windows,
     ) -> Result<(Vec<WindowColumn>, ReadCounts), StoreError> {
-        Ok(self.aggregate_if(selected, windows, &|_, _| true)?.unwrap_or_default())
+        self.aggregate_parts(selected, windows, SummaryParts::All)
+    }
+
+    /// The same where only some parts of the summaries are wanted.
+    pub fn aggregate_parts(
+        &self,
+        selected: &SelectedGroup,
+        windows: &Windows,
+        parts: SummaryParts,
+    ) -> Result<(Vec<WindowColumn>, ReadCounts), StoreError> {
+        Ok(self.aggregate_if(selected, &Wanted { windows, parts, condition: &|_, _| true })?.unwrap_or_default())
     }
 
     /// The same if nodes spare most of the work: `None` where half of the chunks or more would have to be decoded, and where there is none.
@@ -113,31 +131,33 @@ impl Store {
         selected: &SelectedGroup,
         windows: &Windows,
     ) -> Result<Option<(Vec<WindowColumn>, ReadCounts)>, StoreError> {
-        self.aggregate_if(selected, windows, &|decoded, all| decoded * 2 < all)
+        let condition = &|decoded, all| decoded * 2 < all;
+        self.aggregate_if(selected, &Wanted { windows, parts: SummaryParts::All, condition })
     }
 
     /// The same if chunks that must be decoded, and all there are, agree with a condition for every member block.
     fn aggregate_if(
         &self,
         selected: &SelectedGroup,
-        windows: &Windows,
-        condition: &dyn Fn(usize, usize) -> bool,
+        wanted: &Wanted<'_>,
     ) -> Result<Option<(Vec<WindowColumn>, ReadCounts)>, StoreError> {
+        let windows = wanted.windows;
         let mut counts = ReadCounts::default();
         let mut columns = Vec::with_capacity(selected.columns.len());
         let Some(shard) = self.shards.get(selected.shard) else {
             return Ok(Some((columns, counts)));
         };
         for (block, places) in by_block(&selected.columns) {
-            let wanted: Vec<&SelectedColumn> = places.iter().filter_map(|place| selected.columns.get(*place)).collect();
-            let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
+            let members: Vec<&SelectedColumn> =
+                places.iter().filter_map(|place| selected.columns.get(*place)).collect();
+            let slots: Vec<Slot> = members.iter().map(|column| column.slot).collect();
             let key = PartKey { block, ..selected.key };
             let range = self.kept(selected.key.database, &windows.range());
             let view = KeyView::take(shard, key, &range, &slots);
-            let aggregated = aggregate_view(&view, windows, range, &slots, condition, &mut counts)?;
+            let aggregated = aggregate_view(&view, wanted, range, &slots, &self.seen, &mut counts)?;
             let Some(aggregated) = aggregated else { return Ok(None) };
-            let column = |column: &&SelectedColumn| aggregated.column(column.slot, column.value_type, windows);
-            columns.extend(wanted.iter().map(column));
+            let column = |column: &&SelectedColumn| aggregated.column(column.slot, column.value_type, wanted);
+            columns.extend(members.iter().map(column));
         }
         Ok(Some((columns, counts)))
     }
@@ -155,13 +175,13 @@ struct Aggregated {
 
 fn aggregate_view(
     view: &KeyView,
-    windows: &Windows,
+    wanted: &Wanted<'_>,
     range: TimeRange,
     slots: &[Slot],
-    condition: &dyn Fn(usize, usize) -> bool,
+    seen: &SeenBlocks,
     counts: &mut ReadCounts,
 ) -> Result<Option<Aggregated>, StoreError> {
-    let sources = sources(view, &range, slots, &mut counts.origins)?;
+    let sources = sources(view, &range, slots, seen, &mut counts.origins)?;
     let heads = view.read_heads(slots)?;
     counts.origins.add_head(&heads);
     let mut aggregated = Aggregated { range, nodes: Vec::new(), rows: Rows::default(), folded: Vec::new() };
@@ -171,7 +191,7 @@ fn aggregate_view(
             aggregated.folded.extend(source.nodes.clone());
             continue;
         }
-        let chosen = choose(view, &sources, place, &heads, windows, &range);
+        let chosen = choose(view, &sources, place, &heads, wanted.windows, &range);
         let inside = |chunk: &&ChunkRef| !chosen.covers(&chunk.range, &range);
         let chunks: Vec<ChunkRef> = source.chunks.iter().filter(inside).copied().collect();
         decoded.push((source, chosen, chunks));
@@ -179,7 +199,7 @@ fn aggregate_view(
     let (all, left) = decoded
         .iter()
         .fold((0, 0), |(all, left), (source, _, chunks)| (all + source.chunks.len(), left + chunks.len()));
-    if !condition(left, all) {
+    if !(wanted.condition)(left, all) {
         return Ok(None);
     }
     Part::warm(decoded.iter().flat_map(|(source, _, chunks)| chunks.iter().map(|chunk| (source.part, chunk.place))));
@@ -203,23 +223,25 @@ fn sources<'a>(
     view: &'a KeyView,
     range: &TimeRange,
     slots: &[Slot],
+    seen: &SeenBlocks,
     origins: &mut Origins,
 ) -> Result<Vec<Source<'a>>, StoreError> {
     let mut found = Vec::new();
     for part in view.parts.iter().filter(|part| part.info.range.overlaps(range) || part.info.fold_ns > 0) {
-        let Some(entry) = part.find(view.key)? else {
-            continue;
-        };
-        let chunks = entry.overlapping(range);
-        if !chunks.is_empty() || part.info.fold_ns > 0 {
-            found.push((&**part, entry, chunks));
+        let (mut chunks, mut summary, mut is_there) = (Vec::new(), None, false);
+        part.find(view.key, seen, |found, place| {
+            chunks.extend(found.iter().filter(|chunk| chunk.range.overlaps(range)).copied());
+            (summary, is_there) = (place, true);
+        })?;
+        if !chunks.is_empty() || (is_there && part.info.fold_ns > 0) {
+            found.push((&**part, summary, chunks));
         }
     }
-    Part::warm(found.iter().filter_map(|(part, entry, _)| Some((*part, entry.summary?))));
+    Part::warm(found.iter().filter_map(|(part, summary, _)| Some((*part, (*summary)?))));
     let mut sources = Vec::with_capacity(found.len());
-    for (part, entry, chunks) in found {
+    for (part, summary, chunks) in found {
         let mut nodes = None;
-        if let Some(place) = entry.summary {
+        if let Some(place) = summary {
             let bytes = part.read_summary(place)?;
             origins.add_summary(part, bytes.len());
             let read = summary::decode(&bytes, Some(slots)).map_err(|error| part.corrupt(place.offset, &error))?;
@@ -326,7 +348,8 @@ impl Nodes {
 
 impl Aggregated {
     /// The windows of one member.
-    fn column(&self, slot: Slot, value_type: ValueType, windows: &Windows) -> WindowColumn {
+    fn column(&self, slot: Slot, value_type: ValueType, wanted: &Wanted<'_>) -> WindowColumn {
+        let windows = wanted.windows;
         let mut summed = vec![Summary::empty(value_type); windows.count];
         if !Summary::takes(value_type) {
             return WindowColumn { windows: summed };
@@ -359,7 +382,7 @@ impl Aggregated {
                 }
                 last_ns = nodes.peek().map_or(last_ns, |node| last_ns.min(node.first.0));
                 let rows = row..row + times_ns[row..].partition_point(|time_ns| *time_ns <= last_ns).max(1);
-                put(first_ns, &|window| column.add_to(window, times_ns, rows.clone()));
+                put(first_ns, &|window| column.add_to(window, times_ns, rows.clone(), wanted.parts));
                 row = rows.end;
             }
         }

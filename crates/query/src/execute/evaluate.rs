@@ -40,8 +40,7 @@ fn mask(condition: &Expression, frame: &Frame) -> Result<Vec<bool>, QueryError> 
     }
 }
 
-/// A comparison of a column of floats with a number, all rows at once: what conditions mostly are.
-#[allow(clippy::float_cmp, reason = "equality is what is asked for")]
+/// A comparison of a column of numbers with a number, all rows at once: what conditions mostly are.
 fn compare_column(operator: Operator, of: &[Expression], frame: &Frame) -> Option<Vec<bool>> {
     let [column, number] = of else { return None };
     let column = match column {
@@ -49,25 +48,44 @@ fn compare_column(operator: Operator, of: &[Expression], frame: &Frame) -> Optio
         Expression::Column(name) => frame.column(name)?,
         _ => return None,
     };
-    let number = match number {
+    let float = match number {
         Expression::Float(number) => *number,
         Expression::Integer(number) => *number as f64,
         _ => return None,
     };
-    let Values::F64(values) = &column.values else { return None };
-    let mut kept: Vec<bool> = match operator {
-        Operator::Less => values.iter().map(|value| *value < number).collect(),
-        Operator::LessOrEqual => values.iter().map(|value| *value <= number).collect(),
-        Operator::Greater => values.iter().map(|value| *value > number).collect(),
-        Operator::GreaterOrEqual => values.iter().map(|value| *value >= number).collect(),
-        Operator::Equal => values.iter().map(|value| *value == number).collect(),
-        Operator::NotEqual => values.iter().map(|value| *value != number).collect(),
-        _ => return None,
-    };
+    let mut kept = match (&column.values, number) {
+        (Values::F64(values), _) => compare_each(operator, values, |value| value.partial_cmp(&float)),
+        // Whole numbers exactly, as cell by cell.
+        (Values::I64(values), Expression::Integer(number)) => {
+            compare_each(operator, values, |value| Some(value.cmp(number)))
+        }
+        (Values::U64(values), Expression::Integer(number)) => {
+            compare_each(operator, values, |value| i128::from(*value).partial_cmp(&i128::from(*number)))
+        }
+        (Values::I64(values), _) => compare_each(operator, values, |value| (*value as f64).partial_cmp(&float)),
+        (Values::U64(values), _) => compare_each(operator, values, |value| (*value as f64).partial_cmp(&float)),
+        (Values::Bool(_) | Values::Text(_), _) => return None,
+    }?;
     if let Some(present) = &column.present {
         kept.iter_mut().zip(present).for_each(|(kept, present)| *kept &= present);
     }
     Some(kept)
+}
+
+fn compare_each<T>(operator: Operator, values: &[T], order: impl Fn(&T) -> Option<Ordering>) -> Option<Vec<bool>> {
+    operator.is_comparison().then(|| values.iter().map(|value| has_order(operator, order(value))).collect())
+}
+
+/// Whether a comparison holds for an order; what has none is not equal and nothing else.
+fn has_order(operator: Operator, order: Option<Ordering>) -> bool {
+    match operator {
+        Operator::Less => order == Some(Ordering::Less),
+        Operator::LessOrEqual => matches!(order, Some(Ordering::Less | Ordering::Equal)),
+        Operator::Greater => order == Some(Ordering::Greater),
+        Operator::GreaterOrEqual => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
+        Operator::Equal => order == Some(Ordering::Equal),
+        _ => order != Some(Ordering::Equal),
+    }
 }
 
 /// Whether a condition holds: null does not.
@@ -176,15 +194,7 @@ fn comparison(operator: Operator, a: Cell<'_>, b: Cell<'_>) -> Result<Cell<'stat
         let message = format!("`{}` cannot compare a {} with a {}", operator.name(), a.kind(), b.kind());
         return Err(QueryError::Execution(message));
     }
-    let order = compare(a, b);
-    Ok(Cell::Bool(match operator {
-        Operator::Less => order == Some(Ordering::Less),
-        Operator::LessOrEqual => matches!(order, Some(Ordering::Less | Ordering::Equal)),
-        Operator::Greater => order == Some(Ordering::Greater),
-        Operator::GreaterOrEqual => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
-        Operator::Equal => order == Some(Ordering::Equal),
-        _ => order != Some(Ordering::Equal),
-    }))
+    Ok(Cell::Bool(has_order(operator, compare(a, b))))
 }
 
 /// Whole numbers exactly, other numbers as floats; `None` for what has no order.

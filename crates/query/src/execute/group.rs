@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use model::{Labels, TimeRange, ValueType};
+use model::{Labels, SummaryParts, TimeRange, ValueType};
 use store::{SelectedGroup, Windows};
 
 use super::Run;
@@ -13,7 +13,7 @@ use super::rows::{self, RowBins, Starts};
 use super::scan::{End, Reader, named_columns, of_table, unreadable};
 use crate::QueryError;
 use crate::frame::{Cell, Frame, FrameColumn, VALUE};
-use crate::plan::{Expression, Grouping, Kept, Of, Scan};
+use crate::plan::{Aggregate, Expression, Grouping, Kept, Of, Scan};
 
 /// Bins between the first and the last row of a series that are asked of summaries; with more, its rows are read.
 const WINDOWS_MAX: i64 = 200_000;
@@ -144,7 +144,8 @@ impl Reader<'_> {
         for windows in pieces {
             let samples = windows.count * group.columns.len() * BIN_SAMPLES;
             self.context.budget.take(samples)?;
-            let summed = self.context.store.aggregate(group, windows).map_err(|error| unreadable(&error))?;
+            let summed = self.context.store.aggregate_parts(group, windows, parts_of(grouping));
+            let summed = summed.map_err(|error| unreadable(&error))?;
             self.reads.add(&summed.1);
             if scan.is_of_every_row() {
                 rows.add(windows, &summed.0, grouping);
@@ -221,6 +222,12 @@ fn from_summaries(scan: &Scan, group: &SelectedGroup, grouping: &Grouping) -> bo
         && (scan.table.is_none() || group.columns.iter().all(|column| is_number(column.value_type)))
 }
 
+/// What of summaries the aggregates need.
+fn parts_of(grouping: &Grouping) -> SummaryParts {
+    let is_extreme = |kept: &Kept| matches!(kept.aggregate, Aggregate::Min | Aggregate::Max);
+    if grouping.kept.iter().any(is_extreme) { SummaryParts::Values } else { SummaryParts::Totals }
+}
+
 /// Whether a group has something of what is kept.
 fn has_wanted(group: &SelectedGroup, grouping: &Grouping) -> bool {
     let is_kept = |field: &str| grouping.kept.iter().any(|kept| matches!(&kept.of, Of::Column(name) if name == field));
@@ -239,8 +246,15 @@ impl Grouping {
         match self.width_ns {
             None => 0,
             Some(width_ns) => {
-                let into = (i128::from(time_ns) - i128::from(self.offset_ns)).rem_euclid(i128::from(width_ns));
-                time_ns.saturating_sub(into as i64)
+                // Rarely do 64 bits not hold the distance; those of 128 take long to divide.
+                let into = match time_ns.checked_sub(self.offset_ns) {
+                    Some(distance) => distance.rem_euclid(width_ns),
+                    None => {
+                        let distance = i128::from(time_ns) - i128::from(self.offset_ns);
+                        distance.rem_euclid(i128::from(width_ns)) as i64
+                    }
+                };
+                time_ns.saturating_sub(into)
             }
         }
     }

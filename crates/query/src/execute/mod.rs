@@ -1,6 +1,7 @@
 //! Runs a plan.
 
 mod bins;
+mod end_bins;
 mod evaluate;
 mod fill;
 mod group;
@@ -10,6 +11,7 @@ mod narrow;
 mod rows;
 mod scan;
 
+use end_bins::EndBins;
 pub use kept::{BinsAsked, BinsFound, KeptBins, MakeBins};
 use scan::End;
 pub use scan::Reads;
@@ -100,7 +102,10 @@ impl Run<'_> {
             Plan::Limit { input, rows, skip: 0 } if end_of(input).is_some() => self.timed("rows at an end", |run| {
                 end_of(input).map_or(Ok(Vec::new()), |(scan, end)| run.end_rows(scan, *rows, end))
             }),
-            Plan::Limit { input, rows, skip } => self.each(input, "limit", |frame| Ok(limited(frame, *rows, *skip))),
+            Plan::Limit { input, rows, skip } => match EndBins::of(input).filter(|_| *skip == 0) {
+                Some(asked) => self.end_bins(&asked, *rows),
+                None => self.each(input, "limit", |frame| Ok(limited(frame, *rows, *skip))),
+            },
             Plan::Join(join) => {
                 let (left, right) = (self.plan(&join.left)?, self.plan(&join.right)?);
                 self.timed("join", |run| join::join(left, right, join, run.context.budget))

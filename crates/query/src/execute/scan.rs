@@ -10,13 +10,16 @@ use store::{GroupReader, Origins, ReadCounts, SelectedColumn, SelectedGroup, Sto
 use super::narrow::{Narrowing, Wanted};
 use super::{Context, Run, evaluate};
 use crate::frame::VALUE;
-use crate::plan::{Expression, Scan, Selector};
+use crate::plan::{Expression, Operator, Scan, Selector};
 use crate::{Frame, FrameColumn, QueryError};
 
 /// Rows at an end are looked for in so much time there, in nanoseconds, and then in more and more.
 const END_WIDTH_NS: i64 = 60_000_000_000;
 /// How much more.
 const END_WIDTH_FACTOR: i64 = 16;
+
+/// Columns that a condition compares are read first if there are so many times as many.
+const COMPARED_SHARE: usize = 4;
 
 /// What a plan read of the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -111,9 +114,11 @@ impl Run<'_> {
 
     /// The rows for which a condition holds; the others are not held.
     pub(super) fn scan_where(&mut self, scan: &Scan, condition: &Expression) -> Result<Vec<Frame>, QueryError> {
+        let compared = scan.table.as_ref().and_then(|_| compared_columns(condition));
         let read = |reader: &mut Reader<'_>, group: &SelectedGroup| {
             let mut kept = Vec::new();
-            for frame in reader.read_group(scan, group, &scan.range)? {
+            let Some(range) = reader.range_where(scan, group, condition, compared.as_deref())? else { return Ok(kept) };
+            for frame in reader.read_group(scan, group, &range)? {
                 let before = frame.samples();
                 let frame = evaluate::filtered(of_table(scan, frame, condition), condition)?;
                 reader.context.budget.give_back(before.saturating_sub(frame.samples()));
@@ -163,7 +168,51 @@ impl Run<'_> {
     }
 }
 
+/// The columns of a condition that compares columns with values and nothing else: where all of them are null it does not hold.
+fn compared_columns(condition: &Expression) -> Option<Vec<&str>> {
+    match condition {
+        Expression::Apply(Operator::And | Operator::Or, of) => {
+            let columns: Option<Vec<Vec<&str>>> = of.iter().map(compared_columns).collect();
+            Some(columns?.concat())
+        }
+        Expression::Apply(operator, of) if operator.is_comparison() => match of.as_slice() {
+            [Expression::Column(name), value] | [value, Expression::Column(name)] if value.is_constant() => {
+                Some(vec![name])
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 impl Reader<'_> {
+    /// A range that holds all of a group's rows for which a condition holds; `None` if there are none. Of many columns those that are compared
+    /// are read alone first, since mostly all rows that satisfy a condition lie in a part of the range.
+    fn range_where(
+        &mut self,
+        scan: &Scan,
+        group: &SelectedGroup,
+        condition: &Expression,
+        compared: Option<&[&str]>,
+    ) -> Result<Option<TimeRange>, QueryError> {
+        let Some(compared) = compared else { return Ok(Some(scan.range)) };
+        let is_compared = |column: &&SelectedColumn| compared.contains(&column.field.as_str());
+        let columns: Vec<SelectedColumn> = group.columns.iter().filter(is_compared).cloned().collect();
+        if columns.len() * COMPARED_SHARE > self.narrowing.of(group).columns.len() {
+            return Ok(Some(scan.range));
+        }
+        let mut found: Option<TimeRange> = None;
+        for frame in self.read_group(scan, &group.with_columns(columns.into()), &scan.range)? {
+            self.context.budget.give_back(frame.samples());
+            let frame = evaluate::filtered(of_table(scan, frame, condition), condition)?;
+            if let (Some(first), Some(last)) = (frame.timestamps_ns.first(), frame.timestamps_ns.last()) {
+                let known = found.unwrap_or(TimeRange::new(*first, *last));
+                found = Some(TimeRange::new(known.start_ns.min(*first), known.end_ns.max(*last)));
+            }
+        }
+        Ok(found)
+    }
+
     /// The rows at one end of what a group has in a range, so many at most.
     pub(super) fn end_of(
         &mut self,

@@ -26,6 +26,11 @@ pub enum Expression {
 }
 
 impl Expression {
+    /// Whether it is a value.
+    pub(crate) const fn is_constant(&self) -> bool {
+        matches!(self, Self::Integer(_) | Self::Float(_) | Self::Text(_) | Self::Bool(_))
+    }
+
     /// Visits the columns in it; whether these are all that it needs, so that no other column may be missed.
     pub(crate) fn each_column<'a>(&'a self, visit: &mut impl FnMut(&'a str)) -> bool {
         match self {

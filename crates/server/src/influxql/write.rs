@@ -155,21 +155,26 @@ fn push_series(out: &mut String, series: &Series, rows: &[Vec<Value>], partial: 
 }
 
 fn push_value(out: &mut String, series: &Series, value: &Value, form: &Form) {
-    let _ = match value {
-        Value::Null => write!(out, "null"),
-        Value::Float(value) if !value.is_finite() => write!(out, "null"),
-        Value::Float(value) => write_float(out, *value),
-        Value::Integer(value) => write!(out, "{value}"),
-        Value::Unsigned(value) => write!(out, "{value}"),
-        Value::Boolean(value) => write!(out, "{value}"),
-        Value::Text(text) => write!(out, "{}", json::text(text)),
-        Value::Time(time_ns) if matches!(form.times, influxql::TimeFormat::Text) => {
-            out.push('"');
-            let _ = series.write_time(out, *time_ns, form.times);
-            write!(out, "\"")
+    // Writing into a string does not fail.
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Float(value) if !value.is_finite() => out.push_str("null"),
+        Value::Float(value) => {
+            let _ = write_float(out, *value);
         }
-        Value::Time(time_ns) => series.write_time(out, *time_ns, form.times),
-    };
+        Value::Integer(value) => json::push_integer(out, *value),
+        Value::Unsigned(value) => {
+            let _ = write!(out, "{value}");
+        }
+        Value::Boolean(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Text(text) => json::push_text(out, text),
+        Value::Time(time_ns) => {
+            let quote = if matches!(form.times, influxql::TimeFormat::Text) { "\"" } else { "" };
+            out.push_str(quote);
+            let _ = series.write_time(out, *time_ns, form.times);
+            out.push_str(quote);
+        }
+    }
 }
 
 /// A float as Go's JSON has it: with an exponent if it is very small or very large.

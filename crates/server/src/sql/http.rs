@@ -1,5 +1,6 @@
 //! `/sql`, and QuestDB's `/exec` and `/exp`.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::extract::{Request, State as From};
@@ -162,7 +163,6 @@ fn written(text: &str, mut relation: Relation, (from, to): (usize, usize), form:
     relation.rows.truncate(to);
     relation.rows.drain(..from.min(relation.rows.len()));
     let style = form.style();
-    let json = |relation: &Relation| (text::columns(relation, style), text::rows(&relation.rows, style));
     Ok(match form {
         Form::Arrow => {
             let batches = relation.batches();
@@ -171,15 +171,19 @@ fn written(text: &str, mut relation: Relation, (from, to): (usize, usize), form:
         Form::Parquet => return relation.parquet(),
         Form::Csv | Form::QuestDbCsv => text::csv(&relation, style),
         Form::Json => {
-            let (columns, rows) = json(&relation);
-            format!(r#"{{"columns":{columns},"rows":{rows},"row_count":{total}}}"#)
+            let mut out = format!(r#"{{"columns":{},"rows":"#, text::columns(&relation, style));
+            text::push_rows(&mut out, &relation.rows, style);
+            let _ = write!(out, r#","row_count":{total}}}"#);
+            out
         }
         Form::QuestDbJson => {
-            let (columns, rows) = json(&relation);
             let time = relation.columns.iter().position(|column| column.sql_type == sql::SqlType::Timestamp);
             let time = time.map_or(-1, |place| place as i64);
-            let query = json::text(text);
-            format!(r#"{{"query":{query},"columns":{columns},"timestamp":{time},"dataset":{rows},"count":{total}}}"#)
+            let (query, columns) = (json::text(text), text::columns(&relation, style));
+            let mut out = format!(r#"{{"query":{query},"columns":{columns},"timestamp":{time},"dataset":"#);
+            text::push_rows(&mut out, &relation.rows, style);
+            let _ = write!(out, r#","count":{total}}}"#);
+            out
         }
     }
     .into_bytes())

@@ -41,35 +41,60 @@ pub(super) fn columns(relation: &Relation, style: Style) -> String {
     out
 }
 
-/// `[[…],…]`
-pub(super) fn rows(rows: &[Vec<Value>], style: Style) -> String {
-    let mut out = String::with_capacity(rows.len() * 64);
+/// Rows whose length tells about how long all will be.
+const ROWS_TRIED: usize = 64;
+
+/// Appends `[[…],…]`.
+pub(super) fn push_rows(out: &mut String, rows: &[Vec<Value>], style: Style) {
+    let (begun, mut known) = (out.len(), KnownTime::default());
     out.push('[');
     for (place, row) in rows.iter().enumerate() {
+        if place == ROWS_TRIED {
+            // Memory that grows again and again is copied each time.
+            out.reserve((out.len() - begun) / ROWS_TRIED * (rows.len() - ROWS_TRIED) / 16 * 17);
+        }
         out.push_str(if place == 0 { "[" } else { ",[" });
         for (place, value) in row.iter().enumerate() {
             out.push_str(if place == 0 { "" } else { "," });
-            push_json(&mut out, value, style);
+            push_json(out, value, style, &mut known);
         }
         out.push(']');
     }
     out.push(']');
-    out
 }
 
-fn push_json(out: &mut String, value: &Value, style: Style) {
-    let _ = match value {
+/// The time that was written last: rows of many series share theirs.
+#[derive(Default)]
+struct KnownTime {
+    ns: Option<i64>,
+    text: String,
+}
+
+fn push_json(out: &mut String, value: &Value, style: Style, known: &mut KnownTime) {
+    match value {
         // JSON has no such numbers.
-        Value::Null => write!(out, "null"),
-        Value::Float(number) if !number.is_finite() => write!(out, "null"),
-        Value::Bool(value) => write!(out, "{value}"),
-        Value::Int(value) => write!(out, "{value}"),
-        Value::Float(value) if value.fract() == 0.0 && value.abs() < 1e15 => write!(out, "{value:.1}"),
-        Value::Float(value) => write!(out, "{value}"),
-        Value::Timestamp(ns) => write!(out, "\"{}\"", time(*ns, style)),
-        Value::Text(text) => write!(out, "{}", json::text(text)),
-        Value::Interval(_) => write!(out, "{}", json::text(&value.to_string())),
-    };
+        Value::Null => out.push_str("null"),
+        Value::Float(number) if !number.is_finite() => out.push_str("null"),
+        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Int(value) => json::push_integer(out, *value),
+        Value::Float(value) if value.fract() == 0.0 && value.abs() < 1e15 => {
+            // The sign of zero, too.
+            out.push_str(if value.is_sign_negative() { "-" } else { "" });
+            json::push_integer(out, value.abs() as i64);
+            out.push_str(".0");
+        }
+        Value::Float(value) => {
+            let _ = write!(out, "{value}");
+        }
+        Value::Timestamp(ns) => {
+            if known.ns != Some(*ns) {
+                *known = KnownTime { ns: Some(*ns), text: format!("\"{}\"", time(*ns, style)) };
+            }
+            out.push_str(&known.text);
+        }
+        Value::Text(text) => json::push_text(out, text),
+        Value::Interval(_) => json::push_text(out, &value.to_string()),
+    }
 }
 
 fn time(ns: i64, style: Style) -> String {
@@ -104,4 +129,36 @@ pub(super) fn csv(relation: &Relation, style: Style) -> String {
         out.push_str("\r\n");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cell by cell what the formatter of the standard library and serde make of values.
+    #[test]
+    fn rows_are_written_as_they_would_be_one_by_one() {
+        let texts = ["", "a", "ä€", "a\"b", "c\\d", "e\nf\u{1}", "\u{7f}/"];
+        let floats = [0.0, -0.0, 1.0, -7.0, 0.1, -2.5e-9, 1e14, 999_999_999_999_999.0, 1e15, 1.5e300, f64::MAX];
+        let integers = [0, 7, -1, 10, -100, i64::MAX, i64::MIN];
+        let mut cells: Vec<(Value, String)> = Vec::new();
+        cells.extend(texts.map(|text| (Value::text(text), serde_json::Value::from(text).to_string())));
+        cells.extend(integers.map(|integer| (Value::Int(integer), integer.to_string())));
+        cells.extend(floats.map(|float| {
+            let is_whole = float.fract() == 0.0 && float.abs() < 1e15;
+            (Value::Float(float), if is_whole { format!("{float:.1}") } else { format!("{float}") })
+        }));
+        cells.extend([f64::NAN, f64::INFINITY].map(|float| (Value::Float(float), "null".to_owned())));
+        cells.extend([(Value::Bool(true), "true".to_owned()), (Value::Null, "null".to_owned())]);
+        for ns in [0, 1_500_000_000, 1_500_000_000, -1] {
+            cells.push((Value::Timestamp(ns), format!("\"{}\"", time(ns, Style::QuestDb))));
+        }
+        // More rows than are tried before memory is made room for.
+        let rows: Vec<Vec<Value>> =
+            (0..3 * ROWS_TRIED).map(|_| cells.iter().map(|(value, _)| value.clone()).collect()).collect();
+        let row = format!("[{}]", cells.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(","));
+        let mut out = String::new();
+        push_rows(&mut out, &rows, Style::QuestDb);
+        assert_eq!(out, format!("[{}]", vec![row; rows.len()].join(",")));
+    }
 }

@@ -11,17 +11,18 @@ use crate::scope::{Role, Scope};
 use crate::value::Value;
 
 impl Run<'_> {
-    /// Groups as rows of keys and aggregates, in the order in which they come.
+    /// Groups as rows of keys and aggregates, in the order in which they come; bins of time no more than are wanted, if they can be had so.
     pub(super) fn group(
         &mut self,
         source: Source,
         scope: &Scope,
         condition: Option<Typed>,
         grouped: &Grouped,
+        wanted: Wanted,
     ) -> Result<Vec<Vec<Value>>, SqlError> {
         let rows = match source {
             Source::Rows(rows) => self.filtered(rows, condition.as_ref())?,
-            Source::Table(table) => match self.group_in_plan(&table, scope, condition.as_ref(), grouped)? {
+            Source::Table(table) => match self.group_in_plan(&table, scope, condition.as_ref(), grouped, wanted)? {
                 Some(rows) => return Ok(rows),
                 None => self.read_table(&table, scope, condition, Wanted::All)?,
             },

@@ -68,7 +68,7 @@ impl Run<'_> {
         let mut is_grouped = !keys.is_empty() || extension.sample.is_some() || select.having.is_some();
         is_grouped |= shown.iter().any(|shown| matches!(shown.of, ShownAs::Expression(of) if has_aggregate(of)));
         let selected = if is_grouped {
-            self.grouped(select, &extension, source, &scope, (shown, keys, order))?
+            self.grouped(select, &extension, source, &scope, (shown, keys, order, limit))?
         } else {
             self.ungrouped(select, &extension, source, &scope, (shown, order, limit))?
         };
@@ -132,7 +132,7 @@ impl Run<'_> {
         extension: &Extension,
         source: Source,
         scope: &Scope,
-        (shown, keys, order): (Vec<Shown<'_>>, Vec<&Expr>, &[OrderByExpr]),
+        (shown, keys, order, limit): (Vec<Shown<'_>>, Vec<&Expr>, &[OrderByExpr], Limit),
     ) -> Result<Selected, SqlError> {
         let condition = select.selection.as_ref().map(|of| self.bind(scope, of)).transpose()?;
         let mut grouped = Grouped::default();
@@ -168,7 +168,9 @@ impl Run<'_> {
             orders.push(Order::new(of, &by.options));
         }
         let gaps = self.gaps(sample, &grouped, condition.as_ref(), scope)?;
-        let mut rows = self.group(source, scope, condition, &grouped)?;
+        let is_cut = gaps.is_none() && having.is_none() && select.distinct.is_none();
+        let wanted = if is_cut { wanted_groups(&orders, &grouped, limit) } else { Wanted::All };
+        let mut rows = self.group(source, scope, condition, &grouped, wanted)?;
         if let Some(gaps) = gaps {
             rows = self.fill(rows, &gaps, &grouped)?;
         }
@@ -431,6 +433,17 @@ pub(crate) enum Wanted {
     Some(usize),
     /// So many of the newest.
     Newest(usize),
+}
+
+/// How many groups are enough where their only key orders them, or nothing does.
+fn wanted_groups(order: &[Order], grouped: &Grouped, limit: Limit) -> Wanted {
+    let Some(rows) = limit.needed().filter(|_| grouped.keys.len() == 1) else { return Wanted::All };
+    match order {
+        [] => Wanted::Some(rows),
+        [by] if matches!(by.of, Bound::Column(0)) && by.is_descending => Wanted::Newest(rows),
+        [by] if matches!(by.of, Bound::Column(0)) => Wanted::Some(rows),
+        _ => Wanted::All,
+    }
 }
 
 fn wanted_rows(select: &Select, scope: &Scope, order: &[OrderByExpr], limit: Limit) -> Wanted {

@@ -1,8 +1,9 @@
 //! Groups that the plan can make, mostly from summaries: by tags and by bins of time of a fixed width.
 
 use query::Frame;
-use query::plan::{Grouping, Kept, Of, Plan};
+use query::plan::{Expression, Grouping, Kept, Of, Plan};
 
+use super::Wanted;
 use super::filter::Filter;
 use super::from::Table;
 use super::group::of_nothing;
@@ -26,6 +27,7 @@ impl Run<'_> {
         scope: &Scope,
         condition: Option<&Typed>,
         grouped: &Grouped,
+        wanted: Wanted,
     ) -> Result<Option<Vec<Vec<Value>>>, SqlError> {
         let mut scan = table.scan();
         let filter =
@@ -48,7 +50,8 @@ impl Run<'_> {
             scan.table.iter_mut().for_each(|table| table.every_row = false);
         }
         let grouping = Grouping { width_ns, offset_ns, kept: distinct, by: Some(by) };
-        let frames = self.plan(Plan::GroupBy { input: Box::new(filter.plan(scan)), grouping })?;
+        let plan = Plan::GroupBy { input: Box::new(filter.plan(scan)), grouping };
+        let frames = self.plan(if matches!(keys.as_slice(), [PlanKey::Bin]) { cut(plan, wanted) } else { plan })?;
         let mut rows = self.rows_of_groups(&frames, &keys, &kept)?;
         if rows.is_empty() && grouped.keys.is_empty() {
             rows.push(of_nothing(grouped));
@@ -100,6 +103,18 @@ impl Run<'_> {
             rows.sort_by_key(time);
         }
         Ok(rows)
+    }
+}
+
+/// Bins of time, as many as are wanted.
+fn cut(plan: Plan, wanted: Wanted) -> Plan {
+    match wanted {
+        Wanted::All => plan,
+        Wanted::Some(rows) => Plan::Limit { input: Box::new(plan), rows, skip: 0 },
+        Wanted::Newest(rows) => {
+            let input = Box::new(Plan::Order { input: Box::new(plan), by: Expression::Time, descending: true });
+            Plan::Limit { input, rows, skip: 0 }
+        }
     }
 }
 

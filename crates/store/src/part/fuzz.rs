@@ -9,7 +9,7 @@ use platform::sim::Simulation;
 
 use super::index_block::{self, KeyEntry};
 use super::reader::{KeyCursor, Part, spots};
-use super::{FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, VERSION};
+use super::{FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, SeenBlocks, VERSION};
 
 /// Bytes of the footer in front of its own checksum.
 const FOOTER_CHECKED_BYTES: usize = FOOTER_BYTES - 12;
@@ -17,7 +17,7 @@ const FOOTER_CHECKED_BYTES: usize = FOOTER_BYTES - 12;
 /// Opens bytes as the file of a part of the present version and reads everything in it: the entry for fuzzing.
 pub fn fuzz_part_file(bytes: &[u8]) {
     let Some(part) = open(bytes) else { return };
-    let _ = (part.verify(), part.tail(), part.find(PartKey::default()));
+    let _ = (part.verify(), part.tail(), part.find(PartKey::default(), &SeenBlocks::new(0), |_, _| {}));
     let mut cursor = KeyCursor::new(Arc::new(part));
     while let Ok(Some(entry)) = cursor.take() {
         for chunk in entry.chunks {
@@ -117,10 +117,12 @@ mod tests {
     #[test]
     fn an_index_that_names_bytes_beyond_the_chunks_is_damage() {
         let inside = open(&part(Place { offset: HEADER_BYTES as u64, bytes: 8 })).unwrap();
-        assert_eq!(inside.find(PartKey::default()).unwrap().map(|entry| entry.chunks.len()), Some(1));
+        let (seen, mut chunks) = (SeenBlocks::new(0), 0);
+        inside.find(PartKey::default(), &seen, |found, _| chunks += found.len()).unwrap();
+        assert_eq!(chunks, 1);
         // Four gigabytes would be made room for.
         let beyond = open(&part(Place { offset: HEADER_BYTES as u64, bytes: u32::MAX })).unwrap();
-        let error = beyond.find(PartKey::default()).unwrap_err().to_string();
+        let error = beyond.find(PartKey::default(), &seen, |_, _| {}).unwrap_err().to_string();
         assert!(error.contains("beyond the chunks"), "{error}");
     }
 

@@ -107,44 +107,42 @@ impl Part {
             + self.groups.serialized_size()
     }
 
-    /// What the part has of a key; `None` if nothing.
-    pub(crate) fn find(&self, key: PartKey) -> Result<Option<KeyEntry>, StoreError> {
-        let mut found: Option<KeyEntry> = None;
+    /// Calls with what the part has of a key: its chunks, and where its summary is. Blocks that were asked for before are held decoded.
+    pub(crate) fn find(
+        &self,
+        key: PartKey,
+        seen: &SeenBlocks,
+        mut take: impl FnMut(&[ChunkRef], Option<Place>),
+    ) -> Result<(), StoreError> {
         self.each_block(key, |number| {
-            for entry in self.block(number, Some(key))? {
-                match &mut found {
-                    Some(found) => found.chunks.extend(entry.chunks),
-                    None => found = Some(entry),
+            let held = match seen.see((self.info.id, number)) {
+                Sight::First => {
+                    self.block(number, Some(key))?.iter().for_each(|entry| take(&entry.chunks, entry.summary));
+                    return Ok(());
                 }
+                Sight::Again => {
+                    let block = Arc::new(HeldBlock::new(&self.block(number, None)?));
+                    seen.hold((self.info.id, number), block.clone());
+                    block
+                }
+                Sight::Held(block) => block,
+            };
+            if let Some((chunks, summary)) = held.find(key) {
+                take(chunks, summary);
             }
             Ok(())
-        })?;
-        Ok(found)
+        })
     }
 
-    /// Appends a key's chunks that overlap a range; for one who asks for many keys: blocks that were asked for before are held decoded.
-    pub(crate) fn find_seen(
+    /// Appends a key's chunks that overlap a range.
+    pub(crate) fn find_in(
         &self,
         key: PartKey,
         range: &TimeRange,
         seen: &SeenBlocks,
         chunks: &mut Vec<ChunkRef>,
     ) -> Result<(), StoreError> {
-        let mut take = |found: &[ChunkRef]| chunks.extend(found.iter().filter(|chunk| chunk.range.overlaps(range)));
-        self.each_block(key, |number| {
-            match seen.see((self.info.id, number)) {
-                Sight::First | Sight::Full => {
-                    self.block(number, Some(key))?.iter().for_each(|entry| take(&entry.chunks));
-                }
-                Sight::Again => {
-                    let block = Arc::new(HeldBlock::new(&self.block(number, None)?));
-                    take(block.chunks_of(key));
-                    seen.hold((self.info.id, number), block);
-                }
-                Sight::Held(block) => take(block.chunks_of(key)),
-            }
-            Ok(())
-        })
+        self.find(key, seen, |found, _| chunks.extend(found.iter().filter(|chunk| chunk.range.overlaps(range))))
     }
 
     /// Calls with each index block in which a key may be: one of version 1 may go on in the next block.
@@ -457,11 +455,4 @@ pub fn fuzz_part(index: &[u8], chunk: &[u8]) {
     sealed.extend_from_slice(&crc32c::crc32c(chunk).to_le_bytes());
     let _ = chunk::decode(&sealed, None);
     let _ = crate::summary::decode(&sealed, None);
-}
-
-/// The chunks that overlap a range.
-impl KeyEntry {
-    pub(crate) fn overlapping(&self, range: &TimeRange) -> Vec<ChunkRef> {
-        self.chunks.iter().filter(|chunk| chunk.range.overlaps(range)).copied().collect()
-    }
 }

@@ -19,7 +19,7 @@ use crate::keys::{Keys, SHARDS_MAX};
 use crate::log::reader::Finding;
 use crate::manifest::{Edit, Manifest, State};
 use crate::memory::QueryMemory;
-use crate::part::{Part, PartInfo};
+use crate::part::{Part, PartInfo, SeenBlocks};
 use crate::pressure::Pressure;
 use crate::producers::{self, PRODUCERS_SHARD, Producers};
 use crate::segment::GroupsFile;
@@ -27,6 +27,7 @@ use crate::settled::{Settled, tail_path};
 use crate::shard::{Shard, ShardGroups};
 use crate::spare::Spare;
 use crate::stats::Counters;
+use crate::tails::Tails;
 use crate::throttle::Throttle;
 use crate::{CatalogState, Store, StoreError, StoreOptions, open_part, part_path, segment};
 
@@ -103,6 +104,8 @@ impl Store {
             policies: RwLock::new(policies),
             heads_bytes: AtomicU64::new(heads_bytes),
             query_memory: Arc::new(QueryMemory::new(memory_bytes_max)),
+            seen: Arc::new(SeenBlocks::new(memory_bytes_max)),
+            tails: Arc::new(Tails::new(memory_bytes_max)),
             results_bytes: AtomicU64::new(0),
             requests_bytes: AtomicU64::new(0),
             memory_is_short: AtomicBool::new(false),

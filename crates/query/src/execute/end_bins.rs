@@ -1,0 +1,107 @@
+//! The first bins of time, or the last ones, without making all: stretches of time are grouped one after the other, from that end on, until
+//! there are enough.
+
+use model::TimeRange;
+use store::SelectedGroup;
+
+use super::scan::{End, Reader, unreadable};
+use super::{Run, filtered_scan, kept, limited};
+use crate::plan::{Expression, Grouping, Of, Plan, Scan};
+use crate::{Frame, QueryError};
+
+/// How much longer the next stretch is than the one before.
+const STRETCH_FACTOR: usize = 16;
+
+/// Bins at one end of all time.
+pub(super) struct EndBins<'a> {
+    /// What is grouped: a scan, or a filtered one.
+    input: &'a Plan,
+    scan: &'a Scan,
+    grouping: &'a Grouping,
+    width_ns: i64,
+    end: End,
+}
+
+impl<'a> EndBins<'a> {
+    /// What a limit is of, if that is bins of one series in order of time. The bins of several may begin at any time, and without a table
+    /// names and types of columns depend on what all bins have.
+    pub(super) fn of(plan: &'a Plan) -> Option<Self> {
+        let (input, end) = match plan {
+            Plan::Order { input, by: Expression::Time, descending: true } => (&**input, End::Newest),
+            Plan::Order { input, by: Expression::Time, descending: false } => (&**input, End::Oldest),
+            other => (other, End::Oldest),
+        };
+        let Plan::GroupBy { input, grouping } = input else { return None };
+        let scan = match &**input {
+            Plan::Scan(scan) => scan,
+            other => filtered_scan(other)?.0,
+        };
+        let width_ns = grouping.width_ns.filter(|width_ns| *width_ns > 0)?;
+        let is_one = grouping.by.as_ref().is_some_and(Vec::is_empty);
+        let is_by_name = scan.table.is_some() && grouping.kept.iter().all(|kept| kept.of != Of::Each);
+        (is_one && is_by_name).then_some(Self { input, scan, grouping, width_ns, end })
+    }
+
+    /// The next stretch of so many bins of what is left of a range, and what is left behind it.
+    fn stretch(&self, left: &TimeRange, bins: usize) -> (TimeRange, Option<TimeRange>) {
+        let length_ns = i64::try_from(bins).unwrap_or(i64::MAX).saturating_mul(self.width_ns);
+        match self.end {
+            End::Oldest => {
+                let behind_ns = self.grouping.bin_start(left.start_ns).saturating_add(length_ns);
+                let end_ns = behind_ns.saturating_sub(1).clamp(left.start_ns, left.end_ns);
+                let rest = (end_ns < left.end_ns).then(|| TimeRange::new(end_ns + 1, left.end_ns));
+                (TimeRange::new(left.start_ns, end_ns), rest)
+            }
+            End::Newest => {
+                let start_ns = self.grouping.bin_start(left.end_ns).saturating_sub(length_ns - self.width_ns);
+                let start_ns = start_ns.clamp(left.start_ns, left.end_ns);
+                let rest = (left.start_ns < start_ns).then(|| TimeRange::new(left.start_ns, start_ns - 1));
+                (TimeRange::new(start_ns, left.end_ns), rest)
+            }
+        }
+    }
+}
+
+impl Run<'_> {
+    /// So many bins at an end, those nearest to it first.
+    pub(super) fn end_bins(&mut self, asked: &EndBins<'_>, rows: usize) -> Result<Vec<Frame>, QueryError> {
+        let mut left = self.extent_of(asked.scan)?;
+        let groups = self.reads.groups;
+        let mut stretches: Vec<(Vec<Frame>, TimeRange)> = Vec::new();
+        let (mut found, mut bins) = (0, rows.max(1));
+        while let Some(range) = left.filter(|_| found < rows) {
+            let (stretch, rest) = asked.stretch(&range, bins);
+            let frames = self.group_now(&kept::within(asked.input, stretch), asked.grouping)?;
+            found += frames.iter().map(Frame::rows).sum::<usize>();
+            // A bin that the range cuts begins before it.
+            let bins_from = TimeRange::new(asked.grouping.bin_start(stretch.start_ns), stretch.end_ns);
+            stretches.push((frames, bins_from));
+            (left, bins) = (rest, bins.saturating_mul(STRETCH_FACTOR));
+        }
+        // The same groups were selected for each stretch.
+        self.reads.groups = groups;
+        stretches.sort_by_key(|(_, range)| range.start_ns);
+        let held: usize = stretches.iter().flat_map(|(frames, _)| frames).map(Frame::samples).sum();
+        let stretches: Vec<(&[Frame], TimeRange)> =
+            stretches.iter().map(|(frames, range)| (frames.as_slice(), *range)).collect();
+        let cut = |frame: Frame| match asked.end {
+            End::Newest => frame.newest_first(rows),
+            End::Oldest => limited(frame, rows, 0),
+        };
+        let frames: Vec<Frame> =
+            Frame::join(&stretches)?.into_iter().map(cut).filter(|frame| frame.rows() > 0).collect();
+        let taken: usize = frames.iter().map(Frame::samples).sum();
+        self.context.budget.give_back(held.saturating_sub(taken));
+        Ok(frames)
+    }
+
+    /// A range that holds all rows of a scan, nearly the smallest.
+    fn extent_of(&mut self, scan: &Scan) -> Result<Option<TimeRange>, QueryError> {
+        let extent = |reader: &mut Reader<'_>, group: &SelectedGroup| {
+            reader.context.store.extent(group, &scan.range).map_err(|error| unreadable(&error))
+        };
+        let extents = self.of_groups(scan, &None, &extent)?.into_iter().flatten();
+        let both = |a: TimeRange, b: TimeRange| TimeRange::new(a.start_ns.min(b.start_ns), a.end_ns.max(b.end_ns));
+        Ok(extents.reduce(both))
+    }
+}
