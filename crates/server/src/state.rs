@@ -42,8 +42,8 @@ pub struct ServerSettings {
     pub in_flight_bytes_max: usize,
     /// Bytes of all clients' batches that are read and not applied.
     pub ingest_memory_bytes_max: usize,
-    /// Connections of the binary protocol that are open at the same time; others wait to be accepted.
-    pub wire_connections_max: usize,
+    /// Threads that apply its batches; connections that have some wait for their turn.
+    pub wire_threads_max: usize,
     /// How long a client of the binary protocol may be silent.
     pub idle_timeout_ms: u64,
     /// Where line protocol is taken, by TCP and UDP; `None`: nowhere.
@@ -80,7 +80,7 @@ pub struct ServerSettings {
     pub head_timeout_ms: u64,
     /// How long a connection of HTTP/1 that has asked before may be silent.
     pub http_idle_timeout_ms: u64,
-    /// After how long a silence it gives up its buffers.
+    /// After how long a silence it gives up its buffers; one of the binary protocol its thread, too.
     pub park_after_ms: u64,
     /// How long a client may take to send a body.
     pub body_timeout_ms: u64,
@@ -131,7 +131,7 @@ impl ServerSettings {
             message_bytes_max: 8 << 20,
             in_flight_bytes_max: 16 << 20,
             ingest_memory_bytes_max: 256 << 20,
-            wire_connections_max: 128,
+            wire_threads_max: 128,
             idle_timeout_ms: 600_000,
             line: None,
             graphite: None,

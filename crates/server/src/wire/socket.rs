@@ -53,6 +53,21 @@ pub(super) async fn fill(from: &mut (impl AsyncRead + Unpin), bytes: &mut [u8], 
     }
 }
 
+/// Fills what is not filled yet. Given up half-way, it can go on later.
+pub(super) async fn fill_on(
+    from: &mut (impl AsyncRead + Unpin),
+    bytes: &mut [u8],
+    filled: &mut usize,
+) -> Result<(), End> {
+    while let Some(rest) = bytes.get_mut(*filled..).filter(|rest| !rest.is_empty()) {
+        match from.read(rest).await {
+            Ok(count @ 1..) => *filled += count,
+            _ => return Err(End::Gone),
+        }
+    }
+    Ok(())
+}
+
 /// Sends bytes, or gives up on a client that does not take them.
 pub(super) async fn send(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8], patience: Duration) -> Result<(), End> {
     match timeout(patience, to.write_all(bytes)).await {
