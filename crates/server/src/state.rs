@@ -60,6 +60,8 @@ pub struct ServerSettings {
     pub opentsdb_database: String,
     /// Where Postgres's protocol is served; `None`: nowhere.
     pub postgres: Option<Listener>,
+    /// Bytes that a message of one of its clients may have.
+    pub postgres_message_bytes_max: usize,
     /// Where Arrow Flight SQL's clients connect; without the cargo feature `flight-sql` it is not listened on.
     pub flight_sql: Option<Listener>,
     /// Where OpenTelemetry's gRPC is served.
@@ -141,6 +143,7 @@ impl ServerSettings {
             opentsdb_database: DEFAULT_DATABASE.to_owned(),
             otlp_grpc: None,
             postgres: None,
+            postgres_message_bytes_max: 16 << 20,
             flight_sql: None,
             body_bytes_max: 64 << 20,
             unpacked_bytes_max: 256 << 20,

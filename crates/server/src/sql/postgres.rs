@@ -8,20 +8,17 @@ use bytes::{BufMut, BytesMut};
 use db::SqlAnswer;
 use futures_util::stream;
 use jiff::tz::TimeZone;
-use pgwire::api::auth::StartupHandler;
 use pgwire::api::auth::noop::NoopStartupHandler;
-use pgwire::api::cancel::{CancelHandler, DefaultCancelHandler};
-use pgwire::api::copy::CopyHandler;
+use pgwire::api::cancel::DefaultCancelHandler;
 use pgwire::api::portal::{Format, Portal};
 use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
 use pgwire::api::results::{
     DescribePortalResponse, DescribeStatementResponse, FieldFormat, FieldInfo, QueryResponse, Response, Tag,
 };
 use pgwire::api::stmt::{QueryParser, StoredStatement};
-use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USER, PgWireServerHandlers, Type};
+use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USER, Type};
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::data::DataRow;
-use pgwire::tokio::process_socket;
 use sql::{Column, Manner, Parsed, Relation, Session, SqlError, Value};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -64,7 +61,7 @@ async fn serve_one(state: Arc<State>, manager: Arc<ConnectionManager>, socket: T
     let settings = Mutex::new(Settings { time_zone: TimeZone::UTC });
     let connection = Arc::new(Connection { state, manager, remote, settings, copying: Mutex::new(None) });
     // What goes wrong with a connection ends it and nothing else.
-    let _ = process_socket(socket, None, Handlers(connection)).await;
+    let _ = super::messages::serve(connection, socket).await;
 }
 
 /// What a session may set.
@@ -83,27 +80,9 @@ pub(super) struct Connection {
     pub(super) copying: Mutex<Option<Copying>>,
 }
 
-struct Handlers(Arc<Connection>);
-
-impl PgWireServerHandlers for Handlers {
-    fn simple_query_handler(&self) -> Arc<impl SimpleQueryHandler> {
-        self.0.clone()
-    }
-
-    fn extended_query_handler(&self) -> Arc<impl ExtendedQueryHandler> {
-        self.0.clone()
-    }
-
-    fn copy_handler(&self) -> Arc<impl CopyHandler> {
-        self.0.clone()
-    }
-
-    fn startup_handler(&self) -> Arc<impl StartupHandler> {
-        self.0.clone()
-    }
-
-    fn cancel_handler(&self) -> Arc<impl CancelHandler> {
-        Arc::new(DefaultCancelHandler::new(self.0.manager.clone()))
+impl Connection {
+    pub(super) fn canceller(&self) -> DefaultCancelHandler {
+        DefaultCancelHandler::new(self.manager.clone())
     }
 }
 

@@ -34,6 +34,7 @@ use tokio::task::JoinSet;
 use crate::listen::ACCEPT_PAUSE;
 use crate::state::{ServerSettings, State};
 use commit::Committer;
+pub(crate) use socket::linger;
 use turn::Threads;
 
 /// Bytes that one permit for memory stands for.

@@ -77,7 +77,7 @@ pub(super) async fn send(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8], patie
 }
 
 /// Lets a client read the last message: closing with bytes unread would take it away.
-pub(super) async fn linger(from: impl AsyncRead + Unpin) {
+pub(crate) async fn linger(from: impl AsyncRead + Unpin) {
     let mut rest = from.take(LINGER_BYTES_MAX);
     let _ = timeout(LINGER, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
 }

@@ -9,6 +9,7 @@ mod harness;
 mod hostile;
 mod influxql;
 mod parking;
+mod postgres;
 mod protocols;
 mod queries;
 mod sql;
