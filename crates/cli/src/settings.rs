@@ -201,6 +201,11 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     bodies_bytes_max: Option<usize>,
 
+    /// Bytes that a message of --postgres may have, and that what a session has prepared may take [default: 16777216]
+    #[arg(long, env = "THALWEG_POSTGRES_MESSAGE_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    postgres_message_bytes_max: Option<usize>,
+
     /// Connections of each listener open at the same time [default: 16384]
     #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "NUMBER")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -403,6 +408,7 @@ impl ServeFlags {
         server.otlp = self.otlp()?;
         set(&mut server.unpacked_ratio_max, self.unpacked_ratio_max);
         set(&mut server.bodies_bytes_max, self.bodies_bytes_max);
+        set(&mut server.postgres_message_bytes_max, self.postgres_message_bytes_max);
         set(&mut server.connections_max, self.connections_max);
         set(&mut server.ahead_ms_max, self.ahead_ms_max);
         set(&mut server.http_idle_timeout_ms, self.http_idle_timeout_ms);

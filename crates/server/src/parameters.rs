@@ -175,6 +175,31 @@ fn unit_ms(unit: &str) -> Option<i64> {
     })
 }
 
+/// Reads a query string and a form, and everything that they may be asked for. Times stay within what nanoseconds can say, and a
+/// duration is spelled as what it is read from.
+pub(crate) fn fuzz(query: &str, form: &[u8]) {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/x-www-form-urlencoded"));
+    let parameters = Parameters::read(Some(query), &headers, form);
+    for name in ["time", "start", "end"] {
+        if let Ok(Some(time_ms)) = parameters.time_ms(name) {
+            assert!(time_ms.unsigned_abs() <= TIME_MS_MAX.unsigned_abs(), "{time_ms}");
+        }
+    }
+    for name in ["step", "timeout", "lookback_delta"] {
+        if let Ok(Some(duration_ms)) = parameters.duration_ms(name)
+            && duration_ms >= 0
+        {
+            assert_eq!(parse_duration_ms(&duration_text(duration_ms)), Ok(duration_ms));
+        }
+    }
+    if let Ok(range) = parameters.range() {
+        assert!(range.start_ns <= range.end_ns);
+    }
+    let _ = (parameters.limit(), parameters.flag("nocache", false), parameters.matcher_sets());
+    let _ = (parameters.may_cache(), parameters.database(&headers), parameters.has("match[]"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

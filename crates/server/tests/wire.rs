@@ -441,8 +441,13 @@ fn the_no_op_mode_acknowledges_and_keeps_nothing() {
 /// A frame with one row of a lone series.
 fn row(sequence: u64, token: u64, time: i64) -> Vec<u8> {
     let columns = [(Values::F64(&[1.0]), [].as_slice())];
-    let block =
-        Outgoing { measurement: 0, slots: &[], tokens: &[token], timestamps_ns: &[time * 1_000_000], columns: &columns };
+    let block = Outgoing {
+        measurement: 0,
+        slots: &[],
+        tokens: &[token],
+        timestamps_ns: &[time * 1_000_000],
+        columns: &columns,
+    };
     let mut bytes = Vec::new();
     Encoder::default().batch(sequence, &[block], &mut bytes).unwrap();
     bytes
@@ -478,8 +483,7 @@ fn threads() -> usize {
 fn silent_connections_hold_no_thread_and_go_on() {
     const CONNECTIONS: usize = 300;
     let folder = Folder::new();
-    let server =
-        Running::start(&folder, |settings| (settings.wire_threads_max, settings.park_after_ms) = (2, 20));
+    let server = Running::start(&folder, |settings| (settings.wire_threads_max, settings.park_after_ms) = (2, 20));
     let up = register(&server, &["up"])[0];
     let before = threads();
     let mut open: Vec<Raw> = (0..CONNECTIONS).map(|_| Raw::greeted(server.ingest)).collect();
@@ -554,8 +558,13 @@ fn busy_clients_share_few_threads_and_stalled_ones_hold_none() {
             let times: Vec<i64> = (0..10_000).collect();
             let values = vec![1.0; times.len()];
             let columns = [(Values::F64(&values), [].as_slice())];
-            let block =
-                Outgoing { measurement: 0, slots: &[], tokens: &tokens[1..2], timestamps_ns: &times, columns: &columns };
+            let block = Outgoing {
+                measurement: 0,
+                slots: &[],
+                tokens: &tokens[1..2],
+                timestamps_ns: &times,
+                columns: &columns,
+            };
             while done.load(Ordering::Relaxed) < 4 {
                 client.send(&[block.clone()]).unwrap();
             }

@@ -43,6 +43,11 @@ impl Frames {
         Self { message_bytes_max, has_started: false }
     }
 
+    /// Whether the message that starts the session has come.
+    pub(super) fn has_started(&self) -> bool {
+        self.has_started
+    }
+
     /// Bytes of the message at the beginning, as it says itself; `None` if too little is there to say.
     pub(super) fn length(&self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         // Before the start there is no byte for the kind.
@@ -106,10 +111,10 @@ impl<'a> Rest<'a> {
         Some(bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
     }
 
-    /// Items of so many bytes behind their number.
-    fn items(&mut self, item_bytes: usize) -> Option<()> {
+    /// Items of so many bytes behind their number, which comes back.
+    fn items(&mut self, item_bytes: usize) -> Option<usize> {
         let count = self.u16()?;
-        self.take(count * item_bytes).map(|_| ())
+        self.take(count * item_bytes).map(|_| count)
     }
 }
 
@@ -156,22 +161,27 @@ fn check_message(kind: u8, body: &[u8]) -> Result<(), Refusal> {
 fn check_parse(rest: &mut Rest<'_>) -> Option<()> {
     rest.text()?;
     rest.text()?;
-    rest.items(4)
+    rest.items(4).map(|_| ())
 }
 
 /// Names of the portal and the statement, the parameters' forms and values, and the forms of what is asked for.
 fn check_bind(rest: &mut Rest<'_>) -> Option<()> {
     rest.text()?;
     rest.text()?;
-    rest.items(2)?;
-    for _ in 0..rest.u16()? {
+    let forms = rest.items(2)?;
+    let values = rest.u16()?;
+    // One form is for all, none is text; else each value has its own.
+    if forms > 1 && forms != values {
+        return None;
+    }
+    for _ in 0..values {
         let length = rest.u32()?;
         // A null has no bytes.
         if length != u32::MAX {
             rest.take(length as usize)?;
         }
     }
-    rest.items(2)
+    rest.items(2).map(|_| ())
 }
 
 /// A statement or a portal.
@@ -240,6 +250,7 @@ mod tests {
             (b'B', b"\0s\0\0\x00\0\x01\0\0\0\x02x\0\0"),
             (b'B', b"\0s\0\0\x00\0\x01\x7f\xff\xff\xff\0\0"),
             (b'B', b"\0s\0\0\x00\0\x00"),
+            (b'B', b"\0s\0\0\x02\0\0\0\0\0\x01\0\0\0\x01x\0\0"),
             (b'D', b"X\0"),
             (b'D', b""),
             (b'E', b"\0\0"),
@@ -249,7 +260,9 @@ mod tests {
             let told = check(&mut frames, &message(kind, body));
             assert!(told.contains("malformed message"), "{}: {told}", char::from(kind));
         }
-        for packet in [&b"\0\0\0\x08\x12\x34\x56\x78"[..], b"\0\0\0\x0d\0\x03\0\0user\0", b"\0\0\0\x0c\x04\xd2\x16\x2e\0\0\0\0"] {
+        for packet in
+            [&b"\0\0\0\x08\x12\x34\x56\x78"[..], b"\0\0\0\x0d\0\x03\0\0user\0", b"\0\0\0\x0c\x04\xd2\x16\x2e\0\0\0\0"]
+        {
             assert!(check(&mut Frames::new(100), packet).contains("malformed"), "{packet:?}");
         }
     }

@@ -134,11 +134,7 @@ impl Gate {
 }
 
 impl AsyncRead for Gate {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let gate = &mut *self;
         loop {
             if gate.given < gate.whole {

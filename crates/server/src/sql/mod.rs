@@ -5,6 +5,7 @@ mod copy;
 #[cfg(feature = "flight-sql")]
 pub(crate) mod flight;
 mod frames;
+pub(crate) mod fuzz;
 mod gate;
 pub(crate) mod http;
 mod messages;

@@ -102,7 +102,7 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    fn read(text: &str) -> Result<Self, SqlError> {
+    pub(super) fn read(text: &str) -> Result<Self, SqlError> {
         let parsed = Arc::new(sql::parse(text)?);
         Ok(Self { text: text.into(), parsed, parameters: placeholders(text) })
     }
@@ -161,10 +161,10 @@ impl Connection {
     }
 
     /// What a client is told; rows that it is to send are waited for in its connection.
-    fn response(&self, answer: SqlAnswer, session: Session, format: &Format) -> Response {
-        match answer {
+    fn response(&self, answer: SqlAnswer, session: Session, format: &Format) -> PgWireResult<Response> {
+        Ok(match answer {
             SqlAnswer::Rows(relation) => {
-                let fields = Arc::new(fields(&relation.columns, format));
+                let fields = Arc::new(fields(&relation.columns, format)?);
                 let rows = encode(relation, &fields);
                 Response::Query(QueryResponse::new(fields, stream::iter(rows.into_iter().map(Ok))))
             }
@@ -182,7 +182,7 @@ impl Connection {
                 "COMMIT" | "ROLLBACK" => Response::TransactionEnd(Tag::new(&tag)),
                 _ => Response::Execution(Tag::new(&tag)),
             },
-        }
+        })
     }
 
     fn columns(
@@ -218,7 +218,7 @@ impl SimpleQueryHandler for Connection {
         for place in 0..statements.parsed.statements.len() {
             let session = self.session(client, Vec::new()).map_err(|error| error_of(&error))?;
             let answer = self.run(&statements, place, session.clone()).await?;
-            responses.push(self.response(answer, session, &Format::UnifiedText));
+            responses.push(self.response(answer, session, &Format::UnifiedText)?);
         }
         Ok(responses)
     }
@@ -271,7 +271,7 @@ impl ExtendedQueryHandler for Connection {
         let columns = self.columns(client, &target.statement, &target.parameter_types)?;
         let kind = |place: usize| target.parameter_types.get(place).cloned().flatten().unwrap_or(Type::TEXT);
         let parameters = (0..target.statement.parameters.max(target.parameter_types.len())).map(kind).collect();
-        Ok(DescribeStatementResponse::new(parameters, fields(&columns, &Format::UnifiedText)))
+        Ok(DescribeStatementResponse::new(parameters, fields(&columns, &Format::UnifiedText)?))
     }
 
     async fn do_describe_portal<C>(
@@ -283,7 +283,7 @@ impl ExtendedQueryHandler for Connection {
         C: ClientInfo + Unpin + Send + Sync,
     {
         let columns = self.columns(client, &target.statement.statement, &target.statement.parameter_types)?;
-        Ok(DescribePortalResponse::new(fields(&columns, &target.result_column_format)))
+        Ok(DescribePortalResponse::new(fields(&columns, &target.result_column_format)?))
     }
 
     async fn do_query<C>(&self, client: &mut C, portal: &Portal<Statements>, _: usize) -> PgWireResult<Response>
@@ -296,7 +296,7 @@ impl ExtendedQueryHandler for Connection {
         }
         let session = self.session(client, parameters).map_err(|error| error_of(&error))?;
         let answer = self.run(&portal.statement.statement, 0, session.clone()).await?;
-        Ok(self.response(answer, session, &portal.result_column_format))
+        self.response(answer, session, &portal.result_column_format)
     }
 }
 
@@ -312,7 +312,7 @@ fn sample_of(kind: Option<&Type>) -> Value {
 }
 
 /// A parameter's value: texts as they are, binary ones by their type.
-fn parameter(portal: &Portal<Statements>, place: usize) -> PgWireResult<Value> {
+pub(super) fn parameter(portal: &Portal<Statements>, place: usize) -> PgWireResult<Value> {
     let kind = portal.statement.parameter_types.get(place).cloned().flatten().unwrap_or(Type::TEXT);
     let Some(bytes) = portal.parameters.get(place).and_then(Option::as_ref) else { return Ok(Value::Null) };
     if !portal.parameter_format.is_binary(place) {
@@ -359,13 +359,19 @@ fn text_parameter(text: &str, kind: &Type) -> Value {
     parsed.unwrap_or_else(|| Value::text(text))
 }
 
-fn fields(columns: &[Column], format: &Format) -> Vec<FieldInfo> {
+fn fields(columns: &[Column], format: &Format) -> PgWireResult<Vec<FieldInfo>> {
+    if let Format::Individual(forms) = format
+        && forms.len() != columns.len()
+    {
+        let (forms, columns) = (forms.len(), columns.len());
+        return Err(failed("08P01", format!("{forms} forms were asked for, and there are {columns} columns")));
+    }
     let field = |(place, column): (usize, &Column)| {
         let number = u32::try_from(sql::type_number(column.sql_type)).unwrap_or_default();
         let kind = Type::from_oid(number).unwrap_or(Type::TEXT);
         FieldInfo::new(column.name.clone(), None, None, kind, format.format_for(place))
     };
-    columns.iter().enumerate().map(field).collect()
+    Ok(columns.iter().enumerate().map(field).collect())
 }
 
 /// Rows as the protocol has them: each cell its length and its bytes, a null the length -1.

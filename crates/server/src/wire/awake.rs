@@ -38,15 +38,8 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
     let (producer, last_sequence) = (session.producer, session.last_sequence);
     let work = Work { jobs: to_apply, used, acks, producer, last_sequence };
     let mut writing = tokio::spawn(write(to, to_tell, credit.clone(), patience));
-    let mut reader = Reader {
-        planes,
-        from,
-        credit: credit.clone(),
-        received: session.received,
-        jobs,
-        buffers,
-        has_rested: true,
-    };
+    let mut reader =
+        Reader { planes, from, credit: credit.clone(), received: session.received, jobs, buffers, has_rested: true };
     let reading = async {
         let (is_silent, written) = tokio::select! {
             is_silent = reader.read() => (is_silent, None),

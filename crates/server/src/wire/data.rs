@@ -139,11 +139,7 @@ async fn greet(planes: &Planes, stream: &mut TcpStream) -> Result<Hello, Option<
     Ok(hello)
 }
 
-pub(super) async fn tell(
-    to: &mut (impl AsyncWrite + Unpin),
-    answer: &Answer,
-    patience: Duration,
-) -> Result<(), End> {
+pub(super) async fn tell(to: &mut (impl AsyncWrite + Unpin), answer: &Answer, patience: Duration) -> Result<(), End> {
     let mut bytes = Vec::new();
     data::encode_answer(answer, &mut bytes)?;
     socket::send(to, &bytes, patience).await

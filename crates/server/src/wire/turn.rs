@@ -60,7 +60,10 @@ impl Threads {
 
 /// What is to be done.
 pub(super) enum Job {
-    Message { buffer: MessageBuffer, _memory: OwnedSemaphorePermit },
+    Message {
+        buffer: MessageBuffer,
+        _memory: OwnedSemaphorePermit,
+    },
     /// There is nothing at present: no thread is to wait for it.
     Rest,
     End(Refused),

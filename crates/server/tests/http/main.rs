@@ -4,6 +4,7 @@
 mod active;
 mod admin;
 mod api;
+mod corpus;
 mod grpc;
 mod harness;
 mod hostile;

@@ -148,3 +148,25 @@ fn large_messages_count_among_the_bodies_that_are_held() {
         while raw.message().0 != b'Z' {}
     }
 }
+
+#[test]
+fn forms_that_do_not_fit_the_columns_are_told() {
+    let server = start(|_| {});
+    let mut raw = Raw::started(&server);
+    raw.send(b'P', b"\0SELECT 1 AS a, 2 AS b\0\0\0");
+    for message in [&b"P\0"[..], b"\0\0\0\0\0"] {
+        raw.send(b'B', b"\0\0\0\0\0\0\0\x03\0\0\0\x01\0\x01");
+        raw.send(if message.len() == 2 { b'D' } else { b'E' }, message);
+        raw.send(b'S', b"");
+        assert!(raw.error().contains("3 forms were asked for, and there are 2 columns"));
+        while raw.message().0 != b'Z' {}
+    }
+    raw.send(b'B', b"\0\0\0\0\0\0\0\x02\0\0\0\x01");
+    raw.send(b'E', b"\0\0\0\0\0");
+    raw.send(b'S', b"");
+    let mut seen = Vec::new();
+    while seen.last() != Some(&b'Z') {
+        seen.push(raw.message().0);
+    }
+    assert_eq!(seen, b"2DCZ");
+}
