@@ -51,7 +51,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What OpenTelemetry's collectors send, with an attribute of the resource that is a list in a list in a list.
+/// What OpenTelemetry's collectors send: a point with an attribute that is a list in a list in a list.
 fn nested_attributes(depth: usize) -> Vec<u8> {
     let mut value = field(1, b"deep");
     for _ in 0..depth {
@@ -59,7 +59,11 @@ fn nested_attributes(depth: usize) -> Vec<u8> {
         value = field(5, &field(1, &value));
     }
     let attribute = [field(1, b"nested"), field(2, &value)].concat();
-    field(1, &field(1, &field(1, &attribute)))
+    // Time and value.
+    let numbers = [&[3 << 3 | 1][..], &1_000_000_000u64.to_le_bytes(), &[4 << 3 | 1], &1f64.to_le_bytes()].concat();
+    let gauge = field(5, &field(1, &[field(7, &attribute), numbers].concat()));
+    let metric = [field(1, b"deep"), gauge].concat();
+    field(1, &field(2, &field(2, &metric)))
 }
 
 #[track_caller]
@@ -82,7 +86,8 @@ fn bodies_that_unpack_to_much_are_refused_in_every_encoding() {
     ];
     for (encoding, bomb) in &bombs {
         assert!(bomb.len() < 64 << 10, "{encoding}: {}", bomb.len());
-        for path in ["/write", "/api/v1/import/prometheus", "/api/v1/import", "/api/v1/import/csv"] {
+        for path in ["/write", "/api/v1/import/prometheus", "/api/v1/import", "/api/v1/import/csv?measurement=m&time=t"]
+        {
             check(&server, path, &[("content-encoding", encoding)], bomb, 413, "unpacked");
         }
         check(&server, "/api/v1/otlp/v1/metrics", &[("content-encoding", encoding), PROTOBUF], bomb, 413, "unpacked");
@@ -117,8 +122,10 @@ fn what_nests_without_end_is_refused() {
     let body = format!("{{\"resourceMetrics\":[{{\"resource\":{{\"attributes\":[{{\"key\":\"a\",\"value\":{attribute}");
     check(&server, "/api/v1/otlp/v1/metrics", &[JSON], body.as_bytes(), 400, "");
     let path = "/api/v1/otlp/v1/metrics";
-    assert_eq!(server.send("POST", path, &[PROTOBUF], nested_attributes(3)).status, 200);
-    assert_eq!(server.send("POST", path, &[PROTOBUF], nested_attributes(5_000)).status, 400);
+    for (depth, refused) in [(3, false), (5_000, true)] {
+        let answer = server.send("POST", path, &[PROTOBUF], nested_attributes(depth));
+        assert_eq!(answer.body.contains("nested more than 16 levels"), refused, "{depth}: {answer:?}");
+    }
     for query in ["(", "-", "sum(", "[1m:", "a + ("] {
         let text = query.repeat(100_000);
         let form = [("content-type", "application/x-www-form-urlencoded")];
