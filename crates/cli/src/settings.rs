@@ -415,12 +415,7 @@ impl ServeFlags {
         set(&mut server.stream_idle_timeout_ms, self.stream_idle_timeout_ms);
         set(&mut server.stream_line_timeout_ms, self.stream_line_timeout_ms);
         set(&mut server.udp_queue_bytes_max, self.udp_queue_bytes_max);
-        set(&mut server.query_timeout_ms, self.query_timeout_ms);
-        set(&mut server.query_samples_max, self.query_samples_max);
-        set(&mut server.query_concurrency_max, self.query_concurrency_max);
-        set(&mut server.query_queue_max, self.query_queue_max);
-        set(&mut server.query_queue_timeout_ms, self.query_queue_timeout_ms);
-        set(&mut server.query_slow_ms, self.query_slow_ms);
+        self.set_queries(&mut server);
         set(&mut server.host_metrics_interval_ms, self.host_metrics_interval_ms.map(Some));
         if self.no_host_metrics == Some(true) {
             server.host_metrics_interval_ms = None;
@@ -451,6 +446,16 @@ impl ServeFlags {
 }
 
 impl ServeFlags {
+    /// What queries may take.
+    fn set_queries(&self, server: &mut ServerSettings) {
+        set(&mut server.query_timeout_ms, self.query_timeout_ms);
+        set(&mut server.query_samples_max, self.query_samples_max);
+        set(&mut server.query_concurrency_max, self.query_concurrency_max);
+        set(&mut server.query_queue_max, self.query_queue_max);
+        set(&mut server.query_queue_timeout_ms, self.query_queue_timeout_ms);
+        set(&mut server.query_slow_ms, self.query_slow_ms);
+    }
+
     fn otlp(&self) -> Result<ingest::otlp::Settings, String> {
         let mut otlp = ingest::otlp::Settings::default();
         if let Some(name) = &self.otlp_translation {

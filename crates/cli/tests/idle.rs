@@ -137,7 +137,7 @@ fn ten_thousand_silent_connections_take_little_memory() {
     let before = resident_bytes(server.0.id());
     let open: Vec<TcpStream> = (0..CLAIMS).map(|_| claimed(postgres)).collect();
     let taken = resident_bytes(server.0.id()).saturating_sub(before);
-    assert!(taken < CLAIMS * 512 << 10, "{} KiB for {CLAIMS} claims of 900 MB", taken >> 10);
+    assert!(taken < (CLAIMS * 512) << 10, "{} KiB for {CLAIMS} claims of 900 MB", taken >> 10);
     drop(open);
 }
 

@@ -9,7 +9,7 @@ use ingest::wire::frame::{self, HEADER_BYTES, MessageBuffer};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::commit::Told;
 use super::data::{Parked, Session, stopping, tell};
@@ -139,12 +139,12 @@ impl Reader<'_> {
         };
         let mut buffer = self.buffers.try_recv().unwrap_or_default();
         self.body(buffer.resize(bytes)).await.map_err(ended)?;
-        Ok(Some(Job::Message { buffer, _memory: memory }))
+        Ok(Some(Job::Message { buffer, memory }))
     }
 
     /// The next frame's header; `None` if nothing of it comes for a while.
     async fn header(&mut self) -> Result<Option<[u8; HEADER_BYTES]>, End> {
-        let begun = Instant::now();
+        let begun = sleep(Duration::ZERO).deadline();
         let (mut bytes, mut filled) = ([0; HEADER_BYTES], 0);
         if self.planes.threads.are_wanted() {
             if self.fill(&mut bytes, &mut filled, begun).await? {
@@ -165,7 +165,7 @@ impl Reader<'_> {
 
     /// Fills a message. Who sends it slowly keeps no thread waiting.
     async fn body(&mut self, bytes: &mut [u8]) -> Result<(), End> {
-        let begun = Instant::now();
+        let begun = sleep(Duration::ZERO).deadline();
         let (patience, mut filled) = (Duration::from_millis(self.planes.settings().body_timeout_ms), 0);
         let wait = if self.planes.threads.are_wanted() { Duration::ZERO } else { self.planes.quiet_after() };
         if self.fill(bytes, &mut filled, begun + wait.min(patience)).await? {

@@ -80,11 +80,11 @@ impl Planes {
 
     /// Accepts until the stop, then waits until all connections have been answered.
     pub(crate) async fn accept(self: Arc<Self>, plane: Plane, listener: TcpListener, alive: mpsc::Sender<()>) {
-        let places = Arc::new(Semaphore::new(self.settings().connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+        let open_max = Arc::new(Semaphore::new(self.settings().connections_max.clamp(1, Semaphore::MAX_PERMITS)));
         let mut connections = JoinSet::new();
         let mut stop = self.stop.clone();
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else {
+            let Ok(permit) = open_max.clone().acquire_owned().await else {
                 break;
             };
             let accepted = tokio::select! {
@@ -105,7 +105,7 @@ impl Planes {
                     Plane::Data => data::serve(&planes, stream).await,
                 }
                 planes.state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
-                drop(place);
+                drop(permit);
             });
             while connections.try_join_next().is_some() {}
         }

@@ -62,7 +62,7 @@ impl Threads {
 pub(super) enum Job {
     Message {
         buffer: MessageBuffer,
-        _memory: OwnedSemaphorePermit,
+        memory: OwnedSemaphorePermit,
     },
     /// There is nothing at present: no thread is to wait for it.
     Rest,
@@ -89,7 +89,7 @@ pub(super) async fn apply_all(planes: &Arc<Planes>, mut work: Work) -> Option<Op
                 work.tell(planes, None, Told::End(refused));
                 return None;
             }
-            Job::Message { buffer, _memory: memory } => {
+            Job::Message { buffer, memory } => {
                 let (thread, shared) = (planes.threads.take().await?, planes.clone());
                 let turn = tokio::task::spawn_blocking(move || {
                     let _thread = thread;
@@ -111,10 +111,10 @@ impl Work {
     fn turn(mut self, planes: &Planes, first: MessageBuffer, memory: OwnedSemaphorePermit) -> Option<Self> {
         let mut applier = Applier::new(planes.db(), self.producer);
         let discards = planes.settings().ingest_discard;
-        let (mut job, mut turn_bytes) = (Job::Message { buffer: first, _memory: memory }, 0);
+        let (mut job, mut turn_bytes) = (Job::Message { buffer: first, memory }, 0);
         loop {
             let (buffer, memory) = match job {
-                Job::Message { buffer, _memory } => (buffer, _memory),
+                Job::Message { buffer, memory } => (buffer, memory),
                 Job::Rest => return Some(self),
                 Job::End(refused) => {
                     self.tell(planes, None, Told::End(refused));
