@@ -60,3 +60,33 @@ fn read(message: &PgWireFrontendMessage, statement: &mut Option<Arc<StoredStatem
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A session: a statement with two parameters, one text and one binary, and what clients do with it.
+    const SESSION: &[u8] = b"\0\0\0\x08\x04\xd2\x16\x2f\0\0\0\x11\0\x03\0\0user\0me\0\0Q\0\0\0\x0dSELECT 1\0\
+        P\0\0\0\x1es\0SELECT $1, $2\0\0\x02\0\0\0\x14\0\0\0\x19\
+        B\0\0\0\x22\0s\0\0\x02\0\x01\0\0\0\x02\0\0\0\x08\0\0\0\0\0\0\0\x07\0\0\0\x01x\0\0D\0\0\0\x07Ss\0\
+        E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04d\0\0\0\x06ab";
+
+    #[test]
+    fn no_byte_of_a_session_that_is_another_breaks_it() {
+        let mut frames = Frames::new(MESSAGE_BYTES_MAX);
+        let mut rest = SESSION;
+        while let Ok(Some(length)) = frames.length(rest) {
+            frames.check(&rest[..length]).unwrap();
+            rest = &rest[length..];
+        }
+        assert!(rest.is_empty(), "the session is whole: {rest:?}");
+        for place in 0..SESSION.len() {
+            for byte in [0, 1, 2, 4, 5, 0x20, 0x7f, 0x80, 0xff, SESSION[place] ^ 1, SESSION[place].wrapping_add(1)] {
+                let mut bytes = SESSION.to_vec();
+                bytes[place] = byte;
+                messages(&bytes);
+                messages(&bytes[..place]);
+            }
+        }
+    }
+}
