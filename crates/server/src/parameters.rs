@@ -222,4 +222,32 @@ mod tests {
             assert!(parse_duration_ms(bad).is_err(), "{bad}");
         }
     }
+
+    #[test]
+    fn no_edit_of_a_request_breaks_its_reading() {
+        const REQUESTS: [&str; 3] = [
+            "query=up&time=2015-07-01T20:10:51.781Z&start=-1435781451.5&end=1435781460&step=1h30m&timeout=5s&limit=7&nocache=1",
+            "match[]=%7Ba%3D~%22b.*%22%7D&start=1&end=2&step=0.5&lookback_delta=1d1ms&limit=18446744073709551616&db=a+b",
+            "start=9223372036854.775&end=-9223372036854.775&step=106751d&timeout=99999999y&time=1e308",
+        ];
+        let mut state = 7u64;
+        let mut random = |most: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % most
+        };
+        for _ in 0..3_000 {
+            let mut bytes = REQUESTS[random(3)].as_bytes().to_vec();
+            for _ in 0..=random(4) {
+                let (place, from) = (random(bytes.len()), random(bytes.len()));
+                match random(3) {
+                    0 => bytes[place] = b"0123456789-+.eTZ:%&=smhdwy\0\xff"[random(28)],
+                    1 => drop(bytes.remove(place)),
+                    _ => bytes.insert(place, bytes[from]),
+                }
+            }
+            let text = String::from_utf8_lossy(&bytes);
+            fuzz(&text, b"");
+            fuzz("", text.as_bytes());
+        }
+    }
 }

@@ -89,4 +89,25 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn no_edits_of_a_session_break_it() {
+        let mut state = 7u64;
+        let mut random = |most: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % most
+        };
+        for _ in 0..20_000 {
+            let mut bytes = SESSION.to_vec();
+            for _ in 0..=random(5) {
+                let (place, from) = (random(bytes.len()), random(bytes.len()));
+                match random(3) {
+                    0 => bytes[place] = [0, 1, 2, 8, 0x7f, 0xff, b'\'', b'$'][random(8)],
+                    1 => drop(bytes.remove(place)),
+                    _ => bytes.insert(place, bytes[from]),
+                }
+            }
+            messages(&bytes);
+        }
+    }
 }
