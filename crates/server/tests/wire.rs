@@ -539,6 +539,15 @@ fn what_was_said_before_a_silence_still_holds_behind_it() {
     assert_eq!(raw.refusal().0, Reason::Unavailable);
 }
 
+/// Counts a client that is done, also if it failed: nobody goes on for ever then.
+struct Done<'a>(&'a AtomicU32);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn busy_clients_share_few_threads_and_stalled_ones_hold_none() {
     let folder = Folder::new();
@@ -571,14 +580,14 @@ fn busy_clients_share_few_threads_and_stalled_ones_hold_none() {
             assert_eq!(client.flush().unwrap(), []);
         });
         for token in &tokens[2..] {
-            let (server, done) = (&server, &done);
+            let (server, done) = (&server, Done(&done));
             scope.spawn(move || {
+                let _done = done;
                 let mut raw = Raw::greeted(server.ingest);
                 for sequence in 1..=50 {
                     raw.0.write_all(&row(sequence, *token, sequence as i64)).unwrap();
                 }
                 raw.acknowledged(50);
-                done.fetch_add(1, Ordering::Relaxed);
             });
         }
         greedy.join().unwrap();
