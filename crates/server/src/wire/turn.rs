@@ -22,6 +22,16 @@ const SMALL_BYTES: usize = 64 << 10;
 /// Bytes of a buffer that is kept for the next message.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
+/// What a message counts: a small one takes time, too.
+fn counted_bytes(bytes: usize) -> usize {
+    bytes.max(SMALL_BYTES)
+}
+
+/// Whether a connection that has applied so much gives up its thread. Where nobody waits for it, it keeps it.
+fn is_over(turn_bytes: usize, is_wanted: bool) -> bool {
+    is_wanted && turn_bytes >= TURN_BYTES
+}
+
 /// The bound on threads.
 pub(super) struct Threads {
     free: Arc<Semaphore>,
@@ -124,10 +134,10 @@ impl Work {
             let (reason, message) = match apply(&mut applier, &buffer, &mut self.last_sequence, discards) {
                 Ok((record, told)) => {
                     self.tell(planes, record, told);
-                    turn_bytes += buffer.bytes().len().max(SMALL_BYTES);
+                    turn_bytes += counted_bytes(buffer.bytes().len());
                     self.keep(buffer);
                     drop(memory);
-                    if turn_bytes >= TURN_BYTES && planes.threads.are_wanted() {
+                    if is_over(turn_bytes, planes.threads.are_wanted()) {
                         return Some(self);
                     }
                     match self.jobs.blocking_recv() {
@@ -191,4 +201,19 @@ fn apply(
         Err(other) => return Err(other),
     };
     Ok((record, Told::Batch { sequence, frame_bytes, exception }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_for_others_only_and_soon() {
+        let turn =
+            |bytes: usize, is_wanted: bool| (1..10_000).find(|count| is_over(count * counted_bytes(bytes), is_wanted));
+        assert_eq!(turn(1 << 20, false), None);
+        assert_eq!(turn(1 << 20, true), Some(4));
+        assert_eq!((turn(8, true), turn(1000, true)), (Some(64), Some(64)), "however small they are");
+        assert_eq!(turn(8 << 20, true), Some(1));
+    }
 }
