@@ -201,6 +201,11 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     bodies_bytes_max: Option<usize>,
 
+    /// Bytes that a message of --postgres may have, and that what a session has prepared may take [default: 16777216]
+    #[arg(long, env = "THALWEG_POSTGRES_MESSAGE_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    postgres_message_bytes_max: Option<usize>,
+
     /// Connections of each listener open at the same time [default: 16384]
     #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "NUMBER")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -403,18 +408,14 @@ impl ServeFlags {
         server.otlp = self.otlp()?;
         set(&mut server.unpacked_ratio_max, self.unpacked_ratio_max);
         set(&mut server.bodies_bytes_max, self.bodies_bytes_max);
+        set(&mut server.postgres_message_bytes_max, self.postgres_message_bytes_max);
         set(&mut server.connections_max, self.connections_max);
         set(&mut server.ahead_ms_max, self.ahead_ms_max);
         set(&mut server.http_idle_timeout_ms, self.http_idle_timeout_ms);
         set(&mut server.stream_idle_timeout_ms, self.stream_idle_timeout_ms);
         set(&mut server.stream_line_timeout_ms, self.stream_line_timeout_ms);
         set(&mut server.udp_queue_bytes_max, self.udp_queue_bytes_max);
-        set(&mut server.query_timeout_ms, self.query_timeout_ms);
-        set(&mut server.query_samples_max, self.query_samples_max);
-        set(&mut server.query_concurrency_max, self.query_concurrency_max);
-        set(&mut server.query_queue_max, self.query_queue_max);
-        set(&mut server.query_queue_timeout_ms, self.query_queue_timeout_ms);
-        set(&mut server.query_slow_ms, self.query_slow_ms);
+        self.set_queries(&mut server);
         set(&mut server.host_metrics_interval_ms, self.host_metrics_interval_ms.map(Some));
         if self.no_host_metrics == Some(true) {
             server.host_metrics_interval_ms = None;
@@ -445,6 +446,16 @@ impl ServeFlags {
 }
 
 impl ServeFlags {
+    /// What queries may take.
+    fn set_queries(&self, server: &mut ServerSettings) {
+        set(&mut server.query_timeout_ms, self.query_timeout_ms);
+        set(&mut server.query_samples_max, self.query_samples_max);
+        set(&mut server.query_concurrency_max, self.query_concurrency_max);
+        set(&mut server.query_queue_max, self.query_queue_max);
+        set(&mut server.query_queue_timeout_ms, self.query_queue_timeout_ms);
+        set(&mut server.query_slow_ms, self.query_slow_ms);
+    }
+
     fn otlp(&self) -> Result<ingest::otlp::Settings, String> {
         let mut otlp = ingest::otlp::Settings::default();
         if let Some(name) = &self.otlp_translation {

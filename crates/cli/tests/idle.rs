@@ -9,6 +9,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use ingest::wire::data::{self, Hello};
+use ingest::wire::frame::{HEADER_BYTES, MessageBuffer, Plane, message_bytes, preface};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::{Folder, PROGRAM};
 
@@ -44,24 +46,30 @@ fn resident_bytes(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// The program, where it serves HTTP and where it takes lines. It starts with the few open files that a shell allows: more it has
-/// to ask for itself.
-fn start(folder: &Folder) -> (Ended, String, SocketAddr) {
+/// The program, where it serves HTTP and where it takes lines, batches and SQL. It starts with the few open files that a shell
+/// allows: more it has to ask for itself.
+fn start(folder: &Folder) -> (Ended, String, [SocketAddr; 3]) {
     let local = "127.0.0.1:0";
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -S -n 256; exec \"$@\"", "sh", PROGRAM]);
-    command.args(["serve", "--no-host-metrics", "--http", local, "--line", local]);
-    for flag in ["--control", "--ingest", "--graphite", "--opentsdb", "--otlp-grpc", "--postgres"] {
+    command.args(["serve", "--no-host-metrics", "--http", local]);
+    let listening = ["--line", "--ingest", "--postgres"];
+    for flag in ["--control", "--graphite", "--opentsdb", "--otlp-grpc"] {
         command.args([flag, "off"]);
+    }
+    for flag in listening {
+        command.args([flag, local]);
     }
     command.arg("--data").arg(folder.0.join("data"));
     let mut server = Ended(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-    let errors = BufReader::new(server.0.stderr.take().unwrap()).lines();
-    let line = errors.map_while(Result::ok).find_map(|told| told.strip_prefix("thalweg: --line ")?.parse().ok());
+    let mut errors = BufReader::new(server.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    // They are told in this order.
+    let addresses = listening
+        .map(|flag| errors.find_map(|told| told.strip_prefix(&format!("thalweg: {flag} "))?.parse().ok()).unwrap());
     let mut ready = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     let url = ready.trim().rsplit(' ').next().unwrap().to_owned();
-    (server, url, line.unwrap())
+    (server, url, addresses)
 }
 
 /// Waits until a line of the server's own numbers stands there.
@@ -91,7 +99,7 @@ fn ten_thousand_silent_connections_take_little_memory() {
         eprintln!("only {connections} connections: the hard limit of open files allows no more");
     }
     let folder = Folder::new("idle");
-    let (server, url, line) = start(&folder);
+    let (server, url, [line, ..]) = start(&folder);
     let streams = |count: u64| wait_for(&url, &format!("thalweg_streams{{protocol=\"line\"}} {count}"));
     drop(TcpStream::connect(line).unwrap());
     streams(0);
@@ -113,6 +121,56 @@ fn ten_thousand_silent_connections_take_little_memory() {
     let told = check("HTTP", connections, before, resident_bytes(server.0.id()));
     println!("{told}; {} KiB before the last had been silent for long", awake.saturating_sub(before) >> 10);
     drop(open);
+    drop(server);
+
+    // One that has not had memory for others. Each has sent a batch and waits for a reason to send another.
+    let folder = Folder::new("idle-wire");
+    let (server, url, [_, ingest, postgres]) = start(&folder);
+    let before = resident_bytes(server.0.id());
+    let open: Vec<TcpStream> = (0..connections).map(|_| sent_once(ingest)).collect();
+    wait_for(&url, &format!("thalweg_connections_parked {connections}"));
+    let told = check("the binary protocol", connections, before, resident_bytes(server.0.id()));
+    println!("{told}, {} threads", std::fs::read_dir(format!("/proc/{}/task", server.0.id())).unwrap().count());
+    drop(open);
+
+    // What a client says that it will send is not made room for.
+    let before = resident_bytes(server.0.id());
+    let open: Vec<TcpStream> = (0..CLAIMS).map(|_| claimed(postgres)).collect();
+    let taken = resident_bytes(server.0.id()).saturating_sub(before);
+    assert!(taken < (CLAIMS * 512) << 10, "{} KiB for {CLAIMS} claims of 900 MB", taken >> 10);
+    drop(open);
+}
+
+/// Clients that claim to send a huge statement.
+const CLAIMS: u64 = 40;
+
+/// A client that was greeted and whose batch was acknowledged.
+fn sent_once(ingest: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(ingest).unwrap();
+    let mut bytes = preface(Plane::Data).to_vec();
+    data::encode_hello(Hello::default(), &mut bytes);
+    data::Encoder::default().batch(1, &[], &mut bytes).unwrap();
+    stream.write_all(&bytes).unwrap();
+    for _ in 0..2 {
+        let mut header = [0; HEADER_BYTES];
+        stream.read_exact(&mut header).unwrap();
+        let mut buffer = MessageBuffer::default();
+        stream.read_exact(buffer.resize(message_bytes(header, 1 << 20).unwrap())).unwrap();
+        assert!(!matches!(data::decode_answer(buffer.bytes()).unwrap(), data::Answer::Refused(_)));
+    }
+    stream
+}
+
+/// A client of Postgres's port that has begun to send what it was refused for.
+fn claimed(postgres: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(postgres).unwrap();
+    stream.write_all(b"\0\0\0\x11\0\x03\0\0user\0me\0\0Q\x35\xa4\xe9\0").unwrap();
+    // The server may have closed before it has read this.
+    let _ = stream.write_all(&vec![b' '; 1 << 20]);
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    assert!(String::from_utf8_lossy(&said).contains("postgres_message_bytes_max"));
+    stream
 }
 
 fn asked_once(address: &str) -> TcpStream {

@@ -186,6 +186,18 @@ fn timed_out(error: QueryError) -> QueryError {
     }
 }
 
+/// Reads a query string and a form as InfluxQL's clients send them; the form's first line says what it is.
+pub(crate) fn fuzz(query: &str, form: &[u8]) {
+    let (kind, body) = form.split_at(memchr::memchr(b'\n', form).unwrap_or(0));
+    let mut headers = HeaderMap::new();
+    if let Ok(kind) = header::HeaderValue::from_bytes(kind) {
+        headers.insert(header::CONTENT_TYPE, kind);
+    }
+    let parameters = Parameters::read(Some(query), &headers, body);
+    let file = form::query_file(&headers, body).ok().flatten();
+    let _ = read(&parameters, &headers, file, true);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,3 +45,16 @@ mod write;
 
 pub use listen::{ServeError, Server};
 pub use state::{Listener, ServerSettings};
+
+/// Reads bytes as messages of Postgres's protocol: the entry for fuzzing.
+#[doc(hidden)]
+pub fn fuzz_postgres(bytes: &[u8]) {
+    sql::fuzz::messages(bytes);
+}
+
+/// Reads texts as the query string and the form of a request: the entry for fuzzing.
+#[doc(hidden)]
+pub fn fuzz_parameters(query: &str, form: &[u8]) {
+    parameters::fuzz(query, form);
+    influxql::fuzz(query, form);
+}

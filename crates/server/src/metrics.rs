@@ -293,7 +293,12 @@ fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'stati
     let is_direct = u64::from(stats.log.is_direct.unwrap_or(false));
     [
         ("thalweg_connections", "gauge", "Open connections.", open),
-        ("thalweg_connections_parked", "gauge", "Those of HTTP/1 that wait for a request and hold no buffer.", parked),
+        (
+            "thalweg_connections_parked",
+            "gauge",
+            "Those of HTTP/1 and of the binary protocol that wait for a request and hold no buffer.",
+            parked,
+        ),
         ("thalweg_batches_written_total", "counter", "Requests written.", stats.batches),
         ("thalweg_rows_written_total", "counter", "Rows written.", stats.rows),
         ("thalweg_values_written_total", "counter", "Values written.", stats.values),

@@ -175,6 +175,31 @@ fn unit_ms(unit: &str) -> Option<i64> {
     })
 }
 
+/// Reads a query string and a form, and everything that they may be asked for. Times stay within what nanoseconds can say, and a
+/// duration is spelled as what it is read from.
+pub(crate) fn fuzz(query: &str, form: &[u8]) {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/x-www-form-urlencoded"));
+    let parameters = Parameters::read(Some(query), &headers, form);
+    for name in ["time", "start", "end"] {
+        if let Ok(Some(time_ms)) = parameters.time_ms(name) {
+            assert!(time_ms.unsigned_abs() <= TIME_MS_MAX.unsigned_abs(), "{time_ms}");
+        }
+    }
+    for name in ["step", "timeout", "lookback_delta"] {
+        if let Ok(Some(duration_ms)) = parameters.duration_ms(name)
+            && duration_ms >= 0
+        {
+            assert_eq!(parse_duration_ms(&duration_text(duration_ms)), Ok(duration_ms));
+        }
+    }
+    if let Ok(range) = parameters.range() {
+        assert!(range.start_ns <= range.end_ns);
+    }
+    let _ = (parameters.limit(), parameters.flag("nocache", false), parameters.matcher_sets());
+    let _ = (parameters.may_cache(), parameters.database(&headers), parameters.has("match[]"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +220,34 @@ mod tests {
         assert_eq!(parse_duration_ms("0.5"), Ok(500));
         for bad in ["", "1x", "m", "1m1h", "1m1m", "99999999999999y", "1e30", "-5m"] {
             assert!(parse_duration_ms(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_edit_of_a_request_breaks_its_reading() {
+        const REQUESTS: [&str; 3] = [
+            "query=up&time=2015-07-01T20:10:51.781Z&start=-1435781451.5&end=1435781460&step=1h30m&timeout=5s&limit=7&nocache=1",
+            "match[]=%7Ba%3D~%22b.*%22%7D&start=1&end=2&step=0.5&lookback_delta=1d1ms&limit=18446744073709551616&db=a+b",
+            "start=9223372036854.775&end=-9223372036854.775&step=106751d&timeout=99999999y&time=1e308",
+        ];
+        let mut state = 7u64;
+        let mut random = |most: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % most
+        };
+        for _ in 0..3_000 {
+            let mut bytes = REQUESTS[random(3)].as_bytes().to_vec();
+            for _ in 0..=random(4) {
+                let (place, from) = (random(bytes.len()), random(bytes.len()));
+                match random(3) {
+                    0 => bytes[place] = b"0123456789-+.eTZ:%&=smhdwy\0\xff"[random(28)],
+                    1 => drop(bytes.remove(place)),
+                    _ => bytes.insert(place, bytes[from]),
+                }
+            }
+            let text = String::from_utf8_lossy(&bytes);
+            fuzz(&text, b"");
+            fuzz("", text.as_bytes());
         }
     }
 }

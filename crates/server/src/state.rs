@@ -43,8 +43,8 @@ pub struct ServerSettings {
     pub in_flight_bytes_max: usize,
     /// Bytes of all clients' batches that are read and not applied.
     pub ingest_memory_bytes_max: usize,
-    /// Connections of the binary protocol that are open at the same time; others wait to be accepted.
-    pub wire_connections_max: usize,
+    /// Threads that apply its batches; connections that have some wait for their turn.
+    pub wire_threads_max: usize,
     /// How long a client of the binary protocol may be silent.
     pub idle_timeout_ms: u64,
     /// Where line protocol is taken, by TCP and UDP; `None`: nowhere.
@@ -61,6 +61,8 @@ pub struct ServerSettings {
     pub opentsdb_database: String,
     /// Where Postgres's protocol is served; `None`: nowhere.
     pub postgres: Option<Listener>,
+    /// Bytes that a message of one of its clients may have.
+    pub postgres_message_bytes_max: usize,
     /// Where Arrow Flight SQL's clients connect; without the cargo feature `flight-sql` it is not listened on.
     pub flight_sql: Option<Listener>,
     /// Where OpenTelemetry's gRPC is served.
@@ -81,7 +83,7 @@ pub struct ServerSettings {
     pub head_timeout_ms: u64,
     /// How long a connection of HTTP/1 that has asked before may be silent.
     pub http_idle_timeout_ms: u64,
-    /// After how long a silence it gives up its buffers.
+    /// After how long a silence it gives up its buffers; one of the binary protocol its thread, too.
     pub park_after_ms: u64,
     /// How long a client may take to send a body.
     pub body_timeout_ms: u64,
@@ -132,7 +134,7 @@ impl ServerSettings {
             message_bytes_max: 8 << 20,
             in_flight_bytes_max: 16 << 20,
             ingest_memory_bytes_max: 256 << 20,
-            wire_connections_max: 128,
+            wire_threads_max: 128,
             idle_timeout_ms: 600_000,
             line: None,
             graphite: None,
@@ -142,6 +144,7 @@ impl ServerSettings {
             opentsdb_database: DEFAULT_DATABASE.to_owned(),
             otlp_grpc: None,
             postgres: None,
+            postgres_message_bytes_max: 16 << 20,
             flight_sql: None,
             body_bytes_max: 64 << 20,
             unpacked_bytes_max: 256 << 20,

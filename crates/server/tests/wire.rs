@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::{Client, ClientError, Options, Outgoing, Values, asynchronous};
 use db::{Db, DbOptions, InstantQuery};
@@ -46,6 +46,7 @@ impl Drop for Folder {
 
 struct Running {
     db: Arc<Db>,
+    http: SocketAddr,
     control: SocketAddr,
     ingest: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
@@ -67,12 +68,27 @@ impl Running {
             runtime.block_on(async {
                 let server = Server::bind(shared, settings).await.unwrap();
                 let at = |flag| server.addresses().iter().find(|(name, _)| *name == flag).unwrap().1;
-                tell.send((at("--control"), at("--ingest"))).unwrap();
+                tell.send((server.address(), at("--control"), at("--ingest"))).unwrap();
                 server.run(async { drop(stopped.await) }).await;
             });
         });
-        let (control, ingest) = told.recv().unwrap();
-        Self { db, control, ingest, stop: Some(stop), thread: Some(thread) }
+        let (http, control, ingest) = told.recv().unwrap();
+        Self { db, http, control, ingest, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Waits until so many connections are parked. Whoever asks has one that is not.
+    fn wait_for_parked(&self, count: usize) {
+        let (started, wanted) = (Instant::now(), format!("thalweg_connections_parked {count}"));
+        loop {
+            let text = ureq::get(format!("http://{}/metrics", self.http)).call().unwrap();
+            let text = text.into_body().read_to_string().unwrap();
+            if text.lines().any(|line| line == wanted) {
+                return;
+            }
+            let found = text.lines().find(|line| line.starts_with("thalweg_connections_parked "));
+            assert!(started.elapsed() < Duration::from_mins(1), "{found:?}, not {wanted}");
+            std::thread::yield_now();
+        }
     }
 
     fn options(&self) -> Options {
@@ -420,4 +436,204 @@ fn the_no_op_mode_acknowledges_and_keeps_nothing() {
     client.send(&[block]).unwrap();
     assert_eq!(client.flush().unwrap(), []);
     assert_eq!(server.db.stats().rows, 0);
+}
+
+/// A frame with one row of a lone series.
+fn row(sequence: u64, token: u64, time: i64) -> Vec<u8> {
+    let columns = [(Values::F64(&[1.0]), [].as_slice())];
+    let block = Outgoing {
+        measurement: 0,
+        slots: &[],
+        tokens: &[token],
+        timestamps_ns: &[time * 1_000_000],
+        columns: &columns,
+    };
+    let mut bytes = Vec::new();
+    Encoder::default().batch(sequence, &[block], &mut bytes).unwrap();
+    bytes
+}
+
+impl Raw {
+    /// Waits until this batch is acknowledged; how many bytes may be sent.
+    #[track_caller]
+    fn acknowledged(&mut self, sequence: u64) -> u64 {
+        loop {
+            let Answer::Ack(ack) = self.answer() else { panic!("no acknowledgement") };
+            assert_eq!(ack.exceptions, []);
+            if ack.sequence == sequence {
+                return ack.credit_bytes;
+            }
+        }
+    }
+}
+
+fn register(server: &Running, names: &[&str]) -> Vec<u64> {
+    let series: Vec<_> = names.iter().map(|name| (*name, host("a"))).collect();
+    Client::connect(server.options()).unwrap().register_series("default", &series).unwrap()
+}
+
+/// Threads of this process, in which other tests run, too.
+#[cfg(target_os = "linux")]
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn silent_connections_hold_no_thread_and_go_on() {
+    const CONNECTIONS: usize = 300;
+    let folder = Folder::new();
+    let server = Running::start(&folder, |settings| (settings.wire_threads_max, settings.park_after_ms) = (2, 20));
+    let up = register(&server, &["up"])[0];
+    let before = threads();
+    let mut open: Vec<Raw> = (0..CONNECTIONS).map(|_| Raw::greeted(server.ingest)).collect();
+    let mut credits = Vec::new();
+    for (place, raw) in open.iter_mut().enumerate() {
+        raw.0.write_all(&row(1, up, place as i64)).unwrap();
+        credits.push(raw.acknowledged(1));
+    }
+    // Of two that apply, some of the pool that served the asking, and what other tests have begun meanwhile.
+    let grown = threads().saturating_sub(before);
+    assert!(grown < CONNECTIONS / 3, "{grown} threads more for {CONNECTIONS} connections");
+    server.wait_for_parked(CONNECTIONS);
+    let frame_bytes = row(2, up, 0).len() as u64;
+    for (place, (raw, credit)) in open.iter_mut().zip(credits).enumerate().rev() {
+        raw.0.write_all(&row(2, up, (CONNECTIONS + place) as i64)).unwrap();
+        assert_eq!(raw.acknowledged(2), credit + frame_bytes);
+    }
+    let answer = server.answer("count_over_time(up[1m])", 30_000);
+    assert!(answer.contains("600.0"), "{answer}");
+}
+
+#[test]
+fn what_was_said_before_a_silence_still_holds_behind_it() {
+    let folder = Folder::new();
+    let server = Running::start(&folder, |settings| {
+        (settings.park_after_ms, settings.in_flight_bytes_max) = (20, 1024);
+    });
+    let up = register(&server, &["up"])[0];
+    let mut raw = Raw::greeted(server.ingest);
+    raw.0.write_all(&row(5, up, 1)).unwrap();
+    let credit = raw.acknowledged(5);
+    assert_eq!(credit, 1024 + row(5, up, 1).len() as u64);
+    server.wait_for_parked(1);
+    raw.0.write_all(&row(5, up, 2)).unwrap();
+    assert!(raw.refusal().1.contains("ascend"));
+    // Credit does not begin anew either.
+    let mut raw = Raw::greeted(server.ingest);
+    raw.0.write_all(&row(1, up, 3)).unwrap();
+    raw.acknowledged(1);
+    server.wait_for_parked(1);
+    raw.0.write_all(&2048u64.to_le_bytes()).unwrap();
+    assert!(raw.refusal().1.contains("were allowed so far"));
+    // A part of a header is no silence, and not forgotten.
+    let mut raw = Raw::greeted(server.ingest);
+    let frame = row(1, up, 4);
+    raw.0.write_all(&frame[..3]).unwrap();
+    server.wait_for_parked(0);
+    raw.0.write_all(&frame[3..]).unwrap();
+    raw.acknowledged(1);
+    // Who is parked is told of the stop.
+    server.wait_for_parked(1);
+    drop(server);
+    assert_eq!(raw.refusal().0, Reason::Unavailable);
+}
+
+/// Counts a client that is done, also if it failed: nobody goes on for ever then.
+struct Done<'a>(&'a AtomicU32);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn busy_clients_share_few_threads_and_stalled_ones_hold_none() {
+    let folder = Folder::new();
+    let server = Running::start(&folder, |settings| settings.wire_threads_max = 1);
+    let tokens = register(&server, &["stalled", "greedy", "a", "b", "c", "d"]);
+    // It has had the thread, and keeps the server waiting for the rest of a message.
+    let mut stalled = Raw::greeted(server.ingest);
+    stalled.0.write_all(&row(1, tokens[0], 1)).unwrap();
+    stalled.acknowledged(1);
+    let next = row(2, tokens[0], 2);
+    stalled.0.write_all(&next[..next.len() - 1]).unwrap();
+    let done = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        // It is never silent.
+        let greedy = scope.spawn(|| {
+            let mut client = Client::connect(server.options()).unwrap();
+            let times: Vec<i64> = (0..10_000).collect();
+            let values = vec![1.0; times.len()];
+            let columns = [(Values::F64(&values), [].as_slice())];
+            let block = Outgoing {
+                measurement: 0,
+                slots: &[],
+                tokens: &tokens[1..2],
+                timestamps_ns: &times,
+                columns: &columns,
+            };
+            while done.load(Ordering::Relaxed) < 4 {
+                client.send(&[block]).unwrap();
+            }
+            assert_eq!(client.flush().unwrap(), []);
+        });
+        for token in &tokens[2..] {
+            let (server, done) = (&server, Done(&done));
+            scope.spawn(move || {
+                let _done = done;
+                let mut raw = Raw::greeted(server.ingest);
+                for sequence in 1..=50 {
+                    raw.0.write_all(&row(sequence, *token, sequence as i64)).unwrap();
+                }
+                raw.acknowledged(50);
+            });
+        }
+        greedy.join().unwrap();
+    });
+    for name in ["a", "b", "c", "d"] {
+        let answer = server.answer(&format!("count_over_time({name}[1m])"), 30_000);
+        assert!(answer.contains("50.0"), "{name}: {answer}");
+    }
+    stalled.0.write_all(&next[next.len() - 1..]).unwrap();
+    stalled.acknowledged(2);
+}
+
+#[test]
+fn frames_in_pieces_are_whole_when_every_pause_is_a_silence() {
+    const BATCHES: u64 = 300;
+    let folder = Folder::new();
+    let server = Running::start(&folder, |settings| (settings.wire_threads_max, settings.park_after_ms) = (2, 0));
+    let names = ["a", "b", "c", "d", "e"];
+    let tokens = register(&server, &names);
+    std::thread::scope(|scope| {
+        for (place, token) in tokens.iter().enumerate() {
+            let server = &server;
+            scope.spawn(move || {
+                let mut raw = Raw::greeted(server.ingest);
+                raw.0.set_nodelay(true).unwrap();
+                let mut state = place as u64 + 1;
+                for sequence in 1..=BATCHES {
+                    let frame = row(sequence, *token, sequence as i64);
+                    let mut rest = frame.as_slice();
+                    while !rest.is_empty() {
+                        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        let (piece, behind) = rest.split_at((state >> 33) as usize % rest.len() + 1);
+                        raw.0.write_all(piece).unwrap();
+                        rest = behind;
+                    }
+                    if state >> 62 == 0 {
+                        raw.acknowledged(sequence);
+                    }
+                }
+                raw.0.write_all(&row(BATCHES + 1, *token, 0)).unwrap();
+                raw.acknowledged(BATCHES + 1);
+            });
+        }
+    });
+    for name in names {
+        let answer = server.answer(&format!("count_over_time({name}[1m])"), 30_000);
+        assert!(answer.contains("301.0"), "{name}: {answer}");
+    }
 }

@@ -97,6 +97,16 @@ pub(super) const TARGETS: &[Target] = &[
     of_bytes("remote_read", "Prometheus's remote read", 2048, &[]),
     of_bytes("encodings", "packed bodies", 4096, &[]),
     of_bytes("wire", "the binary protocol", 4096, &[]),
+    of_bytes("postgres", "Postgres's messages", 2048, &[]),
+    of_text(
+        "parameters",
+        "query strings and forms",
+        &[
+            Seeds::Literals(&["crates/server/src/parameters.rs", "crates/server/tests/http/queries.rs"]),
+            Seeds::Literals(&["crates/server/src/influxql/form.rs", "crates/server/tests/http/influxql.rs"]),
+        ],
+        &["crates/server/src/parameters.rs", "crates/server/src/influxql.rs"],
+    ),
     of_text("promql", "PromQL", &PROMQL, PROMQL_WORDS),
     of_text("promql_run", "PromQL, evaluated", &PROMQL, PROMQL_WORDS),
     of_text("sql", "SQL", &SQL, SQL_WORDS),

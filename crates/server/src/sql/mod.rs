@@ -1,9 +1,14 @@
-//! SQL over HTTP ([`http`]), over Postgres's protocol ([`postgres`]) and, with a cargo feature, over Arrow Flight.
+//! SQL over HTTP ([`http`]), over Postgres's protocol ([`postgres`]; [`messages`], [`gate`] and [`frames`]: its
+//! connections) and, with a cargo feature, over Arrow Flight.
 
 mod copy;
 #[cfg(feature = "flight-sql")]
 pub(crate) mod flight;
+mod frames;
+pub(crate) mod fuzz;
+mod gate;
 pub(crate) mod http;
+mod messages;
 pub(crate) mod postgres;
 mod text;
 

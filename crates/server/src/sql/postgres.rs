@@ -8,20 +8,17 @@ use bytes::{BufMut, BytesMut};
 use db::SqlAnswer;
 use futures_util::stream;
 use jiff::tz::TimeZone;
-use pgwire::api::auth::StartupHandler;
 use pgwire::api::auth::noop::NoopStartupHandler;
-use pgwire::api::cancel::{CancelHandler, DefaultCancelHandler};
-use pgwire::api::copy::CopyHandler;
+use pgwire::api::cancel::DefaultCancelHandler;
 use pgwire::api::portal::{Format, Portal};
 use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
 use pgwire::api::results::{
     DescribePortalResponse, DescribeStatementResponse, FieldFormat, FieldInfo, QueryResponse, Response, Tag,
 };
 use pgwire::api::stmt::{QueryParser, StoredStatement};
-use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USER, PgWireServerHandlers, Type};
+use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USER, Type};
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::data::DataRow;
-use pgwire::tokio::process_socket;
 use sql::{Column, Manner, Parsed, Relation, Session, SqlError, Value};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -64,7 +61,7 @@ async fn serve_one(state: Arc<State>, manager: Arc<ConnectionManager>, socket: T
     let settings = Mutex::new(Settings { time_zone: TimeZone::UTC });
     let connection = Arc::new(Connection { state, manager, remote, settings, copying: Mutex::new(None) });
     // What goes wrong with a connection ends it and nothing else.
-    let _ = process_socket(socket, None, Handlers(connection)).await;
+    let _ = super::messages::serve(connection, socket).await;
 }
 
 /// What a session may set.
@@ -83,27 +80,9 @@ pub(super) struct Connection {
     pub(super) copying: Mutex<Option<Copying>>,
 }
 
-struct Handlers(Arc<Connection>);
-
-impl PgWireServerHandlers for Handlers {
-    fn simple_query_handler(&self) -> Arc<impl SimpleQueryHandler> {
-        self.0.clone()
-    }
-
-    fn extended_query_handler(&self) -> Arc<impl ExtendedQueryHandler> {
-        self.0.clone()
-    }
-
-    fn copy_handler(&self) -> Arc<impl CopyHandler> {
-        self.0.clone()
-    }
-
-    fn startup_handler(&self) -> Arc<impl StartupHandler> {
-        self.0.clone()
-    }
-
-    fn cancel_handler(&self) -> Arc<impl CancelHandler> {
-        Arc::new(DefaultCancelHandler::new(self.0.manager.clone()))
+impl Connection {
+    pub(super) fn canceller(&self) -> DefaultCancelHandler {
+        DefaultCancelHandler::new(self.manager.clone())
     }
 }
 
@@ -123,7 +102,7 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    fn read(text: &str) -> Result<Self, SqlError> {
+    pub(super) fn read(text: &str) -> Result<Self, SqlError> {
         let parsed = Arc::new(sql::parse(text)?);
         Ok(Self { text: text.into(), parsed, parameters: placeholders(text) })
     }
@@ -182,10 +161,10 @@ impl Connection {
     }
 
     /// What a client is told; rows that it is to send are waited for in its connection.
-    fn response(&self, answer: SqlAnswer, session: Session, format: &Format) -> Response {
-        match answer {
+    fn response(&self, answer: SqlAnswer, session: Session, format: &Format) -> PgWireResult<Response> {
+        Ok(match answer {
             SqlAnswer::Rows(relation) => {
-                let fields = Arc::new(fields(&relation.columns, format));
+                let fields = Arc::new(fields(&relation.columns, format)?);
                 let rows = encode(relation, &fields);
                 Response::Query(QueryResponse::new(fields, stream::iter(rows.into_iter().map(Ok))))
             }
@@ -203,7 +182,7 @@ impl Connection {
                 "COMMIT" | "ROLLBACK" => Response::TransactionEnd(Tag::new(&tag)),
                 _ => Response::Execution(Tag::new(&tag)),
             },
-        }
+        })
     }
 
     fn columns(
@@ -239,7 +218,7 @@ impl SimpleQueryHandler for Connection {
         for place in 0..statements.parsed.statements.len() {
             let session = self.session(client, Vec::new()).map_err(|error| error_of(&error))?;
             let answer = self.run(&statements, place, session.clone()).await?;
-            responses.push(self.response(answer, session, &Format::UnifiedText));
+            responses.push(self.response(answer, session, &Format::UnifiedText)?);
         }
         Ok(responses)
     }
@@ -292,7 +271,7 @@ impl ExtendedQueryHandler for Connection {
         let columns = self.columns(client, &target.statement, &target.parameter_types)?;
         let kind = |place: usize| target.parameter_types.get(place).cloned().flatten().unwrap_or(Type::TEXT);
         let parameters = (0..target.statement.parameters.max(target.parameter_types.len())).map(kind).collect();
-        Ok(DescribeStatementResponse::new(parameters, fields(&columns, &Format::UnifiedText)))
+        Ok(DescribeStatementResponse::new(parameters, fields(&columns, &Format::UnifiedText)?))
     }
 
     async fn do_describe_portal<C>(
@@ -304,7 +283,7 @@ impl ExtendedQueryHandler for Connection {
         C: ClientInfo + Unpin + Send + Sync,
     {
         let columns = self.columns(client, &target.statement.statement, &target.statement.parameter_types)?;
-        Ok(DescribePortalResponse::new(fields(&columns, &target.result_column_format)))
+        Ok(DescribePortalResponse::new(fields(&columns, &target.result_column_format)?))
     }
 
     async fn do_query<C>(&self, client: &mut C, portal: &Portal<Statements>, _: usize) -> PgWireResult<Response>
@@ -317,7 +296,7 @@ impl ExtendedQueryHandler for Connection {
         }
         let session = self.session(client, parameters).map_err(|error| error_of(&error))?;
         let answer = self.run(&portal.statement.statement, 0, session.clone()).await?;
-        Ok(self.response(answer, session, &portal.result_column_format))
+        self.response(answer, session, &portal.result_column_format)
     }
 }
 
@@ -333,7 +312,7 @@ fn sample_of(kind: Option<&Type>) -> Value {
 }
 
 /// A parameter's value: texts as they are, binary ones by their type.
-fn parameter(portal: &Portal<Statements>, place: usize) -> PgWireResult<Value> {
+pub(super) fn parameter(portal: &Portal<Statements>, place: usize) -> PgWireResult<Value> {
     let kind = portal.statement.parameter_types.get(place).cloned().flatten().unwrap_or(Type::TEXT);
     let Some(bytes) = portal.parameters.get(place).and_then(Option::as_ref) else { return Ok(Value::Null) };
     if !portal.parameter_format.is_binary(place) {
@@ -380,13 +359,19 @@ fn text_parameter(text: &str, kind: &Type) -> Value {
     parsed.unwrap_or_else(|| Value::text(text))
 }
 
-fn fields(columns: &[Column], format: &Format) -> Vec<FieldInfo> {
+fn fields(columns: &[Column], format: &Format) -> PgWireResult<Vec<FieldInfo>> {
+    if let Format::Individual(forms) = format
+        && forms.len() != columns.len()
+    {
+        let (forms, columns) = (forms.len(), columns.len());
+        return Err(failed("08P01", format!("{forms} forms were asked for, and there are {columns} columns")));
+    }
     let field = |(place, column): (usize, &Column)| {
         let number = u32::try_from(sql::type_number(column.sql_type)).unwrap_or_default();
         let kind = Type::from_oid(number).unwrap_or(Type::TEXT);
         FieldInfo::new(column.name.clone(), None, None, kind, format.format_for(place))
     };
-    columns.iter().enumerate().map(field).collect()
+    Ok(columns.iter().enumerate().map(field).collect())
 }
 
 /// Rows as the protocol has them: each cell its length and its bytes, a null the length -1.

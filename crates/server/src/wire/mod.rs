@@ -2,22 +2,28 @@
 //! `docs/formats/wire.md`; its bytes: `ingest::wire`.
 //!
 //! ```text
-//! data plane, for each connection:                          for all connections:
-//!   reader (task) ── jobs ─→ applier (thread: log, heads) ── applied ─→ committer (thread: one sync for all)
+//! data plane, for each connection that is awake:            for all connections:
+//!   reader (task) ── jobs ─→ turns (threads: log, heads) ─── applied ─→ committer (thread: one sync for all)
 //!   writer (task) ←───────────────────────── acknowledged ──────────────────┘
 //! ```
 //!
-//! * [`control`]: registering · [`data`]: a connection of the data plane · [`apply`]: a batch into the database
+//! A connection that is silent is parked: a socket, a few numbers, and nothing of the above.
+//!
+//! * [`control`]: registering · [`data`]: a connection of the data plane · [`awake`]: one that is not silent
+//! * [`turn`]: its turns on one of few threads · [`apply`]: a batch into the database
 //! * [`commit`]: making durable what many connections appended · [`socket`]: frames within limits of size and time
 
 mod apply;
+mod awake;
 mod commit;
 mod control;
 mod data;
 mod socket;
+mod turn;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use db::Db;
 use ingest::wire::frame::Plane;
@@ -28,6 +34,8 @@ use tokio::task::JoinSet;
 use crate::listen::ACCEPT_PAUSE;
 use crate::state::{ServerSettings, State};
 use commit::Committer;
+pub(crate) use socket::linger;
+use turn::Threads;
 
 /// Bytes that one permit for memory stands for.
 const PERMIT_BYTES: usize = 1024;
@@ -36,7 +44,8 @@ const PERMIT_BYTES: usize = 1024;
 pub(crate) struct Planes {
     state: Arc<State>,
     committer: Committer,
-    connections: Arc<Semaphore>,
+    /// What batches are applied on.
+    threads: Threads,
     /// Memory for messages of the data plane that are read and not applied, in units of [`PERMIT_BYTES`].
     memory: Arc<Semaphore>,
     stop: watch::Receiver<bool>,
@@ -48,7 +57,7 @@ impl Planes {
         let permits = settings.ingest_memory_bytes_max.max(settings.message_bytes_max) / PERMIT_BYTES + 1;
         Arc::new(Self {
             committer: Committer::start(state.db.clone()),
-            connections: Arc::new(Semaphore::new(settings.wire_connections_max.clamp(1, Semaphore::MAX_PERMITS))),
+            threads: Threads::new(settings.wire_threads_max),
             memory: Arc::new(Semaphore::new(permits.min(u32::MAX as usize))),
             stop,
             state,
@@ -63,12 +72,19 @@ impl Planes {
         &self.state.db
     }
 
+    /// After how long a silence a connection gives up its thread and its buffers.
+    fn quiet_after(&self) -> Duration {
+        let settings = self.settings();
+        Duration::from_millis(settings.park_after_ms.min(settings.idle_timeout_ms))
+    }
+
     /// Accepts until the stop, then waits until all connections have been answered.
     pub(crate) async fn accept(self: Arc<Self>, plane: Plane, listener: TcpListener, alive: mpsc::Sender<()>) {
+        let open_max = Arc::new(Semaphore::new(self.settings().connections_max.clamp(1, Semaphore::MAX_PERMITS)));
         let mut connections = JoinSet::new();
         let mut stop = self.stop.clone();
         loop {
-            let Ok(permit) = self.connections.clone().acquire_owned().await else {
+            let Ok(permit) = open_max.clone().acquire_owned().await else {
                 break;
             };
             let accepted = tokio::select! {

@@ -53,6 +53,21 @@ pub(super) async fn fill(from: &mut (impl AsyncRead + Unpin), bytes: &mut [u8], 
     }
 }
 
+/// Fills what is not filled yet. Given up half-way, it can go on later.
+pub(super) async fn fill_on(
+    from: &mut (impl AsyncRead + Unpin),
+    bytes: &mut [u8],
+    filled: &mut usize,
+) -> Result<(), End> {
+    while let Some(rest) = bytes.get_mut(*filled..).filter(|rest| !rest.is_empty()) {
+        match from.read(rest).await {
+            Ok(count @ 1..) => *filled += count,
+            _ => return Err(End::Gone),
+        }
+    }
+    Ok(())
+}
+
 /// Sends bytes, or gives up on a client that does not take them.
 pub(super) async fn send(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8], patience: Duration) -> Result<(), End> {
     match timeout(patience, to.write_all(bytes)).await {
@@ -62,7 +77,7 @@ pub(super) async fn send(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8], patie
 }
 
 /// Lets a client read the last message: closing with bytes unread would take it away.
-pub(super) async fn linger(from: impl AsyncRead + Unpin) {
+pub(crate) async fn linger(from: impl AsyncRead + Unpin) {
     let mut rest = from.take(LINGER_BYTES_MAX);
     let _ = timeout(LINGER, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
 }

@@ -4,11 +4,13 @@
 mod active;
 mod admin;
 mod api;
+mod corpus;
 mod grpc;
 mod harness;
 mod hostile;
 mod influxql;
 mod parking;
+mod postgres;
 mod protocols;
 mod queries;
 mod sql;

@@ -56,27 +56,69 @@ pub(crate) fn push(out: &mut Vec<u8>, segment: u32, frame: &Frame<'_>) {
     out.resize(start + frame_bytes(frame.payload.len()), 0);
 }
 
-/// Looks at the bytes from an offset of a segment on.
-pub(crate) fn look(bytes: &[u8], segment: u32) -> Found<'_> {
+/// What a header says, before anything behind it is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim<'a> {
+    /// That a record begins here.
+    Record(Claimed<'a>),
+    /// As [`Found::Nothing`].
+    Nothing,
+    /// As [`Found::Damaged`].
+    Damaged,
+}
+
+/// A record if its checksum is right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claimed<'a> {
+    pub(crate) frame: Frame<'a>,
+    checksum: u32,
+}
+
+impl Claimed<'_> {
+    /// Bytes behind the record's beginning that the checksum is of.
+    pub(crate) fn checked(&self) -> std::ops::Range<usize> {
+        4..HEADER_BYTES + self.frame.payload.len()
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        frame_bytes(self.frame.payload.len())
+    }
+
+    /// Whether this is the checksum of those bytes.
+    pub(crate) fn is(&self, checksum: u32) -> bool {
+        self.checksum == checksum
+    }
+}
+
+/// Reads the header at an offset of a segment.
+pub(crate) fn claim(bytes: &[u8], segment: u32) -> Claim<'_> {
     let Some((header, _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-        return Found::Nothing;
+        return Claim::Nothing;
     };
     let u32_at = |offset: usize| u32::from_le_bytes([0, 1, 2, 3].map(|place| header[offset + place]));
     let u64_at = |offset: usize| u64::from(u32_at(offset)) | u64::from(u32_at(offset + 4)) << 32;
     if header.iter().all(|byte| *byte == 0) || u32_at(24) < segment {
-        return Found::Nothing;
+        return Claim::Nothing;
     }
-    let length = u32_at(4) as usize;
-    let (Some(checked), Some(payload)) =
-        (bytes.get(4..HEADER_BYTES + length), bytes.get(HEADER_BYTES..HEADER_BYTES + length))
-    else {
-        return Found::Damaged;
-    };
-    if u32_at(24) != segment || crc32c::crc32c(checked) != u32_at(0) {
-        return Found::Damaged;
+    match bytes.get(HEADER_BYTES..HEADER_BYTES + u32_at(4) as usize) {
+        Some(payload) if u32_at(24) == segment => {
+            let frame = Frame { sequence: u64_at(8), durable_through: u64_at(16), kind: header[28], payload };
+            Claim::Record(Claimed { frame, checksum: u32_at(0) })
+        }
+        _ => Claim::Damaged,
     }
-    let frame = Frame { sequence: u64_at(8), durable_through: u64_at(16), kind: header[28], payload };
-    Found::Record(frame, frame_bytes(length))
+}
+
+/// Looks at the bytes from an offset of a segment on.
+pub(crate) fn look(bytes: &[u8], segment: u32) -> Found<'_> {
+    match claim(bytes, segment) {
+        Claim::Nothing => Found::Nothing,
+        Claim::Record(claimed) if claimed.is(crc32c::crc32c(bytes.get(claimed.checked()).unwrap_or_default())) => {
+            Found::Record(claimed.frame, claimed.bytes())
+        }
+        Claim::Record(_) | Claim::Damaged => Found::Damaged,
+    }
 }
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 //! * [`frame`]: a record's bytes in a segment, and what is wrong with those that are none.
 //! * [`record`]: what the records say.
 //! * [`writer`]: appending, group commit, rotation, recycling.
-//! * [`reader`]: reading segments back after a crash.
+//! * [`reader`]: reading segments back after a crash; [`sums`]: checksums of what may be records behind damage.
 //!
 //! Layout: `docs/formats/log.md`.
 
 pub(crate) mod frame;
 pub(crate) mod reader;
 pub(crate) mod record;
+mod sums;
 pub(crate) mod writer;
 
 use std::path::{Path, PathBuf};

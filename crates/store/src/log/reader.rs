@@ -8,7 +8,8 @@
 
 use std::path::Path;
 
-use super::frame::{ALIGNMENT_BYTES, Found, Frame, look};
+use super::frame::{ALIGNMENT_BYTES, Claim, Found, Frame, claim, look};
+use super::sums::Sums;
 
 /// A segment's bytes, and how far they count if that is known.
 pub(crate) struct SegmentBytes<'a> {
@@ -65,11 +66,13 @@ pub(crate) struct Scan {
     /// Where the records stopped without the file being at its end; no more than that if nothing behind disproves it.
     torn: Option<Finding>,
     findings: Vec<Finding>,
+    /// Bytes that were checked behind damage.
+    work_bytes: u64,
 }
 
 impl Scan {
     pub(crate) fn new() -> Self {
-        Self { expected: None, largest_sequence: 0, torn: None, findings: Vec::new() }
+        Self { expected: None, largest_sequence: 0, torn: None, findings: Vec::new(), work_bytes: 0 }
     }
 
     /// What was found, once all segments were gone through.
@@ -92,23 +95,32 @@ impl Scan {
             self.expected = None;
         }
         let mut offset = 0;
+        let mut behind: Option<Behind<'_>> = None;
         loop {
-            let found = look(bytes.get(offset..).unwrap_or_default(), segment.number);
+            let found = match &behind {
+                None => look(bytes.get(offset..).unwrap_or_default(), segment.number),
+                // Looking at every place anew would take time for its square.
+                Some(behind) => behind.at(offset),
+            };
             let (frame, next) = match found {
                 Found::Record(frame, length) if self.follows(&frame) => (frame, offset + length),
-                _ => match self.behind_damage(segment, bytes, offset) {
-                    Some(behind) => behind,
-                    None => {
-                        self.note_end(segment, offset, found);
-                        break;
+                _ => {
+                    let behind = behind.get_or_insert_with(|| Behind::new(bytes, offset, segment.number));
+                    match self.behind_damage(segment, behind, offset) {
+                        Some(record) => record,
+                        None => {
+                            self.note_end(segment, offset, found);
+                            break;
+                        }
                     }
-                },
+                }
             };
             self.expected = Some(frame.sequence.saturating_add(1));
             self.largest_sequence = self.largest_sequence.max(frame.sequence);
             visit(frame)?;
             offset = next;
         }
+        self.work_bytes += behind.map_or(0, |behind| behind.work_bytes);
         if segment.end.is_some() {
             self.expected = None;
         }
@@ -124,37 +136,89 @@ impl Scan {
     fn behind_damage<'a>(
         &mut self,
         segment: &SegmentBytes<'_>,
-        bytes: &'a [u8],
+        behind: &Behind<'a>,
         offset: usize,
     ) -> Option<(Frame<'a>, usize)> {
-        let mut first: Option<(Frame<'a>, usize)> = None;
-        let mut at = offset;
-        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-            let Found::Record(frame, length) = look(rest, segment.number) else {
-                at += ALIGNMENT_BYTES;
-                continue;
-            };
-            at += length;
-            self.largest_sequence = self.largest_sequence.max(frame.sequence);
-            let (found, end) = *first.get_or_insert((frame, at));
-            let missing = self.expected.unwrap_or(found.sequence.saturating_sub(1));
-            if found.sequence > missing && (frame.durable_through >= missing || segment.end.is_some()) {
-                self.torn = None;
-                self.findings.push(Finding::DamagedRecord {
-                    file: segment.path.display().to_string(),
-                    offset: offset as u64,
-                    sequences: (missing, found.sequence - 1),
-                });
-                return Some((found, end));
-            }
+        let first = behind.records.partition_point(|record| record.offset < offset);
+        let record = behind.records.get(first)?;
+        let Found::Record(frame, length) = behind.at(record.offset) else { return None };
+        let missing = self.expected.unwrap_or(frame.sequence.saturating_sub(1));
+        self.largest_sequence = self.largest_sequence.max(record.sequence_max);
+        let is_proven = record.durable_through_max >= missing || segment.end.is_some();
+        if frame.sequence <= missing || !is_proven {
+            return None;
         }
-        None
+        self.torn = None;
+        self.findings.push(Finding::DamagedRecord {
+            file: segment.path.display().to_string(),
+            offset: offset as u64,
+            sequences: (missing, frame.sequence - 1),
+        });
+        Some((frame, record.offset + length))
     }
 
     fn note_end(&mut self, segment: &SegmentBytes<'_>, offset: usize, found: Found<'_>) {
         if found != Found::Nothing && segment.end.is_none() && self.torn.is_none() {
             let file = segment.path.display().to_string();
             self.torn = Some(Finding::TornTail { file, offset: offset as u64 });
+        }
+    }
+}
+
+/// What stands behind the first damage of a segment: found once, in work that is in proportion to the bytes.
+struct Behind<'a> {
+    bytes: &'a [u8],
+    segment: u32,
+    records: Vec<Record>,
+    /// Bytes that were checked.
+    work_bytes: u64,
+}
+
+/// A whole record there.
+struct Record {
+    offset: usize,
+    /// The largest of it and of those behind it.
+    sequence_max: u64,
+    durable_through_max: u64,
+}
+
+impl<'a> Behind<'a> {
+    /// Goes from record to record, and where there is none, to the next place where one may begin.
+    fn new(bytes: &'a [u8], from: usize, segment: u32) -> Self {
+        let mut records: Vec<Record> = Vec::new();
+        let mut sums: Option<Sums<'_>> = None;
+        let mut offset = from;
+        while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
+            let Claim::Record(claimed) = claim(rest, segment) else {
+                offset += ALIGNMENT_BYTES;
+                continue;
+            };
+            let checked = claimed.checked();
+            let sums = sums.get_or_insert_with(|| Sums::new(bytes));
+            if !claimed.is(sums.of(offset + checked.start..offset + checked.end)) {
+                offset += ALIGNMENT_BYTES;
+                continue;
+            }
+            let Frame { sequence, durable_through, .. } = claimed.frame;
+            records.push(Record { offset, sequence_max: sequence, durable_through_max: durable_through });
+            offset += claimed.bytes();
+        }
+        let (mut sequence_max, mut durable_through_max) = (0, 0);
+        for record in records.iter_mut().rev() {
+            sequence_max = record.sequence_max.max(sequence_max);
+            durable_through_max = record.durable_through_max.max(durable_through_max);
+            (record.sequence_max, record.durable_through_max) = (sequence_max, durable_through_max);
+        }
+        Self { bytes, segment, records, work_bytes: sums.map_or(0, |sums| sums.work_bytes) }
+    }
+
+    /// What stands at an offset.
+    fn at(&self, offset: usize) -> Found<'a> {
+        let is_whole = self.records.binary_search_by_key(&offset, |record| record.offset).is_ok();
+        match claim(self.bytes.get(offset..).unwrap_or_default(), self.segment) {
+            Claim::Record(claimed) if is_whole => Found::Record(claimed.frame, claimed.bytes()),
+            Claim::Nothing => Found::Nothing,
+            Claim::Record(_) | Claim::Damaged => Found::Damaged,
         }
     }
 }
@@ -218,5 +282,62 @@ mod tests {
         check(&[&[(1, 0), (2, 1), (3, 1), (4, 3)]], &[(0, 1)], &[1, 3, 4], &[lost]);
         check(&[&[(1, 0), (2, 1)], &[(3, 2)]], &[(0, 1)], &[1, 3], &[lost]);
         check(&[&[(1, 0), (2, 1), (3, 2)]], &[(0, 0)], &[2, 3], &["acknowledged records 1 to 1 are lost"]);
+    }
+
+    /// The work that a segment behind damage takes, for each of its bytes.
+    fn work_per_byte(bytes: &[u8]) -> u64 {
+        let mut scan = Scan::new();
+        let whole = SegmentBytes { number: 7, path: Path::new("7.log"), bytes, end: None };
+        scan.segment(&whole, |_| Ok::<(), ()>(())).unwrap();
+        scan.work_bytes / bytes.len() as u64
+    }
+
+    #[test]
+    fn what_claims_to_be_a_record_at_every_place_takes_work_in_proportion() {
+        // Eight bytes over and over: from every place on, a segment's number and a length.
+        let hostile = |bytes: usize| {
+            let claim = [7u32.to_le_bytes(), (bytes as u32 / 2).to_le_bytes()].concat();
+            claim.repeat(bytes / 8)
+        };
+        let (small, large) = (work_per_byte(&hostile(1 << 14)), work_per_byte(&hostile(1 << 18)));
+        assert!(small > 0 && large <= 2 * small, "{small} bytes checked for each byte, then {large}");
+        assert!(large < 100, "{large}");
+    }
+
+    #[test]
+    fn damage_between_all_records_takes_work_in_proportion() {
+        // Between whole records that do not follow one another stands the header of one that would be long; only the last proves
+        // anything.
+        let hostile = |count: u64| {
+            let mut bytes = Vec::new();
+            for number in 1..=count {
+                let durable_through = if number == count { u64::MAX } else { 0 };
+                frame::push(
+                    &mut bytes,
+                    7,
+                    &Frame { sequence: 10 * number, durable_through, kind: 1, payload: b"rows" },
+                );
+                let mut header = [0; frame::HEADER_BYTES];
+                header[4..8].copy_from_slice(&(count as u32 * 10).to_le_bytes());
+                header[24] = 7;
+                bytes.extend(header);
+            }
+            bytes.resize(bytes.len() * 2, 0);
+            bytes
+        };
+        let mut seen = Vec::new();
+        let bytes = hostile(200);
+        let whole = SegmentBytes { number: 7, path: Path::new("7.log"), bytes: &bytes, end: None };
+        let mut scan = Scan::new();
+        scan.segment(&whole, |frame| {
+            seen.push(frame.sequence);
+            Ok::<(), ()>(())
+        })
+        .unwrap();
+        assert_eq!(seen, (1..=200).map(|number| 10 * number).collect::<Vec<_>>());
+        let damaged = |finding: &&Finding| matches!(finding, Finding::DamagedRecord { .. });
+        assert_eq!(scan.into_findings().iter().filter(damaged).count(), 199);
+        let (small, large) = (work_per_byte(&hostile(200)), work_per_byte(&hostile(4000)));
+        assert!(small > 0 && large <= 2 * small, "{small} bytes checked for each byte, then {large}");
     }
 }

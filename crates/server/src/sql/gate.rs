@@ -1,0 +1,183 @@
+//! A connection of Postgres's protocol, seen by what decodes it: whole messages that were checked, and none that is too long.
+//! What decodes them would take a gibibyte of each client and look beyond a message's end.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+
+use super::frames::{Frames, Refusal};
+use crate::body::Share;
+use crate::state::State;
+
+/// Bytes that are read at a time, at least; at most, what is left of a message and this.
+const READ_BYTES: usize = 8 << 10;
+const READ_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of a message from which on it counts among the bodies that the server holds.
+const LARGE_BYTES: usize = 32 << 10;
+
+/// The socket, and what came of messages.
+pub(super) struct Gate {
+    stream: TcpStream,
+    state: Arc<State>,
+    frames: Frames,
+    buffer: Vec<u8>,
+    /// Bytes at the buffer's beginning that are whole messages, and how many of them were handed on.
+    whole: usize,
+    given: usize,
+    /// Bytes that the message behind those has.
+    wanted: usize,
+    /// Its share of what all may hold.
+    share: Option<Share>,
+    /// When it must be there.
+    deadline: Option<Pin<Box<Sleep>>>,
+    refusal: Option<Refusal>,
+}
+
+impl Gate {
+    pub(super) fn new(stream: TcpStream, state: Arc<State>) -> Self {
+        Self {
+            stream,
+            frames: Frames::new(state.settings.postgres_message_bytes_max),
+            state,
+            buffer: Vec::new(),
+            whole: 0,
+            given: 0,
+            wanted: 0,
+            share: None,
+            deadline: None,
+            refusal: None,
+        }
+    }
+
+    /// Why nothing more is handed on.
+    pub(super) fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
+    }
+
+    pub(super) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
+    /// Finds whole messages in what has come.
+    fn scan(&mut self) -> Result<(), Refusal> {
+        loop {
+            let rest = self.buffer.get(self.whole..).unwrap_or_default();
+            let Some(length) = self.frames.length(rest)? else { return Ok(()) };
+            let Some(message) = rest.get(..length) else { return self.expect(length) };
+            self.frames.check(message)?;
+            self.whole += length;
+            self.wanted = 0;
+            self.deadline = None;
+        }
+    }
+
+    /// Makes sure that a message may be held.
+    fn expect(&mut self, length: usize) -> Result<(), Refusal> {
+        if self.wanted == 0 && length > LARGE_BYTES {
+            let mut share = self.state.bodies.share();
+            // Here, and where it is decoded.
+            let taken = share.grow(2 * length);
+            taken.map_err(|error| Refusal { code: "53200", message: error.message })?;
+            self.share = Some(share);
+        }
+        self.wanted = length;
+        Ok(())
+    }
+
+    /// Lets go of what was handed on.
+    fn settle(&mut self) {
+        if self.given < self.whole {
+            return;
+        }
+        self.buffer.drain(..self.whole);
+        (self.whole, self.given) = (0, 0);
+        if self.wanted == 0 {
+            self.share = None;
+        }
+        if self.buffer.is_empty() {
+            // A silent connection holds nothing.
+            self.buffer = Vec::new();
+        }
+    }
+
+    /// Reads once; how many bytes.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let filled = self.buffer.len();
+        let room = self.wanted.saturating_sub(filled - self.whole).clamp(READ_BYTES, READ_BYTES_MAX);
+        self.buffer.resize(filled + room, 0);
+        let mut into = ReadBuf::new(self.buffer.get_mut(filled..).unwrap_or_default());
+        let read = Pin::new(&mut self.stream).poll_read(context, &mut into);
+        let count = into.filled().len();
+        self.buffer.truncate(filled + count);
+        if self.buffer.is_empty() {
+            self.buffer = Vec::new();
+        }
+        read.map_ok(|()| count)
+    }
+
+    /// A message that began to come is waited for, but not for ever.
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.buffer.len() == self.whole {
+            return Poll::Pending;
+        }
+        let patience = Duration::from_millis(self.state.settings.body_timeout_ms);
+        self.deadline.get_or_insert_with(|| Box::pin(sleep(patience))).as_mut().poll(context)
+    }
+}
+
+impl AsyncRead for Gate {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let gate = &mut *self;
+        loop {
+            if gate.given < gate.whole {
+                let whole = gate.buffer.get(gate.given..gate.whole).unwrap_or_default();
+                let count = whole.len().min(into.remaining());
+                into.put_slice(whole.get(..count).unwrap_or_default());
+                gate.given += count;
+                return Poll::Ready(Ok(()));
+            }
+            // What came before what is wrong was handed on first.
+            if let Some(refusal) = &gate.refusal {
+                return Poll::Ready(Err(io::Error::other(refusal.clone())));
+            }
+            // Whoever asks again is done with what it got.
+            gate.settle();
+            let Poll::Ready(count) = gate.poll_fill(context)? else {
+                ready!(gate.poll_deadline(context));
+                let patience_ms = gate.state.settings.body_timeout_ms;
+                let message = format!("a message took longer than {patience_ms} ms (body_timeout_ms)");
+                gate.refusal = Some(Refusal { code: "08006", message });
+                continue;
+            };
+            if count == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            if let Err(refusal) = gate.scan() {
+                gate.buffer.truncate(gate.whole);
+                gate.refusal = Some(refusal);
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Gate {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

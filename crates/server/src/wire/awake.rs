@@ -1,0 +1,228 @@
+//! A connection of the data plane that is not silent: batches are read ahead, applied in turns, and acknowledged.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ingest::wire::data::{Ack, Answer, Reason, Refused};
+use ingest::wire::frame::{self, HEADER_BYTES, MessageBuffer};
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::commit::Told;
+use super::data::{Parked, Session, stopping, tell};
+use super::socket::{self, End};
+use super::turn::{self, Job, Work};
+use super::{PERMIT_BYTES, Planes};
+
+/// Messages that are read ahead of the one that is applied.
+const JOBS_MAX: usize = 4;
+
+/// Batches whose acknowledgements share one message.
+const ACKS_MAX: usize = 256;
+
+/// Bytes of frames that the client may have sent since its greeting.
+type Credit = Arc<AtomicU64>;
+
+/// Serves a connection until it is silent, and gives it back once everything is acknowledged; or until it ends.
+pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked> {
+    let Parked { stream, session } = parked;
+    let (from, to) = stream.into_split();
+    let patience = Duration::from_millis(planes.settings().body_timeout_ms);
+    let credit = Arc::new(AtomicU64::new(session.credit));
+    let (jobs, to_apply) = mpsc::channel(JOBS_MAX);
+    let (used, buffers) = mpsc::channel(JOBS_MAX);
+    let (acks, to_tell) = mpsc::unbounded_channel();
+    let (producer, last_sequence) = (session.producer, session.last_sequence);
+    let work = Work { jobs: to_apply, used, acks, producer, last_sequence };
+    let mut writing = tokio::spawn(write(to, to_tell, credit.clone(), patience));
+    let mut reader =
+        Reader { planes, from, credit: credit.clone(), received: session.received, jobs, buffers, has_rested: true };
+    let reading = async {
+        let (is_silent, written) = tokio::select! {
+            is_silent = reader.read() => (is_silent, None),
+            written = &mut writing => (false, Some(written)),
+        };
+        let Reader { from, received, .. } = reader;
+        (is_silent, written, from, received)
+    };
+    let ((is_silent, written, from, received), applied) = tokio::join!(reading, turn::apply_all(planes, work));
+    let written = match written {
+        Some(written) => written,
+        None => writing.await,
+    };
+    match (written.ok().flatten(), applied) {
+        (Some(to), Some(last_sequence)) if is_silent => {
+            let session = Session { producer, credit: credit.load(Ordering::Acquire), received, last_sequence };
+            Some(Parked { stream: from.reunite(to).ok()?, session })
+        }
+        (to, _) => {
+            if let Some(mut to) = to {
+                let _ = to.shutdown().await;
+            }
+            socket::linger(from).await;
+            None
+        }
+    }
+}
+
+/// Why nothing more is read; with a message that the client is told.
+type Ended = Option<(Reason, String)>;
+
+fn ended(end: End) -> Ended {
+    match end {
+        End::Gone => None,
+        End::Broken(error) => Some((Reason::Malformed, error.0)),
+    }
+}
+
+/// Reads messages ahead.
+struct Reader<'a> {
+    planes: &'a Planes,
+    from: OwnedReadHalf,
+    credit: Credit,
+    received: u64,
+    jobs: mpsc::Sender<Job>,
+    buffers: mpsc::Receiver<MessageBuffer>,
+    /// No thread waits for the next message.
+    has_rested: bool,
+}
+
+impl Reader<'_> {
+    /// Hands over one message after another, and why there are no more, if the client is to know. Whether there are none because
+    /// it is silent.
+    async fn read(&mut self) -> bool {
+        let mut stop = self.planes.stop.clone();
+        loop {
+            let next = tokio::select! {
+                next = self.message() => next,
+                _ = stop.wait_for(|stop| *stop) => Err(Some(stopping())),
+            };
+            let (job, is_last) = match next {
+                Ok(Some(job)) => (job, false),
+                Ok(None) => return true,
+                Err(None) => return false,
+                Err(Some((reason, message))) => {
+                    (Job::End(Refused { reason, message, incarnation: self.planes.db().incarnation() }), true)
+                }
+            };
+            self.has_rested = false;
+            if self.jobs.send(job).await.is_err() || is_last {
+                return false;
+            }
+        }
+    }
+
+    /// The next message; `None` if the client is silent.
+    async fn message(&mut self) -> Result<Option<Job>, Ended> {
+        let settings = self.planes.settings();
+        let Some(header) = self.header().await.map_err(ended)? else { return Ok(None) };
+        let bytes =
+            frame::message_bytes(header, settings.message_bytes_max).map_err(|error| ended(End::Broken(error)))?;
+        self.received += (HEADER_BYTES + bytes) as u64;
+        let allowed = self.credit.load(Ordering::Acquire);
+        if self.received > allowed {
+            let received = self.received;
+            let message = format!("{received} bytes were sent on this connection, and {allowed} were allowed so far");
+            return Err(Some((Reason::Malformed, message)));
+        }
+        let permits = bytes.div_ceil(PERMIT_BYTES) as u32;
+        let memory = match self.planes.memory.clone().try_acquire_many_owned(permits) {
+            Ok(memory) => memory,
+            Err(_) => {
+                // Others whose messages wait to be applied have the memory: this client waits, and keeps no thread from them.
+                self.rest().await;
+                self.planes.memory.clone().acquire_many_owned(permits).await.map_err(|_| None)?
+            }
+        };
+        let mut buffer = self.buffers.try_recv().unwrap_or_default();
+        self.body(buffer.resize(bytes)).await.map_err(ended)?;
+        Ok(Some(Job::Message { buffer, memory }))
+    }
+
+    /// The next frame's header; `None` if nothing of it comes for a while.
+    async fn header(&mut self) -> Result<Option<[u8; HEADER_BYTES]>, End> {
+        let begun = sleep(Duration::ZERO).deadline();
+        let (mut bytes, mut filled) = ([0; HEADER_BYTES], 0);
+        if self.planes.threads.are_wanted() {
+            if self.fill(&mut bytes, &mut filled, begun).await? {
+                return Ok(Some(bytes));
+            }
+            self.rest().await;
+        }
+        if self.fill(&mut bytes, &mut filled, begun + self.planes.quiet_after()).await? {
+            return Ok(Some(bytes));
+        }
+        if filled == 0 {
+            return Ok(None);
+        }
+        self.rest().await;
+        let idle = Duration::from_millis(self.planes.settings().idle_timeout_ms);
+        if self.fill(&mut bytes, &mut filled, begun + idle).await? { Ok(Some(bytes)) } else { Err(End::Gone) }
+    }
+
+    /// Fills a message. Who sends it slowly keeps no thread waiting.
+    async fn body(&mut self, bytes: &mut [u8]) -> Result<(), End> {
+        let begun = sleep(Duration::ZERO).deadline();
+        let (patience, mut filled) = (Duration::from_millis(self.planes.settings().body_timeout_ms), 0);
+        let wait = if self.planes.threads.are_wanted() { Duration::ZERO } else { self.planes.quiet_after() };
+        if self.fill(bytes, &mut filled, begun + wait.min(patience)).await? {
+            return Ok(());
+        }
+        self.rest().await;
+        if self.fill(bytes, &mut filled, begun + patience).await? { Ok(()) } else { Err(End::Gone) }
+    }
+
+    /// Whether all bytes came before the deadline; what is there is taken also if it has passed.
+    async fn fill(&mut self, bytes: &mut [u8], filled: &mut usize, deadline: Instant) -> Result<bool, End> {
+        match timeout_at(deadline, socket::fill_on(&mut self.from, bytes, filled)).await {
+            Ok(done) => done.map(|()| true),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Gives up the thread that waits for the next message, if one does.
+    async fn rest(&mut self) {
+        if !self.has_rested {
+            self.has_rested = true;
+            // Whoever applies no more needs not be told.
+            let _ = self.jobs.send(Job::Rest).await;
+        }
+    }
+}
+
+/// Tells the client what is done, as much as there is in one message. Gives the socket back if it can be told more.
+async fn write(
+    mut to: OwnedWriteHalf,
+    mut told: UnboundedReceiver<Told>,
+    credit: Credit,
+    patience: Duration,
+) -> Option<OwnedWriteHalf> {
+    while let Some(first) = told.recv().await {
+        let (mut ack, mut count, mut end, mut next) = (Ack::default(), 0, None, Some(first));
+        while let Some(told_now) = next {
+            match told_now {
+                Told::Batch { sequence, frame_bytes, exception } => {
+                    ack.sequence = sequence;
+                    ack.exceptions.extend(exception);
+                    credit.fetch_add(frame_bytes, Ordering::AcqRel);
+                    count += 1;
+                }
+                Told::End(refused) => end = Some(refused),
+            }
+            next = if count < ACKS_MAX && end.is_none() { told.try_recv().ok() } else { None };
+        }
+        ack.credit_bytes = credit.load(Ordering::Acquire);
+        if count > 0 && tell(&mut to, &Answer::Ack(ack), patience).await.is_err() {
+            return None;
+        }
+        if let Some(refused) = end {
+            let _ = tell(&mut to, &Answer::Refused(refused), patience).await;
+            let _ = to.shutdown().await;
+            return None;
+        }
+    }
+    Some(to)
+}
