@@ -24,7 +24,7 @@ use query::Pace;
 const NS_PER_MS: u64 = 1_000_000;
 
 /// How long a query stays at the first level. At each further one it stays twice as long.
-const FIRST_LEVEL_NS: u64 = 25 * NS_PER_MS;
+const FIRST_LEVEL_NS: u64 = 10 * NS_PER_MS;
 /// From there on there are no more.
 const LEVELS: usize = 16;
 /// How long a thread keeps a place that others wait for.
@@ -34,7 +34,7 @@ const PERIOD_NS: u64 = 5 * SLICE_NS;
 /// A place whose thread has not been seen for so long is free: it has ended, or waits for something else.
 const UNSEEN_NS_MAX: u64 = 20 * NS_PER_MS;
 /// No check takes longer.
-const WAIT_NS_MAX: u64 = 2 * PERIOD_NS;
+const WAIT_NS_MAX: u64 = 5 * PERIOD_NS;
 /// Checks between looks at the clock.
 const CHECKS: u64 = 8;
 
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn levels_take_twice_as_long_each() {
         let at = |ms: u64| level(ms * NS_PER_MS);
-        assert_eq!([0, 24, 25, 74, 75, 174, 175].map(at), [0, 0, 1, 1, 2, 2, 3]);
+        assert_eq!([0, 9, 10, 29, 30, 69, 70].map(at), [0, 0, 1, 1, 2, 2, 3]);
         assert_eq!(level(u64::MAX), LEVELS - 1);
     }
 
