@@ -165,8 +165,13 @@ fn check_conditions(db: &Db) {
         }
         expected.retain(|frame| frame.rows() > 0);
         let found = plan(db, &format!(r#"(->> (table "wide") (where {condition}))"#));
-        assert_eq!(shown(&found), shown(&expected), "{condition}");
+        assert_eq!(present(&found), present(&expected), "{condition}");
     }
+}
+
+/// The same without nulls: whoever compares a column that a group does not have gets it with nothing in it.
+fn present(frames: &[Frame]) -> Vec<String> {
+    shown(frames).iter().map(|row| row.split(' ').filter(|cell| !cell.ends_with("=Null")).collect()).collect()
 }
 
 /// Bins at an end are the same as when all are made.
