@@ -335,7 +335,7 @@ mod tests {
         let (old, old_ends) = turns.begin();
         old.join();
         assert_eq!((turns.below(1), old.gives_way()), (2, false));
-        clock.0.store(30 * NS_PER_MS, Ordering::Relaxed);
+        clock.0.store(FIRST_LEVEL_NS, Ordering::Relaxed);
         look(&old);
         assert_eq!((turns.below(1), turns.below(2), old.gives_way()), (0, 2, false));
         let (new, new_ends) = turns.begin();
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(turns.below(2), 2);
         // The time that it waited does not count.
         new.waited_ns.store(1_000 * NS_PER_MS, Ordering::Relaxed);
-        clock.0.store(1_030 * NS_PER_MS, Ordering::Relaxed);
+        clock.0.store(1_001 * NS_PER_MS + FIRST_LEVEL_NS, Ordering::Relaxed);
         look(&new);
         assert_eq!((new.level(), old.gives_way()), (0, true));
         drop((old_ends, new_ends));
