@@ -105,8 +105,8 @@ pub const BUGS: [Bug; 13] = [
     Bug {
         name: "torn-record-accepted",
         file: "crates/store/src/log/frame.rs",
-        find: "if u32_at(24) != segment || crc32c::crc32c(checked) != u32_at(0) {",
-        replace: "if u32_at(24) != segment || checked.is_empty() {",
+        find: "Claim::Record(claimed) if claimed.is(crc32c::crc32c(bytes.get(claimed.checked()).unwrap_or_default())) => {",
+        replace: "Claim::Record(claimed) if !claimed.checked().is_empty() => {",
         breaks: "a record that a crash tore does not count",
     },
 ];
