@@ -14,7 +14,7 @@ use crate::fold::{Count, Maximum, Mean, Minimum, One, StandardDeviation, Varianc
 use crate::folding::Folding;
 use crate::function::Function;
 use crate::rows::{Charge, Row, Sample, Steps, Vector};
-use crate::select::{Answers, WindowEnds};
+use crate::select::{Answers, WindowBounds};
 use crate::stream::{Made, RowSink};
 use crate::sum::quantile;
 use crate::syntax::ast::{Aggregate, Aggregation, Edges, Expr, Grouping, Node};
@@ -146,8 +146,8 @@ impl<'q> Evaluator<'q> {
                 self.window_rows(call, steps, Some(grouping), &mut folding)?;
             }
             Node::Selector(selector) if selector.edges == Edges::Plain => {
-                let ends = WindowEnds::new(&selector.shift, steps);
-                self.newest_rows(&selector.matchers, &ends, Answers::Values, Some(grouping), &mut folding)?;
+                let bounds = WindowBounds::newest(selector, Answers::Values, steps, self.settings.lookback_ms);
+                self.newest_rows(&selector.matchers, &bounds, Answers::Values, Some(grouping), &mut folding)?;
             }
             _ => {
                 for row in self.ordered(input, steps)?.rows {

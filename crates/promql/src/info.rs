@@ -8,7 +8,7 @@ use query::QueryError;
 use crate::eval::{Evaluator, name_of};
 use crate::plan::{Reference, shared_reference};
 use crate::rows::{Row, Sample, Steps, Vector, same_labels};
-use crate::select::{Answers, WindowEnds};
+use crate::select::{Answers, WindowBounds, WindowEnds};
 use crate::stream::RowSink;
 use crate::syntax::ast::{At, Expr, Extent, Node, Shift};
 use crate::syntax::{holds, matches_empty};
@@ -54,10 +54,10 @@ impl<'q> Evaluator<'q> {
     pub(crate) fn info(&self, input: &Expr, labels: Option<&Expr>, steps: Steps) -> Result<Vector<'q>, QueryError> {
         let base = self.vector(input, steps)?;
         let asked = Asked::new(&base, labels);
-        let ends = ends(shared_reference(input), steps);
+        let bounds = bounds(shared_reference(input), steps, self.settings.lookback_ms);
         let mut infos = Vector::empty(self.budget);
         for matchers in &asked.selections {
-            let found = self.newest(matchers, &ends, Answers::Milliseconds)?;
+            let found = self.newest(matchers, &bounds, Answers::Milliseconds)?;
             found.rows.into_iter().try_for_each(|row| infos.push(row))?;
         }
         self.enriched(&base, &infos, &asked.ignored, &asked.data, steps)
@@ -72,11 +72,11 @@ impl<'q> Evaluator<'q> {
         sink: &mut dyn RowSink,
     ) -> Result<(), QueryError> {
         let asked = Asked::new(&self.vector(input, steps)?, labels);
-        let ends = ends(shared_reference(input), steps);
+        let bounds = bounds(shared_reference(input), steps, self.settings.lookback_ms);
         asked
             .selections
             .iter()
-            .try_for_each(|matchers| self.newest_rows(matchers, &ends, Answers::Milliseconds, None, sink))
+            .try_for_each(|matchers| self.newest_rows(matchers, &bounds, Answers::Milliseconds, None, sink))
     }
 
     fn enriched(
@@ -124,12 +124,12 @@ fn add(
 }
 
 /// Where info series are looked at: as the input is, if it has one reference.
-fn ends(reference: Option<Reference>, steps: Steps) -> WindowEnds {
+fn bounds(reference: Option<Reference>, steps: Steps, lookback_ms: i64) -> WindowBounds {
     let shift = reference.map_or_else(Shift::default, |reference| Shift {
         offset: Some(Extent::Fixed(reference.offset_ms)),
         at: reference.pinned_ms.map(At::Time),
     });
-    WindowEnds::new(&shift, steps)
+    WindowBounds::lookback(WindowEnds::new(&shift, steps), lookback_ms)
 }
 
 /// The conditions on info metrics' names: `target_info` unless others are given, and `.+_info` beside negative ones.

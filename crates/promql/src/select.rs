@@ -54,6 +54,30 @@ pub(crate) struct WindowBounds {
 }
 
 impl WindowBounds {
+    /// Windows in which the newest sample is looked for.
+    pub(crate) const fn lookback(ends: WindowEnds, lookback_ms: i64) -> Self {
+        Self { ends, range_ms: lookback_ms, edges: Edges::Plain, reach_ms: [0, 0] }
+    }
+
+    /// Where a selector looks for the newest sample.
+    ///
+    /// `timestamp(x @ t offset d)` looks back from `t`, at samples that the same selector for itself could see: so
+    /// does Prometheus, which reads them for the latter and then takes `t` alone for the time.
+    pub(crate) fn newest(selector: &Selector, answers: Answers, steps: Steps, lookback_ms: i64) -> Self {
+        let ends = WindowEnds::new(&selector.shift, steps);
+        let WindowEnds { offset_ms, pinned_ms: Some(pinned_ms), .. } = ends else {
+            return Self::lookback(ends, lookback_ms);
+        };
+        if answers != Answers::Timestamps {
+            return Self::lookback(ends, lookback_ms);
+        }
+        let read_to_ms = pinned_ms - offset_ms + if selector.edges == Edges::Smoothed { lookback_ms } else { 0 };
+        let after_ms = pinned_ms.max(pinned_ms - offset_ms) - lookback_ms;
+        let to_ms = pinned_ms.min(read_to_ms).max(after_ms);
+        let ends = WindowEnds { steps, offset_ms: 0, pinned_ms: Some(to_ms) };
+        Self::lookback(ends, to_ms - after_ms)
+    }
+
     /// After which and up to which time samples are looked at, all windows together.
     pub(crate) fn span_ms(&self) -> (i64, i64) {
         (self.ends.first_ms() - self.range_ms - self.reach_ms[0], self.ends.last_ms() + self.reach_ms[1])
@@ -200,21 +224,21 @@ impl<'q> Evaluator<'q> {
         answers: Answers,
         span: Span,
     ) -> Result<Vector<'q>, QueryError> {
-        let ends = WindowEnds::new(&selector.shift, steps);
         if selector.edges == Edges::Smoothed && answers == Answers::Values {
-            return self.smoothed_vector(selector, &ends, span);
+            return self.smoothed_vector(selector, &WindowEnds::new(&selector.shift, steps), span);
         }
-        self.newest(&selector.matchers, &ends, answers)
+        let bounds = WindowBounds::newest(selector, answers, steps, self.settings.lookback_ms);
+        self.newest(&selector.matchers, &bounds, answers)
     }
 
     pub(crate) fn newest(
         &self,
         matchers: &[Matcher],
-        ends: &WindowEnds,
+        bounds: &WindowBounds,
         answers: Answers,
     ) -> Result<Vector<'q>, QueryError> {
         let mut collected = Collected::new(self.budget);
-        self.newest_rows(matchers, ends, answers, None, &mut collected)?;
+        self.newest_rows(matchers, bounds, answers, None, &mut collected)?;
         Ok(collected.sorted())
     }
 
@@ -222,17 +246,14 @@ impl<'q> Evaluator<'q> {
     pub(crate) fn newest_rows(
         &self,
         matchers: &[Matcher],
-        ends: &WindowEnds,
+        bounds: &WindowBounds,
         answers: Answers,
         grouping: Option<&Grouping>,
         sink: &mut dyn RowSink,
     ) -> Result<(), QueryError> {
-        let lookback_ms = self.settings.lookback_ms;
-        let make = |labels: Labels, samples: Samples, _: &Notes| {
-            Ok(newest_samples(labels, &samples, ends, lookback_ms, answers))
-        };
+        let make = |labels: Labels, samples: Samples, _: &Notes| Ok(newest_samples(labels, &samples, bounds, answers));
         let rule = Streaming { step: NEWEST, make: &make, windows: None, grouping, distinct: false };
-        self.stream(matchers, (ends.first_ms() - lookback_ms, ends.last_ms()), &rule, sink)
+        self.stream(matchers, bounds.span_ms(), &rule, sink)
     }
 
     fn smoothed_vector(&self, selector: &Selector, ends: &WindowEnds, span: Span) -> Result<Vector<'q>, QueryError> {
@@ -425,13 +446,13 @@ impl Cursor {
     }
 }
 
-fn newest_samples(labels: Labels, samples: &Samples, ends: &WindowEnds, lookback_ms: i64, answers: Answers) -> Row {
+fn newest_samples(labels: Labels, samples: &Samples, bounds: &WindowBounds, answers: Answers) -> Row {
     let mut row = Row::new(labels);
     let (mut floats, mut histograms) = (Cursor::default(), Cursor::default());
-    for step in 0..ends.steps.count {
-        let to_ms = ends.at(step);
+    for step in 0..bounds.ends.steps.count {
+        let (after_ms, to_ms) = bounds.window_ms(step);
         let newest = |cursor: &mut Cursor, times: &[i64]| {
-            let (first, end) = cursor.advance(times, to_ms - lookback_ms, to_ms);
+            let (first, end) = cursor.advance(times, after_ms, to_ms);
             let place = end.checked_sub(1).filter(|_| first < end)?;
             Some((*times.get(place)?, place))
         };

@@ -13,7 +13,7 @@ use crate::histogram::Histogram;
 use crate::notes::Notes;
 use crate::plan::{Times, settle};
 use crate::rows::{Charge, Row, Sample, Steps};
-use crate::select::{Answers, Cursor, Samples, WindowBounds, WindowEnds};
+use crate::select::{Answers, Cursor, Samples, WindowBounds};
 use crate::stream::{Made, RowSink, Streaming};
 use crate::syntax::ast::{Call, Edges, Expr, Node, Operator, Range, Selector, Subquery};
 use crate::{Expression, ResultKind, Settings};
@@ -218,8 +218,8 @@ impl Evaluator<'_> {
             return Ok(SampleCounts::none(steps));
         }
         let mut tally = Tally { counts: vec![0; steps.count], around };
-        let ends = WindowEnds::new(&selector.shift, steps);
-        self.newest_rows(&selector.matchers, &ends, answers, None, &mut tally)?;
+        let bounds = WindowBounds::newest(selector, answers, steps, self.settings.lookback_ms);
+        self.newest_rows(&selector.matchers, &bounds, answers, None, &mut tally)?;
         Ok(tally.counts())
     }
 
