@@ -1,9 +1,11 @@
 //! Asking a running server.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::time::Duration;
 
 use serde_json::Value;
+
+type Response = ureq::http::Response<ureq::Body>;
 
 /// Bytes of an answer that are read.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
@@ -51,9 +53,27 @@ impl Client {
 
     /// Posts with headers that say what the body is.
     pub(crate) fn post_as(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Answer, String> {
+        self.read(self.posted(path, headers, body))
+    }
+
+    /// The same for whoever wants the beginning of an answer; the rest is received and thrown away.
+    pub(crate) fn post_for_beginning(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+        kept_bytes_max: u64,
+    ) -> Result<Answer, String> {
+        let mut response = self.reached(self.posted(path, headers, body))?;
+        let (mut kept, mut reader) = (Vec::new(), response.body_mut().as_reader());
+        let read = reader.by_ref().take(kept_bytes_max).read_to_end(&mut kept);
+        read.and_then(|_| io::copy(&mut reader, &mut io::sink())).map_err(|error| self.broke_off(&error))?;
+        Ok(Answer { status: response.status().as_u16(), body: String::from_utf8_lossy(&kept).into_owned() })
+    }
+
+    fn posted(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Response, ureq::Error> {
         let request = self.agent.post(format!("{}{path}", self.url));
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        self.read(request.send(body))
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).send(body)
     }
 
     /// The data of a successful answer of Prometheus's API.
@@ -106,16 +126,21 @@ impl Client {
         if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
     }
 
-    fn read(&self, response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Answer, String> {
-        let mut response = response.map_err(|error| {
+    fn reached(&self, response: Result<Response, ureq::Error>) -> Result<Response, String> {
+        response.map_err(|error| {
             format!("cannot reach {}: {error}; is `thalweg serve` running there? (--url names another place)", self.url)
-        })?;
+        })
+    }
+
+    fn broke_off(&self, error: &io::Error) -> String {
+        format!("the answer of {} broke off: {error}", self.url)
+    }
+
+    fn read(&self, response: Result<Response, ureq::Error>) -> Result<Answer, String> {
+        let mut response = self.reached(response)?;
         let mut body = String::new();
         let reader = response.body_mut().as_reader();
-        reader
-            .take(ANSWER_BYTES_MAX)
-            .read_to_string(&mut body)
-            .map_err(|error| format!("the answer of {} broke off: {error}", self.url))?;
+        reader.take(ANSWER_BYTES_MAX).read_to_string(&mut body).map_err(|error| self.broke_off(&error))?;
         Ok(Answer { status: response.status().as_u16(), body })
     }
 }

@@ -7,6 +7,7 @@
 //! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
 //! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers · [`plan`]: the s-expression language
 //! * [`export`], [`remote_read`]: samples as they are · [`active`]: queries that run
+//! * [`threads`]: what queries run on · [`turns`]: which of them goes first
 //! * [`admin`]: backups, policies, deletes
 //! * [`wire`]: the binary protocol
 //! * [`metrics`]: the server's own numbers · [`notice`]: what the operator is told · [`host`]: the machine's
@@ -39,6 +40,7 @@ mod sql;
 mod state;
 mod status;
 mod stream;
+mod threads;
 mod turns;
 mod wire;
 mod write;

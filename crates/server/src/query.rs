@@ -198,7 +198,7 @@ pub(crate) async fn watched<B: AsRef<[u8]> + Send + 'static, T: Send + 'static>(
     let Asked { description, budget, timeout, .. } = asked;
     let (started, permit) = state.start_query(description, budget.clone()).await?;
     // The permit bounds how many work.
-    let work = state.work_unbounded(move |state| {
+    let work = state.work_on_query(move |state| {
         let _permit = permit;
         work(state)
     });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use db::Db;
 use model::DEFAULT_DATABASE;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::active::{Bounds, Queries};
 use crate::body::{Budget, Spares};
@@ -15,6 +15,7 @@ use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
 use crate::parameters::Parameters;
+use crate::threads::QueryThreads;
 use crate::turns::Turns;
 
 /// Where a listener beside HTTP listens.
@@ -189,6 +190,7 @@ pub(crate) struct State {
     notices: Notices,
     slow_queries: Notices,
     pub(crate) queries: Queries,
+    query_threads: Arc<QueryThreads>,
     /// Bodies that are held.
     pub(crate) bodies: Arc<Budget>,
     /// Memory of bodies, to be used again.
@@ -215,6 +217,7 @@ impl State {
             notices: Notices::default(),
             slow_queries: Notices::default(),
             queries,
+            query_threads: Arc::default(),
             bodies,
             spares: Arc::default(),
             requests,
@@ -261,6 +264,19 @@ impl State {
             done
         })
         .await
+    }
+
+    /// Runs a query's work on a thread of its own. Whoever asks bounds how many there are.
+    pub(crate) async fn work_on_query<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let (state, (sender, receiver)) = (self.clone(), oneshot::channel());
+        // Nobody waits any more if its client has left.
+        let job = move || drop(sender.send(work(&state)));
+        let begun = self.query_threads.run(Box::new(job));
+        begun.map_err(|error| ApiError::internal(format!("cannot start a thread for a query: {error}")))?;
+        receiver.await.map_err(|_| ApiError::internal("the query's work ended early"))
     }
 
     /// The same for whoever bounds it himself.

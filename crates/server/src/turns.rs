@@ -21,6 +21,8 @@ use std::time::Duration;
 use platform::Clock;
 use query::Pace;
 
+use crate::threads;
+
 const NS_PER_MS: u64 = 1_000_000;
 
 /// How long a query stays at the first level. At each further one it stays twice as long.
@@ -147,7 +149,7 @@ impl Turns {
         let [waited_ns, checks] = [const { AtomicU64::new(0) }; 2];
         let (level, threads) = (AtomicUsize::new(0), Mutex::new(0));
         let turn = Arc::new(Turn { turns, started_ns, waited_ns, level, threads, checks });
-        turn.join();
+        turn.enter();
         (turn.clone(), InTurn(turn))
     }
 
@@ -204,6 +206,13 @@ impl Turn {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// One thread more works on it.
+    fn enter(&self) {
+        let mut threads = self.threads();
+        *threads += 1;
+        self.turns.add_threads(self.level(), 1);
+    }
+
     fn level(&self) -> usize {
         self.level.load(Ordering::Relaxed)
     }
@@ -230,6 +239,7 @@ impl Pace for Turn {
             self.rise();
         }
         let level = self.level();
+        threads::fall_to(level);
         if self.turns.below(level) > 0 {
             let waited_ns = self.turns.wait(level);
             // Of several threads that wait at the same time each counts for its part.
@@ -239,9 +249,9 @@ impl Pace for Turn {
     }
 
     fn join(&self) {
-        let mut threads = self.threads();
-        *threads += 1;
-        self.turns.add_threads(self.level(), 1);
+        // A helper's thread is a query's own, and ends before it does.
+        threads::may_fall();
+        self.enter();
     }
 
     fn leave(&self) {
