@@ -23,22 +23,30 @@ pub enum Stop {
 pub trait Pace: std::fmt::Debug + Send + Sync {
     /// Called at each check, by whichever thread works on the query.
     fn go_on(&self);
-    /// A thread more works on the query from now on.
-    fn join(&self);
-    /// One less does.
+    /// Whether a core is free for one thread more, beside those of queries that come before this one or are its like. If so, it counts
+    /// from now on as working on the query.
+    fn join(&self) -> bool;
+    /// Called by each thread that has joined before it works. It is the query's own, and ends before the query does.
+    fn begin(&self);
+    /// One thread less works on it.
     fn leave(&self);
     /// Whether threads that help with the query are to help others instead.
     fn gives_way(&self) -> bool;
 }
 
 /// A thread that helps with a query, until it is dropped.
-pub(crate) struct Joined<'p>(Option<&'p dyn Pace>);
+pub(crate) struct Joined<'p>(&'p dyn Pace);
+
+impl Joined<'_> {
+    /// To be called by that thread before it works.
+    pub(crate) fn begin(&self) {
+        self.0.begin();
+    }
+}
 
 impl Drop for Joined<'_> {
     fn drop(&mut self) {
-        if let Some(pace) = self.0 {
-            pace.leave();
-        }
+        self.0.leave();
     }
 }
 
@@ -85,12 +93,12 @@ impl Budget {
         self.check()?;
         let samples = samples as u64;
         let add = |held: u64| held.checked_add(samples).filter(|held| *held <= self.samples_max);
+        let held_bytes = self.held_bytes();
         if self.samples.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
             return Err(QueryError::TooManySamples { limit: self.samples_max });
         }
-        if let Some(memory) =
-            self.memory.as_ref().filter(|memory| !memory.take(samples.saturating_mul(SAMPLE_BYTES as u64)))
-        {
+        let bytes = samples.saturating_mul(SAMPLE_BYTES as u64);
+        if let Some(memory) = self.memory.as_ref().filter(|memory| !memory.take(bytes, held_bytes)) {
             self.samples.fetch_sub(samples, Ordering::Relaxed);
             return Err(QueryError::TooMuchMemory { limit_bytes: memory.bytes_max });
         }
@@ -102,7 +110,7 @@ impl Budget {
     /// Takes bytes that are no samples out of the memory that all queries share, until the budget is dropped; what reading holds, say.
     pub fn hold_bytes(&self, bytes: u64) -> Result<(), QueryError> {
         if let Some(memory) = &self.memory {
-            if !memory.take(bytes) {
+            if !memory.take(bytes, self.held_bytes()) {
                 return Err(QueryError::TooMuchMemory { limit_bytes: memory.bytes_max });
             }
             self.other_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -137,13 +145,15 @@ impl Budget {
         let _ = self.pace.set(pace);
     }
 
-    /// The calling thread helps with the query.
-    pub(crate) fn join(&self) -> Joined<'_> {
-        let pace = self.pace.get().map(AsRef::as_ref);
-        if let Some(pace) = pace {
-            pace.join();
-        }
-        Joined(pace)
+    /// Whether the query keeps to a pace, which then says how many threads help with it.
+    pub(crate) fn has_pace(&self) -> bool {
+        self.pace.get().is_some()
+    }
+
+    /// A thread more is to help with the query; nothing if others come first, or nobody says.
+    pub(crate) fn join(&self) -> Option<Joined<'_>> {
+        let pace = self.pace.get()?.as_ref();
+        pace.join().then(|| Joined(pace))
     }
 
     /// Whether threads that help with the query are to help others instead.
@@ -180,6 +190,10 @@ impl Budget {
         self.peak.load(Ordering::Relaxed)
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.samples() * SAMPLE_BYTES as u64 + self.other_bytes.load(Ordering::Relaxed)
+    }
+
     /// Samples held now.
     pub fn samples(&self) -> u64 {
         self.samples.load(Ordering::Relaxed)
@@ -189,7 +203,7 @@ impl Budget {
 impl Drop for Budget {
     fn drop(&mut self) {
         if let Some(memory) = &self.memory {
-            memory.give_back(self.samples() * SAMPLE_BYTES as u64 + self.other_bytes.load(Ordering::Relaxed));
+            memory.give_back(self.held_bytes());
         }
     }
 }

@@ -173,7 +173,7 @@ impl fmt::Display for QueryError {
             Self::TooMuchMemory { limit_bytes } => write!(
                 formatter,
                 "the running queries together need more memory than the {limit_bytes} bytes that they may have (a quarter of \
-                 memory_bytes_max): try again later, select fewer series or a shorter range"
+                 memory_bytes_max; one query at most four times what all leave free): try again later, select fewer series or a shorter range"
             ),
             Self::TooManySamples { limit } => write!(
                 formatter,

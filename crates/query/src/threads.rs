@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 
+use crate::budget::Joined;
 use crate::{Budget, QueryError};
 
 /// Samples that a query reads by itself before it asks for help: starting a thread costs as much as some ten thousand.
@@ -11,6 +12,7 @@ const SAMPLES_ALONE: u64 = 50_000;
 
 /// How many threads may help running queries, all together. A query's own thread always works; it gets the helpers that are
 /// free once it turned out to have much to read. They leave, between pieces of work, a query that is to give way to others.
+/// For queries that keep to a pace it is that which says whether one is free: those who wait for their turn are in nobody's way.
 #[derive(Debug)]
 pub struct Helpers {
     all: usize,
@@ -18,13 +20,25 @@ pub struct Helpers {
 }
 
 /// A helper that was given, free again when dropped.
-struct Lent<'h> {
-    helpers: &'h Helpers,
+enum Lent<'h> {
+    Counted(&'h Helpers),
+    Paced(Joined<'h>),
+}
+
+impl Lent<'_> {
+    /// To be called on the helper's thread.
+    fn begin(&self) {
+        if let Self::Paced(joined) = self {
+            joined.begin();
+        }
+    }
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        self.helpers.free.fetch_add(1, Ordering::AcqRel);
+        if let Self::Counted(helpers) = self {
+            helpers.free.fetch_add(1, Ordering::AcqRel);
+        }
     }
 }
 
@@ -84,10 +98,13 @@ impl Helpers {
         self.all
     }
 
-    fn lend(&self) -> Option<Lent<'_>> {
+    fn lend<'h>(&'h self, budget: &'h Budget) -> Option<Lent<'h>> {
+        if budget.has_pace() {
+            return if self.all > 0 { budget.join().map(Lent::Paced) } else { None };
+        }
         let take = |free: usize| free.checked_sub(1);
         self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).ok()?;
-        Some(Lent { helpers: self })
+        Some(Lent::Counted(self))
     }
 
     /// Does the pieces of work with numbers below `count`, in order but several at once. Each says how many samples it read.
@@ -115,10 +132,11 @@ impl Helpers {
     /// Sends the helpers that are free, if there is something for them to do. Without them the query's own thread does the work.
     fn send<'s, 'e>(&'e self, queue: &'e Queue<'e>, budget: &'e Budget, scope: &'s Scope<'s, 'e>) {
         while queue.left() > 1 && !budget.gives_way() {
-            let Some(lent) = self.lend() else { break };
+            let Some(lent) = self.lend(budget) else { break };
             let help = move || {
-                let _helps = (lent, budget.join());
+                lent.begin();
                 queue.help(budget);
+                drop(lent);
             };
             if Builder::new().name("query".to_owned()).spawn_scoped(scope, help).is_err() {
                 break;

@@ -248,10 +248,17 @@ impl Pace for Turn {
         }
     }
 
-    fn join(&self) {
-        // A helper's thread is a query's own, and ends before it does.
+    fn join(&self) -> bool {
+        // Two at the same moment may both be let in: a thread too many for as long as a piece of work.
+        let has_room = self.turns.below(self.level() + 1) < self.turns.cores;
+        if has_room {
+            self.enter();
+        }
+        has_room
+    }
+
+    fn begin(&self) {
         threads::may_fall();
-        self.enter();
     }
 
     fn leave(&self) {
@@ -343,13 +350,16 @@ mod tests {
         let clock = Arc::new(Hand::default());
         let turns = Turns::new(2, clock.clone());
         let (old, old_ends) = turns.begin();
-        old.join();
+        assert!(old.join() && !old.join());
         assert_eq!((turns.below(1), old.gives_way()), (2, false));
         clock.0.store(FIRST_LEVEL_NS, Ordering::Relaxed);
         look(&old);
         assert_eq!((turns.below(1), turns.below(2), old.gives_way()), (0, 2, false));
         let (new, new_ends) = turns.begin();
         assert_eq!((turns.below(1), old.gives_way(), new.gives_way()), (1, true, false));
+        // Those of later levels do not count.
+        assert!(!old.join() && new.join());
+        new.leave();
         old.leave();
         assert_eq!(turns.below(2), 2);
         // The time that it waited does not count.

@@ -15,6 +15,11 @@ const HEADS_SHARE_MIN: (u64, u64) = (1, 8);
 /// Share of the limit that all running queries may take together: a reader never takes the writers' room.
 const QUERIES_SHARE: (u64, u64) = (1, 4);
 
+/// How much one query may hold for each byte that all leave free: there is always room for a small one, whatever large ones hold. One
+/// alone gets four fifths, two get four ninths each (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet
+/// switches, 1998).
+const HELD_PER_FREE: u64 = 4;
+
 /// What all running queries hold together, and how much that may be.
 #[derive(Debug)]
 pub struct QueryMemory {
@@ -28,9 +33,14 @@ impl QueryMemory {
         Self { used_bytes: AtomicU64::new(0), bytes_max: memory_bytes_max / QUERIES_SHARE.1 * QUERIES_SHARE.0 }
     }
 
-    /// Takes so many bytes, or takes none and says `false`.
-    pub fn take(&self, bytes: u64) -> bool {
-        let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.bytes_max);
+    /// Takes so many bytes for a query that has some already, or takes none and says `false`.
+    pub fn take(&self, bytes: u64, held_bytes: u64) -> bool {
+        let held_bytes = held_bytes.saturating_add(bytes);
+        let fits = |used: u64| {
+            let used = used.checked_add(bytes)?;
+            let free = self.bytes_max.checked_sub(used)?;
+            (held_bytes <= free.saturating_mul(HELD_PER_FREE)).then_some(used)
+        };
         self.used_bytes.try_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
     }
 
@@ -175,11 +185,31 @@ mod tests {
     #[test]
     fn queries_share_a_quarter_of_the_limit() {
         let memory = QueryMemory::new(400);
-        assert!(memory.take(60) && memory.take(40));
-        assert!(!memory.take(1));
+        assert!(memory.take(60, 0) && memory.take(20, 0));
+        assert!(!memory.take(21, 0));
         memory.give_back(60);
-        assert!(!memory.take(u64::MAX));
-        assert_eq!((memory.used_bytes(), memory.bytes_max), (40, 100));
+        assert!(!memory.take(u64::MAX, 20) && !memory.take(1, u64::MAX));
+        assert_eq!((memory.used_bytes(), memory.bytes_max), (20, 100));
+    }
+
+    /// How much queries of such greed come to hold when each takes a byte after the other.
+    fn held_by_greedy(memory: &QueryMemory, count: usize) -> Vec<u64> {
+        let mut held = vec![0; count];
+        while held.iter_mut().fold(false, |any, held| {
+            let took = memory.take(1, *held);
+            *held += u64::from(took);
+            any | took
+        }) {}
+        held
+    }
+
+    #[test]
+    fn the_greedy_leave_room_for_small_ones() {
+        for (greedy, bytes_max, share) in [(1, 1000, 800), (2, 900, 400), (3, 1300, 400)] {
+            let memory = QueryMemory::new(4 * bytes_max);
+            assert_eq!(held_by_greedy(&memory, greedy), vec![share; greedy]);
+            assert!(memory.take(50, 0) && !memory.take(1, share), "{greedy}");
+        }
     }
 
     #[test]
