@@ -45,6 +45,10 @@ const SEAL_BYTES_PER_MEMBER: usize = 40;
 /// Most bytes of a group's row buffer, however few groups there are.
 const SEAL_BYTES_MAX: usize = 64 << 10;
 
+/// Of the bytes that a head may have one in so many stays for its successor's shared rows. What stays costs memory all the time, what does
+/// not costs page faults: the figures are in `docs/guide/benchmarks.md`, *memory*.
+const SPARE_PART: usize = 2;
+
 /// Fixed cost of a group that has rows: its entry in the head and the allocations behind it.
 const GROUP_BYTES: usize = size_of::<GroupHead>() + 32;
 
@@ -226,7 +230,7 @@ impl Head {
         }
         let mut shared = self.shared[layout as usize]
             .take()
-            .unwrap_or_else(|| SharedRows::new(width, self.spare.clone(), self.budget_bytes));
+            .unwrap_or_else(|| SharedRows::new(width, self.spare.clone(), self.budget_bytes / SPARE_PART));
         let texts = has_texts(&block.columns);
         let mut moved = Vec::new();
         let mut others: Option<RowBlock> = None;

@@ -78,7 +78,10 @@ pub(super) fn run(flags: &MemoryFlags) -> Result<ExitCode, String> {
             .count("file_bytes", now.file_bytes)
             .count("index_bytes", stats.index_bytes)
             .count("head_bytes", stats.head_bytes)
-            .count("part_index_bytes", stats.memory.parts);
+            .count("part_index_bytes", stats.memory.parts)
+            .count("block_bytes", stats.memory.cache)
+            .count("spare_bytes", stats.memory.spare)
+            .count("counted_bytes", stats.memory.total());
         if registered {
             case.add("registration_cpu_seconds", cpu_seconds)
                 .add("registered_per_cpu_second", target.rows() as f64 / cpu_seconds);
