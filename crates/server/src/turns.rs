@@ -2,15 +2,16 @@
 //!
 //! ```text
 //! each check of a query ──► which level has it come to, by how long it has run?
-//!                      └──► nobody runs at a lower level: goes on
+//!                      └──► nobody is ahead, at a lower level or earlier at the same: goes on
 //!                               └──► one of the places free? takes it, for a slice of time
 //!                                        └──► waits, for a moment at most
 //! ```
 //!
-//! The cores that no thread of a lower level has are a query's to take, in turns with its like; if there are none, one core for a share
-//! of the time, so that it ends at some time whatever else is asked. Waits are bounded, so that whoever holds a place and waits for
-//! somebody without one delays both and stops neither. Without measuring anything beforehand, this comes near to shortest first: least
-//! attained service (Nuyens and Wierman, The foreground-background queue, 2008).
+//! The cores that no thread ahead has are a query's to take; if there are none, one core for a share of the time, so that it ends at some
+//! time whatever else is asked. Waits are bounded, so that whoever holds a place and waits for somebody without one delays both and
+//! stops neither. Without measuring anything beforehand, this comes near to shortest first: least attained service (Nuyens and Wierman,
+//! The foreground-background queue, 2008). Alike queries would all end late if they shared all along: beyond the first level those that
+//! came earlier go first, and give back sooner what they hold.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -44,8 +45,8 @@ const CHECKS: u64 = 8;
 pub(crate) struct Turns {
     clock: Arc<dyn Clock>,
     cores: usize,
-    /// Threads that work on queries, by level.
-    threads: [AtomicUsize; LEVELS],
+    /// In the order in which they came.
+    running: Mutex<Vec<Arc<Standing>>>,
     places: Mutex<Places>,
     freed: Condvar,
     waited_ns: AtomicU64,
@@ -65,22 +66,64 @@ struct Taken {
     seen_ns: u64,
 }
 
+/// Where a query stands among the others. Changed by whoever has the lock of all.
+#[derive(Debug, Default)]
+struct Standing {
+    level: AtomicUsize,
+    /// Threads that work on it.
+    threads: AtomicUsize,
+    /// Threads that work on queries that go first.
+    ahead: AtomicUsize,
+    /// Threads that work on those, on it and on its like.
+    abreast: AtomicUsize,
+}
+
 /// One query's.
 pub(crate) struct Turn {
     turns: Arc<Turns>,
     started_ns: u64,
     /// How long it waited since.
     waited_ns: AtomicU64,
-    level: AtomicUsize,
-    /// Those that work on it now. Whoever holds the lock may change the level.
-    threads: Mutex<usize>,
+    standing: Arc<Standing>,
     checks: AtomicU64,
 }
 
-/// How many threads may run while so many at lower levels do.
-fn free(cores: usize, lower: usize, now_ns: u64) -> usize {
+impl Standing {
+    fn level(&self) -> usize {
+        self.level.load(Ordering::Relaxed).min(LEVELS - 1)
+    }
+
+    fn threads(&self) -> usize {
+        self.threads.load(Ordering::Relaxed)
+    }
+
+    fn ahead(&self) -> usize {
+        self.ahead.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts who is ahead of whom, of queries in the order in which they came.
+fn line_up(running: &[Arc<Standing>]) {
+    let mut by_level = [0; LEVELS];
+    for standing in running {
+        by_level[standing.level()] += standing.threads();
+    }
+    let mut earlier = [0; LEVELS];
+    for standing in running {
+        let level = standing.level();
+        let lower: usize = by_level[..level].iter().sum();
+        let ahead = if level == 0 { 0 } else { lower + earlier[level] };
+        earlier[level] += standing.threads();
+        let abreast = if level == 0 { by_level[0] } else { lower + earlier[level] };
+        standing.ahead.store(ahead, Ordering::Relaxed);
+        standing.abreast.store(abreast, Ordering::Relaxed);
+    }
+}
+
+/// How many threads may run while so many ahead do.
+fn free(cores: usize, ahead: usize, now_ns: u64) -> usize {
     let own_share = usize::from(now_ns % PERIOD_NS < SLICE_NS);
-    cores.saturating_sub(lower).max(own_share)
+    cores.saturating_sub(ahead).max(own_share)
 }
 
 /// How long to wait for one of so many places until looking again: they are not told when a thread that has one is not seen any more.
@@ -95,7 +138,7 @@ fn level(ran_ns: u64) -> usize {
 
 impl fmt::Debug for Turn {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Turn").field("level", &self.level).finish_non_exhaustive()
+        formatter.debug_struct("Turn").field("standing", &self.standing).finish_non_exhaustive()
     }
 }
 
@@ -138,47 +181,41 @@ impl Places {
 
 impl Turns {
     pub(crate) fn new(cores: usize, clock: Arc<dyn Clock>) -> Arc<Self> {
-        let threads = [const { AtomicUsize::new(0) }; LEVELS];
-        let (places, freed, waited_ns) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
-        Arc::new(Self { clock, cores: cores.max(1), threads, places, freed, waited_ns })
+        let (running, places) = (Mutex::default(), Mutex::default());
+        let (freed, waited_ns) = (Condvar::new(), AtomicU64::new(0));
+        Arc::new(Self { clock, cores: cores.max(1), running, places, freed, waited_ns })
     }
 
     /// A query begins: what its budget is to keep to, and what ends it.
     pub(crate) fn begin(self: &Arc<Self>) -> (Arc<Turn>, InTurn) {
         let (turns, started_ns) = (self.clone(), self.clock.monotonic_ns());
         let [waited_ns, checks] = [const { AtomicU64::new(0) }; 2];
-        let (level, threads) = (AtomicUsize::new(0), Mutex::new(0));
-        let turn = Arc::new(Turn { turns, started_ns, waited_ns, level, threads, checks });
-        turn.enter();
+        let standing = Arc::new(Standing { threads: AtomicUsize::new(1), ..Standing::default() });
+        self.running().push(standing.clone());
+        let turn = Arc::new(Turn { turns, started_ns, waited_ns, standing, checks });
+        turn.change(|_| {});
         (turn.clone(), InTurn(turn))
     }
 
-    /// Threads at lower levels.
-    fn below(&self, level: usize) -> usize {
-        self.threads.iter().take(level).map(|threads| threads.load(Ordering::Relaxed)).sum()
+    fn running(&self) -> MutexGuard<'_, Vec<Arc<Standing>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add_threads(&self, level: usize, count: usize) {
-        if let Some(threads) = self.threads.get(level) {
-            threads.fetch_add(count, Ordering::Relaxed);
-        }
-    }
-
-    fn remove_threads(&self, level: usize, count: usize) {
-        if let Some(threads) = self.threads.get(level) {
-            threads.fetch_sub(count, Ordering::Relaxed);
-        }
+    /// Has those that wait look again.
+    fn wake(&self) {
+        // Whoever is about to wait holds the lock from looking until waiting.
+        drop(self.places.lock().unwrap_or_else(PoisonError::into_inner));
         self.freed.notify_all();
     }
 
-    /// Waits for a place, while there is somebody at a lower level and not for long. How long it was.
-    fn wait(&self, level: usize) -> u64 {
+    /// Waits for a place, while there is somebody ahead and not for long. How long it was.
+    fn wait(&self, standing: &Standing) -> u64 {
         let (thread, begun_ns) = (thread::current().id(), self.clock.monotonic_ns());
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut now_ns, mut below) = (begun_ns, self.below(level));
+        let (mut now_ns, mut ahead) = (begun_ns, standing.ahead());
         let waited_ns = |now_ns: u64| now_ns.saturating_sub(begun_ns);
-        while below > 0 && waited_ns(now_ns) < WAIT_NS_MAX {
-            let count = free(self.cores, below, now_ns);
+        while ahead > 0 && waited_ns(now_ns) < WAIT_NS_MAX {
+            let count = free(self.cores, ahead, now_ns);
             match places.take(thread, count, now_ns) {
                 Place::Taken => break,
                 // Whoever has just given a place back is the last to get one.
@@ -189,7 +226,7 @@ impl Turns {
             let patience = Duration::from_nanos(patience_ns(count, now_ns));
             places = self.freed.wait_timeout(places, patience).unwrap_or_else(PoisonError::into_inner).0;
             places.waiting -= 1;
-            (now_ns, below) = (self.clock.monotonic_ns(), self.below(level));
+            (now_ns, ahead) = (self.clock.monotonic_ns(), standing.ahead());
         }
         self.waited_ns.fetch_add(waited_ns(now_ns), Ordering::Relaxed);
         waited_ns(now_ns)
@@ -202,19 +239,13 @@ impl Turns {
 }
 
 impl Turn {
-    fn threads(&self) -> MutexGuard<'_, usize> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One thread more works on it.
-    fn enter(&self) {
-        let mut threads = self.threads();
-        *threads += 1;
-        self.turns.add_threads(self.level(), 1);
-    }
-
-    fn level(&self) -> usize {
-        self.level.load(Ordering::Relaxed)
+    /// Changes where the query stands, and so who is ahead of whom.
+    fn change<T>(&self, change: impl FnOnce(&Standing) -> T) -> T {
+        let running = self.turns.running();
+        let changed = change(&self.standing);
+        line_up(&running);
+        drop(running);
+        changed
     }
 
     /// Goes up to the level that the query has come to.
@@ -224,11 +255,9 @@ impl Turn {
     }
 
     fn rise_to(&self, level: usize) {
-        if level > self.level() {
-            let threads = self.threads();
-            let before = self.level.swap(level, Ordering::Relaxed);
-            self.turns.add_threads(level, *threads);
-            self.turns.remove_threads(before, *threads);
+        if level > self.standing.level() {
+            self.change(|standing| standing.level.fetch_max(level, Ordering::Relaxed));
+            self.turns.wake();
         }
     }
 }
@@ -238,23 +267,25 @@ impl Pace for Turn {
         if self.checks.fetch_add(1, Ordering::Relaxed).is_multiple_of(CHECKS) {
             self.rise();
         }
-        let level = self.level();
-        threads::fall_to(level);
-        if self.turns.below(level) > 0 {
-            let waited_ns = self.turns.wait(level);
+        threads::fall_to(self.standing.level());
+        if self.standing.ahead() > 0 {
+            let waited_ns = self.turns.wait(&self.standing);
             // Of several threads that wait at the same time each counts for its part.
-            let threads = (*self.threads()).max(1) as u64;
+            let threads = self.standing.threads().max(1) as u64;
             self.waited_ns.fetch_add(waited_ns / threads, Ordering::Relaxed);
         }
     }
 
     fn join(&self) -> bool {
-        // Two at the same moment may both be let in: a thread too many for as long as a piece of work.
-        let has_room = self.turns.below(self.level() + 1) < self.turns.cores;
-        if has_room {
-            self.enter();
-        }
-        has_room
+        let cores = self.turns.cores;
+        let has_room = |standing: &Standing| standing.abreast.load(Ordering::Relaxed) < cores;
+        // Most that ask are told no: they need no lock for it.
+        has_room(&self.standing)
+            && self.change(|standing| {
+                let joins = has_room(standing);
+                standing.threads.fetch_add(usize::from(joins), Ordering::Relaxed);
+                joins
+            })
     }
 
     fn begin(&self) {
@@ -262,18 +293,18 @@ impl Pace for Turn {
     }
 
     fn leave(&self) {
-        let mut threads = self.threads();
-        *threads = threads.saturating_sub(1);
-        self.turns.remove_threads(self.level(), 1);
+        self.change(|standing| standing.threads.fetch_sub(1, Ordering::Relaxed));
+        self.turns.wake();
     }
 
     fn gives_way(&self) -> bool {
-        self.turns.below(self.level()) > 0
+        self.standing.ahead() > 0
     }
 }
 
 impl Drop for InTurn {
     fn drop(&mut self) {
+        self.0.turns.running().retain(|standing| !Arc::ptr_eq(standing, &self.0.standing));
         self.0.leave();
     }
 }
@@ -346,29 +377,48 @@ mod tests {
     }
 
     #[test]
-    fn threads_count_at_the_level_of_their_query() {
+    fn those_that_had_less_or_came_first_are_ahead() {
+        let standing = |level: usize, threads: usize| {
+            let (level, threads) = (AtomicUsize::new(level), AtomicUsize::new(threads));
+            Arc::new(Standing { level, threads, ..Standing::default() })
+        };
+        let running =
+            [standing(2, 1), standing(0, 3), standing(2, 4), standing(1, 2), standing(0, 1), standing(LEVELS + 7, 1)];
+        line_up(&running);
+        assert_eq!(running.each_ref().map(|standing| standing.ahead()), [6, 0, 7, 4, 0, 11]);
+        let abreast = running.each_ref().map(|standing| standing.abreast.load(Ordering::Relaxed));
+        // At the first level all are alike.
+        assert_eq!(abreast, [7, 4, 11, 6, 4, 12]);
+    }
+
+    #[test]
+    fn queries_rise_wait_and_get_help() {
         let clock = Arc::new(Hand::default());
         let turns = Turns::new(2, clock.clone());
         let (old, old_ends) = turns.begin();
         assert!(old.join() && !old.join());
-        assert_eq!((turns.below(1), old.gives_way()), (2, false));
         clock.0.store(FIRST_LEVEL_NS, Ordering::Relaxed);
         look(&old);
-        assert_eq!((turns.below(1), turns.below(2), old.gives_way()), (0, 2, false));
+        assert_eq!((old.standing.level(), old.gives_way()), (1, false));
         let (new, new_ends) = turns.begin();
-        assert_eq!((turns.below(1), old.gives_way(), new.gives_way()), (1, true, false));
+        assert_eq!([&old, &new].map(|turn| turn.standing.ahead()), [1, 0]);
         // Those of later levels do not count.
         assert!(!old.join() && new.join());
+        assert_eq!(old.standing.ahead(), 2);
         new.leave();
         old.leave();
-        assert_eq!(turns.below(2), 2);
         // The time that it waited does not count.
         new.waited_ns.store(1_000 * NS_PER_MS, Ordering::Relaxed);
         clock.0.store(1_001 * NS_PER_MS + FIRST_LEVEL_NS, Ordering::Relaxed);
         look(&new);
-        assert_eq!((new.level(), old.gives_way()), (0, true));
-        drop((old_ends, new_ends));
-        assert_eq!(turns.below(LEVELS), 0);
+        assert_eq!((new.standing.level(), old.gives_way()), (0, true));
+        // At the same level the older one goes first.
+        new.rise_to(1);
+        assert_eq!([&old, &new].map(|turn| turn.gives_way()), [false, true]);
+        drop(old_ends);
+        assert!(!new.gives_way() && new.join());
+        drop(new_ends);
+        assert!(turns.running().is_empty());
     }
 
     /// Threads of long queries get through, though there is less than a place for each and a short query never ends.
@@ -389,6 +439,6 @@ mod tests {
             })
             .collect();
         long.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(turns.below(1) > 0);
+        assert_eq!(turns.running().len(), 1);
     }
 }
