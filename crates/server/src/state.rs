@@ -191,8 +191,10 @@ pub(crate) struct State {
     pub(crate) queries: Queries,
     /// Bodies that are held.
     pub(crate) bodies: Arc<Budget>,
-    /// Memory of bodies, to be used again.
+    /// Memory of bodies as they are sent and of unpacked ones, to be used again. Kept apart: what unpacks finds a buffer that was
+    /// as long before, of which nothing need be zeroed.
     pub(crate) spares: Arc<Spares>,
+    pub(crate) unpacked_spares: Arc<Spares>,
     requests: Arc<Semaphore>,
 }
 
@@ -217,6 +219,7 @@ impl State {
             queries,
             bodies,
             spares: Arc::default(),
+            unpacked_spares: Arc::default(),
             requests,
         }
     }
