@@ -47,7 +47,7 @@ pub(crate) fn encode(values: &[i64], effort: Effort, out: &mut Vec<u8>) {
 }
 
 /// Bits between the smallest and the largest of these values.
-pub(crate) fn spread_width(values: &[i64]) -> u8 {
+pub(crate) fn spread_width(values: impl Iterator<Item = i64>) -> u8 {
     let (smallest, largest) = bounds(values);
     bitpack::width_of(largest.wrapping_sub(smallest) as u64)
 }
@@ -83,7 +83,7 @@ pub(crate) fn skip(reader: &mut Reader<'_>, count: usize) -> Result<(), DecodeEr
 }
 
 fn plan(block: &[i64], effort: Effort) -> Plan {
-    let (smallest, largest) = bounds(block);
+    let (smallest, largest) = bounds(block.iter().copied());
     let width = bitpack::width_of(largest.wrapping_sub(smallest) as u64);
     let plain = Plan { base: smallest, width, exceptions: 0, high_width: 0 };
     // Exceptions save a few bits a value at most of what is narrow already: no look at that in a hurry.
@@ -99,10 +99,10 @@ fn plan(block: &[i64], effort: Effort) -> Plan {
     if patched.bits(block.len()) < plain.bits(block.len()) { patched } else { plain }
 }
 
-/// The smallest and the largest value; 0 of none.
-fn bounds(block: &[i64]) -> (i64, i64) {
-    let first = block.first().copied().unwrap_or(0);
-    block.iter().fold((first, first), |(smallest, largest), value| (smallest.min(*value), largest.max(*value)))
+/// The smallest and the largest value; both 0 if there is none.
+fn bounds(mut values: impl Iterator<Item = i64>) -> (i64, i64) {
+    let first = values.next().unwrap_or(0);
+    values.fold((first, first), |(smallest, largest), value| (smallest.min(value), largest.max(value)))
 }
 
 /// Values whose width is looked at together when a block's width is chosen.

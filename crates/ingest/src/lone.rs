@@ -55,13 +55,18 @@ impl LoneRows {
     }
 
     /// Whether there are rows that have no key yet.
+    #[inline]
     pub(crate) fn has_keyless(&self) -> bool {
         self.block.keys.len() < self.block.timestamps_ns.len()
     }
 
     /// Gives this key to the rows that have none yet.
+    #[inline]
     pub(crate) fn push_keys(&mut self, key: GroupKey) {
-        self.block.keys.resize(self.block.timestamps_ns.len(), key);
+        match self.block.timestamps_ns.len() - self.block.keys.len() {
+            1 => self.block.keys.push(key),
+            _ => self.block.keys.resize(self.block.timestamps_ns.len(), key),
+        }
     }
 
     /// Takes the rows back that have no key yet; how many they were.

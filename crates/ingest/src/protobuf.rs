@@ -43,19 +43,27 @@ impl<'a> Walker<'a> {
     #[inline]
     pub(crate) fn skip_short_fields(&mut self, tag: u8) -> usize {
         let mut count = 0;
-        let text = self.body.get(..self.end).unwrap_or_default();
-        while let Some(&[found, length]) = text.get(self.at..).and_then(<[u8]>::first_chunk::<2>)
-            && found == tag
-            && length < 0x80
+        let mut rest = self.body.get(self.at..self.end).unwrap_or_default();
+        while let [found, length, behind @ ..] = rest
+            && *found == tag
+            && *length < 0x80
+            && let Some(next) = behind.get(usize::from(*length)..)
         {
-            let end = self.at + 2 + usize::from(length);
-            if end > text.len() {
-                break;
-            }
-            self.at = end;
+            rest = next;
             count += 1;
         }
+        self.at = self.end.max(self.at) - rest.len();
         count
+    }
+
+    /// Takes a field of bytes with this tag, if tag and length are a byte each and something can be made of it.
+    #[inline]
+    pub(crate) fn take_short_field<T>(&mut self, tag: u8, read: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
+        let [found, length, behind @ ..] = self.body.get(self.at..self.end)? else { return None };
+        let bytes = behind.get(..usize::from(*length)).filter(|_| *found == tag && *length < 0x80)?;
+        let made = read(bytes)?;
+        self.at += 2 + bytes.len();
+        Some(made)
     }
 
     /// The next field, or `None` at the end of the message.
@@ -104,10 +112,17 @@ impl<'a> Walker<'a> {
     fn varint(&mut self) -> Result<u64, BodyError> {
         let start = self.at;
         let text = self.body.get(start..self.end).unwrap_or_default();
-        // Tags and lengths of labels are one byte nearly always.
-        if let Some(byte) = text.first().filter(|byte| **byte < 0x80) {
-            self.at = start + 1;
-            return Ok(u64::from(*byte));
+        // Tags and lengths of labels are one byte nearly always, lengths of series with many labels two.
+        match text {
+            [byte, ..] if *byte < 0x80 => {
+                self.at = start + 1;
+                return Ok(u64::from(*byte));
+            }
+            [low, high, ..] if *high < 0x80 => {
+                self.at = start + 2;
+                return Ok(u64::from(*low & 0x7f) | u64::from(*high) << 7);
+            }
+            _ => {}
         }
         let mut value = 0;
         for (place, byte) in text.iter().take(10).enumerate() {

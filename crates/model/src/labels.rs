@@ -52,7 +52,11 @@ impl Labels {
         Self::pack(pairs, 0)
     }
 
-    /// The same, of pairs that take about so many bytes.
+    /// The same, of pairs that take about so many bytes when packed: a length and the text of each.
+    pub fn from_sorted_within<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>, bytes: usize) -> Self {
+        Self::pack(pairs, bytes)
+    }
+
     fn pack<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>, bytes: usize) -> Self {
         let mut packed = String::with_capacity(bytes);
         for (name, value) in pairs {

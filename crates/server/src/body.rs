@@ -18,10 +18,10 @@ const SMALL_BYTES: usize = 256 << 10;
 /// Up to so many bytes that a client announces are made room for at once. More than that it has to send first.
 const ANNOUNCED_BYTES_MAX: usize = 4 << 20;
 
-/// Buffers that are kept for the next bodies, and bytes that one of them, and all, may have room for.
-const SPARES_MAX: usize = 32;
+/// Buffers of a kind that are kept for the next bodies, and bytes that one of them, and all, may have room for.
+const SPARES_MAX: usize = 16;
 const SPARE_BYTES_MAX: usize = 8 << 20;
-const SPARES_BYTES_MAX: usize = 32 << 20;
+const SPARES_BYTES_MAX: usize = 16 << 20;
 
 /// Buffers of bodies that are done with: memory that is got from the system anew for each of them costs more than reading it.
 #[derive(Debug, Default)]
@@ -211,7 +211,7 @@ pub(crate) fn unpack_as(
         size_bytes_max: state.settings.unpacked_bytes_max,
         ratio_max: state.settings.unpacked_ratio_max,
     };
-    let mut unpacked = state.spares.take();
+    let mut unpacked = state.unpacked_spares.take();
     decompress_into(encoding, &body, limits, &mut unpacked).map_err(|error| body_error(&error))?;
     share.grow(unpacked.len())?;
     Ok(unpacked)

@@ -193,8 +193,10 @@ pub(crate) struct State {
     query_threads: Arc<QueryThreads>,
     /// Bodies that are held.
     pub(crate) bodies: Arc<Budget>,
-    /// Memory of bodies, to be used again.
+    /// Memory of bodies as they are sent and of unpacked ones, to be used again. Kept apart: what unpacks finds a buffer that was
+    /// as long before, of which nothing need be zeroed.
     pub(crate) spares: Arc<Spares>,
+    pub(crate) unpacked_spares: Arc<Spares>,
     requests: Arc<Semaphore>,
 }
 
@@ -220,6 +222,7 @@ impl State {
             query_threads: Arc::default(),
             bodies,
             spares: Arc::default(),
+            unpacked_spares: Arc::default(),
             requests,
         }
     }

@@ -600,6 +600,40 @@ fn busy_clients_share_few_threads_and_stalled_ones_hold_none() {
     stalled.acknowledged(2);
 }
 
+/// Whether another's only row is acknowledged before all rows of one who has more all along are applied.
+fn is_served_between(server: &Running, name: &str, (greedy, other): (u64, u64), batches: u64) -> bool {
+    let frames: Vec<u8> = (1..=batches).flat_map(|sequence| row(sequence, greedy, sequence as i64)).collect();
+    let (mut ahead, mut behind) = (Raw::greeted(server.ingest), Raw::greeted(server.ingest));
+    let mut writer = ahead.0.try_clone().unwrap();
+    let (all, query) = (format!("{:?}", batches as f64), format!("count_over_time({name}[1m])"));
+    std::thread::scope(|scope| {
+        scope.spawn(move || writer.write_all(&frames).unwrap());
+        // Its turn has begun.
+        assert!(matches!(ahead.answer(), Answer::Ack(_)));
+        behind.0.write_all(&row(1, other, 1)).unwrap();
+        behind.acknowledged(1);
+        let applied = server.answer(&query, 30_000);
+        ahead.acknowledged(batches);
+        assert!(server.answer(&query, 30_000).contains(&all));
+        !applied.contains(&all)
+    })
+}
+
+#[test]
+fn a_turn_ends_though_more_is_there_already() {
+    const BATCHES: u64 = 20_000;
+    let folder = Folder::new();
+    let server = Running::start(&folder, |settings| {
+        (settings.wire_threads_max, settings.in_flight_bytes_max) = (1, 64 << 20);
+    });
+    let names = ["a", "b", "c", "d", "e"];
+    let (tokens, other) = (register(&server, &names), register(&server, &["other"])[0]);
+    // Where this thread gets no core for long, all may be applied before the other's row is sent: then it tells nothing.
+    let mut attempts = names.iter().zip(&tokens);
+    let is_served = attempts.any(|(name, token)| is_served_between(&server, name, (*token, other), BATCHES));
+    assert!(is_served, "the other waited for the end each time");
+}
+
 #[test]
 fn frames_in_pieces_are_whole_when_every_pause_is_a_silence() {
     const BATCHES: u64 = 300;

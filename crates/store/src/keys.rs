@@ -236,15 +236,20 @@ impl KeysReader<'_> {
     /// The targets of keys by their hashes, `None` for each that is not known.
     pub(crate) fn targets(&self, hashes: impl Iterator<Item = u128>) -> Vec<Option<Target>> {
         let known = &*self.0;
-        let mut next = 0;
+        let (mut next, mut last) = (0, None);
         let target = |hash| {
+            // Rows of one key come together where a request has several of it.
+            if let Some((_, target)) = last.filter(|(of, _)| *of == hash) {
+                return Some(target);
+            }
             let expected = known.keys.get(next).filter(|known| known.is_of(halves(hash)));
             let (place, word) = match expected {
                 Some(expected) => (next, expected.target),
                 None => known.find(hash)?,
             };
-            next = place.wrapping_add(1);
-            Some(Target::unpack(word))
+            let target = Target::unpack(word);
+            (next, last) = (place.wrapping_add(1), Some((hash, target)));
+            Some(target)
         };
         hashes.map(target).collect()
     }

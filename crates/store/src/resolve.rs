@@ -289,7 +289,10 @@ impl Store {
         let generation = self.keys.generation();
         let mut registered = Registered::default();
         let mut identities = Vec::new();
-        for row in rows {
+        // Rows of one key come together where a request has several of it.
+        let mut rows = rows.to_vec();
+        rows.dedup_by_key(|row| key_hash(block, *row));
+        for row in &rows {
             let hash = key_hash(block, *row);
             if let Entry::Vacant(vacant) = registered.entry(hash) {
                 match (batch.key_decoder)(batch.text(block.keys[*row].text)) {
@@ -311,7 +314,7 @@ impl Store {
             }
             None => self.resolve_lone(database, &block.fields, identities, &mut registered)?,
         };
-        self.register_in_shards(database, &groups, &mut registered)?;
+        self.register_in_shards(database, groups, &mut registered)?;
         let targets = rows.iter().filter_map(|row| {
             let hash = key_hash(block, *row);
             Some((hash, *registered.get(&hash)?.as_ref().ok()?))
@@ -343,14 +346,13 @@ impl Store {
     fn register_in_shards(
         &self,
         database: DatabaseId,
-        groups: &[NewGroup],
+        groups: Vec<NewGroup>,
         registered: &mut Registered,
     ) -> Result<(), StoreError> {
-        let identity = |group: &NewGroup| (group.measurement, group.identity.clone(), group.slots.clone());
-        let targets = self.register_identities(database, &groups.iter().map(identity).collect::<Vec<_>>())?;
-        for (group, target) in groups.iter().zip(targets) {
-            registered.insert(group.hash, target);
-        }
+        let parts = |group: NewGroup| (group.hash, (group.measurement, group.identity, group.slots));
+        let (hashes, identities): (Vec<u128>, Vec<_>) = groups.into_iter().map(parts).unzip();
+        let targets = self.register_identities(database, &identities)?;
+        registered.extend(hashes.into_iter().zip(targets));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The write path: resolve, log, head, commit. Everything that decides is in [`crate::resolve`].
 
 use codec::COLUMN_VALUES_MAX;
+use index::Slot;
 use model::{Batch, Block, Field, HISTOGRAM_FIELD, Span, VALUE_FIELD, ValueType};
 
 use crate::histogram;
@@ -203,29 +204,32 @@ fn admit_histograms(batch: &Batch<'_>, block: &Block) -> Result<(), StoreError> 
 /// Hands a block's rows to their shards. Rows whose columns have other slots than the rows before, and those beyond
 /// the size of a block, start a new block.
 fn split_block(batch: &Batch<'_>, block: &Block, route: &BlockRoute, shards: &mut [ShardRows], spare: &Spare) {
-    let mut opened: Vec<bool> = vec![false; shards.len()];
     let lone_type = block.fields.first().map_or(ValueType::F64, |field| field.value_type);
     let has_texts = block.fields.iter().any(|field| field.value_type.is_elsewhere());
-    for (row, target) in route.targets.iter().enumerate() {
-        let Some((target, rows)) = target.and_then(|target| Some((target, shards.get_mut(target.shard)?))) else {
+    // The slot of the block that each shard's rows go to; where columns are shared, they are the same all along.
+    let mut opened: Vec<Option<Slot>> = vec![None; shards.len()];
+    for ((row, target), timestamp_ns) in route.targets.iter().enumerate().zip(&block.timestamps_ns) {
+        let Some(target) = target else { continue };
+        let (Some(rows), Some(opened)) = (shards.get_mut(target.shard), opened.get_mut(target.shard)) else {
             continue;
         };
-        let lone = [(target.slot, lone_type)];
-        let columns = route.columns.as_deref().unwrap_or(&lone);
-        let fits = rows.blocks.last().is_some_and(|last| last.rows() < BLOCK_ROWS_MAX && last.columns == columns);
-        if !fits || !opened[target.shard] {
-            rows.blocks.push(RowBlock { columns: columns.to_vec(), ..spare.block() });
-            opened[target.shard] = true;
+        let slot = if route.columns.is_some() { 0 } else { target.slot };
+        let fits = *opened == Some(slot) && rows.blocks.last().is_some_and(|last| last.rows() < BLOCK_ROWS_MAX);
+        if !fits {
+            let columns = route.columns.clone().unwrap_or_else(|| vec![(target.slot, lone_type)]);
+            rows.blocks.push(RowBlock { columns, ..spare.block() });
+            *opened = Some(slot);
         }
         let Some(into) = rows.blocks.last_mut() else {
             continue;
         };
         into.groups.push(target.group);
-        into.timestamps_ns.push(block.timestamps_ns[row]);
-        if has_texts {
-            push_with_texts(batch, &block.fields, block.row(row), into, &mut rows.text);
-        } else {
-            into.cells.extend_from_slice(block.row(row));
+        into.timestamps_ns.push(*timestamp_ns);
+        match block.row(row) {
+            cells if has_texts => push_with_texts(batch, &block.fields, cells, into, &mut rows.text),
+            // A copy of one cell is not worth a call.
+            [cell] => into.cells.push(*cell),
+            cells => into.cells.extend_from_slice(cells),
         }
     }
 }

@@ -285,6 +285,44 @@ fn compact_carries_out_deletes() {
 }
 
 #[test]
+fn parts_of_a_flush_that_are_alone_move_down_as_they_lie() {
+    let simulation = Simulation::new(5);
+    let large = || StoreOptions { head_bytes_max: 1 << 20, ..options("data") };
+    let store = open(&simulation, large());
+    let mut content = Content::new();
+    let mut write_rows = |store: &Store, seconds: [i64; 4]| {
+        let row = |time_s: i64| Row {
+            host: format!("h{}", time_s % 3),
+            timestamp_ns: time_s * SECOND_NS,
+            fields: vec![("a".to_owned(), (time_s * 7) as f64)],
+        };
+        let rows = seconds.map(row);
+        store.write("default", &batch(&rows)).unwrap();
+        apply(&mut content, &rows);
+        store.flush_all().unwrap();
+        content.clone()
+    };
+    // Two partitions in one file.
+    let expected = write_rows(&store, [10, 20, 70, 80]);
+    let flushed = store.stats();
+    store.compact(&mut quiet).unwrap();
+    let moved = store.stats();
+    let parts = |stats: &thalweg_store::Stats| stats.levels.map(|level| level.parts);
+    assert_eq!((parts(&moved)[0], parts(&moved)[1]), (0, parts(&flushed)[0]));
+    assert_eq!((moved.part_bytes_written, moved.merged_chunks), (flushed.part_bytes_written, [0, 0]));
+    assert_eq!(read_all(&store, TimeRange::ALL), expected);
+    // One of the two is merged with what comes behind: the other one keeps the file.
+    let expected = write_rows(&store, [70, 71, 72, 73]);
+    store.compact(&mut quiet).unwrap();
+    assert!(store.stats().part_bytes_written > moved.part_bytes_written);
+    assert_eq!(read_all(&store, TimeRange::ALL), expected);
+    drop(store);
+    assert_eq!(read_all(&open(&simulation, large()), TimeRange::ALL), expected);
+    let checked = checked(&simulation, false);
+    assert!(checked.damages.is_empty() && checked.unnamed.is_empty(), "{checked:?}");
+}
+
+#[test]
 fn what_others_keep_of_requests_is_in_the_accountant_and_given_back_when_memory_is_short() {
     let simulation = Simulation::new(1);
     let store = open(&simulation, StoreOptions { memory_bytes_max: 64 << 20, ..options("data") });

@@ -132,7 +132,7 @@ fn ordered_bits_a_value(stretches: &[&[f64]], effort: Effort) -> f64 {
     let zeros = used.trailing_zeros() % 64;
     let block_bits = |numbers: &[i64]| match effort {
         // Without a search for outliers.
-        Effort::Fast => f64::from(crate::patched::spread_width(numbers)) * numbers.len() as f64,
+        Effort::Fast => f64::from(crate::patched::spread_width(numbers.iter().copied())) * numbers.len() as f64,
         Effort::Small => crate::patched::block_bits(numbers) as f64,
     };
     for stretch in stretches {

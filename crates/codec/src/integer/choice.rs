@@ -66,27 +66,27 @@ const GRID_VALUES_MIN: usize = 64;
 /// The transform whose numbers are narrowest in a few short stretches, without packing any.
 fn quick(scaled: &[i64]) -> Transform {
     let count = scaled.len();
+    if count < GRID_VALUES_MIN {
+        return quick_short(scaled);
+    }
     let climbs = climbs(scaled);
-    let length = QUICK_VALUES.min(count);
-    let room = count - length;
-    // A short column is one stretch.
-    let stretches = if room == 0 { 1 } else { QUICK_STRETCHES };
+    let room = count - QUICK_VALUES;
     let starts: [usize; QUICK_STRETCHES] = std::array::from_fn(|part| room * part / (QUICK_STRETCHES - 1));
     let bits = |transform: Transform| {
         let mut numbers = [0; QUICK_VALUES * QUICK_STRETCHES];
         let mut bits = 0;
-        for (start, numbers) in starts.iter().take(stretches).zip(numbers.as_chunks_mut::<QUICK_VALUES>().0) {
+        for (start, numbers) in starts.iter().zip(numbers.as_chunks_mut::<QUICK_VALUES>().0) {
             let from = (*start).max(transform.implied());
-            let numbers = &mut numbers[..length.min(count - from)];
+            let numbers = &mut numbers[..QUICK_VALUES.min(count - from)];
             transform.apply(scaled, from, numbers);
-            bits += u32::from(patched::spread_width(numbers));
+            bits += u32::from(patched::spread_width(numbers.iter().copied()));
         }
         // Values themselves spread further from one stretch to the next, differences do not.
-        if transform == Transform::Frame && stretches > 1 {
-            bits = u32::from(patched::spread_width(&numbers)) * stretches as u32;
+        if transform == Transform::Frame {
+            bits = u32::from(patched::spread_width(numbers.into_iter())) * QUICK_STRETCHES as u32;
         }
         let bonus = if transform.number() <= Transform::LINEAR_NUMBER { NEIGHBOURLESS_BONUS_BITS } else { 0.0 };
-        f64::from(bits) / stretches as f64 - bonus
+        f64::from(bits) / QUICK_STRETCHES as f64 - bonus
     };
     let mut best = (bits(Transform::Frame), Transform::Frame);
     let consider = |best: &mut (f64, Transform), transform: Transform| {
@@ -98,11 +98,28 @@ fn quick(scaled: &[i64]) -> Transform {
     consider(&mut best, Transform::Differences);
     // Regular timestamps with holes, for one, are narrow by now: nothing is left to gain. On a few values a grid saves about what
     // its step takes; what second differences would save on some, a merge saves.
-    if climbs && best.0 > NARROW_BITS && count >= GRID_VALUES_MIN {
+    if climbs && best.0 > NARROW_BITS {
         consider(&mut best, Transform::SecondDifferences(scaled.get(1).copied().unwrap_or(0)));
         steps(scaled).into_iter().flatten().for_each(|step| consider(&mut best, Transform::Linear(step)));
     }
     best.1
+}
+
+/// The same for a short column, as lone series in a flush are, in one pass: differences, if they are narrower in its stretches. One
+/// that stands out, where a counter begins anew, is that of one stretch only.
+fn quick_short(scaled: &[i64]) -> Transform {
+    let count = scaled.len();
+    let length = if count > QUICK_VALUES { count.div_ceil(QUICK_STRETCHES) } else { count };
+    let (mut bits, mut stretches) = (0, 0);
+    for start in (1..count).step_by(length) {
+        let values = scaled.get(start..count.min(start + length)).unwrap_or_default();
+        let before = scaled.get(start - 1..).unwrap_or_default();
+        let differences = values.iter().zip(before).map(|(value, last)| value.wrapping_sub(*last));
+        bits += u32::from(patched::spread_width(differences));
+        stretches += 1;
+    }
+    let frame_bits = u32::from(patched::spread_width(scaled.iter().copied()));
+    if bits < frame_bits * stretches { Transform::Differences } else { Transform::Frame }
 }
 
 /// Whether values go up or down all along, as far as a few of them say.

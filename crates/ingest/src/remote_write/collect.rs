@@ -74,9 +74,14 @@ impl<'body, 'options> Collector<'body, 'options> {
     pub(super) fn add_keys(&mut self, raw_key: &[u8], text: Span) {
         let key = GroupKey { hash: self.options.hasher.hash(raw_key), text };
         self.lone.push_keys(key);
-        self.histograms.push_keys(key);
         let batch = &mut self.request.batch;
-        batch.exemplars.extend(self.exemplars.drain(..).map(|exemplar| SeriesExemplar { key, exemplar }));
+        // Most series have neither.
+        if self.histograms.has_keyless() {
+            self.histograms.push_keys(key);
+        }
+        if !self.exemplars.is_empty() {
+            batch.exemplars.extend(self.exemplars.drain(..).map(|exemplar| SeriesExemplar { key, exemplar }));
+        }
         if let Some(start_ns) = self.start_ms.checked_mul(NS_PER_MS).filter(|start_ns| *start_ns > 0) {
             batch.start_timestamps.push(StartTimestamp { key, start_ns });
         }
@@ -155,26 +160,26 @@ impl<'body, 'options> Collector<'body, 'options> {
     #[inline]
     pub(super) fn sample(&mut self, range: Range<usize>) -> Result<(), BodyError> {
         if let Some((value_bits, time_ms)) = plain_sample(self.body.get(range.clone()).unwrap_or_default()) {
-            return self.push_sample(value_bits, time_ms);
+            self.push_sample(value_bits, time_ms);
+            return Ok(());
         }
         let (value_bits, time_ms, start_ms) = walk_sample(self.body, range)?;
         self.start_ms = self.start_ms.max(start_ms);
-        self.push_sample(value_bits, time_ms)
+        self.push_sample(value_bits, time_ms);
+        Ok(())
     }
 
     #[inline]
-    #[allow(clippy::unnecessary_wraps, reason = "it is the tail of `sample`")]
-    fn push_sample(&mut self, value_bits: u64, time_ms: i64) -> Result<(), BodyError> {
+    pub(super) fn push_sample(&mut self, value_bits: u64, time_ms: i64) {
         let Some(timestamp_ns) = time_ms.checked_mul(NS_PER_MS) else {
             self.reject(|| format!("timestamp {time_ms} ms is out of range"));
-            return Ok(());
+            return;
         };
         if let Err(reason) = self.lone.check_room() {
             self.reject(|| reason);
-            return Ok(());
+            return;
         }
         self.lone.push_keyless(timestamp_ns, value_bits, self.series);
-        Ok(())
     }
 }
 
@@ -196,7 +201,7 @@ fn walk_sample(body: &[u8], range: Range<usize>) -> Result<(u64, i64, i64), Body
 
 /// Value and time of a sample that is spelled as senders do: a float, then a time, and nothing else.
 #[inline]
-fn plain_sample(message: &[u8]) -> Option<(u64, i64)> {
+pub(super) fn plain_sample(message: &[u8]) -> Option<(u64, i64)> {
     let ([0x09, value @ .., 0x10], time) = message.split_first_chunk::<10>()? else { return None };
     let (last, rest) = time.split_last()?;
     // A varint of ten bytes may have bits beyond 64: the walker knows what to do with them.

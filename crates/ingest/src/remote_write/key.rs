@@ -7,6 +7,9 @@ use model::{GroupIdentity, Labels, METRIC_NAME};
 use crate::Limits;
 use crate::protobuf::{Value, Walker, WireField, write_bytes, write_varint};
 
+/// Labels that few series have more of.
+const LABELS_USUAL: usize = 16;
+
 pub(super) fn check_key(raw_key: &[u8], labels: usize, limits: &Limits) -> Result<(), String> {
     let Limits { tags_max, name_bytes_max, key_bytes_max, .. } = limits;
     if labels > *tags_max {
@@ -36,7 +39,7 @@ pub(super) fn check_key(raw_key: &[u8], labels: usize, limits: &Limits) -> Resul
 /// Parses the label fields of a series: the key decoder of remote-write batches. Labels must be sorted by name, each name
 /// once, with a metric name among them.
 pub fn decode_key(key: &[u8]) -> Result<GroupIdentity, String> {
-    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    let mut pairs: Vec<(&str, &str)> = Vec::with_capacity(LABELS_USUAL);
     let mut metric = "";
     let mut fields = Walker::new(key, 0..key.len());
     let mut last_name = None;
@@ -62,26 +65,41 @@ pub fn decode_key(key: &[u8]) -> Result<GroupIdentity, String> {
     if metric.is_empty() {
         return Err(format!("the series has no metric name (label {METRIC_NAME:?})"));
     }
-    Ok(GroupIdentity { measurement: metric.to_owned(), labels: Labels::from_sorted(pairs) })
+    // Packed they take less than as they were sent.
+    Ok(GroupIdentity { measurement: metric.to_owned(), labels: Labels::from_sorted_within(pairs, key.len()) })
 }
 
 pub(super) fn read_label(key: &[u8], range: Range<usize>) -> Result<(&str, &str), String> {
+    if let Some((name, value)) = plain_label(key.get(range.clone()).unwrap_or_default()) {
+        return Ok((text(name)?, text(value)?));
+    }
     let (mut name, mut value) = ("", "");
     let mut fields = Walker::new(key, range);
     while let Some(field) = fields.next_field().map_err(|error| error.to_string())? {
         let Value::Bytes(range) = field.value else { continue };
-        let text = || {
-            let bytes = key.get(range.clone()).unwrap_or_default();
-            std::str::from_utf8(bytes)
-                .map_err(|_| format!("a label is not valid UTF-8: '{}'", String::from_utf8_lossy(bytes)))
-        };
+        let bytes = key.get(range).unwrap_or_default();
         match field.number {
-            1 => name = text()?,
-            2 => value = text()?,
+            1 => name = text(bytes)?,
+            2 => value = text(bytes)?,
             _ => {}
         }
     }
     Ok((name, value))
+}
+
+fn text(bytes: &[u8]) -> Result<&str, String> {
+    let text = std::str::from_utf8(bytes);
+    text.map_err(|_| format!("a label is not valid UTF-8: '{}'", String::from_utf8_lossy(bytes)))
+}
+
+/// Name and value of a label that is spelled as senders do: a short name, then a short value, and nothing else.
+#[inline]
+fn plain_label(message: &[u8]) -> Option<(&[u8], &[u8])> {
+    let [10, length, rest @ ..] = message else { return None };
+    let (name, rest) = rest.split_at_checked(usize::from(*length))?;
+    let [18, value_length, value @ ..] = rest else { return None };
+    let is_short = *length < 0x80 && *value_length < 0x80;
+    (is_short && value.len() == usize::from(*value_length)).then_some((name, value))
 }
 
 /// Appends a label as version 1 spells it, so that series of both versions have the same keys.
@@ -110,4 +128,53 @@ fn bytes_field_length(bytes: &[u8]) -> usize {
         prefix += 1;
     }
     prefix + bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What the walker alone reads of a label.
+    fn walked(message: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+        let (mut name, mut value) = (Vec::new(), Vec::new());
+        let mut fields = Walker::new(message, 0..message.len());
+        while let Some(field) = fields.next_field().ok()? {
+            match field {
+                WireField { number: 1, value: Value::Bytes(range), .. } => name = message[range].to_vec(),
+                WireField { number: 2, value: Value::Bytes(range), .. } => value = message[range].to_vec(),
+                _ => {}
+            }
+        }
+        Some((name, value))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn the_quick_way_reads_what_the_walker_reads(
+            name in vec(any::<u8>(), 0..140),
+            value in vec(any::<u8>(), 0..140),
+            behind in vec(any::<u8>(), 0..3),
+            wrong in proptest::option::of((0usize..8, any::<u8>())),
+        ) {
+            let mut message = Vec::new();
+            write_bytes(&mut message, 1, &name);
+            write_bytes(&mut message, 2, &value);
+            message.extend_from_slice(&behind);
+            if let Some((at, byte)) = wrong
+                && let Some(place) = message.get_mut(at)
+            {
+                *place = byte;
+            }
+            let is_plain = wrong.is_none() && behind.is_empty() && name.len() < 0x80 && value.len() < 0x80;
+            match plain_label(&message) {
+                Some((name, value)) => prop_assert_eq!(walked(&message), Some((name.to_vec(), value.to_vec()))),
+                None => prop_assert!(!is_plain),
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use model::{MetricKind, MetricMetadata, Span};
 
-use super::collect::Collector;
+use super::collect::{Collector, plain_sample};
 use super::key::{check_key, read_label};
 use super::{Options, WriteRequest};
 use crate::protobuf::{FieldRun, Value, Walker, WireField};
@@ -25,8 +25,9 @@ pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<WriteReq
     Ok(collector.finish())
 }
 
-/// What a label of a series begins with: field 1, bytes.
+/// What labels and samples of a series begin with: fields 1 and 2, bytes.
 const LABEL_TAG: u8 = 1 << 3 | 2;
+const SAMPLE_TAG: u8 = 2 << 3 | 2;
 
 impl Collector<'_, '_> {
     fn series_v1(&mut self, range: Range<usize>) -> Result<(), BodyError> {
@@ -38,6 +39,9 @@ impl Collector<'_, '_> {
             let passed = fields.skip_short_fields(LABEL_TAG);
             if passed > 0 {
                 labels.add_many(self.body, start..fields.at(), passed);
+            }
+            while let Some((value_bits, time_ms)) = fields.take_short_field(SAMPLE_TAG, plain_sample) {
+                self.push_sample(value_bits, time_ms);
             }
             let Some(field) = fields.next_field()? else { break };
             match field {

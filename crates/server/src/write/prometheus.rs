@@ -105,6 +105,7 @@ fn refused_by_kind(outcome: &Outcome, rows: &[(bool, Vec<u32>)]) -> (u64, u64) {
         blocks.flat_map(|(_, lines)| lines)
     };
     match &outcome.refused {
+        Some(refused) if refused.is_empty() => (0, 0),
         Some(refused) => {
             let refused =
                 |of_histograms| total(of_histograms).filter(|line| refused.binary_search(line).is_ok()).count() as u64;

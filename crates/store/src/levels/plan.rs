@@ -51,6 +51,8 @@ pub(crate) struct Job {
     pub(crate) placement: Placement,
     /// Width of the summaries that replace samples; 0: samples stay.
     pub(crate) fold_ns: i64,
+    /// Whether the inputs' files are to go: no input may become a part as it lies there.
+    pub(crate) gives_up_files: bool,
 }
 
 /// Late rows are merged into what they are late for once that takes no more than so many times their own bytes.
@@ -215,7 +217,7 @@ fn move_down(situation: &Situation<'_>, policy: &Policy, taken: &[&PartInfo]) ->
     let rewritten = below.into_iter().filter(|_| is_little);
     let inputs: BTreeSet<u64> = taken.iter().copied().chain(rewritten).map(|part| part.id).collect();
     let placement = situation.placement(&inputs, policy);
-    Job { goal: Goal::Gather, inputs, placement, fold_ns: 0 }
+    Job { goal: Goal::Gather, inputs, placement, fold_ns: 0, gives_up_files: false }
 }
 
 /// The oldest parts of level 1 that are too old for the fast tier: as many as make up one partition of level 2. One that is longer than
@@ -231,26 +233,35 @@ fn settle(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     let chosen: Vec<&PartInfo> = situation.parts.iter().filter(in_window).collect();
     let inputs = situation.level1_below(&chosen).into_iter().chain(chosen).map(|part| part.id).collect();
     let placement = situation.placement(&inputs, policy);
-    Some(Job { goal: Goal::Settle, inputs, placement, fold_ns: 0 })
+    Some(Job { goal: Goal::Settle, inputs, placement, fold_ns: 0, gives_up_files: false })
 }
 
-/// The flush's file with most room to give back, when files hold more that was merged than levels 0 and 1 have: a file takes
-/// its room until nothing of it is left.
+/// The flush's file with most room to give back, when such files hold more that was merged than levels 0 and 1 have: a file takes
+/// its room until nothing of it is left. What is on level 0 goes down first; what level 1 took over as it lay is written anew.
 fn reclaim(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
-    let mut files: BTreeMap<u64, (u64, u64, BTreeSet<u64>)> = BTreeMap::new();
-    for part in situation.parts.iter().filter(|part| part.level == 0) {
+    let mut files: BTreeMap<u64, (u64, u64, Vec<&PartInfo>)> = BTreeMap::new();
+    for part in situation.parts.iter().filter(|part| part.level < 2) {
         let (live_bytes, end, parts) = files.entry(part.file).or_default();
         *live_bytes += part.bytes;
         *end = (*end).max(part.offset + part.bytes);
-        parts.insert(part.id);
+        parts.push(part);
     }
-    let dead_bytes = |(live_bytes, end, _): &(u64, u64, BTreeSet<u64>)| end.saturating_sub(*live_bytes);
+    let dead_bytes = |(live_bytes, end, _): &(u64, u64, Vec<&PartInfo>)| end.saturating_sub(*live_bytes);
     let kept_bytes: u64 = situation.parts.iter().filter(|part| part.level < 2).map(|part| part.bytes).sum();
     if files.values().map(dead_bytes).sum::<u64>() <= kept_bytes {
         return None;
     }
     let (_, _, parts) = files.into_values().max_by_key(dead_bytes)?;
-    Some(move_down(situation, policy, &situation.with_older(&parts)))
+    let of_level0: BTreeSet<u64> = parts.iter().filter(|part| part.level == 0).map(|part| part.id).collect();
+    let job = if of_level0.is_empty() {
+        let taken = parts.first()?;
+        let base = if taken.is_patch() { taken.patch_of } else { taken.id };
+        let base = situation.parts.iter().find(|part| part.id == base)?;
+        rewrite(situation, base, Goal::Gather, base.fold_ns)
+    } else {
+        move_down(situation, policy, &situation.with_older(&of_level0))
+    };
+    Some(Job { gives_up_files: true, ..job })
 }
 
 /// Patches that are many: joined with one another while they are small, else merged with their part; at last however few.
@@ -264,14 +275,26 @@ fn merge_patches(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     if !situation.is_idle() && patch_bytes.saturating_mul(PATCHES_TIMES) < base.bytes && base.fold_ns == 0 {
         let target = Target { level: base.level, partition: base.partition, patch_of: base.id };
         let inputs = patches.iter().map(|patch| patch.id).collect();
-        return Some(Job { goal: Goal::JoinPatches, inputs, placement: Placement::One(target), fold_ns: 0 });
+        return Some(Job {
+            goal: Goal::JoinPatches,
+            inputs,
+            placement: Placement::One(target),
+            fold_ns: 0,
+            gives_up_files: false,
+        });
     }
     Some(rewrite(situation, base, Goal::MergePatches, base.fold_ns))
 }
 
 fn rewrite(situation: &Situation<'_>, base: &PartInfo, goal: Goal, fold_ns: i64) -> Job {
     let target = Target { level: base.level, partition: base.partition, patch_of: 0 };
-    Job { goal, inputs: situation.with_patches(base.id), placement: Placement::One(target), fold_ns }
+    Job {
+        goal,
+        inputs: situation.with_patches(base.id),
+        placement: Placement::One(target),
+        fold_ns,
+        gives_up_files: false,
+    }
 }
 
 /// A part that is old enough to be folded further than it is.
@@ -314,7 +337,13 @@ fn join(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
             {
                 let fold_ns = members.first().map_or(0, |base| base.fold_ns);
                 let target = Target { level: 2, partition: cell, patch_of: 0 };
-                return Some(Job { goal: Goal::Join, inputs, placement: Placement::One(target), fold_ns });
+                return Some(Job {
+                    goal: Goal::Join,
+                    inputs,
+                    placement: Placement::One(target),
+                    fold_ns,
+                    gives_up_files: false,
+                });
             }
         }
     }
@@ -468,6 +497,12 @@ mod tests {
         let behind = |offset| PartInfo { offset, file: 1, ..part(2, 0, (12, 13)) };
         check(&[behind(100)], &policy(), None);
         check(&[behind(101)], &policy(), Some((Goal::Gather, &[2])));
+        let adopted = |offset| PartInfo { level: 1, ..behind(offset) };
+        check(&[adopted(100)], &policy(), None);
+        check(&[adopted(101)], &policy(), Some((Goal::Gather, &[2])));
+        check(&[adopted(50), part(3, 1, (14, 15))], &policy(), None);
+        let patch = PartInfo { patch_of: 3, ..adopted(301) };
+        check(&[patch, part(3, 1, (12, 13))], &policy(), Some((Goal::Gather, &[2, 3])));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Carrying out merges: parts go in, key by key, and parts of other partitions come out.
 
+mod adopt;
 mod copy;
 mod outputs;
 mod rows;
@@ -87,12 +88,10 @@ impl Store {
     fn run(&self, shard: &Shard, class: u32, job: &Job) -> Result<(), StoreError> {
         let (parts, deletes) = shard.parts_and_deletes();
         let inputs: Vec<Arc<Part>> = parts.iter().filter(|part| job.inputs.contains(&part.info.id)).cloned().collect();
-        let mut outputs = Outputs::new(self, shard.number, class, job, deletes.last().map_or(0, |last| last.sequence));
-        let written = write_outputs(&inputs, &deletes, &mut outputs);
-        // What was written goes at once: on a full disk it would keep the next attempt from succeeding.
-        let written = written.inspect_err(|_| outputs.abandon())?;
-        self.sync_folder("parts")?;
-        self.counters.wrote_parts(&written);
+        let written = match self.adopted(&inputs, &deletes, job) {
+            Some(adopted) => vec![adopted],
+            None => self.write_merged(shard, class, job, &inputs, &deletes)?,
+        };
         let opened = written.iter().map(|info| self.open_part(*info)).collect::<Result<Vec<_>, _>>()?;
         let mut edits: Vec<Edit> = written.into_iter().map(Edit::AddPart).collect();
         edits.extend(job.inputs.iter().map(|id| Edit::RemovePart(*id)));
@@ -110,6 +109,37 @@ impl Store {
         replaced?;
         // All rows of these were deleted.
         if left.is_empty() { Ok(()) } else { self.purge_groups(shard, left) }
+    }
+
+    /// The only input as the output, where nothing has to be written.
+    fn adopted(&self, inputs: &[Arc<Part>], deletes: &[Delete], job: &Job) -> Option<PartInfo> {
+        let [part] = inputs else { return None };
+        // A part of version 1 has no summaries where later ones have.
+        if !part.has_summaries() || deletes.iter().any(|delete| delete.masks(part)) {
+            return None;
+        }
+        let adopted = adopt::adopt(&part.info, part.groups.len(), job, self.options.node_rows_min)?;
+        let deletes_through = deletes.last().map_or(0, |last| last.sequence);
+        // A number of its own, as what is written has: age among patches follows from it.
+        Some(PartInfo { id: self.manifest.lock().take_id(), deletes_through, ..adopted })
+    }
+
+    /// Writes the outputs of a merge.
+    fn write_merged(
+        &self,
+        shard: &Shard,
+        class: u32,
+        job: &Job,
+        inputs: &[Arc<Part>],
+        deletes: &[Delete],
+    ) -> Result<Vec<PartInfo>, StoreError> {
+        let mut outputs = Outputs::new(self, shard.number, class, job, deletes.last().map_or(0, |last| last.sequence));
+        let written = write_outputs(inputs, deletes, &mut outputs);
+        // What was written goes at once: on a full disk it would keep the next attempt from succeeding.
+        let written = written.inspect_err(|_| outputs.abandon())?;
+        self.sync_folder("parts")?;
+        self.counters.wrote_parts(&written);
+        Ok(written)
     }
 
     /// Commits edits that put some parts in place of others, then shows them to readers and removes files that no part is in

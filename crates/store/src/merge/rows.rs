@@ -113,7 +113,10 @@ impl Sources {
         let candidate = |chunk: &Chunk| {
             let (target, until_ns) = job.placement.place(chunk.range.start_ns);
             let is_inside = chunk.range.end_ns <= until_ns;
-            let is_encoded = chunk.part.info.level == target.level && chunk.part.has_summaries();
+            // A flush encodes as level 1 wants it, but for chunks that a full buffer made too long.
+            let is_encoded = chunk.part.info.level.max(1) == target.level
+                && chunk.header.rows <= chunk_rows_max(target.level)
+                && chunk.part.has_summaries();
             Candidate {
                 range: chunk.range,
                 rows: chunk.header.rows,
