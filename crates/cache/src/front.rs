@@ -120,20 +120,19 @@ impl<A: Portion> Entry<A> {
 
     /// Joins stretches that touch; of two stamps the older one stays.
     fn join(&mut self) {
-        let mut joined: Vec<Kept<A>> = Vec::new();
-        for kept in self.kept.drain(..) {
-            match joined.last_mut() {
-                Some(last) if last.span.end == kept.span.start => {
-                    let mut answer = last.within(last.span);
-                    answer.append(&kept.within(kept.span));
-                    let span = Span::new(last.span.start, kept.span.end);
-                    *last = Kept::new(span, last.stamp.min(kept.stamp), Arc::new(answer));
-                }
-                _ => joined.push(kept),
-            }
-        }
-        self.kept = joined;
+        let touches = |a: &Kept<A>, b: &Kept<A>| a.span.end == b.span.start;
+        self.kept = self.kept.chunk_by(touches).filter_map(joined).collect();
     }
+}
+
+/// Stretches that touch, as one. What comes first is copied once, however many there are.
+fn joined<A: Portion>(kept: &[Kept<A>]) -> Option<Kept<A>> {
+    let (first, rest) = kept.split_first()?;
+    let Some(last) = rest.last() else { return Some(first.clone()) };
+    let mut answer = first.within(first.span);
+    rest.iter().for_each(|later| answer.append(&later.within(later.span)));
+    let stamp = rest.iter().map(|kept| kept.stamp).fold(first.stamp, u64::min);
+    Some(Kept::new(Span::new(first.span.start, last.span.end), stamp, Arc::new(answer)))
 }
 
 struct Inner<A> {

@@ -4,6 +4,7 @@
 //! [`Cache`] is the whole of it: [`Cache::set`] keeps an [`Answer`] for a [`Span`], [`Cache::get`] gives all of a span, its head or
 //! tail, or nothing. What is in a slab and why a slab is never wrong: `docs/formats/slab.md`.
 
+mod arrow;
 mod buffer;
 mod engine;
 mod flash;

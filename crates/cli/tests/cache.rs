@@ -108,6 +108,38 @@ with thalweg.cache.Cache(port=int(sys.argv[1])) as cache:
 assert thalweg.cache.Cache(port=1).query("q", 0, 3, fetch)[0]["values"][2] == [2, 1.0]
 
 try:
+    import pyarrow
+except ImportError:
+    print("without pyarrow")
+else:
+    import urllib.request
+
+    series = [
+        {"name": "host=a", "columns": ["time", "load", "note"], "values": [[0, 1.5, "x"], [10, -0.0, None]]},
+        {"name": "host=b", "columns": ["time", "load", "up"], "values": [[0, 2, True], [5, 2**60, False]]},
+    ]
+    with thalweg.cache.Cache(port=int(sys.argv[1])) as cache:
+        cache.set("arrow", 0, 20, series)
+    url = f"http://127.0.0.1:{sys.argv[1]}/v1/answers?statement=arrow&start=0&end=20"
+    request = urllib.request.Request(url, headers={"Accept": "application/vnd.apache.arrow.stream"})
+    table = pyarrow.ipc.open_stream(urllib.request.urlopen(request).read()).read_all()
+    table.validate(full=True)
+    assert table.schema.metadata == {b"start": b"0", b"end": b"20"}, table.schema.metadata
+    types = [(field.name, str(field.type)) for field in table.schema]
+    assert sorted(types[2:]) == [("load", "double"), ("load", "int64"), ("note", "string"), ("up", "bool")], types
+    columns = {kind: column.to_pylist() for kind, column in zip(types, table.columns)}
+    names = "dictionary<values=string, indices=int32, ordered=0>"
+    assert types[:2] == [("time", "int64"), ("series", names)], types
+    rows = list(zip(columns[types[0]], columns[types[1]]))
+    assert sorted(rows) == [(0, "host=a"), (0, "host=b"), (5, "host=b"), (10, "host=a")], rows
+    assert [row[0] for row in rows] == [0, 0, 5, 10], rows
+    cell = lambda name, kind, row: columns[(name, kind)][rows.index(row)]
+    assert cell("load", "double", (0, "host=a")) == 1.5 and cell("load", "double", (0, "host=b")) == 2.0
+    assert str(cell("load", "double", (10, "host=a"))) == "-0.0" and cell("load", "int64", (5, "host=b")) == 2**60
+    assert cell("note", "string", (0, "host=a")) == "x" and cell("note", "string", (10, "host=a")) is None
+    assert cell("up", "bool", (5, "host=b")) is False and cell("load", "double", (5, "host=b")) is None
+
+try:
     from pymemcache.client.base import Client
 except ImportError:
     print("without pymemcache")

@@ -58,6 +58,35 @@ const BINS: [&str; 6] = [
     "(->> (table \"cpu\") RANGE (groupby WIDTH (count \"usage\")))",
 ];
 
+/// What is shared, and what is around it: in each `INNER` stands for one of the former, and `N` for a number, so that the query as a whole is mostly
+/// one that nobody asked for.
+const INNER: [&str; 12] = [
+    "rate(cpu_total[2m])",
+    "rate(cpu_usage[90s])",
+    "increase(cpu_total{host=~\"h[0-4]\"}[5m])",
+    "avg_over_time(cpu_usage[3m] offset 2m)",
+    "max_over_time(cpu_usage[2m] offset -1m)",
+    "delta(cpu_usage[3m] smoothed)",
+    "quantile_over_time(1.5, cpu_usage[2m])",
+    "last_over_time({__name__=~\"cpu_.*\"}[1m])",
+    "max_over_time(sum by (dc) (cpu_usage)[5m:1m])",
+    "max_over_time(rate(cpu_total[1m])[4m:15s])",
+    "sum by (dc, host) (rate(cpu_total[2m]))",
+    "avg by (dc) (cpu_usage)",
+];
+const OUTER: [&str; 10] = [
+    "sum(INNER) + N",
+    "sum by (dc) (INNER) * N",
+    "topk(2, INNER) + N",
+    "INNER / N",
+    "stddev by (dc) (INNER * N)",
+    "quantile(0.5, INNER) - N",
+    "sum(INNER) / count(INNER) + N",
+    "max by (dc) (INNER) / on () group_left () sum(INNER) * N",
+    "max_over_time(sum by (dc) (INNER)[2m:30s]) + N",
+    "min(INNER) or sum(INNER) * N",
+];
+
 struct World {
     simulation: Simulation,
     db: Option<Db>,
@@ -65,6 +94,8 @@ struct World {
     random: fastrand::Rng,
     /// Hits, partial hits, steps from memory, steps from flash and steps that had changed, of databases that were closed.
     used: [u64; 5],
+    /// Steps of expressions within others that were in memory, of databases that were closed.
+    inner_used: u64,
 }
 
 impl World {
@@ -79,7 +110,7 @@ impl World {
         options.result_cache_memory_bytes_max = RESULT_BYTES_MAX;
         options.result_cache_flash_bytes_max = FLASH_BYTES_MAX;
         let db = Some(Db::open(simulation.platform(), options.clone()).unwrap());
-        Self { simulation, db, options, random: fastrand::Rng::with_seed(seed), used: [0; 5] }
+        Self { simulation, db, options, random: fastrand::Rng::with_seed(seed), used: [0; 5], inner_used: 0 }
     }
 
     fn db(&self) -> &Db {
@@ -94,9 +125,15 @@ impl World {
         std::array::from_fn(|place| self.used[place] + used[place])
     }
 
+    /// Adds up the steps of expressions within others.
+    fn inner_used(&self) -> u64 {
+        self.inner_used + self.db().result_cache().unwrap().inner_steps_from_memory
+    }
+
     /// Opens the folder again, after the database was closed or the machine crashed.
     fn restart(&mut self, crashes: bool) {
         self.used = self.used();
+        self.inner_used = self.inner_used();
         if crashes {
             self.simulation.crash();
         } else {
@@ -216,6 +253,20 @@ impl World {
         same(&ask, &format!("{} from {} to {}", query.text, query.start_ms, query.end_ms));
     }
 
+    /// A query of its own around something that others share.
+    fn check_shared(&mut self) {
+        let inner = INNER[self.below(INNER.len() as u64) as usize];
+        let outer = OUTER[self.below(OUTER.len() as u64) as usize];
+        let number = self.below(1_000_000);
+        let text = outer.replace("INNER", inner).replace('N', &number.to_string());
+        // Two grids, so that stretches of others are met.
+        let mut query = RangeQuery { text, ..self.range_query() };
+        let off_ms = query.end_ms % query.step_ms;
+        (query.start_ms, query.end_ms) = (query.start_ms - off_ms, query.end_ms - off_ms);
+        let ask = |may_cache: bool| plain(self.db().range("default", &RangeQuery { may_cache, ..query.clone() }));
+        same(&ask, &format!("{} from {} to {}", query.text, query.start_ms, query.end_ms));
+    }
+
     fn check_instant(&mut self) {
         let text = EXPRESSIONS[self.below(EXPRESSIONS.len() as u64) as usize];
         let time_ms = self.now_ms() / MINUTE_MS * MINUTE_MS - self.below(3) as i64 * MINUTE_MS;
@@ -298,20 +349,21 @@ fn no_answer_is_stale() {
         if world.below(3) == 0 {
             world.change();
         }
-        if world.below(4) == 0 {
-            world.check_bins();
-        } else if world.below(5) == 0 {
-            world.check_instant();
-        } else {
-            world.check_range();
+        match world.below(16) {
+            0..4 => world.check_shared(),
+            4..7 => world.check_bins(),
+            7..9 => world.check_instant(),
+            _ => world.check_range(),
         }
         if number % 10_000 == 9_999 {
-            eprintln!("{} checks: {:?} {:?}", number + 1, world.used(), world.db().result_cache());
+            let (used, inner) = (world.used(), world.inner_used());
+            eprintln!("{} checks: {used:?} {inner} {:?}", number + 1, world.db().result_cache());
         }
     }
     let stats = world.db().result_cache().unwrap();
     let used = world.used();
     assert!(used.iter().all(|used| *used > checks as u64 / 100), "{used:?}");
+    assert!(world.inner_used() > checks as u64, "{}", world.inner_used());
     assert!(stats.memory_bytes <= RESULT_BYTES_MAX as u64, "{stats:?}");
 }
 
@@ -355,6 +407,43 @@ fn bins_that_were_kept_are_told_of() {
         assert!(!is_kept(), "{text}");
         assert!(is_kept(), "{text}");
     }
+}
+
+/// The rate that panels sum up is evaluated for the first two of them, and for others taken from memory; what comes late is evaluated for one.
+#[test]
+fn panels_share_what_is_within_them() {
+    let mut world = World::new(17);
+    world.fill(90);
+    let end_ms = world.now_ms() / 15_000 * 15_000;
+    let rate = "rate(cpu_total[2m])";
+    let ask = |world: &World, text: &str| {
+        let query = RangeQuery { text: text.to_owned(), ..panels(world, end_ms).remove(0) };
+        let analyzed = world.db().analyze_range("default", &query).unwrap();
+        let computed = world.db().range("default", &RangeQuery { may_cache: false, ..query });
+        assert_eq!(plain(Ok(analyzed.answer.clone())), plain(computed), "{text}");
+        analyzed
+    };
+    let shared = |world: &World, text: &str| {
+        let analyzed = ask(world, text);
+        let is_told = analyzed.steps.iter().any(|step| step.step == "kept rows" && step.rows > 0);
+        assert_eq!(is_told, analyzed.cache.inner_from_memory > 0, "{text}: {:?}", analyzed.steps);
+        (analyzed.cache.inner_steps, analyzed.cache.inner_from_memory, analyzed.reads.samples > 0)
+    };
+    assert_eq!(shared(&world, &format!("sum({rate})")), (0, 0, true));
+    assert_eq!(shared(&world, &format!("max by (dc) ({rate})")), (241, 0, true));
+    assert_eq!(shared(&world, &format!("topk(2, {rate})")), (241, 241, false));
+    assert_eq!(shared(&world, &format!("avg(  {rate} > 3 )")), (241, 241, false));
+    // A sum that somebody asked for as a whole.
+    assert_eq!(shared(&world, &format!("sum({rate}) / 7")), (241, 241, false));
+    let row = world.row(3, end_ms - 20 * MINUTE_MS - 1);
+    world.write(&row);
+    // 2 minutes look at it, and as much more as lookback is.
+    assert_eq!(shared(&world, &format!("stddev({rate})")), (241, 213, true));
+    assert_eq!(shared(&world, &format!("min({rate})")), (241, 241, false));
+    // What was kept of an answer as a whole is not asked for.
+    assert_eq!(shared(&world, &format!("topk(2, {rate})")), (28, 28, false));
+    world.db().clear_result_cache();
+    assert_eq!(shared(&world, &format!("topk(3, {rate})")), (0, 0, true));
 }
 
 /// A dashboard of six hours, whose rows go on coming.

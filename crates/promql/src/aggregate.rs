@@ -84,7 +84,12 @@ enum Choice {
 }
 
 impl<'q> Evaluator<'q> {
-    pub(crate) fn aggregate(&self, aggregate: &Aggregate, span: Span, steps: Steps) -> Result<Vector<'q>, QueryError> {
+    pub(crate) fn evaluated_aggregate(
+        &self,
+        aggregate: &Aggregate,
+        span: Span,
+        steps: Steps,
+    ) -> Result<Vector<'q>, QueryError> {
         let (grouping, operation) = (&aggregate.grouping, aggregate.operation);
         if operation == Aggregation::CountValues {
             return self.count_values(aggregate, steps);
@@ -143,7 +148,7 @@ impl<'q> Evaluator<'q> {
         let mut folding = Folding::<C>::new(self.budget, self.keeps_names(grouping), input.span);
         match &input.node {
             Node::Call(call) if matches!(call.signature.function, Function::Window(_)) => {
-                self.window_rows(call, steps, Some(grouping), &mut folding)?;
+                self.window_rows(call, input.span, steps, Some(grouping), &mut folding)?;
             }
             Node::Selector(selector) if selector.edges == Edges::Plain => {
                 let bounds = WindowBounds::newest(selector, Answers::Values, steps, self.settings.lookback_ms);

@@ -7,6 +7,7 @@ use query::{Budget, QueryError, Source};
 
 use crate::eval::{Computed, Evaluator, step_count};
 use crate::histogram::Histogram;
+use crate::inner::Keeper;
 use crate::notes::Notes;
 use crate::plan::{Times, settle};
 use crate::rows::{Row, Sample, Steps, Vector};
@@ -85,7 +86,7 @@ pub fn evaluate_instant(
 ) -> Result<Answer, QueryError> {
     check_times(&[time_ms], settings)?;
     let expr = settle(&expression.expr, Times { start_ms: time_ms, end_ms: time_ms, step_ms: 0 })?;
-    let evaluator = Evaluator { source, settings, budget, notes: Notes::default(), steps: None, may_be_cut: false };
+    let evaluator = Evaluator::new(source, settings, budget);
     let steps = Steps::one(time_ms);
     let value = match (&expr.unwrapped().node, expr.kind()) {
         (Node::Text(text), _) => Value::String { time_ms, text: text.clone() },
@@ -113,7 +114,8 @@ pub fn evaluate_range(
     settings: &Settings,
     budget: &Budget,
 ) -> Result<Answer, QueryError> {
-    let (matrix, notes) = matrix(expression, source, (start_ms, end_ms, step_ms), settings, budget)?;
+    let evaluation = Evaluation { source, settings, budget, keeper: None };
+    let (matrix, notes) = matrix(expression, (start_ms, end_ms, step_ms), &evaluation)?;
     Ok(answer(Value::Matrix(matrix), notes, &expression.text))
 }
 
@@ -141,19 +143,32 @@ pub fn range_steps(
     step_count(settings, start_ms, end_ms, step_ms)
 }
 
+/// What a range query is evaluated on, and how.
+#[derive(Clone, Copy)]
+pub struct Evaluation<'a> {
+    /// Where series come from.
+    pub source: &'a dyn Source,
+    /// How expressions are evaluated.
+    pub settings: &'a Settings,
+    /// What may be used.
+    pub budget: &'a Budget,
+    /// Who keeps expressions within the query's, if anybody does.
+    pub keeper: Option<&'a dyn Keeper>,
+}
+
 /// The series of a range query's answer with their values, and what is to be told of them.
 pub(crate) fn matrix(
     expression: &Expression,
-    source: &dyn Source,
     (start_ms, end_ms, step_ms): (i64, i64, i64),
-    settings: &Settings,
-    budget: &Budget,
+    evaluation: &Evaluation<'_>,
 ) -> Result<(Vec<(Labels, Points)>, Notes), QueryError> {
+    let Evaluation { source, settings, budget, keeper } = *evaluation;
     let count = range_steps(expression, (start_ms, end_ms, step_ms), settings)?;
     let expr = settle(&expression.expr, Times { start_ms, end_ms, step_ms })?;
     let steps = Steps { start_ms, step_ms, count };
     let may_be_cut = expression.reads_stepwise(settings).is_some();
-    let evaluator = Evaluator { source, settings, budget, notes: Notes::default(), steps: Some(steps), may_be_cut };
+    let evaluator = Evaluator { may_be_cut, keeper, ..Evaluator::new(source, settings, budget) };
+    evaluator.steps.set(Some(steps));
     let mut matrix = match evaluator.compute(&expr, steps)? {
         Computed::Scalar(values) => vec![points(&Row::of_floats(Labels::empty(), values), steps)],
         Computed::Vector(mut vector) => {
@@ -184,7 +199,7 @@ pub(crate) fn answer(value: Value, notes: Notes, text: &str) -> Answer {
     Answer { value, warnings, infos }
 }
 
-fn points(row: &Row, steps: Steps) -> (Labels, Points) {
+pub(crate) fn points(row: &Row, steps: Steps) -> (Labels, Points) {
     let mut points = Points::default();
     for (step, sample) in row.present() {
         let time_ms = steps.time_ms(step);

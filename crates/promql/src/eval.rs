@@ -1,5 +1,7 @@
 //! Walks an expression and computes it for all steps at once.
 
+use std::cell::{Cell, RefCell};
+
 use model::{Labels, METRIC_NAME, MatchOp};
 use query::{Budget, QueryError, Source};
 
@@ -7,6 +9,7 @@ use crate::Settings;
 use crate::explain;
 use crate::function::{Function, HistogramPart};
 use crate::histogram::{Histogram, variance_of};
+use crate::inner::Keeper;
 use crate::math;
 use crate::notes::Notes;
 use crate::rows::{ABSENT, Row, Sample, Steps, Vector};
@@ -21,11 +24,15 @@ pub(crate) struct Evaluator<'q> {
     pub(crate) settings: &'q Settings,
     pub(crate) budget: &'q Budget,
     pub(crate) notes: Notes,
-    /// The steps of a range query.
-    pub(crate) steps: Option<Steps>,
+    /// The steps of a range query: all, or the stretch of them that is evaluated by itself.
+    pub(crate) steps: Cell<Option<Steps>>,
     /// Whether it is a range query whose answer may be kept and cut by steps: then the order of rows must not depend on which steps it
     /// has. Else it is that of Prometheus.
     pub(crate) may_be_cut: bool,
+    /// Who keeps expressions within this one, if anybody does.
+    pub(crate) keeper: Option<&'q dyn Keeper>,
+    /// The nearest expression around what is evaluated that was looked up.
+    pub(crate) outer: RefCell<Option<String>>,
 }
 
 /// A value at every step.
@@ -35,6 +42,12 @@ pub(crate) enum Computed<'b> {
 }
 
 impl<'q> Evaluator<'q> {
+    /// For one moment.
+    pub(crate) fn new(source: &'q dyn Source, settings: &'q Settings, budget: &'q Budget) -> Self {
+        let (notes, steps, outer) = (Notes::default(), Cell::new(None), RefCell::new(None));
+        Self { source, settings, budget, notes, steps, may_be_cut: false, keeper: None, outer }
+    }
+
     /// How many steps lie between two times; fails if there are too many.
     pub(crate) fn step_count(&self, start_ms: i64, end_ms: i64, step_ms: i64) -> Result<usize, QueryError> {
         step_count(self.settings, start_ms, end_ms, step_ms)
@@ -208,10 +221,10 @@ impl<'q> Evaluator<'q> {
             }
             (Function::Window(_), _) => {
                 let mut collected = Collected::new(self.budget);
-                self.window_rows(call, steps, None, &mut collected)?;
-                // Rows of a subquery stay in its order.
+                self.window_rows(call, span, steps, None, &mut collected)?;
+                // Rows of a subquery stay in its order, which is that of labels where the answer may be cut.
                 let of_series = call.arguments.iter().any(|argument| matches!(argument.node, Node::Range(_)));
-                Ok(if of_series { collected.sorted() } else { collected.vector })
+                Ok(if of_series || self.may_be_cut { collected.sorted() } else { collected.vector })
             }
             (Function::Histogram(part), [input]) => self.histogram_part(part, input, steps),
             (Function::HistogramQuantile, [quantile, input]) => self.histogram_quantile(quantile, input, steps),

@@ -15,6 +15,7 @@
 //!
 //!  for whoever asks what is done: explain, the written form of an evaluation · statistics, samples touched as Prometheus counts them
 //!  for whoever keeps answers: reach, what an expression reads · stretch, answers that can be cut and joined
+//!                             inner, expressions within others · kept_rows, the rows of window functions
 //! ```
 //!
 //! Values come from a [`query::Source`], which may hand over series on several threads; there is no clock and no I/O in here.
@@ -34,7 +35,9 @@ mod function;
 mod histogram;
 mod histogram_fold;
 mod info;
+mod inner;
 mod interpolate;
+mod kept_rows;
 mod math;
 mod notes;
 mod plan;
@@ -53,9 +56,11 @@ mod syntax;
 mod window;
 mod window_places;
 
-pub use answer::{Answer, Points, Value, VectorSample, evaluate_instant, evaluate_range, range_steps};
+pub use answer::{Answer, Evaluation, Points, Value, VectorSample, evaluate_instant, evaluate_range, range_steps};
 pub use explain::{explain_instant, explain_range};
 pub use histogram::{CounterReset, Histogram, HistogramBucket};
+pub use inner::{Asked, Inner, InnerPart, Keeper, KeptInner, MadeInner};
+pub use kept_rows::KeptRows;
 use model::Matcher;
 use query::QueryError;
 pub use reach::Reads;

@@ -255,6 +255,16 @@ impl Notes {
         }
     }
 
+    /// Takes all of them out.
+    pub(crate) fn take(&self) -> Self {
+        Self { warnings: RefCell::new(self.warnings.take()), infos: RefCell::new(self.infos.take()) }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.warnings.borrow().is_empty() && self.infos.borrow().is_empty()
+    }
+
     /// Whether all of them are infos of which the steps are known.
     pub(crate) fn are_by_step(&self) -> bool {
         let infos = self.infos.borrow();

@@ -48,6 +48,16 @@ impl Expression {
     }
 }
 
+/// The same of a settled expression.
+pub(crate) fn reads_of(settled: &Expr, settings: &Settings) -> Option<Reads> {
+    if settings.name_removal.is_delayed() || !is_stepwise(settled) {
+        return None;
+    }
+    let mut reads = Found::default();
+    reads.add(settled, (0, 0), settings.lookback_ms)?;
+    reads.0
+}
+
 /// What was found to be read so far.
 #[derive(Debug, Default)]
 struct Found(Option<Reads>);

@@ -269,6 +269,16 @@ impl Row {
         }
     }
 
+    /// Adds the values of a row whose steps are all behind those of this one.
+    pub(crate) fn extend(&mut self, later: Self) {
+        if self.has_histograms() || later.has_histograms() {
+            later.present().for_each(|(step, sample)| self.push(step, sample));
+            return;
+        }
+        self.values.resize(later.first - self.first, ABSENT);
+        self.values.extend(later.values);
+    }
+
     /// The same value at so many steps: that of the first.
     pub(crate) fn repeated(&self, steps: usize) -> Self {
         let mut row = self.emptied();

@@ -21,8 +21,8 @@ use crate::window_places::WindowPlaces;
 const UNCHECKED_SAMPLES_MAX: usize = 1 << 16;
 
 impl Evaluator<'_> {
-    /// The rows of a window function, in order, to wherever they go.
-    pub(crate) fn window_rows(
+    /// The rows of a window function, evaluated, in order, to wherever they go.
+    pub(crate) fn evaluated_rows(
         &self,
         call: &Call,
         steps: Steps,
@@ -42,7 +42,7 @@ impl Evaluator<'_> {
             Some(first) => first.span,
         };
         let put_off = self.settings.name_removal.is_delayed();
-        let noted_steps = (self.steps == Some(steps)).then_some(steps);
+        let noted_steps = (self.steps.get() == Some(steps)).then_some(steps);
         let over_windows = |bounds| {
             let (scalars, budget, places) = (scalars.as_slice(), self.budget, Mutex::default());
             Over { function, bounds, scalars, span, put_off, noted_steps, budget, places }

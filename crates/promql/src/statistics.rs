@@ -40,7 +40,7 @@ pub fn count_instant(
 ) -> Result<SampleCounts, QueryError> {
     check_times(&[time_ms], settings)?;
     let expr = settle(&expression.expr, Times { start_ms: time_ms, end_ms: time_ms, step_ms: 0 })?;
-    let evaluator = Evaluator { source, settings, budget, notes: Notes::default(), steps: None, may_be_cut: false };
+    let evaluator = Evaluator::new(source, settings, budget);
     let steps = Steps::one(time_ms);
     if expr.kind() == ResultKind::RangeVector && !matches!(expr.unwrapped().node, Node::Subquery(_)) {
         let series = evaluator.range_vector(&expr, steps)?.into_first_window()?;
@@ -62,12 +62,9 @@ pub fn count_range(
     let count = range_steps(expression, (start_ms, end_ms, step_ms), settings)?;
     let expr = settle(&expression.expr, Times { start_ms, end_ms, step_ms })?;
     let steps = Steps { start_ms, step_ms, count };
-    let notes = Notes::default();
-    Evaluator { source, settings, budget, notes, steps: Some(steps), may_be_cut: false }.count(
-        &expr,
-        steps,
-        Around::default(),
-    )
+    let evaluator = Evaluator::new(source, settings, budget);
+    evaluator.steps.set(Some(steps));
+    evaluator.count(&expr, steps, Around::default())
 }
 
 /// What the expressions around one ask of histograms: Prometheus reads those without buckets of which nothing but count and sum is used.

@@ -294,14 +294,21 @@ impl<'b> Collected<'b> {
         Self { vector: Vector::empty(budget), series: Vec::new() }
     }
 
-    /// The vector, in order of the series' labels.
+    /// The vector, in order of the series' labels. Rows of the same series, which come one behind the other in time, become one.
     pub(crate) fn sorted(mut self) -> Vector<'b> {
-        if !self.series.is_sorted() {
-            let mut rows: Vec<(Labels, Row)> =
-                self.series.into_iter().zip(std::mem::take(&mut self.vector.rows)).collect();
-            rows.sort_by(|(a, _), (b, _)| a.cmp(b));
-            self.vector.rows = rows.into_iter().map(|(_, row)| row).collect();
+        if self.series.is_sorted_by(|a, b| a < b) {
+            return self.vector;
         }
+        let mut rows: Vec<(Labels, Row)> = self.series.into_iter().zip(std::mem::take(&mut self.vector.rows)).collect();
+        rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+        rows.dedup_by(|(series, later), (known, row)| {
+            let is_same = series == known;
+            if is_same {
+                row.extend(std::mem::replace(later, Row::new(Labels::empty())));
+            }
+            is_same
+        });
+        self.vector.rows = rows.into_iter().map(|(_, row)| row).collect();
         self.vector
     }
 }

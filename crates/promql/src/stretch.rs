@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::iter::Peekable;
 
 use model::Labels;
-use query::{Budget, QueryError, Source};
+use query::QueryError;
 
-use crate::answer::{self, Answer, Points, Value};
+use crate::Expression;
+use crate::answer::{self, Answer, Evaluation, Points, Value};
 use crate::notes::{StepRanges, shown_notes};
-use crate::{Expression, Settings};
 
 /// The answer of an expression whose steps stand for themselves ([`Expression::reads_stepwise`]), for a stretch of steps: floats alone, and
 /// notes of which the steps are known.
@@ -44,12 +44,10 @@ pub enum Evaluated {
 /// As [`crate::evaluate_range`], in a form to be kept if the answer has one. Only for expressions whose steps stand for themselves.
 pub fn evaluate_stretch(
     expression: &Expression,
-    source: &dyn Source,
     (start_ms, end_ms, step_ms): (i64, i64, i64),
-    settings: &Settings,
-    budget: &Budget,
+    evaluation: &Evaluation<'_>,
 ) -> Result<Evaluated, QueryError> {
-    let (matrix, notes) = answer::matrix(expression, source, (start_ms, end_ms, step_ms), settings, budget)?;
+    let (matrix, notes) = answer::matrix(expression, (start_ms, end_ms, step_ms), evaluation)?;
     let has_histograms = matrix.iter().any(|(_, points)| !points.histograms.is_empty());
     if has_histograms || !notes.are_by_step() {
         return Ok(Evaluated::Whole(answer::answer(Value::Matrix(matrix), notes, expression.text())));
@@ -89,6 +87,24 @@ impl Stretch {
             }
         }
         joined
+    }
+
+    /// Adds what there is for later steps.
+    pub fn append(&mut self, later: &Self) {
+        for (text, info) in &later.infos {
+            self.add_info(text, info, (i64::MIN, i64::MAX));
+        }
+        let known = self.series.len();
+        for (labels, values) in &later.series {
+            let place = self.series.get(..known).unwrap_or_default().binary_search_by(|(other, _)| other.cmp(labels));
+            match place.ok().and_then(|place| self.series.get_mut(place)) {
+                Some((_, before)) => before.extend_from_slice(values),
+                None => self.series.push((labels.clone(), values.clone())),
+            }
+        }
+        if self.series.len() > known {
+            self.series.sort_by(|(a, _), (b, _)| a.cmp(b));
+        }
     }
 
     /// About as many bytes as it takes.

@@ -15,6 +15,7 @@
 //! Expressions and data are ours; what they yield was recorded from Prometheus 3.15, but for `grouped_names.test`: that Prometheus does not have.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the lints do not see that helpers of tests are tests")]
 
+mod keeper;
 mod support;
 
 use std::collections::BTreeMap;
@@ -58,6 +59,43 @@ fn scripts() {
     let shown: Vec<String> = shown.cloned().collect();
     assert!(failures.is_empty(), "{} of {evaluations} failed:\n{}", failures.len(), shown.join("\n"));
     assert!(evaluations > 1500, "only {evaluations} evaluations found");
+}
+
+/// Steps around the times of all scripts are the same whatever was kept of the expressions within.
+#[test]
+fn what_is_kept_of_expressions_within_changes_nothing() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance");
+    let (mut compared, mut given) = (0, 0);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let (settings, mut memory) = (Settings::default(), Memory::default());
+        for (_, head, lines) in paragraphs(&text) {
+            if let Some(interval) = head.strip_prefix("load ") {
+                lines.iter().for_each(|line| load(&mut memory, duration_ms(interval), line));
+                continue;
+            }
+            let (times, text) = times_of(head);
+            let times = match times.as_slice() {
+                [time_ms] => (time_ms - 240_000, time_ms + 60_000, 60_000),
+                [start_ms, end_ms, step_ms] => (*start_ms, *end_ms, *step_ms),
+                _ => panic!("{head}?"),
+            };
+            let expression = Expression::parse(text).ok();
+            if let Some(expression) = expression.filter(|parsed| parsed.reads_stepwise(&settings).is_some()) {
+                compared += 1;
+                given += keeper::compare(&expression, &memory, times, &settings);
+            }
+        }
+    }
+    assert!(compared > 2000 && given > 4 * compared, "{compared} expressions, {given} stretches");
+}
+
+/// When an evaluation is, and of what.
+fn times_of(head: &str) -> (Vec<i64>, &str) {
+    let (kind, rest) = head.strip_prefix("eval ").unwrap().split_once(' ').unwrap();
+    let mut words = rest.splitn(if kind == "instant" { 3 } else { 7 }, ' ').collect::<Vec<_>>();
+    let text = words.pop().unwrap();
+    (words.iter().skip(1).step_by(2).map(|word| duration_ms(word)).collect(), text)
 }
 
 fn paragraphs(text: &str) -> Vec<(usize, &str, Vec<&str>)> {
@@ -132,10 +170,7 @@ type Series = (String, Vec<(i64, Shown)>);
 
 fn run(memory: &Memory, settings: &Settings, head: &str, lines: &[&str]) -> Result<(), String> {
     let budget = Budget::new(10_000_000);
-    let (kind, rest) = head.strip_prefix("eval ").unwrap().split_once(' ').unwrap();
-    let mut words = rest.splitn(if kind == "instant" { 3 } else { 7 }, ' ').collect::<Vec<_>>();
-    let text = words.pop().unwrap();
-    let times: Vec<i64> = words.iter().skip(1).step_by(2).map(|word| duration_ms(word)).collect();
+    let (times, text) = times_of(head);
     let answer = Expression::parse(text).and_then(|expression| match times.as_slice() {
         [time_ms] => evaluate_instant(&expression, memory, *time_ms, settings, &budget),
         [start_ms, end_ms, step_ms] => {

@@ -58,9 +58,11 @@ pub(crate) fn analyzed(plan: &str, steps: &[StepReport], reads: &Reads) -> Strin
 /// The same of a query of PromQL, and how many of its steps were kept before.
 pub(crate) fn analysis(Analysis { plan, answer: _, cache, steps, reads }: &Analysis) -> String {
     let mut out = analyzed(plan, steps, reads);
-    let CacheUse { steps, from_memory, from_flash } = cache;
+    let CacheUse { steps, from_memory, from_flash, inner_steps, inner_from_memory } = cache;
     out.pop();
-    let _ =
-        write!(out, r#","result_cache":{{"steps":{steps},"from_memory":{from_memory},"from_flash":{from_flash}}}}}"#);
+    let _ = write!(
+        out,
+        r#","result_cache":{{"steps":{steps},"from_memory":{from_memory},"from_flash":{from_flash},"inner_steps":{inner_steps},"inner_from_memory":{inner_from_memory}}}}}"#
+    );
     out
 }

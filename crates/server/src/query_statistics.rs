@@ -69,7 +69,13 @@ impl Statistics {
                 "execTotalTime": queue_s + evaluation_s,
             },
             "samples": samples,
-            "resultCache": { "steps": ran.used.steps, "fromMemory": ran.used.from_memory, "fromFlash": ran.used.from_flash },
+            "resultCache": {
+                "steps": ran.used.steps,
+                "fromMemory": ran.used.from_memory,
+                "fromFlash": ran.used.from_flash,
+                "innerSteps": ran.used.inner_steps,
+                "innerFromMemory": ran.used.inner_from_memory,
+            },
         });
         format!(r#","stats":{stats}}}"#)
     }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use super::Service;
 use super::memcached::LINE_BYTES_MAX;
 use super::wire::Wire;
-use crate::{Key, Lookup, SetError, Span, json};
+use crate::{Key, Lookup, SetError, Span, arrow, json};
 
 const HEADERS_MAX: usize = 100;
 
@@ -35,11 +35,16 @@ impl Reply {
 
 /// What a request's headers say that matters here.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a header")]
 struct Head {
     body_bytes: usize,
     closes: bool,
     expects_continue: bool,
     is_chunked: bool,
+    /// Answers are to be given as Arrow has them.
+    accepts_arrow: bool,
+    /// The body is something else than JSON.
+    has_arrow: bool,
 }
 
 /// Answers one request, whose first line was read. Returns whether the connection stays open.
@@ -61,7 +66,7 @@ pub(super) fn serve<S: Read + Write>(service: &Service, wire: &mut Wire<S>, line
     let body = wire.bytes(head.body_bytes)?;
     let mut words = line.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let reply = route(service, method, target, &body);
+    let reply = route(service, (method, target), &head, &body);
     write(wire, &reply, head.closes, method == "HEAD")?;
     Ok(!head.closes)
 }
@@ -82,6 +87,10 @@ fn read_head<S: Read + Write>(wire: &mut Wire<S>, is_old: bool) -> io::Result<He
             }
             ("connection", "close") => head.closes = true,
             ("expect", "100-continue") => head.expects_continue = true,
+            ("accept", value) => {
+                head.accepts_arrow = value.split([',', ';']).any(|one| one.trim() == arrow::MEDIA_TYPE);
+            }
+            ("content-type", value) => head.has_arrow = value == arrow::MEDIA_TYPE,
             ("transfer-encoding", value) => head.is_chunked = value != "identity",
             _ => {}
         }
@@ -89,7 +98,7 @@ fn read_head<S: Read + Write>(wire: &mut Wire<S>, is_old: bool) -> io::Result<He
     Err(bad("too many headers"))
 }
 
-fn route(service: &Service, method: &str, target: &str, body: &[u8]) -> Reply {
+fn route(service: &Service, (method, target): (&str, &str), head: &Head, body: &[u8]) -> Reply {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let parameters: HashMap<String, String> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     match (method, path) {
@@ -100,7 +109,11 @@ fn route(service: &Service, method: &str, target: &str, body: &[u8]) -> Reply {
             Reply::json(serde_json::Value::Object(figures).to_string().into_bytes())
         }
         ("GET" | "HEAD" | "PUT" | "POST" | "DELETE", "/v1/answers") => match key_and_span(&parameters) {
-            Ok((key, span)) => answers(service, method, (key, span), &parameters, body),
+            Ok(_) if head.has_arrow && !body.is_empty() => {
+                Reply::text("415 Unsupported Media Type", "answers are set as JSON; they are given as Arrow, too\n")
+            }
+            Ok(what) if method == "GET" || method == "HEAD" => found(service, what, &parameters, head.accepts_arrow),
+            Ok(what) => changed(service, method, what, body),
             Err(message) => Reply::text("400 Bad Request", message + "\n"),
         },
         (_, "/health" | "/v1/stats" | "/v1/answers") => Reply::text("405 Method Not Allowed", "no such method here\n"),
@@ -126,38 +139,47 @@ fn key_and_span(parameters: &HashMap<String, String>) -> Result<(Key, Span), Str
     if span.is_empty() { Err("the span is empty: it ends before end".to_owned()) } else { Ok((key, span)) }
 }
 
-fn answers(
+/// What there is of an answer, in the form that is asked for.
+fn found(
     service: &Service,
-    method: &str,
     (key, span): (Key, Span),
     parameters: &HashMap<String, String>,
-    body: &[u8],
+    accepts_arrow: bool,
 ) -> Reply {
-    match method {
-        "GET" | "HEAD" => {
-            let wait_ms = parameters.get("wait_ms").map_or(Ok(0), |text| text.parse());
-            let Ok(wait_ms) = wait_ms else {
-                return Reply::text("400 Bad Request", "wait_ms is not a number of milliseconds\n");
-            };
-            let partial = parameters.get("partial").is_some_and(|value| value == "true" || value == "1");
-            let (word, answer, span) = match service.look_up(key, span, wait_ms, partial) {
-                Lookup::Hit(answer) => ("hit", answer, span),
-                Lookup::Partial { answer, span } => ("part", answer, span),
-                Lookup::Miss => return Reply::text("404 Not Found", "not cached\n"),
-            };
-            let reply = Reply::json(json::write(&answer, span));
-            Reply { headers: vec![("X-Cache", word.to_owned())], ..reply }
-        }
-        "DELETE" => match service.answers.delete(key, span) {
+    let Ok(wait_ms) = parameters.get("wait_ms").map_or(Ok(0), |text| text.parse()) else {
+        return Reply::text("400 Bad Request", "wait_ms is not a number of milliseconds\n");
+    };
+    let partial = parameters.get("partial").is_some_and(|value| value == "true" || value == "1");
+    let (word, answer, span) = match service.look_up(key, span, wait_ms, partial) {
+        Lookup::Hit(answer) => ("hit", answer, span),
+        Lookup::Partial { answer, span } => ("part", answer, span),
+        Lookup::Miss => return Reply::text("404 Not Found", "not cached\n"),
+    };
+    let mut reply = Reply::json(Vec::new());
+    reply.headers.push(("X-Cache", word.to_owned()));
+    // Two forms of one answer have one address.
+    reply.headers.push(("Vary", "Accept".to_owned()));
+    if !accepts_arrow {
+        return Reply { body: json::write(&answer, span), ..reply };
+    }
+    match arrow::write(&answer, span) {
+        Ok(body) => Reply { body, content_type: arrow::MEDIA_TYPE, ..reply },
+        Err(error) => Reply::text("500 Internal Server Error", format!("the answer as Arrow: {error}\n")),
+    }
+}
+
+fn changed(service: &Service, method: &str, (key, span): (Key, Span), body: &[u8]) -> Reply {
+    if method == "DELETE" {
+        return match service.answers.delete(key, span) {
             Ok(_) => Reply::text("204 No Content", ""),
             Err(error) => Reply::text("500 Internal Server Error", format!("the cache's file: {error}\n")),
-        },
-        _ => match service.set(key, span, body) {
-            Ok(()) => Reply::text("204 No Content", ""),
-            Err(error @ SetError::Invalid(_)) => Reply::text("400 Bad Request", format!("{error}\n")),
-            Err(error @ SetError::TooLarge(_)) => Reply::text("413 Content Too Large", format!("{error}\n")),
-            Err(error @ SetError::Io(_)) => Reply::text("500 Internal Server Error", format!("{error}\n")),
-        },
+        };
+    }
+    match service.set(key, span, body) {
+        Ok(()) => Reply::text("204 No Content", ""),
+        Err(error @ SetError::Invalid(_)) => Reply::text("400 Bad Request", format!("{error}\n")),
+        Err(error @ SetError::TooLarge(_)) => Reply::text("413 Content Too Large", format!("{error}\n")),
+        Err(error @ SetError::Io(_)) => Reply::text("500 Internal Server Error", format!("{error}\n")),
     }
 }
 

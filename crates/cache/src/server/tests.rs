@@ -116,6 +116,33 @@ fn http() {
 }
 
 #[test]
+fn answers_as_arrow() {
+    let server = started();
+    let (length, target) = (BODY.len(), "/v1/answers?statement=q&start=0&end=30");
+    talk(&server, &format!("PUT {target} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{BODY}"));
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let accept = "Accept: application/json;q=0.5, application/vnd.apache.arrow.stream\r\nConnection: close\r\n";
+    stream.write_all(format!("GET {target} HTTP/1.1\r\n{accept}\r\n").as_bytes()).unwrap();
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).unwrap();
+    let behind = reply.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+    let head = String::from_utf8_lossy(&reply[..behind]);
+    assert!(
+        head.contains("X-Cache: hit") && head.contains("Content-Type: application/vnd.apache.arrow.stream"),
+        "{head}"
+    );
+    let reader = arrow_ipc::reader::StreamReader::try_new(&reply[behind..], None).unwrap();
+    let names: Vec<String> = reader.schema().fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names[..2], ["time", "series"]);
+    assert_eq!(reader.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), BODY.matches("],[").count() + 1);
+    let put = format!(
+        "PUT {target} HTTP/1.1\r\nContent-Type: application/vnd.apache.arrow.stream\r\nContent-Length: 1\r\n\r\nx"
+    );
+    assert!(talk(&server, &put).starts_with("HTTP/1.1 415"));
+    server.stop().unwrap();
+}
+
+#[test]
 fn the_same_answer_is_fetched_once() {
     let server = started();
     assert_eq!(talk(&server, "tget k 0 30 wait=20000\r\n"), "MISS\r\n");

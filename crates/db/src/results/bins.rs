@@ -74,7 +74,7 @@ impl ResultCache {
         let bins = |span: &Span| (span.end - span.start) as u64 / asked.width_ns as u64;
         let steps = bins(&span);
         let missing: u64 = holes.iter().map(bins).sum();
-        self.count(CacheUse { steps, from_memory: steps.saturating_sub(missing), from_flash: 0 });
+        self.count(CacheUse { steps, from_memory: steps.saturating_sub(missing), ..CacheUse::default() });
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod bins;
 mod flash;
+mod inner;
 mod range;
 mod recent;
 mod watch;
@@ -23,12 +24,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cache::{Front, Key, Options, Portion, Span};
 use model::TimeRange;
 use platform::Platform;
-use promql::{Answer, Expression, Settings, Stretch};
+use promql::{Answer, Expression, KeptRows, Settings, Stretch};
 use query::{Budget, Frame, StoreSource};
 use store::{Store, StoreError};
 
 pub(crate) use bins::Asker;
 use flash::Flash;
+use inner::Inners;
 use recent::Recents;
 
 /// Of the memory for answers, what newest samples may take: one part of so many.
@@ -46,6 +48,8 @@ pub(crate) enum Portions {
     Whole(Arc<Answer>),
     /// Bins of time, in the order of labels.
     Bins(Vec<Frame>),
+    /// Rows of a function within a query.
+    Rows(KeptRows),
 }
 
 impl Portion for Portions {
@@ -54,6 +58,7 @@ impl Portion for Portions {
             Self::Steps(stretch) => stretch.size_bytes(),
             Self::Whole(answer) => whole::size_bytes(answer),
             Self::Bins(frames) => frames.iter().map(Frame::size_bytes).sum(),
+            Self::Rows(rows) => rows.size_bytes(),
         }
     }
 
@@ -66,14 +71,14 @@ impl Portion for Portions {
                 // It was put together once, so it can be cut.
                 Self::Bins(Frame::join(&[(frames, range)]).unwrap_or_default())
             }
+            Self::Rows(rows) => Self::Rows(rows.between(span.start, span.end)),
         }
     }
 
     fn append(&mut self, later: &Self) {
         match (self, later) {
-            (Self::Steps(stretch), Self::Steps(later)) => {
-                *stretch = Stretch::join(&[(stretch, i64::MIN, i64::MAX), (later, i64::MIN, i64::MAX)]);
-            }
+            (Self::Steps(stretch), Self::Steps(later)) => stretch.append(later),
+            (Self::Rows(rows), Self::Rows(later)) => rows.append(later),
             (Self::Bins(frames), Self::Bins(later)) => {
                 let joined = Frame::join(&[(frames, TimeRange::ALL), (later, TimeRange::ALL)]);
                 *frames = joined.unwrap_or_default();
@@ -92,6 +97,10 @@ pub struct CacheUse {
     pub from_memory: u64,
     /// How many of them were on flash.
     pub from_flash: u64,
+    /// Steps of expressions within the query that others share, where the answer was evaluated.
+    pub inner_steps: u64,
+    /// How many of them were in memory.
+    pub inner_from_memory: u64,
 }
 
 /// Counts since the database was opened, and sizes now, of answers that are kept.
@@ -111,6 +120,10 @@ pub struct ResultCacheStats {
     pub steps_from_flash: u64,
     /// Steps that were kept, but for which something had changed.
     pub steps_changed: u64,
+    /// Steps of expressions within queries that others share, where answers were evaluated.
+    pub inner_steps: u64,
+    /// Those of them that were in memory.
+    pub inner_steps_from_memory: u64,
     /// Keys in memory.
     pub keys: u64,
     /// Bytes in memory: answers, newest samples, and what is known of flash.
@@ -132,6 +145,8 @@ struct Counters {
     from_memory: AtomicU64,
     from_flash: AtomicU64,
     changed: AtomicU64,
+    inner: AtomicU64,
+    inner_from_memory: AtomicU64,
 }
 
 /// The answers that are kept.
@@ -139,6 +154,8 @@ pub(crate) struct ResultCache {
     memory: Front<Portions>,
     /// What newest steps are evaluated on.
     recents: Recents,
+    /// Which expressions within others are worth keeping.
+    inners: Inners,
     /// What left memory, and what outlives the process.
     flash: Option<Flash>,
     counters: Counters,
@@ -158,7 +175,7 @@ impl ResultCache {
     pub(crate) fn new(memory_bytes_max: usize) -> Self {
         let of_recents = memory_bytes_max / RECENTS_SHARE;
         let (memory, recents) = (Front::new(memory_bytes_max - of_recents), Recents::new(of_recents));
-        Self { memory, recents, flash: None, counters: Counters::default() }
+        Self { memory, recents, inners: Inners::default(), flash: None, counters: Counters::default() }
     }
 
     /// The same in front of a file.
@@ -202,6 +219,8 @@ impl ResultCache {
             steps_from_memory: read(&counters.from_memory),
             steps_from_flash: read(&counters.from_flash),
             steps_changed: read(&counters.changed),
+            inner_steps: read(&counters.inner),
+            inner_steps_from_memory: read(&counters.inner_from_memory),
             keys: memory.keys as u64,
             memory_bytes: (memory.bytes + self.recents.memory_bytes()) as u64
                 + self.flash.as_ref().map_or(0, Flash::memory_bytes),
@@ -215,6 +234,7 @@ impl ResultCache {
     pub(crate) fn clear(&self) {
         self.memory.clear();
         self.recents.clear();
+        self.inners.clear();
         if let Some(flash) = &self.flash {
             // What could not be forgotten on flash is still held against the journal.
             let _ = flash.clear();
@@ -231,12 +251,21 @@ impl ResultCache {
         add(&counters.steps, used.steps);
         add(&counters.from_memory, used.from_memory);
         add(&counters.from_flash, used.from_flash);
+        add(&counters.inner, used.inner_steps);
+        add(&counters.inner_from_memory, used.inner_from_memory);
     }
 }
 
 /// The key of an answer: everything that it depends on but the data. Grid and times are `when`.
 fn key_of(database: u32, when: &str, run: &Run<'_>) -> Key {
-    let Settings { lookback_ms, steps_max, subquery_step_ms, name_removal, features } = run.settings;
-    let settings = format!("{lookback_ms} {steps_max} {subquery_step_ms} {} {features:?}", name_removal.word());
-    Key::of_statement(&format!("{database}\n{when}\n{settings}\n{}", run.expression.text()))
+    key_of_text(database, when, &settings_of(run.settings), run.expression.text())
+}
+
+fn key_of_text(database: u32, when: &str, settings: &str, text: &str) -> Key {
+    Key::of_statement(&format!("{database}\n{when}\n{settings}\n{text}"))
+}
+
+fn settings_of(settings: &Settings) -> String {
+    let Settings { lookback_ms, steps_max, subquery_step_ms, name_removal, features } = settings;
+    format!("{lookback_ms} {steps_max} {subquery_step_ms} {} {features:?}", name_removal.word())
 }

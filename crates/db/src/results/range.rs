@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use cache::{Kept, Key, Span};
-use promql::{Answer, Evaluated, Reads, Stretch};
+use promql::{Answer, Evaluated, Evaluation, Reads, Stretch};
 use query::{QueryError, Source};
 use store::Store;
 
+use super::inner::InnerKeeper;
 use super::recent::RecentSource;
 use super::watch::{Watch, cut};
 use super::{CacheUse, Portions, ResultCache, Run, key_of};
@@ -19,9 +20,9 @@ const NEWEST_STEPS_MAX: u64 = 16;
 
 /// Times of steps in milliseconds: those from the first to just before the end.
 #[derive(Debug, Clone, Copy)]
-struct Grid {
-    span: Span,
-    step_ms: i64,
+pub(super) struct Grid {
+    pub(super) span: Span,
+    pub(super) step_ms: i64,
 }
 
 impl Grid {
@@ -31,7 +32,12 @@ impl Grid {
         Span::new(next(span.start), next(span.end))
     }
 
-    fn steps(&self, span: Span) -> u64 {
+    /// What is the same for all stretches of it.
+    pub(super) fn when(&self) -> String {
+        format!("by {} from {}", self.step_ms, self.span.start.rem_euclid(self.step_ms.max(1)))
+    }
+
+    pub(super) fn steps(&self, span: Span) -> u64 {
         if span.is_empty() { 0 } else { (span.end - span.start) as u64 / self.step_ms.max(1) as u64 }
     }
 }
@@ -70,7 +76,7 @@ impl ResultCache {
         grid: Grid,
     ) -> Result<(Answer, CacheUse), QueryError> {
         let (Grid { span, step_ms }, steps) = (grid, grid.steps(grid.span));
-        let key = key_of(database, &format!("by {step_ms} from {}", span.start.rem_euclid(step_ms)), run);
+        let key = key_of(database, &grid.when(), run);
         if self.flash.is_some() {
             // So that what is evaluated now has a stamp for flash that says no less.
             run.store.mark();
@@ -86,11 +92,17 @@ impl ResultCache {
         let kept = steps.saturating_sub(holes.iter().map(|hole| grid.steps(*hole)).sum());
         let from_flash = from_flash.min(kept);
         let recent = RecentSource { store: run.store, database, inner: run.source, recents: &self.recents };
+        let keeper = InnerKeeper::new(self, run, (database, key), snapshot);
+        let used_of = |from_memory: u64, from_flash: u64| {
+            let (inner_steps, inner_from_memory) = keeper.used();
+            CacheUse { steps, from_memory, from_flash, inner_steps, inner_from_memory }
+        };
         for hole in holes {
             let times = (hole.start, hole.end - step_ms, step_ms);
             let is_newest = hole.end == span.end && grid.steps(hole) <= NEWEST_STEPS_MAX && !parts.is_empty();
             let source: &dyn Source = if is_newest { &recent } else { run.source };
-            match promql::evaluate_stretch(run.expression, source, times, run.settings, run.budget)? {
+            let evaluation = Evaluation { source, settings: run.settings, budget: run.budget, keeper: Some(&keeper) };
+            match promql::evaluate_stretch(run.expression, times, &evaluation)? {
                 Evaluated::Stretch(stretch) => {
                     let portion = Arc::new(Portions::Steps(stretch));
                     self.keep(key, portion.clone(), hole, snapshot);
@@ -100,7 +112,7 @@ impl ResultCache {
                     parts.push((portion, hole));
                 }
                 Evaluated::Whole(answer) => {
-                    let used = CacheUse { steps, ..CacheUse::default() };
+                    let used = used_of(0, 0);
                     self.count(used);
                     let is_all = hole == span;
                     let times = (span.start, span.end - step_ms, step_ms);
@@ -108,7 +120,7 @@ impl ResultCache {
                 }
             }
         }
-        let used = CacheUse { steps, from_memory: kept - from_flash, from_flash };
+        let used = used_of(kept - from_flash, from_flash);
         self.count(used);
         parts.sort_by_key(|(_, part)| part.start);
         let stretches: Vec<(&Stretch, i64, i64)> = parts.iter().filter_map(stretch_of).collect();
@@ -160,12 +172,12 @@ impl ResultCache {
 fn stretch_of((portion, span): &Part) -> Option<(&Stretch, i64, i64)> {
     match &**portion {
         Portions::Steps(stretch) => Some((stretch, span.start, span.end - 1)),
-        Portions::Whole(_) | Portions::Bins(_) => None,
+        Portions::Whole(_) | Portions::Bins(_) | Portions::Rows(_) => None,
     }
 }
 
 /// What of kept stretches still holds, in whole steps.
-fn check(kept: Vec<Kept<Portions>>, watch: &mut Watch<'_>, grid: Grid) -> Vec<(Kept<Portions>, Vec<Span>)> {
+pub(super) fn check(kept: Vec<Kept<Portions>>, watch: &mut Watch<'_>, grid: Grid) -> Vec<(Kept<Portions>, Vec<Span>)> {
     let holds = |kept: Kept<Portions>| {
         let parts = watch.unchanged(kept.span, kept.stamp);
         let parts = parts.into_iter().map(|part| grid.steps_in(part)).filter(|part| !part.is_empty());

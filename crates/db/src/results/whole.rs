@@ -75,7 +75,7 @@ impl ResultCache {
 fn answer_of(kept: &cache::Kept<Portions>) -> Option<Answer> {
     match &*kept.answer {
         Portions::Whole(answer) => Some(Answer::clone(answer)),
-        Portions::Steps(_) | Portions::Bins(_) => None,
+        Portions::Steps(_) | Portions::Bins(_) | Portions::Rows(_) => None,
     }
 }
 
