@@ -126,6 +126,12 @@ fn free(cores: usize, ahead: usize, now_ns: u64) -> usize {
     cores.saturating_sub(ahead).max(own_share)
 }
 
+/// How long a query may still wait, at a level: at each twice as many times as long as it has run. So those that are a little longer than
+/// others end in time however many of these come, and those that are much longer keep nobody up.
+fn wait_left_ns(level: usize, ran_ns: u64, waited_ns: u64) -> u64 {
+    ran_ns.saturating_mul(1 << level.min(LEVELS)).saturating_sub(waited_ns).min(WAIT_NS_MAX)
+}
+
 /// How long to wait for one of so many places until looking again: they are not told when a thread that has one is not seen any more.
 fn patience_ns(count: usize, now_ns: u64) -> u64 {
     if count > 0 { SLICE_NS / 2 } else { PERIOD_NS - now_ns % PERIOD_NS }
@@ -208,13 +214,13 @@ impl Turns {
         self.freed.notify_all();
     }
 
-    /// Waits for a place, while there is somebody ahead and not for long. How long it was.
-    fn wait(&self, standing: &Standing) -> u64 {
+    /// Waits for a place, while there is somebody ahead and not for longer than said. How long it was.
+    fn wait(&self, standing: &Standing, wait_ns_max: u64) -> u64 {
         let (thread, begun_ns) = (thread::current().id(), self.clock.monotonic_ns());
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut now_ns, mut ahead) = (begun_ns, standing.ahead());
         let waited_ns = |now_ns: u64| now_ns.saturating_sub(begun_ns);
-        while ahead > 0 && waited_ns(now_ns) < WAIT_NS_MAX {
+        while ahead > 0 && waited_ns(now_ns) < wait_ns_max {
             let count = free(self.cores, ahead, now_ns);
             match places.take(thread, count, now_ns) {
                 Place::Taken => break,
@@ -223,7 +229,8 @@ impl Turns {
                 Place::None => {}
             }
             places.waiting += 1;
-            let patience = Duration::from_nanos(patience_ns(count, now_ns));
+            let patience_ns = patience_ns(count, now_ns).min(wait_ns_max.saturating_sub(waited_ns(now_ns)));
+            let patience = Duration::from_nanos(patience_ns);
             places = self.freed.wait_timeout(places, patience).unwrap_or_else(PoisonError::into_inner).0;
             places.waiting -= 1;
             (now_ns, ahead) = (self.clock.monotonic_ns(), standing.ahead());
@@ -248,10 +255,15 @@ impl Turn {
         changed
     }
 
+    /// How long the query has run, and how long it has waited.
+    fn times_ns(&self) -> (u64, u64) {
+        let waited_ns = self.waited_ns.load(Ordering::Relaxed);
+        (self.turns.clock.monotonic_ns().saturating_sub(self.started_ns).saturating_sub(waited_ns), waited_ns)
+    }
+
     /// Goes up to the level that the query has come to.
     fn rise(&self) {
-        let ran_ns = self.turns.clock.monotonic_ns().saturating_sub(self.started_ns);
-        self.rise_to(level(ran_ns.saturating_sub(self.waited_ns.load(Ordering::Relaxed))));
+        self.rise_to(level(self.times_ns().0));
     }
 
     fn rise_to(&self, level: usize) {
@@ -269,7 +281,9 @@ impl Pace for Turn {
         }
         threads::fall_to(self.standing.level());
         if self.standing.ahead() > 0 {
-            let waited_ns = self.turns.wait(&self.standing);
+            let (ran_ns, waited_ns) = self.times_ns();
+            let wait_ns_max = wait_left_ns(self.standing.level(), ran_ns, waited_ns);
+            let waited_ns = self.turns.wait(&self.standing, wait_ns_max);
             // Of several threads that wait at the same time each counts for its part.
             let threads = self.standing.threads().max(1) as u64;
             self.waited_ns.fetch_add(waited_ns / threads, Ordering::Relaxed);
@@ -341,6 +355,15 @@ mod tests {
     fn waits_end_when_there_may_be_a_place() {
         assert_eq!([0, 1, PERIOD_NS + 1].map(|ns| patience_ns(0, ns)), [PERIOD_NS, PERIOD_NS - 1, PERIOD_NS - 1]);
         assert_eq!(patience_ns(1, 3), SLICE_NS / 2);
+    }
+
+    #[test]
+    fn the_longer_a_query_has_run_the_more_it_waits() {
+        let left_ms =
+            |level, ran_ms, waited_ms| wait_left_ns(level, ran_ms * NS_PER_MS, waited_ms * NS_PER_MS) / NS_PER_MS;
+        assert_eq!([left_ms(1, 20, 0), left_ms(1, 20, 30), left_ms(1, 20, 40), left_ms(1, 20, 41)], [40, 10, 0, 0]);
+        assert_eq!([left_ms(2, 40, 100), left_ms(9, 6_000, 100_000)], [60, WAIT_NS_MAX / NS_PER_MS]);
+        assert_eq!(wait_left_ns(LEVELS - 1, u64::MAX, 0), WAIT_NS_MAX);
     }
 
     #[test]
@@ -421,15 +444,31 @@ mod tests {
         assert!(turns.running().is_empty());
     }
 
+    /// The real clock, and so much more.
+    struct Later(Arc<dyn Clock>, AtomicU64);
+
+    impl Clock for Later {
+        fn now_ns(&self) -> i64 {
+            self.0.now_ns()
+        }
+
+        fn monotonic_ns(&self) -> u64 {
+            self.0.monotonic_ns() + self.1.load(Ordering::Relaxed)
+        }
+    }
+
     /// Threads of long queries get through, though there is less than a place for each and a short query never ends.
     #[test]
     fn all_get_through() {
-        let turns = Turns::new(2, platform::Platform::real().clock);
+        let clock = Arc::new(Later(platform::Platform::real().clock, AtomicU64::default()));
+        let turns = Turns::new(2, clock.clone());
         let (_short, _short_ends) = turns.begin();
         let long: Vec<_> = (0..4)
             .map(|_| {
                 let (turn, ends) = turns.begin();
-                turn.rise_to(3);
+                // So long that it waits as long as it may.
+                clock.1.fetch_add(FIRST_LEVEL_NS << (LEVELS + 1), Ordering::Relaxed);
+                turn.rise();
                 thread::spawn(move || {
                     for _ in 0..20 * CHECKS {
                         turn.go_on();
@@ -440,5 +479,6 @@ mod tests {
             .collect();
         long.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(turns.running().len(), 1);
+        assert!(turns.waited_s() > 0.0);
     }
 }
