@@ -212,6 +212,41 @@ impl Drop for Budget {
 mod tests {
     use super::*;
 
+    /// Has room for one thread, and counts those that work.
+    #[derive(Debug, Default)]
+    struct OneHelper(AtomicU64);
+
+    impl Pace for OneHelper {
+        fn go_on(&self) {}
+
+        fn join(&self) -> bool {
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |working| (working == 0).then_some(1)).is_ok()
+        }
+
+        fn begin(&self) {}
+
+        fn leave(&self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+
+        fn gives_way(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn whoever_was_not_let_in_does_not_leave() {
+        let (budget, pace) = (Budget::new(10), Arc::new(OneHelper::default()));
+        assert!(budget.join().is_none());
+        budget.keep_pace(pace.clone());
+        let working = || pace.0.load(Ordering::Relaxed);
+        let joined = budget.join();
+        assert!(joined.is_some() && budget.join().is_none());
+        assert_eq!(working(), 1);
+        drop(joined);
+        assert_eq!(working(), 0);
+    }
+
     #[test]
     fn is_used_up_given_back_and_stopped() {
         let budget = Budget::new(10);

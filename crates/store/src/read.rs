@@ -36,7 +36,8 @@ impl KeyView {
             (state.parts.clone(), state.deletes.clone(), state.frozen.clone(), newest)
         };
         let frozen = frozen.map(|frozen| frozen.head.read(&key, range, slots));
-        let heads = frozen.into_iter().flatten().chain(newest).collect();
+        let heads = frozen.into_iter().flatten().chain(newest).map(|piece| piece.found(slots));
+        let heads = heads.filter(|piece| piece.range().is_some()).collect();
         Self { key, parts, deletes, heads }
     }
 

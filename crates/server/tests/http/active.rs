@@ -74,6 +74,30 @@ fn a_query_that_has_run_for_long_waits_for_those_that_have_not() {
     assert_eq!(asking.join().unwrap().status, 503);
 }
 
+/// The niceness of each of this process's threads that work on queries.
+#[cfg(target_os = "linux")]
+fn query_threads() -> Vec<i32> {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let stats = threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).ok());
+    let of_queries = stats.filter_map(|stat| stat.split_once(" (query) ").map(|(_, fields)| fields.to_owned()));
+    // The 19th field of all; those behind the name begin with the third.
+    of_queries.map(|fields| fields.split(' ').nth(16).unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn threads_of_long_queries_fall_behind_those_of_others() {
+    let server = Arc::new(Running::start());
+    let (asking, id) = ask_long(&server);
+    let own = rustix::process::getpriority_process(None).unwrap();
+    while query_threads().iter().all(|niceness| *niceness <= own) {
+        assert!(!asking.is_finished(), "{:?}", asking.join());
+        std::thread::yield_now();
+    }
+    server.post(&format!("/api/v1/status/active_queries/{id}/kill"), "");
+    assert_eq!(asking.join().unwrap().status, 503);
+}
+
 #[test]
 fn more_queries_than_may_run_wait_or_are_refused() {
     let server = Arc::new(Running::start_with(|settings| {

@@ -34,7 +34,7 @@ use crate::part::{BLOCK_SLOTS, EncodedChunk, PartKey};
 
 use group::{DenseRows, GroupHead, Sealed, has_texts, is_present};
 use layouts::{LayoutId, Layouts, Placement};
-use row_buffer::{GroupRows, NONE, SharedRows};
+use row_buffer::{GroupRows, NONE, SharedRows, SharedView};
 use spare_rows::SpareRows;
 
 pub(crate) use contents::{FlushPiece, HeadContents};
@@ -119,14 +119,26 @@ pub(crate) enum HeadPiece {
     Dense(Arc<DenseRows>),
     /// Rows that are sealed nowhere yet, sorted.
     Loose(Rows),
+    /// Rows of numbers among the shared ones.
+    Shared(SharedView, Arc<[(Slot, ValueType)]>),
 }
 
 impl HeadPiece {
+    /// The same, with nothing left that is to be looked for. Done while the head is not held.
+    pub(crate) fn found(self, slots: &[Slot]) -> Self {
+        match self {
+            Self::Shared(view, columns) => Self::Loose(sorted_rows(&view.rows(), &columns, slots)),
+            found => found,
+        }
+    }
+
+    /// From its first to its last row; nothing if it has none, or they are to be looked for.
     pub(crate) fn range(&self) -> Option<TimeRange> {
         match self {
             Self::Sealed(sealed) => Some(sealed.range),
             Self::Dense(dense) => Some(dense.range),
             Self::Loose(rows) => rows.range(),
+            Self::Shared(..) => None,
         }
     }
 
@@ -136,6 +148,7 @@ impl HeadPiece {
             Self::Sealed(sealed) => chunk::decode(&sealed.bytes, Some(slots)).map(|(_, rows)| rows),
             Self::Dense(dense) => Ok(dense.rows(Some(slots))),
             Self::Loose(rows) => Ok(rows.clone()),
+            Self::Shared(view, columns) => Ok(sorted_rows(&view.rows(), columns, slots)),
         }
     }
 }
@@ -417,17 +430,18 @@ impl Head {
         }
     }
 
-    /// Rows of a group (timestamp and cells of each) among the shared ones as columns, sorted and merged.
-    fn shared_rows(&self, layout: LayoutId, buffer: &[u64], slots: Option<&[Slot]>) -> Rows {
+    /// Rows of a group among the shared ones; where texts are among them at once, for the head has these.
+    fn shared_piece(&self, view: SharedView, layout: LayoutId, slots: &[Slot]) -> HeadPiece {
         let columns = self.layouts.get(layout);
-        let rows = || buffer.chunks_exact(1 + columns.len());
-        let is_sorted = rows().map(|row| row[0] as i64).is_sorted_by(|before, after| before < after);
-        let mut found = group::dense_rows(buffer, &columns, false, slots);
+        if !has_texts(&columns) {
+            return HeadPiece::Shared(view, columns);
+        }
+        let mut found = group::dense_rows(&view.rows(), &columns, false, Some(slots));
         for column in found.columns.iter_mut().filter(|column| column.value_type.is_elsewhere()) {
             let cells = std::mem::take(&mut column.cells);
             cells.into_iter().for_each(|cell| self.push_cell(column, Some(cell)));
         }
-        if is_sorted { found } else { chunk::merge(&[found]) }
+        HeadPiece::Loose(if is_ascending(&found.timestamps_ns) { found } else { chunk::merge(&[found]) })
     }
 
     /// All that a group has among the shared rows as columns, sorted and merged.
@@ -463,12 +477,11 @@ impl Head {
         Some((self.shared.get(layout as usize)?.as_ref()?, layout, place.newest))
     }
 
-    /// What the head has of a key in a range, oldest first.
+    /// What the head has of a key in a range, oldest first; some of it may turn out to be without rows.
     pub(crate) fn read(&self, key: &PartKey, range: &TimeRange, slots: &[Slot]) -> Vec<HeadPiece> {
         let mut pieces = Vec::new();
         if let Some((shared, layout, newest)) = self.shared_place(key.group).filter(|_| key.block == 0) {
-            let rows = shared.of_group(newest, range);
-            pieces.push(HeadPiece::Loose(self.shared_rows(layout, &rows, Some(slots))));
+            pieces.push(self.shared_piece(shared.view(newest, range), layout, slots));
         }
         if let Some(head) = self.group(key) {
             let sealed = head.sealed.iter().filter(|sealed| sealed.range().overlaps(range));
@@ -478,7 +491,6 @@ impl Head {
             }));
             pieces.push(HeadPiece::Loose(self.sorted(head, range, Some(slots))));
         }
-        pieces.retain(|piece| piece.range().is_some());
         pieces
     }
 
@@ -512,6 +524,17 @@ impl Head {
         self.places.get(group as usize).is_none_or(|place| place.of == NOWHERE)
             && self.wide.range((group, 0)..=(group, u32::MAX)).next().is_none()
     }
+}
+
+/// Whether timestamps ascend, none twice.
+fn is_ascending(timestamps_ns: &[i64]) -> bool {
+    timestamps_ns.is_sorted_by(|before, after| before < after)
+}
+
+/// Rows of numbers (timestamp and cells of each) in order of arrival as the wanted columns, sorted and merged.
+fn sorted_rows(buffer: &[u64], columns: &[(Slot, ValueType)], slots: &[Slot]) -> Rows {
+    let found = group::dense_rows(buffer, columns, false, Some(slots));
+    if is_ascending(&found.timestamps_ns) { found } else { chunk::merge(&[found]) }
 }
 
 /// Adds a row to a group's buffer; the bytes that it took.

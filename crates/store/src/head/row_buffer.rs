@@ -49,6 +49,12 @@ impl Block {
         self.links.capacity() == rows && self.rows.capacity() == words
     }
 
+    /// What is known of a row, its timestamp and cells.
+    fn row(&self, place: usize, width: usize) -> Option<(Link, &[u64])> {
+        let start = place * (1 + width);
+        Some((*self.links.get(place)?, self.rows.get(start..=start + width)?))
+    }
+
     pub(super) fn clear(&mut self) {
         self.links.clear();
         self.rows.clear();
@@ -61,8 +67,10 @@ pub(crate) struct SharedRows {
     width: usize,
     /// Each block has 2 to this power rows.
     block_bits: u32,
-    /// In order of arrival; all but the last are full.
-    blocks: Vec<Block>,
+    /// Blocks in order of arrival. They change no more, so that readers need no lock.
+    full: Arc<Vec<Arc<Block>>>,
+    /// The newest rows; there may be none.
+    open: Block,
     count: usize,
     /// Where blocks come from and go to.
     spare: Arc<SpareRows>,
@@ -71,10 +79,11 @@ pub(crate) struct SharedRows {
 
 impl Drop for SharedRows {
     fn drop(&mut self) {
-        // The first one is as small as a head was that never filled it.
+        // The first one is as small as a head was that never filled it. What somebody still reads goes with its last reader.
         let (rows, words) = self.block_room();
-        let whole = self.blocks.drain(..).filter(|block| block.has_room_of(rows, words));
-        self.spare.give(whole, self.spare_bytes_max);
+        let full = Arc::try_unwrap(std::mem::take(&mut self.full)).unwrap_or_default();
+        let own = full.into_iter().filter_map(Arc::into_inner).chain([std::mem::take(&mut self.open)]);
+        self.spare.give(own.filter(|block| block.has_room_of(rows, words)), self.spare_bytes_max);
     }
 }
 
@@ -82,7 +91,7 @@ impl SharedRows {
     /// Without rows; of so many columns. Of the memory of its blocks so many bytes are kept in the end.
     pub(crate) fn new(width: usize, spare: Arc<SpareRows>, spare_bytes_max: usize) -> Self {
         let block_bits = (BLOCK_BYTES / ((1 + width) * 8)).max(1).ilog2();
-        Self { width, block_bits, blocks: Vec::new(), count: 0, spare, spare_bytes_max }
+        Self { width, block_bits, full: Arc::default(), open: Block::default(), count: 0, spare, spare_bytes_max }
     }
 
     /// Rows of a block, and words that they take.
@@ -110,34 +119,36 @@ impl SharedRows {
         cells: &[u64],
         places: Option<&[usize]>,
     ) -> u32 {
-        if self.place_in_block(self.count) == 0 {
-            let newest_ns = self.blocks.last().map_or(i64::MIN, |block| block.newest_ns);
-            let block = self.new_block();
-            self.blocks.push(Block { newest_ns, ..block });
+        if self.count > 0 && self.place_in_block(self.count) == 0 {
+            self.begin_block();
         }
         let place = self.count as u32;
-        if let Some(block) = self.blocks.last_mut() {
-            block.links.push(Link { group, previous });
-            block.newest_ns = block.newest_ns.max(timestamp_ns);
-            block.rows.push(timestamp_ns as u64);
-            match places {
-                None => block.rows.extend_from_slice(cells),
-                Some(places) => {
-                    let start = block.rows.len();
-                    block.rows.resize(start + self.width, 0);
-                    cells.iter().zip(places).for_each(|(cell, place)| block.rows[start + place] = *cell);
-                }
+        let block = &mut self.open;
+        block.newest_ns = if self.count == 0 { timestamp_ns } else { block.newest_ns.max(timestamp_ns) };
+        block.links.push(Link { group, previous });
+        block.rows.push(timestamp_ns as u64);
+        match places {
+            None => block.rows.extend_from_slice(cells),
+            Some(places) => {
+                let start = block.rows.len();
+                block.rows.resize(start + self.width, 0);
+                cells.iter().zip(places).for_each(|(cell, place)| block.rows[start + place] = *cell);
             }
-            self.count += 1;
         }
+        self.count += 1;
         place
     }
 
-    /// The first block grows as it is filled: a small head stays small.
+    /// The open block is full: the next row goes into another.
+    fn begin_block(&mut self) {
+        let newest_ns = self.open.newest_ns;
+        let next = Block { newest_ns, ..self.new_block() };
+        let full = std::mem::replace(&mut self.open, next);
+        Arc::make_mut(&mut self.full).push(Arc::new(full));
+    }
+
+    /// A block with room for all its rows. The first one is none such but grows as it is filled: a small head stays small.
     fn new_block(&self) -> Block {
-        if self.count == 0 {
-            return Block::default();
-        }
         let (rows, words) = self.block_room();
         self.spare.take(rows, words).unwrap_or_else(|| Block {
             links: Vec::with_capacity(rows),
@@ -146,32 +157,23 @@ impl SharedRows {
         })
     }
 
-    fn block(&self, place: u32) -> Option<&Block> {
-        self.blocks.get(place as usize >> self.block_bits)
+    fn block(&self, place: u32) -> &Block {
+        self.full.get(place as usize >> self.block_bits).map_or(&self.open, |block| block)
     }
 
     const fn place_in_block(&self, place: usize) -> usize {
         place & ((1 << self.block_bits) - 1)
     }
 
-    fn row(&self, place: u32) -> Option<(Link, &[u64])> {
-        let block = self.block(place)?;
-        let place = self.place_in_block(place as usize);
-        let start = place * (1 + self.width);
-        Some((*block.links.get(place)?, block.rows.get(start..=start + self.width)?))
-    }
-
     fn timestamp(&self, place: u32) -> i64 {
         let at = self.place_in_block(place as usize) * (1 + self.width);
-        self.block(place).and_then(|block| block.rows.get(at)).map_or(0, |timestamp_ns| *timestamp_ns as i64)
+        self.block(place).rows.get(at).map_or(0, |timestamp_ns| *timestamp_ns as i64)
     }
 
     /// Appends a row's cells.
     fn push_cells(&self, place: u32, cells: &mut Vec<u64>) {
         let at = self.place_in_block(place as usize) * (1 + self.width) + 1;
-        let Some(block) = self.block(place) else {
-            return;
-        };
+        let block = self.block(place);
         // A copy of one cell is not worth a call.
         match self.width {
             1 => cells.extend(block.rows.get(at)),
@@ -179,36 +181,40 @@ impl SharedRows {
         }
     }
 
-    /// A group's rows from its newest one back, as far as they can be in a range.
-    fn back(&self, newest: u32, range: &TimeRange) -> impl Iterator<Item = &[u64]> {
+    /// A group's rows in the open block from its newest one back, each with the place of the one before it.
+    fn open_rows(&self, newest: u32) -> impl Iterator<Item = (u32, &[u64])> {
+        let first = (self.full.len() as u32) << self.block_bits;
         let mut place = newest;
-        let range = *range;
         std::iter::from_fn(move || {
-            let block = self.block(place)?;
-            if block.newest_ns < range.start_ns {
-                return None;
-            }
-            let (link, row) = self.row(place)?;
+            let at = if place == NONE { None } else { place.checked_sub(first) };
+            let (link, row) = self.open.row(at? as usize, self.width)?;
             place = link.previous;
-            Some(row)
+            Some((place, row))
         })
-        .filter(move |row| range.contains(row[0] as i64))
     }
 
-    /// A group's rows in a range, in order of arrival: timestamp and cells of each, one behind the other.
-    pub(crate) fn of_group(&self, newest: u32, range: &TimeRange) -> Vec<u64> {
-        let rows: Vec<&[u64]> = self.back(newest, range).collect();
-        rows.into_iter().rev().flatten().copied().collect()
+    /// Where a group's rows in a range are: those of the open block are copied, the others are looked for later.
+    pub(crate) fn view(&self, newest: u32, range: &TimeRange) -> SharedView {
+        let (width, block_bits) = (self.width, self.block_bits);
+        let (mut newest, mut open) = (newest, Vec::new());
+        for (before, row) in self.open_rows(newest) {
+            if range.contains(row[0] as i64) {
+                open.extend_from_slice(row);
+            }
+            newest = before;
+        }
+        SharedView { width, block_bits, full: self.full.clone(), range: *range, newest, open }
     }
 
     /// Whether a group has a row in a range.
     pub(crate) fn has_rows(&self, newest: u32, range: &TimeRange) -> bool {
-        self.back(newest, range).next().is_some()
+        self.open_rows(newest).any(|(_, row)| range.contains(row[0] as i64))
+            || self.view(newest, range).back().next().is_some()
     }
 
     /// All rows by group.
     pub(crate) fn by_group(&self) -> RowsByGroup<'_> {
-        let links = || self.blocks.iter().flat_map(|block| &block.links);
+        let links = || self.full.iter().flat_map(|block| &block.links).chain(&self.open.links);
         let (first, last) =
             links().fold((GroupId::MAX, 0), |(first, last), link| (first.min(link.group), last.max(link.group)));
         let span = (last as usize + 1).saturating_sub(first as usize);
@@ -239,6 +245,43 @@ impl SharedRows {
             *at += 1;
         }
         RowsByGroup { shared: self, groups, order }
+    }
+}
+
+/// A group's rows in a range at a moment, for a reader that holds up nobody while it copies them.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedView {
+    width: usize,
+    block_bits: u32,
+    full: Arc<Vec<Arc<Block>>>,
+    range: TimeRange,
+    /// The group's newest row in full blocks.
+    newest: u32,
+    /// Timestamp and cells of newer ones, the newest first.
+    open: Vec<u64>,
+}
+
+impl SharedView {
+    /// The rows of full blocks from the newest one back, as far as they can be in the range.
+    fn back(&self) -> impl Iterator<Item = &[u64]> {
+        let mut place = self.newest;
+        std::iter::from_fn(move || {
+            let block = self.full.get(place as usize >> self.block_bits)?;
+            if block.newest_ns < self.range.start_ns {
+                return None;
+            }
+            let (link, row) = block.row(place as usize & ((1 << self.block_bits) - 1), self.width)?;
+            place = link.previous;
+            Some(row)
+        })
+        .filter(|row| self.range.contains(row[0] as i64))
+    }
+
+    /// The rows in order of arrival: timestamp and cells of each, one behind the other.
+    pub(crate) fn rows(&self) -> Vec<u64> {
+        let full: Vec<&[u64]> = self.back().collect();
+        let open = self.open.chunks_exact(1 + self.width).rev();
+        full.into_iter().rev().chain(open).flatten().copied().collect()
     }
 }
 
@@ -296,6 +339,10 @@ pub(crate) struct GroupRows {
 mod tests {
     use super::*;
 
+    fn of_group(shared: &SharedRows, newest: u32, range: &TimeRange) -> Vec<u64> {
+        shared.view(newest, range).rows()
+    }
+
     /// Timestamps of a group's rows, whose one cell must be the timestamp again.
     fn times(rows: &[u64]) -> Vec<i64> {
         assert!(rows.chunks(2).all(|row| row[0] == row[1]));
@@ -311,11 +358,11 @@ mod tests {
             *place = shared.push(group * stride, *place, number, &[number as u64], None);
         }
         let expected: Vec<i64> = (0..total).filter(|number| *number as u32 % groups == 13).collect();
-        assert_eq!(times(&shared.of_group(newest[13], &TimeRange::ALL)), expected);
+        assert_eq!(times(&of_group(&shared, newest[13], &TimeRange::ALL)), expected);
         let second = expected[1];
-        assert_eq!(times(&shared.of_group(newest[13], &TimeRange::new(14, second))), [second]);
+        assert_eq!(times(&of_group(&shared, newest[13], &TimeRange::new(14, second))), [second]);
         assert_eq!(
-            times(&shared.of_group(newest[13], &TimeRange::new(total - 200, total))).len(),
+            times(&of_group(&shared, newest[13], &TimeRange::new(total - 200, total))).len(),
             200 / groups as usize
         );
         assert!(shared.has_rows(newest[13], &TimeRange::new(14, second)));
@@ -354,10 +401,28 @@ mod tests {
     }
 
     #[test]
+    fn a_view_stays_as_it_was() {
+        let fill = |shared: &mut SharedRows, newest: u32, to: usize| {
+            (shared.count..to).fold(newest, |newest, time| shared.push(3, newest, time as i64, &[time as u64], None))
+        };
+        // Views of an open first block, of a full one, and of a second that is open.
+        for (blocks, rows) in [(0, 1), (1, -1), (1, 0), (1, 1), (2, 0), (2, 5)] {
+            let mut shared = SharedRows::new(1, Arc::default(), 0);
+            let rows = (blocks << shared.block_bits) + rows;
+            let newest = fill(&mut shared, NONE, rows as usize);
+            let view = shared.view(newest, &TimeRange::ALL);
+            let more = rows as usize + (3 << shared.block_bits) / 2;
+            fill(&mut shared, newest, more);
+            drop(shared);
+            assert_eq!(times(&view.rows()), (0..rows).collect::<Vec<_>>(), "{rows}");
+        }
+    }
+
+    #[test]
     fn cells_go_to_their_places() {
         let mut shared = SharedRows::new(3, Arc::default(), 0);
         let place = shared.push(7, NONE, -1, &[1, 2, 3], Some(&[2, 0, 1]));
-        assert_eq!(shared.of_group(place, &TimeRange::ALL), [u64::MAX, 2, 3, 1]);
+        assert_eq!(of_group(&shared, place, &TimeRange::ALL), [u64::MAX, 2, 3, 1]);
     }
 
     #[test]
@@ -369,9 +434,10 @@ mod tests {
             for time in 0..3 << shared.block_bits {
                 shared.push(1, NONE, time, &cells, None);
             }
-            let rows = shared.of_group(shared.count as u32 - 1, &TimeRange::new(i64::MIN, i64::MAX));
+            let rows = of_group(&shared, shared.count as u32 - 1, &TimeRange::ALL);
             assert_eq!(rows, [vec![shared.count as u64 - 1], cells].concat());
-            (shared.blocks.iter().map(|block| block.rows.as_ptr()).collect::<Vec<_>>(), shared)
+            let blocks = shared.full.iter().map(|block| &**block).chain([&shared.open]);
+            (blocks.map(|block| block.rows.as_ptr()).collect::<Vec<_>>(), shared)
         };
         let (first, shared) = fill(3);
         assert_eq!(spare.size_bytes(), 0);
