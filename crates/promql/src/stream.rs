@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::{Labels, Matcher};
 use query::{
@@ -40,6 +40,9 @@ pub(crate) trait RowSink: Send {
 /// What reading series is called.
 pub(crate) const SCAN: &str = "scan";
 
+/// With more batches that were made and not passed on, threads that bring more wait.
+const WAITING_BATCHES_MAX: usize = 256;
+
 /// What is made of series.
 pub(crate) struct Streaming<'a> {
     /// What that is called.
@@ -64,11 +67,20 @@ struct Batch<'b> {
     charge: Charge<'b>,
 }
 
-/// Puts batches in order.
+/// Puts batches in order. Of the threads that bring them one passes them on, the others go on reading.
 struct InOrder<'s, 'b> {
+    waiting: Mutex<Waiting<'b>>,
+    /// Taken before `waiting`.
+    passage: Mutex<Passage<'s>>,
+}
+
+/// Batches that came before their turn.
+#[derive(Default)]
+struct Waiting<'b> {
     next: usize,
-    waiting: BTreeMap<usize, Batch<'b>>,
-    passage: Passage<'s>,
+    batches: BTreeMap<usize, Batch<'b>>,
+    /// Whether a thread is passing them on.
+    is_passing: bool,
 }
 
 /// The last stretch of a row's way to a sink.
@@ -115,27 +127,52 @@ impl<'s> Passage<'s> {
         }
         self.sink.take(made)
     }
+
+    fn pass_batch(&mut self, Batch { made, notes, charge }: Batch<'_>) -> Result<(), QueryError> {
+        self.notes.absorb(notes);
+        drop(charge);
+        made.into_iter().try_for_each(|made| self.pass(made))
+    }
 }
 
-impl<'b> InOrder<'_, 'b> {
-    fn deliver(&mut self, place: usize, batch: Batch<'b>) -> Result<(), QueryError> {
-        if place != self.next {
-            self.waiting.insert(place, batch);
+impl<'s, 'b> InOrder<'s, 'b> {
+    fn new(passage: Passage<'s>) -> Self {
+        Self { waiting: Mutex::default(), passage: Mutex::new(passage) }
+    }
+
+    fn deliver(&self, place: usize, batch: Batch<'b>) -> Result<(), QueryError> {
+        let mut waiting = lock(&self.waiting);
+        waiting.batches.insert(place, batch);
+        let is_crowded = waiting.batches.len() > WAITING_BATCHES_MAX;
+        let is_passing = std::mem::replace(&mut waiting.is_passing, true);
+        drop(waiting);
+        if is_passing && !is_crowded {
             return Ok(());
         }
-        self.pass(batch)?;
-        while let Some(batch) = self.waiting.remove(&self.next) {
-            self.pass(batch)?;
+        // Whoever reads faster than rows can be taken waits here.
+        let mut passage = lock(&self.passage);
+        if is_passing {
+            return Ok(());
+        }
+        while let Some(batch) = self.next() {
+            passage.pass_batch(batch)?;
         }
         Ok(())
     }
 
-    fn pass(&mut self, Batch { made, notes, charge }: Batch<'b>) -> Result<(), QueryError> {
-        self.next += 1;
-        self.passage.notes.absorb(notes);
-        drop(charge);
-        made.into_iter().try_for_each(|made| self.passage.pass(made))
+    /// The batch whose turn it is; without it nobody passes batches on any more.
+    fn next(&self) -> Option<Batch<'b>> {
+        let mut waiting = lock(&self.waiting);
+        let place = waiting.next;
+        let batch = waiting.batches.remove(&place);
+        waiting.is_passing = batch.is_some();
+        waiting.next += usize::from(batch.is_some());
+        batch
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What was made, for whoever asks what steps take.
@@ -181,7 +218,7 @@ struct Maker<'a, 's, 'b> {
     rule: &'a Streaming<'a>,
     counts: Option<Counts<'a>>,
     budget: &'b Budget,
-    in_order: Mutex<InOrder<'s, 'b>>,
+    in_order: InOrder<'s, 'b>,
 }
 
 impl SeriesSink for Maker<'_, '_, '_> {
@@ -227,7 +264,7 @@ impl<'b> Maker<'_, '_, 'b> {
         (series, samples): (usize, usize),
         make: impl FnOnce() -> Result<Batch<'b>, QueryError>,
     ) -> Result<(), QueryError> {
-        let deliver = |batch| self.in_order.lock().unwrap_or_else(PoisonError::into_inner).deliver(place, batch);
+        let deliver = |batch| self.in_order.deliver(place, batch);
         let Some(counts) = &self.counts else { return deliver(make()?) };
         Counts::add(&counts.read, series, samples);
         let started_ns = counts.trace.now_ns();
@@ -266,15 +303,15 @@ impl Evaluator<'_> {
     ) -> Result<(), QueryError> {
         let selection = Selection { matchers, start_ms: after_ms + 1, end_ms: to_ms };
         let passage = Passage::new(rule.distinct, sink);
-        let in_order = Mutex::new(InOrder { next: 0, waiting: BTreeMap::new(), passage });
+        let in_order = InOrder::new(passage);
         let counts = self.source.trace().map(Counts::new);
         let maker = Maker { rule, counts, budget: self.budget, in_order };
         match &rule.windows {
             Some((windows, _)) => self.source.scan_windows(windows, self.budget, &maker)?,
             None => self.source.scan(&selection, self.budget, &maker)?,
         }
-        let in_order = maker.in_order.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.notes.absorb(in_order.passage.notes);
+        let passage = maker.in_order.passage.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.notes.absorb(passage.notes);
         if let Some(counts) = maker.counts {
             counts.report(rule.step);
         }
@@ -325,6 +362,47 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Keeps the names of all rows.
+    struct Names(Vec<String>);
+
+    impl RowSink for Names {
+        fn take(&mut self, made: Made) -> Result<(), QueryError> {
+            self.0.push(made.series.get("n").unwrap_or_default().to_owned());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn rows_pass_in_order_whoever_brings_them() {
+        let budget = Budget::new(1_000_000);
+        let count = 5_000;
+        let mut names = Names(Vec::new());
+        let in_order = InOrder::new(Passage::new(false, &mut names));
+        let next = AtomicI64::new(0);
+        let batch = |number: i64| {
+            let series = Labels::from_pairs([("n", &*number.to_string())]).unwrap();
+            let mut row = Row::new(series.clone());
+            row.push_float(0, number as f64);
+            let made = vec![Made { series, group: None, row }];
+            Batch { made, notes: Notes::default(), charge: Charge::none(&budget) }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= count {
+                            break;
+                        }
+                        in_order.deliver(number as usize, batch(number)).unwrap();
+                    }
+                });
+            }
+        });
+        drop(in_order);
+        assert_eq!(names.0, (0..count).map(|number| number.to_string()).collect::<Vec<_>>());
+    }
 
     proptest! {
         /// Against a set.
