@@ -43,10 +43,7 @@ const fn first_stream(count: usize) -> usize {
 
 /// Appends the symbols: shares, states packed, lengths of the streams in bytes, streams.
 pub(crate) fn encode(symbols: &[u8], out: &mut Vec<u8>) {
-    let mut counts = [0; SYMBOLS];
-    for symbol in symbols {
-        counts[usize::from(*symbol)] += 1;
-    }
+    let counts = counts(symbols);
     let Some(shares) = Shares::of_counts(&counts) else {
         return;
     };
@@ -62,6 +59,19 @@ pub(crate) fn encode(symbols: &[u8], out: &mut Vec<u8>) {
     for (_, bits) in &streams {
         out.extend_from_slice(bits);
     }
+}
+
+fn counts(symbols: &[u8]) -> Counts {
+    // Two counts for each: of a symbol that comes again at once the first need not be written by then.
+    let (mut counts, mut others) = ([0; SYMBOLS], [0; SYMBOLS]);
+    let (pairs, last) = symbols.as_chunks::<2>();
+    for [one, other] in pairs {
+        counts[usize::from(*one)] += 1;
+        others[usize::from(*other)] += 1;
+    }
+    last.iter().for_each(|symbol| counts[usize::from(*symbol)] += 1);
+    counts.iter_mut().zip(others).for_each(|(count, other)| *count += other);
+    counts
 }
 
 /// Symbols that are still coded.
@@ -244,37 +254,38 @@ impl EncoderTable {
     /// The states that the decoder starts with, and the bits.
     fn encode(&self, symbols: &[u8]) -> ([u16; LANES], Vec<u8>) {
         let mut states = [self.size as u32; LANES];
-        // Bits of each symbol, above their number: they come backwards and are written forwards.
-        let mut pieces = vec![0u32; symbols.len()];
-        for (place, symbol) in symbols.iter().enumerate().rev() {
-            let state = &mut states[place % LANES];
-            let step = self.steps[usize::from(*symbol)];
-            let bits = state.wrapping_add(step.bits) >> 16;
-            pieces[place] = (*state & ((1 << bits) - 1)) << 8 | bits;
-            let next = (*state >> bits) as i32 + step.place;
-            *state = u32::from(self.next_states[next as usize]);
+        // Bits come backwards: each goes before those that are pending, and what is complete at the end is a word.
+        let mut words = Vec::with_capacity(symbols.len() / 8 + 1);
+        let (mut pending, mut pending_bits) = (0u64, 0);
+        for four in symbols.chunks(LANES).rev() {
+            for (state, symbol) in states.iter_mut().zip(four).rev() {
+                let step = self.steps[usize::from(*symbol)];
+                let bits = state.wrapping_add(step.bits) >> 16;
+                pending = pending << bits | u64::from(*state & ((1 << bits) - 1));
+                pending_bits += bits;
+                if pending_bits >= u32::BITS {
+                    pending_bits -= u32::BITS;
+                    words.push((pending >> pending_bits) as u32);
+                }
+                let next = (*state >> bits) as i32 + step.place;
+                *state = u32::from(self.next_states[next as usize]);
+            }
         }
-        (states.map(|state| (state as usize - self.size) as u16), write_pieces(&pieces))
+        let first = pending & ((1 << pending_bits) - 1);
+        (states.map(|state| (state as usize - self.size) as u16), write_words(first, pending_bits, &words))
     }
 }
 
-fn write_pieces(pieces: &[u32]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(pieces.len());
-    let (mut pending, mut pending_bits) = (0u64, 0);
-    for four in pieces.chunks(4) {
-        for piece in four {
-            pending |= u64::from(piece >> 8) << pending_bits;
-            pending_bits += piece & 0xff;
-        }
-        // Four pieces are at most 48 bits and at most 7 were left.
-        let bytes = (pending_bits / 8) as usize;
-        out.extend_from_slice(&pending.to_le_bytes()[..bytes]);
-        pending >>= bytes * 8;
-        pending_bits %= 8;
+/// Some bits and, behind them, words from the last to the first.
+fn write_words(first: u64, first_bits: u32, words: &[u32]) -> Vec<u8> {
+    let mut out = Vec::with_capacity((words.len() + 1) * size_of::<u32>());
+    let mut pending = first;
+    for word in words.iter().rev() {
+        pending |= u64::from(*word) << first_bits;
+        out.extend_from_slice(&(pending as u32).to_le_bytes());
+        pending >>= u32::BITS;
     }
-    if pending_bits > 0 {
-        out.push(pending as u8);
-    }
+    out.extend_from_slice(&pending.to_le_bytes()[..first_bits.div_ceil(8) as usize]);
     out
 }
 

@@ -110,7 +110,8 @@ impl Summary {
     pub fn add_all(&mut self, timestamps_ns: &[i64], cells: &[u64], parts: SummaryParts) {
         let summed = match parts {
             _ if !self.is_empty() || cells.len() < MANY => None,
-            SummaryParts::All => at_once::<true, true>(self.value_type, timestamps_ns, cells),
+            SummaryParts::All => narrow_integers(self.value_type, timestamps_ns, cells)
+                .or_else(|| at_once::<true, true>(self.value_type, timestamps_ns, cells)),
             SummaryParts::Values => at_once::<true, false>(self.value_type, timestamps_ns, cells),
             SummaryParts::Totals => integer_totals(self.value_type, timestamps_ns, cells)
                 .or_else(|| at_once::<false, false>(self.value_type, timestamps_ns, cells)),
@@ -353,6 +354,51 @@ fn integer_totals(value_type: ValueType, timestamps_ns: &[i64], cells: &[u64]) -
     }
     let (count, sum_integer) = (cells.len() as u64, i128::from(sum as i64));
     Some(Summary { count, first, last, min: first.1, max: first.1, sum_integer, ..Summary::empty(value_type) })
+}
+
+/// Values that are looked at side by side where each takes half as much room.
+const NARROW_LANES: usize = 2 * LANES;
+
+/// Integers of which floats hold the increase exactly, if none needs more than 31 bits: 2^20.
+const NARROW_MAX: usize = 1 << 20;
+
+/// Everything of integers none of which needs more than 31 bits: vectors compare twice as many of them, and need not make floats of them.
+fn narrow_integers(value_type: ValueType, timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
+    if cells.len() > NARROW_MAX {
+        return None;
+    }
+    let totals = integer_totals(value_type, timestamps_ns, cells)?;
+    let (first, last) = (totals.first.1 as i32, totals.last.1 as i32);
+    let (mut min, mut max) = ([first; NARROW_LANES], [first; NARROW_LANES]);
+    let (mut lost, mut resets, mut changes) = ([0_i64; NARROW_LANES], [0_u32; NARROW_LANES], [0_u32; NARROW_LANES]);
+    let mut add = |lane: usize, before: i32, after: i32| {
+        let fell = after < before;
+        min[lane] = if after < min[lane] { after } else { min[lane] };
+        max[lane] = if after > max[lane] { after } else { max[lane] };
+        lost[lane] += i64::from(if fell { before } else { 0 });
+        resets[lane] += u32::from(fell);
+        changes[lane] += u32::from(after != before);
+    };
+    let ((before, before_rest), (after, after_rest)) =
+        (cells[..cells.len() - 1].as_chunks::<NARROW_LANES>(), cells[1..].as_chunks::<NARROW_LANES>());
+    for (before, after) in before.iter().zip(after) {
+        for lane in 0..NARROW_LANES {
+            add(lane, before[lane] as i32, after[lane] as i32);
+        }
+    }
+    before_rest.iter().zip(after_rest).for_each(|(before, after)| add(0, *before as i32, *after as i32));
+    let bits = |value: Option<&i32>| i64::from(value.copied().unwrap_or(first)) as u64;
+    let count = |of_lanes: [u32; NARROW_LANES]| of_lanes.iter().copied().map(u64::from).sum();
+    // All differences add up to the whole one; where the value fell, that is what it fell from less than the gain.
+    let increase = i64::from(last) - i64::from(first) + lost.iter().sum::<i64>();
+    Some(Summary {
+        min: bits(min.iter().min()),
+        max: bits(max.iter().max()),
+        increase: increase as f64,
+        resets: count(resets),
+        changes: count(changes),
+        ..totals
+    })
 }
 
 /// What floats in order of time add up to; `None` of none, or if there is a NaN among them.

@@ -54,6 +54,13 @@ pub fn fuzz_postgres(bytes: &[u8]) {
     sql::fuzz::messages(bytes);
 }
 
+/// Reads bytes as what a client of Flight sends: the entry for fuzzing.
+#[cfg(feature = "flight-sql")]
+#[doc(hidden)]
+pub fn fuzz_flight(bytes: &[u8]) {
+    sql::flight::fuzz::calls(bytes);
+}
+
 /// Reads texts as the query string and the form of a request: the entry for fuzzing.
 #[doc(hidden)]
 pub fn fuzz_parameters(query: &str, form: &[u8]) {

@@ -26,7 +26,7 @@ mod statement;
 mod time;
 mod value;
 
-pub use arrow::{RelationBatches, arrow_schema, columns_of};
+pub use arrow::{RelationBatches, arrow_schema, columns_of, extent_of};
 pub use catalog::{table_columns, type_number};
 pub use change::Change;
 pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE, fuzz_copy_text, fuzz_parquet};

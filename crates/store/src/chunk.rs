@@ -472,8 +472,11 @@ pub(crate) fn join(pieces: Vec<Rows>) -> Rows {
     if !pieces.windows(2).all(|pair| matches!(pair, [a, b] if alike(a, b))) {
         return merge(&pieces);
     }
+    let more = pieces.iter().skip(1).map(|rows| rows.timestamps_ns.len()).sum();
     let mut pieces = pieces.into_iter();
     let mut joined = pieces.next().unwrap_or_default();
+    joined.timestamps_ns.reserve_exact(more);
+    joined.columns.iter_mut().for_each(|column| column.cells.reserve_exact(more));
     for rows in pieces {
         joined.timestamps_ns.extend_from_slice(&rows.timestamps_ns);
         joined.columns.iter_mut().zip(&rows.columns).for_each(|(column, more)| column.append(more));

@@ -4,6 +4,8 @@
 //! A part holds one level of nodes for each key. Windows that are multiples of a node's width add nodes up; the fan-out
 //! between samples and nodes is a thousand at least, so that nodes cost next to nothing on disk.
 
+use std::ops::Range;
+
 use codec::{DecodeError, Reader, float, integer, varint};
 use index::Slot;
 use model::{Summary, SummaryParts, TimeRange, ValueType};
@@ -68,8 +70,14 @@ pub(crate) fn choose_width(rows: usize, range: &TimeRange, node_rows: usize) -> 
 impl Nodes {
     /// What rows (sorted by time) add up to.
     pub(crate) fn of_rows(rows: &Rows, width_ns: i64) -> Self {
+        Self::of_some_rows(rows, 0..rows.timestamps_ns.len(), width_ns)
+    }
+
+    /// What rows at some places (sorted by time) add up to.
+    pub(crate) fn of_some_rows(rows: &Rows, places: Range<usize>, width_ns: i64) -> Self {
         let takes = |column: &&RowsColumn| Summary::takes(column.value_type);
-        let columns = rows.columns.iter().filter(takes).map(|column| NodeColumn::of(rows, column, width_ns));
+        let of = |column: &RowsColumn| NodeColumn::of(rows, places.clone(), column, width_ns);
+        let columns = rows.columns.iter().filter(takes).map(of);
         Self { width_ns, columns: columns.filter(|column| !column.nodes.is_empty()).collect() }
     }
 
@@ -96,9 +104,9 @@ impl Nodes {
 }
 
 impl NodeColumn {
-    fn of(rows: &Rows, column: &RowsColumn, width_ns: i64) -> Self {
+    fn of(rows: &Rows, places: Range<usize>, column: &RowsColumn, width_ns: i64) -> Self {
         let mut nodes: Vec<(i64, Summary)> = Vec::new();
-        let (mut times, mut from) = (rows.timestamps_ns.as_slice(), 0);
+        let (mut times, mut from) = (rows.timestamps_ns.get(places.clone()).unwrap_or_default(), places.start);
         while let Some(first_ns) = times.first() {
             let number = first_ns.div_euclid(width_ns);
             let end_ns = node_range(number, width_ns).end_ns;

@@ -98,6 +98,7 @@ pub(super) const TARGETS: &[Target] = &[
     of_bytes("encodings", "packed bodies", 4096, &[]),
     of_bytes("wire", "the binary protocol", 4096, &[]),
     of_bytes("postgres", "Postgres's messages", 2048, &[]),
+    of_bytes("flight", "Arrow Flight's tickets, handles and batches", 4096, &[]),
     of_text(
         "parameters",
         "query strings and forms",

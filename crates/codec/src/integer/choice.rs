@@ -10,6 +10,12 @@ const STRETCH_VALUES: usize = patched::BLOCK_VALUES;
 /// Stretches of a column that are looked at, at most.
 const STRETCHES_MAX: usize = 8;
 
+/// Stretches on which transforms are tried first, of columns that have many.
+const FEW_STRETCHES: usize = 2;
+
+/// What takes so much more than the best on a few stretches is not tried on the others.
+const HOPELESS_SHARE: f64 = 0.06;
+
 /// A transform without neighbours decodes faster and lets one value be reached alone: it may cost this much more.
 const NEIGHBOURLESS_BONUS_BITS: f64 = 0.25;
 
@@ -34,23 +40,35 @@ impl Choice {
     }
 
     fn smallest(scaled: &[i64]) -> Self {
+        let mut transforms = vec![
+            Transform::Differences,
+            Transform::Frame,
+            Transform::SecondDifferences(scaled.get(1).copied().unwrap_or(0)),
+        ];
+        transforms.extend(steps(scaled).into_iter().flatten().map(Transform::Linear));
         let stretches = Stretches::of(scaled.len());
+        if let Some(few) = stretches.few() {
+            let bits = |transform: &Transform| few.bits(scaled, *transform).0 - bonus_bits(*transform);
+            let mut probed: Vec<f64> = transforms.iter().map(bits).collect();
+            let least = probed.iter().copied().fold(f64::INFINITY, f64::min);
+            let mut probed = probed.drain(..);
+            transforms.retain(|_| probed.next().is_some_and(|bits| bits <= least + least.abs() * HOPELESS_SHARE));
+        }
         let mut best = (f64::INFINITY, Self { transform: Transform::Frame, center: None });
-        let mut consider = |transform: Transform| {
+        for transform in transforms {
             let (bits, center) = stretches.bits(scaled, transform);
-            let bonus = if transform.number() <= Transform::LINEAR_NUMBER { NEIGHBOURLESS_BONUS_BITS } else { 0.0 };
-            if bits - bonus < best.0 {
-                best = (bits - bonus, Self { transform, center });
+            let bits = bits - bonus_bits(transform);
+            if bits < best.0 {
+                best = (bits, Self { transform, center });
             }
-        };
-        consider(Transform::Differences);
-        consider(Transform::Frame);
-        consider(Transform::SecondDifferences(scaled.get(1).copied().unwrap_or(0)));
-        for step in steps(scaled).into_iter().flatten() {
-            consider(Transform::Linear(step));
         }
         best.1
     }
+}
+
+/// What a transform is given in advance.
+fn bonus_bits(transform: Transform) -> f64 {
+    if transform.number() <= Transform::LINEAR_NUMBER { NEIGHBOURLESS_BONUS_BITS } else { 0.0 }
 }
 
 /// Values of the stretches that a quick choice looks at, and how many of those.
@@ -85,8 +103,7 @@ fn quick(scaled: &[i64]) -> Transform {
         if transform == Transform::Frame {
             bits = u32::from(patched::spread_width(numbers.into_iter())) * QUICK_STRETCHES as u32;
         }
-        let bonus = if transform.number() <= Transform::LINEAR_NUMBER { NEIGHBOURLESS_BONUS_BITS } else { 0.0 };
-        f64::from(bits) / QUICK_STRETCHES as f64 - bonus
+        f64::from(bits) / QUICK_STRETCHES as f64 - bonus_bits(transform)
     };
     let mut best = (bits(Transform::Frame), Transform::Frame);
     let consider = |best: &mut (f64, Transform), transform: Transform| {
@@ -137,6 +154,11 @@ struct Stretches {
 impl Stretches {
     fn of(count: usize) -> Self {
         Self { count, stretches: count.div_ceil(STRETCH_VALUES).clamp(1, STRETCHES_MAX) }
+    }
+
+    /// Some of them; `None` if there are not many.
+    fn few(&self) -> Option<Self> {
+        (self.stretches > 2 * FEW_STRETCHES).then_some(Self { count: self.count, stretches: FEW_STRETCHES })
     }
 
     /// First places, spread evenly, both ends among them.

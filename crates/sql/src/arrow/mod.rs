@@ -10,6 +10,7 @@ use crate::error::{SqlError, invalid};
 use crate::relation::{Column, Relation};
 use crate::value::{SqlType, Value};
 
+pub use read::extent_of;
 pub(crate) use read::relation_of_batch;
 
 /// The rows of a table, batch by batch.

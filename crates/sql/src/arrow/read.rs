@@ -19,6 +19,8 @@ const NS_PER_DAY: i64 = 86_400_000_000_000;
 const NS_PER_MS: i64 = 1_000_000;
 /// Lists within lists.
 const DEPTH_MAX: usize = 8;
+/// Bytes of an item of a list but for its text: the value, what it is written into, and what a number or a time is written as.
+const ITEM_BYTES: usize = size_of::<Value>() + size_of::<String>() + 32;
 
 /// The type of a column's values here.
 pub(crate) fn sql_type_of(kind: &DataType) -> SqlType {
@@ -32,6 +34,61 @@ pub(crate) fn sql_type_of(kind: &DataType) -> SqlType {
         kind if kind.is_integer() => SqlType::Int,
         kind if kind.is_floating() => SqlType::Float,
         _ => SqlType::Text,
+    }
+}
+
+/// How many cells the rows of a batch have, and the bytes of their texts at most: few bytes of a batch can stand for much. Nulls take none there,
+/// and views share a text.
+pub fn extent_of(batch: &RecordBatch) -> (usize, usize) {
+    let texts = batch.columns().iter().map(|array| texts_bytes(array)).fold(0, usize::saturating_add);
+    (batch.num_rows().saturating_mul(batch.num_columns().max(1)), texts)
+}
+
+/// Bytes of the texts of an array's cells, at most.
+fn texts_bytes(array: &dyn Array) -> usize {
+    match array.data_type() {
+        // Cells share the texts of a dictionary.
+        DataType::Dictionary(..) => {
+            let values = array.as_any_dictionary().values();
+            values.len().saturating_mul(size_of::<Value>()).saturating_add(texts_bytes(values))
+        }
+        DataType::List(_) => written_bytes(array.as_list::<i32>().values(), 0),
+        DataType::LargeList(_) => written_bytes(array.as_list::<i64>().values(), 0),
+        _ => text_bytes(array),
+    }
+}
+
+/// Bytes that an array's cells take at most when they are read and written as items of a list.
+fn written_bytes(array: &dyn Array, depth: usize) -> usize {
+    let texts = match array.data_type() {
+        DataType::Dictionary(..) => {
+            let values = array.as_any_dictionary().values();
+            array.len().saturating_mul(longest_text_bytes(values)).saturating_add(written_bytes(values, depth + 1))
+        }
+        DataType::List(_) if depth < DEPTH_MAX => written_bytes(array.as_list::<i32>().values(), depth + 1),
+        DataType::LargeList(_) if depth < DEPTH_MAX => written_bytes(array.as_list::<i64>().values(), depth + 1),
+        _ => text_bytes(array),
+    };
+    // Each text in quotes, all of its characters behind a backslash.
+    array.len().saturating_mul(ITEM_BYTES).saturating_add(texts.saturating_mul(2))
+}
+
+/// Bytes of the texts that an array's cells are.
+fn text_bytes(array: &dyn Array) -> usize {
+    text_lengths(array, &mut |lengths| lengths.fold(0, usize::saturating_add))
+}
+
+fn longest_text_bytes(array: &dyn Array) -> usize {
+    text_lengths(array, &mut |lengths| lengths.max().unwrap_or(0))
+}
+
+/// The lengths of the texts that an array's cells are; none if they are none.
+fn text_lengths(array: &dyn Array, of: &mut dyn FnMut(&mut dyn Iterator<Item = usize>) -> usize) -> usize {
+    match array.data_type() {
+        DataType::Utf8 => of(&mut array.as_string::<i32>().offsets().lengths()),
+        DataType::LargeUtf8 => of(&mut array.as_string::<i64>().offsets().lengths()),
+        DataType::Utf8View => of(&mut array.as_string_view().lengths().map(|length| length as usize)),
+        _ => 0,
     }
 }
 

@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
-use arrow_array::builder::{Float64Builder, ListBuilder, StringDictionaryBuilder};
+use arrow_array::builder::{Float64Builder, ListBuilder, StringDictionaryBuilder, StringViewBuilder};
 use arrow_array::types::Int8Type;
 use arrow_array::{
-    ArrayRef, Date32Array, Decimal128Array, DurationMillisecondArray, Int16Array, NullArray, StringViewArray,
-    TimestampMillisecondArray, TimestampSecondArray, UInt64Array,
+    ArrayRef, Date32Array, Decimal128Array, DurationMillisecondArray, Int16Array, ListArray, NullArray,
+    StringViewArray, TimestampMillisecondArray, TimestampSecondArray, UInt64Array,
 };
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::Field;
 
 use super::*;
 use crate::value::Interval;
@@ -95,4 +97,43 @@ fn types_of_others_are_read() {
     let batch = RecordBatch::try_from_iter([("when", late)]).unwrap();
     let error = relation_of_batch(&batch).unwrap_err().to_string();
     assert_eq!(error, "column \"when\": a time lies beyond the years 1678 to 2262, which nanoseconds reach");
+}
+
+/// What rows take is known before there are rows, so that few bytes that stand for many can be refused.
+#[test]
+fn the_extent_of_rows_is_told_before() {
+    const CELLS: usize = 1000;
+    let long = "x".repeat(1000);
+    let list = |items: &ArrayRef| -> ArrayRef {
+        let field = Arc::new(Field::new("item", items.data_type().clone(), true));
+        Arc::new(ListArray::new(field, OffsetBuffer::from_lengths([items.len()]), items.clone(), None))
+    };
+    let nulls: ArrayRef = Arc::new(NullArray::new(CELLS));
+    let mut words = StringDictionaryBuilder::<Int8Type>::new();
+    (0..CELLS).for_each(|_| drop(words.append(&long)));
+    let words: ArrayRef = Arc::new(words.finish());
+    let mut views = StringViewBuilder::new().with_deduplicate_strings();
+    (0..CELLS).for_each(|_| views.append_value(&long));
+    let views: ArrayRef = Arc::new(views.finish());
+    let text_bytes = |value: &Value| if let Value::Text(text) = value { text.len() } else { 0 };
+    for (array, is_shared) in [
+        (nulls.clone(), true),
+        (words.clone(), true),
+        (views.clone(), false),
+        (list(&nulls), false),
+        (list(&views), false),
+        (list(&list(&words)), false),
+    ] {
+        let kind = array.data_type().clone();
+        let batch = RecordBatch::try_from_iter([("x", array)]).unwrap();
+        let (cells, told_bytes) = extent_of(&batch);
+        let rows = relation_of_batch(&batch).unwrap().rows;
+        assert_eq!(cells, rows.len(), "{kind}");
+        let bytes: usize = rows.iter().flatten().map(text_bytes).sum();
+        let good = if is_shared { told_bytes < 2 * long.len() } else { (bytes..bytes * 20).contains(&told_bytes) };
+        assert!(good, "{kind}: {told_bytes} for {bytes}");
+    }
+    let endless: ArrayRef = Arc::new(NullArray::new(1 << 62));
+    let batch = RecordBatch::try_from_iter([("x", endless.clone()), ("y", endless)]).unwrap();
+    assert_eq!(extent_of(&batch), (1 << 63, 0));
 }

@@ -13,10 +13,9 @@ use parquet::file::properties::WriterProperties;
 use query::{Budget, QueryError};
 
 use super::pages::unpacked_bytes;
-use crate::arrow::{columns_of, relation_of_batch};
+use crate::arrow::{columns_of, extent_of, relation_of_batch};
 use crate::error::{SqlError, invalid};
 use crate::relation::Relation;
-use crate::value::Value;
 
 /// The media type of Parquet files.
 pub const PARQUET_MEDIA_TYPE: &str = "application/vnd.apache.parquet";
@@ -101,17 +100,11 @@ fn rows(
         let Ok(batch) = batch else {
             return unreadable(&ParquetError::General(batch.err().map(|error| error.to_string()).unwrap_or_default()));
         };
-        budget.take(batch.num_rows() * batch.num_columns().max(1))?;
-        let read = relation_of_batch(&batch)?;
-        budget.take(text_bytes(&read) / SAMPLE_BYTES)?;
-        relation.rows.extend(read.rows);
+        let (cells, texts_bytes) = extent_of(&batch);
+        budget.take(cells.saturating_add(texts_bytes / SAMPLE_BYTES))?;
+        relation.rows.extend(relation_of_batch(&batch)?.rows);
     }
     Ok(relation)
-}
-
-fn text_bytes(relation: &Relation) -> usize {
-    let length = |value: &Value| if let Value::Text(text) = value { text.len() } else { 0 };
-    relation.rows.iter().flatten().map(length).sum()
 }
 
 /// The same field, its texts as views.
@@ -139,7 +132,7 @@ fn unreadable<T>(error: &ParquetError) -> Result<T, SqlError> {
 mod tests {
     use super::*;
     use crate::relation::Column;
-    use crate::value::SqlType;
+    use crate::value::{SqlType, Value};
 
     fn table(rows: usize, text: &str) -> Relation {
         let columns = vec![Column::new("time", SqlType::Timestamp), Column::new("s", SqlType::Text)];

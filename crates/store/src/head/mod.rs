@@ -447,14 +447,9 @@ impl Head {
     /// All that a group has among the shared rows as columns, sorted and merged.
     fn gathered_rows(&self, layout: LayoutId, gathered: GroupRows) -> Rows {
         let columns = self.layouts.get(layout);
-        let width = columns.len();
-        let GroupRows { timestamps_ns, mut cells, is_ordered } = gathered;
-        let mut rows = Rows { timestamps_ns, columns: Vec::with_capacity(width) };
-        for (place, (slot, value_type)) in columns.iter().enumerate() {
-            let of_column = match width {
-                1 => std::mem::take(&mut cells),
-                _ => cells.chunks_exact(width).map(|row| row[place]).collect(),
-            };
+        let GroupRows { timestamps_ns, columns: cells, is_ordered } = gathered;
+        let mut rows = Rows { timestamps_ns, columns: Vec::with_capacity(columns.len()) };
+        for ((slot, value_type), of_column) in columns.iter().zip(cells) {
             let mut column = RowsColumn::new(*slot, *value_type);
             if value_type.is_elsewhere() {
                 of_column.into_iter().for_each(|cell| self.push_cell(&mut column, Some(cell)));

@@ -15,6 +15,9 @@ use crate::chunk;
 /// Bytes of rows that are kept together, about: what is there already never moves.
 const BLOCK_BYTES: usize = 1 << 20;
 
+/// Rows that a flush copies at a time, column by column.
+const ROWS_AT_ONCE: usize = 64;
+
 /// Most rows of a buffer: their places fit 32 bits, one of which says that there is none.
 const ROWS_MAX: usize = u32::MAX as usize;
 
@@ -170,15 +173,30 @@ impl SharedRows {
         self.block(place).rows.get(at).map_or(0, |timestamp_ns| *timestamp_ns as i64)
     }
 
-    /// Appends a row's cells.
-    fn push_cells(&self, place: u32, cells: &mut Vec<u64>) {
+    /// A row's cells.
+    fn cells(&self, place: u32) -> &[u64] {
         let at = self.place_in_block(place as usize) * (1 + self.width) + 1;
-        let block = self.block(place);
-        // A copy of one cell is not worth a call.
-        match self.width {
-            1 => cells.extend(block.rows.get(at)),
-            width => cells.extend_from_slice(block.rows.get(at..at + width).unwrap_or_default()),
+        self.block(place).rows.get(at..at + self.width).unwrap_or_default()
+    }
+
+    /// The cells of some rows, column by column.
+    fn columns(&self, places: impl ExactSizeIterator<Item = u32>) -> Vec<Vec<u64>> {
+        let mut columns: Vec<Vec<u64>> = (0..self.width).map(|_| Vec::with_capacity(places.len())).collect();
+        if let [column] = columns.as_mut_slice() {
+            column.extend(places.filter_map(|place| self.cells(place).first()));
+            return columns;
         }
+        let mut places = places.peekable();
+        // A few rows at a time: they are still at hand for the last column.
+        let mut rows: Vec<&[u64]> = Vec::with_capacity(ROWS_AT_ONCE);
+        while places.peek().is_some() {
+            rows.clear();
+            rows.extend(places.by_ref().take(ROWS_AT_ONCE).map(|place| self.cells(place)));
+            for (number, column) in columns.iter_mut().enumerate() {
+                column.extend(rows.iter().map(|row| row.get(number).copied().unwrap_or_default()));
+            }
+        }
+        columns
     }
 
     /// A group's rows in the open block from its newest one back, each with the place of the one before it.
@@ -311,14 +329,13 @@ impl RowsByGroup<'_> {
         rows.timestamps_ns.extend(places.iter().map(|place| self.shared.timestamp(*place)));
         rows.is_ordered = rows.timestamps_ns.is_sorted_by(|before, after| before < after);
         let order = if rows.is_ordered { None } else { chunk::order_distinct(&rows.timestamps_ns) };
-        rows.cells.reserve_exact(places.len() * self.shared.width);
         let Some(order) = order else {
-            places.iter().for_each(|place| self.shared.push_cells(*place, &mut rows.cells));
+            rows.columns = self.shared.columns(places.iter().copied());
             return rows;
         };
         // Late rows go between the others as they are copied, not in a copy of their own.
-        let by_time = order.iter().filter_map(|at| places.get(*at as usize));
-        by_time.for_each(|place| self.shared.push_cells(*place, &mut rows.cells));
+        let place = |at: &u32| places.get(*at as usize).copied().unwrap_or(NONE);
+        rows.columns = self.shared.columns(order.iter().map(place));
         rows.timestamps_ns = order.iter().filter_map(|at| rows.timestamps_ns.get(*at as usize).copied()).collect();
         rows.is_ordered = true;
         rows
@@ -329,8 +346,8 @@ impl RowsByGroup<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct GroupRows {
     pub(crate) timestamps_ns: Vec<i64>,
-    /// Row by row.
-    pub(crate) cells: Vec<u64>,
+    /// The cells of each column.
+    pub(crate) columns: Vec<Vec<u64>>,
     /// Whether timestamps ascend, none twice.
     pub(crate) is_ordered: bool,
 }
@@ -370,7 +387,7 @@ mod tests {
         let by_group = shared.by_group();
         let found = by_group.of_group(13 * stride);
         assert_eq!((&found.timestamps_ns, found.is_ordered), (&expected, true));
-        assert!(found.cells.iter().zip(&expected).all(|(cell, time)| *cell as i64 == *time));
+        assert!(found.columns[0].iter().zip(&expected).all(|(cell, time)| *cell as i64 == *time));
         assert!(by_group.of_group(13 * stride + 1).timestamps_ns.is_empty() || stride == 1);
         assert!(by_group.groups().eq((0..groups).map(|group| group * stride)));
     }
@@ -389,8 +406,11 @@ mod tests {
         });
         let found = shared.by_group().of_group(7);
         let times: Vec<i64> = expected.iter().map(|(timestamp_ns, _)| *timestamp_ns).collect();
-        let cells: Vec<u64> = expected.iter().flat_map(|(time, number)| [*time as u64, *number]).collect();
-        assert_eq!((found.timestamps_ns, found.cells, found.is_ordered), (times, cells, is_ordered));
+        let columns = vec![
+            expected.iter().map(|(time, _)| *time as u64).collect(),
+            expected.iter().map(|(_, number)| *number).collect::<Vec<u64>>(),
+        ];
+        assert_eq!((found.timestamps_ns, found.columns, found.is_ordered), (times, columns, is_ordered));
     }
 
     #[test]

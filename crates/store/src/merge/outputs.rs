@@ -152,14 +152,17 @@ impl<'a> Outputs<'a> {
                     bytes: Cow::Borrowed(&copied.bytes),
                 }),
                 Segment::Rows(places) => {
-                    let piece = chunk::slice(&gathered.rows, places.start, places.end);
-                    let Some(range) = piece.range() else {
+                    let Some(range) = range_of(&gathered.rows, places) else {
                         continue;
                     };
                     let sequences = gathered.sequences(&range);
-                    let fold_ns = self.job.fold_ns;
-                    let piece = if fold_ns > 0 { thin(&piece, fold_ns) } else { piece };
-                    chunks.extend(encode(&piece, target.level, sequences));
+                    if self.job.fold_ns > 0 {
+                        let piece = chunk::slice(&gathered.rows, places.start, places.end);
+                        let piece = thin(&piece, self.job.fold_ns);
+                        chunks.extend(encode(&piece, 0..piece.timestamps_ns.len(), target.level, sequences));
+                    } else {
+                        chunks.extend(encode(&gathered.rows, places.clone(), target.level, sequences));
+                    }
                 }
             }
         }
@@ -204,6 +207,12 @@ impl<'a> Outputs<'a> {
         let Some(width_ns) = width_ns else {
             return Ok(None);
         };
+        let mut bytes = Vec::new();
+        // As a rule: no copy of the rows for that.
+        if let ([(_, Segment::Rows(places))], 0) = (segments, fold_ns) {
+            summary::encode(&Nodes::of_some_rows(&gathered.rows, places.clone(), width_ns), &mut bytes);
+            return Ok(Some(bytes));
+        }
         let mut pieces = Vec::with_capacity(segments.len());
         for (_, segment) in segments {
             pieces.push(match segment {
@@ -221,7 +230,6 @@ impl<'a> Outputs<'a> {
             nodes.merge(&Nodes::of_rows(samples, fold_ns));
             nodes
         };
-        let mut bytes = Vec::new();
         summary::encode(&nodes, &mut bytes);
         Ok(Some(bytes))
     }
@@ -269,20 +277,26 @@ pub(super) fn chunk_rows_max(level: u8) -> usize {
     CHUNK_ROWS[usize::from(level.clamp(1, 2) - 1)]
 }
 
-fn encode(rows: &Rows, level: u8, sequences: (u64, u64)) -> Vec<Encoded<'static>> {
+/// From the first to the last of some rows.
+fn range_of(rows: &Rows, places: &Range<usize>) -> Option<TimeRange> {
+    let times_ns = rows.timestamps_ns.get(places.clone())?;
+    Some(TimeRange::new(*times_ns.first()?, *times_ns.last()?))
+}
+
+fn encode(rows: &Rows, places: Range<usize>, level: u8, sequences: (u64, u64)) -> Vec<Encoded<'static>> {
     // What settles is read rarely and kept long.
     let effort = if level < 2 { Effort::Fast } else { Effort::Small };
-    let count = rows.timestamps_ns.len();
+    let count = places.len();
     // Of equal size: a small one at the end would have to be joined with others by the next merge.
     let chunk_rows = count.div_ceil(count.div_ceil(chunk_rows_max(level)).max(1)).max(1);
     let cut = |from: usize| {
-        let piece = chunk::slice(rows, from, (from + chunk_rows).min(count));
+        let piece = chunk::slice(rows, from, (from + chunk_rows).min(places.end));
         let mut bytes = Vec::new();
         chunk::encode_with(&piece, sequences, effort, &mut bytes);
         let (range, rows) = (piece.range()?, piece.timestamps_ns.len() as u64);
         Some(Encoded { range, sequences, rows, bytes: Cow::Owned(bytes) })
     };
-    (0..count).step_by(chunk_rows).filter_map(cut).collect()
+    places.clone().step_by(chunk_rows).filter_map(cut).collect()
 }
 
 /// The last row of each fold, every member's last value in it.

@@ -1,19 +1,47 @@
 //! Rows that clients send in batches, to be written into a table.
 
+use std::panic::AssertUnwindSafe;
+
+use arrow_array::RecordBatch;
+use arrow_flight::FlightData;
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::sql::CommandStatementIngest;
 use arrow_flight::sql::server::PeekableFlightDataStream;
 use arrow_flight::sql::{TableExistsOption, TableNotExistOption};
-use futures_util::TryStreamExt;
-use sql::Relation;
+use futures_util::{FutureExt, Stream, TryStreamExt};
+use query::Budget;
+use sql::{Relation, SqlError};
 use tonic::{Request, Status};
 
 use super::{Caller, Service, ended, refused};
 
-/// The record batches that a client sends. Clients that have none send their command with no message of Arrow.
-pub(super) fn batches(request: Request<PeekableFlightDataStream>) -> FlightRecordBatchStream {
-    let messages = request.into_inner().try_filter(|data| std::future::ready(!data.data_header.is_empty()));
-    FlightRecordBatchStream::new_from_flight_data(messages.map_err(Into::into))
+/// What a sample of the budget stands for.
+const SAMPLE_BYTES: usize = 16;
+
+/// The record batches that a client sends.
+pub(super) struct Batches(FlightRecordBatchStream);
+
+impl Batches {
+    /// Clients that have none send their command with no message of Arrow.
+    pub(super) fn of(messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static) -> Self {
+        let messages = messages.try_filter(|data| std::future::ready(!data.data_header.is_empty()));
+        Self(FlightRecordBatchStream::new_from_flight_data(messages.map_err(Into::into)))
+    }
+
+    /// The next one; after an error there is none.
+    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>, Status> {
+        // The reader's own checks are assertions in places: a message that is none must not end the connection, which has other calls.
+        let next = AssertUnwindSafe(self.0.try_next()).catch_unwind().await;
+        let next = next.map_err(|_| Status::invalid_argument("a batch is not what its header says"))?;
+        next.map_err(Status::from)
+    }
+}
+
+/// The rows of a batch. They are taken out of the budget before there is memory for them.
+fn relation(batch: RecordBatch, budget: &Budget) -> Result<Relation, SqlError> {
+    let (cells, texts_bytes) = sql::extent_of(&batch);
+    budget.take(cells.saturating_add(texts_bytes / SAMPLE_BYTES))?;
+    Relation::of_batches(&batch.schema(), [batch])
 }
 
 /// Whether rows may be written to a table that exists or does not; why not.
@@ -52,14 +80,14 @@ impl Service {
             None => caller.database,
         };
         check(&command, self.has_table(&database, &command.table).await?)?;
-        let mut batches = batches(request);
+        let mut batches = Batches::of(request.into_inner());
         let mut written = 0;
-        while let Some(batch) = batches.try_next().await.map_err(Status::from)? {
+        while let Some(batch) = batches.next().await? {
             let table = command.table.clone();
             let asker = (self.session(&database), caller.remote);
             let text = format!("INSERT INTO {table}: a batch of {} rows", batch.num_rows());
             let wrote = crate::sql::watch(&self.state, text, asker, move |state, session, budget| {
-                let relation = Relation::of_batches(&batch.schema(), [batch])?;
+                let relation = relation(batch, budget)?;
                 state.db.insert_rows(&table, relation, session, budget)
             });
             written += wrote.await.map_err(ended)?.map_err(|error| refused(&error))?;

@@ -6,6 +6,7 @@
 
 #![allow(clippy::result_large_err, reason = "a status of gRPC is what its calls give")]
 
+pub(crate) mod fuzz;
 mod handle;
 mod ingest;
 mod metadata;
@@ -145,21 +146,24 @@ impl Service {
 
     /// The parameters that a client binds: each row for a run of the statement. All together may be as large as a body.
     async fn bound(&self, request: Request<PeekableFlightDataStream>) -> Result<Vec<Row>, Status> {
-        let mut batches = ingest::batches(request);
-        let mut rows = Vec::new();
-        let (mut taken_bytes, bytes_max) = (0, self.state.settings.body_bytes_max);
-        while let Some(batch) = batches.try_next().await.map_err(Status::from)? {
-            taken_bytes += batch.get_array_memory_size();
-            if taken_bytes > bytes_max {
-                return Err(Status::resource_exhausted(format!(
-                    "a call binds at most {bytes_max} bytes of parameters (body_bytes_max): bind them in parts, or ingest them"
-                )));
-            }
-            let relation = Relation::of_batches(&batch.schema(), [batch]).map_err(|error| refused(&error))?;
-            rows.extend(relation.rows.iter().map(|row| Row::of(row)));
-        }
-        Ok(rows)
+        bound(ingest::Batches::of(request.into_inner()), self.state.settings.body_bytes_max).await
     }
+}
+
+async fn bound(mut batches: ingest::Batches, bytes_max: usize) -> Result<Vec<Row>, Status> {
+    let (mut rows, mut taken_bytes) = (Vec::new(), 0usize);
+    while let Some(batch) = batches.next().await? {
+        let (cells, texts_bytes) = sql::extent_of(&batch);
+        taken_bytes = taken_bytes.saturating_add(cells.saturating_mul(size_of::<Value>())).saturating_add(texts_bytes);
+        if taken_bytes > bytes_max {
+            return Err(Status::resource_exhausted(format!(
+                "a call binds at most {bytes_max} bytes of parameters (body_bytes_max): bind them in parts, or ingest them"
+            )));
+        }
+        let relation = Relation::of_batches(&batch.schema(), [batch]).map_err(|error| refused(&error))?;
+        rows.extend(relation.rows.iter().map(|row| Row::of(row)));
+    }
+    Ok(rows)
 }
 
 /// The one statement of a text.
