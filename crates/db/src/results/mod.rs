@@ -12,6 +12,7 @@
 
 mod bins;
 mod flash;
+mod flights;
 mod inner;
 mod range;
 mod recent;
