@@ -16,6 +16,7 @@ mod flights;
 mod inner;
 mod range;
 mod recent;
+mod slab_form;
 mod watch;
 mod whole;
 
