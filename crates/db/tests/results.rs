@@ -87,6 +87,24 @@ const OUTER: [&str; 10] = [
     "min(INNER) or sum(INNER) * N",
 ];
 
+/// Statements of SQL, over bins of an interval. Hosts have `jobs`, whole numbers, now and then.
+const SQL: [&str; 5] = [
+    "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, host, max(usage), count(total) FROM cpu WHERE RANGE GROUP BY t, host ORDER BY t, host",
+    "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, dc, min(usage) FROM cpu WHERE RANGE AND dc = 'd1' GROUP BY t, dc ORDER BY t, dc",
+    "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, host, max(jobs), last(total) FROM cpu WHERE RANGE GROUP BY t, host ORDER BY t, host",
+    "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, count(*) FROM cpu WHERE RANGE AND usage > 50 GROUP BY t ORDER BY t",
+    "SELECT time_bucket('WIDTH', time) AS t, max(state), min(jobs) FROM cpu WHERE RANGE GROUP BY t ORDER BY t",
+];
+
+/// The same of InfluxQL.
+const INFLUXQL: [&str; 5] = [
+    "SELECT max(usage), count(total) FROM cpu WHERE RANGE GROUP BY time(WIDTH), host",
+    "SELECT last(jobs), first(state) FROM cpu WHERE RANGE GROUP BY time(WIDTH), host fill(none)",
+    "SELECT min(usage) FROM cpu WHERE RANGE AND dc = 'd1' GROUP BY time(WIDTH), dc fill(previous)",
+    "SELECT max(jobs) FROM cpu WHERE RANGE GROUP BY time(WIDTH) fill(0)",
+    "SELECT last(state) FROM cpu WHERE RANGE GROUP BY time(WIDTH), dc",
+];
+
 struct World {
     simulation: Simulation,
     db: Option<Db>,
@@ -154,7 +172,9 @@ impl World {
     fn row(&mut self, host: u64, time_ms: i64) -> String {
         let (usage, total) = (self.below(1000) as f64 / 9.7, (time_ms / 1000) as f64 * 1.1);
         let total = if self.below(20) == 0 { 1.0 } else { total };
-        format!("cpu,host=h{host},dc=d{} usage={usage},total={total} {}\n", host % 3, time_ms * 1_000_000)
+        let jobs = self.below(30);
+        let more = if jobs < 10 { format!(",jobs={jobs}i,state=\"s{jobs}\"") } else { String::new() };
+        format!("cpu,host=h{host},dc=d{} usage={usage},total={total}{more} {}\n", host % 3, time_ms * 1_000_000)
     }
 
     fn write(&self, lines: &str) {
@@ -275,6 +295,28 @@ impl World {
         same(&ask, &format!("{text} at {time_ms}"));
     }
 
+    /// A range in nanoseconds, and the width of bins as SQL and as InfluxQL have it.
+    fn bins_asked(&mut self) -> (i64, i64, [&'static str; 2]) {
+        let now_ns = self.now_ms() * 1_000_000;
+        let minutes = [20, 60, 90][self.below(3) as usize];
+        let start_ns = now_ns - minutes * 60 * SECOND_NS - self.below(60) as i64 * SECOND_NS;
+        let end_ns = now_ns - [0, 0, 600][self.below(3) as usize] * SECOND_NS;
+        let widths = [["1 minute", "1m"], ["90 seconds", "90s"], ["5 minutes", "5m"]];
+        (start_ns, end_ns, widths[self.below(3) as usize])
+    }
+
+    fn check_sql(&mut self) {
+        let (start_ns, end_ns, [width, _]) = self.bins_asked();
+        let text = SQL[self.below(SQL.len() as u64) as usize];
+        same(&|may_cache| ask_sql(self.db(), text, (start_ns, end_ns, width), may_cache), text);
+    }
+
+    fn check_influxql(&mut self) {
+        let (start_ns, end_ns, [_, width]) = self.bins_asked();
+        let text = INFLUXQL[self.below(INFLUXQL.len() as u64) as usize];
+        same(&|may_cache| ask_influxql(self.db(), text, (start_ns, end_ns, width), may_cache), text);
+    }
+
     /// Bins of time by the plan language, into which SQL and InfluxQL are translated, too.
     fn check_bins(&mut self) {
         let now_ns = self.now_ms() * 1_000_000;
@@ -306,6 +348,50 @@ fn same(ask: &dyn Fn(bool) -> String, what: &str) {
         }
     }
     panic!("{what}: answers keep changing");
+}
+
+fn budget(db: &Db, may_cache: bool) -> std::sync::Arc<query::Budget> {
+    let budget = db.budget(1_000_000);
+    if !may_cache {
+        budget.compute_all();
+    }
+    budget
+}
+
+/// A time of the years from 1970 on, as SQL has it.
+fn civil(time_ns: i64) -> String {
+    let (seconds, below_ns) = (time_ns / SECOND_NS, time_ns % SECOND_NS);
+    let (mut year, mut days) = (1970, seconds / 86_400);
+    let is_leap = |year: i64| year % 4 == 0;
+    while days >= 365 + i64::from(is_leap(year)) {
+        days -= 365 + i64::from(is_leap(year));
+        year += 1;
+    }
+    let mut month = 0;
+    let lengths = [31, 28 + i64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}.{below_ns:09}Z", month + 1, days + 1)
+}
+
+/// The answer of a statement; fails if there is none.
+fn ask_sql(db: &Db, of: &str, (start_ns, end_ns, width): (i64, i64, &str), may_cache: bool) -> String {
+    let time = |time_ns: i64| format!("'{}'", civil(time_ns));
+    let range = format!("time >= {} AND time < {}", time(start_ns), time(end_ns));
+    let text = of.replace("RANGE", &range).replace("WIDTH", width);
+    let parsed = sql::parse(&text).unwrap();
+    let session = sql::Session::new("default", db.now_ns());
+    format!("{:?}", db.sql(&parsed, 0, &session, &budget(db, may_cache)).unwrap())
+}
+
+fn ask_influxql(db: &Db, of: &str, (start_ns, end_ns, width): (i64, i64, &str), may_cache: bool) -> String {
+    let text = of.replace("RANGE", &format!("time >= {start_ns} AND time < {end_ns}")).replace("WIDTH", width);
+    let query = influxql::Query::parse(&text, &std::collections::BTreeMap::new()).unwrap();
+    let session = influxql::Session { database: Some("default"), read_only: true };
+    format!("{:?}", db.run_influxql(&query, 0, &session, &budget(db, may_cache)).unwrap())
 }
 
 /// An answer or its error as text, floats by their bits.
@@ -349,10 +435,12 @@ fn no_answer_is_stale() {
         if world.below(3) == 0 {
             world.change();
         }
-        match world.below(16) {
+        match world.below(20) {
             0..4 => world.check_shared(),
-            4..7 => world.check_bins(),
-            7..9 => world.check_instant(),
+            4..6 => world.check_bins(),
+            6..9 => world.check_sql(),
+            9..12 => world.check_influxql(),
+            12..14 => world.check_instant(),
             _ => world.check_range(),
         }
         if number % 10_000 == 9_999 {
@@ -503,6 +591,101 @@ fn a_restart_leaves_what_was_kept() {
     Db::open(world.simulation.platform(), plain).unwrap().close().unwrap();
     world.db = Some(Db::open(world.simulation.platform(), world.options.clone()).unwrap());
     assert_eq!(show(&world, &panels), [0, 0, steps]);
+}
+
+/// How many bins were in memory, on flash and in neither, of all statements over an hour.
+fn show_bins(world: &World, end_ns: i64) -> [u64; 3] {
+    let asked = |width: &'static str| (end_ns - 3600 * SECOND_NS, end_ns, width);
+    let counts = || {
+        let stats = world.db().result_cache().unwrap();
+        [stats.steps_from_memory, stats.steps_from_flash, stats.steps]
+    };
+    let mut before = counts();
+    let (mut places, mut kept_of) = ([0; 3], 0);
+    for (place, of) in SQL.iter().chain(&INFLUXQL).enumerate() {
+        let ask = |may_cache: bool| {
+            if place < SQL.len() {
+                ask_sql(world.db(), of, asked("1 minute"), may_cache)
+            } else {
+                ask_influxql(world.db(), of, asked("1m"), may_cache)
+            }
+        };
+        let computed = ask(false);
+        let kept = ask(true);
+        assert_eq!(kept, computed, "{of}");
+        assert!(kept.len() > 1000, "{of}: {kept}");
+        let after = counts();
+        let [memory, flash, all] = std::array::from_fn(|place| after[place] - before[place]);
+        kept_of += u32::from(all > 0);
+        for (place, bins) in places.iter_mut().zip([memory, flash, all - memory - flash]) {
+            *place += bins;
+        }
+        before = after;
+    }
+    // Some have several selectors, whose bins are not made apart.
+    assert!(kept_of >= 8, "{kept_of}");
+    places
+}
+
+#[test]
+fn a_restart_leaves_bins_of_sql_and_influxql() {
+    let mut world = World::new(19);
+    world.fill(90);
+    // What is merged without a record in the log counts as changed since the last record: nothing is, from here on.
+    world.restart(false);
+    let end_ns = world.now_ms() * 1_000_000 / (60 * SECOND_NS) * (60 * SECOND_NS);
+    let [memory, flash, all] = show_bins(&world, end_ns);
+    assert_eq!((memory, flash), (0, 0));
+    assert!(all >= 400, "{all}");
+    world.restart(false);
+    assert_eq!(show_bins(&world, end_ns), [0, all, 0]);
+    assert_eq!(show_bins(&world, end_ns), [all, 0, 0]);
+    // A late row costs the bin that it is in, of each statement.
+    let now_ms = world.now_ms();
+    let row = world.row(1, now_ms - 40 * MINUTE_MS);
+    world.write(&row);
+    world.restart(false);
+    let [memory, flash, neither] = show_bins(&world, end_ns);
+    assert_eq!((memory, flash + neither), (0, all));
+    assert!((5..=12).contains(&neither), "{neither}");
+    // What a crash leaves was written before it; what was not settled then, in whole bins.
+    world.db().save_results().unwrap();
+    world.fill(2);
+    world.restart(true);
+    let [_, flash, neither] = show_bins(&world, end_ns);
+    assert!(flash > all * 8 / 10, "{flash} {neither}");
+}
+
+/// Panels that have the same within them, asked for at the same time: each is what would be computed, and none waits for ever.
+#[test]
+fn panels_at_the_same_time_wait_for_one_another() {
+    let mut world = World::new(23);
+    world.fill(60);
+    let rates = ["rate(cpu_total[2m])", "sum by (dc, host) (rate(cpu_total[2m]))", "delta(cpu_usage[3m])"];
+    let end_ms = world.now_ms() / 15_000 * 15_000;
+    for round in 0..20 {
+        let texts: Vec<String> = (0..6)
+            .map(|place| {
+                let [a, b] = [place, place + 1 + round].map(|number| rates[number % rates.len()]);
+                format!("sum({a}) / sum({b}) + {place}")
+            })
+            .collect();
+        let start = std::sync::Barrier::new(texts.len());
+        let (world, start) = (&world, &start);
+        std::thread::scope(|scope| {
+            for text in &texts {
+                scope.spawn(move || {
+                    let end_ms = end_ms - i64::try_from(round).unwrap() * 1000;
+                    let query = RangeQuery { text: text.clone(), ..panels(world, end_ms).remove(0) };
+                    start.wait();
+                    let kept = plain(world.db().range("default", &query));
+                    let computed = world.db().range("default", &RangeQuery { may_cache: false, ..query });
+                    assert_eq!(kept, plain(computed), "{text}");
+                });
+            }
+        });
+    }
+    assert!(world.inner_used() > 0);
 }
 
 #[test]

@@ -157,7 +157,7 @@ impl FrameColumn {
     }
 
     /// A column of cells. They have one type, but that numbers of several become floats.
-    pub(crate) fn of_cells(name: &str, cells: &[Cell<'_>]) -> Result<Self, String> {
+    pub fn of_cells(name: &str, cells: &[Cell<'_>]) -> Result<Self, String> {
         let present: Vec<bool> = cells.iter().map(|cell| *cell != Cell::Null).collect();
         let mut kinds = cells.iter().filter(|cell| **cell != Cell::Null).map(|cell| cell.kind());
         let first = kinds.next().unwrap_or("float");

@@ -144,7 +144,7 @@ impl Shared {
             state.uninstall(slot);
             match header {
                 Ok(header) => state.forget_header(slot, &header, false),
-                Err(_) => state.keys.values_mut().for_each(|entry| entry.forget_places(slot)),
+                Err(_) => state.keys.values_mut().for_each(|entry| entry.places.forget(slot)),
             }
             state.release(slot);
         }

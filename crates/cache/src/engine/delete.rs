@@ -26,7 +26,7 @@ impl Cache {
     /// Gives what is cached of a key within a span another stamp: it was found to hold still.
     pub fn restamp(&self, key: Key, span: Span, stamp: u64) {
         if let Some(entry) = self.shared.state.lock().keys.get_mut(&key) {
-            entry.restamp(span, stamp);
+            entry.extents.restamp(span, stamp);
         }
     }
 }
@@ -41,9 +41,9 @@ impl Shared {
         }
         // The file is written under the lock: deletes are rare, and none may overtake another.
         let mut state = self.state.lock();
-        let had_any = state.keys.get(&key).is_some_and(|entry| !entry.within(span).is_empty());
+        let had_any = state.keys.get(&key).is_some_and(|entry| entry.extents.within(span).next().is_some());
         if let Some(entry) = state.keys.get_mut(&key) {
-            entry.remove(span);
+            entry.extents.remove(span);
         }
         state.drop_if_empty(&key);
         let sequence = state.sequence();

@@ -139,14 +139,14 @@ impl Cache {
     /// The stretches of a key that share an instant with a span, each with its stamp, by time; nothing is read.
     pub fn extents(&self, key: Key, span: Span) -> Vec<(Span, u64)> {
         let state = self.shared.state.lock();
-        let within = state.keys.get(&key).map(|entry| entry.within(span)).unwrap_or_default();
-        within.iter().map(|extent| (extent.span, extent.stamp)).collect()
+        let within = state.keys.get(&key).into_iter().flat_map(|entry| entry.extents.within(span));
+        within.map(|extent| (extent.span, extent.stamp)).collect()
     }
 
     /// The largest stamp of anything that is cached.
     pub fn stamp_max(&self) -> Option<u64> {
         let state = self.shared.state.lock();
-        state.keys.values().flat_map(crate::index::KeyEntry::extents).map(|extent| extent.stamp).max()
+        state.keys.values().flat_map(|entry| entry.extents.iter()).map(|extent| extent.stamp).max()
     }
 
     /// The same, with more to say.
@@ -210,9 +210,8 @@ impl Shared {
     /// What part of a span is cached and worth giving, its stamp, and where it is.
     fn look_up(&self, request: &Request<'_>) -> Option<(Span, u64, Vec<Sources>)> {
         let mut state = self.state.lock();
-        let within = state.keys.get(&request.key).map(|entry| entry.within(request.span)).unwrap_or_default();
-        let held = within.iter().filter(|extent| (request.holds)(extent.span, extent.stamp));
-        let held: Vec<Extent> = held.copied().collect();
+        let within = state.keys.get(&request.key).into_iter().flat_map(|entry| entry.extents.within(request.span));
+        let held: Vec<Extent> = within.filter(|extent| (request.holds)(extent.span, extent.stamp)).collect();
         let partial_bytes_min = request.partial_bytes_min.unwrap_or(self.options.partial_bytes_min);
         let Some((part, stamp)) = part_of(&held, request.span, partial_bytes_min) else {
             state.note_miss(&request.key, request.span);
@@ -239,7 +238,7 @@ impl Shared {
             if is_last {
                 let mut state = self.state.lock();
                 if let Some(entry) = state.keys.get_mut(&key) {
-                    failure.missing.spans().iter().for_each(|span| entry.remove(*span));
+                    failure.missing.spans().iter().for_each(|span| entry.extents.remove(*span));
                 }
                 state.drop_if_empty(&key);
             }
@@ -260,7 +259,7 @@ impl State {
             }
         };
         match layout {
-            Layout::Columns => entry.places.iter().for_each(|place| add(place.slab, Some(*place))),
+            Layout::Columns => entry.places.iter().for_each(|place| add(place.slab, Some(place))),
             Layout::Rows => {
                 let fields = entry.fields.iter().filter_map(|number| self.fields.get(*number as usize));
                 let nodes = fields.flat_map(|field| field.slabs.candidates(&key, span));

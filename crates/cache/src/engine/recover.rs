@@ -101,11 +101,13 @@ fn add_key(state: &mut State, key: Key, found: &Found) {
     if parts.is_empty() {
         return;
     }
+    let numbers: Vec<FieldNumber> = found.fields.keys().copied().collect();
+    let set = state.field_set(&numbers);
     let entry = state.entry(key);
-    entry.fields = found.fields.keys().copied().collect();
+    entry.fields = set;
     for (span, stamp) in parts {
         // Sixteen bytes a point, as numbers have; texts are underestimated.
-        entry.insert(Extent { span, stamp, density: (found.points as f64 * 16.0 / length) as f32 });
+        entry.extents.insert(Extent { span, stamp, density: (found.points as f64 * 16.0 / length) as f32 });
     }
 }
 

@@ -35,7 +35,7 @@ impl Shared {
         match header {
             Ok(header) => state.forget_header(slot, &header, true),
             // Nobody knows which keys were in it: their spans are found missing when they are asked for.
-            Err(_) => state.keys.values_mut().for_each(|entry| entry.forget_places(slot)),
+            Err(_) => state.keys.values_mut().for_each(|entry| entry.places.forget(slot)),
         }
     }
 

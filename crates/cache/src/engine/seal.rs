@@ -161,7 +161,7 @@ impl State {
     pub(super) fn forget_pieces(&mut self, unit: &Unit) {
         for (key, pieces) in &unit.keys {
             if let Some(entry) = self.keys.get_mut(key) {
-                pieces.iter().for_each(|piece| entry.remove(piece.span));
+                pieces.iter().for_each(|piece| entry.extents.remove(piece.span));
             }
             self.drop_if_empty(key);
         }

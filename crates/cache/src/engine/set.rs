@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::state::State;
 use super::{Cache, Shared};
-use crate::index::{Extent, FieldNumber};
+use crate::index::{Extent, Extents, FieldNumber};
 use crate::open_slab::Batch;
 use crate::points::{Answer, FieldPoints, Points, Values};
 use crate::slab::Piece;
@@ -163,7 +163,7 @@ fn check_points(field: &FieldPoints, span: Span) -> Result<(), SetError> {
 impl State {
     fn add(&mut self, key: Key, answer: &Answer, span: Span, stamp: u64, size_bytes: usize) {
         let fields = self.fields_of(key, answer);
-        let missing = self.entry(key).missing(span);
+        let missing = self.entry(key).extents.missing(span);
         let sequence = self.sequence();
         let density = (size_bytes as f64 / span.length()) as f32;
         let series: Arc<[Arc<str>]> = answer.series.clone().into();
@@ -172,7 +172,7 @@ impl State {
             for (number, field) in &fields {
                 self.add_field(key, piece, *number, *field, &series);
             }
-            self.entry(key).insert(Extent { span: *span, stamp, density });
+            self.entry(key).extents.insert(Extent { span: *span, stamp, density });
         }
     }
 
@@ -189,10 +189,12 @@ impl State {
         if fields.is_empty() {
             fields.push((self.field(&Arc::from(NO_FIELD), crate::ValueType::F64), None));
         }
-        let entry = self.entry(key);
         if fields.len() != known.len() {
-            entry.remove(Span::new(i64::MIN, i64::MAX));
-            entry.fields = fields.iter().map(|(number, _)| *number).collect();
+            let numbers: Vec<FieldNumber> = fields.iter().map(|(number, _)| *number).collect();
+            let set = self.field_set(&numbers);
+            let entry = self.entry(key);
+            entry.extents = Extents::default();
+            entry.fields = set;
         }
         fields
     }

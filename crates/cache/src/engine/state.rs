@@ -1,6 +1,6 @@
 //! What a cache knows in memory.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::flash::{Delete, Superblock};
@@ -14,6 +14,8 @@ use crate::{Key, Layout};
 
 /// Ghosts whose nodes are remembered, to tell when a miss would have been a hit.
 const GHOST_NODES_MAX: usize = 64;
+/// Sets of fields that no key may have any more before they are forgotten, beside two for each key.
+const FIELD_SETS_SPARE: usize = 64;
 
 /// A slab that went.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub(crate) struct State {
     pub(crate) keys: Keys,
     pub(crate) fields: Vec<Field>,
     pub(crate) field_numbers: HashMap<(Arc<str>, ValueType), FieldNumber>,
+    /// What keys have as their fields.
+    pub(crate) field_sets: HashSet<Arc<[FieldNumber]>>,
     pub(crate) open: BTreeMap<FieldNumber, Bucket>,
     /// The bucket that is being made into slabs, still read.
     pub(crate) sealing: Option<(FieldNumber, Arc<Bucket>)>,
@@ -57,6 +61,7 @@ impl State {
             keys: Keys::default(),
             fields: Vec::new(),
             field_numbers: HashMap::new(),
+            field_sets: HashSet::new(),
             open: BTreeMap::new(),
             sealing: None,
             open_bytes: 0,
@@ -180,18 +185,31 @@ impl State {
             let Some(entry) = self.keys.get_mut(&placed.record.key) else {
                 continue;
             };
-            entry.forget_places(slot);
+            entry.places.forget(slot);
             if and_extents {
-                placed.record.pieces.iter().for_each(|piece| entry.remove(piece.span));
+                placed.record.pieces.iter().for_each(|piece| entry.extents.remove(piece.span));
             }
             self.drop_if_empty(&placed.record.key);
         }
     }
 
     pub(crate) fn drop_if_empty(&mut self, key: &Key) {
-        if self.keys.get(key).is_some_and(|entry| entry.extents().is_empty()) {
+        if self.keys.get(key).is_some_and(|entry| entry.extents.is_empty()) {
             self.keys.remove(key);
         }
+    }
+
+    /// Numbers of fields, the same for all keys that have them.
+    pub(crate) fn field_set(&mut self, numbers: &[FieldNumber]) -> Arc<[FieldNumber]> {
+        if let Some(known) = self.field_sets.get(numbers) {
+            return known.clone();
+        }
+        if self.field_sets.len() > FIELD_SETS_SPARE + 2 * self.keys.len() {
+            self.field_sets.retain(|set| Arc::strong_count(set) > 1);
+        }
+        let set: Arc<[FieldNumber]> = numbers.into();
+        self.field_sets.insert(set.clone());
+        set
     }
 
     pub(crate) fn entry(&mut self, key: Key) -> &mut KeyEntry {

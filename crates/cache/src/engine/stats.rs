@@ -132,6 +132,8 @@ impl Shared {
         // A hash map keeps a byte beside each entry and an eighth of its room free.
         let key_bytes = (size_of::<Key>() + size_of::<KeyEntry>() + 1) * 8 / 7;
         let heap_bytes: usize = state.keys.values().map(KeyEntry::heap_bytes).sum();
+        let sets = state.field_sets.iter().map(|set| size_of_val(&**set) + 2 * size_of::<usize>() + size_of_val(set));
+        let sets: usize = sets.sum();
         let nodes = slabs().count() * (size_of::<SlabNode>() + 8);
         let metas = state.slabs.capacity() * size_of::<Option<SlabMeta>>();
         let deletes = state.deletes.len() * size_of::<flash::Delete>() * 2;
@@ -163,7 +165,7 @@ impl Shared {
             open_bytes: state.open_bytes as u64,
             buffer_hits,
             buffer_bytes: buffer_bytes as u64,
-            index_bytes: (state.keys.len() * key_bytes + heap_bytes + nodes + metas + deletes) as u64,
+            index_bytes: (state.keys.len() * key_bytes + heap_bytes + sets + nodes + metas + deletes) as u64,
             lru_thousandths: state.policy.lru_share().map_or(0, |share| (share * 1000.0) as u64),
             deletes: state.deletes.len() as u64,
         }

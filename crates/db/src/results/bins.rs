@@ -9,6 +9,7 @@ use query::plan::Scan;
 use query::{BinsAsked, BinsFound, Frame, MakeBins, QueryError};
 use store::Store;
 
+use super::flash::Unit;
 use super::range::{Part, holes, next_on_grid};
 use super::watch::{Watch, compiled};
 use super::{CacheUse, Portions, ResultCache};
@@ -36,6 +37,11 @@ impl ResultCache {
             return make(range).map(|frames| BinsFound { frames, kept_rows: 0 });
         };
         let key = Key::of_statement(&format!("{database}\nbins\n{}", asked.text));
+        let unit = Unit::Bins { width_ns: asked.width_ns, offset_ns: asked.offset_ns };
+        if self.flash.is_some() {
+            // So that what is made now has a stamp for flash that says no less.
+            from.store.mark();
+        }
         // Before anything is read: what comes later has a larger number.
         let snapshot = from.store.snapshot();
         let mut watch = Watch::new(from.store, database, vec![compiled(&superset(asked.scan))?], ITSELF);
@@ -49,8 +55,14 @@ impl ResultCache {
             checked.push((kept, holds));
         }
         self.memory.renew(key, &checked, watch.through());
+        let mut unchanged = |stretch: Span, since: u64| {
+            watch.unchanged_ns(stretch, since).into_iter().filter_map(|part| bins_in(part, asked)).collect()
+        };
+        let on_flash = self.parts_on_flash((key, span, unit), &parts, (from.store, snapshot), &mut unchanged);
+        let flash_spans: Vec<Span> = on_flash.iter().map(|(_, part)| *part).collect();
+        parts.extend(on_flash);
         let holes = holes(&mut parts, span);
-        self.count_bins(asked, span, &holes);
+        self.count_bins(asked, span, &holes, &flash_spans);
         let mut anew: Vec<(Vec<Frame>, TimeRange)> = Vec::new();
         for range in ranges(&holes, span, range) {
             let frames = make(range)?;
@@ -64,17 +76,22 @@ impl ResultCache {
             {
                 let portion = Portions::Bins(Frame::join(&[(&frames, range_of(bins))])?);
                 self.keep(key, portion, bins, snapshot);
+                if let Some(flash) = &self.flash {
+                    flash.note(key, bins, unit);
+                }
             }
             anew.push((frames, range));
         }
         join(&parts, &anew, asked)
     }
 
-    fn count_bins(&self, asked: &BinsAsked<'_>, span: Span, holes: &[Span]) {
+    fn count_bins(&self, asked: &BinsAsked<'_>, span: Span, holes: &[Span], on_flash: &[Span]) {
         let bins = |span: &Span| (span.end - span.start) as u64 / asked.width_ns as u64;
         let steps = bins(&span);
         let missing: u64 = holes.iter().map(bins).sum();
-        self.count(CacheUse { steps, from_memory: steps.saturating_sub(missing), ..CacheUse::default() });
+        let kept = steps.saturating_sub(missing);
+        let from_flash = on_flash.iter().map(bins).sum::<u64>().min(kept);
+        self.count(CacheUse { steps, from_memory: kept - from_flash, from_flash, ..CacheUse::default() });
     }
 }
 

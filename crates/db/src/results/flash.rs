@@ -1,4 +1,4 @@
-//! Kept steps on flash: what was evaluated goes there in the background, what leaves memory before at once, and comes back when it is asked
+//! Kept steps and bins on flash: what was evaluated goes there in the background, what leaves memory before at once, and comes back when it is asked
 //! for, after a restart, too.
 //!
 //! ```text
@@ -15,19 +15,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cache::{Cache, FieldPoints, Kept, Key, Points, Portion as _, Request, Span, Values};
-use model::Labels;
+use cache::{Cache, Kept, Key, Portion as _, Request, Span};
 use parking_lot::Mutex;
 use platform::Platform;
-use promql::{StepInfo, Stretch};
 use store::{Store, StoreError};
 
 use super::Portions;
+use super::range::next_on_grid;
+use super::slab_form::{answer_of, portion_of};
 
-/// The one field that answers have.
-const FIELD: &str = "value";
-/// Steps that are newer than this are not written yet: they may well change.
-const SETTLED_MS: i64 = 6 * 60 * 1000;
+/// Steps and bins that are newer than this are not written yet: they may well change.
+const SETTLED_NS: i64 = 6 * 60 * 1_000_000_000;
 /// From one look at what is to be written to the next.
 const SAVE_NS: u64 = 10 * 1_000_000_000;
 /// How long what was written may lie in memory before it fills a slab.
@@ -39,11 +37,38 @@ const EXTENTS_MAX: usize = 256;
 
 type Portion = Kept<Portions>;
 
+/// What the spans of a key are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// Steps at milliseconds.
+    Steps,
+    /// Bins of nanoseconds; a part of one says nothing.
+    Bins { width_ns: i64, offset_ns: i64 },
+}
+
+impl Unit {
+    /// The end of what has ended by a time.
+    fn end_by(self, time_ns: i64) -> i64 {
+        match self {
+            Self::Steps => time_ns / 1_000_000,
+            Self::Bins { width_ns, offset_ns } => {
+                next_on_grid(time_ns.saturating_sub(width_ns).saturating_add(1), offset_ns, width_ns)
+            }
+        }
+    }
+}
+
+/// What of a key is in memory alone.
+struct Unwritten {
+    unit: Unit,
+    spans: Vec<Span>,
+}
+
 /// What is to be written.
 #[derive(Default)]
 struct Pending {
-    /// Evaluated steps that are in memory alone, by key.
-    spans: HashMap<Key, Vec<Span>>,
+    /// Evaluated steps and bins that are in memory alone, by key.
+    spans: HashMap<Key, Unwritten>,
     /// What left memory.
     leaving: Vec<(Key, Portion)>,
     leaving_bytes: usize,
@@ -56,7 +81,7 @@ struct Done {
     sealed_ns: u64,
 }
 
-/// Kept steps on flash.
+/// Kept steps and bins on flash.
 pub(super) struct Flash {
     cache: Cache,
     platform: Platform,
@@ -106,10 +131,10 @@ impl Flash {
         Key::of_statement(&format!("{} {:x} {key}", env!("CARGO_PKG_VERSION"), self.journal_id))
     }
 
-    /// Says that steps were evaluated.
-    pub(super) fn note(&self, key: Key, span: Span) {
+    /// Says that steps or bins were evaluated.
+    pub(super) fn note(&self, key: Key, span: Span, unit: Unit) {
         let mut pending = self.pending.lock();
-        let spans = pending.spans.entry(key).or_default();
+        let spans = &mut pending.spans.entry(key).or_insert(Unwritten { unit, spans: Vec::new() }).spans;
         match spans.last_mut().filter(|last| last.end == span.start) {
             Some(last) => last.end = span.end,
             None => spans.push(span),
@@ -127,7 +152,7 @@ impl Flash {
     pub(super) fn take(&self, evicted: Vec<(Key, Vec<Portion>)>) {
         let mut pending = self.pending.lock();
         for (key, portions) in evicted {
-            let Some(spans) = pending.spans.remove(&key) else { continue };
+            let Some(Unwritten { spans, .. }) = pending.spans.remove(&key) else { continue };
             for portion in portions {
                 let is_new = spans.iter().any(|span| span.overlaps(&portion.span));
                 let bytes = portion.answer.memory_bytes();
@@ -139,8 +164,14 @@ impl Flash {
         }
     }
 
-    /// What there is for a span, if it holds: `holds` says of a stretch and its stamp which of its steps do.
-    pub(super) fn find(&self, key: Key, span: Span, holds: &mut dyn FnMut(Span, u64) -> Vec<Span>) -> OnFlash {
+    /// What there is for a span, if it holds: `holds` says of a stretch and its stamp which of its steps or bins do.
+    pub(super) fn find(
+        &self,
+        key: Key,
+        span: Span,
+        unit: Unit,
+        holds: &mut dyn FnMut(Span, u64) -> Vec<Span>,
+    ) -> OnFlash {
         let key = self.key(key);
         let mut extents = self.cache.extents(key, span);
         extents.truncate(EXTENTS_MAX);
@@ -161,7 +192,7 @@ impl Flash {
             let wanted = Span::new(run.start, covered.map(|part| part.end).max()?);
             let request = Request { key, span: wanted, partial_bytes_min: Some(usize::MAX), holds: &is_known };
             let found = self.cache.find(&request).filter(|found| found.span == wanted)?;
-            Some((Arc::new(Portions::Steps(stretch_of(&found.answer)?)), run))
+            Some((Arc::new(portion_of(&found.answer, unit)?), run))
         };
         runs.into_iter().filter_map(read).collect()
     }
@@ -180,15 +211,15 @@ impl Flash {
     /// Writes what is in memory alone; `all` also what may well change, and so that it outlives the process.
     pub(super) fn save(&self, store: &Store, memory: &cache::Front<Portions>, all: bool) -> Result<(), StoreError> {
         store.keep_journal()?;
-        let settled_ms = self.platform.clock.now_ns() / 1_000_000 - SETTLED_MS;
-        let mut portions = self.due(if all { i64::MAX } else { settled_ms }, memory);
+        let settled_ns = self.platform.clock.now_ns() - SETTLED_NS;
+        let mut portions = self.due(Some(settled_ns).filter(|_| !all), memory);
         if !portions.is_empty() {
             // A crash must not take back what their steps show.
             store.commit_seen()?;
         }
         for (key, span, portion) in portions.drain(..) {
-            if let (Some(stamp), Portions::Steps(stretch)) = (store.marked_at(portion.stamp), &*portion.answer) {
-                self.write(self.key(key), span, stretch, stamp).map_err(failed)?;
+            if let Some(stamp) = store.marked_at(portion.stamp) {
+                self.write(self.key(key), span, &portion.answer, stamp).map_err(failed)?;
             }
         }
         let now_ns = self.platform.clock.monotonic_ns();
@@ -200,16 +231,17 @@ impl Flash {
         Ok(())
     }
 
-    /// What is to be written of steps up to a time.
-    fn due(&self, end_ms: i64, memory: &cache::Front<Portions>) -> Vec<(Key, Span, Portion)> {
+    /// What is to be written of what had ended by a time; `None` for everything.
+    fn due(&self, settled_ns: Option<i64>, memory: &cache::Front<Portions>) -> Vec<(Key, Span, Portion)> {
         let mut pending = self.pending.lock();
         pending.leaving_bytes = 0;
         let leaving = std::mem::take(&mut pending.leaving);
         let mut due: Vec<(Key, Span, Portion)> =
             leaving.into_iter().map(|(key, portion)| (key, portion.span, portion)).collect();
         let mut spans: Vec<(Key, Span)> = Vec::new();
-        pending.spans.retain(|key, unwritten| {
-            let (early, late) = (Span::new(i64::MIN, end_ms), Span::new(end_ms, i64::MAX));
+        pending.spans.retain(|key, Unwritten { unit, spans: unwritten }| {
+            let end = settled_ns.map_or(i64::MAX, |settled_ns| unit.end_by(settled_ns));
+            let (early, late) = (Span::new(i64::MIN, end), Span::new(end, i64::MAX));
             spans.extend(
                 unwritten.iter().map(|span| (*key, span.intersect(&early))).filter(|(_, span)| !span.is_empty()),
             );
@@ -224,12 +256,12 @@ impl Flash {
         due
     }
 
-    /// Puts steps in place of what there is of their span.
-    fn write(&self, key: Key, span: Span, stretch: &Stretch, stamp: u64) -> std::io::Result<()> {
+    /// Puts steps or bins in place of what there is of their span.
+    fn write(&self, key: Key, span: Span, portion: &Portions, stamp: u64) -> std::io::Result<()> {
         if !self.cache.extents(key, span).is_empty() {
             self.cache.delete(key, span)?;
         }
-        let Some(answer) = answer_of(stretch, span) else { return Ok(()) };
+        let Some(answer) = answer_of(portion, span) else { return Ok(()) };
         match self.cache.set_stamped(key, &answer, span, stamp) {
             Err(cache::SetError::Io(error)) => Err(error),
             // One that does not fit into slabs is in memory alone.
@@ -246,109 +278,15 @@ fn failed(error: std::io::Error) -> StoreError {
     StoreError::Io { action: "keep answers on flash".to_owned(), error }
 }
 
-/// A stretch's steps in a span, in the form of slabs. `None` if infos go with some of them: those stay in memory.
-fn answer_of(stretch: &Stretch, span: Span) -> Option<cache::Answer> {
-    let overlaps = |info: &StepInfo| info.steps.iter().any(|(first, last)| *first < span.end && *last >= span.start);
-    if stretch.infos.values().any(overlaps) {
-        return None;
-    }
-    let mut series: Vec<Arc<str>> = Vec::new();
-    let mut all: Vec<(i64, u32, f64)> = Vec::new();
-    for (labels, values) in &stretch.series {
-        let first = values.partition_point(|(time_ms, _)| *time_ms < span.start);
-        let end = values.partition_point(|(time_ms, _)| *time_ms < span.end);
-        let inside = values.get(first..end).filter(|inside| !inside.is_empty());
-        let number = u32::try_from(series.len()).ok()?;
-        all.extend(inside.unwrap_or_default().iter().map(|(time_ms, value)| (*time_ms, number, *value)));
-        series.extend(inside.map(|_| Arc::from(text_of(labels))));
-    }
-    all.sort_by_key(|(time_ms, number, _)| (*time_ms, *number));
-    let points = Points {
-        timestamps: all.iter().map(|(time_ms, ..)| *time_ms).collect(),
-        series: all.iter().map(|(_, number, _)| *number).collect(),
-        values: Values::F64(all.iter().map(|(.., value)| *value).collect()),
-    };
-    // The field is there even without points: a key has the same fields always.
-    Some(cache::Answer { series, fields: vec![FieldPoints { name: Arc::from(FIELD), points }] })
-}
-
-/// The same, back. `None` if it is not what [`answer_of`] makes.
-fn stretch_of(answer: &cache::Answer) -> Option<Stretch> {
-    let mut values: Vec<Vec<(i64, f64)>> = vec![Vec::new(); answer.series.len()];
-    for field in &answer.fields {
-        let Values::F64(column) = &field.points.values else { return None };
-        let times = field.points.timestamps.iter().zip(&field.points.series);
-        for ((time_ms, number), value) in times.zip(column) {
-            values.get_mut(*number as usize)?.push((*time_ms, *value));
-        }
-    }
-    let mut series = Vec::with_capacity(values.len());
-    for (text, mut values) in answer.series.iter().zip(values).filter(|(_, values)| !values.is_empty()) {
-        if !values.is_sorted_by_key(|(time_ms, _)| *time_ms) {
-            values.sort_by_key(|(time_ms, _)| *time_ms);
-        }
-        series.push((labels_of(text)?, values));
-    }
-    series.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Some(Stretch { series, ..Stretch::default() })
-}
-
-/// Labels as a series' name: each text behind its length and a colon.
-fn text_of(labels: &Labels) -> String {
-    let mut text = String::new();
-    for part in labels.iter().flat_map(|(name, value)| [name, value]) {
-        text.push_str(&part.len().to_string());
-        text.push(':');
-        text.push_str(part);
-    }
-    text
-}
-
-fn labels_of(mut text: &str) -> Option<Labels> {
-    let mut next = || {
-        let (length, rest) = text.split_once(':')?;
-        let (part, rest) = rest.split_at_checked(length.parse().ok()?)?;
-        text = rest;
-        Some(part)
-    };
-    let mut pairs = Vec::new();
-    while let Some(name) = next() {
-        pairs.push((name, next()?));
-    }
-    text.is_empty().then(|| Labels::from_pairs(pairs).ok()).flatten()
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
-    fn bits(stretch: &Stretch) -> Vec<(Labels, Vec<(i64, u64)>)> {
-        let plain = |values: &[(i64, f64)]| values.iter().map(|(time, value)| (*time, value.to_bits())).collect();
-        stretch.series.iter().map(|(labels, values)| (labels.clone(), plain(values))).collect()
-    }
-
-    proptest! {
-        #[test]
-        fn steps_come_back_as_they_were(
-            series in prop::collection::btree_map(
-                prop::collection::btree_map("[a-z:0-9]{0,4}", "\\PC{1,6}", 0..4),
-                prop::collection::btree_map(-50i64..50, any::<u64>(), 1..20),
-                0..6,
-            ),
-            (start, end) in (-60i64..60, -60i64..60),
-        ) {
-            let mut stretch = Stretch::default();
-            for (labels, values) in &series {
-                let values = values.iter().map(|(time, bits)| (*time, f64::from_bits(*bits))).collect();
-                stretch.series.push((Labels::from_pairs(labels).unwrap(), values));
-            }
-            stretch.series.sort_by(|(a, _), (b, _)| a.cmp(b));
-            let span = Span::new(start, end.max(start + 1));
-            let back = stretch_of(&answer_of(&stretch, span).unwrap()).unwrap();
-            let expected = Stretch::join(&[(&stretch, span.start, span.end - 1)]);
-            prop_assert_eq!(bits(&back), bits(&expected));
-        }
+    #[test]
+    fn what_ended_by_a_time_is_whole() {
+        let bins = Unit::Bins { width_ns: 10, offset_ns: 3 };
+        let ends: Vec<i64> = [12, 13, 14, 22, 23, -7, -8].map(|time_ns| bins.end_by(time_ns)).to_vec();
+        assert_eq!(ends, [3, 13, 13, 13, 23, -7, -17]);
+        assert_eq!(Unit::Steps.end_by(5_999_999), 5);
     }
 }

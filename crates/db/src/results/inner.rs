@@ -4,6 +4,8 @@
 //! expression yields is kept once it was asked for under a second one around it, and on whichever grid from there on. What is larger than an
 //! eighth of the memory for answers is not kept at all. An aggregation is found, too, if somebody asked for it as a whole.
 //!
+//! A query that needs what another one evaluates at the same time waits for it a little (`flights.rs`).
+//!
 //! What is kept is held against the journal as answers are, for the selectors of the inner expression and for what its own steps look at. It is
 //! stamped with the snapshot of the query around it, which was taken before that read anything.
 
@@ -16,6 +18,7 @@ use parking_lot::Mutex;
 use promql::{Asked, Inner, InnerPart, Keeper, KeptInner, KeptRows, MadeInner, Stretch};
 use query::QueryError;
 
+use super::flights::{Flights, Number};
 use super::range::{Grid, Part, check, holes};
 use super::watch::{Watch, compiled};
 use super::{Portions, ResultCache, Run, key_of_text, settings_of};
@@ -24,6 +27,9 @@ use super::{Portions, ResultCache, Run, key_of_text, settings_of};
 const KNOWN_MAX: usize = 4096;
 /// What one stretch may take of the memory for answers: one part of so many.
 const STRETCH_SHARE: usize = 8;
+/// How often a query looks, every 10 ms, whether another one has evaluated what it needs: for several times as long as the `rate` of a thousand
+/// series takes.
+const LOOKS_MAX: u32 = 50;
 
 /// What is known of an expression, on any grid.
 #[derive(Debug, Clone, Copy)]
@@ -45,9 +51,15 @@ struct Knowledge {
     asked: u64,
 }
 
-/// The same, for all queries.
+/// The same, for all queries, and what they evaluate just now.
 #[derive(Debug, Default)]
-pub(crate) struct Inners(Mutex<Knowledge>);
+pub(crate) struct Inners {
+    known: Mutex<Knowledge>,
+    flights: Flights,
+}
+
+/// What there is of an expression, and what is missing.
+type Looked = (Vec<Part>, Vec<Span>);
 
 /// What is to be done with an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +111,7 @@ impl Knowledge {
 
 impl Inners {
     pub(crate) fn clear(&self) {
-        *self.0.lock() = Knowledge::default();
+        *self.known.lock() = Knowledge::default();
     }
 }
 
@@ -113,6 +125,8 @@ pub(super) struct InnerKeeper<'a> {
     /// The query, on any grid.
     outer: Key,
     snapshot: u64,
+    /// The query among those that evaluate something just now.
+    number: Number,
     /// Steps of expressions that were asked for and are worth keeping, and those of them that were kept.
     used: Cell<(u64, u64)>,
 }
@@ -136,7 +150,8 @@ impl<'a> InnerKeeper<'a> {
         snapshot: u64,
     ) -> Self {
         let outer = key_of_text(database, "query", &settings_of(run.settings), run.expression.text());
-        Self { results, run, database, query, outer, snapshot, used: Cell::default() }
+        let number = results.inners.flights.number();
+        Self { results, run, database, query, outer, snapshot, number, used: Cell::default() }
     }
 
     /// Steps of inner expressions that were worth keeping, and those of them that were kept.
@@ -158,23 +173,15 @@ impl<'a> InnerKeeper<'a> {
     fn key_on_any_grid(&self, inner: &Inner) -> Key {
         self.key("within", &inner.text)
     }
-}
 
-impl Keeper for InnerKeeper<'_> {
-    fn find(&self, inner: &Inner) -> Result<Asked, QueryError> {
-        let key = self.key_on_grid(inner);
-        if key == self.query {
-            return Ok(Asked::Unkept);
-        }
-        let grid = grid_of(inner);
-        let outer = inner.outer.as_ref().map_or(self.outer, |outer| self.key("within", outer));
-        let worth = self.results.inners.0.lock().ask(self.key_on_any_grid(inner), outer, grid.steps(grid.span));
+    /// What of an expression is in memory and still holds, and what is not; nothing if it is not to be looked for.
+    fn kept(&self, inner: &Inner, (key, grid): (Key, Grid), worth: Worth) -> Result<Option<Looked>, QueryError> {
         let kept = self.results.memory.kept(key, grid.span);
         let is_usable = |portion: &Portions| portion.rows().is_some() || portion.stretch().is_some();
         let kept: Vec<_> = kept.into_iter().filter(|kept| is_usable(&kept.answer)).collect();
         match worth {
-            Worth::Never => return Ok(Asked::Never),
-            Worth::TooLarge | Worth::Unshared if kept.is_empty() => return Ok(Asked::Unkept),
+            Worth::Never => return Ok(None),
+            Worth::TooLarge | Worth::Unshared if kept.is_empty() => return Ok(None),
             _ => {}
         }
         let selectors = inner.selectors.iter().map(|matchers| compiled(matchers)).collect::<Result<_, _>>()?;
@@ -187,9 +194,45 @@ impl Keeper for InnerKeeper<'_> {
         }
         self.results.memory.renew(key, &checked, watch.through());
         let holes = holes(&mut parts, grid.span);
+        Ok(Some((parts, holes)))
+    }
+
+    /// Waits for whoever evaluates some of what is missing. Whether there was anybody.
+    fn wait_for_others(&self, key: Key, holes: &[Span]) -> Result<bool, QueryError> {
+        let Some(hull) = hull(holes) else { return Ok(false) };
+        let check = || self.run.budget.check();
+        self.results.inners.flights.wait(self.number, (key, hull), LOOKS_MAX, &check)
+    }
+}
+
+impl Drop for InnerKeeper<'_> {
+    fn drop(&mut self) {
+        self.results.inners.flights.end(self.number);
+    }
+}
+
+impl Keeper for InnerKeeper<'_> {
+    fn find(&self, inner: &Inner) -> Result<Asked, QueryError> {
+        let key = self.key_on_grid(inner);
+        if key == self.query {
+            return Ok(Asked::Unkept);
+        }
+        let grid = grid_of(inner);
+        let outer = inner.outer.as_ref().map_or(self.outer, |outer| self.key("within", outer));
+        let worth = self.results.inners.known.lock().ask(self.key_on_any_grid(inner), outer, grid.steps(grid.span));
+        let Some((mut parts, mut holes)) = self.kept(inner, (key, grid), worth)? else {
+            return Ok(if worth == Worth::Never { Asked::Never } else { Asked::Unkept });
+        };
+        if worth == Worth::Shared && self.wait_for_others(key, &holes)? {
+            let found = self.kept(inner, (key, grid), worth)?;
+            (parts, holes) = found.unwrap_or((parts, holes));
+        }
         let (steps, missing) = (grid.steps(grid.span), holes.iter().map(|hole| grid.steps(*hole)).sum::<u64>());
         if worth != Worth::Shared && parts.is_empty() {
             return Ok(Asked::Unkept);
+        }
+        if let Some(hull) = hull(&holes) {
+            self.results.inners.flights.begin(self.number, (key, hull), holes.len());
         }
         let (asked, found) = self.used.get();
         self.used.set((asked + steps, found + steps.saturating_sub(missing)));
@@ -206,18 +249,26 @@ impl Keeper for InnerKeeper<'_> {
             MadeInner::Rows(rows) => Portions::Rows(rows),
             MadeInner::Stretch(stretch) => Portions::Steps(stretch),
         };
-        self.results.keep(self.key_on_grid(inner), Arc::new(portion), Span::new(start_ms, end_ms), self.snapshot);
+        let key = self.key_on_grid(inner);
+        self.results.keep(key, Arc::new(portion), Span::new(start_ms, end_ms), self.snapshot);
+        self.results.inners.flights.end_one(self.number, key);
     }
 
     fn refuse(&self, inner: &Inner, is_too_large: bool) {
         let grid = grid_of(inner);
         let steps = if is_too_large { grid.steps(grid.span).max(2) } else { 1 };
-        self.results.inners.0.lock().refuse(self.key_on_any_grid(inner), steps);
+        self.results.inners.known.lock().refuse(self.key_on_any_grid(inner), steps);
+        self.results.inners.flights.end_one(self.number, self.key_on_grid(inner));
     }
 
     fn bytes_max(&self) -> usize {
         self.results.memory.bytes_max() / STRETCH_SHARE
     }
+}
+
+/// From the first of sorted spans to the last.
+fn hull(spans: &[Span]) -> Option<Span> {
+    Some(Span::new(spans.first()?.start, spans.last()?.end))
 }
 
 fn grid_of(inner: &Inner) -> Grid {

@@ -12,9 +12,11 @@
 
 mod bins;
 mod flash;
+mod flights;
 mod inner;
 mod range;
 mod recent;
+mod slab_form;
 mod watch;
 mod whole;
 

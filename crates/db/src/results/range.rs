@@ -7,6 +7,7 @@ use promql::{Answer, Evaluated, Evaluation, Reads, Stretch};
 use query::{QueryError, Source};
 use store::Store;
 
+use super::flash::Unit;
 use super::inner::InnerKeeper;
 use super::recent::RecentSource;
 use super::watch::{Watch, cut};
@@ -85,7 +86,11 @@ impl ResultCache {
         let snapshot = run.store.snapshot();
         let mut watch = Watch::of(run.store, database, run.expression, reads)?;
         let mut parts = self.parts_in_memory(key, grid, &mut watch);
-        let on_flash = self.parts_on_flash(key, grid, &parts, (run.store, &mut watch, snapshot));
+        let mut unchanged = |stretch: Span, since: u64| {
+            let parts = watch.unchanged(stretch, since).into_iter();
+            parts.map(|part| grid.steps_in(part)).filter(|part| !part.is_empty()).collect()
+        };
+        let on_flash = self.parts_on_flash((key, span, Unit::Steps), &parts, (run.store, snapshot), &mut unchanged);
         let from_flash = on_flash.iter().map(|(_, part)| grid.steps(*part)).sum::<u64>();
         parts.extend(on_flash);
         let holes = holes(&mut parts, span);
@@ -107,7 +112,7 @@ impl ResultCache {
                     let portion = Arc::new(Portions::Steps(stretch));
                     self.keep(key, portion.clone(), hole, snapshot);
                     if let Some(flash) = &self.flash {
-                        flash.note(key, hole);
+                        flash.note(key, hole, Unit::Steps);
                     }
                     parts.push((portion, hole));
                 }
@@ -143,24 +148,24 @@ impl ResultCache {
         parts
     }
 
-    /// What of the rest is on flash and still holds; it is in memory afterwards.
-    fn parts_on_flash(
+    /// What of the rest is on flash and still holds; it is in memory afterwards. `unchanged` says of a stretch what of it, in whole steps or
+    /// bins, is as it was at a snapshot.
+    pub(super) fn parts_on_flash(
         &self,
-        key: Key,
-        grid: Grid,
+        (key, span, unit): (Key, Span, Unit),
         parts: &[Part],
-        (store, watch, snapshot): (&Store, &mut Watch<'_>, u64),
+        (store, snapshot): (&Store, u64),
+        unchanged: &mut dyn FnMut(Span, u64) -> Vec<Span>,
     ) -> Vec<Part> {
         let Some(flash) = &self.flash else { return Vec::new() };
-        let mut missing = vec![grid.span];
+        let mut missing = vec![span];
         parts.iter().for_each(|(_, part)| cut(&mut missing, *part));
         let mut holds = |stretch: Span, stamp: u64| {
-            let unchanged = store.snapshot_at(stamp).map(|since| watch.unchanged(stretch, since)).unwrap_or_default();
-            unchanged.into_iter().map(|part| grid.steps_in(part)).filter(|part| !part.is_empty()).collect()
+            store.snapshot_at(stamp).map(|since| unchanged(stretch, since)).unwrap_or_default()
         };
         let mut found = Vec::new();
         for hole in missing {
-            found.extend(flash.find(key, hole, &mut holds));
+            found.extend(flash.find(key, hole, unit, &mut holds));
         }
         for (portion, span) in &found {
             self.keep(key, portion.clone(), *span, snapshot);

@@ -112,7 +112,7 @@ impl Shared {
     fn live_parts(&self, key: &Key, records: &[(usize, &Record)]) -> Vec<(Span, Piece, usize)> {
         let (covered, hidden) = {
             let state = self.state.lock();
-            let covered = state.keys.get(key).map(crate::index::KeyEntry::covered).unwrap_or_default();
+            let covered = state.keys.get(key).map(|entry| entry.extents.covered()).unwrap_or_default();
             (covered, state.hidden(key))
         };
         let owned = records.iter().enumerate();

@@ -1,10 +1,11 @@
 //! A dashboard that is opened, with other steps, and again, slides forward while rows come in, and is opened after a restart: with and without kept answers.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use db::{Db, DbOptions, InstantQuery, RangeQuery};
 use serde::Serialize;
@@ -28,6 +29,22 @@ const PANELS: [&str; 12] = [
     "sum(rate(http_requests_total{region=\"region-1\"}[5m])) / sum(rate(http_requests_total[5m]))",
 ];
 
+/// Panels of SQL, over bins of `WIDTH`.
+const SQL: [&str; 4] = [
+    "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, region, max(value) FROM http_requests_total WHERE RANGE GROUP BY t, region ORDER BY t, region",
+    "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, count(value), min(value) FROM http_requests_total WHERE RANGE GROUP BY t ORDER BY t",
+    "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, instance, last(value) FROM http_requests_total WHERE RANGE AND region = 'region-1' GROUP BY t, instance ORDER BY t, instance",
+    "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, max(value) FROM http_requests_total WHERE RANGE AND instance = 'node-1' GROUP BY t ORDER BY t",
+];
+
+/// The same of InfluxQL.
+const INFLUXQL: [&str; 4] = [
+    "SELECT max(value) FROM http_requests_total WHERE RANGE GROUP BY time(WIDTH), region",
+    "SELECT count(value), min(value) FROM http_requests_total WHERE RANGE GROUP BY time(WIDTH)",
+    "SELECT last(value) FROM http_requests_total WHERE RANGE AND region = 'region-1' GROUP BY time(WIDTH), instance",
+    "SELECT max(value) FROM http_requests_total WHERE RANGE AND instance = 'node-1' GROUP BY time(WIDTH)",
+];
+
 const START_MS: i64 = 1_700_000_040_000;
 const STEP_MS: i64 = 15_000;
 const SAMPLES_MAX: u64 = 50_000_000;
@@ -44,12 +61,26 @@ pub(crate) struct DashboardFlags {
     /// Hours that the dashboard shows, a step each 15 seconds
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=45))]
     hours: u32,
+    /// What panels are written in: twelve of PromQL, four of SQL or InfluxQL
+    #[arg(long, value_enum, default_value = "promql")]
+    language: Language,
+    /// Seconds of a bin of SQL and InfluxQL
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    bin_s: u32,
     /// How often the dashboard is asked for
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: u32,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
+}
+
+/// What panels are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Language {
+    Promql,
+    Sql,
+    Influxql,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,7 +128,7 @@ impl Server {
             drop(db);
             server = Self { db: open(folder)?, chance, counters, time_ms };
             let before = process_cpu_seconds();
-            all.extend(server.show(flags.hours, true, 0)?);
+            all.extend(server.show(flags, true, 0)?);
             cpu_seconds += process_cpu_seconds() - before;
             let stats = server.db.result_cache().unwrap_or_default();
             if stats.steps_from_flash * 10 < stats.steps * 9 {
@@ -108,12 +139,18 @@ impl Server {
     }
 
     /// Asks for all panels, with steps so much before those of whole multiples; how long each took, in milliseconds.
-    fn show(&self, hours: u32, may_cache: bool, early_ms: i64) -> Result<Vec<f64>, String> {
+    fn show(&self, flags: &DashboardFlags, may_cache: bool, early_ms: i64) -> Result<Vec<f64>, String> {
         let end_ms = self.time_ms / STEP_MS * STEP_MS - early_ms;
+        let start_ms = end_ms - i64::from(flags.hours) * 3_600_000;
+        let ask_bins = |text: &&str| self.ask_bins(text, flags, (start_ms, end_ms), may_cache);
+        match flags.language {
+            Language::Sql => return SQL.iter().map(ask_bins).collect(),
+            Language::Influxql => return INFLUXQL.iter().map(ask_bins).collect(),
+            Language::Promql => {}
+        }
         let ask = |text: &&str| {
             let InstantQuery { lookback_ms, name_removal, .. } = InstantQuery::new("", 0);
             let (text, budget) = ((*text).to_owned(), self.db.budget(SAMPLES_MAX));
-            let start_ms = end_ms - i64::from(hours) * 3_600_000;
             let query =
                 RangeQuery { text, start_ms, end_ms, step_ms: STEP_MS, lookback_ms, name_removal, may_cache, budget };
             let start = Instant::now();
@@ -121,6 +158,42 @@ impl Server {
             Ok(start.elapsed().as_secs_f64() * 1000.0)
         };
         PANELS.iter().map(ask).collect()
+    }
+
+    /// Asks for a panel of SQL or InfluxQL; how long it took, in milliseconds.
+    fn ask_bins(
+        &self,
+        text: &str,
+        flags: &DashboardFlags,
+        (start_ms, end_ms): (i64, i64),
+        may_cache: bool,
+    ) -> Result<f64, String> {
+        let budget = self.db.budget(SAMPLES_MAX);
+        if !may_cache {
+            budget.compute_all();
+        }
+        let range = |start: &str, end: &str| text.replace("RANGE", &format!("time >= {start} AND time < {end}"));
+        let elapsed = if flags.language == Language::Sql {
+            let time = |time_ms: i64| {
+                let time = jiff::Timestamp::from_millisecond(time_ms).map_err(|error| error.to_string())?;
+                Ok::<_, String>(format!("'{time}'"))
+            };
+            let text = range(&time(start_ms)?, &time(end_ms)?).replace("WIDTH", &format!("{} seconds", flags.bin_s));
+            let session = sql::Session::new("web", self.db.now_ns());
+            let start = Instant::now();
+            let parsed = sql::parse(&text).map_err(|error| error.to_string())?;
+            self.db.sql(&parsed, 0, &session, &budget).map_err(|error| error.to_string())?;
+            start.elapsed()
+        } else {
+            let text = range(&format!("{start_ms}ms"), &format!("{end_ms}ms"));
+            let text = text.replace("WIDTH", &format!("{}s", flags.bin_s));
+            let session = influxql::Session { database: Some("web"), read_only: true };
+            let start = Instant::now();
+            let query = influxql::Query::parse(&text, &BTreeMap::new()).map_err(|error| error.to_string())?;
+            self.db.run_influxql(&query, 0, &session, &budget).map_err(|error| error.to_string())?;
+            start.elapsed()
+        };
+        Ok(elapsed.as_secs_f64() * 1000.0)
     }
 }
 
@@ -153,23 +226,23 @@ fn measure(flags: &DashboardFlags, folder: &std::path::Path) -> Result<Vec<Measu
         server.scrape()?;
     }
     server.db.settle().map_err(|error| error.to_string())?;
-    server.show(flags.hours, false, 0)?;
-    let uncached = times("computed", flags.rounds.min(5), || server.show(flags.hours, false, 0))?;
-    let first = times("first", 1, || server.show(flags.hours, true, 0))?;
+    server.show(flags, false, 0)?;
+    let uncached = times("computed", flags.rounds.min(5), || server.show(flags, false, 0))?;
+    let first = times("first", 1, || server.show(flags, true, 0))?;
     // No answer is kept for their steps, only what panels share.
     let mut early_ms = 0;
     let other_grids = times("other steps", flags.rounds.min(GRIDS_MAX), || {
         early_ms += 1000;
-        server.show(flags.hours, true, early_ms)
+        server.show(flags, true, early_ms)
     })?;
-    let again = times("again", flags.rounds, || server.show(flags.hours, true, 0))?;
+    let again = times("again", flags.rounds, || server.show(flags, true, 0))?;
     // What writing takes of the sliding is taken out.
     let mut sliding = Vec::new();
     let mut cpu_seconds = 0.0;
     for _ in 0..flags.rounds {
         server.scrape()?;
         let before = process_cpu_seconds();
-        sliding.extend(server.show(flags.hours, true, 0)?);
+        sliding.extend(server.show(flags, true, 0)?);
         cpu_seconds += process_cpu_seconds() - before;
     }
     let sliding = summed("15 s later", sliding, cpu_seconds);

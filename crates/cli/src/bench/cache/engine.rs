@@ -14,6 +14,8 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
+use super::Spans;
+
 #[derive(Debug, Args)]
 pub(crate) struct EngineFlags {
     /// The cache's file; it is removed before and after
@@ -34,6 +36,15 @@ pub(crate) struct EngineFlags {
     /// Requests of each case
     #[arg(long, default_value_t = 20_000)]
     requests: u64,
+    /// Spans of the requests: full (a minute to a week), small (to an hour), medium (an hour to a day), large (a day to a week)
+    #[arg(long, value_enum, default_value = "full")]
+    workload: Spans,
+    /// KiB of a slab
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(16..=1024))]
+    slab_kib: u64,
+    /// KiB of points in memory that are not on flash yet
+    #[arg(long, default_value_t = 64 << 10, value_parser = clap::value_parser!(u64).range(64..))]
+    unwritten_kib: u64,
     /// Requests for new data and for a hot spot in old data, as 1:4; without it all are for recent data
     #[arg(long, value_parser = mix)]
     hot_spot: Option<Mix>,
@@ -102,7 +113,10 @@ struct Row {
     write_amplification: f64,
     /// Bytes of whole slabs for each byte that was read.
     marker_gain: f64,
+    index_bytes: u64,
     index_hundredths_of_cached: f64,
+    /// Bytes that slabs with points take.
+    slab_bytes: u64,
     points_cached: u64,
     compactions: u64,
 }
@@ -140,17 +154,22 @@ fn measure(flags: &EngineFlags, case: &Case) -> Result<Row, String> {
         policy: case.policy,
         compaction_slabs: case.compaction_slabs,
         read_threads: case.read_threads,
+        slab_bytes: (flags.slab_kib as usize) << 10,
+        open_bytes_max: (flags.unwritten_kib as usize) << 10,
         ..Options::new(&flags.file, flags.size_mib << 20)
     };
     let cache = Cache::open(&platform::Platform::real(), options).map_err(|error| failed(&error))?;
     let minutes = i64::from(flags.days) * 24 * 60;
-    let mut workload = Workload::new(flags.hot_spot.unwrap_or(Mix::Latest), minutes, flags.seed);
+    let mix = flags.hot_spot.unwrap_or(Mix::Latest);
+    let mut workload = Workload::of_lengths(mix, minutes, flags.workload.minutes(), flags.seed);
     let mut times = Times::default();
     let cpu = cpu_time();
     for _ in 0..flags.requests {
         request(flags, &cache, &workload.request(), &mut times).map_err(|error| failed(&error))?;
     }
     let cpu_seconds = cpu_time().saturating_sub(cpu).saturating_sub(times.made_cpu).as_secs_f64();
+    // What waits for a slab is cached as well, and in the index.
+    cache.flush().map_err(|error| failed(&error))?;
     let stats = cache.stats();
     drop(cache);
     let _ = std::fs::remove_file(&flags.file);
@@ -234,6 +253,8 @@ fn row(case: &Case, stats: &Stats, times: &Times, cpu_seconds: f64) -> Row {
         written_bytes: stats.written_bytes,
         write_amplification: share(stats.written_bytes, stats.sealed_bytes),
         marker_gain: share(stats.whole_slab_bytes, stats.read_bytes),
+        index_bytes: stats.index_bytes,
+        slab_bytes: stats.slab_bytes,
         index_hundredths_of_cached: share(stats.index_bytes * 100, cached_bytes),
         points_cached: stats.points,
         compactions: stats.compactions,
@@ -249,7 +270,9 @@ fn table(rows: &[Row]) -> Table {
         "MiB written",
         "write ampl.",
         "whole slabs / read",
+        "index KB",
         "index % of cached",
+        "slabs KB",
         "M points",
     ]));
     for row in rows {
@@ -266,7 +289,9 @@ fn table(rows: &[Row]) -> Table {
             (row.written_bytes >> 20).to_string(),
             format!("{:.2}", row.write_amplification),
             format!("{:.1}", row.marker_gain),
+            (row.index_bytes / 1000).to_string(),
             format!("{:.2}", row.index_hundredths_of_cached),
+            (row.slab_bytes / 1000).to_string(),
             format!("{:.2}", row.points_cached as f64 / 1e6),
         ]);
     }

@@ -7,7 +7,8 @@ mod requests;
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
 
 const EXAMPLES: &str = "Examples:
   thalweg bench cache policies                      hit ratios of all policies, from recent requests to a hot spot in old data
@@ -33,6 +34,27 @@ enum Kind {
     Dashboard(dashboard::DashboardFlags),
     /// Ask an InfluxDB 1.x: alone, through `thalweg cache`, or through units of a fixed length in memcached
     Requests(requests::RequestsFlags),
+}
+
+/// What spans requests have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Spans {
+    Full,
+    Small,
+    Medium,
+    Large,
+}
+
+impl Spans {
+    const fn minutes(self) -> (i64, i64) {
+        match self {
+            Self::Full => (1, 7 * 24 * 60),
+            Self::Small => (1, 60),
+            Self::Medium => (60, 24 * 60),
+            Self::Large => (24 * 60, 7 * 24 * 60),
+        }
+    }
 }
 
 pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use cache::simulate::{Mix, Request, Workload};
 use cache::{Answer, Span, Values};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use client::answers::{AnswerCache, Steps};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
+use super::Spans;
 use crate::bench::process::process_cpu_seconds;
 use crate::bench::storage::quantile;
 use crate::client::Client;
@@ -77,27 +78,6 @@ pub(crate) struct RequestsFlags {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-}
-
-/// What spans requests have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Spans {
-    Full,
-    Small,
-    Medium,
-    Large,
-}
-
-impl Spans {
-    const fn minutes(self) -> (i64, i64) {
-        match self {
-            Self::Full => (1, 7 * 24 * 60),
-            Self::Small => (1, 60),
-            Self::Medium => (60, 24 * 60),
-            Self::Large => (24 * 60, 7 * 24 * 60),
-        }
-    }
 }
 
 /// How a client gets an answer.
