@@ -39,7 +39,13 @@ fn main() -> ExitCode {
     // As cargo says it now: a build cache may hold the program of a checkout that is elsewhere, or nowhere any more.
     let folder = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let root = Path::new(&folder).join("..");
+    let asks_for_help = arguments.iter().any(|word| word == "--help" || word == "-h");
     let done = match arguments.split_first() {
+        // That of fuzz is its own.
+        Some((command, _)) if asks_for_help && command != "fuzz" => {
+            println!("{USAGE}");
+            Ok(true)
+        }
         Some((command, [])) if command == "tidy" => tidy(&root),
         Some((command, [])) if command == "capnp" => xtask::capnp::run(&root).map(|()| true),
         Some((command, options)) if command == "sim" => xtask::sim::run(&root, options),
