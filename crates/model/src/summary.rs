@@ -370,12 +370,12 @@ fn narrow_integers(value_type: ValueType, timestamps_ns: &[i64], cells: &[u64]) 
     let totals = integer_totals(value_type, timestamps_ns, cells)?;
     let (first, last) = (totals.first.1 as i32, totals.last.1 as i32);
     let (mut min, mut max) = ([first; NARROW_LANES], [first; NARROW_LANES]);
-    let (mut lost, mut resets, mut changes) = ([0_i64; NARROW_LANES], [0_u32; NARROW_LANES], [0_u32; NARROW_LANES]);
+    let (mut dropped, mut resets, mut changes) = ([0_i64; NARROW_LANES], [0_u32; NARROW_LANES], [0_u32; NARROW_LANES]);
     let mut add = |lane: usize, before: i32, after: i32| {
         let fell = after < before;
         min[lane] = if after < min[lane] { after } else { min[lane] };
         max[lane] = if after > max[lane] { after } else { max[lane] };
-        lost[lane] += i64::from(if fell { before } else { 0 });
+        dropped[lane] += i64::from(if fell { before } else { 0 });
         resets[lane] += u32::from(fell);
         changes[lane] += u32::from(after != before);
     };
@@ -390,7 +390,7 @@ fn narrow_integers(value_type: ValueType, timestamps_ns: &[i64], cells: &[u64]) 
     let bits = |value: Option<&i32>| i64::from(value.copied().unwrap_or(first)) as u64;
     let count = |of_lanes: [u32; NARROW_LANES]| of_lanes.iter().copied().map(u64::from).sum();
     // All differences add up to the whole one; where the value fell, that is what it fell from less than the gain.
-    let increase = i64::from(last) - i64::from(first) + lost.iter().sum::<i64>();
+    let increase = i64::from(last) - i64::from(first) + dropped.iter().sum::<i64>();
     Some(Summary {
         min: bits(min.iter().min()),
         max: bits(max.iter().max()),
