@@ -176,6 +176,13 @@ impl Clock for RealClock {
     fn monotonic_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
+
+    #[cfg(target_os = "linux")]
+    fn thread_cpu_ns(&self) -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let [seconds, nanoseconds] = [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or_default());
+        seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+    }
 }
 
 pub(crate) struct RealRandom;

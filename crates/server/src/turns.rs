@@ -1,7 +1,7 @@
 //! Who goes first when queries want more than the machine has: those that have had least so far.
 //!
 //! ```text
-//! each check of a query ──► which level has it come to, by how long it has run?
+//! each check of a query ──► which level has it come to, by the CPU time that it has had?
 //!                      └──► nobody is ahead, at a lower level or earlier at the same: goes on
 //!                               └──► one of the places free? takes it, for a slice of time
 //!                                        └──► waits, for a moment at most
@@ -10,9 +10,11 @@
 //! The cores that no thread ahead has are a query's to take; if there are none, one core for a share of the time, so that it ends at some
 //! time whatever else is asked. Waits are bounded, so that whoever holds a place and waits for somebody without one delays both and
 //! stops neither. Without measuring anything beforehand, this comes near to shortest first: least attained service (Nuyens and Wierman,
-//! The foreground-background queue, 2008). Alike queries would all end late if they shared all along: beyond the first level those that
+//! The foreground-background queue, 2008). What counts is what a query's threads have had of the cores, not how long it is since it began:
+//! on a busy machine every query takes long. Alike queries would all end late if they shared all along: beyond the first level those that
 //! came earlier go first, and give back sooner what they hold.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,8 +28,8 @@ use crate::threads;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// How long a query stays at the first level. At each further one it stays twice as long.
-const FIRST_LEVEL_NS: u64 = 10 * NS_PER_MS;
+/// The CPU time in which a query is at the first level. At each further one it is for twice as much.
+const FIRST_LEVEL_NS: u64 = 20 * NS_PER_MS;
 /// From there on there are no more.
 const LEVELS: usize = 16;
 /// How long a thread keeps a place that others wait for.
@@ -38,8 +40,8 @@ const PERIOD_NS: u64 = 5 * SLICE_NS;
 const UNSEEN_NS_MAX: u64 = 20 * NS_PER_MS;
 /// No check takes longer.
 const WAIT_NS_MAX: u64 = 5 * PERIOD_NS;
-/// Checks between looks at the clock.
-const CHECKS: u64 = 8;
+/// A thread's checks between its looks at the clock.
+const CHECKS: u32 = 8;
 
 /// All queries' turns.
 pub(crate) struct Turns {
@@ -81,11 +83,29 @@ struct Standing {
 /// One query's.
 pub(crate) struct Turn {
     turns: Arc<Turns>,
-    started_ns: u64,
-    /// How long it waited since.
+    /// Among all that the program has had.
+    number: u64,
+    /// CPU time of its threads, as far as they have looked.
+    ran_ns: AtomicU64,
+    /// How long it waited.
     waited_ns: AtomicU64,
     standing: Arc<Standing>,
-    checks: AtomicU64,
+}
+
+/// What a thread knows of its last look at the clock.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    /// The query that it worked on.
+    number: u64,
+    cpu_ns: u64,
+    /// Checks since.
+    checks: u32,
+}
+
+static TURNS_BEGUN: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    static LAST_LOOK: Cell<Look> = const { Cell::new(Look { number: 0, cpu_ns: 0, checks: 0 }) };
 }
 
 impl Standing {
@@ -126,7 +146,7 @@ fn free(cores: usize, ahead: usize, now_ns: u64) -> usize {
     cores.saturating_sub(ahead).max(own_share)
 }
 
-/// How long a query may still wait, at a level: at each twice as many times as long as it has run. So those that are a little longer than
+/// How long a query may still wait, at a level: at each twice as many times as long as it has had a core. So those that are a little longer than
 /// others end in time however many of these come, and those that are much longer keep nobody up.
 fn wait_left_ns(level: usize, ran_ns: u64, waited_ns: u64) -> u64 {
     ran_ns.saturating_mul(1 << level.min(LEVELS)).saturating_sub(waited_ns).min(WAIT_NS_MAX)
@@ -137,7 +157,7 @@ fn patience_ns(count: usize, now_ns: u64) -> u64 {
     if count > 0 { SLICE_NS / 2 } else { PERIOD_NS - now_ns % PERIOD_NS }
 }
 
-/// The level of a query that has run for so long.
+/// The level of a query that has had so much CPU time.
 fn level(ran_ns: u64) -> usize {
     ((ran_ns / FIRST_LEVEL_NS + 1).ilog2() as usize).min(LEVELS - 1)
 }
@@ -194,11 +214,11 @@ impl Turns {
 
     /// A query begins: what its budget is to keep to, and what ends it.
     pub(crate) fn begin(self: &Arc<Self>) -> (Arc<Turn>, InTurn) {
-        let (turns, started_ns) = (self.clone(), self.clock.monotonic_ns());
-        let [waited_ns, checks] = [const { AtomicU64::new(0) }; 2];
+        let (turns, number) = (self.clone(), TURNS_BEGUN.fetch_add(1, Ordering::Relaxed));
+        let [ran_ns, waited_ns] = [const { AtomicU64::new(0) }; 2];
         let standing = Arc::new(Standing { threads: AtomicUsize::new(1), ..Standing::default() });
         self.running().push(standing.clone());
-        let turn = Arc::new(Turn { turns, started_ns, waited_ns, standing, checks });
+        let turn = Arc::new(Turn { turns, number, ran_ns, waited_ns, standing });
         turn.change(|_| {});
         (turn.clone(), InTurn(turn))
     }
@@ -255,15 +275,20 @@ impl Turn {
         changed
     }
 
-    /// How long the query has run, and how long it has waited.
-    fn times_ns(&self) -> (u64, u64) {
-        let waited_ns = self.waited_ns.load(Ordering::Relaxed);
-        (self.turns.clock.monotonic_ns().saturating_sub(self.started_ns).saturating_sub(waited_ns), waited_ns)
-    }
-
-    /// Goes up to the level that the query has come to.
-    fn rise(&self) {
-        self.rise_to(level(self.times_ns().0));
+    /// Counts a check of the calling thread; every few, and with its first, it looks how much CPU time it has had.
+    fn count_check(&self) {
+        let last = LAST_LOOK.get();
+        if last.number == self.number && last.checks + 1 < CHECKS {
+            LAST_LOOK.set(Look { checks: last.checks + 1, ..last });
+            return;
+        }
+        let cpu_ns = self.turns.clock.thread_cpu_ns();
+        LAST_LOOK.set(Look { number: self.number, cpu_ns, checks: 0 });
+        if last.number == self.number {
+            let more_ns = cpu_ns.saturating_sub(last.cpu_ns);
+            let ran_ns = self.ran_ns.fetch_add(more_ns, Ordering::Relaxed).saturating_add(more_ns);
+            self.rise_to(level(ran_ns));
+        }
     }
 
     fn rise_to(&self, level: usize) {
@@ -276,12 +301,10 @@ impl Turn {
 
 impl Pace for Turn {
     fn go_on(&self) {
-        if self.checks.fetch_add(1, Ordering::Relaxed).is_multiple_of(CHECKS) {
-            self.rise();
-        }
+        self.count_check();
         threads::fall_to(self.standing.level());
         if self.standing.ahead() > 0 {
-            let (ran_ns, waited_ns) = self.times_ns();
+            let [ran_ns, waited_ns] = [&self.ran_ns, &self.waited_ns].map(|time_ns| time_ns.load(Ordering::Relaxed));
             let wait_ns_max = wait_left_ns(self.standing.level(), ran_ns, waited_ns);
             let waited_ns = self.turns.wait(&self.standing, wait_ns_max);
             // Of several threads that wait at the same time each counts for its part.
@@ -369,7 +392,7 @@ mod tests {
     #[test]
     fn levels_take_twice_as_long_each() {
         let at = |ms: u64| level(ms * NS_PER_MS);
-        assert_eq!([0, 9, 10, 29, 30, 69, 70].map(at), [0, 0, 1, 1, 2, 2, 3]);
+        assert_eq!([0, 19, 20, 59, 60, 139, 140].map(at), [0, 0, 1, 1, 2, 2, 3]);
         assert_eq!(level(u64::MAX), LEVELS - 1);
     }
 
@@ -420,6 +443,7 @@ mod tests {
         let turns = Turns::new(2, clock.clone());
         let (old, old_ends) = turns.begin();
         assert!(old.join() && !old.join());
+        look(&old);
         clock.0.store(FIRST_LEVEL_NS, Ordering::Relaxed);
         look(&old);
         assert_eq!((old.standing.level(), old.gives_way()), (1, false));
@@ -430,9 +454,10 @@ mod tests {
         assert_eq!(old.standing.ahead(), 2);
         new.leave();
         old.leave();
-        // The time that it waited does not count.
-        new.waited_ns.store(1_000 * NS_PER_MS, Ordering::Relaxed);
-        clock.0.store(1_001 * NS_PER_MS + FIRST_LEVEL_NS, Ordering::Relaxed);
+        // What the thread did for others does not count.
+        clock.0.fetch_add(1_000 * NS_PER_MS, Ordering::Relaxed);
+        look(&new);
+        clock.0.fetch_add(FIRST_LEVEL_NS - 1, Ordering::Relaxed);
         look(&new);
         assert_eq!((new.standing.level(), old.gives_way()), (0, true));
         // At the same level the older one goes first.
@@ -444,31 +469,17 @@ mod tests {
         assert!(turns.running().is_empty());
     }
 
-    /// The real clock, and so much more.
-    struct Later(Arc<dyn Clock>, AtomicU64);
-
-    impl Clock for Later {
-        fn now_ns(&self) -> i64 {
-            self.0.now_ns()
-        }
-
-        fn monotonic_ns(&self) -> u64 {
-            self.0.monotonic_ns() + self.1.load(Ordering::Relaxed)
-        }
-    }
-
     /// Threads of long queries get through, though there is less than a place for each and a short query never ends.
     #[test]
     fn all_get_through() {
-        let clock = Arc::new(Later(platform::Platform::real().clock, AtomicU64::default()));
-        let turns = Turns::new(2, clock.clone());
+        let turns = Turns::new(2, platform::Platform::real().clock);
         let (_short, _short_ends) = turns.begin();
         let long: Vec<_> = (0..4)
             .map(|_| {
                 let (turn, ends) = turns.begin();
                 // So long that it waits as long as it may.
-                clock.1.fetch_add(FIRST_LEVEL_NS << (LEVELS + 1), Ordering::Relaxed);
-                turn.rise();
+                turn.ran_ns.store(FIRST_LEVEL_NS << (LEVELS + 1), Ordering::Relaxed);
+                turn.rise_to(LEVELS - 1);
                 thread::spawn(move || {
                     for _ in 0..20 * CHECKS {
                         turn.go_on();
