@@ -16,8 +16,8 @@ const USAGE: &str = "Usage:
   cargo xtask plant [--seeds N] [--operations N] [--only NAME]
                                                            plant bugs and see whether the simulation finds them
   cargo xtask peers [--peers NAME,…] [--connections 1,4,16] [--line-series 100,10000,1000000]
-      [--remote-write-series 200000] [--remote-write-samples 1,10] [--values N] [--repeat N] [--cache FOLDER] [--json]
-                                                           the same writes into this and other servers, side by side
+      [--remote-write-series 200000] [--remote-write-samples 1,10] [--values N] [--repeat N] [--thalweg FILE] [--cache FOLDER]
+      [--json]                                             the same writes into this and other servers, side by side
   cargo xtask query-peers [--peers influxdb,victoria-metrics,questdb] [--thalweg FILE] [--scale HOSTS] [--hours N] [--workers 1,4]
       [--queries N] [--seconds-max N] [--seed N] [--only TEXT] [--cache FOLDER] [--json]
                                                            the same queries to this and other servers, side by side

@@ -32,6 +32,8 @@ pub struct Options {
     pub connections: Vec<u32>,
     /// How often each measurement is made; the one with the least CPU counts.
     pub repeat: u32,
+    /// This project's program, if it is not to be built.
+    pub thalweg: Option<PathBuf>,
     /// Where downloaded programs are kept.
     pub cache: PathBuf,
     /// Print JSON instead of tables.
@@ -64,6 +66,7 @@ impl Options {
             cases: Vec::new(),
             connections: vec![1, 4, 16],
             repeat: 1,
+            thalweg: None,
             cache: cache_folder(),
             json: false,
         };
@@ -78,6 +81,7 @@ impl Options {
                 "--remote-write-samples" => remote_samples = numbers(name, value)?,
                 "--values" => values = number(name, value)?,
                 "--repeat" => options.repeat = number(name, value)?,
+                "--thalweg" => options.thalweg = Some(PathBuf::from(value)),
                 "--cache" => options.cache = PathBuf::from(value),
                 _ => return Err(format!("unknown option {name}")),
             }
@@ -138,8 +142,7 @@ pub fn run(
     options: &Options,
     tell: &mut dyn FnMut(&Result<Figures, String>),
 ) -> Result<Vec<Figures>, String> {
-    finish(cargo(root).args(["build", "--quiet", "--release", "--package", "thalweg"]))?;
-    let thalweg = root.join("target/release/thalweg");
+    let thalweg = program(root, options.thalweg.as_deref())?;
     let processes = Processes::default();
     processes.end_on_signals()?;
     let mut all = Vec::new();
@@ -157,6 +160,15 @@ pub fn run(
         }
     }
     Ok(all)
+}
+
+/// This project's program: the one that is given, else one that is built now.
+fn program(root: &Path, given: Option<&Path>) -> Result<PathBuf, String> {
+    if let Some(given) = given {
+        return Ok(given.to_path_buf());
+    }
+    finish(cargo(root).args(["build", "--quiet", "--release", "--package", "thalweg"]))?;
+    Ok(root.join("target/release/thalweg"))
 }
 
 /// The run with the least CPU: what else the machine did can only add to it.
@@ -230,8 +242,10 @@ mod tests {
         let default = read("").unwrap();
         assert_eq!((default.cases.len(), default.peers.len(), default.connections.len()), (5, 5, 3));
         let given =
-            read("--peers questdb,thalweg --line-series none --remote-write-samples 4 --values 7 --json").unwrap();
+            read("--peers questdb,thalweg --thalweg t --line-series none --remote-write-samples 4 --values 7 --json")
+                .unwrap();
         assert_eq!(given.peers, [Peer::Questdb, Peer::Thalweg]);
+        assert_eq!(given.thalweg, Some(PathBuf::from("t")));
         let case = Case { protocol: Protocol::RemoteWrite, series: 200_000, samples: 4, values: 7 };
         assert!(given.cases == [case] && given.json);
         for wrong in ["--peers oracle", "--values", "--values many", "--else 1"] {

@@ -13,8 +13,7 @@ use serde_json::Value;
 
 use super::process::{Processes, cpu_seconds, resident_peak_bytes, settle};
 use super::server::{Peer, Server, free_address};
-use super::{cache_folder, install, number, numbers, pairs};
-use crate::sim::{cargo, finish};
+use super::{cache_folder, install, number, numbers, pairs, program};
 use delay::Delay;
 use report::Figures;
 
@@ -145,13 +144,7 @@ struct Bench<'a> {
 /// Runs cargo's command of the same name; whether all ways gave the same answers.
 pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -> Result<bool, String> {
     let options = Options::read(arguments)?;
-    let thalweg = match &options.thalweg {
-        Some(program) => program.clone(),
-        None => {
-            finish(cargo(root).args(["build", "--quiet", "--release", "--package", "thalweg"]))?;
-            root.join("target/release/thalweg")
-        }
-    };
+    let thalweg = program(root, options.thalweg.as_deref())?;
     let processes = Processes::default();
     processes.end_on_signals()?;
     let bench = Bench {

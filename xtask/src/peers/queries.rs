@@ -13,8 +13,7 @@ use serde_json::Value;
 use super::influxql::data::Random;
 use super::process::{Processes, settle};
 use super::server::{Peer, Server};
-use super::{Case, Protocol, cache_folder, install, loader, machine, number, numbers, pairs, peer_named};
-use crate::sim::{cargo, finish};
+use super::{Case, Protocol, cache_folder, install, loader, machine, number, numbers, pairs, peer_named, program};
 use report::{Figures, Report};
 use texts::{HOURS_MAX, KINDS, Language, Request};
 
@@ -105,13 +104,7 @@ struct Bench<'a> {
 /// Runs cargo's command of the same name; whether everything was measured and answered alike.
 pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -> Result<bool, String> {
     let options = Options::read(arguments)?;
-    let thalweg = match &options.thalweg {
-        Some(program) => program.clone(),
-        None => {
-            finish(cargo(root).args(["build", "--quiet", "--release", "--package", "thalweg"]))?;
-            root.join("target/release/thalweg")
-        }
-    };
+    let thalweg = program(root, options.thalweg.as_deref())?;
     let processes = Processes::default();
     processes.end_on_signals()?;
     let mut report = Report { setting: setting(&options), ..Report::default() };
