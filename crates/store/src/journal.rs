@@ -237,12 +237,13 @@ impl Journal {
 #[derive(Debug, Default)]
 struct LateRows {
     range: Option<TimeRange>,
-    groups: RoaringBitmap,
+    /// Of each row.
+    groups: Vec<GroupId>,
 }
 
 impl LateRows {
     fn add(&mut self, group: GroupId, timestamp_ns: i64) {
-        self.groups.insert(group);
+        self.groups.push(group);
         let range = self.range.get_or_insert(TimeRange::new(timestamp_ns, timestamp_ns));
         range.start_ns = range.start_ns.min(timestamp_ns);
         range.end_ns = range.end_ns.max(timestamp_ns);
@@ -250,9 +251,31 @@ impl LateRows {
 
     fn into_change(self, shard: u32) -> Option<Change> {
         let kind = ChangeKind::LateRows;
-        let groups = Some(Arc::new(self.groups));
+        let groups = Some(Arc::new(bitmap_of(&self.groups)));
         self.range.map(|range| Change { sequence: 0, kind, shard, database: None, range, groups })
     }
+}
+
+/// Bytes that marking groups may take for each row.
+const MARKS_BYTES_PER_ROW: usize = 8;
+
+/// The groups of some rows. Where they lie close together each is marked with a bit, so that one that has many rows costs next to
+/// nothing: a writer waits for it.
+fn bitmap_of(groups: &[GroupId]) -> RoaringBitmap {
+    let (Some(first), Some(last)) = (groups.iter().min(), groups.iter().max()) else {
+        return RoaringBitmap::new();
+    };
+    let first = first & !7;
+    let bytes = ((last - first) / 8) as usize + 1;
+    if bytes > groups.len().saturating_mul(MARKS_BYTES_PER_ROW) {
+        return groups.iter().copied().collect();
+    }
+    let mut marks = vec![0u8; bytes];
+    for group in groups {
+        let at = group - first;
+        marks[(at / 8) as usize] |= 1 << (at % 8);
+    }
+    RoaringBitmap::from_lsb0_bytes(first, &marks)
 }
 
 impl Store {
@@ -294,7 +317,22 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn groups_of_rows_are_those_that_have_some(
+            near in proptest::collection::vec(0u32..300, 0..200),
+            far in proptest::collection::vec(any::<u32>(), 0..4),
+            base in prop_oneof![Just(0u32), Just(u32::MAX - 299), any::<u32>().prop_map(|base| base % (u32::MAX - 299))],
+        ) {
+            let groups: Vec<GroupId> = near.iter().map(|group| base + group).chain(far).collect();
+            let expected: std::collections::BTreeSet<GroupId> = groups.iter().copied().collect();
+            prop_assert!(bitmap_of(&groups).iter().eq(expected));
+        }
+    }
 
     #[test]
     fn changes_are_told_until_they_are_forgotten() {
