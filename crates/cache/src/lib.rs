@@ -6,6 +6,7 @@
 
 mod arrow;
 mod buffer;
+pub mod columns;
 mod engine;
 mod flash;
 mod front;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use cache::{Answer, Key, Span, json};
+use cache::{Answer, Key, Span, columns};
 
 use crate::ClientError;
 
@@ -94,7 +94,7 @@ impl AnswerCache {
     /// What is cached: all, the head or the tail, and which part that is.
     pub fn get(&mut self, statement: &str, start: i64, end: i64) -> Result<Option<(Answer, Span)>, ClientError> {
         let key = Key::of_statement(statement);
-        let line = format!("tget {key} {start} {end} wait={WAIT_MS} partial\r\n");
+        let line = format!("tget {key} {start} {end} wait={WAIT_MS} partial columns\r\n");
         let reply = self.ask(line.as_bytes())?;
         let words: Vec<&str> = reply.split(' ').collect();
         let number = |text: &str| text.parse::<i64>().map_err(|_| refused(&reply));
@@ -104,7 +104,7 @@ impl AnswerCache {
                 let span = Span::new(number(start)?, number(end)?);
                 let bytes = usize::try_from(number(bytes)?).ok().filter(|bytes| *bytes <= BODY_BYTES_MAX);
                 let body = self.body(bytes.ok_or_else(|| refused(&reply))?)?;
-                Ok(Some((json::read(&body).map_err(ClientError::Invalid)?, span)))
+                Ok(Some((columns::read(&body).map_err(ClientError::Invalid)?, span)))
             }
             _ => Err(refused(&reply)),
         }
@@ -112,8 +112,8 @@ impl AnswerCache {
 
     /// Keeps the whole answer for a range.
     pub fn set(&mut self, statement: &str, start: i64, end: i64, answer: &Answer) -> Result<(), ClientError> {
-        let (key, body) = (Key::of_statement(statement), json::write(answer, Span::new(start, end)));
-        let mut request = format!("tset {key} {start} {end} {}\r\n", body.len()).into_bytes();
+        let (key, body) = (Key::of_statement(statement), columns::write(answer));
+        let mut request = format!("tset {key} {start} {end} {} columns\r\n", body.len()).into_bytes();
         request.extend_from_slice(&body);
         request.extend_from_slice(b"\r\n");
         let reply = self.ask(&request)?;

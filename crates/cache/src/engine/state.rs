@@ -34,7 +34,8 @@ pub(crate) struct State {
     /// The bucket that is being made into slabs, still read.
     pub(crate) sealing: Option<(FieldNumber, Arc<Bucket>)>,
     pub(crate) open_bytes: usize,
-    pub(crate) slabs: Vec<Option<SlabMeta>>,
+    /// Apart from one another: most slots of a cache that fills are free.
+    pub(crate) slabs: Vec<Option<Box<SlabMeta>>>,
     pub(crate) free: Vec<u32>,
     /// Those of them in which a slab may lie still that is none any more, but would be one again after a restart.
     pub(crate) left: BTreeSet<u32>,
@@ -110,7 +111,7 @@ impl State {
     }
 
     pub(crate) fn meta(&self, slab: u32) -> Option<&SlabMeta> {
-        self.slabs.get(slab as usize)?.as_ref()
+        self.slabs.get(slab as usize)?.as_deref()
     }
 
     /// Gives back a slot, whatever lies in it.
@@ -135,7 +136,7 @@ impl State {
             is_compacted: head.is_compacted,
         };
         if let Some(known) = self.slabs.get_mut(slot as usize) {
-            *known = Some(meta);
+            *known = Some(Box::new(meta));
         }
         self.left.remove(&slot);
         let bloom = records.iter().fold(0, |bloom, placed| bloom | SlabNode::bloom_bits(&placed.record.key));
@@ -163,7 +164,7 @@ impl State {
 
     /// Takes a slab out of every index but the keys' extents; its slot is not free yet.
     pub(crate) fn uninstall(&mut self, slot: u32) -> Option<SlabMeta> {
-        let meta = self.slabs.get_mut(slot as usize)?.take()?;
+        let meta = *self.slabs.get_mut(slot as usize)?.take()?;
         if let Some(field) = self.fields.get_mut(meta.field as usize) {
             let nodes = field.slabs.ranges().iter().flat_map(|range| &range.nodes);
             if let Some(node) = nodes.copied().find(|node| node.slab == slot) {

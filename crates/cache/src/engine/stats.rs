@@ -135,7 +135,8 @@ impl Shared {
         let sets = state.field_sets.iter().map(|set| size_of_val(&**set) + 2 * size_of::<usize>() + size_of_val(set));
         let sets: usize = sets.sum();
         let nodes = slabs().count() * (size_of::<SlabNode>() + 8);
-        let metas = state.slabs.capacity() * size_of::<Option<SlabMeta>>();
+        let metas =
+            state.slabs.capacity() * size_of::<Option<Box<SlabMeta>>>() + slabs().count() * size_of::<SlabMeta>();
         let deletes = state.deletes.len() * size_of::<flash::Delete>() * 2;
         Stats {
             gets: get(&counters.gets),

@@ -17,7 +17,7 @@ pub(crate) struct Place {
     /// Where the record starts, and how long it is, in units of its alignment.
     offset: u16,
     len: u16,
-    /// The hull of its pieces, in steps of the slab's span, rounded outwards.
+    /// The hull of its pieces, in steps of the slab's span, rounded outwards; [`STEPS_MAX`] at most.
     start: u16,
     end: u16,
     /// The pages of the slab that its blocks lie in; the first is behind the last if there are none.
@@ -65,13 +65,16 @@ impl Place {
     }
 }
 
-/// What a step of a slab's span is, so that sixteen bits count them: slabs span months, and short ranges are to find only those that have them.
+/// Steps of a slab's span, as many as twelve bits count: slabs span months, and short ranges are to find only those that have them.
+const STEPS_MAX: u16 = (1 << 12) - 1;
+
 fn span_step(span: Span) -> u64 {
-    span.end.wrapping_sub(span.start) as u64 / u64::from(u16::MAX) + 1
+    span.end.wrapping_sub(span.start) as u64 / u64::from(STEPS_MAX) + 1
 }
 
 /// The places of a key, each behind the one before: the difference of the slabs' numbers, where the record starts, its length times four
-/// plus how many pages its blocks have (three: that follows), all as varints; the first page if there is one, and the hull.
+/// plus how many pages its blocks have (three: that follows), all as varints; the first page if there is one, and the hull, which takes
+/// three bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     bytes: Vec<u8>,
@@ -94,8 +97,8 @@ impl Places {
         if pages > 0 {
             bytes.push(place.first_page);
         }
-        bytes.extend(place.start.to_le_bytes());
-        varint::push(&mut bytes, u64::from(place.end.wrapping_sub(place.start)));
+        let hull = u32::from(place.start) | u32::from(place.end) << 12;
+        bytes.extend(hull.to_le_bytes().into_iter().take(3));
         // Room for twice as much would be what most keys take.
         if self.bytes.capacity() - self.bytes.len() < bytes.len() {
             self.bytes.reserve_exact(bytes.len() + self.bytes.len() / 8);
@@ -117,8 +120,8 @@ impl Places {
             let first_page = if pages > 0 { packed.byte()? } else { 1 };
             let last_page = (u64::from(first_page) + pages).saturating_sub(1) as u8;
             let last_page = if pages > 0 { last_page } else { 0 };
-            let start = u16::from_le_bytes([packed.byte()?, packed.byte()?]);
-            let end = start.wrapping_add(packed.varint()? as u16);
+            let hull = u32::from_le_bytes([packed.byte()?, packed.byte()?, packed.byte()?, 0]);
+            let (start, end) = (hull as u16 & STEPS_MAX, (hull >> 12) as u16);
             let len = (length_and_pages >> 2) as u16;
             Some(Place { slab, offset, len, start, end, first_page, last_page })
         })
@@ -190,14 +193,15 @@ mod tests {
     fn a_place_is_not_asked_for_other_times() {
         let slab = Span::new(0, 1_000_000);
         let place = Place::new(3, slab, 8192, &placed(Span::new(500_000, 600_000), 4096, &[])).unwrap();
-        let asked = [(0, 499_900), (600_100, 1_000_000), (0, 500_001), (599_999, 700_000)];
+        let asked = [(0, 499_700), (600_300, 1_000_000), (0, 500_001), (599_999, 700_000)];
         let found = asked.map(|(start, end)| place.span(slab).overlaps(&Span::new(start, end)));
         assert_eq!(found, [false, false, true, true]);
     }
 
     fn place() -> impl Strategy<Value = Place> {
-        let numbers = (0u32..40, any::<(u16, u16, u16, u16)>(), any::<(bool, u8, u8)>());
-        numbers.prop_map(|(slab, (offset, len, start, end), (has_blocks, a, b))| {
+        let hull = (0..=STEPS_MAX, 0..=STEPS_MAX);
+        let numbers = (0u32..40, (any::<u16>(), any::<u16>(), hull), any::<(bool, u8, u8)>());
+        numbers.prop_map(|(slab, (offset, len, (start, end)), (has_blocks, a, b))| {
             let (first_page, last_page) = if has_blocks { (a.min(b), a.max(b)) } else { (1, 0) };
             Place { slab: slab * slab * slab, offset, len, start, end, first_page, last_page }
         })

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Read, Write};
 
 use super::Service;
-use super::memcached::LINE_BYTES_MAX;
+use super::memcached::{Form, LINE_BYTES_MAX};
 use super::wire::Wire;
 use crate::{Key, Lookup, SetError, Span, arrow, json};
 
@@ -175,7 +175,7 @@ fn changed(service: &Service, method: &str, (key, span): (Key, Span), body: &[u8
             Err(error) => Reply::text("500 Internal Server Error", format!("the cache's file: {error}\n")),
         };
     }
-    match service.set(key, span, body) {
+    match service.set(key, span, body, Form::Json) {
         Ok(()) => Reply::text("204 No Content", ""),
         Err(error @ SetError::Invalid(_)) => Reply::text("400 Bad Request", format!("{error}\n")),
         Err(error @ SetError::TooLarge(_)) => Reply::text("413 Content Too Large", format!("{error}\n")),

@@ -9,6 +9,14 @@ pub(super) const LINE_BYTES_MAX: usize = 8 << 10;
 /// Bytes of a key of an ordinary item, as in memcached.
 const KEY_BYTES_MAX: usize = 250;
 
+/// How an answer is written behind a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Json,
+    /// [`crate::columns`].
+    Columns,
+}
+
 /// A command line, read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Command<'a> {
@@ -17,8 +25,8 @@ pub(super) enum Command<'a> {
     Delete { key: &'a str, quiet: bool },
     Touch { key: &'a str, expiry: i64, quiet: bool },
     Add { key: &'a str, by: u64, is_up: bool, quiet: bool },
-    TimeGet { key: &'a str, span: Span, wait_ms: u64, partial: bool },
-    TimeSet { key: &'a str, span: Span, bytes: usize, quiet: bool },
+    TimeGet { key: &'a str, span: Span, wait_ms: u64, partial: bool, form: Form },
+    TimeSet { key: &'a str, span: Span, bytes: usize, form: Form, quiet: bool },
     TimeDelete { key: &'a str, span: Span, quiet: bool },
     FlushAll { quiet: bool },
     Stats,
@@ -60,12 +68,13 @@ pub(super) fn parse(line: &str) -> Result<Command<'_>, LineError> {
             Ok(Command::Add { key: checked(key)?, by: number(by)?, is_up: name == "incr", quiet })
         }
         ("tget", [key, start, end, more @ ..]) => time_get(key, span(start, end)?, more),
-        ("tset", [key, start, end, bytes]) => {
+        ("tset", [key, start, end, bytes] | [key, start, end, bytes, "columns"]) => {
+            let form = if words.len() == 5 { Form::Columns } else { Form::Json };
             let bytes = number(bytes)?;
             let wrong =
                 |error| if let LineError::Bad(what, _) = error { LineError::Bad(what, Some(bytes)) } else { error };
             let (key, span) = (checked(key).map_err(wrong)?, span(start, end).map_err(wrong)?);
-            Ok(Command::TimeSet { key, span, bytes, quiet })
+            Ok(Command::TimeSet { key, span, bytes, form, quiet })
         }
         ("tdelete", [key, start, end]) => {
             Ok(Command::TimeDelete { key: checked(key)?, span: span(start, end)?, quiet })
@@ -105,15 +114,16 @@ fn store<'a>(name: &str, words: &[&'a str], quiet: bool) -> Result<Command<'a>, 
 }
 
 fn time_get<'a>(key: &'a str, span: Span, more: &[&str]) -> Result<Command<'a>, LineError> {
-    let (mut wait_ms, mut partial) = (0, false);
+    let (mut wait_ms, mut partial, mut form) = (0, false, Form::Json);
     for word in more {
         match word.split_once('=') {
             None if *word == "partial" => partial = true,
+            None if *word == "columns" => form = Form::Columns,
             Some(("wait", milliseconds)) => wait_ms = number(milliseconds)?,
-            _ => return Err(LineError::Bad("after the span may stand wait=MILLISECONDS and partial", None)),
+            _ => return Err(LineError::Bad("after the span may stand wait=MILLISECONDS, partial and columns", None)),
         }
     }
-    Ok(Command::TimeGet { key: checked(key)?, span, wait_ms, partial })
+    Ok(Command::TimeGet { key: checked(key)?, span, wait_ms, partial, form })
 }
 
 fn checked(key: &str) -> Result<&str, LineError> {
@@ -149,13 +159,22 @@ mod tests {
         check("delete a 0", Command::Delete { key: "a", quiet: false });
         check("incr a 5", Command::Add { key: "a", by: 5, is_up: true, quiet: false });
         let span = Span::new(-5, 10);
-        check("tget a -5 10", Command::TimeGet { key: "a", span, wait_ms: 0, partial: false });
-        check("tget a -5 10 wait=20 partial", Command::TimeGet { key: "a", span, wait_ms: 20, partial: true });
-        check("tset a -5 10 3 noreply", Command::TimeSet { key: "a", span, bytes: 3, quiet: true });
+        let time_get = |wait_ms, partial, form| Command::TimeGet { key: "a", span, wait_ms, partial, form };
+        check("tget a -5 10", time_get(0, false, Form::Json));
+        check("tget a -5 10 wait=20 partial", time_get(20, true, Form::Json));
+        check("tget a -5 10 columns partial", time_get(0, true, Form::Columns));
+        let time_set = |form, quiet| Command::TimeSet { key: "a", span, bytes: 3, form, quiet };
+        check("tset a -5 10 3 noreply", time_set(Form::Json, true));
+        check("tset a -5 10 3 columns", time_set(Form::Columns, false));
         check("tdelete a -5 10", Command::TimeDelete { key: "a", span, quiet: false });
         check("flush_all 0 noreply", Command::FlushAll { quiet: true });
-        for (line, bytes) in [("get", None), ("set a b 0 3", Some(3)), ("tset a 9 9 4", Some(4)), ("tget a 0 x", None)]
-        {
+        for (line, bytes) in [
+            ("get", None),
+            ("set a b 0 3", Some(3)),
+            ("tset a 9 9 4", Some(4)),
+            ("tset a 1 9 4 columns x", None),
+            ("tget a 0 x", None),
+        ] {
             assert!(matches!(parse(line), Err(LineError::Bad(_, found)) if found == bytes), "{line}");
         }
         for line in ["", "  ", "hello", "GET / HTTP/1.1"] {

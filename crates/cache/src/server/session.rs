@@ -5,10 +5,10 @@ use std::io::{self, Read, Write};
 use std::sync::atomic::Ordering;
 
 use super::items::Outcome;
-use super::memcached::{Command, LINE_BYTES_MAX, LineError, parse};
+use super::memcached::{Command, Form, LINE_BYTES_MAX, LineError, parse};
 use super::wire::Wire;
 use super::{Service, http};
-use crate::{Key, Lookup, Request, SetError, Span, Stats, json};
+use crate::{Key, Lookup, Request, SetError, Span, Stats, columns, json};
 
 /// Serves a connection to its end.
 pub(super) fn serve<S: Read + Write>(service: &Service, wire: &mut Wire<S>) -> io::Result<()> {
@@ -75,14 +75,14 @@ fn run<S: Read + Write>(service: &Service, wire: &mut Wire<S>, command: Command<
             };
             (quiet, reply.into())
         }
-        Command::TimeGet { key, span, wait_ms, partial } => {
-            (false, time_reply(&service.look_up(json::key(key), span, wait_ms, partial), span))
+        Command::TimeGet { key, span, wait_ms, partial, form } => {
+            (false, time_reply(&service.look_up(json::key(key), span, wait_ms, partial), span, form))
         }
-        Command::TimeSet { key, span, bytes, quiet } => {
+        Command::TimeSet { key, span, bytes, form, quiet } => {
             let Some(body) = body(service, wire, bytes)? else {
                 return Ok(b"CLIENT_ERROR bad data chunk\r\n".to_vec());
             };
-            (quiet, set_reply(service.set(json::key(key), span, &body)))
+            (quiet, set_reply(service.set(json::key(key), span, &body, form)))
         }
         Command::TimeDelete { key, span, quiet } => (
             quiet,
@@ -140,13 +140,16 @@ fn server_error(error: &dyn std::fmt::Display) -> Vec<u8> {
     format!("SERVER_ERROR {}\r\n", error.to_string().replace(['\r', '\n'], " ")).into()
 }
 
-fn time_reply(found: &Lookup, span: Span) -> Vec<u8> {
+fn time_reply(found: &Lookup, span: Span, form: Form) -> Vec<u8> {
     let (word, answer, span) = match found {
         Lookup::Hit(answer) => ("HIT", answer, span),
         Lookup::Partial { answer, span } => ("PART", answer, *span),
         Lookup::Miss => return b"MISS\r\n".to_vec(),
     };
-    let body = json::write(answer, span);
+    let body = match form {
+        Form::Json => json::write(answer, span),
+        Form::Columns => columns::write(answer),
+    };
     let mut reply = format!("{word} {} {} {}\r\n", span.start, span.end, body.len()).into_bytes();
     reply.extend_from_slice(&body);
     reply.extend_from_slice(b"\r\n");
@@ -192,8 +195,12 @@ impl Service {
         ask()
     }
 
-    pub(super) fn set(&self, key: Key, span: Span, body: &[u8]) -> Result<(), SetError> {
-        let answer = json::read(body).map_err(SetError::Invalid);
+    pub(super) fn set(&self, key: Key, span: Span, body: &[u8], form: Form) -> Result<(), SetError> {
+        let answer = match form {
+            Form::Json => json::read(body),
+            Form::Columns => columns::read(body),
+        };
+        let answer = answer.map_err(SetError::Invalid);
         let done = answer.and_then(|answer| self.answers.set_stamped(key, &answer, span, 0));
         // Also if it failed: whoever waits asks again and fetches it.
         self.leases.end(key, span);

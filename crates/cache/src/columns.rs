@@ -1,0 +1,190 @@
+//! Answers as columns of plain numbers, for clients that hold points so themselves: nothing becomes text on the way. Layout:
+//! `docs/formats/cache-protocol.md`.
+
+use std::sync::Arc;
+
+use codec::{DecodeError, Reader, varint};
+
+use crate::points::{Answer, FieldPoints, Points, ValueType, Values};
+
+/// A field has the times and series of the one before it.
+const SAME_ROWS: u8 = 1;
+/// All points of a field are of the first series.
+const FIRST_SERIES: u8 = 2;
+
+/// Writes an answer.
+pub fn write(answer: &Answer) -> Vec<u8> {
+    let mut body = Vec::with_capacity(64 + answer.size_bytes());
+    varint::push(&mut body, answer.series.len() as u64);
+    answer.series.iter().for_each(|name| varint::push_text(&mut body, name));
+    varint::push(&mut body, answer.fields.len() as u64);
+    let mut before: Option<&Points> = None;
+    for FieldPoints { name, points } in &answer.fields {
+        varint::push_text(&mut body, name);
+        let is_same = |before: &Points| before.timestamps == points.timestamps && before.series == points.series;
+        let has_same_rows = before.is_some_and(is_same);
+        let is_one = points.series.iter().all(|number| *number == 0);
+        let flags = if has_same_rows { SAME_ROWS } else { 0 } | if is_one { FIRST_SERIES } else { 0 };
+        body.extend([points.values.value_type() as u8, flags]);
+        if !has_same_rows {
+            varint::push(&mut body, points.len() as u64);
+            push_words(&mut body, &points.timestamps, i64::to_le_bytes);
+            if !is_one {
+                push_words(&mut body, &points.series, u32::to_le_bytes);
+            }
+        }
+        push_values(&mut body, &points.values);
+        before = Some(points);
+    }
+    body
+}
+
+fn push_values(body: &mut Vec<u8>, values: &Values) {
+    match values {
+        Values::F64(column) => push_words(body, column, f64::to_le_bytes),
+        Values::I64(column) => push_words(body, column, i64::to_le_bytes),
+        Values::Bool(column) => body.extend(column.iter().map(|value| u8::from(*value))),
+        Values::Text(column) => column.iter().for_each(|text| varint::push_text(body, text)),
+    }
+}
+
+fn push_words<T: Copy, const N: usize>(body: &mut Vec<u8>, column: &[T], bytes_of: impl Fn(T) -> [u8; N]) {
+    let start = body.len();
+    body.resize(start + column.len() * N, 0);
+    let room = body.get_mut(start..).unwrap_or_default();
+    for (room, word) in room.chunks_exact_mut(N).zip(column) {
+        room.copy_from_slice(&bytes_of(*word));
+    }
+}
+
+/// Reads an answer; what is wrong with the bytes otherwise. Whether points make an answer is for whoever keeps them to check.
+pub fn read(body: &[u8]) -> Result<Answer, String> {
+    read_answer(&mut Reader::new(body)).map_err(|error| format!("columns: {error}"))
+}
+
+fn read_answer(reader: &mut Reader<'_>) -> Result<Answer, DecodeError> {
+    let mut answer = Answer::default();
+    // Each name takes a byte at least, each field more.
+    for _ in 0..reader.length(reader.rest().len())? {
+        answer.series.push(Arc::from(reader.text()?));
+    }
+    for _ in 0..reader.length(reader.rest().len())? {
+        let field = read_field(reader, answer.fields.last().map(|field| &field.points))?;
+        answer.fields.push(field);
+    }
+    if reader.is_empty() { Ok(answer) } else { Err(reader.error("bytes behind the last field")) }
+}
+
+fn read_field(reader: &mut Reader<'_>, before: Option<&Points>) -> Result<FieldPoints, DecodeError> {
+    let name = Arc::from(reader.text()?);
+    let value_type = ValueType::from_number(reader.byte()?).ok_or_else(|| reader.error("a type that is none"))?;
+    let flags = reader.byte()?;
+    let (timestamps, series): (Vec<i64>, Vec<u32>) = match before {
+        Some(before) if flags & SAME_ROWS != 0 => (before.timestamps.clone(), before.series.clone()),
+        None if flags & SAME_ROWS != 0 => return Err(reader.error("no field before the first one")),
+        _ => {
+            let count = reader.length(reader.rest().len() / 8)?;
+            let timestamps = read_words(reader, count, i64::from_le_bytes)?;
+            let is_one = flags & FIRST_SERIES != 0;
+            (timestamps, if is_one { vec![0; count] } else { read_words(reader, count, u32::from_le_bytes)? })
+        }
+    };
+    let count = timestamps.len();
+    let values = match value_type {
+        ValueType::F64 => Values::F64(read_words(reader, count, f64::from_le_bytes)?),
+        ValueType::I64 => Values::I64(read_words(reader, count, i64::from_le_bytes)?),
+        ValueType::Bool => Values::Bool(reader.bytes(count)?.iter().map(|byte| *byte != 0).collect()),
+        ValueType::Text => Values::Text((0..count).map(|_| Ok(Arc::from(reader.text()?))).collect::<Result<_, _>>()?),
+    };
+    Ok(FieldPoints { name, points: Points { timestamps, series, values } })
+}
+
+fn read_words<T, const N: usize>(
+    reader: &mut Reader<'_>,
+    count: usize,
+    of_bytes: impl Fn([u8; N]) -> T,
+) -> Result<Vec<T>, DecodeError> {
+    let bytes = count.checked_mul(N).ok_or_else(|| reader.error("too many points"))?;
+    let (words, _) = reader.bytes(bytes)?.as_chunks::<N>();
+    Ok(words.iter().map(|word| of_bytes(*word)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn values(count: usize) -> impl Strategy<Value = Values> {
+        prop_oneof![
+            prop::collection::vec(any::<u64>(), count)
+                .prop_map(|bits| Values::F64(bits.into_iter().map(f64::from_bits).collect())),
+            prop::collection::vec(any::<i64>(), count).prop_map(Values::I64),
+            prop::collection::vec(any::<bool>(), count).prop_map(Values::Bool),
+            prop::collection::vec("\\PC{0,4}", count)
+                .prop_map(|texts| Values::Text(texts.into_iter().map(Arc::from).collect())),
+        ]
+    }
+
+    fn points() -> impl Strategy<Value = Points> {
+        (0usize..20, 1u32..4).prop_flat_map(|(count, series)| {
+            let rows = prop::collection::vec((any::<i64>(), 0..series), count);
+            (rows, values(count)).prop_map(|(rows, values)| {
+                let (timestamps, series) = rows.into_iter().unzip();
+                Points { timestamps, series, values }
+            })
+        })
+    }
+
+    fn answer() -> impl Strategy<Value = Answer> {
+        let field = ("[a-z]{0,3}", points(), any::<bool>());
+        let fields = prop::collection::vec(field, 0..5);
+        (prop::collection::vec("\\PC{0,4}", 0..4), fields).prop_map(|(series, fields)| {
+            let mut answer = Answer { series: series.into_iter().map(Arc::from).collect(), fields: Vec::new() };
+            for (name, points, again) in fields {
+                let name: Arc<str> = name.into();
+                answer.fields.push(FieldPoints { name: name.clone(), points: points.clone() });
+                answer.fields.extend(again.then_some(FieldPoints { name, points }));
+            }
+            answer
+        })
+    }
+
+    /// What is told apart by bits, so that numbers that are none are equal.
+    fn shown(answer: &Answer) -> String {
+        let bits = |field: &FieldPoints| match &field.points.values {
+            Values::F64(column) => column.iter().map(|value| value.to_bits()).collect::<Vec<_>>(),
+            _ => Vec::new(),
+        };
+        format!("{answer:?} {:?}", answer.fields.iter().map(bits).collect::<Vec<_>>())
+    }
+
+    proptest! {
+        #[test]
+        fn answers_come_back_and_no_shorter_body_is_one(answer in answer(), cut in any::<prop::sample::Index>()) {
+            let body = write(&answer);
+            prop_assert_eq!(shown(&read(&body).unwrap()), shown(&answer));
+            prop_assert!(read(&body[..cut.index(body.len())]).is_err());
+            prop_assert!(read(&[&body[..], &[0]].concat()).is_err());
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(prop_oneof![0u8..9, any::<u8>()], 0..200)) {
+            if let Ok(answer) = read(&bytes) {
+                for FieldPoints { points, .. } in &answer.fields {
+                    prop_assert_eq!((points.series.len(), points.values.len()), (points.len(), points.len()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fields_share_their_rows() {
+        let points = Points { timestamps: vec![5, 6], series: vec![0, 0], values: Values::F64(vec![1.0, 2.0]) };
+        let field = |name: &str| FieldPoints { name: name.into(), points: points.clone() };
+        let answer = Answer { series: vec!["".into()], fields: vec![field("a"), field("b"), field("c")] };
+        // Three values of eight bytes a row, and one time.
+        assert!(write(&answer).len() < 2 * (3 * 8 + 8) + 20);
+        assert!(read(&[0, 1, 0, 0, SAME_ROWS]).is_err());
+    }
+}
