@@ -12,6 +12,15 @@ const SAME_ROWS: u8 = 1;
 /// All points of a field are of the first series.
 const FIRST_SERIES: u8 = 2;
 
+/// Memory that an answer may take: few bytes stand for many where fields share rows, and an empty text takes one.
+const ANSWER_BYTES_MAX: usize = 512 << 20;
+
+/// Of the time and the series of a point.
+const ROW_BYTES: usize = 12;
+
+/// Memory of a text beside its bytes.
+const TEXT_BYTES: usize = 40;
+
 /// Writes an answer.
 pub fn write(answer: &Answer) -> Vec<u8> {
     let mut body = Vec::with_capacity(64 + answer.size_bytes());
@@ -64,32 +73,53 @@ pub fn read(body: &[u8]) -> Result<Answer, String> {
 
 fn read_answer(reader: &mut Reader<'_>) -> Result<Answer, DecodeError> {
     let mut answer = Answer::default();
+    let mut left_bytes = ANSWER_BYTES_MAX.saturating_sub(reader.rest().len());
     // Each name takes a byte at least, each field more.
-    for _ in 0..reader.length(reader.rest().len())? {
+    let count = reader.length(reader.rest().len())?;
+    take(reader, &mut left_bytes, count, TEXT_BYTES)?;
+    for _ in 0..count {
         answer.series.push(Arc::from(reader.text()?));
     }
     for _ in 0..reader.length(reader.rest().len())? {
-        let field = read_field(reader, answer.fields.last().map(|field| &field.points))?;
+        let before = answer.fields.last().map(|field| &field.points);
+        let field = read_field(reader, before, &mut left_bytes)?;
         answer.fields.push(field);
     }
     if reader.is_empty() { Ok(answer) } else { Err(reader.error("bytes behind the last field")) }
 }
 
-fn read_field(reader: &mut Reader<'_>, before: Option<&Points>) -> Result<FieldPoints, DecodeError> {
+/// Takes the memory of so many things from what is left.
+fn take(reader: &Reader<'_>, left_bytes: &mut usize, count: usize, each_bytes: usize) -> Result<(), DecodeError> {
+    let rest = count.checked_mul(each_bytes).and_then(|bytes| left_bytes.checked_sub(bytes));
+    *left_bytes = rest.ok_or_else(|| reader.error("an answer that takes more than 512 MiB: fetch less at a time"))?;
+    Ok(())
+}
+
+fn read_field(
+    reader: &mut Reader<'_>,
+    before: Option<&Points>,
+    left_bytes: &mut usize,
+) -> Result<FieldPoints, DecodeError> {
+    take(reader, left_bytes, 1, size_of::<FieldPoints>() + TEXT_BYTES)?;
     let name = Arc::from(reader.text()?);
     let value_type = ValueType::from_number(reader.byte()?).ok_or_else(|| reader.error("a type that is none"))?;
     let flags = reader.byte()?;
     let (timestamps, series): (Vec<i64>, Vec<u32>) = match before {
-        Some(before) if flags & SAME_ROWS != 0 => (before.timestamps.clone(), before.series.clone()),
+        Some(before) if flags & SAME_ROWS != 0 => {
+            take(reader, left_bytes, before.len(), ROW_BYTES)?;
+            (before.timestamps.clone(), before.series.clone())
+        }
         None if flags & SAME_ROWS != 0 => return Err(reader.error("no field before the first one")),
         _ => {
             let count = reader.length(reader.rest().len() / 8)?;
+            take(reader, left_bytes, count, ROW_BYTES)?;
             let timestamps = read_words(reader, count, i64::from_le_bytes)?;
             let is_one = flags & FIRST_SERIES != 0;
             (timestamps, if is_one { vec![0; count] } else { read_words(reader, count, u32::from_le_bytes)? })
         }
     };
     let count = timestamps.len();
+    take(reader, left_bytes, count, if value_type == ValueType::Text { TEXT_BYTES } else { 8 })?;
     let values = match value_type {
         ValueType::F64 => Values::F64(read_words(reader, count, f64::from_le_bytes)?),
         ValueType::I64 => Values::I64(read_words(reader, count, i64::from_le_bytes)?),
@@ -176,6 +206,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A field of a million points, and others that share its rows: a byte a point for thirteen or more in memory.
+    #[test]
+    fn few_bytes_do_not_stand_for_memory_without_end() {
+        const POINTS: usize = 1_000_000;
+        let body_of = |fields: usize| {
+            let mut body = vec![0];
+            varint::push(&mut body, fields as u64);
+            for number in 0..fields {
+                let is_first = number == 0;
+                body.extend([0, ValueType::Bool as u8, if is_first { FIRST_SERIES } else { SAME_ROWS }]);
+                if is_first {
+                    varint::push(&mut body, POINTS as u64);
+                    body.resize(body.len() + POINTS * 8, 0);
+                }
+                body.resize(body.len() + POINTS, 0);
+            }
+            body
+        };
+        assert_eq!(read(&body_of(2)).unwrap().fields.len(), 2);
+        let refused = read(&body_of(40)).unwrap_err();
+        assert!(refused.contains("more than 512 MiB"), "{refused}");
     }
 
     #[test]
