@@ -224,7 +224,8 @@ fn mutated_statements_get_an_answer_or_an_error() {
     let (mut answered, mut refused) = (0, 0);
     for _ in 0..STATEMENTS {
         let mut tokens: Vec<&str> = statements[random.below(statements.len())].split_whitespace().collect();
-        for _ in 0..=random.below(4) / 3 {
+        // A third of them is as it was.
+        for _ in 0..random.below(3) {
             let (at, word) = (random.below(tokens.len() + 1), words[random.below(words.len())]);
             match random.below(4) {
                 0 if at < tokens.len() => drop(tokens.remove(at)),
@@ -246,7 +247,7 @@ fn mutated_statements_get_an_answer_or_an_error() {
             assert!(budget.samples() <= 2 * SAMPLES_MAX, "{tokens:?}");
         }
     }
-    assert!(answered > STATEMENTS / 20 && refused > STATEMENTS / 20, "{answered} answered, {refused} refused");
+    assert!(answered > STATEMENTS / 5 && refused > STATEMENTS / 20, "{answered} answered, {refused} refused");
 }
 
 /// Numbers that look random (xorshift).

@@ -161,7 +161,7 @@ fn rows_as_they_were_read_are_written_as_values_are() {
         let time_ns = START_S * 1_000_000_000 + step * 333_333_333;
         writeln!(
             lines,
-            "t,a=x\\ \"y\\\\,b=ä i={}i,f={},g={}.5,u=18446744073709551615u {time_ns}",
+            "t,a=x\\ \"y,b=ä i={}i,f={},g={}.5,u=18446744073709551615u {time_ns}",
             step - 3,
             step % 3,
             step
