@@ -5,16 +5,20 @@ use std::sync::Arc;
 use model::{Field, Labels, Matcher, TimeRange, ValueType};
 use query::plan::Selector;
 use query::{Budget, Context, QueryError};
-use sql::{Answer, Change, Column, CopyIn, CopyOut, DatabaseSettings, Insert, Parsed, Relation, Session, SqlError};
+use sql::{
+    Answer, Change, Column, CopyIn, CopyOut, DatabaseSettings, Insert, Parsed, Relation, Session, SqlError, TableRows,
+};
 use store::StoreError;
 
 use crate::Db;
 
 /// What a statement of SQL gave.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub enum SqlAnswer {
     /// A table.
     Rows(Relation),
+    /// Rows of a table of the database as they were read: values are made of them by [`TableRows::into_relation`].
+    Table(TableRows),
     /// Rows to be sent.
     CopyOut(CopyOut),
     /// Rows to be waited for: [`Db::copy_in`] takes them.
@@ -23,6 +27,17 @@ pub enum SqlAnswer {
     Set(String, String),
     /// It is done; the words by which Postgres says so.
     Done(String),
+}
+
+impl SqlAnswer {
+    /// The table that it is, with values.
+    pub fn relation(self) -> Option<Relation> {
+        match self {
+            Self::Rows(relation) => Some(relation),
+            Self::Table(table) => Some(table.into_relation()),
+            Self::CopyOut(_) | Self::CopyIn(_) | Self::Set(..) | Self::Done(_) => None,
+        }
+    }
 }
 
 impl Db {
@@ -56,6 +71,7 @@ impl Db {
         let context = self.context(session, budget, &clock_ns);
         match sql::run(parsed, place, &context, session)? {
             Answer::Rows(relation) => Ok(SqlAnswer::Rows(relation)),
+            Answer::Table(table) => Ok(SqlAnswer::Table(table)),
             Answer::Set(name, value) => Ok(SqlAnswer::Set(name, value)),
             Answer::Done(tag) => Ok(SqlAnswer::Done(tag)),
             Answer::Change(change) => self.change(&session.database, change).map(|tag| SqlAnswer::Done(tag.to_owned())),

@@ -12,7 +12,7 @@ use platform::Platform;
 use proptest::prelude::*;
 use query::{Budget, Frame};
 use sql::{Manner, Session, Value};
-use thalweg_db::{Db, DbOptions, SqlAnswer};
+use thalweg_db::{Db, DbOptions};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// 2016-01-01T00:00:00Z.
@@ -92,10 +92,8 @@ fn influxql(db: &Db, text: &str) -> Vec<String> {
 fn ask_sql(db: &Db, text: &str) -> Vec<Vec<Value>> {
     let session = Session { manner: Manner::QuestDb, ..Session::new("default", START_NS) };
     let parsed = sql::parse(text).unwrap();
-    match db.sql(&parsed, 0, &session, &Arc::new(Budget::new(10_000_000))).unwrap() {
-        SqlAnswer::Rows(relation) => relation.rows,
-        _ => panic!("{text}: no rows"),
-    }
+    let answer = db.sql(&parsed, 0, &session, &Arc::new(Budget::new(10_000_000))).unwrap();
+    answer.relation().unwrap_or_else(|| panic!("{text}: no rows")).rows
 }
 
 /// Labels, and of each row its time and cells; series without rows are not there.

@@ -195,3 +195,69 @@ fn rows_are_written_into_measurements() {
     assert_eq!(show(&db, "select count(i) from u..m"), "m time,count\n  0 8");
     db.close().unwrap();
 }
+
+/// Statements of the cases, changed at random: an answer or an error, never a panic, and never much more than the budget.
+#[test]
+fn mutated_statements_get_an_answer_or_an_error() {
+    const STATEMENTS: u64 = 10_000;
+    const SAMPLES_MAX: u64 = 200_000;
+    let (db, _folder) = open("mutated");
+    db.write_lines("t", LINES.as_bytes()).unwrap();
+    let cases = include_str!("influxql/cases.txt");
+    let statements: Vec<&str> = cases.lines().filter_map(|line| line.strip_prefix("> ")).collect();
+    let words: Vec<&str> = statements.iter().flat_map(|statement| statement.split_whitespace()).collect();
+    let odd = [
+        "-1",
+        "0",
+        "1e308",
+        "9223372036854775807",
+        "'x'",
+        "(",
+        ")",
+        "/./",
+        "time(1ns)",
+        "time(1000w)",
+        "fill(0)",
+        "limit 1",
+    ];
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut answered, mut refused) = (0, 0);
+    for _ in 0..STATEMENTS {
+        let mut tokens: Vec<&str> = statements[random.below(statements.len())].split_whitespace().collect();
+        // A third of them is as it was.
+        for _ in 0..random.below(3) {
+            let (at, word) = (random.below(tokens.len() + 1), words[random.below(words.len())]);
+            match random.below(4) {
+                0 if at < tokens.len() => drop(tokens.remove(at)),
+                1 => tokens.insert(at, word),
+                2 if at < tokens.len() => tokens[at] = word,
+                _ => tokens.insert(at, odd[random.below(odd.len())]),
+            }
+        }
+        let Ok(query) = Query::parse(&tokens.join(" "), &BTreeMap::new()) else {
+            refused += 1;
+            continue;
+        };
+        let (session, budget) = (Session { database: Some("t"), read_only: false }, db.budget(SAMPLES_MAX));
+        for number in 0..query.len() {
+            match db.run_influxql(&query, number, &session, &budget) {
+                Ok(_) => answered += 1,
+                Err(_) => refused += 1,
+            }
+            assert!(budget.samples() <= 2 * SAMPLES_MAX, "{tokens:?}");
+        }
+    }
+    assert!(answered > STATEMENTS / 5 && refused > STATEMENTS / 20, "{answered} answered, {refused} refused");
+}
+
+/// Numbers that look random (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound.max(1) as u64) as usize
+    }
+}

@@ -76,8 +76,10 @@ fn ask(db: &Db, text: &str, manner: Manner) -> String {
     let mut out = String::new();
     for place in 0..parsed.statements.len() {
         let budget = Arc::new(Budget::new(10_000_000));
-        match db.sql(&parsed, place, &session(manner), &budget) {
-            Ok(SqlAnswer::Rows(relation)) => {
+        let answer = db.sql(&parsed, place, &session(manner), &budget);
+        match answer {
+            Ok(answer @ (SqlAnswer::Rows(_) | SqlAnswer::Table(_))) => {
+                let relation = answer.relation().unwrap();
                 let described = db.describe_sql(&parsed, place, &session(manner), &budget).unwrap();
                 let names = |columns: &[sql::Column]| {
                     columns
@@ -214,6 +216,37 @@ fn texts_and_rows_that_are_made_are_held_within_the_budget() {
     }
 }
 
+/// What a statement chose before is held: it is not to hide what has come or gone since.
+#[test]
+fn the_same_statement_sees_what_came_and_went() {
+    let (db, _folder) = open("changing");
+    let write = |lines: &str| assert!(db.write_lines("default", lines.as_bytes()).unwrap().1.is_empty());
+    let check = |expected: &str| {
+        // Chosen, held, and once more.
+        for statement in ["SELECT h, a FROM t", "SELECT h, a FROM t WHERE h = 'y'", "SELECT h, a FROM t LATEST BY h"] {
+            let is_asked = |row: &&str| row.starts_with('y') || !statement.contains("'y'");
+            let rows: Vec<&str> = ["h|a"].into_iter().chain(expected.split_whitespace().filter(is_asked)).collect();
+            for _ in 0..3 {
+                assert_eq!(ask(&db, statement, Manner::Postgres), rows.join("\n") + "\n", "{statement}");
+            }
+        }
+    };
+    write("t,h=x a=1 1");
+    check("x|1");
+    write("t,h=y a=2 2");
+    check("x|1 y|2");
+    write("t,h=z b=3 3");
+    check("x|1 y|2 z|NULL");
+    write("t,h=z a=4 3");
+    check("x|1 y|2 z|4");
+    assert_eq!(ask(&db, "DELETE FROM t WHERE h = 'y'", Manner::Postgres), "DELETE\n");
+    check("x|1 z|4");
+    db.compact(&mut |_| {}).unwrap();
+    check("x|1 z|4");
+    write("t,h=y a=5 5");
+    check("x|1 z|4 y|5");
+}
+
 /// Statements of the data files, changed at random: an answer or an error, never a panic, and never more than the budget.
 #[test]
 fn mutated_statements_get_an_answer_or_an_error() {
@@ -254,7 +287,10 @@ fn mutated_statements_get_an_answer_or_an_error() {
             let budget = Arc::new(Budget::new(200_000));
             let manner = if random.below(2) == 0 { Manner::Postgres } else { Manner::QuestDb };
             match db.sql(&parsed, place, &session(manner), &budget) {
-                Ok(_) => answered += 1,
+                Ok(answer) => {
+                    let _ = answer.relation();
+                    answered += 1;
+                }
                 Err(_) => refused += 1,
             }
             assert!(budget.samples() <= 400_000, "{tokens:?}");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use query::{Budget, QueryError, Stop};
 use scratch::Folder;
 use sql::{Manner, Parsed, Relation, Session, SqlError, Value};
-use thalweg_db::{Db, SqlAnswer};
+use thalweg_db::Db;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// 2016-01-01T00:00:00Z.
@@ -101,9 +101,8 @@ fn statements_beyond_the_built_in_layer_are_answered() {
     for (text, expected) in BEYOND {
         let (parsed, budget) = (parsed(text), budget());
         let answer = db.sql(&parsed, 0, &session(Manner::Postgres), &budget);
-        let SqlAnswer::Rows(relation) = answer.unwrap_or_else(|error| panic!("{text}: {error}")) else {
-            panic!("{text}")
-        };
+        let answer = answer.unwrap_or_else(|error| panic!("{text}: {error}"));
+        let relation = answer.relation().unwrap_or_else(|| panic!("{text}"));
         assert_eq!(shown(&relation), *expected, "{text}");
         let described = db.describe_sql(&parsed, 0, &session(Manner::Postgres), &budget).unwrap();
         assert_eq!(described, relation.columns, "{text}");
@@ -143,7 +142,8 @@ fn both_layers_give_the_same_answers() {
     for text in BOTH {
         let parsed = parsed(text);
         let session = session(Manner::Postgres);
-        let SqlAnswer::Rows(built_in) = db.sql(&parsed, 0, &session, &budget()).unwrap() else { panic!("{text}") };
+        let built_in = db.sql(&parsed, 0, &session, &budget()).unwrap();
+        let built_in = built_in.relation().unwrap_or_else(|| panic!("{text}"));
         let beyond = db.sql_beyond(&parsed, 0, &session, &budget()).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(shown(&beyond), shown(&built_in), "{text}");
         let types =

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use promql::NameRemoval;
 use query::Budget;
 use sql::{Manner, Session};
-use thalweg_db::{Db, RangeQuery, SqlAnswer};
+use thalweg_db::{Db, RangeQuery};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// 2016-01-01T00:00:00Z.
@@ -97,7 +97,7 @@ fn of_sql(db: &Db, text: &str, fields: &[&str]) -> Points {
     let answer = db
         .sql(&parsed, 0, &session, &Arc::new(Budget::new(10_000_000)))
         .unwrap_or_else(|error| panic!("{text}: {error}"));
-    let SqlAnswer::Rows(relation) = answer else { panic!("{text}: no rows") };
+    let Some(relation) = answer.relation() else { panic!("{text}: no rows") };
     let cell = |value: sql::Value| match value {
         sql::Value::Timestamp(ns) => Cell::Time(ns),
         sql::Value::Int(number) => Cell::Number(number as f64),

@@ -76,10 +76,21 @@ impl Frame {
         Self { labels: self.labels.clone(), timestamps_ns, columns }
     }
 
+    /// The same of a frame that is not needed any more.
+    #[must_use]
+    pub(crate) fn into_picked(mut self, rows: &[usize]) -> Self {
+        self.timestamps_ns = pick(&self.timestamps_ns, rows);
+        self.columns.iter_mut().for_each(|column| column.leave(rows));
+        self
+    }
+
     /// The last rows of one whose rows are sorted by time, latest first.
-    pub(crate) fn newest_first(&self, rows: usize) -> Self {
+    pub(crate) fn newest_first(self, rows: usize) -> Self {
+        if rows == 1 && self.rows() == 1 {
+            return self;
+        }
         let places: Vec<usize> = (0..self.rows()).rev().take(rows).collect();
-        self.pick(&places)
+        self.into_picked(&places)
     }
 
     /// The same with rows sorted by time.
@@ -89,7 +100,7 @@ impl Frame {
         }
         let mut rows: Vec<usize> = (0..self.rows()).collect();
         rows.sort_by_key(|row| self.timestamps_ns.get(*row));
-        self.pick(&rows)
+        self.into_picked(&rows)
     }
 
     /// Samples as a frame, stale markers left out; `None` for histograms and for no samples.
@@ -146,14 +157,13 @@ impl FrameColumn {
 
     fn pick(&self, rows: &[usize]) -> Self {
         let present = self.present.as_ref().map(|present| pick(present, rows));
-        let values = match &self.values {
-            Values::F64(values) => Values::F64(pick(values, rows)),
-            Values::I64(values) => Values::I64(pick(values, rows)),
-            Values::U64(values) => Values::U64(pick(values, rows)),
-            Values::Bool(values) => Values::Bool(pick(values, rows)),
-            Values::Text(values) => Values::Text(pick(values, rows)),
-        };
-        Self { name: self.name.clone(), values, present }
+        Self { name: self.name.clone(), values: picked(&self.values, rows), present }
+    }
+
+    /// Leaves these rows, in this order.
+    fn leave(&mut self, rows: &[usize]) {
+        self.present = self.present.as_ref().map(|present| pick(present, rows));
+        self.values = picked(&self.values, rows);
     }
 
     /// A column of cells. They have one type, but that numbers of several become floats.
@@ -186,6 +196,16 @@ impl FrameColumn {
         };
         let present = present.contains(&false).then_some(present);
         Ok(Self { name: name.to_owned(), values, present })
+    }
+}
+
+fn picked(values: &Values, rows: &[usize]) -> Values {
+    match values {
+        Values::F64(values) => Values::F64(pick(values, rows)),
+        Values::I64(values) => Values::I64(pick(values, rows)),
+        Values::U64(values) => Values::U64(pick(values, rows)),
+        Values::Bool(values) => Values::Bool(pick(values, rows)),
+        Values::Text(values) => Values::Text(pick(values, rows)),
     }
 }
 

@@ -25,8 +25,17 @@ pub(crate) fn push_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
+/// The numbers below a hundred, with two digits each.
+const TWO_DIGITS: &str = "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849\
+     5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+
 /// Appends a whole number.
 pub(crate) fn push_integer(out: &mut String, number: i64) {
+    if let Ok(small @ 0..100) = usize::try_from(number) {
+        let from = 2 * small + usize::from(small < 10);
+        out.push_str(TWO_DIGITS.get(from..2 * small + 2).unwrap_or_default());
+        return;
+    }
     // The digits of 64 bits and a sign.
     let (mut digits, mut from, mut left) = ([0_u8; 20], 20, number.unsigned_abs());
     loop {

@@ -23,6 +23,7 @@ mod scope;
 mod select;
 mod settings;
 mod statement;
+mod table_rows;
 mod time;
 mod value;
 
@@ -37,5 +38,6 @@ pub use relation::{Column, Relation};
 pub use run::Manner;
 pub use settings::DatabaseSettings;
 pub use statement::{Answer, Session, copy_in, describe, insert_rows, run};
+pub use table_rows::{RowPlace, Shows, TableRows};
 pub use time::format_rfc3339_us;
 pub use value::{Interval, SqlType, Value};

@@ -15,6 +15,7 @@ use crate::order::{Order, sort};
 use crate::parse::Parsed;
 use crate::relation::{Column, Relation};
 use crate::scope::{Role, Scope, ScopeColumn};
+use crate::select::Given;
 use crate::value::{SqlType, Value};
 
 /// Queries within queries.
@@ -110,8 +111,13 @@ impl Run<'_> {
         }
     }
 
-    /// What a query gives.
+    /// What a query gives, with values.
     pub(crate) fn query(&mut self, query: &Query) -> Result<Relation, SqlError> {
+        self.given(query).map(Given::relation)
+    }
+
+    /// What a query gives.
+    pub(crate) fn given(&mut self, query: &Query) -> Result<Given, SqlError> {
         if self.depth >= DEPTH_MAX {
             return Err(SqlError::Query(QueryError::Invalid(format!(
                 "queries within queries go {DEPTH_MAX} deep at most"
@@ -125,7 +131,7 @@ impl Run<'_> {
         answer
     }
 
-    fn query_within(&mut self, query: &Query) -> Result<Relation, SqlError> {
+    fn query_within(&mut self, query: &Query) -> Result<Given, SqlError> {
         if let Some(with) = &query.with {
             if with.recursive {
                 return unsupported("WITH RECURSIVE");
@@ -149,12 +155,12 @@ impl Run<'_> {
         let mut relation = self.body(&query.body)?;
         self.order_answer(&mut relation, order)?;
         limit.apply(&mut relation.rows);
-        Ok(relation)
+        Ok(Given::Relation(relation))
     }
 
     fn body(&mut self, body: &SetExpr) -> Result<Relation, SqlError> {
         match body {
-            SetExpr::Select(select) => self.select(select, &[], Limit::default()),
+            SetExpr::Select(select) => self.select(select, &[], Limit::default()).map(Given::relation),
             SetExpr::Query(query) => self.query(query),
             SetExpr::Values(values) => self.values(values),
             SetExpr::SetOperation { left, op, set_quantifier, right } => {

@@ -15,6 +15,8 @@ use crate::insert::Insert;
 use crate::parse::Parsed;
 use crate::relation::{Column, Relation};
 use crate::run::{Manner, Run};
+use crate::select::Given;
+use crate::table_rows::TableRows;
 use crate::value::Value;
 
 /// Who asks, and how.
@@ -58,6 +60,8 @@ impl Session {
 pub enum Answer {
     /// A table.
     Rows(Relation),
+    /// Rows of a table of the database as they were read.
+    Table(TableRows),
     /// Rows to be written.
     Insert(Insert),
     /// Something to be done to databases or rows.
@@ -111,6 +115,7 @@ pub fn describe(
     }
     match started(parsed, context, session, true).statement(statement)? {
         Answer::Rows(relation) => Ok(relation.columns),
+        Answer::Table(table) => Ok(table.columns().to_vec()),
         _ => Ok(Vec::new()),
     }
 }
@@ -139,7 +144,10 @@ fn started<'a>(parsed: &'a Parsed, context: &'a Context<'a>, session: &'a Sessio
 impl Run<'_> {
     fn statement(&mut self, statement: &Statement) -> Result<Answer, SqlError> {
         Ok(match statement {
-            Statement::Query(query) => Answer::Rows(self.query(query)?),
+            Statement::Query(query) => match self.given(query)? {
+                Given::Table(table) => Answer::Table(table),
+                Given::Relation(relation) => Answer::Rows(relation),
+            },
             Statement::Insert(insert) => Answer::Insert(self.insert(insert)?),
             Statement::Copy { source, to, target, options, legacy_options, .. } => {
                 match self.copy(source, (*to, target), (options, legacy_options))? {

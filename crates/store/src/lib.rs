@@ -17,6 +17,7 @@
 mod admission;
 mod backup;
 mod check;
+mod chosen;
 mod chunk;
 mod compact;
 mod databases;
@@ -110,6 +111,7 @@ pub use windows::{ReadCounts, WindowColumn, Windows};
 pub use write::{Rejected, WriteReport};
 
 use admission::Admission;
+use chosen::ChosenGroups;
 use exemplars::Exemplars;
 use journal::Journal;
 use keys::Keys;
@@ -151,6 +153,8 @@ pub struct Store {
     /// Index blocks and ends of chunks that readers came by.
     seen: Arc<SeenBlocks>,
     tails: Arc<Tails>,
+    /// What matchers chose of tables.
+    chosen: ChosenGroups,
     /// Bytes of answers that are kept of its data.
     results_bytes: AtomicU64,
     /// Bytes that are kept outside of requests that are done with.

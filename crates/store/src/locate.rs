@@ -5,8 +5,9 @@ use std::sync::Arc;
 use index::Slot;
 use model::TimeRange;
 
+use crate::head::HeadPiece;
 use crate::keys::Target;
-use crate::part::PartKey;
+use crate::part::{ChunkRef, Part, PartKey};
 use crate::read::{KeyView, by_block};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::{Store, StoreError, Token};
@@ -35,6 +36,30 @@ impl Store {
         Ok(selected)
     }
 
+    /// A time behind which a group has no rows within a range, nearly the newest of them: chunks count whole. `None` if there are no rows.
+    pub fn newest(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Option<i64>, StoreError> {
+        let Some(shard) = self.shards.get(selected.shard) else {
+            return Ok(None);
+        };
+        let range = &self.kept(selected.key.database, range);
+        let mut newest: Option<TimeRange> = None;
+        for (block, places) in by_block(&selected.columns) {
+            let slots: Vec<Slot> =
+                places.iter().filter_map(|place| selected.columns.get(*place)).map(|column| column.slot).collect();
+            let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
+            view.heads.iter().filter_map(HeadPiece::range).for_each(|found| widen(&mut newest, range, found));
+            // What was written last is mostly what is newest: few of the others are to be looked into.
+            for part in view.parts.iter().rev().filter(|part| part.info.range.overlaps(range)) {
+                if newest.is_none_or(|newest| newest.end_ns < part.info.range.end_ns.min(range.end_ns)) {
+                    part.find(view.key, &self.seen, |chunks, _| {
+                        ranges_of(part, chunks).for_each(|found| widen(&mut newest, range, found));
+                    })?;
+                }
+            }
+        }
+        Ok(newest.map(|newest| newest.end_ns))
+    }
+
     /// A range that holds all rows of a group within another, nearly the smallest: chunks count whole. `None` if there are
     /// no rows.
     pub fn extent(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Option<TimeRange>, StoreError> {
@@ -49,10 +74,7 @@ impl Store {
             let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
             for part in view.parts.iter().filter(|part| part.info.range.overlaps(range)) {
                 part.find(view.key, &self.seen, |chunks, _| {
-                    // A fold's nodes have no chunks.
-                    let whole = (part.info.fold_ns > 0).then_some(part.info.range);
-                    let chunks = chunks.iter().map(|chunk| chunk.range);
-                    chunks.chain(whole).for_each(|found| widen(&mut extent, range, found));
+                    ranges_of(part, chunks).for_each(|found| widen(&mut extent, range, found));
                 })?;
             }
             let heads = view.read_heads(&slots)?;
@@ -60,6 +82,13 @@ impl Store {
         }
         Ok(extent)
     }
+}
+
+/// Where a part may have rows of a key that has these chunks in it.
+fn ranges_of<'a>(part: &Part, chunks: &'a [ChunkRef]) -> impl Iterator<Item = TimeRange> + use<'a> {
+    // A fold's nodes have no chunks.
+    let whole = (part.info.fold_ns > 0).then_some(part.info.range);
+    chunks.iter().map(|chunk| chunk.range).chain(whole)
 }
 
 /// Adds what of a range lies in the wanted one.

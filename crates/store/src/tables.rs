@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use index::{CompiledMatcher, Slot};
 use model::{CellColumn, STALE_NAN_BITS, TimeRange, ValueType, Values};
 
+use crate::chosen::Asked;
 use crate::chunk::{self, Rows, RowsColumn};
 use crate::part::PartKey;
 use crate::read::{GroupReader, KeyView, by_block};
@@ -76,6 +77,22 @@ impl Store {
 
     /// A table's groups that satisfy all matchers, with those of their columns that have one of the names (none: all).
     pub fn select_table(
+        &self,
+        database: &str,
+        table: &str,
+        fields: &[String],
+        matchers: &[CompiledMatcher],
+    ) -> Result<Vec<SelectedGroup>, StoreError> {
+        let (asked, index_changes) = (Asked::new(database, table, fields, matchers), self.index_changes());
+        if let Some(groups) = self.chosen.get(&asked, index_changes) {
+            return Ok(groups);
+        }
+        let groups = self.choose_of_table(database, table, fields, matchers)?;
+        self.chosen.hold(asked, index_changes, &groups);
+        Ok(groups)
+    }
+
+    fn choose_of_table(
         &self,
         database: &str,
         table: &str,

@@ -18,7 +18,7 @@ use data::{Random, START_NS};
 use generate::{Generator, Statement};
 use query::Budget;
 use sql::{Session, Value};
-use thalweg_db::{Db, SqlAnswer};
+use thalweg_db::Db;
 
 /// Statements of a run that nobody sized.
 const STATEMENTS: u64 = 300;
@@ -101,10 +101,9 @@ fn our_cell(value: &Value) -> Cell {
 fn ask(db: &Db, text: &str) -> Result<Rows, String> {
     let parsed = sql::parse(text).map_err(|error| error.to_string())?;
     let session = Session::new("default", START_NS + 86_400_000_000_000);
-    match db.sql(&parsed, 0, &session, &Arc::new(Budget::new(50_000_000))).map_err(|error| error.to_string())? {
-        SqlAnswer::Rows(relation) => Ok(relation.rows.iter().map(|row| row.iter().map(our_cell).collect()).collect()),
-        other => Err(format!("{other:?}")),
-    }
+    let answer = db.sql(&parsed, 0, &session, &Arc::new(Budget::new(50_000_000))).map_err(|error| error.to_string())?;
+    let relation = answer.relation().ok_or("no rows")?;
+    Ok(relation.rows.iter().map(|row| row.iter().map(our_cell).collect()).collect())
 }
 
 fn same(ours: &Cell, theirs: &Cell) -> bool {

@@ -12,7 +12,7 @@ use crate::plan::{Expression, Operator};
 pub(super) fn filtered(frame: Frame, condition: &Expression) -> Result<Frame, QueryError> {
     let kept = mask(condition, &frame)?;
     let rows: Vec<usize> = kept.iter().enumerate().filter(|(_, kept)| **kept).map(|(row, _)| row).collect();
-    Ok(if rows.len() == frame.rows() { frame } else { frame.pick(&rows) })
+    Ok(if rows.len() == frame.rows() { frame } else { frame.into_picked(&rows) })
 }
 
 /// For each row whether a condition holds.

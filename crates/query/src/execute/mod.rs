@@ -249,5 +249,5 @@ fn limited(frame: Frame, rows: usize, skip: usize) -> Frame {
         return frame;
     }
     let rows: Vec<usize> = (skip.min(end)..end).collect();
-    frame.pick(&rows)
+    frame.into_picked(&rows)
 }

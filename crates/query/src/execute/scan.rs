@@ -221,8 +221,16 @@ impl Reader<'_> {
         (range, rows): (&TimeRange, usize),
         end: End,
     ) -> Result<Vec<Frame>, QueryError> {
-        let extent = self.context.store.extent(group, range).map_err(|error| unreadable(&error))?;
-        let Some(extent) = extent else { return Ok(Vec::new()) };
+        let store = self.context.store;
+        // How far back rows go is to be known only if the newest stretch has too few.
+        let newest = match end {
+            End::Newest => store.newest(group, range).map(|end_ns| end_ns.map(|end_ns| (range.start_ns, end_ns))),
+            End::Oldest => {
+                store.extent(group, range).map(|extent| extent.map(|extent| (extent.start_ns, extent.end_ns)))
+            }
+        };
+        let Some((start_ns, end_ns)) = newest.map_err(|error| unreadable(&error))? else { return Ok(Vec::new()) };
+        let (mut extent, mut is_exact) = (TimeRange::new(start_ns, end_ns), end == End::Oldest);
         let mut width_ns = END_WIDTH_NS;
         loop {
             let range = match end {
@@ -245,6 +253,11 @@ impl Reader<'_> {
                 return Ok(frames);
             }
             self.context.budget.give_back(held);
+            if !is_exact {
+                let found = store.extent(group, &extent).map_err(|error| unreadable(&error))?;
+                let Some(found) = found else { return Ok(Vec::new()) };
+                (extent, is_exact) = (found, true);
+            }
             width_ns = width_ns.saturating_mul(END_WIDTH_FACTOR);
         }
     }
@@ -315,6 +328,9 @@ pub(super) fn named_columns(scan: &Scan, group: &SelectedGroup) -> Vec<(Labels, 
             (column.series_labels(&group.labels), vec![(place, VALUE.to_owned())])
         };
         return columns.map(of_series).collect();
+    }
+    if !group.columns.is_empty() && group.columns.iter().all(|column| column.labels.is_empty()) {
+        return vec![(group.labels.clone(), columns.map(|(place, column)| (place, column.field.clone())).collect())];
     }
     let mut frames: Vec<(Labels, Vec<(usize, String)>)> = Vec::new();
     let mut places: HashMap<&Labels, usize> = HashMap::new();

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use db::SqlAnswer;
 use query::arrow::STREAM_MEDIA_TYPE;
 use query::{Budget, QueryError};
-use sql::{Manner, PARQUET_MEDIA_TYPE, Relation, Session, SqlError};
+use sql::{Column, Manner, PARQUET_MEDIA_TYPE, Relation, Session, SqlError};
 
 use super::text::{self, Style};
 use crate::active::Description;
@@ -100,7 +100,7 @@ async fn answer(state: &Arc<State>, taken: &Taken, form: Form) -> Result<Respons
     let session = Session { manner, ..Session::new(database, state.db.now_ns()) };
     let bounds = limit_of(taken)?;
     let work = move |state: &State| match run(state, &text, &session, &budget) {
-        Ok(relation) => Ok((written(&text, relation, bounds, form)?, StatusCode::OK)),
+        Ok(given) => Ok((written(&text, given, bounds, form)?, StatusCode::OK)),
         Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
         Err(error) => Ok((failed(&text, &error, form).into_bytes(), StatusCode::BAD_REQUEST)),
     };
@@ -110,13 +110,13 @@ async fn answer(state: &Arc<State>, taken: &Taken, form: Form) -> Result<Respons
 }
 
 /// Runs statements one after another; the last one's table, if it gives one.
-fn run(state: &State, text: &str, session: &Session, budget: &Arc<Budget>) -> Result<Relation, SqlError> {
+fn run(state: &State, text: &str, session: &Session, budget: &Arc<Budget>) -> Result<SqlAnswer, SqlError> {
     let parsed = sql::parse(text)?;
-    let mut last = Relation::default();
+    let mut last = SqlAnswer::Rows(Relation::default());
     for place in 0..parsed.statements.len() {
         last = match state.db.sql(&parsed, place, session, budget)? {
-            SqlAnswer::Rows(relation) => relation,
-            SqlAnswer::Set(..) | SqlAnswer::Done(_) => Relation::default(),
+            given @ (SqlAnswer::Rows(_) | SqlAnswer::Table(_)) => given,
+            SqlAnswer::Set(..) | SqlAnswer::Done(_) => SqlAnswer::Rows(Relation::default()),
             SqlAnswer::CopyOut(_) | SqlAnswer::CopyIn(_) => {
                 let message =
                     "COPY is of Postgres's protocol: here a query with format=csv gives rows, and INSERT takes them";
@@ -158,35 +158,56 @@ fn limit_of(taken: &Taken) -> Result<(usize, usize), ApiError> {
     }
 }
 
-fn written(text: &str, mut relation: Relation, (from, to): (usize, usize), form: Form) -> Result<Vec<u8>, QueryError> {
-    let total = relation.rows.len();
-    relation.rows.truncate(to);
-    relation.rows.drain(..from.min(relation.rows.len()));
-    let style = form.style();
-    Ok(match form {
-        Form::Arrow => {
-            let batches = relation.batches();
-            return query::arrow::stream(&batches.schema(), batches);
+fn written(text: &str, given: SqlAnswer, (from, to): (usize, usize), form: Form) -> Result<Vec<u8>, QueryError> {
+    let mut out = String::new();
+    match (form, given) {
+        (Form::Json | Form::QuestDbJson, SqlAnswer::Table(mut table)) => {
+            let total = table.order().len();
+            table.cut(from, to);
+            push_head(&mut out, text, table.columns(), form);
+            text::push_table(&mut out, &table, form.style());
+            push_total(&mut out, total, form);
         }
-        Form::Parquet => return relation.parquet(),
-        Form::Csv | Form::QuestDbCsv => text::csv(&relation, style),
-        Form::Json => {
-            let mut out = format!(r#"{{"columns":{},"rows":"#, text::columns(&relation, style));
-            text::push_rows(&mut out, &relation.rows, style);
-            let _ = write!(out, r#","row_count":{total}}}"#);
-            out
-        }
-        Form::QuestDbJson => {
-            let time = relation.columns.iter().position(|column| column.sql_type == sql::SqlType::Timestamp);
-            let time = time.map_or(-1, |place| place as i64);
-            let (query, columns) = (json::text(text), text::columns(&relation, style));
-            let mut out = format!(r#"{{"query":{query},"columns":{columns},"timestamp":{time},"dataset":"#);
-            text::push_rows(&mut out, &relation.rows, style);
-            let _ = write!(out, r#","count":{total}}}"#);
-            out
+        (form, given) => {
+            let mut relation = given.relation().unwrap_or_default();
+            let total = relation.rows.len();
+            relation.rows.truncate(to);
+            relation.rows.drain(..from.min(relation.rows.len()));
+            match form {
+                Form::Arrow => {
+                    let batches = relation.batches();
+                    return query::arrow::stream(&batches.schema(), batches);
+                }
+                Form::Parquet => return relation.parquet(),
+                Form::Csv | Form::QuestDbCsv => out = text::csv(&relation, form.style()),
+                Form::Json | Form::QuestDbJson => {
+                    push_head(&mut out, text, &relation.columns, form);
+                    text::push_rows(&mut out, &relation.rows, form.style());
+                    push_total(&mut out, total, form);
+                }
+            }
         }
     }
-    .into_bytes())
+    Ok(out.into_bytes())
+}
+
+/// What JSON has before the rows.
+fn push_head(out: &mut String, text: &str, of: &[Column], form: Form) {
+    let columns = text::columns(of, form.style());
+    // Writing into a string does not fail.
+    let _ = if form == Form::QuestDbJson {
+        let time = of.iter().position(|column| column.sql_type == sql::SqlType::Timestamp);
+        let (query, time) = (json::text(text), time.map_or(-1, |place| place as i64));
+        write!(out, r#"{{"query":{query},"columns":{columns},"timestamp":{time},"dataset":"#)
+    } else {
+        write!(out, r#"{{"columns":{columns},"rows":"#)
+    };
+}
+
+/// What it has behind them.
+fn push_total(out: &mut String, total: usize, form: Form) {
+    let name = if form == Form::QuestDbJson { "count" } else { "row_count" };
+    let _ = write!(out, r#","{name}":{total}}}"#);
 }
 
 fn failed(text: &str, error: &SqlError, form: Form) -> String {

@@ -168,6 +168,7 @@ impl Connection {
                 let rows = encode(relation, &fields);
                 Response::Query(QueryResponse::new(fields, stream::iter(rows.into_iter().map(Ok))))
             }
+            SqlAnswer::Table(table) => return self.response(SqlAnswer::Rows(table.into_relation()), session, format),
             SqlAnswer::CopyOut(rows) => super::copy::response(rows),
             SqlAnswer::CopyIn(copy) => {
                 let copying = Copying::new(copy, session);

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use sql::{Relation, SqlType, Value};
+use query::{Cell, FrameColumn};
+use sql::{Column, Relation, Shows, SqlType, TableRows, Value};
 
 use crate::json;
 
@@ -27,9 +28,9 @@ const fn questdb_type(sql_type: SqlType) -> &'static str {
 }
 
 /// `[{"name":…,"type":…},…]`
-pub(super) fn columns(relation: &Relation, style: Style) -> String {
+pub(super) fn columns(columns: &[Column], style: Style) -> String {
     let mut out = String::from("[");
-    for (place, column) in relation.columns.iter().enumerate() {
+    for (place, column) in columns.iter().enumerate() {
         let kind = match style {
             Style::Plain => column.sql_type.name(),
             Style::QuestDb => questdb_type(column.sql_type),
@@ -70,31 +71,110 @@ struct KnownTime {
     text: String,
 }
 
+impl KnownTime {
+    /// A time between quotes.
+    fn text(&mut self, ns: i64, style: Style) -> &str {
+        if self.ns != Some(ns) {
+            *self = Self { ns: Some(ns), text: format!("\"{}\"", time(ns, style)) };
+        }
+        &self.text
+    }
+}
+
 fn push_json(out: &mut String, value: &Value, style: Style, known: &mut KnownTime) {
     match value {
-        // JSON has no such numbers.
         Value::Null => out.push_str("null"),
-        Value::Float(number) if !number.is_finite() => out.push_str("null"),
-        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Bool(value) => push_bool(out, *value),
         Value::Int(value) => json::push_integer(out, *value),
-        Value::Float(value) if value.fract() == 0.0 && value.abs() < 1e15 => {
-            // The sign of zero, too.
-            out.push_str(if value.is_sign_negative() { "-" } else { "" });
-            json::push_integer(out, value.abs() as i64);
-            out.push_str(".0");
-        }
-        Value::Float(value) => {
-            let _ = write!(out, "{value}");
-        }
-        Value::Timestamp(ns) => {
-            if known.ns != Some(*ns) {
-                *known = KnownTime { ns: Some(*ns), text: format!("\"{}\"", time(*ns, style)) };
-            }
-            out.push_str(&known.text);
-        }
+        Value::Float(value) => push_float(out, *value),
+        Value::Timestamp(ns) => out.push_str(known.text(*ns, style)),
         Value::Text(text) => json::push_text(out, text),
         Value::Interval(_) => json::push_text(out, &value.to_string()),
     }
+}
+
+fn push_bool(out: &mut String, value: bool) {
+    out.push_str(if value { "true" } else { "false" });
+}
+
+fn push_float(out: &mut String, value: f64) {
+    if !value.is_finite() {
+        // JSON has no such numbers.
+        out.push_str("null");
+    } else if value.fract() == 0.0 && value.abs() < 1e15 {
+        // The sign of zero, too.
+        out.push_str(if value.is_sign_negative() { "-" } else { "" });
+        json::push_integer(out, value.abs() as i64);
+        out.push_str(".0");
+    } else {
+        let _ = write!(out, "{value}");
+    }
+}
+
+fn push_cell(out: &mut String, cell: Cell<'_>) {
+    match cell {
+        Cell::Null => out.push_str("null"),
+        Cell::F64(value) => push_float(out, value),
+        Cell::I64(value) => json::push_integer(out, value),
+        Cell::U64(value) => match i64::try_from(value) {
+            Ok(value) => json::push_integer(out, value),
+            // As values have them.
+            Err(_) => push_float(out, value as f64),
+        },
+        Cell::Bool(value) => push_bool(out, value),
+        Cell::Text(text) => json::push_text(out, text),
+    }
+}
+
+/// A piece of the rows of a series.
+enum Piece<'a> {
+    /// The same in all of them, commas and all: where it begins and ends in the texts of all series.
+    Same(usize, usize),
+    Time,
+    Field(&'a FrameColumn),
+}
+
+/// Appends `[[…],…]`, as [`push_rows`] does: what is the same in all rows of a series is made once.
+pub(super) fn push_table(out: &mut String, table: &TableRows, style: Style) {
+    let (mut texts, mut known) = (String::new(), KnownTime::default());
+    let series: Vec<Vec<Piece<'_>>> = (0..).take(table.series()).map(|of| pieces(table, of, &mut texts)).collect();
+    let begun = out.len();
+    out.push('[');
+    for (number, place) in table.order().iter().enumerate() {
+        if number == ROWS_TRIED {
+            out.reserve((out.len() - begun) / ROWS_TRIED * (table.order().len() - ROWS_TRIED) / 16 * 17);
+        }
+        out.push_str(if number == 0 { "[" } else { ",[" });
+        for piece in series.get(place.series as usize).map(Vec::as_slice).unwrap_or_default() {
+            match piece {
+                Piece::Same(from, to) => out.push_str(texts.get(*from..*to).unwrap_or_default()),
+                Piece::Time => out.push_str(known.text(place.time_ns, style)),
+                Piece::Field(field) => push_cell(out, field.cell(place.row as usize)),
+            }
+        }
+        out.push(']');
+    }
+    out.push(']');
+}
+
+fn pieces<'a>(table: &'a TableRows, series: u32, texts: &mut String) -> Vec<Piece<'a>> {
+    let (mut pieces, mut from) = (Vec::new(), texts.len());
+    for (place, shows) in table.shows(series).enumerate() {
+        texts.push_str(if place == 0 { "" } else { "," });
+        let piece = match shows {
+            Shows::Same(value) => {
+                push_json(texts, &value, Style::Plain, &mut KnownTime::default());
+                continue;
+            }
+            Shows::Time => Piece::Time,
+            Shows::Field(field) => Piece::Field(field),
+        };
+        pieces.push(Piece::Same(from, texts.len()));
+        pieces.push(piece);
+        from = texts.len();
+    }
+    pieces.push(Piece::Same(from, texts.len()));
+    pieces
 }
 
 fn time(ns: i64, style: Style) -> String {

@@ -152,6 +152,50 @@ fn tables_are_written_as_json_and_csv() {
     assert_eq!(exported, "\"hostname\"\r\n\"host_49\"\r\n");
 }
 
+/// Rows are written as they were read; those of a query within a query are made of values first. Both are the same text.
+#[test]
+fn rows_as_they_were_read_are_written_as_values_are() {
+    let server = Running::start();
+    let mut lines = String::new();
+    for step in 0..200i64 {
+        let time_ns = START_S * 1_000_000_000 + step * 333_333_333;
+        writeln!(
+            lines,
+            "t,a=x\\ \"y,b=ä i={}i,f={},g={}.5,u=18446744073709551615u {time_ns}",
+            step - 3,
+            step % 3,
+            step
+        )
+        .unwrap();
+        writeln!(lines, "t,a=z i=-9223372036854775808i,s=\"q\\\"{step}\",o={} {time_ns}", step % 2 == 0).unwrap();
+        writeln!(lines, "t,b=w f=-0,g=1e300,u={step}u {}", time_ns + step % 2).unwrap();
+    }
+    server.write(&lines);
+    let rows = |path: &str, statement: &str| {
+        let answer = server.get(&format!("{path}{}", encoded(statement)));
+        assert_eq!(answer.status, 200, "{statement}: {}", answer.body);
+        // The statement itself stands before them.
+        answer.body[answer.body.find("\"columns\"").unwrap()..].to_owned()
+    };
+    for (shown, rest) in [
+        ("*", ""),
+        ("*", "WHERE g > 17"),
+        ("f, time, a, i, f", "WHERE b IS NOT NULL AND g >= 100"),
+        ("u, s, o", "ORDER BY time"),
+        ("*", "ORDER BY time DESC LIMIT 7"),
+        ("b, g", "WHERE i < 50 LIMIT 9 OFFSET 4"),
+        ("*", "LATEST ON time PARTITION BY a"),
+        ("time, b, f", "LATEST ON time PARTITION BY a, b"),
+        ("*", "WHERE i > 100000"),
+    ] {
+        let statement = format!("SELECT {shown} FROM t {rest}");
+        for path in ["/sql?query=", "/exec?query=", "/exec?limit=2,5&query="] {
+            let found = rows(path, &statement);
+            assert_eq!(found, rows(path, &format!("SELECT * FROM ({statement}) AS made")), "{statement}");
+        }
+    }
+}
+
 #[test]
 fn errors_say_what_is_wrong() {
     let server = start();

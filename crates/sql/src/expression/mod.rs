@@ -117,6 +117,11 @@ pub(crate) struct Environment {
 }
 
 impl Bound {
+    /// The column that it is, if it is one as it stands.
+    pub(crate) const fn column(&self) -> Option<usize> {
+        if let Self::Column(place) = self { Some(*place) } else { None }
+    }
+
     /// Whether it has the same value in every row.
     pub(crate) fn is_constant(&self) -> bool {
         match self {

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use model::ValueType;
+use query::Frame;
 use query::TableSchema;
 use query::plan::{Expression, Plan, Scan};
-use query::{Frame, FrameColumn};
 use sqlparser::ast::{JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
 
-use super::Wanted;
 use super::filter::Filter;
+use super::{Rows, Wanted};
 use crate::error::{SqlError, invalid, unsupported};
-use crate::expression::{Typed, call_by_name};
+use crate::expression::{Bound, Typed, call_by_name};
 use crate::run::{Run, scope_of};
 use crate::scope::{Role, Scope, ScopeColumn};
+use crate::table_rows::ReadRows;
 use crate::value::{SqlType, Value};
 
 /// The hidden column that says which series a table's row is of.
@@ -139,7 +140,7 @@ impl Run<'_> {
     fn rows_of(&mut self, source: Source, scope: &Scope) -> Result<Vec<Vec<Value>>, SqlError> {
         match source {
             Source::Rows(rows) => Ok(rows),
-            Source::Table(table) => self.read_table(&table, scope, None, Wanted::All),
+            Source::Table(table) => self.read_table(&table, scope, None, Wanted::All).map(Rows::made),
         }
     }
 
@@ -150,7 +151,7 @@ impl Run<'_> {
         scope: &Scope,
         condition: Option<Typed>,
         wanted: Wanted,
-    ) -> Result<Vec<Vec<Value>>, SqlError> {
+    ) -> Result<Rows, SqlError> {
         let mut scan = table.scan();
         let filter = condition.map(|condition| Filter::of(condition.expression, &mut scan, scope)).unwrap_or_default();
         let is_all = filter.rest.is_empty();
@@ -164,50 +165,27 @@ impl Run<'_> {
             _ => filter.plan(scan),
         };
         let frames = self.plan(plan)?;
-        let mut rows = self.rows_of_frames(&frames, &table.schema)?;
-        for condition in filter.rest {
-            rows = self.filtered(rows, Some(&Typed { expression: condition, sql_type: SqlType::Bool }))?;
-        }
-        Ok(rows)
+        self.rows_of_frames(frames, &table.schema, filter.rest)
     }
 
-    /// Rows of frames: time, tags, fields, and which series they are of.
+    /// Rows of frames: time, tags, fields, and which series they are of; those for which conditions hold.
     pub(crate) fn rows_of_frames(
         &mut self,
-        frames: &[Frame],
+        frames: Vec<Frame>,
         schema: &TableSchema,
-    ) -> Result<Vec<Vec<Value>>, SqlError> {
-        let width = schema.tags.len() + schema.fields.len() + 2;
-        let count: usize = frames.iter().map(Frame::rows).sum();
-        self.charge(count * width)?;
-        // Sorted before they are rows: those are far larger.
-        let mut order: Vec<(i64, usize, usize)> = Vec::with_capacity(count);
-        let mut parts: Vec<(Vec<Value>, Vec<Option<&FrameColumn>>)> = Vec::with_capacity(frames.len());
-        for (series, frame) in frames.iter().enumerate() {
-            let tag = |name: &String| match frame.labels.get(name) {
-                Some(value) if !value.is_empty() => Value::text(value),
-                _ => Value::Null,
-            };
-            parts.push((
-                schema.tags.iter().map(tag).collect(),
-                schema.fields.iter().map(|(name, _)| frame.column(name)).collect(),
-            ));
-            order.extend(frame.timestamps_ns.iter().enumerate().map(|(place, time_ns)| (*time_ns, series, place)));
+        conditions: Vec<Bound>,
+    ) -> Result<Rows, SqlError> {
+        let rows: usize = frames.iter().map(Frame::rows).sum();
+        self.charge(rows * ReadRows::width_of(schema))?;
+        let read = ReadRows::new(frames, schema);
+        if conditions.is_empty() {
+            return Ok(Rows::Read(read));
         }
-        order.sort_by_key(|(time_ns, ..)| *time_ns);
-        let mut rows = Vec::with_capacity(count);
-        for (time_ns, series, place) in order {
-            let Some((tags, fields)) = parts.get(series) else { continue };
-            let mut row = Vec::with_capacity(width);
-            row.push(Value::Timestamp(time_ns));
-            row.extend_from_slice(tags);
-            row.extend(
-                fields.iter().map(|column| column.map_or(Value::Null, |column| Value::of_cell(column.cell(place)))),
-            );
-            row.push(Value::Int(series as i64));
-            rows.push(row);
+        let mut rows = read.into_rows();
+        for condition in conditions {
+            rows = self.filtered(rows, Some(&Typed { expression: condition, sql_type: SqlType::Bool }))?;
         }
-        Ok(rows)
+        Ok(Rows::Made(rows))
     }
 
     /// `generate_series(from, to, step)` and `long_sequence(n)`.

@@ -24,7 +24,7 @@ impl Run<'_> {
             Source::Rows(rows) => self.filtered(rows, condition.as_ref())?,
             Source::Table(table) => match self.group_in_plan(&table, scope, condition.as_ref(), grouped, wanted)? {
                 Some(rows) => return Ok(rows),
-                None => self.read_table(&table, scope, condition, Wanted::All)?,
+                None => self.read_table(&table, scope, condition, Wanted::All)?.made(),
             },
         };
         self.group_rows(&rows, scope, grouped)

@@ -1,17 +1,18 @@
 //! `LATEST ON time PARTITION BY tags`: the newest row of each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use query::plan::{Expression, Plan};
 use sqlparser::ast::Expr;
 
+use super::Rows;
 use super::filter::Filter;
 use super::from::Table;
 use crate::error::SqlError;
-use crate::expression::Typed;
+use crate::expression::{Bound, Typed};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
-use crate::value::{SqlType, Value};
+use crate::value::Value;
 
 impl Run<'_> {
     /// The newest of the rows for which a condition holds, for each value of some columns.
@@ -21,12 +22,15 @@ impl Run<'_> {
         scope: &Scope,
         condition: Option<Typed>,
         by: &[Expr],
-    ) -> Result<Vec<Vec<Value>>, SqlError> {
+    ) -> Result<Rows, SqlError> {
         let mut keys = Vec::with_capacity(by.len());
         for by in by {
             keys.push(self.bind(scope, by)?.expression);
         }
-        let is_tag = |key: &crate::expression::Bound| matches!(key, crate::expression::Bound::Column(place) if scope.columns.get(*place).is_some_and(|column| column.role == Role::Tag));
+        let is_tag = |key: &Bound| {
+            let column = key.column().and_then(|place| scope.columns.get(place));
+            column.is_some_and(|column| column.role == Role::Tag)
+        };
         let mut scan = table.scan();
         let filter = condition.map(|condition| Filter::of(condition.expression, &mut scan, scope)).unwrap_or_default();
         let newest_is_enough = keys.iter().all(is_tag) && filter.is_of_series();
@@ -38,18 +42,24 @@ impl Run<'_> {
             filter.plan(scan)
         };
         let frames = self.plan(plan)?;
-        let mut rows = self.rows_of_frames(&frames, &table.schema)?;
-        for condition in filter.rest {
-            rows = self.filtered(rows, Some(&Typed { expression: condition, sql_type: SqlType::Bool }))?;
+        // Rows are in order of time: of each key the last one stays.
+        match self.rows_of_frames(frames, &table.schema, filter.rest)? {
+            Rows::Read(mut read) if keys.iter().all(is_tag) => {
+                let columns: Vec<usize> = keys.iter().filter_map(Bound::column).collect();
+                read.keep_newest(&columns);
+                Ok(Rows::Read(read))
+            }
+            rows => {
+                let rows = rows.made();
+                let mut newest: HashMap<Vec<Value>, usize> = HashMap::new();
+                for (place, row) in rows.iter().enumerate() {
+                    let key = keys.iter().map(|key| key.value(row, &self.environment));
+                    newest.insert(key.collect::<Result<_, _>>()?, place);
+                }
+                let kept: HashSet<usize> = newest.into_values().collect();
+                let rows = rows.into_iter().enumerate().filter(|(place, _)| kept.contains(place));
+                Ok(Rows::Made(rows.map(|(_, row)| row).collect()))
+            }
         }
-        // They are in order of time: of each key the last one stays.
-        let mut newest: HashMap<Vec<Value>, usize> = HashMap::new();
-        for (place, row) in rows.iter().enumerate() {
-            let key: Vec<Value> = keys.iter().map(|key| key.value(row, &self.environment)).collect::<Result<_, _>>()?;
-            newest.insert(key, place);
-        }
-        let kept: std::collections::HashSet<usize> = newest.into_values().collect();
-        let rows = rows.into_iter().enumerate().filter(|(place, _)| kept.contains(place));
-        Ok(rows.map(|(_, row)| row).collect())
     }
 }

@@ -24,6 +24,7 @@ use crate::parse::Extension;
 use crate::relation::{Column, Relation};
 use crate::run::{Limit, Run, distinct, ordinal};
 use crate::scope::{Role, Scope};
+use crate::table_rows::{ReadRows, TableRows};
 use crate::value::Value;
 
 use from::Source;
@@ -42,23 +43,50 @@ enum ShownAs<'a> {
 
 /// Rows as they are read or grouped, and what is shown of them.
 pub(crate) struct Selected {
-    rows: Vec<Vec<Value>>,
+    rows: Rows,
     shown: Vec<(Column, Bound)>,
     order: Vec<Order>,
     /// What `DISTINCT ON` names.
     distinct_on: Vec<Bound>,
 }
 
+/// Rows, of which values are made as late as may be.
+pub(crate) enum Rows {
+    Read(ReadRows),
+    Made(Vec<Vec<Value>>),
+}
+
+impl Rows {
+    pub(crate) fn made(self) -> Vec<Vec<Value>> {
+        match self {
+            Self::Read(read) => read.into_rows(),
+            Self::Made(rows) => rows,
+        }
+    }
+}
+
+/// What a query gives.
+#[derive(Debug)]
+pub(crate) enum Given {
+    /// A table's rows as they were read.
+    Table(TableRows),
+    Relation(Relation),
+}
+
+impl Given {
+    pub(crate) fn relation(self) -> Relation {
+        match self {
+            Self::Table(table) => table.into_relation(),
+            Self::Relation(relation) => relation,
+        }
+    }
+}
+
 impl Run<'_> {
     /// What a SELECT gives, in order and within its limit.
-    pub(crate) fn select(
-        &mut self,
-        select: &Select,
-        order: &[OrderByExpr],
-        limit: Limit,
-    ) -> Result<Relation, SqlError> {
+    pub(crate) fn select(&mut self, select: &Select, order: &[OrderByExpr], limit: Limit) -> Result<Given, SqlError> {
         if let Some(nothing) = nothing::of(select) {
-            return Ok(nothing);
+            return Ok(Given::Relation(nothing));
         }
         check_supported(select)?;
         let extension = self.parsed.extension(select).cloned().unwrap_or_default();
@@ -97,7 +125,7 @@ impl Run<'_> {
                 if extension.latest_by.is_some() {
                     return unsupported("LATEST ON of something else than a table");
                 }
-                self.filtered(rows, condition.as_ref())?
+                Rows::Made(self.filtered(rows, condition.as_ref())?)
             }
         };
         let mut columns = Vec::with_capacity(shown.len());
@@ -175,7 +203,7 @@ impl Run<'_> {
             rows = self.fill(rows, &gaps, &grouped)?;
         }
         let rows = self.filtered(rows, having.as_ref())?;
-        Ok(Selected { rows, shown: columns, order: orders, distinct_on: Vec::new() })
+        Ok(Selected { rows: Rows::Made(rows), shown: columns, order: orders, distinct_on: Vec::new() })
     }
 
     fn keys(&mut self, grouped: &mut Grouped, scope: &Scope, keys: &[&Expr]) -> Result<(), SqlError> {
@@ -215,8 +243,17 @@ impl Run<'_> {
     }
 
     /// Orders, makes distinct, cuts and shows.
-    fn finish(&mut self, select: &Select, selected: Selected, limit: Limit) -> Result<Relation, SqlError> {
-        let Selected { mut rows, shown, order, distinct_on } = selected;
+    fn finish(&mut self, select: &Select, selected: Selected, limit: Limit) -> Result<Given, SqlError> {
+        let Selected { rows, shown, order, distinct_on } = selected;
+        let mut rows = match rows {
+            Rows::Read(read) if select.distinct.is_none() && is_order_of_time(&order) => {
+                match self.as_read(read, &shown, limit)? {
+                    Ok(table) => return Ok(Given::Table(table)),
+                    Err(read) => read.into_rows(),
+                }
+            }
+            rows => rows.made(),
+        };
         if !order.is_empty() {
             rows = sort(rows, &order, &self.environment, &|samples| self.charge(samples))?;
         }
@@ -243,7 +280,23 @@ impl Run<'_> {
             distinct(&mut rows);
             limit.apply(&mut rows);
         }
-        Ok(Relation { columns: shown.into_iter().map(|(column, _)| column).collect(), rows })
+        Ok(Given::Relation(Relation { columns: shown.into_iter().map(|(column, _)| column).collect(), rows }))
+    }
+
+    /// Rows as they were read, if columns are all that is shown of them; else the rows again.
+    fn as_read(
+        &self,
+        mut read: ReadRows,
+        shown: &[(Column, Bound)],
+        limit: Limit,
+    ) -> Result<Result<TableRows, ReadRows>, SqlError> {
+        let Some(places) = shown.iter().map(|(_, of)| of.column()).collect::<Option<Vec<usize>>>() else {
+            return Ok(Err(read));
+        };
+        limit.apply(&mut read.order);
+        self.charge(places.len().saturating_sub(read.width) * read.order.len())?;
+        let columns = shown.iter().map(|(column, _)| column.clone()).collect();
+        Ok(Ok(TableRows::new(columns, places, read)))
     }
 
     /// What is shown of rows. Columns beyond those that were read, and texts that are made here, are taken out of the budget: a function
@@ -266,6 +319,11 @@ impl Run<'_> {
         };
         rows.into_iter().map(show).collect()
     }
+}
+
+/// Whether rows in order of time are in this order.
+fn is_order_of_time(order: &[Order]) -> bool {
+    order.first().is_none_or(|first| first.of.column() == Some(0) && !first.is_descending) && order.len() < 2
 }
 
 fn check_supported(select: &Select) -> Result<(), SqlError> {

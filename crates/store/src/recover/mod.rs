@@ -12,6 +12,7 @@ use platform::{Files, LockError, Platform};
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 use crate::admission::Admission;
+use crate::chosen::ChosenGroups;
 use crate::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
 use crate::journal::Journal;
 use crate::journal_file::Continued;
@@ -106,6 +107,7 @@ impl Store {
             query_memory: Arc::new(QueryMemory::new(memory_bytes_max)),
             seen: Arc::new(SeenBlocks::new(memory_bytes_max)),
             tails: Arc::new(Tails::new(memory_bytes_max)),
+            chosen: ChosenGroups::new(memory_bytes_max),
             results_bytes: AtomicU64::new(0),
             requests_bytes: AtomicU64::new(0),
             memory_is_short: AtomicBool::new(false),

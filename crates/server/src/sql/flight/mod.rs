@@ -116,6 +116,7 @@ impl Service {
     async fn rows(&self, handle: &Handle, remote: Option<SocketAddr>) -> Answer<Batches> {
         let relation = match self.run(handle, handle.only_row()?, remote).await? {
             SqlAnswer::Rows(relation) => relation,
+            SqlAnswer::Table(table) => table.into_relation(),
             SqlAnswer::Set(..) | SqlAnswer::Done(_) => Relation::default(),
             SqlAnswer::CopyOut(_) | SqlAnswer::CopyIn(_) => {
                 return Err(Status::invalid_argument("COPY is of Postgres's protocol: a query gives rows here"));
@@ -137,6 +138,7 @@ impl Service {
             let count = match self.run(handle, row.values(), remote).await? {
                 SqlAnswer::Done(tag) => tag.rsplit(' ').next().and_then(|count| count.parse::<i64>().ok()),
                 SqlAnswer::Rows(relation) => i64::try_from(relation.rows.len()).ok(),
+                SqlAnswer::Table(table) => i64::try_from(table.order().len()).ok(),
                 SqlAnswer::Set(..) | SqlAnswer::CopyOut(_) | SqlAnswer::CopyIn(_) => None,
             };
             written = count.map(|count| count + written.unwrap_or(0)).or(written);

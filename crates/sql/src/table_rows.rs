@@ -1,0 +1,232 @@
+//! Rows of a table as they were read: a frame for each series, and the order in which their rows are shown. Values are made of them only where
+//! something is computed; to write an answer down nobody needs any.
+
+use std::collections::HashMap;
+
+use query::{Frame, FrameColumn};
+
+use crate::relation::{Column, Relation};
+use crate::value::Value;
+
+/// A row: when it is, of which series, and where in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowPlace {
+    /// Nanoseconds since the Unix epoch.
+    pub time_ns: i64,
+    /// The number of its series.
+    pub series: u32,
+    /// Its place among the rows of the series.
+    pub row: u32,
+}
+
+/// What a column shows of the rows of a series.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Shows<'a> {
+    /// Their times.
+    Time,
+    /// The same in all of them.
+    Same(Value),
+    /// A field.
+    Field(&'a FrameColumn),
+}
+
+/// Rows of a table: its time, tags and fields, and the hidden number of their series.
+#[derive(Debug, Default)]
+pub(crate) struct ReadRows {
+    series: Vec<ReadSeries>,
+    pub(crate) order: Vec<RowPlace>,
+    tags: usize,
+    pub(crate) width: usize,
+}
+
+#[derive(Debug)]
+struct ReadSeries {
+    frame: Frame,
+    tags: Vec<Value>,
+    /// Of each field of the table its place in the frame.
+    fields: Vec<Option<usize>>,
+}
+
+impl ReadRows {
+    /// The rows of frames in order of time, those of one time in the order of the frames.
+    pub(crate) fn new(frames: Vec<Frame>, schema: &query::TableSchema) -> Self {
+        let mut order = Vec::with_capacity(frames.iter().map(Frame::rows).sum());
+        let mut series = Vec::with_capacity(frames.len());
+        for (number, frame) in (0..).zip(frames) {
+            let places = (0..).zip(&frame.timestamps_ns);
+            order.extend(places.map(|(row, time_ns)| RowPlace { time_ns: *time_ns, series: number, row }));
+            let tag = |name: &String| match frame.labels.get(name) {
+                Some(value) if !value.is_empty() => Value::text(value),
+                _ => Value::Null,
+            };
+            let field = |name: &String| frame.columns.iter().position(|column| column.name == *name);
+            let tags = schema.tags.iter().map(tag).collect();
+            let fields = schema.fields.iter().map(|(name, _)| field(name)).collect();
+            series.push(ReadSeries { frame, tags, fields });
+        }
+        order.sort_by_key(|place| place.time_ns);
+        Self { series, order, tags: schema.tags.len(), width: Self::width_of(schema) }
+    }
+
+    /// Values of a row of a table.
+    pub(crate) const fn width_of(schema: &query::TableSchema) -> usize {
+        schema.tags.len() + schema.fields.len() + 2
+    }
+
+    /// What a column shows of a series, by its place in a row.
+    fn shows(&self, series: u32, column: usize) -> Shows<'_> {
+        let Some(of) = self.series.get(series as usize) else { return Shows::Same(Value::Null) };
+        let Some(place) = column.checked_sub(1) else { return Shows::Time };
+        if let Some(tag) = of.tags.get(place) {
+            return Shows::Same(tag.clone());
+        }
+        match of.fields.get(place.saturating_sub(self.tags)) {
+            Some(field) => match field.and_then(|field| of.frame.columns.get(field)) {
+                Some(field) => Shows::Field(field),
+                None => Shows::Same(Value::Null),
+            },
+            None => Shows::Same(Value::Int(i64::from(series))),
+        }
+    }
+
+    /// The value of a column that is the same in all rows of a series; `None` if it is not.
+    pub(crate) fn same(&self, series: u32, column: usize) -> Option<Value> {
+        match self.shows(series, column) {
+            Shows::Same(value) => Some(value),
+            Shows::Time | Shows::Field(_) => None,
+        }
+    }
+
+    /// Leaves the last row for each value of columns that are the same in all rows of a series.
+    pub(crate) fn keep_newest(&mut self, columns: &[usize]) {
+        let key = |series: u32| columns.iter().map(|column| self.same(series, *column)).collect::<Vec<_>>();
+        // Few series share a key: mostly each has its own.
+        let mut numbers: HashMap<Vec<Option<Value>>, usize> = HashMap::with_capacity(self.series.len());
+        let of_series = (0..).take(self.series.len()).map(|series| {
+            let next = numbers.len();
+            *numbers.entry(key(series)).or_insert(next)
+        });
+        let of_series: Vec<usize> = of_series.collect();
+        let mut is_seen = vec![false; numbers.len()];
+        let is_newest = |place: &RowPlace| {
+            let seen = of_series.get(place.series as usize).and_then(|number| is_seen.get_mut(*number));
+            seen.is_some_and(|seen| !std::mem::replace(seen, true))
+        };
+        let mut kept: Vec<RowPlace> = self.order.iter().rev().copied().filter(is_newest).collect();
+        kept.reverse();
+        self.order = kept;
+    }
+
+    /// The rows with all of their values.
+    pub(crate) fn into_rows(self) -> Vec<Vec<Value>> {
+        let all: Vec<usize> = (0..self.width).collect();
+        self.values(&all)
+    }
+
+    fn values(&self, columns: &[usize]) -> Vec<Vec<Value>> {
+        let shows = |series: u32| columns.iter().map(|column| self.shows(series, *column)).collect::<Vec<_>>();
+        let shows: Vec<Vec<Shows<'_>>> = (0..).take(self.series.len()).map(shows).collect();
+        let row = |place: &RowPlace| {
+            let shows = shows.get(place.series as usize).map(Vec::as_slice).unwrap_or_default();
+            let value = |shows: &Shows<'_>| match shows {
+                Shows::Time => Value::Timestamp(place.time_ns),
+                Shows::Same(value) => value.clone(),
+                Shows::Field(field) => Value::of_cell(field.cell(place.row as usize)),
+            };
+            shows.iter().map(value).collect()
+        };
+        self.order.iter().map(row).collect()
+    }
+}
+
+/// An answer whose rows are those of a table, as they were read.
+#[derive(Debug)]
+pub struct TableRows {
+    columns: Vec<Column>,
+    /// Of each column its place in a row.
+    places: Vec<usize>,
+    read: ReadRows,
+}
+
+impl TableRows {
+    pub(crate) const fn new(columns: Vec<Column>, places: Vec<usize>, read: ReadRows) -> Self {
+        Self { columns, places, read }
+    }
+
+    /// The columns that are shown.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The rows, in order.
+    pub fn order(&self) -> &[RowPlace] {
+        &self.read.order
+    }
+
+    /// Leaves the rows from one place to another.
+    pub fn cut(&mut self, from: usize, to: usize) {
+        self.read.order.truncate(to);
+        self.read.order.drain(..from.min(self.read.order.len()));
+    }
+
+    /// How many series the rows are of.
+    pub fn series(&self) -> usize {
+        self.read.series.len()
+    }
+
+    /// What each column shows of a series.
+    pub fn shows(&self, series: u32) -> impl Iterator<Item = Shows<'_>> {
+        self.places.iter().map(move |place| self.read.shows(series, *place))
+    }
+
+    /// The same with values.
+    pub fn into_relation(self) -> Relation {
+        let rows = self.read.values(&self.places);
+        Relation { columns: self.columns, rows }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Labels, ValueType};
+    use query::{TableSchema, Values};
+
+    use super::*;
+    use crate::value::SqlType;
+
+    fn frame(host: &str, columns: &[(&str, Values)]) -> Frame {
+        let column = |(name, values): &(&str, Values)| FrameColumn {
+            name: (*name).to_owned(),
+            values: values.clone(),
+            present: None,
+        };
+        let labels = Labels::from_pairs([("host", host)]).unwrap_or_else(|_| Labels::empty());
+        Frame { labels, timestamps_ns: vec![1, 3], columns: columns.iter().map(column).collect() }
+    }
+
+    /// A tag and a field that a series does not have are null; rows of one time keep the order of their series.
+    #[test]
+    fn values_are_those_of_the_frames() {
+        let schema = TableSchema {
+            name: "m".to_owned(),
+            tags: vec!["host".to_owned()],
+            fields: vec![("a".to_owned(), ValueType::F64), ("b".to_owned(), ValueType::I64)],
+        };
+        let floats = |of: [f64; 2]| ("a", Values::F64(of.to_vec()));
+        let frames =
+            vec![frame("", &[("b", Values::I64(vec![7, 8])), floats([0.5, 1.5])]), frame("x", &[floats([2.5, 3.5])])];
+        let read = ReadRows::new(frames, &schema);
+        let (float, int, time) = (Value::Float, Value::Int, Value::Timestamp);
+        let rows = [
+            [time(1), Value::Null, float(0.5), int(7), int(0)],
+            [time(1), Value::text("x"), float(2.5), Value::Null, int(1)],
+            [time(3), Value::Null, float(1.5), int(8), int(0)],
+            [time(3), Value::text("x"), float(3.5), Value::Null, int(1)],
+        ];
+        let columns = ["b", "time"].map(|name| Column::new(name, SqlType::Int)).to_vec();
+        let mut shown = TableRows::new(columns, vec![3, 0], read);
+        assert_eq!(shown.read.values(&[0, 1, 2, 3, 4]), rows);
+        shown.cut(2, 9);
+        assert_eq!(shown.into_relation().rows, [[int(8), time(3)], [Value::Null, time(3)]]);
+    }
+}
