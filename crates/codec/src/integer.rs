@@ -33,30 +33,49 @@ pub fn encode(values: &[i64], out: &mut Vec<u8>) {
 
 /// Appends the column to `out` in the smallest of the schemes that the effort allows.
 pub fn encode_with(values: &[i64], effort: Effort, out: &mut Vec<u8>) {
+    if !encode_steady(values, out) {
+        encode_unsteady(values.to_vec(), effort, out);
+    }
+}
+
+/// The same of values that nobody needs any more.
+pub(crate) fn encode_taken(values: Vec<i64>, effort: Effort, out: &mut Vec<u8>) {
+    if !encode_steady(&values, out) {
+        encode_unsteady(values, effort, out);
+    }
+}
+
+/// Appends a column that goes up by one and the same step, or has no values; whether it does.
+fn encode_steady(values: &[i64], out: &mut Vec<u8>) -> bool {
     let [first, rest @ ..] = values else {
-        return;
+        return true;
     };
     let step = rest.first().map_or(0, |second| second.wrapping_sub(*first));
-    if values.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == step) {
-        out.push(if step == 0 { CONSTANT } else { STEADY });
-        varint::push_signed(out, *first);
-        if step != 0 {
-            varint::push_signed(out, step);
-        }
-        return;
+    if !values.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == step) {
+        return false;
     }
-    let (scaled, factor) = factor::scale(values);
-    let choice = Choice::of(&scaled, effort);
+    out.push(if step == 0 { CONSTANT } else { STEADY });
+    varint::push_signed(out, *first);
+    if step != 0 {
+        varint::push_signed(out, step);
+    }
+    true
+}
+
+/// Appends any other column, whose memory serves on the way.
+fn encode_unsteady(mut numbers: Vec<i64>, effort: Effort, out: &mut Vec<u8>) {
+    let first = numbers.first().copied().unwrap_or(0);
+    let factor = factor::scale(&mut numbers);
+    let choice = Choice::of(&numbers, effort);
     let transform = choice.transform;
     out.push(if choice.center.is_some() { ENTROPY } else { PACKED } + transform.number());
-    varint::push_signed(out, *first);
+    varint::push_signed(out, first);
     varint::push(out, factor);
     transform.write(out);
-    let mut rest = vec![0; values.len() - transform.implied()];
-    transform.apply(&scaled, transform.implied(), &mut rest);
+    transform.apply_all(&mut numbers);
     match choice.center {
-        Some(center) => tokens::encode(&rest, center, out),
-        None => patched::encode(&rest, effort, out),
+        Some(center) => tokens::encode(&numbers, center, out),
+        None => patched::encode(&numbers, effort, out),
     }
 }
 

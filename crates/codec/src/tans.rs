@@ -28,7 +28,7 @@ struct Shares {
 }
 
 /// About how many bits the symbols take without their table, and how many the table takes.
-pub(crate) fn estimated_bits(counts: &Counts) -> (f64, f64) {
+pub(crate) fn estimated_bits(counts: &[u32]) -> (f64, f64) {
     let total = f64::from(counts.iter().sum::<u32>());
     let used = || counts.iter().filter(|count| **count > 0);
     let bits = |count: &u32| f64::from(*count) * (total / f64::from(*count)).log2();
@@ -61,7 +61,8 @@ pub(crate) fn encode(symbols: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn counts(symbols: &[u8]) -> Counts {
+/// How often each symbol occurs among these.
+pub(crate) fn counts(symbols: &[u8]) -> Counts {
     // Two counts for each: of a symbol that comes again at once the first need not be written by then.
     let (mut counts, mut others) = ([0; SYMBOLS], [0; SYMBOLS]);
     let (pairs, last) = symbols.as_chunks::<2>();
@@ -224,7 +225,7 @@ struct Step {
 struct EncoderTable {
     size: usize,
     steps: [Step; SYMBOLS],
-    next_states: Vec<u16>,
+    next_states: [u16; TABLE_MAX],
 }
 
 impl EncoderTable {
@@ -240,12 +241,12 @@ impl EncoderTable {
             starts[symbol] = start;
             start += usize::from(*share);
         }
-        let mut symbols_of = vec![0u8; size];
-        shares.spread(|place, symbol| symbols_of[place] = symbol as u8);
-        let mut next_states = vec![0u16; size];
-        for (place, symbol) in symbols_of.iter().enumerate() {
+        let mut symbols_of = [0u8; TABLE_MAX];
+        shares.spread(|place, symbol| symbols_of[place & (TABLE_MAX - 1)] = symbol as u8);
+        let mut next_states = [0u16; TABLE_MAX];
+        for (place, symbol) in symbols_of.iter().enumerate().take(size) {
             let start = &mut starts[usize::from(*symbol)];
-            next_states[*start] = (size + place) as u16;
+            next_states[*start & (TABLE_MAX - 1)] = (size + place) as u16;
             *start += 1;
         }
         Self { size, steps, next_states }
@@ -254,25 +255,67 @@ impl EncoderTable {
     /// The states that the decoder starts with, and the bits.
     fn encode(&self, symbols: &[u8]) -> ([u16; LANES], Vec<u8>) {
         let mut states = [self.size as u32; LANES];
-        // Bits come backwards: each goes before those that are pending, and what is complete at the end is a word.
-        let mut words = Vec::with_capacity(symbols.len() / 8 + 1);
-        let (mut pending, mut pending_bits) = (0u64, 0);
-        for four in symbols.chunks(LANES).rev() {
-            for (state, symbol) in states.iter_mut().zip(four).rev() {
-                let step = self.steps[usize::from(*symbol)];
-                let bits = state.wrapping_add(step.bits) >> 16;
-                pending = pending << bits | u64::from(*state & ((1 << bits) - 1));
-                pending_bits += bits;
-                if pending_bits >= u32::BITS {
-                    pending_bits -= u32::BITS;
-                    words.push((pending >> pending_bits) as u32);
-                }
-                let next = (*state >> bits) as i32 + step.place;
-                *state = u32::from(self.next_states[next as usize]);
-            }
+        let mut bits = BackwardBits::new(symbols.len());
+        let (fours, last) = symbols.as_chunks::<LANES>();
+        for (state, symbol) in states.iter_mut().zip(last).rev() {
+            let (low, count) = self.step(state, *symbol);
+            bits.push(low, count);
         }
-        let first = pending & ((1 << pending_bits) - 1);
-        (states.map(|state| (state as usize - self.size) as u16), write_words(first, pending_bits, &words))
+        for four in fours.iter().rev() {
+            let mut lows = [(0, 0); LANES];
+            for ((low, state), symbol) in lows.iter_mut().zip(&mut states).zip(four) {
+                *low = self.step(state, *symbol);
+            }
+            let [first, second, third, fourth] = lows;
+            bits.push(fourth.0 << third.1 | third.0, fourth.1 + third.1);
+            bits.push(second.0 << first.1 | first.0, second.1 + first.1);
+        }
+        (states.map(|state| (state as usize - self.size) as u16), bits.finish())
+    }
+
+    /// Goes on to the next state; the bits that are put out for that, and how many.
+    #[inline]
+    fn step(&self, state: &mut u32, symbol: u8) -> (u64, u32) {
+        let step = self.steps[usize::from(symbol)];
+        let bits = state.wrapping_add(step.bits) >> 16;
+        let low = *state & ((1 << bits) - 1);
+        let next = (*state >> bits) as i32 + step.place;
+        *state = u32::from(self.next_states[next as usize & (TABLE_MAX - 1)]);
+        (u64::from(low), bits)
+    }
+}
+
+/// Bits that come backwards: each goes before those that are pending, and what is complete at the end is a word.
+struct BackwardBits {
+    words: Vec<u32>,
+    /// Complete words.
+    complete: usize,
+    pending: u64,
+    pending_bits: u32,
+}
+
+impl BackwardBits {
+    /// With room for what so many symbols take.
+    fn new(symbols: usize) -> Self {
+        let words = vec![0; symbols * TABLE_BITS_MAX as usize / u32::BITS as usize + 1];
+        Self { words, complete: 0, pending: 0, pending_bits: 0 }
+    }
+
+    /// Up to 32 bits. A word is written whether it is complete or not: that takes less time than to ask.
+    #[inline]
+    fn push(&mut self, bits: u64, count: u32) {
+        self.pending = self.pending << count | bits;
+        self.pending_bits += count;
+        if let Some(word) = self.words.get_mut(self.complete) {
+            *word = (self.pending >> (self.pending_bits % u32::BITS)) as u32;
+        }
+        self.complete += (self.pending_bits / u32::BITS) as usize;
+        self.pending_bits %= u32::BITS;
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let first = self.pending & ((1 << self.pending_bits) - 1);
+        write_words(first, self.pending_bits, self.words.get(..self.complete).unwrap_or_default())
     }
 }
 

@@ -9,13 +9,12 @@ use crate::{DecodeError, Reader, bitpack, tans, varint};
 /// Numbers that are their own tokens.
 const DIRECT: u64 = 16;
 
-/// A token and its extra bits' number.
-const fn token_of(number: u64) -> (u8, u32) {
-    if number < DIRECT {
-        return (number as u8, 0);
-    }
-    let extra = number.ilog2() - 2;
-    (((extra + 2) * 4 + (number >> extra & 3) as u32) as u8, extra)
+/// A token and its extra bits' number. Both ways are taken and one of the results is: which one, no processor can guess.
+#[inline]
+fn token_of(number: u64) -> (u8, u32) {
+    let extra = (number | DIRECT).ilog2() - 2;
+    let large = ((extra + 1) * 4) as u8 + (number >> extra) as u8;
+    if number < DIRECT { (number as u8, 0) } else { (large, extra) }
 }
 
 /// The smallest number of a token, and how many extra bits it has.
@@ -42,49 +41,119 @@ const NUMBERS: [(u64, u32); tans::SYMBOLS] = {
 pub(crate) struct Estimate {
     center: i64,
     counts: tans::Counts,
+    /// Behind the largest token.
+    end: usize,
 }
 
 impl Estimate {
     pub(crate) const fn new(center: i64) -> Self {
-        Self { center, counts: [0; tans::SYMBOLS] }
+        Self { center, counts: [0; tans::SYMBOLS], end: 0 }
     }
 
     pub(crate) fn add(&mut self, values: &[i64]) {
-        for value in values {
-            let (token, _) = token_of(varint::zigzag(value.wrapping_sub(self.center)));
-            self.counts[usize::from(token)] += 1;
-        }
+        let (tokens, union) = tokens_of(values, self.center);
+        let counts = tans::counts(&tokens);
+        self.end = self.end.max(usize::from(token_of(union).0) + 1);
+        self.counts.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
 
     /// Bits of a column of so many times the values that were added.
     pub(crate) fn bits(&self, times: f64) -> f64 {
-        let extra = |(token, count): (usize, &u32)| f64::from(*count) * f64::from(number_of(token as u8).1);
-        let (token_bits, table_bits) = tans::estimated_bits(&self.counts);
-        (token_bits + self.counts.iter().enumerate().map(extra).sum::<f64>()) * times + table_bits
+        let counts = self.counts.get(..self.end).unwrap_or_default();
+        let extra = |(count, (_, extra)): (&u32, &(u64, u32))| u64::from(*count) * u64::from(*extra);
+        let extra_bits: u64 = counts.iter().zip(&NUMBERS).map(extra).sum();
+        let (token_bits, table_bits) = tans::estimated_bits(counts);
+        (token_bits + extra_bits as f64) * times + table_bits
     }
+}
+
+/// Numbers below this are floats exactly: 2^52.
+const FLOAT_MAX: u64 = 1 << 52;
+
+/// The float of 2^52 and a number below that has the number as its low bits.
+const FLOAT_MAX_BITS: u64 = (1023 + 52) << 52;
+
+/// The token of a number below [`FLOAT_MAX`]. A float's exponent is the place of the highest bit, and two bits of its fraction follow that: a
+/// token is what stands at the top of the float, and compilers make vectors of this.
+const fn token_of_small(number: u64) -> u8 {
+    let float = f64::from_bits(FLOAT_MAX_BITS | number) - FLOAT_MAX as f64;
+    let large = (float.to_bits() >> 50).wrapping_sub(1023 << 2);
+    (if number < DIRECT { number } else { large }) as u8
+}
+
+/// The tokens of values around a center, and the union of their numbers: the largest has as many bits.
+fn tokens_of(values: &[i64], center: i64) -> (Vec<u8>, u64) {
+    let number = |value: &i64| varint::zigzag(value.wrapping_sub(center));
+    let union = values.iter().fold(0, |union, value| union | number(value));
+    let mut tokens = vec![0; values.len()];
+    let both = tokens.iter_mut().zip(values);
+    match union {
+        ..DIRECT => both.for_each(|(token, value)| *token = number(value) as u8),
+        ..FLOAT_MAX => both.for_each(|(token, value)| *token = token_of_small(number(value))),
+        _ => both.for_each(|(token, value)| *token = token_of(number(value)).0),
+    }
+    (tokens, union)
 }
 
 /// Appends the center, the entropy-coded tokens, and the extra bits.
 pub(crate) fn encode(values: &[i64], center: i64, out: &mut Vec<u8>) {
     varint::push_signed(out, center);
-    let mut extras = Vec::new();
-    let (mut pending, mut pending_bits) = (0u128, 0);
-    let token = |value: &i64| {
-        let number = varint::zigzag(value.wrapping_sub(center));
-        let (token, extra) = token_of(number);
-        pending |= u128::from(number & ((1 << extra) - 1)) << pending_bits;
-        pending_bits += extra;
-        if pending_bits >= 64 {
-            extras.extend_from_slice(&(pending as u64).to_le_bytes());
-            pending >>= 64;
-            pending_bits -= 64;
+    let (tokens, union) = tokens_of(values, center);
+    if union < DIRECT {
+        tans::encode(&tokens, out);
+        return;
+    }
+    let mut extras = Extras::new(values.len(), token_of(union).1);
+    for (token, value) in tokens.iter().zip(values) {
+        let extra = NUMBERS[usize::from(*token)].1;
+        let bits = varint::zigzag(value.wrapping_sub(center)) & ((1 << extra) - 1);
+        if extra > u32::BITS {
+            extras.push(bits & u64::from(u32::MAX), u32::BITS);
+            extras.push(bits >> u32::BITS, extra - u32::BITS);
+        } else {
+            extras.push(bits, extra);
         }
-        token
-    };
-    let tokens: Vec<u8> = values.iter().map(token).collect();
+    }
     tans::encode(&tokens, out);
-    out.extend_from_slice(&extras);
-    out.extend_from_slice(&(pending as u64).to_le_bytes()[..pending_bits.div_ceil(8) as usize]);
+    extras.write(out);
+}
+
+/// Bits one behind the other, the first ones lowest.
+struct Extras {
+    words: Vec<u32>,
+    /// Complete words.
+    complete: usize,
+    pending: u64,
+    pending_bits: u32,
+}
+
+impl Extras {
+    /// With room for so many times so many bits.
+    fn new(count: usize, bits_max: u32) -> Self {
+        let words = vec![0; count * bits_max as usize / u32::BITS as usize + 1];
+        Self { words, complete: 0, pending: 0, pending_bits: 0 }
+    }
+
+    /// Up to 32 bits. A word is written whether it is complete or not: that takes less time than to ask.
+    #[inline]
+    fn push(&mut self, bits: u64, count: u32) {
+        self.pending |= bits << self.pending_bits;
+        self.pending_bits += count;
+        if let Some(word) = self.words.get_mut(self.complete) {
+            *word = self.pending as u32;
+        }
+        let is_complete = self.pending_bits / u32::BITS;
+        self.complete += is_complete as usize;
+        self.pending >>= is_complete * u32::BITS;
+        self.pending_bits %= u32::BITS;
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let complete = self.words.get(..self.complete).unwrap_or_default();
+        out.reserve(complete.len() * size_of::<u32>() + size_of::<u64>());
+        complete.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        out.extend_from_slice(&self.pending.to_le_bytes()[..self.pending_bits.div_ceil(8) as usize]);
+    }
 }
 
 /// Tokens with more extra bits than this do not fit a word at any bit.
@@ -182,6 +251,9 @@ mod tests {
             assert_eq!(token_of(first), (token, extra));
             let last = first + ((1 << extra) - 1);
             assert_eq!(token_of(last), (token, extra));
+            for number in [first, last].into_iter().filter(|number| *number < FLOAT_MAX) {
+                assert_eq!(token_of_small(number), token);
+            }
             assert_eq!(last.checked_add(1), (token < 255).then(|| number_of(token.wrapping_add(1)).0));
         }
     }

@@ -22,7 +22,7 @@ const fn ordered(bits: i64) -> i64 {
 /// Appends an integer column of the ordered bits.
 pub(super) fn encode_ordered(values: &[f64], effort: Effort, out: &mut Vec<u8>) {
     let bits: Vec<i64> = values.iter().map(|value| ordered(value.to_bits() as i64)).collect();
-    integer::encode_with(&bits, effort, out);
+    integer::encode_taken(bits, effort, out);
 }
 
 pub(super) fn decode_ordered<V: Decoded>(
@@ -92,8 +92,8 @@ impl Split {
         let column: Vec<i64> = values.iter().map(|value| i64::from(counts[left(value)])).collect();
         out.push(width);
         crate::varint::push(out, dictionary.len() as u64);
-        integer::encode_with(&dictionary, effort, out);
-        integer::encode_with(&column, effort, out);
+        integer::encode_taken(dictionary, effort, out);
+        integer::encode_taken(column, effort, out);
         let rights: Vec<i64> = values.iter().map(|value| value.to_bits() as i64).collect();
         bitpack::pack(&rights, 0, width, out);
     }

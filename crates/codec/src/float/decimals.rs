@@ -36,7 +36,7 @@ pub(super) fn encode(values: &[f64], effort: Effort, out: &mut Vec<u8>) -> bool 
         let small = values.iter().fold(true, |small, value| small & (value.abs() < ROUNDED_MAX));
         if small && !convert(values, &mut integers, rounded) {
             out.extend_from_slice(&[0, 0]);
-            integer::encode_with(&integers, effort, out);
+            integer::encode_taken(integers, effort, out);
             return true;
         }
     }
@@ -67,7 +67,7 @@ pub(super) fn encode(values: &[f64], effort: Effort, out: &mut Vec<u8>) -> bool 
         out.extend_from_slice(&values[place].to_bits().to_le_bytes());
         integers[place] = place.checked_sub(1).map_or(0, |before| integers[before]);
     }
-    integer::encode_with(&integers, effort, out);
+    integer::encode_taken(integers, effort, out);
     true
 }
 

@@ -10,8 +10,9 @@ const STRETCH_VALUES: usize = patched::BLOCK_VALUES;
 /// Stretches of a column that are looked at, at most.
 const STRETCHES_MAX: usize = 8;
 
-/// Stretches on which transforms are tried first, of columns that have many.
-const FEW_STRETCHES: usize = 2;
+/// Transforms are tried on one in so many stretches first, but on no more than this.
+const FEW_PART: usize = 4;
+const FEW_STRETCHES_MAX: usize = 2;
 
 /// What takes so much more than the best on a few stretches is not tried on the others.
 const HOPELESS_SHARE: f64 = 0.06;
@@ -21,6 +22,12 @@ const NEIGHBOURLESS_BONUS_BITS: f64 = 0.25;
 
 /// Entropy-coded values decode more slowly than packed ones: they must be at least this much smaller.
 const ENTROPY_SHARE_MAX: f64 = 0.97;
+
+/// Of fewer values the table of shares takes what entropy-coding saves.
+const ENTROPY_VALUES_MIN: usize = 64;
+
+/// Numbers whose median is the center, at most: near it is near enough.
+const MEDIAN_SAMPLES: usize = 64;
 
 /// How a column is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,30 +165,40 @@ impl Stretches {
 
     /// Some of them; `None` if there are not many.
     fn few(&self) -> Option<Self> {
-        (self.stretches > 2 * FEW_STRETCHES).then_some(Self { count: self.count, stretches: FEW_STRETCHES })
+        let few = self.stretches.div_ceil(FEW_PART).min(FEW_STRETCHES_MAX);
+        (self.stretches > 2 * few).then_some(Self { count: self.count, stretches: few })
     }
 
     /// First places, spread evenly, both ends among them.
     fn starts(&self) -> impl Iterator<Item = usize> {
         let room = self.count.saturating_sub(STRETCH_VALUES);
         let parts = (self.stretches - 1).max(1);
-        (0..self.stretches).map(move |part| room * part / parts)
+        // One alone stands in the middle.
+        let first = if self.stretches == 1 { room / 2 } else { 0 };
+        (0..self.stretches).map(move |part| first + room * part / parts)
     }
 
     /// Bits a value, and the center where entropy-coding is worth it.
     fn bits(&self, scaled: &[i64], transform: Transform) -> (f64, Option<i64>) {
         let mut numbers = Vec::with_capacity(self.stretches * STRETCH_VALUES);
-        let mut packed_bits = 0;
-        for start in self.starts() {
+        let (mut packed_bits, mut packed_numbers) = (0, 0);
+        for (place, start) in self.starts().enumerate() {
             let from = start.max(transform.implied());
             let to = (start + STRETCH_VALUES).min(self.count);
             let filled = numbers.len();
             numbers.resize(filled + to.saturating_sub(from), 0);
             transform.apply(scaled, from, &mut numbers[filled..]);
-            packed_bits += patched::block_bits(&numbers[filled..]);
+            // What packing takes is found by making it: every other stretch of many says it well enough.
+            if place % 2 == 0 || self.stretches == 2 {
+                packed_bits += patched::block_bits(&numbers[filled..]);
+                packed_numbers += numbers.len() - filled;
+            }
         }
         let sampled = numbers.len().max(1) as f64;
-        let packed = packed_bits as f64 / sampled;
+        let packed = packed_bits as f64 / packed_numbers.max(1) as f64;
+        if self.count < ENTROPY_VALUES_MIN {
+            return (packed, None);
+        }
         let center = median(&numbers);
         let mut estimate = Estimate::new(center);
         estimate.add(&numbers);
@@ -191,7 +208,7 @@ impl Stretches {
 }
 
 fn median(numbers: &[i64]) -> i64 {
-    let mut sorted: Vec<i64> = numbers.iter().step_by(numbers.len().div_ceil(STRETCH_VALUES).max(1)).copied().collect();
+    let mut sorted: Vec<i64> = numbers.iter().step_by(numbers.len().div_ceil(MEDIAN_SAMPLES).max(1)).copied().collect();
     let middle = sorted.len() / 2;
     if sorted.is_empty() { 0 } else { *sorted.select_nth_unstable(middle).1 }
 }

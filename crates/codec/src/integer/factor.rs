@@ -1,27 +1,26 @@
 //! The common factor of a column: timestamps in nanoseconds that are whole milliseconds lose a million, sizes in bytes
 //! that are whole pages lose 4096.
 
-/// (value − first) ÷ factor for all values, and the factor: the greatest common divisor of those differences. The
+/// Makes (value − first) ÷ factor of all values, and returns the factor: the greatest common divisor of those differences. The
 /// factor is 1 where a difference does not fit an `i64`; it wraps around then.
-pub(super) fn scale(values: &[i64]) -> (Vec<i64>, u64) {
+pub(super) fn scale(values: &mut [i64]) -> u64 {
     let first = values.first().copied().unwrap_or(0);
-    let mut scaled: Vec<i64> = values.iter().map(|value| value.wrapping_sub(first)).collect();
-    if !differences_fit(values) {
-        return (scaled, 1);
+    let fit = differences_fit(values);
+    values.iter_mut().for_each(|value| *value = value.wrapping_sub(first));
+    if !fit {
+        return 1;
     }
     let mut divisor = ExactDivisor::new(0);
-    for difference in &scaled {
+    for difference in values.iter() {
         if !divisor.divides(*difference) {
             divisor = ExactDivisor::new(greatest_common_divisor(difference.unsigned_abs(), divisor.value));
             if divisor.value == 1 {
-                return (scaled, 1);
+                return 1;
             }
         }
     }
-    for difference in &mut scaled {
-        *difference = divisor.divide(*difference);
-    }
-    (scaled, divisor.value.max(1))
+    values.iter_mut().for_each(|difference| *difference = divisor.divide(*difference));
+    divisor.value.max(1)
 }
 
 /// Whether the difference of any two values fits an `i64`.
@@ -97,7 +96,8 @@ mod tests {
         #[test]
         fn the_factor_is_found(numbers in proptest::collection::vec(-1000i64..1000, 2..50), factor in 1i64..1_000_000_000, base: i32) {
             let values: Vec<i64> = numbers.iter().map(|number| i64::from(base) + number * factor).collect();
-            let (scaled, found) = scale(&values);
+            let mut scaled = values.clone();
+            let found = scale(&mut scaled);
             prop_assert!(scaled.iter().all(|number| *number == 0) || found.is_multiple_of(factor as u64));
             for (value, number) in values.iter().zip(&scaled) {
                 prop_assert_eq!(*value, values[0] + number * found as i64);

@@ -81,6 +81,33 @@ impl Transform {
         }
     }
 
+    /// Makes the transformed numbers of scaled ones, without those that are [implied](Self::implied). Each is written where nothing is read
+    /// any more.
+    pub(super) fn apply_all(self, numbers: &mut Vec<i64>) {
+        match self {
+            Self::Frame => {}
+            Self::Linear(step) => {
+                let mut grid = 0i64;
+                for number in numbers.iter_mut() {
+                    *number = number.wrapping_sub(grid);
+                    grid = grid.wrapping_add(step);
+                }
+            }
+            Self::Differences => {
+                for place in 1..numbers.len() {
+                    numbers[place - 1] = numbers[place].wrapping_sub(numbers[place - 1]);
+                }
+            }
+            Self::SecondDifferences(_) => {
+                for place in 2..numbers.len() {
+                    let (before, last) = (numbers[place - 2], numbers[place - 1]);
+                    numbers[place - 2] = numbers[place].wrapping_sub(last).wrapping_sub(last.wrapping_sub(before));
+                }
+            }
+        }
+        numbers.truncate(numbers.len().saturating_sub(self.implied()));
+    }
+
     /// Turns transformed numbers, from place [`Self::implied`] on, into values.
     pub(super) fn undo(self, values: &mut [i64], first: i64, factor: i64) {
         match self {
