@@ -40,6 +40,12 @@ impl Rows {
         Some(TimeRange::new(*self.timestamps_ns.first()?, *self.timestamps_ns.last()?))
     }
 
+    /// From the first to the last of some rows.
+    pub(crate) fn range_of(&self, places: &Range<usize>) -> Option<TimeRange> {
+        let timestamps_ns = self.timestamps_ns.get(places.clone())?;
+        Some(TimeRange::new(*timestamps_ns.first()?, *timestamps_ns.last()?))
+    }
+
     /// Takes out those of some rows all of whose cells are null.
     pub(crate) fn drop_empty(&mut self, of: Range<usize>) {
         let count = self.timestamps_ns.len();
@@ -81,6 +87,11 @@ impl RowsColumn {
 
     pub(crate) fn is_null(&self, row: usize) -> bool {
         self.nulls.get(row).copied().unwrap_or(false)
+    }
+
+    /// Which cells of some rows are null; empty if none is.
+    fn nulls_of(&self, places: &Range<usize>) -> &[bool] {
+        self.nulls.get(places.clone()).unwrap_or_default()
     }
 
     pub(crate) fn push(&mut self, cell: Option<u64>) {
@@ -166,74 +177,72 @@ pub(crate) struct ChunkHeader {
     timestamps_bytes: usize,
 }
 
-/// Appends a chunk of rows (at least one, at most [`CHUNK_ROWS_MAX`]) and its checksum, quickly.
-pub(crate) fn encode(rows: &Rows, sequences: (u64, u64), out: &mut Vec<u8>) {
-    encode_with(rows, sequences, Effort::Fast, out);
-}
-
-/// The same, as quickly or as small as is asked for.
-pub(crate) fn encode_with(rows: &Rows, sequences: (u64, u64), effort: Effort, out: &mut Vec<u8>) {
-    let (Some(first), Some(last)) = (rows.timestamps_ns.first(), rows.timestamps_ns.last()) else {
+/// Appends a chunk of some rows (at least one, at most [`CHUNK_ROWS_MAX`]), columns that have no cell there left out, and its checksum.
+pub(crate) fn encode(rows: &Rows, places: Range<usize>, sequences: (u64, u64), effort: Effort, out: &mut Vec<u8>) {
+    let timestamps_ns = rows.timestamps_ns.get(places.clone()).unwrap_or_default();
+    let (Some(first), Some(last)) = (timestamps_ns.first(), timestamps_ns.last()) else {
         return;
     };
     let start = out.len();
-    let mut timestamps = Vec::new();
-    integer::encode_with(&rows.timestamps_ns, effort, &mut timestamps);
-    let columns: Vec<Vec<u8>> = rows.columns.iter().map(|column| encode_column(column, effort)).collect();
-    varint::push(out, rows.timestamps_ns.len() as u64);
+    let mut body = Vec::new();
+    integer::encode_with(timestamps_ns, effort, &mut body);
+    let timestamps_bytes = body.len();
+    let has_cells = |column: &&RowsColumn| column.nulls.is_empty() || column.nulls_of(&places).contains(&false);
+    let encoded = |column| {
+        let start = body.len();
+        encode_column(column, &places, effort, &mut body);
+        (column, body.len() - start)
+    };
+    let columns: Vec<(&RowsColumn, usize)> = rows.columns.iter().filter(has_cells).map(encoded).collect();
+    varint::push(out, timestamps_ns.len() as u64);
     varint::push_signed(out, *first);
     varint::push(out, last.wrapping_sub(*first) as u64);
     varint::push(out, sequences.0);
     varint::push(out, sequences.1 - sequences.0);
-    varint::push(out, timestamps.len() as u64);
+    varint::push(out, timestamps_bytes as u64);
     varint::push(out, columns.len() as u64);
-    for (column, bytes) in rows.columns.iter().zip(&columns) {
+    for (column, length) in columns {
         varint::push(out, u64::from(column.slot));
         out.push(column.value_type as u8);
-        varint::push(out, bytes.len() as u64);
+        varint::push(out, length as u64);
     }
-    out.extend_from_slice(&timestamps);
-    columns.iter().for_each(|bytes| out.extend_from_slice(bytes));
+    out.extend_from_slice(&body);
     let checksum = crc32c::crc32c(&out[start..]);
     out.extend_from_slice(&checksum.to_le_bytes());
 }
 
-fn encode_column(column: &RowsColumn, effort: Effort) -> Vec<u8> {
-    let mut out = Vec::new();
+fn encode_column(column: &RowsColumn, places: &Range<usize>, effort: Effort, out: &mut Vec<u8>) {
+    let (cells, nulls) = (column.cells.get(places.clone()).unwrap_or_default(), column.nulls_of(places));
     let is_stale = |bits: &u64| column.value_type == ValueType::F64 && *bits == STALE_NAN_BITS;
-    if !column.nulls.contains(&true) && !column.cells.iter().any(is_stale) {
-        presence::encode_all_values(&mut out);
-        encode_values(column, &column.cells, effort, &mut out);
-        return out;
+    if !nulls.contains(&true) && !cells.iter().any(is_stale) {
+        presence::encode_all_values(out);
+        encode_values(column, cells, effort, out);
+        return;
     }
     let state = |(row, cell): (usize, &u64)| match cell {
-        _ if column.is_null(row) => Cell::Null,
+        _ if nulls.get(row).copied().unwrap_or(false) => Cell::Null,
         bits if is_stale(bits) => Cell::Stale,
         _ => Cell::Value,
     };
-    let states: Vec<Cell> = column.cells.iter().enumerate().map(state).collect();
-    let values = column.cells.iter().zip(&states).filter(|(_, state)| **state == Cell::Value).map(|(cell, _)| *cell);
+    let states: Vec<Cell> = cells.iter().enumerate().map(state).collect();
+    let values = cells.iter().zip(&states).filter(|(_, state)| **state == Cell::Value).map(|(cell, _)| *cell);
     let values: Vec<u64> = values.collect();
-    presence::encode_with(&states, effort, &mut out);
-    encode_values(column, &values, effort, &mut out);
-    out
+    presence::encode_with(&states, effort, out);
+    encode_values(column, &values, effort, out);
 }
 
 fn encode_values(column: &RowsColumn, cells: &[u64], effort: Effort, out: &mut Vec<u8>) {
-    let cells = cells.iter().copied();
     match column.value_type {
-        ValueType::F64 => float::encode_with(&cells.map(f64::from_bits).collect::<Vec<_>>(), effort, out),
-        ValueType::I64 | ValueType::U64 => {
-            integer::encode_with(&cells.map(|cell| cell as i64).collect::<Vec<_>>(), effort, out);
-        }
-        ValueType::Bool => boolean::encode(&cells.map(|cell| cell != 0).collect::<Vec<_>>(), out),
+        ValueType::F64 => float::encode_with(bytemuck::cast_slice(cells), effort, out),
+        ValueType::I64 | ValueType::U64 => integer::encode_with(bytemuck::cast_slice(cells), effort, out),
+        ValueType::Bool => boolean::encode(&cells.iter().map(|cell| *cell != 0).collect::<Vec<_>>(), out),
         ValueType::String => {
             // Checked to be UTF-8 when it came in.
-            let text = |place: u64| std::str::from_utf8(column.text(place)).unwrap_or_default();
-            text::encode_with(&cells.map(text).collect::<Vec<_>>(), effort, out);
+            let text = |place: &u64| std::str::from_utf8(column.text(*place)).unwrap_or_default();
+            text::encode_with(&cells.iter().map(text).collect::<Vec<_>>(), effort, out);
         }
         ValueType::Histogram => {
-            histogram::encode_rows(cells.map(|place| column.text(place)), effort, out);
+            histogram::encode_rows(cells.iter().map(|place| column.text(*place)), effort, out);
         }
     }
 }
@@ -352,12 +361,13 @@ impl Onto {
     }
 }
 
-/// Reads the columns of the given slots (sorted) of a chunk: behind the last piece, if it may go on and has the same columns, else as a piece of its
-/// own. Returns how many rows came.
-pub(crate) fn decode_onto(bytes: &[u8], slots: &[Slot], onto: &mut Onto) -> Result<usize, DecodeError> {
+/// Reads the columns of a chunk, all or those of the given slots (sorted): behind the last piece, if it may go on and has the same columns, else as
+/// a piece of its own. Returns how many rows came.
+pub(crate) fn decode_onto(bytes: &[u8], slots: Option<&[Slot]>, onto: &mut Onto) -> Result<usize, DecodeError> {
     let mut reader = Reader::new(bytes);
     let header = checked_header(&mut reader, bytes)?;
-    let wanted = || header.columns.iter().filter(|(slot, ..)| slots.binary_search(slot).is_ok());
+    let is_wanted = |slot: &Slot| slots.is_none_or(|slots| slots.binary_search(slot).is_ok());
+    let wanted = || header.columns.iter().filter(|(slot, ..)| is_wanted(slot));
     let is_alike = |rows: &Rows| {
         let known = rows.columns.iter().map(|column| (column.slot, column.value_type));
         known.eq(wanted().map(|(slot, value_type, _)| (*slot, *value_type)))
@@ -697,7 +707,7 @@ mod tests {
             let rows = merge(&[rows_of(&piece)]);
             prop_assume!(!rows.timestamps_ns.is_empty());
             let mut bytes = Vec::new();
-            encode(&rows, (3, 9), &mut bytes);
+            encode(&rows, 0..rows.timestamps_ns.len(), (3, 9), Effort::Fast, &mut bytes);
             let (header, back) = decode(&bytes, None).unwrap();
             prop_assert_eq!(header.sequences, (3, 9));
             prop_assert_eq!(back.timestamps_ns, rows.timestamps_ns);
@@ -731,7 +741,7 @@ mod tests {
         numbers.push(Some(0));
         let rows = Rows { timestamps_ns: vec![-5, 10], columns: vec![numbers, flags, texts] };
         let mut bytes = Vec::new();
-        encode(&rows, (1, 1), &mut bytes);
+        encode(&rows, 0..rows.timestamps_ns.len(), (1, 1), Effort::Fast, &mut bytes);
         assert_eq!(decode(&bytes, None).unwrap().1, rows);
         assert_eq!(decode(&bytes, Some(&[2])).unwrap().1.columns, rows.columns[1..2]);
         bytes[3] ^= 1;

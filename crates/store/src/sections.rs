@@ -154,17 +154,12 @@ impl Grid {
 
 /// Cuts rows at partitions, and into chunks of a size that can be read at once.
 fn cut(rows: &Rows, sequences: (u64, u64), grid: &Grid, put: &mut impl FnMut(TimeRange, SealedChunk)) {
-    let count = rows.timestamps_ns.len();
     let mut from = 0;
     while let Some(timestamp_ns) = rows.timestamps_ns.get(from) {
         let partition = grid.partition_of(*timestamp_ns);
         let end = from + rows.timestamps_ns[from..].partition_point(|timestamp_ns| *timestamp_ns <= partition.end_ns);
         let to = end.clamp(from + 1, from + CHUNK_ROWS);
-        let sealed = match (from, to) {
-            (0, all) if all == count => SealedChunk::of(rows, sequences),
-            _ => SealedChunk::of(&chunk::slice(rows, from, to), sequences),
-        };
-        sealed.into_iter().for_each(|sealed| put(partition, sealed));
+        SealedChunk::of(rows, from..to, sequences).into_iter().for_each(|sealed| put(partition, sealed));
         from = to;
     }
 }

@@ -22,9 +22,10 @@ mod row_buffer;
 mod spare_rows;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use codec::DecodeError;
+use codec::{DecodeError, Effort};
 use index::{GroupId, Slot};
 use model::{Span, TimeRange, ValueType};
 
@@ -102,12 +103,12 @@ impl SealedChunk {
         EncodedChunk { range: self.range, sequences: self.sequences, rows: self.rows, bytes: &self.bytes }
     }
 
-    /// Rows, encoded; `None` if there are none.
-    pub(crate) fn of(rows: &Rows, sequences: (u64, u64)) -> Option<Self> {
-        let range = rows.range()?;
+    /// Some rows, encoded; `None` if there are none.
+    pub(crate) fn of(rows: &Rows, places: Range<usize>, sequences: (u64, u64)) -> Option<Self> {
+        let (range, rows_count) = (rows.range_of(&places)?, places.len() as u64);
         let mut bytes = Vec::new();
-        chunk::encode(rows, sequences, &mut bytes);
-        Some(Self { range, sequences, rows: rows.timestamps_ns.len() as u64, bytes: bytes.into() })
+        chunk::encode(rows, places, sequences, Effort::Fast, &mut bytes);
+        Some(Self { range, sequences, rows: rows_count, bytes: bytes.into() })
     }
 }
 
@@ -391,7 +392,8 @@ impl Head {
 
     /// The row buffer as a chunk; `None` if it is empty.
     fn encode_buffer(&self, head: &GroupHead) -> Option<SealedChunk> {
-        SealedChunk::of(&self.sorted(head, &TimeRange::ALL, None), head.sequences)
+        let rows = self.sorted(head, &TimeRange::ALL, None);
+        SealedChunk::of(&rows, 0..rows.timestamps_ns.len(), head.sequences)
     }
 
     /// The rows of a group's buffer in a range, sorted and merged, with the given columns (sorted) or all.

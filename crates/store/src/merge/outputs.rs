@@ -152,7 +152,7 @@ impl<'a> Outputs<'a> {
                     bytes: Cow::Borrowed(&copied.bytes),
                 }),
                 Segment::Rows(places) => {
-                    let Some(range) = range_of(&gathered.rows, places) else {
+                    let Some(range) = gathered.rows.range_of(places) else {
                         continue;
                     };
                     let sequences = gathered.sequences(&range);
@@ -277,12 +277,6 @@ pub(super) fn chunk_rows_max(level: u8) -> usize {
     CHUNK_ROWS[usize::from(level.clamp(1, 2) - 1)]
 }
 
-/// From the first to the last of some rows.
-fn range_of(rows: &Rows, places: &Range<usize>) -> Option<TimeRange> {
-    let times_ns = rows.timestamps_ns.get(places.clone())?;
-    Some(TimeRange::new(*times_ns.first()?, *times_ns.last()?))
-}
-
 fn encode(rows: &Rows, places: Range<usize>, level: u8, sequences: (u64, u64)) -> Vec<Encoded<'static>> {
     // What settles is read rarely and kept long.
     let effort = if level < 2 { Effort::Fast } else { Effort::Small };
@@ -290,11 +284,11 @@ fn encode(rows: &Rows, places: Range<usize>, level: u8, sequences: (u64, u64)) -
     // Of equal size: a small one at the end would have to be joined with others by the next merge.
     let chunk_rows = count.div_ceil(count.div_ceil(chunk_rows_max(level)).max(1)).max(1);
     let cut = |from: usize| {
-        let piece = chunk::slice(rows, from, (from + chunk_rows).min(places.end));
+        let places = from..(from + chunk_rows).min(places.end);
+        let (range, rows_count) = (rows.range_of(&places)?, places.len() as u64);
         let mut bytes = Vec::new();
-        chunk::encode_with(&piece, sequences, effort, &mut bytes);
-        let (range, rows) = (piece.range()?, piece.timestamps_ns.len() as u64);
-        Some(Encoded { range, sequences, rows, bytes: Cow::Owned(bytes) })
+        chunk::encode(rows, places, sequences, effort, &mut bytes);
+        Some(Encoded { range, sequences, rows: rows_count, bytes: Cow::Owned(bytes) })
     };
     places.clone().step_by(chunk_rows).filter_map(cut).collect()
 }

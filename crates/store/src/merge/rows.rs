@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::TimeRange;
 
 use crate::StoreError;
-use crate::chunk::{self, ChunkHeader, Rows};
+use crate::chunk::{self, ChunkHeader, Onto, Rows};
 use crate::deletes::Delete;
 use crate::levels::Job;
 use crate::part::{KeyCursor, KeyEntry, Part, PartKey};
@@ -127,14 +127,24 @@ impl Sources {
         copy::choose(&self.chunks.iter().map(candidate).collect::<Vec<_>>(), chunk_rows_max)
     }
 
+    /// What chunks that are not copied are decoded onto.
+    fn onto(&self, copied: &[bool]) -> Onto {
+        let decoded = self.chunks.iter().zip(copied).filter(|(_, is_copied)| !**is_copied);
+        let lengths = decoded.map(|(chunk, _)| chunk.range.end_ns.wrapping_sub(chunk.range.start_ns) as u64);
+        let (chunks, length_ns) =
+            lengths.fold((0, 0u64), |(chunks, sum), length_ns| (chunks + 1, sum.saturating_add(length_ns)));
+        Onto { chunks, length_ns, ..Onto::default() }
+    }
+
     /// Joins what the parts have.
     pub(crate) fn gather(self, key: &PartKey, deletes: &[Delete], job: &Job) -> Result<Gathered, StoreError> {
         let copied = self.copied(job);
+        let mut onto = self.onto(&copied);
         let is_whole = self.parts == 1 && copied.iter().all(|copied| *copied);
         let any_folded = !self.folded.is_empty();
         let mut gathered = Gathered { folded: self.folded, ..Gathered::default() };
         gathered.summary = self.summary.filter(|_| is_whole);
-        let (mut pieces, mut unfolded) = (Vec::new(), Vec::new());
+        let mut unfolded = Vec::new();
         for (chunk, is_copied) in self.chunks.into_iter().zip(copied) {
             let Chunk { part, range, offset, bytes, header, is_masked } = chunk;
             if is_copied {
@@ -142,20 +152,22 @@ impl Sources {
                 gathered.copied.push(Copied { range, rows, sequences, bytes, part, offset });
                 continue;
             }
-            let decoded = chunk::decode(&bytes, None).map_err(|error| part.corrupt(offset, &error));
-            let (_, mut rows) = decoded?;
+            // Chunks that follow one another are decoded as one piece, which need not be joined.
+            let last_ns = onto.pieces.last().and_then(|rows| rows.timestamps_ns.last());
+            onto.goes_on = !is_masked && !any_folded && last_ns.is_none_or(|last_ns| *last_ns < range.start_ns);
+            chunk::decode_onto(&bytes, None, &mut onto).map_err(|error| part.corrupt(offset, &error))?;
+            gathered.ranges.push((range, header.sequences));
+            let Some(rows) = onto.pieces.last_mut() else { continue };
             if is_masked {
                 let touching = deletes.iter().filter(|delete| delete.touches(key, &part.info));
-                touching.for_each(|delete| delete.apply(key, &mut rows));
+                touching.for_each(|delete| delete.apply(key, rows));
             }
-            gathered.ranges.push((range, header.sequences));
             if any_folded && part.info.fold_ns == 0 {
                 unfolded.push(rows.clone());
             }
-            pieces.push(rows);
         }
         gathered.copied.sort_by_key(|copied| copied.range.start_ns);
-        gathered.rows = chunk::join(pieces);
+        gathered.rows = chunk::join(onto.pieces);
         gathered.unfolded = any_folded.then(|| chunk::join(unfolded));
         Ok(gathered)
     }

@@ -211,7 +211,7 @@ impl Part {
         let mut rows = 0;
         let mut decode = |bytes: &[u8], place: Place| {
             let decoded =
-                chunk::decode_onto(bytes, slots, onto).map_err(|error| corrupt(&self.data, place.offset, &error));
+                chunk::decode_onto(bytes, Some(slots), onto).map_err(|error| corrupt(&self.data, place.offset, &error));
             rows += decoded?;
             Ok::<_, StoreError>(())
         };
