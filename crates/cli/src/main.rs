@@ -9,6 +9,7 @@ mod lines;
 mod memory;
 mod plan;
 mod plot;
+mod processor;
 mod query;
 mod serve;
 mod settings;
@@ -84,6 +85,10 @@ fn avoid_huge_pages() {
 }
 
 fn main() -> ExitCode {
+    if let Some(complaint) = processor::complaint() {
+        eprintln!("thalweg: {complaint}");
+        return ExitCode::from(2);
+    }
     avoid_huge_pages();
     let cli = Cli::parse();
     let done = match cli.command {
