@@ -393,6 +393,10 @@ fn joined(
 
 /// The number of `fill` where a call gave nothing for the whole series.
 fn default(number: &Value, data_type: DataType) -> Value {
+    if data_type == DataType::Unknown {
+        // No measurement has the field.
+        return Value::Null;
+    }
     if data_type.is_number() { number.cast(data_type) } else { number.clone() }
 }
 
