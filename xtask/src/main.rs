@@ -26,7 +26,7 @@ const USAGE: &str = "Usage:
                                                            the same requests to InfluxDB alone, through this project's result
                                                            cache, and through memcached; counted after so many that warm the
                                                            cache, each answer of InfluxDB held back for so long (0: not at all)
-  cargo xtask differential influxql [--seed N] [--statements N]
+  cargo xtask differential influxql [--seed N] [--statements N] [--thalweg FILE]
                                                            generated statements to this server and to InfluxDB 1.x
   cargo xtask differential sql [--seed N] [--statements N]
                                                            random statements to SQL and to DuckDB (a package of Python)

@@ -86,7 +86,7 @@ fn influxql(db: &Db, text: &str) -> Vec<String> {
     let query = influxql::Query::parse(text, &BTreeMap::new()).unwrap();
     let session = influxql::Session { database: Some("default"), read_only: false };
     let answer = db.run_influxql(&query, 0, &session, &db.budget(10_000_000)).unwrap();
-    answer.series.iter().flat_map(|series| &series.rows).map(|row| format!("{row:?}")).collect()
+    answer.series.iter().flat_map(|series| series.rows.values().into_owned()).map(|row| format!("{row:?}")).collect()
 }
 
 fn ask_sql(db: &Db, text: &str) -> Vec<Vec<Value>> {

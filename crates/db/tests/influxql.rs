@@ -44,7 +44,7 @@ fn show_series(series: &Series) -> String {
     let tags: Vec<String> = series.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let tags = if tags.is_empty() { String::new() } else { format!("{{{}}}", tags.join(",")) };
     let mut out = format!("{}{tags} {}", series.name, series.columns.join(",")).trim().to_owned();
-    for row in sorted_by_time(&series.rows) {
+    for row in sorted_by_time(&series.rows.values()) {
         out.push_str("\n ");
         for value in row {
             let _ = write!(out, " {}", show_value(series, value));

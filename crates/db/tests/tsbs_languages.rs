@@ -126,7 +126,7 @@ fn of_influxql(db: &Db, text: &str, fields: &[&str]) -> Points {
     };
     let mut points = Points::new();
     for series in answer.series {
-        let rows = series.rows.into_iter().map(|row| row.into_iter().map(cell).collect()).collect();
+        let rows = series.rows.values().iter().cloned().map(|row| row.into_iter().map(cell).collect()).collect();
         add_rows(&mut points, &series.tags, &series.columns, rows, fields);
     }
     points

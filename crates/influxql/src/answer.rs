@@ -1,9 +1,11 @@
 //! Answers: series with named columns.
 
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
+use crate::read_rows::Rows;
 use crate::time;
 use crate::value::Value;
 
@@ -23,10 +25,10 @@ pub struct Series {
     pub name: String,
     /// Tags by which rows were grouped, with their values, sorted.
     pub tags: Vec<(String, String)>,
-    /// Names of the columns.
-    pub columns: Vec<String>,
-    /// A value for each column.
-    pub rows: Vec<Vec<Value>>,
+    /// Names of the columns; the series of an answer share theirs.
+    pub columns: Arc<[String]>,
+    /// Its rows.
+    pub rows: Rows,
     /// The zone in which times are shown; `None`: UTC.
     pub zone: Option<Zone>,
 }
@@ -67,7 +69,7 @@ impl Series {
     /// A series without times.
     pub(crate) fn list(name: &str, columns: &[&str], rows: Vec<Vec<Value>>) -> Self {
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-        Self { name: name.to_owned(), columns, rows, ..Self::default() }
+        Self { name: name.to_owned(), columns, rows: Rows::Values(rows), ..Self::default() }
     }
 
     /// A time as the format says, in the series' zone.

@@ -1,6 +1,7 @@
 //! Runs statements.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use query::QueryError;
 
@@ -10,7 +11,6 @@ use crate::resolve::{self, Outer, Resolved};
 use crate::select::SeriesRows;
 use crate::syntax::ast::{Expr, Select, Source, Statement};
 use crate::syntax::{Parameter, parse};
-use crate::value::Value;
 use crate::{explain, into, manage, select, show};
 
 /// Statements to be run one after the other.
@@ -147,19 +147,12 @@ pub(crate) fn database<'s>(
 }
 
 fn series(of: &Resolved, rows: Vec<SeriesRows>) -> Vec<Series> {
-    let mut columns = vec![of.time_name.clone()];
-    columns.extend(of.columns.iter().map(|column| column.name.clone()));
+    let names = std::iter::once(&of.time_name).chain(of.columns.iter().map(|column| &column.name));
+    let columns: Arc<[String]> = names.cloned().collect();
     let zone = of.zone.clone().map(Zone);
-    let one = |found: SeriesRows| {
-        let tags = of.grouped_by.iter().cloned().zip(found.tags).collect();
-        let row = |row: select::Row| {
-            let mut values = Vec::with_capacity(row.values.len() + 1);
-            values.push(Value::Time(row.time_ns));
-            values.extend(row.values);
-            values
-        };
-        let rows = found.rows.into_iter().map(row).collect();
-        Series { name: found.name.to_string(), tags, columns: columns.clone(), rows, zone: zone.clone() }
+    let one = |SeriesRows { name, tags, rows }| {
+        let tags = of.grouped_by.iter().cloned().zip(tags).collect();
+        Series { name: name.to_string(), tags, columns: columns.clone(), rows, zone: zone.clone() }
     };
     rows.into_iter().map(one).collect()
 }

@@ -8,7 +8,7 @@ use crate::answer::{Answer, Series};
 use crate::engine::Engine;
 use crate::execute::{Session, existing};
 use crate::resolve::Resolved;
-use crate::select::SeriesRows;
+use crate::select::{SeriesRows, time_of};
 use crate::syntax::ast::Target;
 use crate::value::Value;
 
@@ -29,11 +29,11 @@ pub(crate) fn write(
     let mut lines = String::new();
     for series in rows {
         let key = series_key(target.measurement.as_deref().unwrap_or(&series.name), of, series);
-        for row in &series.rows {
+        for row in series.rows.values().iter() {
             let before = lines.len();
             lines.push_str(&key);
-            if push_fields(&mut lines, of, &row.values) {
-                let _ = writeln!(lines, " {}", row.time_ns);
+            if push_fields(&mut lines, of, row) {
+                let _ = writeln!(lines, " {}", time_of(row));
                 written += 1;
             } else {
                 lines.truncate(before);
@@ -60,10 +60,10 @@ fn series_key(measurement: &str, of: &Resolved, series: &SeriesRows) -> String {
     key
 }
 
-/// Writes a row's fields; whether there are any.
-fn push_fields(lines: &mut String, of: &Resolved, values: &[Value]) -> bool {
+/// Writes a row's fields, which stand behind its time; whether there are any.
+fn push_fields(lines: &mut String, of: &Resolved, row: &[Value]) -> bool {
     let mut any = false;
-    for (column, value) in of.columns.iter().zip(values) {
+    for (column, value) in of.columns.iter().zip(row.iter().skip(1)) {
         let value = match value {
             Value::Null | Value::Time(_) => continue,
             Value::Float(value) if !value.is_finite() => continue,

@@ -25,6 +25,7 @@ mod into;
 mod lower;
 mod manage;
 mod names;
+mod read_rows;
 mod reduce;
 mod resolve;
 mod scan;
@@ -40,6 +41,7 @@ mod value;
 pub use answer::{Answer, Series, TimeFormat, Zone};
 pub use engine::{Engine, TableGroup};
 pub use execute::{Query, Session};
+pub use read_rows::{ReadRows, Rows};
 pub use syntax::{Parameter, TEXT_BYTES_MAX};
 pub use value::Value;
 

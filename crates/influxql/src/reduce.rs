@@ -171,19 +171,18 @@ fn stddev(numbers: &[f64]) -> Option<Value> {
     }
 }
 
-/// The most frequent value; of several the one that came first. Where no value comes twice it is the smallest, as in InfluxDB.
+/// The most frequent value; where no value comes twice it is the smallest, as in InfluxDB.
 fn mode(points: &[Out]) -> Option<Value> {
     let mut places: Vec<usize> = (0..points.len()).collect();
     places.sort_by(|a, b| by_value(points.get(*a), points.get(*b)));
     let sorted: Vec<&Out> = places.iter().filter_map(|place| points.get(*place)).collect();
     let mut best: Option<(usize, i64, &Value)> = None;
     for run in sorted.chunk_by(|a, b| a.value == b.value) {
-        let first = run.first()?;
-        let better = |(most, time_ns, _): (usize, i64, &Value)| {
-            run.len() > most || run.len() == most && most > 1 && first.time_ns < time_ns
-        };
-        if best.is_none_or(better) {
-            best = Some((run.len(), first.time_ns, &first.value));
+        let (first, last) = (run.first()?, run.last()?);
+        // As InfluxDB has it: of booleans that are as many, true; of others one that begins before the one found so far ends.
+        let replaces = |end_ns: i64| first.value.is_true() || run.len() > 1 && first.time_ns <= end_ns;
+        if best.is_none_or(|(most, end_ns, _)| run.len() > most || run.len() == most && replaces(end_ns)) {
+            best = Some((run.len(), last.time_ns, &first.value));
         }
     }
     best.map(|(.., value)| value.clone())

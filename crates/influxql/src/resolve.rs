@@ -103,6 +103,13 @@ pub(crate) struct Outer<'a> {
     pub(crate) descending: Option<bool>,
 }
 
+impl Reference {
+    /// Whether values are shown as another type than the field has.
+    pub(crate) const fn changes_type(&self) -> bool {
+        matches!(self.cast, Some(Cast::Float | Cast::Integer | Cast::Unsigned))
+    }
+}
+
 impl<'a> Outer<'a> {
     /// Around a statement.
     pub(crate) fn statement(database: &'a str) -> Self {

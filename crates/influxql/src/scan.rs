@@ -17,7 +17,7 @@ use crate::time::TIME_MIN_NS;
 use crate::value::{DataType, Value};
 
 /// Rows of one series.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Input {
     /// The measurement.
     pub(crate) name: Arc<str>,
@@ -40,6 +40,14 @@ pub(crate) struct Group {
     pub(crate) inputs: Vec<Input>,
 }
 
+/// What an input has for a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    Column(usize),
+    Tag(&'a str),
+    Nothing,
+}
+
 /// What an input has for a reference.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
@@ -51,24 +59,60 @@ pub(crate) enum Place {
 impl Input {
     /// Where a reference's values are. A tag that is missing is null, in conditions the empty text.
     pub(crate) fn place(&self, reference: &Reference, in_condition: bool) -> Place {
-        let column = || self.columns.iter().position(|column| column.name == reference.name);
-        if reference.cast != Some(Cast::Tag)
-            && let Some(column) = column()
-        {
-            let cast = match reference.cast {
-                Some(Cast::Float | Cast::Integer | Cast::Unsigned) => Some(reference.data_type),
-                _ => None,
-            };
-            return Place::Column(column, cast);
+        match self.find(reference, 0) {
+            Found::Column(column) => Self::column(column, reference),
+            Found::Tag(value) => Place::Tag(Value::from(value)),
+            Found::Nothing => {
+                let is_tag =
+                    in_condition && reference.data_type == DataType::Tag && reference.cast != Some(Cast::Field);
+                if is_tag { Place::Tag(Value::from("")) } else { Place::Nothing }
+            }
         }
-        if reference.cast == Some(Cast::Field) {
-            return Place::Nothing;
+    }
+
+    const fn column(column: usize, reference: &Reference) -> Place {
+        Place::Column(column, if reference.changes_type() { Some(reference.data_type) } else { None })
+    }
+
+    /// Where the values of those references are that are fields.
+    pub(crate) fn fields(&self, references: &[Reference]) -> Vec<Place> {
+        let field = |(found, reference)| match found {
+            Found::Column(column) => Some(Self::column(column, reference)),
+            Found::Tag(_) | Found::Nothing => None,
+        };
+        self.find_all(references).into_iter().zip(references).filter_map(field).collect()
+    }
+
+    /// Whether a field is known to have a value in every row.
+    pub(crate) fn has_all(&self, place: &Place) -> bool {
+        let Place::Column(column, None) = place else { return false };
+        self.columns.get(*column).is_some_and(|column| column.present.is_none())
+    }
+
+    /// Where references are found, if they are not in a condition.
+    pub(crate) fn find_all(&self, references: &[Reference]) -> Vec<Found<'_>> {
+        let mut expected = 0;
+        let find = |reference| {
+            let found = self.find(reference, expected);
+            if let Found::Column(column) = found {
+                expected = column + 1;
+            }
+            found
+        };
+        references.iter().map(find).collect()
+    }
+
+    /// Where a reference is found. The column that is expected is tried first: mostly they stand in the order in which they are asked for.
+    fn find(&self, reference: &Reference, expected: usize) -> Found<'_> {
+        let is_it = |column: &FrameColumn| *column.name == *reference.name;
+        if reference.cast != Some(Cast::Tag) {
+            let column = if self.columns.get(expected).is_some_and(is_it) { Some(expected) } else { None };
+            if let Some(column) = column.or_else(|| self.columns.iter().position(is_it)) {
+                return Found::Column(column);
+            }
         }
-        match self.tags.get(&reference.name) {
-            Some(value) => Place::Tag(Value::from(value)),
-            None if in_condition && reference.data_type == DataType::Tag => Place::Tag(Value::from("")),
-            None => Place::Nothing,
-        }
+        let tag = if reference.cast == Some(Cast::Field) { None } else { self.tags.get(&reference.name) };
+        tag.map_or(Found::Nothing, Found::Tag)
     }
 
     /// The value of a row.

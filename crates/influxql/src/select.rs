@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use model::Labels;
-use query::{FrameColumn, QueryError, Values};
+use query::{FrameColumn, QueryError, RowPlace, Values};
 
 use crate::engine::Engine;
 use crate::fast;
 use crate::fill::Filling;
 use crate::holt_winters::{self, Asked};
+use crate::read_rows::{self, ReadRows, Rows};
 use crate::reduce::{self, Out, TagsOf};
 use crate::resolve::{Argument, Call, Code, Reference, Resolved};
 use crate::scan::{self, Group, Input, Place};
@@ -26,14 +27,7 @@ pub(crate) struct SeriesRows {
     pub(crate) name: Arc<str>,
     /// Values of the tags by which rows are grouped.
     pub(crate) tags: Vec<String>,
-    pub(crate) rows: Vec<Row>,
-}
-
-/// Its time, and a value for each column.
-#[derive(Debug)]
-pub(crate) struct Row {
-    pub(crate) time_ns: i64,
-    pub(crate) values: Vec<Value>,
+    pub(crate) rows: Rows,
 }
 
 /// What the calls of a selection gave for one series, in the order of the answer.
@@ -49,7 +43,7 @@ pub(crate) fn rows(engine: &dyn Engine, of: &Resolved) -> Result<Vec<SeriesRows>
     if of.range.start_ns > of.range.end_ns {
         return Ok(found);
     }
-    let mut counted = Counted::default();
+    let (mut counted, shown) = (Counted::default(), read_rows::shown(of));
     if let Some(results) = fast::results(engine, of)? {
         for result in results {
             if counted.keeps(&result.name, of) {
@@ -63,10 +57,16 @@ pub(crate) fn rows(engine: &dyn Engine, of: &Resolved) -> Result<Vec<SeriesRows>
                 continue;
             }
             let held: usize = group.inputs.iter().map(Input::samples).sum();
-            let rows = if of.calls.is_empty() { plain(engine, of, &group)? } else { called(engine, of, &group)? };
+            let rows = if of.calls.is_empty() {
+                plain(engine, of, group, shown.as_ref())?
+            } else {
+                called(engine, of, &group)?
+            };
+            // Rows as they were read hold what was read.
+            if !rows.as_ref().is_some_and(|found| matches!(found.rows, Rows::Read(_))) {
+                engine.budget().give_back(held);
+            }
             found.extend(rows);
-            drop(group);
-            engine.budget().give_back(held);
         }
     }
     if of.descending {
@@ -94,36 +94,56 @@ impl Counted {
     }
 }
 
-/// Rows as they are.
-fn plain(engine: &dyn Engine, of: &Resolved, group: &Group) -> Result<Option<SeriesRows>, QueryError> {
-    let mut order: Vec<(i64, usize, usize)> = Vec::new();
-    let places: Vec<Vec<Place>> = group.inputs.iter().map(|input| places(input, &of.references)).collect();
-    for (number, (input, places)) in group.inputs.iter().zip(&places).enumerate() {
-        let fields: Vec<&Place> = places.iter().filter(|place| matches!(place, Place::Column(..))).collect();
-        if fields.is_empty() && !input.every_row {
-            continue;
-        }
-        for (row, time_ns) in input.times.iter().enumerate() {
-            if input.every_row || fields.iter().any(|place| !input.value(place, row).is_null()) {
-                order.push((*time_ns, number, row));
+/// Rows as they are: with values, unless what was read is all that is shown.
+fn plain(
+    engine: &dyn Engine,
+    of: &Resolved,
+    group: Group,
+    shown: Option<&Arc<[Reference]>>,
+) -> Result<Option<SeriesRows>, QueryError> {
+    let order = order(of, &group);
+    if order.is_empty() {
+        return Ok(None);
+    }
+    let Group { name, tags, inputs } = group;
+    if let Some(shown) = shown {
+        let rows = Rows::Read(ReadRows { inputs, shown: shown.clone(), order });
+        return Ok(Some(SeriesRows { name, tags, rows }));
+    }
+    let all_places: Vec<Vec<Place>> = inputs.iter().map(|input| places(input, &of.references)).collect();
+    let mut rows = Vec::with_capacity(order.len());
+    for place in order {
+        let number = place.series as usize;
+        let (Some(input), Some(places)) = (inputs.get(number), all_places.get(number)) else { continue };
+        let value = |of: usize| places.get(of).map_or(Value::Null, |of| input.value(of, place.row as usize));
+        rows.push(values(of, place.time_ns, &|_| Value::Null, &value));
+    }
+    engine.budget().take(rows.len() * of.columns.len())?;
+    Ok(Some(SeriesRows { name, tags, rows: Rows::Values(rows) }))
+}
+
+/// The rows of a group that are shown, in the order of the answer: those that have one of the fields.
+fn order(of: &Resolved, group: &Group) -> Vec<RowPlace> {
+    let mut order: Vec<RowPlace> = Vec::with_capacity(group.inputs.iter().map(|input| input.times.len()).sum());
+    for (series, input) in (0..).zip(&group.inputs) {
+        let fields = input.fields(&of.references);
+        let all = input.every_row || fields.iter().any(|field| input.has_all(field));
+        for (row, time_ns) in (0..).zip(&input.times) {
+            if all || fields.iter().any(|field| !input.value(field, row as usize).is_null()) {
+                order.push(RowPlace { time_ns: *time_ns, series, row });
             }
         }
     }
     if group.inputs.iter().all(|input| input.in_time_order) {
-        order.sort_by_key(|(time_ns, ..)| *time_ns);
+        order.sort_by_key(|place| place.time_ns);
         if of.descending {
             order.reverse();
         }
     }
     let (skip, take) = row_limits(of);
-    let mut rows = Vec::new();
-    for (time_ns, number, row) in order.into_iter().skip(skip).take(take) {
-        let (Some(input), Some(places)) = (group.inputs.get(number), places.get(number)) else { continue };
-        let value = |place: usize| places.get(place).map_or(Value::Null, |place| input.value(place, row));
-        rows.push(Row { time_ns, values: values(of, &|_| Value::Null, &value) });
-    }
-    engine.budget().take(rows.len() * of.columns.len())?;
-    Ok((!rows.is_empty()).then(|| SeriesRows { name: group.name.clone(), tags: group.tags.clone(), rows }))
+    order.drain(..skip.min(order.len()));
+    order.truncate(take);
+    order
 }
 
 fn places(input: &Input, references: &[Reference]) -> Vec<Place> {
@@ -135,12 +155,15 @@ fn row_limits(of: &Resolved) -> (usize, usize) {
     (usize::try_from(of.limits.rows_skipped).unwrap_or(usize::MAX), take)
 }
 
-fn values(of: &Resolved, calls: &dyn Fn(usize) -> Value, references: &dyn Fn(usize) -> Value) -> Vec<Value> {
-    let value = |code: &Code| match code.value(calls, references, false) {
-        Value::Float(value) if value.is_nan() => Value::Null,
-        value => value,
-    };
-    of.columns.iter().map(|column| value(&column.code)).collect()
+/// A row of the answer: its time, and a value for each column.
+fn values(
+    of: &Resolved,
+    time_ns: i64,
+    calls: &dyn Fn(usize) -> Value,
+    references: &dyn Fn(usize) -> Value,
+) -> Vec<Value> {
+    let value = |code: &Code| code.value(calls, references, false).without_nan();
+    std::iter::once(Value::Time(time_ns)).chain(of.columns.iter().map(|column| value(&column.code))).collect()
 }
 
 /// Rows of what calls give.
@@ -361,15 +384,25 @@ fn joined(
         };
         let reference = |place: usize| reference(place).unwrap_or(Value::Null);
         let call = |place: usize| current.get(place).cloned().unwrap_or(Value::Null);
-        rows.push(Row { time_ns, values: values(of, &call, &reference) });
+        rows.push(values(of, time_ns, &call, &reference));
     }
     engine.budget().take(rows.len() * of.columns.len())?;
+    let rows = Rows::Values(rows);
     Ok((!rows.is_empty()).then_some(SeriesRows { name: result.name, tags: result.tags, rows }))
 }
 
 /// The number of `fill` where a call gave nothing for the whole series.
 fn default(number: &Value, data_type: DataType) -> Value {
+    if data_type == DataType::Unknown {
+        // No measurement has the field.
+        return Value::Null;
+    }
     if data_type.is_number() { number.cast(data_type) } else { number.clone() }
+}
+
+/// When a row of an answer is.
+pub(crate) fn time_of(row: &[Value]) -> i64 {
+    if let Some(Value::Time(time_ns)) = row.first() { *time_ns } else { 0 }
 }
 
 /// Rows as what a selection around this one reads.
@@ -377,11 +410,12 @@ pub(crate) fn input(of: &Resolved, rows: &SeriesRows) -> Input {
     let tags = of.grouped_by.iter().zip(&rows.tags).map(|(name, value)| (name.as_str(), value.as_str()));
     let tags = Labels::from_pairs(tags).unwrap_or_else(|_| Labels::empty());
     let mut columns = Vec::with_capacity(of.columns.len());
-    for (place, column) in of.columns.iter().enumerate() {
-        let cells = || rows.rows.iter().map(|row| row.values.get(place).unwrap_or(&Value::Null));
+    let values = rows.rows.values();
+    for (place, column) in (1..).zip(&of.columns) {
+        let cells = || values.iter().map(|row| row.get(place).unwrap_or(&Value::Null));
         columns.push(frame_column(&column.name, column.data_type, cells));
     }
-    let mut times: Vec<i64> = rows.rows.iter().map(|row| row.time_ns).collect();
+    let mut times: Vec<i64> = values.iter().map(|row| time_of(row)).collect();
     if of.descending {
         times.reverse();
         columns.iter_mut().for_each(reverse);
@@ -423,5 +457,5 @@ fn frame_column<'v, I: Iterator<Item = &'v Value>>(
         DataType::Float => Values::F64(cells().map(|cell| cell.number().unwrap_or_default()).collect()),
     };
     let present: Vec<bool> = cells().map(|cell| !cell.is_null()).collect();
-    FrameColumn { name: name.to_owned(), values, present: present.contains(&false).then_some(present) }
+    FrameColumn { name: name.into(), values, present: present.contains(&false).then_some(present) }
 }

@@ -76,6 +76,14 @@ impl From<&str> for Value {
 }
 
 impl Value {
+    /// The same, but null for what is not a number: answers do not have it.
+    pub(crate) fn without_nan(self) -> Self {
+        match self {
+            Self::Float(value) if value.is_nan() => Self::Null,
+            value => value,
+        }
+    }
+
     pub(crate) fn is_null(&self) -> bool {
         *self == Self::Null
     }

@@ -1,5 +1,7 @@
 //! What a plan gives: series with rows and named columns.
 
+use std::sync::Arc;
+
 use model::{Column, Labels, Values, is_stale_bits};
 
 /// A series: rows, sorted by time unless they were put in another order, and columns of as many cells each.
@@ -17,7 +19,7 @@ pub struct Frame {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameColumn {
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
     /// A value for each row; what stands for nulls does not matter.
     pub values: Values,
     /// Whether each row has a value; `None`: all have.
@@ -52,7 +54,7 @@ impl Frame {
 
     /// A column by its name.
     pub fn column(&self, name: &str) -> Option<&FrameColumn> {
-        self.columns.iter().find(|column| column.name == name)
+        self.columns.iter().find(|column| *column.name == *name)
     }
 
     /// The column `value`, or the only one.
@@ -86,11 +88,25 @@ impl Frame {
 
     /// The last rows of one whose rows are sorted by time, latest first.
     pub(crate) fn newest_first(self, rows: usize) -> Self {
-        if rows == 1 && self.rows() == 1 {
-            return self;
+        fn leave<T>(items: &mut Vec<T>, rows: usize) {
+            items.drain(..items.len().saturating_sub(rows));
+            items.reverse();
         }
-        let places: Vec<usize> = (0..self.rows()).rev().take(rows).collect();
-        self.into_picked(&places)
+        let mut newest = self;
+        leave(&mut newest.timestamps_ns, rows);
+        for column in &mut newest.columns {
+            match &mut column.values {
+                Values::F64(values) => leave(values, rows),
+                Values::I64(values) => leave(values, rows),
+                Values::U64(values) => leave(values, rows),
+                Values::Bool(values) => leave(values, rows),
+                Values::Text(values) => leave(values, rows),
+            }
+            if let Some(present) = &mut column.present {
+                leave(present, rows);
+            }
+        }
+        newest
     }
 
     /// The same with rows sorted by time.
@@ -122,7 +138,7 @@ impl Frame {
         if timestamps_ns.is_empty() {
             return None;
         }
-        let columns = vec![FrameColumn { name: VALUE.to_owned(), values, present: None }];
+        let columns = vec![FrameColumn { name: VALUE.into(), values, present: None }];
         Some(Self { labels, timestamps_ns, columns })
     }
 }
@@ -195,7 +211,7 @@ impl FrameColumn {
             _ => Values::F64(cells.iter().map(|cell| cell.number().unwrap_or_default()).collect()),
         };
         let present = present.contains(&false).then_some(present);
-        Ok(Self { name: name.to_owned(), values, present })
+        Ok(Self { name: name.into(), values, present })
     }
 }
 

@@ -6,6 +6,7 @@ mod budget;
 mod execute;
 mod frame;
 pub mod plan;
+mod read_rows;
 mod sexpr;
 mod source;
 mod store_source;
@@ -19,6 +20,7 @@ pub use execute::{BinsAsked, BinsFound, Context, KeptBins, MakeBins, Outcome, Re
 pub use frame::{Cell, Frame, FrameColumn};
 pub use model::Values;
 pub use plan::Plan;
+pub use read_rows::{RowPlace, Shows};
 pub use sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
 pub use source::{QueryError, Selection, Series, SeriesSink, Source, WindowSink};
 pub use store::{Origin, Origins, SelectedGroup, TableSchema};

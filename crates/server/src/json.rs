@@ -52,6 +52,17 @@ pub(crate) fn push_integer(out: &mut String, number: i64) {
     out.push_str(digits.get(from..).and_then(|digits| std::str::from_utf8(digits).ok()).unwrap_or_default());
 }
 
+/// Appends a float that is a whole number of a moderate size, without a point; whether it is one.
+pub(crate) fn push_whole(out: &mut String, value: f64) -> bool {
+    let is_whole = value.fract() == 0.0 && value.abs() < 1e15;
+    if is_whole {
+        // The sign of zero, too.
+        out.push_str(if value.is_sign_negative() { "-" } else { "" });
+        push_integer(out, value.abs() as i64);
+    }
+    is_whole
+}
+
 /// A JSON array of strings.
 pub(crate) fn texts(texts: &[String]) -> String {
     let quoted: Vec<String> = texts.iter().map(|item| text(item)).collect();

@@ -34,6 +34,7 @@ mod parameters;
 mod plan;
 mod query;
 mod query_statistics;
+mod read_rows;
 mod remote_read;
 mod routes;
 mod sql;

@@ -3,31 +3,33 @@
 
 use std::collections::HashMap;
 
-use query::{Frame, FrameColumn};
+use query::{Frame, RowPlace};
 
 use crate::relation::{Column, Relation};
 use crate::value::Value;
 
-/// A row: when it is, of which series, and where in it.
+/// What is the same in all rows of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RowPlace {
-    /// Nanoseconds since the Unix epoch.
-    pub time_ns: i64,
-    /// The number of its series.
-    pub series: u32,
-    /// Its place among the rows of the series.
-    pub row: u32,
+pub enum Same<'a> {
+    /// Nothing: a tag or a field that it does not have.
+    Null,
+    /// A tag.
+    Tag(&'a str),
+    /// The hidden number of the series.
+    Number(i64),
 }
 
 /// What a column shows of the rows of a series.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Shows<'a> {
-    /// Their times.
-    Time,
-    /// The same in all of them.
-    Same(Value),
-    /// A field.
-    Field(&'a FrameColumn),
+pub type Shows<'a> = query::Shows<'a, Same<'a>>;
+
+impl Same<'_> {
+    fn value(self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Tag(tag) => Value::text(tag),
+            Self::Number(number) => Value::Int(number),
+        }
+    }
 }
 
 /// Rows of a table: its time, tags and fields, and the hidden number of their series.
@@ -35,16 +37,48 @@ pub enum Shows<'a> {
 pub(crate) struct ReadRows {
     series: Vec<ReadSeries>,
     pub(crate) order: Vec<RowPlace>,
-    tags: usize,
+    /// Names of the table's tags.
+    tags: Vec<String>,
     pub(crate) width: usize,
 }
 
 #[derive(Debug)]
 struct ReadSeries {
     frame: Frame,
-    tags: Vec<Value>,
     /// Of each field of the table its place in the frame.
     fields: Vec<Option<usize>>,
+}
+
+impl ReadSeries {
+    fn new(frame: Frame, schema: &query::TableSchema) -> Self {
+        let mut expected = 0;
+        let place = |(name, _): &(String, model::ValueType)| {
+            let is_it = |column: &query::FrameColumn| *column.name == **name;
+            // Mostly they stand in the table's order.
+            let next = if frame.columns.get(expected).is_some_and(is_it) { Some(expected) } else { None };
+            let found = next.or_else(|| frame.columns.iter().position(is_it));
+            expected = found.map_or(expected, |place| place + 1);
+            found
+        };
+        let fields = schema.fields.iter().map(place).collect();
+        Self { frame, fields }
+    }
+
+    /// The values of tags; those that are empty are none.
+    fn tags(&self, names: &[String]) -> Vec<Option<&str>> {
+        let mut values = vec![None; names.len()];
+        let mut next = 0;
+        for (name, value) in self.frame.labels.iter().filter(|(_, value)| !value.is_empty()) {
+            let is_it = |known: &String| known == name;
+            let behind = names.get(next..).unwrap_or_default().iter().position(is_it).map(|place| next + place);
+            let Some(place) = behind.or_else(|| names.iter().position(is_it)) else { continue };
+            if let Some(found) = values.get_mut(place) {
+                *found = Some(value);
+            }
+            next = place + 1;
+        }
+        values
+    }
 }
 
 impl ReadRows {
@@ -55,17 +89,10 @@ impl ReadRows {
         for (number, frame) in (0..).zip(frames) {
             let places = (0..).zip(&frame.timestamps_ns);
             order.extend(places.map(|(row, time_ns)| RowPlace { time_ns: *time_ns, series: number, row }));
-            let tag = |name: &String| match frame.labels.get(name) {
-                Some(value) if !value.is_empty() => Value::text(value),
-                _ => Value::Null,
-            };
-            let field = |name: &String| frame.columns.iter().position(|column| column.name == *name);
-            let tags = schema.tags.iter().map(tag).collect();
-            let fields = schema.fields.iter().map(|(name, _)| field(name)).collect();
-            series.push(ReadSeries { frame, tags, fields });
+            series.push(ReadSeries::new(frame, schema));
         }
         order.sort_by_key(|place| place.time_ns);
-        Self { series, order, tags: schema.tags.len(), width: Self::width_of(schema) }
+        Self { series, order, tags: schema.tags.clone(), width: Self::width_of(schema) }
     }
 
     /// Values of a row of a table.
@@ -73,35 +100,37 @@ impl ReadRows {
         schema.tags.len() + schema.fields.len() + 2
     }
 
-    /// What a column shows of a series, by its place in a row.
-    fn shows(&self, series: u32, column: usize) -> Shows<'_> {
-        let Some(of) = self.series.get(series as usize) else { return Shows::Same(Value::Null) };
-        let Some(place) = column.checked_sub(1) else { return Shows::Time };
-        if let Some(tag) = of.tags.get(place) {
-            return Shows::Same(tag.clone());
-        }
-        match of.fields.get(place.saturating_sub(self.tags)) {
-            Some(field) => match field.and_then(|field| of.frame.columns.get(field)) {
-                Some(field) => Shows::Field(field),
-                None => Shows::Same(Value::Null),
-            },
-            None => Shows::Same(Value::Int(i64::from(series))),
-        }
+    /// What columns show of a series, by their places in a row.
+    fn shows<'a>(&'a self, series: u32, columns: &[usize]) -> Vec<Shows<'a>> {
+        let Some(of) = self.series.get(series as usize) else { return Vec::new() };
+        let tags = of.tags(&self.tags);
+        let shows = |column: &usize| {
+            let Some(place) = column.checked_sub(1) else { return Shows::Time };
+            if let Some(tag) = tags.get(place) {
+                return Shows::Same(tag.map_or(Same::Null, Same::Tag));
+            }
+            match of.fields.get(place.saturating_sub(tags.len())) {
+                Some(field) => {
+                    let field = field.and_then(|field| of.frame.columns.get(field));
+                    field.map_or(Shows::Same(Same::Null), Shows::Field)
+                }
+                None => Shows::Same(Same::Number(i64::from(series))),
+            }
+        };
+        columns.iter().map(shows).collect()
     }
 
-    /// The value of a column that is the same in all rows of a series; `None` if it is not.
-    pub(crate) fn same(&self, series: u32, column: usize) -> Option<Value> {
-        match self.shows(series, column) {
-            Shows::Same(value) => Some(value),
-            Shows::Time | Shows::Field(_) => None,
-        }
+    /// The value of a tag by its place in a row; `None` if the series has none.
+    fn tag(&self, series: u32, column: usize) -> Option<&str> {
+        let name = self.tags.get(column.checked_sub(1)?)?;
+        self.series.get(series as usize)?.frame.labels.get(name).filter(|value| !value.is_empty())
     }
 
-    /// Leaves the last row for each value of columns that are the same in all rows of a series.
+    /// Leaves the last row for each value of columns that are tags.
     pub(crate) fn keep_newest(&mut self, columns: &[usize]) {
-        let key = |series: u32| columns.iter().map(|column| self.same(series, *column)).collect::<Vec<_>>();
+        let key = |series: u32| columns.iter().map(|column| self.tag(series, *column)).collect::<Vec<_>>();
         // Few series share a key: mostly each has its own.
-        let mut numbers: HashMap<Vec<Option<Value>>, usize> = HashMap::with_capacity(self.series.len());
+        let mut numbers: HashMap<Vec<Option<&str>>, usize> = HashMap::with_capacity(self.series.len());
         let of_series = (0..).take(self.series.len()).map(|series| {
             let next = numbers.len();
             *numbers.entry(key(series)).or_insert(next)
@@ -124,13 +153,13 @@ impl ReadRows {
     }
 
     fn values(&self, columns: &[usize]) -> Vec<Vec<Value>> {
-        let shows = |series: u32| columns.iter().map(|column| self.shows(series, *column)).collect::<Vec<_>>();
-        let shows: Vec<Vec<Shows<'_>>> = (0..).take(self.series.len()).map(shows).collect();
+        let shows: Vec<Vec<Shows<'_>>> =
+            (0..).take(self.series.len()).map(|series| self.shows(series, columns)).collect();
         let row = |place: &RowPlace| {
             let shows = shows.get(place.series as usize).map(Vec::as_slice).unwrap_or_default();
             let value = |shows: &Shows<'_>| match shows {
                 Shows::Time => Value::Timestamp(place.time_ns),
-                Shows::Same(value) => value.clone(),
+                Shows::Same(same) => same.value(),
                 Shows::Field(field) => Value::of_cell(field.cell(place.row as usize)),
             };
             shows.iter().map(value).collect()
@@ -175,8 +204,8 @@ impl TableRows {
     }
 
     /// What each column shows of a series.
-    pub fn shows(&self, series: u32) -> impl Iterator<Item = Shows<'_>> {
-        self.places.iter().map(move |place| self.read.shows(series, *place))
+    pub fn shows(&self, series: u32) -> Vec<Shows<'_>> {
+        self.read.shows(series, &self.places)
     }
 
     /// The same with values.
@@ -189,14 +218,14 @@ impl TableRows {
 #[cfg(test)]
 mod tests {
     use model::{Labels, ValueType};
-    use query::{TableSchema, Values};
+    use query::{FrameColumn, TableSchema, Values};
 
     use super::*;
     use crate::value::SqlType;
 
     fn frame(host: &str, columns: &[(&str, Values)]) -> Frame {
         let column = |(name, values): &(&str, Values)| FrameColumn {
-            name: (*name).to_owned(),
+            name: (*name).into(),
             values: values.clone(),
             present: None,
         };

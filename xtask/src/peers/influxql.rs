@@ -6,7 +6,7 @@ pub(super) mod data;
 mod generate;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -19,30 +19,35 @@ use crate::sim::{cargo, finish};
 const DATABASE: &str = "differential";
 /// Statements that disagree are told up to so many.
 const TOLD_MAX: usize = 25;
+/// How long an answer may be.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What to compare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Where rows and statements come from.
     pub seed: u64,
     /// How many statements.
     pub statements: u64,
+    /// The program; `None`: it is built.
+    pub thalweg: Option<PathBuf>,
 }
 
 impl Options {
     /// Reads the options of the command line.
     pub fn read(arguments: &[String]) -> Result<Self, String> {
-        let mut options = Self { seed: 1, statements: 3000 };
+        let mut options = Self { seed: 1, statements: 3000, thalweg: None };
         let mut rest = arguments.iter();
         while let Some(name) = rest.next() {
-            let value = rest.next().and_then(|value| value.parse().ok());
-            let value = value.ok_or_else(|| format!("{name} takes a number"))?;
+            let value = rest.next();
+            let number = || value.and_then(|value| value.parse().ok()).ok_or_else(|| format!("{name} takes a number"));
             match name.as_str() {
-                "--seed" => options.seed = value,
-                "--statements" => options.statements = value,
-                _ => return Err(format!("unknown option {name}: --seed and --statements are known")),
+                "--seed" => options.seed = number()?,
+                "--statements" => options.statements = number()?,
+                "--thalweg" => options.thalweg = value.map(PathBuf::from),
+                _ => return Err(format!("unknown option {name}: --seed, --statements and --thalweg are known")),
             }
         }
         Ok(options)
@@ -52,8 +57,13 @@ impl Options {
 /// Runs cargo's command of the same name; whether all answers agree.
 pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -> Result<bool, String> {
     let options = Options::read(arguments)?;
-    finish(cargo(root).args(["build", "--package", "thalweg"]))?;
-    let program = target(root).join("debug/thalweg");
+    let program = match &options.thalweg {
+        Some(program) => program.clone(),
+        None => {
+            finish(cargo(root).args(["build", "--package", "thalweg"]))?;
+            target(root).join("debug/thalweg")
+        }
+    };
     let processes = Processes::default();
     processes.end_on_signals()?;
     let cache = super::cache_folder();
@@ -89,8 +99,8 @@ pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -
     Ok(differing == 0)
 }
 
-fn target(root: &Path) -> std::path::PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), std::path::PathBuf::from)
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 /// A statement's answer; errors of the server as they are.
@@ -99,6 +109,11 @@ fn ask(server: &Server, database: &str, text: &str) -> Result<Value, String> {
     let request = ureq::Agent::new_with_config(agent).post(format!("{}/query", server.url));
     let request = request.query("db", database).query("epoch", "ns").query("q", text);
     let mut response = request.send_empty().map_err(|error| format!("{text}: {error}"))?;
-    let body = response.body_mut().read_to_string().map_err(|error| format!("{text}: {error}"))?;
+    let body = response
+        .body_mut()
+        .with_config()
+        .limit(ANSWER_BYTES_MAX)
+        .read_to_string()
+        .map_err(|error| format!("{text}: {error}"))?;
     serde_json::from_str(&body).map_err(|error| format!("{text}: no JSON: {error}: {body}"))
 }

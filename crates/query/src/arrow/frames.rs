@@ -54,7 +54,7 @@ impl<'a> FrameBatches<'a> {
             columns.push(TableColumn { name, arrow_type: ArrowType::Text, source });
         }
         for column in frames.iter().flat_map(|frame| &frame.columns) {
-            let source = ColumnSource::Column(column.name.clone());
+            let source = ColumnSource::Column(column.name.to_string());
             let arrow_type = type_of(&column.values);
             match columns.iter_mut().find(|known| known.source == source) {
                 Some(known) => known.arrow_type = known.arrow_type.unified(arrow_type),

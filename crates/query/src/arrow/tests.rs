@@ -11,11 +11,8 @@ use super::*;
 use crate::{Frame, FrameColumn};
 
 fn frame(labels: &[(&str, &str)], timestamps_ns: Vec<i64>, columns: Vec<(&str, Values, Option<Vec<bool>>)>) -> Frame {
-    let column = |(name, values, present): (&str, Values, Option<Vec<bool>>)| FrameColumn {
-        name: name.to_owned(),
-        values,
-        present,
-    };
+    let column =
+        |(name, values, present): (&str, Values, Option<Vec<bool>>)| FrameColumn { name: name.into(), values, present };
     Frame {
         labels: Labels::from_pairs(labels.iter().copied()).unwrap(),
         timestamps_ns,

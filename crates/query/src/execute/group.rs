@@ -1,6 +1,7 @@
 //! Rows in bins of time: from summaries where a scan is grouped, else from rows.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use model::{Labels, SummaryParts, TimeRange, ValueType};
 use store::{SelectedGroup, Windows};
@@ -25,7 +26,7 @@ const TIME: &str = "#TS";
 /// A series' bins, column by column.
 struct Binned {
     labels: Labels,
-    columns: Vec<(String, Bins)>,
+    columns: Vec<(Arc<str>, Bins)>,
     /// Where bins begin that are there although no column has one.
     rows: Starts,
 }
@@ -304,7 +305,7 @@ fn bin_frame(frame: &Frame, grouping: &Grouping, every_row: bool) -> Binned {
     let keeps_values = |name: &str| {
         let of = |kept: &&Kept| match &kept.of {
             Of::Each => true,
-            Of::Column(column) => column == name,
+            Of::Column(column) => **column == *name,
             Of::Time => name == TIME,
         };
         grouping.kept.iter().filter(of).any(|kept| !kept.aggregate.from_summaries())
@@ -312,7 +313,7 @@ fn bin_frame(frame: &Frame, grouping: &Grouping, every_row: bool) -> Binned {
     let is_wanted = |name: &str| {
         grouping.kept.iter().any(|kept| match &kept.of {
             Of::Each => true,
-            Of::Column(column) => column == name,
+            Of::Column(column) => **column == *name,
             Of::Time => false,
         })
     };
@@ -321,10 +322,10 @@ fn bin_frame(frame: &Frame, grouping: &Grouping, every_row: bool) -> Binned {
         let bins = bins::of_column(&frame.timestamps_ns, column, &start, keeps_values(&column.name));
         (column.name.clone(), bins)
     };
-    let mut columns: Vec<(String, Bins)> =
+    let mut columns: Vec<(Arc<str>, Bins)> =
         frame.columns.iter().filter(|column| is_wanted(&column.name)).map(column).collect();
     if grouping.keeps_times() {
-        columns.push((TIME.to_owned(), bins::of_times(&frame.timestamps_ns, &start, keeps_values(TIME))));
+        columns.push((TIME.into(), bins::of_times(&frame.timestamps_ns, &start, keeps_values(TIME))));
     }
     // A column without nulls has a bin wherever there is a row, and so have the times.
     let is_full = |column: &FrameColumn| column.present.is_none() && is_wanted(&column.name);
@@ -339,7 +340,7 @@ fn to_frame(mut series: Binned, grouping: &Grouping) -> Result<Frame, String> {
     let time = |start_ns: &i64| match grouping.width_ns {
         Some(_) => *start_ns,
         None => {
-            let first = |(_, bins): &(String, Bins)| bins.get(start_ns).map(Bin::first_ns);
+            let first = |(_, bins): &(Arc<str>, Bins)| bins.get(start_ns).map(Bin::first_ns);
             series.columns.iter().filter_map(first).chain(series.rows.get(start_ns).copied()).min().unwrap_or_default()
         }
     };
@@ -347,7 +348,7 @@ fn to_frame(mut series: Binned, grouping: &Grouping) -> Result<Frame, String> {
     for bin in series.columns.iter_mut().flat_map(|(_, bins)| bins.values_mut()) {
         bin.sort();
     }
-    let single_column = series.columns.iter().filter(|(name, _)| name != TIME).count() == 1;
+    let single_column = series.columns.iter().filter(|(name, _)| **name != *TIME).count() == 1;
     let single_aggregate = grouping.kept.iter().filter(|kept| kept.of == Of::Each).count() == 1;
     let mut columns = Vec::new();
     let make = |name: &str, kept: &Kept, bins: Option<&Bins>| {
@@ -356,11 +357,11 @@ fn to_frame(mut series: Binned, grouping: &Grouping) -> Result<Frame, String> {
         };
         FrameColumn::of_cells(name, &starts.iter().map(cell).collect::<Vec<_>>())
     };
-    for (name, bins) in series.columns.iter().filter(|(name, _)| name != TIME) {
+    for (name, bins) in series.columns.iter().filter(|(name, _)| **name != *TIME) {
         for kept in grouping.kept.iter().filter(|kept| kept.of == Of::Each) {
             let name = match (single_column, single_aggregate) {
                 (true, true) => VALUE.to_owned(),
-                (false, true) => name.clone(),
+                (false, true) => name.to_string(),
                 (true, false) => kept.column_name(),
                 (false, false) => format!("{name}_{}", kept.column_name()),
             };
@@ -373,7 +374,7 @@ fn to_frame(mut series: Binned, grouping: &Grouping) -> Result<Frame, String> {
             Of::Column(column) => column.as_str(),
             Of::Time => TIME,
         };
-        let bins = series.columns.iter().find(|(name, _)| name == of).map(|(_, bins)| bins);
+        let bins = series.columns.iter().find(|(name, _)| **name == *of).map(|(_, bins)| bins);
         columns.push(make(&kept.column_name(), kept, bins)?);
     }
     Ok(Frame { labels: series.labels, timestamps_ns, columns })

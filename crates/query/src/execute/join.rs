@@ -28,7 +28,7 @@ pub(super) fn join(
     let right_columns: Vec<String> = partners
         .values()
         .next()
-        .map(|frame| frame.columns.iter().map(|column| column.name.clone()).collect())
+        .map(|frame| frame.columns.iter().map(|column| column.name.to_string()).collect())
         .unwrap_or_default();
     let mut joined = Vec::with_capacity(left.len());
     for frame in left {
@@ -68,9 +68,9 @@ fn side_by_side(
     let mut joined = left.pick(&rows);
     joined.labels = joined.labels.retain(|name| name != METRIC_NAME);
     if let [only] = joined.columns.as_mut_slice()
-        && only.name == VALUE
+        && *only.name == *VALUE
     {
-        "left".clone_into(&mut only.name);
+        only.name = "left".into();
     }
     for (place, name) in right_columns.iter().enumerate() {
         let column = right.and_then(|right| right.columns.get(place));

@@ -1,7 +1,7 @@
 //! Series from the store.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
 use model::{Labels, Matcher, TimeRange, Values};
@@ -274,14 +274,18 @@ impl Reader<'_> {
         if scan.table.is_some() {
             let group = &*self.narrowing.of(group);
             let rows = self.groups.read_rows(group, range).map_err(|error| unreadable(&error))?;
-            let mut columns = rows.columns;
-            for (labels, named) in named_columns(scan, group) {
+            let (mut columns, mut timestamps_ns) = (rows.columns, rows.timestamps_ns);
+            let named = named_columns(scan, group);
+            let count = named.len();
+            for (number, (labels, named)) in (1..).zip(named) {
                 let mut of_labels = Vec::with_capacity(named.len());
                 for (place, name) in named {
                     let Some(cells) = columns.get_mut(place).and_then(Option::take) else { continue };
                     of_labels.push(FrameColumn { name, values: cells.values, present: cells.present });
                 }
-                let timestamps_ns = rows.timestamps_ns.clone();
+                // The last needs no copy.
+                let is_last = number == count;
+                let timestamps_ns = if is_last { std::mem::take(&mut timestamps_ns) } else { timestamps_ns.clone() };
                 frames.push(Frame { labels, timestamps_ns, columns: of_labels });
             }
             frames.retain(|frame| frame.rows() > 0);
@@ -313,7 +317,7 @@ pub(super) fn of_table(scan: &Scan, mut frame: Frame, condition: &Expression) ->
     for name in missing {
         if frame.column(&name).is_none() {
             let (values, present) = (Values::F64(vec![0.0; frame.rows()]), Some(vec![false; frame.rows()]));
-            frame.columns.push(FrameColumn { name, values, present });
+            frame.columns.push(FrameColumn { name: name.into(), values, present });
         }
     }
     frame
@@ -321,18 +325,21 @@ pub(super) fn of_table(scan: &Scan, mut frame: Frame, condition: &Expression) ->
 
 /// Which columns of a group make up a frame, by place and name. A series is one of its own; a table's row has all columns
 /// that have the same labels beside the group's.
-pub(super) fn named_columns(scan: &Scan, group: &SelectedGroup) -> Vec<(Labels, Vec<(usize, String)>)> {
+pub(super) fn named_columns(scan: &Scan, group: &SelectedGroup) -> Vec<(Labels, Vec<(usize, Arc<str>)>)> {
     let columns = group.columns.iter().enumerate();
     if scan.table.is_none() {
         let of_series = |(place, column): (usize, &SelectedColumn)| {
-            (column.series_labels(&group.labels), vec![(place, VALUE.to_owned())])
+            (column.series_labels(&group.labels), vec![(place, VALUE.into())])
         };
         return columns.map(of_series).collect();
     }
     if !group.columns.is_empty() && group.columns.iter().all(|column| column.labels.is_empty()) {
-        return vec![(group.labels.clone(), columns.map(|(place, column)| (place, column.field.clone())).collect())];
+        return vec![(
+            group.labels.clone(),
+            columns.map(|(place, column)| (place, column.field.as_str().into())).collect(),
+        )];
     }
-    let mut frames: Vec<(Labels, Vec<(usize, String)>)> = Vec::new();
+    let mut frames: Vec<(Labels, Vec<(usize, Arc<str>)>)> = Vec::new();
     let mut places: HashMap<&Labels, usize> = HashMap::new();
     for (place, column) in columns {
         let frame = *places.entry(&column.labels).or_insert_with(|| {
@@ -341,7 +348,7 @@ pub(super) fn named_columns(scan: &Scan, group: &SelectedGroup) -> Vec<(Labels, 
             frames.len() - 1
         });
         if let Some((_, named)) = frames.get_mut(frame) {
-            named.push((place, column.field.clone()));
+            named.push((place, column.field.as_str().into()));
         }
     }
     frames

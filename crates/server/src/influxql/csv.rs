@@ -1,6 +1,7 @@
 //! Answers as CSV: `name,tags,` and the columns, a header wherever the columns change.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use influxql::{Series, TimeFormat, Value};
 
@@ -21,7 +22,7 @@ pub(super) fn csv(results: &[Done], times: TimeFormat) -> String {
 }
 
 fn push_answer(out: &mut String, all: &[Series], times: TimeFormat) {
-    let mut columns: Option<&[String]> = None;
+    let mut columns: Option<&Arc<[String]>> = None;
     for series in all {
         if columns != Some(&series.columns) {
             out.push_str(if out.is_empty() { "" } else { "\n" });
@@ -31,7 +32,7 @@ fn push_answer(out: &mut String, all: &[Series], times: TimeFormat) {
         }
         let tags: Vec<String> = series.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let head = format!("{},{}", quoted(&series.name), quoted(&tags.join(",")));
-        for row in &series.rows {
+        for row in series.rows.values().iter() {
             out.push_str(&head);
             for value in row {
                 out.push(',');
@@ -65,7 +66,7 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use influxql::Answer;
+    use influxql::{Answer, Rows};
 
     use super::*;
 
@@ -75,7 +76,7 @@ mod tests {
             name: name.to_owned(),
             tags: vec![("h".to_owned(), "a".to_owned()), ("r".to_owned(), "b,c".to_owned())],
             columns: columns.iter().map(|column| (*column).to_owned()).collect(),
-            rows,
+            rows: Rows::Values(rows),
             zone: None,
         };
         let first = series("m", &["time", "v"], vec![vec![Value::Time(1), Value::Text("x\"y".into())]]);

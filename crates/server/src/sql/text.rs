@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use query::{Cell, FrameColumn};
-use sql::{Column, Relation, Shows, SqlType, TableRows, Value};
+use query::Cell;
+use sql::{Column, Relation, Same, SqlType, TableRows, Value};
 
 use crate::json;
+use crate::read_rows::{KnownTime, ReadRows, make_room};
 
 /// How times and types are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,18 +43,12 @@ pub(super) fn columns(columns: &[Column], style: Style) -> String {
     out
 }
 
-/// Rows whose length tells about how long all will be.
-const ROWS_TRIED: usize = 64;
-
 /// Appends `[[…],…]`.
 pub(super) fn push_rows(out: &mut String, rows: &[Vec<Value>], style: Style) {
     let (begun, mut known) = (out.len(), KnownTime::default());
     out.push('[');
     for (place, row) in rows.iter().enumerate() {
-        if place == ROWS_TRIED {
-            // Memory that grows again and again is copied each time.
-            out.reserve((out.len() - begun) / ROWS_TRIED * (rows.len() - ROWS_TRIED) / 16 * 17);
-        }
+        make_room(out, begun, place, rows.len());
         out.push_str(if place == 0 { "[" } else { ",[" });
         for (place, value) in row.iter().enumerate() {
             out.push_str(if place == 0 { "" } else { "," });
@@ -64,21 +59,11 @@ pub(super) fn push_rows(out: &mut String, rows: &[Vec<Value>], style: Style) {
     out.push(']');
 }
 
-/// The time that was written last: rows of many series share theirs.
-#[derive(Default)]
-struct KnownTime {
-    ns: Option<i64>,
-    text: String,
-}
-
-impl KnownTime {
-    /// A time between quotes.
-    fn text(&mut self, ns: i64, style: Style) -> &str {
-        if self.ns != Some(ns) {
-            *self = Self { ns: Some(ns), text: format!("\"{}\"", time(ns, style)) };
-        }
-        &self.text
-    }
+/// Appends a time between quotes.
+fn push_time(out: &mut String, known: &mut KnownTime, ns: i64, style: Style) {
+    out.push_str(known.text(ns, |text| {
+        let _ = write!(text, "\"{}\"", time(ns, style));
+    }));
 }
 
 fn push_json(out: &mut String, value: &Value, style: Style, known: &mut KnownTime) {
@@ -87,7 +72,7 @@ fn push_json(out: &mut String, value: &Value, style: Style, known: &mut KnownTim
         Value::Bool(value) => push_bool(out, *value),
         Value::Int(value) => json::push_integer(out, *value),
         Value::Float(value) => push_float(out, *value),
-        Value::Timestamp(ns) => out.push_str(known.text(*ns, style)),
+        Value::Timestamp(ns) => push_time(out, known, *ns, style),
         Value::Text(text) => json::push_text(out, text),
         Value::Interval(_) => json::push_text(out, &value.to_string()),
     }
@@ -101,10 +86,7 @@ fn push_float(out: &mut String, value: f64) {
     if !value.is_finite() {
         // JSON has no such numbers.
         out.push_str("null");
-    } else if value.fract() == 0.0 && value.abs() < 1e15 {
-        // The sign of zero, too.
-        out.push_str(if value.is_sign_negative() { "-" } else { "" });
-        json::push_integer(out, value.abs() as i64);
+    } else if json::push_whole(out, value) {
         out.push_str(".0");
     } else {
         let _ = write!(out, "{value}");
@@ -126,55 +108,19 @@ fn push_cell(out: &mut String, cell: Cell<'_>) {
     }
 }
 
-/// A piece of the rows of a series.
-enum Piece<'a> {
-    /// The same in all of them, commas and all: where it begins and ends in the texts of all series.
-    Same(usize, usize),
-    Time,
-    Field(&'a FrameColumn),
-}
-
-/// Appends `[[…],…]`, as [`push_rows`] does: what is the same in all rows of a series is made once.
+/// Appends `[[…],…]`, as [`push_rows`] does.
 pub(super) fn push_table(out: &mut String, table: &TableRows, style: Style) {
-    let (mut texts, mut known) = (String::new(), KnownTime::default());
-    let series: Vec<Vec<Piece<'_>>> = (0..).take(table.series()).map(|of| pieces(table, of, &mut texts)).collect();
-    let begun = out.len();
+    let (mut rows, mut known) = (ReadRows::default(), KnownTime::default());
+    for series in (0..).take(table.series()) {
+        rows.add(table.shows(series).into_iter(), |out, same| match same {
+            Same::Null => out.push_str("null"),
+            Same::Tag(tag) => json::push_text(out, tag),
+            Same::Number(number) => json::push_integer(out, *number),
+        });
+    }
     out.push('[');
-    for (number, place) in table.order().iter().enumerate() {
-        if number == ROWS_TRIED {
-            out.reserve((out.len() - begun) / ROWS_TRIED * (table.order().len() - ROWS_TRIED) / 16 * 17);
-        }
-        out.push_str(if number == 0 { "[" } else { ",[" });
-        for piece in series.get(place.series as usize).map(Vec::as_slice).unwrap_or_default() {
-            match piece {
-                Piece::Same(from, to) => out.push_str(texts.get(*from..*to).unwrap_or_default()),
-                Piece::Time => out.push_str(known.text(place.time_ns, style)),
-                Piece::Field(field) => push_cell(out, field.cell(place.row as usize)),
-            }
-        }
-        out.push(']');
-    }
+    rows.push(out, table.order(), |out, ns| push_time(out, &mut known, ns, style), push_cell);
     out.push(']');
-}
-
-fn pieces<'a>(table: &'a TableRows, series: u32, texts: &mut String) -> Vec<Piece<'a>> {
-    let (mut pieces, mut from) = (Vec::new(), texts.len());
-    for (place, shows) in table.shows(series).enumerate() {
-        texts.push_str(if place == 0 { "" } else { "," });
-        let piece = match shows {
-            Shows::Same(value) => {
-                push_json(texts, &value, Style::Plain, &mut KnownTime::default());
-                continue;
-            }
-            Shows::Time => Piece::Time,
-            Shows::Field(field) => Piece::Field(field),
-        };
-        pieces.push(Piece::Same(from, texts.len()));
-        pieces.push(piece);
-        from = texts.len();
-    }
-    pieces.push(Piece::Same(from, texts.len()));
-    pieces
 }
 
 fn time(ns: i64, style: Style) -> String {
@@ -214,6 +160,7 @@ pub(super) fn csv(relation: &Relation, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read_rows::ROWS_TRIED;
 
     /// Cell by cell what the formatter of the standard library and serde make of values.
     #[test]

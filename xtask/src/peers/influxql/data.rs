@@ -47,7 +47,7 @@ pub(super) fn lines(random: &mut Random) -> String {
         let region = if host == 4 { String::new() } else { format!(",region=r{}", host % 2) };
         let mut time_s = START_S;
         while time_s < START_S + LENGTH_S {
-            let mut fields = vec![format!("user={}", random.below(100_000) as f64 / 1000.0)];
+            let mut fields = vec![format!("busy={}", random.below(100_000) as f64 / 1000.0)];
             if random.once_in(2) {
                 fields.push(format!("load={}", random.below(8000) as f64 / 1000.0 - 2.0));
             }

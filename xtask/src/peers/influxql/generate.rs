@@ -2,8 +2,8 @@
 
 use super::data::{LENGTH_S, Random, START_S};
 
-const NUMBERS: [&str; 3] = ["user", "load", "jobs"];
-const ALL: [&str; 5] = ["user", "load", "jobs", "up", "note"];
+const NUMBERS: [&str; 3] = ["busy", "load", "jobs"];
+const ALL: [&str; 5] = ["busy", "load", "jobs", "up", "note"];
 /// Functions of a number.
 const AGGREGATES: [&str; 9] = ["mean", "sum", "count", "min", "max", "median", "stddev", "spread", "first"];
 const SELECTORS: [&str; 4] = ["max", "min", "first", "last"];
@@ -57,14 +57,14 @@ fn tags(random: &mut Random) -> String {
 fn fields(random: &mut Random) -> String {
     let operator = *random.of(&["<", "<=", ">", ">=", "=", "!="]);
     match random.below(8) {
-        0 => format!("user {operator} {}", random.below(100)),
+        0 => format!("busy {operator} {}", random.below(100)),
         1 => format!("load {operator} {}.5", random.below(5)),
         2 => format!("jobs {operator} {}", random.below(1000)),
         3 => "up = true".to_owned(),
         4 => "note = 'n1'".to_owned(),
         5 => "note =~ /n[12]/".to_owned(),
-        6 => format!("user + load {operator} {}", random.below(100)),
-        _ => format!("(user > {} OR jobs < {})", random.below(100), random.below(1000)),
+        6 => format!("busy + load {operator} {}", random.below(100)),
+        _ => format!("(busy > {} OR jobs < {})", random.below(100), random.below(1000)),
     }
 }
 
@@ -121,11 +121,11 @@ fn order(random: &mut Random) -> &'static str {
 fn raw(random: &mut Random) -> String {
     let fields = match random.below(9) {
         0 => "*".to_owned(),
-        1 => "user, load".to_owned(),
-        2 => "user, host".to_owned(),
-        3 => "user + load AS both, jobs * 2, jobs / 7, jobs % 5, -user".to_owned(),
-        4 => "/^(u|n)/".to_owned(),
-        5 => "abs(load), floor(user), ceil(user), round(load), sqrt(user), pow(load, 2), ln(user), log(user, 3)"
+        1 => "busy, load".to_owned(),
+        2 => "busy, host".to_owned(),
+        3 => "busy + load AS both, jobs * 2, jobs / 7, jobs % 5, -busy".to_owned(),
+        4 => "/^(b|n)/".to_owned(),
+        5 => "abs(load), floor(busy), ceil(busy), round(load), sqrt(busy), pow(load, 2), ln(busy), log(busy, 3)"
             .to_owned(),
         6 => "nosuch, note".to_owned(),
         7 => "jobs & 12, jobs | 3, jobs ^ 5, jobs".to_owned(),
@@ -146,7 +146,8 @@ fn call(random: &mut Random) -> String {
     let field = *random.of(&NUMBERS);
     match random.below(12) {
         // A window in which a lower one chooses nothing ends InfluxDB's answer.
-        0 => format!("percentile({field}, {})", 50 + random.below(50)),
+        // Of rows with the same value it chooses one by an order that is not stable: few have the same.
+        0 => format!("percentile(busy, {})", 50 + random.below(50)),
         1 => format!("count({})", random.of(&ALL)),
         2 => format!("count(distinct({}))", random.of(&ALL)),
         3 => format!("mode({})", random.of(&["note", "up", "jobs"])),
@@ -160,7 +161,7 @@ fn call(random: &mut Random) -> String {
 fn aggregated(random: &mut Random) -> String {
     let calls = match random.below(10) {
         0 => "mean(*)".to_owned(),
-        1 => "count(*), max(/^(u|l)/)".to_owned(),
+        1 => "count(*), max(/^(b|l)/)".to_owned(),
         2 => "sum(jobs) AS total, sum(nosuch)".to_owned(),
         3 | 4 => format!("{}, {}", call(random), call(random)),
         _ => call(random),
@@ -196,16 +197,16 @@ fn selector(random: &mut Random) -> String {
     let condition = condition(random, times);
     let fill = if dimensions.iter().any(|dimension| dimension.starts_with("time")) { fill(random) } else { "" };
     let more = *random.of(&["", ", host", ", jobs", ", load, note"]);
-    format!("SELECT {function}(user){more} FROM cpu{condition}{}{fill}{}", by(&dimensions), order(random))
+    format!("SELECT {function}(busy){more} FROM cpu{condition}{}{fill}{}", by(&dimensions), order(random))
 }
 
 fn several_points(random: &mut Random) -> String {
     let count = 1 + random.below(5);
     let call = match random.below(6) {
-        0 => format!("top(user, {count})"),
-        1 => format!("bottom(user, {count})"),
-        2 => format!("top(user, host, {count})"),
-        3 => format!("bottom(user, host, {count}), load"),
+        0 => format!("top(busy, {count})"),
+        1 => format!("bottom(busy, {count})"),
+        2 => format!("top(busy, host, {count})"),
+        3 => format!("bottom(busy, host, {count}), load"),
         4 => "distinct(note)".to_owned(),
         _ => "distinct(up)".to_owned(),
     };
@@ -218,7 +219,9 @@ fn several_points(random: &mut Random) -> String {
     }
     let times = both_times(random);
     let condition = condition(random, times);
-    format!("SELECT {call} FROM cpu{condition}{}{}", by(&dimensions), order(random))
+    // In falling order of time InfluxDB turns windows around, but not the points of `top` and `bottom` in them.
+    let order = if call.starts_with("distinct") { order(random) } else { "" };
+    format!("SELECT {call} FROM cpu{condition}{}{order}", by(&dimensions))
 }
 
 fn transformed(random: &mut Random) -> String {
@@ -250,7 +253,7 @@ fn transformed(random: &mut Random) -> String {
     }
     let times = both_times(random);
     let condition = condition(random, times);
-    let second = if random.once_in(3) { ", max(user)" } else { "" };
+    let second = if random.once_in(3) { ", max(busy)" } else { "" };
     format!(
         "SELECT {}{second} FROM cpu{condition}{}{}{order}",
         function.replace('%', &inner),
@@ -262,25 +265,31 @@ fn transformed(random: &mut Random) -> String {
 fn subquery(random: &mut Random) -> String {
     let times = both_times(random);
     let window = window(random);
-    let outer =
-        *random.of(&["", " GROUP BY host", " GROUP BY region", " GROUP BY time(30m)", " GROUP BY time(1h), host"]);
+    // What is outside has no bounds: windows are filled from the beginning of time.
+    let outer = *random.of(&[
+        "",
+        " GROUP BY host",
+        " GROUP BY region",
+        " GROUP BY time(30m) fill(none)",
+        " GROUP BY time(1h), host fill(none)",
+    ]);
     let function = *random.of(&["mean", "sum", "max", "count", "last", "first"]);
     match random.below(6) {
         0 => format!(
-            "SELECT {function}(x) FROM (SELECT mean(user) AS x FROM cpu WHERE {times} GROUP BY {window}, host){outer}"
+            "SELECT {function}(x) FROM (SELECT mean(busy) AS x FROM cpu WHERE {times} GROUP BY {window}, host){outer}"
         ),
         1 => format!(
-            "SELECT {function}(d) FROM (SELECT difference(mean(user)) AS d FROM cpu WHERE {times} GROUP BY {window}, host, region){outer}"
+            "SELECT {function}(d) FROM (SELECT difference(mean(busy)) AS d FROM cpu WHERE {times} GROUP BY {window}, host, region){outer}"
         ),
-        2 => format!("SELECT {function}(x) FROM (SELECT user / load AS x FROM cpu WHERE {times}){outer}"),
+        2 => format!("SELECT {function}(x) FROM (SELECT busy / load AS x FROM cpu WHERE {times}){outer}"),
         3 => format!(
-            "SELECT x, host FROM (SELECT mean(user) AS x FROM cpu WHERE {times} GROUP BY {window}, host) WHERE x > 50"
+            "SELECT x, host FROM (SELECT mean(busy) AS x FROM cpu WHERE {times} GROUP BY {window}, host) WHERE x > 50"
         ),
         4 => format!(
-            "SELECT {function}(x) FROM (SELECT user AS x, load AS y FROM cpu WHERE {times} GROUP BY *) WHERE y > 0{outer}"
+            "SELECT {function}(x) FROM (SELECT busy AS x, load AS y FROM cpu WHERE {times} GROUP BY *) WHERE y > 0{outer}"
         ),
         _ => format!(
-            "SELECT {function}(max) / 2 FROM (SELECT max(user), host FROM cpu WHERE {times} GROUP BY {window}){outer}"
+            "SELECT {function}(max) / 2 FROM (SELECT max(busy), host FROM cpu WHERE {times} GROUP BY {window}){outer}"
         ),
     }
 }
@@ -288,8 +297,8 @@ fn subquery(random: &mut Random) -> String {
 fn show(random: &mut Random) -> String {
     let condition = if random.once_in(2) { format!(" WHERE {}", tags(random)) } else { String::new() };
     match random.below(8) {
-        // InfluxDB takes `!=` here to be about all series of a measurement.
-        0 if condition.contains('!') => "SHOW MEASUREMENTS".to_owned(),
+        // InfluxDB takes `!=` here to be about all series of a measurement, and finds none by a tag that is missing.
+        0 if condition.contains('!') || condition.contains("''") => "SHOW MEASUREMENTS".to_owned(),
         0 => format!("SHOW MEASUREMENTS{condition}"),
         1 => format!("SHOW SERIES{condition} LIMIT {}", 1 + random.below(9)),
         2 => format!("SHOW TAG KEYS{condition}"),
