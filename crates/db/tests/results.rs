@@ -656,6 +656,42 @@ fn a_restart_leaves_bins_of_sql_and_influxql() {
     assert!(flash > all * 8 / 10, "{flash} {neither}");
 }
 
+#[test]
+fn bins_that_go_to_flash_bit_by_bit_are_all_there_after_a_restart() {
+    let mut world = World::new(23);
+    // Each time a slab for each kind of cells: more than there is room for in the other tests' file.
+    world.options.result_cache_flash_bytes_max = 16 << 20;
+    world.restart(false);
+    let hour_ns = world.now_ms() * 1_000_000 / (3600 * SECOND_NS) * (3600 * SECOND_NS);
+    let ask = |world: &World, of: &str, hours: i64| {
+        let range = (hour_ns, hour_ns + hours * 3600 * SECOND_NS, "10 minutes");
+        let [computed, kept] = [false, true].map(|may_cache| ask_sql(world.db(), of, range, may_cache));
+        assert_eq!(kept, computed, "{of}");
+    };
+    let bins_asked_of_flash = |world: &World| {
+        let stats = world.db().result_cache().unwrap();
+        (stats.steps_from_flash, stats.steps)
+    };
+    let of = "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, max(a), max(b) FROM wide WHERE RANGE GROUP BY t ORDER BY t";
+    // There are two columns in the second hour, and one before and after it: kinds of cells come and go.
+    world.simulation.advance_ns(3 * 3600 * SECOND_NS);
+    let mut lines = String::new();
+    for minute in 0..180 {
+        let more = if minute / 60 == 1 { ",b=7i" } else { "" };
+        let _ = writeln!(lines, "wide,host=h1 a={minute}{more} {}", hour_ns + minute * 60 * SECOND_NS);
+    }
+    world.write(&lines);
+    // What is merged without a record in the log counts as changed since the last record: nothing is, from here on.
+    world.restart(false);
+    for hours in 1..=3 {
+        ask(&world, of, hours);
+        world.db().save_results().unwrap();
+    }
+    world.restart(false);
+    ask(&world, of, 3);
+    assert_eq!(bins_asked_of_flash(&world), (18, 18));
+}
+
 /// Panels that have the same within them, asked for at the same time: each is what would be computed, and none waits for ever.
 #[test]
 fn panels_at_the_same_time_wait_for_one_another() {
