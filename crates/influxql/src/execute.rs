@@ -152,11 +152,9 @@ fn series(of: &Resolved, rows: Vec<SeriesRows>) -> Vec<Series> {
     let zone = of.zone.clone().map(Zone);
     let one = |found: SeriesRows| {
         let tags = of.grouped_by.iter().cloned().zip(found.tags).collect();
-        let row = |row: select::Row| {
-            let mut values = Vec::with_capacity(row.values.len() + 1);
-            values.push(Value::Time(row.time_ns));
-            values.extend(row.values);
-            values
+        let row = |mut row: select::Row| {
+            row.values.insert(0, Value::Time(row.time_ns));
+            row.values
         };
         let rows = found.rows.into_iter().map(row).collect();
         Series { name: found.name.to_string(), tags, columns: columns.clone(), rows, zone: zone.clone() }

@@ -140,7 +140,10 @@ fn values(of: &Resolved, calls: &dyn Fn(usize) -> Value, references: &dyn Fn(usi
         Value::Float(value) if value.is_nan() => Value::Null,
         value => value,
     };
-    of.columns.iter().map(|column| value(&column.code)).collect()
+    // With room for the time.
+    let mut values = Vec::with_capacity(of.columns.len() + 1);
+    values.extend(of.columns.iter().map(|column| value(&column.code)));
+    values
 }
 
 /// Rows of what calls give.
