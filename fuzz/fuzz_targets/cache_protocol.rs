@@ -1,4 +1,4 @@
-//! Hostile bytes as a connection of `thalweg cache`: memcached's commands and HTTP, with bodies of JSON.
+//! Hostile bytes as a connection of `thalweg cache`: memcached's commands and HTTP, with bodies of JSON and of columns.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -87,10 +87,12 @@ fn tokens_of(values: &[i64], center: i64) -> (Vec<u8>, u64) {
     let union = values.iter().fold(0, |union, value| union | number(value));
     let mut tokens = vec![0; values.len()];
     let both = tokens.iter_mut().zip(values);
-    match union {
-        ..DIRECT => both.for_each(|(token, value)| *token = number(value) as u8),
-        ..FLOAT_MAX => both.for_each(|(token, value)| *token = token_of_small(number(value))),
-        _ => both.for_each(|(token, value)| *token = token_of(number(value)).0),
+    if union < DIRECT {
+        both.for_each(|(token, value)| *token = number(value) as u8);
+    } else if union < FLOAT_MAX {
+        both.for_each(|(token, value)| *token = token_of_small(number(value)));
+    } else {
+        both.for_each(|(token, value)| *token = token_of(number(value)).0);
     }
     (tokens, union)
 }
@@ -150,7 +152,7 @@ impl Extras {
 
     fn write(&self, out: &mut Vec<u8>) {
         let complete = self.words.get(..self.complete).unwrap_or_default();
-        out.reserve(complete.len() * size_of::<u32>() + size_of::<u64>());
+        out.reserve(size_of_val(complete) + size_of::<u64>());
         complete.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
         out.extend_from_slice(&self.pending.to_le_bytes()[..self.pending_bits.div_ceil(8) as usize]);
     }

@@ -301,8 +301,10 @@ impl World {
         let minutes = [20, 60, 90][self.below(3) as usize];
         let start_ns = now_ns - minutes * 60 * SECOND_NS - self.below(60) as i64 * SECOND_NS;
         let end_ns = now_ns - [0, 0, 600][self.below(3) as usize] * SECOND_NS;
+        // Often where ranges that slide begin and end.
+        let grid_ns = [1, 15 * SECOND_NS][self.below(2) as usize];
         let widths = [["1 minute", "1m"], ["90 seconds", "90s"], ["5 minutes", "5m"]];
-        (start_ns, end_ns, widths[self.below(3) as usize])
+        (start_ns / grid_ns * grid_ns, end_ns / grid_ns * grid_ns, widths[self.below(3) as usize])
     }
 
     fn check_sql(&mut self) {
@@ -630,6 +632,8 @@ fn show_bins(world: &World, end_ns: i64) -> [u64; 3] {
 #[test]
 fn a_restart_leaves_bins_of_sql_and_influxql() {
     let mut world = World::new(19);
+    // What is saved in between takes slabs of its own: more than there is room for in the other tests' file.
+    world.options.result_cache_flash_bytes_max = 16 << 20;
     world.fill(90);
     // What is merged without a record in the log counts as changed since the last record: nothing is, from here on.
     world.restart(false);
@@ -654,6 +658,73 @@ fn a_restart_leaves_bins_of_sql_and_influxql() {
     world.restart(true);
     let [_, flash, neither] = show_bins(&world, end_ns);
     assert!(flash > all * 8 / 10, "{flash} {neither}");
+}
+
+#[test]
+fn bins_that_go_to_flash_bit_by_bit_are_all_there_after_a_restart() {
+    let mut world = World::new(23);
+    // Each time a slab for each kind of cells: more than there is room for in the other tests' file.
+    world.options.result_cache_flash_bytes_max = 16 << 20;
+    world.restart(false);
+    let hour_ns = world.now_ms() * 1_000_000 / (3600 * SECOND_NS) * (3600 * SECOND_NS);
+    let ask = |world: &World, of: &str, hours: i64| {
+        let range = (hour_ns, hour_ns + hours * 3600 * SECOND_NS, "10 minutes");
+        let [computed, kept] = [false, true].map(|may_cache| ask_sql(world.db(), of, range, may_cache));
+        assert_eq!(kept, computed, "{of}");
+    };
+    let bins_asked_of_flash = |world: &World| {
+        let stats = world.db().result_cache().unwrap();
+        (stats.steps_from_flash, stats.steps)
+    };
+    let of = "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, max(a), max(b) FROM wide WHERE RANGE GROUP BY t ORDER BY t";
+    // There are two columns in the second hour, and one before and after it: kinds of cells come and go.
+    world.simulation.advance_ns(3 * 3600 * SECOND_NS);
+    let mut lines = String::new();
+    for minute in 0..180 {
+        let more = if minute / 60 == 1 { ",b=7i" } else { "" };
+        let _ = writeln!(lines, "wide,host=h1 a={minute}{more} {}", hour_ns + minute * 60 * SECOND_NS);
+    }
+    world.write(&lines);
+    // What is merged without a record in the log counts as changed since the last record: nothing is, from here on.
+    world.restart(false);
+    for hours in 1..=3 {
+        ask(&world, of, hours);
+        world.db().save_results().unwrap();
+    }
+    world.restart(false);
+    ask(&world, of, 3);
+    assert_eq!(bins_asked_of_flash(&world), (18, 18));
+}
+
+#[test]
+fn bins_that_the_range_cuts_are_made_of_shorter_ones() {
+    let mut world = World::new(29);
+    world.fill(90);
+    let minute_ns = (world.now_ms() - 20 * MINUTE_MS) / MINUTE_MS * 60 * SECOND_NS;
+    let ask = |world: &World, of: &str, slid: i64| {
+        let range = (minute_ns + (15 * slid - 2400) * SECOND_NS, minute_ns + 15 * slid * SECOND_NS, "1 minute");
+        same(&|may_cache| ask_sql(world.db(), of, range, may_cache), of);
+        ask_sql(world.db(), &format!("EXPLAIN ANALYZE {of}"), range, true)
+    };
+    for of in SQL {
+        for slid in 0..12 {
+            let explained = ask(&world, of, slid);
+            // It was asked for just before: nothing is read.
+            assert!(explained.contains("groups=0 samples=0 nodes=0 window_rows=0"), "{of} {slid}: {explained}");
+        }
+    }
+    // The first bin is cut as it has not been before, and what it is made of was read with another one.
+    let range = |slid: i64| (minute_ns + (15 * slid - 2400) * SECOND_NS, minute_ns, "1 minute");
+    let explained = ask_sql(world.db(), &format!("EXPLAIN ANALYZE {}", SQL[0]), range(14), true);
+    assert!(explained.contains("groups=0 samples=0"), "{explained}");
+    // Rows that come late are seen in either bin.
+    let row =
+        world.row(1, minute_ns / 1_000_000 - 40 * MINUTE_MS + 50_000) + &world.row(1, minute_ns / 1_000_000 + 1000);
+    world.write(&row);
+    for of in SQL {
+        assert!(!ask_sql(world.db(), &format!("EXPLAIN ANALYZE {of}"), range(1), true).contains("groups=0"), "{of}");
+        ask(&world, of, 1);
+    }
 }
 
 /// Panels that have the same within them, asked for at the same time: each is what would be computed, and none waits for ever.

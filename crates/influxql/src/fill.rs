@@ -79,6 +79,9 @@ impl Filling<'_> {
         next: Option<&Out>,
         budget: &Budget,
     ) -> Result<(), QueryError> {
+        if *at_ns == end_ns {
+            return Ok(());
+        }
         let constant = self.constant();
         let before = filled.last().cloned();
         while filled.len() < self.most && if self.descending { *at_ns > end_ns } else { *at_ns < end_ns } {

@@ -18,6 +18,8 @@ use crate::{Key, Span};
 const NO_FIELD: &str = "";
 /// Points of one batch: batches are cut between times, never within one.
 const BATCH_POINTS_MAX: usize = 8192;
+/// Stretches of a key to which a field that is new can be added; a key that has more begins anew.
+const GROWN_EXTENTS_MAX: usize = 1024;
 /// Fields of one key, and of the whole cache.
 const FIELDS_PER_KEY_MAX: usize = 4096;
 const FIELDS_MAX: usize = 1 << 20;
@@ -176,8 +178,8 @@ impl State {
         }
     }
 
-    /// The fields of the key, those of the answer among them, each with its points in the answer. One that is new means that what
-    /// is cached of the key lacks it.
+    /// The fields of the key, those of the answer among them, each with its points in the answer. Of one that is new, what is cached of
+    /// the key has no points: answers are whole.
     fn fields_of<'a>(&mut self, key: Key, answer: &'a Answer) -> Vec<(FieldNumber, Option<&'a Points>)> {
         let mut fields: Vec<(FieldNumber, Option<&Points>)> = Vec::new();
         for field in &answer.fields {
@@ -191,12 +193,25 @@ impl State {
         }
         if fields.len() != known.len() {
             let numbers: Vec<FieldNumber> = fields.iter().map(|(number, _)| *number).collect();
-            let set = self.field_set(&numbers);
-            let entry = self.entry(key);
-            entry.extents = Extents::default();
-            entry.fields = set;
+            self.entry(key).fields = self.field_set(&numbers);
+            let new: Vec<FieldNumber> = numbers.into_iter().filter(|number| !known.contains(number)).collect();
+            self.add_new_fields(key, &new, fields.len());
         }
         fields
+    }
+
+    /// Says of what is cached of a key that it has no points of fields that are new to it, so that it is found again with all fields.
+    fn add_new_fields(&mut self, key: Key, new: &[FieldNumber], fields: usize) {
+        let cached: Vec<Extent> = self.entry(key).extents.iter().take(GROWN_EXTENTS_MAX + 1).collect();
+        if cached.len() > GROWN_EXTENTS_MAX {
+            self.entry(key).extents = Extents::default();
+            return;
+        }
+        let series: Arc<[Arc<str>]> = Arc::from([]);
+        for Extent { span, stamp, .. } in cached {
+            let piece = Piece { span, sequence: self.sequence(), stamp, fields: fields as u16 };
+            new.iter().for_each(|number| self.add_field(key, piece, *number, None, &series));
+        }
     }
 
     /// A field's points of a piece, or that there are none, in batches.

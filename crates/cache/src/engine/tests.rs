@@ -385,6 +385,42 @@ fn what_is_no_answer_is_refused() {
 }
 
 #[test]
+fn fields_that_come_later_leave_what_is_cached() {
+    for layout in [Layout::Rows, Layout::Columns] {
+        let mut world = World::new(3, layout, PolicyKind::Lru, 64, true);
+        let (truth, all) = (Truth::default(), Span::new(0, 10 * i64::from(KEYS)));
+        let part = |number: u8| Span::new(10 * i64::from(number), 10 * i64::from(number) + 10);
+        // From no field to four.
+        let expected: BTreeMap<_, _> =
+            (0..KEYS).flat_map(|number| answer(number, &truth, part(number)).plain()).collect();
+        let check = |world: &World, span: Span| {
+            let Lookup::Hit(found) = world.cache.get(key(9), span) else { panic!("{layout:?} {span:?}") };
+            let expected = expected.iter().filter(|((time, ..), _)| (span.start..span.end).contains(time));
+            assert!(found.plain().iter().eq(expected), "{layout:?} {span:?}");
+        };
+        for number in 0..KEYS {
+            world.cache.set(key(9), &answer(number, &truth, part(number)), part(number)).unwrap();
+            check(&world, Span::new(0, part(number).end));
+            world.cache.flush().unwrap();
+        }
+        world.reopen();
+        check(&world, all);
+        // What was deleted does not come back with a field that is new.
+        world.cache.delete(key(9), part(1)).unwrap();
+        let other = FieldPoints { name: Arc::from("other"), points: Points::new(ValueType::F64) };
+        let span = Span::new(all.end, all.end + 1);
+        world.cache.set(key(9), &Answer { series: Vec::new(), fields: vec![other] }, span).unwrap();
+        world.cache.flush().unwrap();
+        for _ in 0..2 {
+            let found = world.cache.get(key(9), Span::new(0, 15));
+            assert!(matches!(found, Lookup::Partial { span, .. } if span == part(0)), "{found:?}");
+            check(&world, Span::new(20, all.end));
+            world.reopen();
+        }
+    }
+}
+
+#[test]
 fn stamps_come_back_and_can_be_refused() {
     let world = World::new(1, Layout::Columns, PolicyKind::Lru, 8, true);
     let (cache, truth) = (&world.cache, Truth::default());

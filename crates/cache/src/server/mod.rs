@@ -171,8 +171,25 @@ fn maintain(service: &Service) {
     }
 }
 
-/// Serves bytes as if they came over a connection: the entry for fuzzing.
+/// Serves bytes as if they came over a connection: the entry for fuzzing. Behind a zero, with which no command begins, they are an answer as
+/// columns that is set, and asked for in both forms.
+///
+/// # Panics
+///
+/// If an answer that was read is written as something else: that is what a fuzzer looks for.
 pub fn fuzz_protocol(bytes: &[u8]) {
+    let Some((0, body)) = bytes.split_first() else { return fuzz_session(bytes) };
+    if let Ok(answer) = crate::columns::read(body) {
+        let written = crate::columns::write(&answer);
+        let again = crate::columns::read(&written).map(|again| crate::columns::write(&again));
+        assert!(again.is_ok_and(|again| again == written), "what was read is written so that it is read again");
+    }
+    let set = format!("tset a -1000 100000 {} columns\r\n", body.len());
+    let get = b"\r\ntget a -1000 100000 columns\r\ntget a -1000 100000\r\n";
+    fuzz_session(&[set.as_bytes(), body, get].concat());
+}
+
+fn fuzz_session(bytes: &[u8]) {
     struct Bytes<'a>(&'a [u8]);
     impl io::Read for Bytes<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -1,6 +1,13 @@
-//! Bins of time of SQL, InfluxQL and plans: whole bins are kept, those that the range cuts are made anew.
+//! Bins of time of SQL, InfluxQL and plans: whole bins are kept. Those that the range cuts are made of shorter bins, which are kept as well:
+//!
+//! ```text
+//!  range:            |───────────────────────────────────|
+//!  bins:         ├───┼───┼───┼───┼───┼───┼───┼───┼───┼───┼───┤
+//!  shorter ones:     ├┼┼┤                            ├┼┤
+//! ```
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use cache::{Key, Span};
 use model::{METRIC_NAME, MatchOp, Matcher, TimeRange};
@@ -17,11 +24,30 @@ use super::{CacheUse, Portions, ResultCache};
 /// Every nanosecond stands for itself.
 const ITSELF: Reads = Reads { first_ms: 0, last_ms: 0 };
 
+/// Into how many shorter bins one may be cut: the first of them that puts the range's end between two is taken.
+const SHORTER: [i64; 5] = [4, 6, 12, 20, 60];
+
+/// Bins behind the one that the range's beginning cuts whose shorter bins are made together with its own: the range will cut them next.
+const BINS_AHEAD: i64 = 16;
+
+/// Stretches of shorter bins of one key before those in the middle of the range go.
+const SHORTER_MAX: usize = 16;
+
 /// Who asks, and when.
 pub(crate) struct Asker<'a> {
     pub(crate) store: &'a Store,
     pub(crate) database: &'a str,
     pub(crate) now_ns: i64,
+}
+
+/// What looking up bins takes.
+struct Looking<'a> {
+    watch: Watch<'a>,
+    database: u32,
+    /// Taken before anything was read.
+    snapshot: u64,
+    /// The whole bins of the range.
+    span: Span,
 }
 
 impl ResultCache {
@@ -34,9 +60,9 @@ impl ResultCache {
         let range = asked.scan.range;
         let whole = whole_bins(asked, from.now_ns);
         let (Some(span), Some(database)) = (whole, from.store.database_number(from.database)) else {
-            return make(range).map(|frames| BinsFound { frames, kept_rows: 0 });
+            return uncut(asked, make);
         };
-        let key = Key::of_statement(&format!("{database}\nbins\n{}", asked.text));
+        let key = key_of(database, &asked.text);
         let unit = Unit::Bins { width_ns: asked.width_ns, offset_ns: asked.offset_ns };
         if self.flash.is_some() {
             // So that what is made now has a stamp for flash that says no less.
@@ -44,17 +70,10 @@ impl ResultCache {
         }
         // Before anything is read: what comes later has a larger number.
         let snapshot = from.store.snapshot();
-        let mut watch = Watch::new(from.store, database, vec![compiled(&superset(asked.scan))?], ITSELF);
-        let mut checked = Vec::new();
-        let mut parts: Vec<Part> = Vec::new();
-        for kept in self.memory.kept(key, span) {
-            let unchanged = watch.unchanged_ns(kept.span, kept.stamp);
-            let holds: Vec<Span> = unchanged.into_iter().filter_map(|part| bins_in(part, asked)).collect();
-            let inside = holds.iter().map(|part| part.intersect(&span)).filter(|part| !part.is_empty());
-            parts.extend(inside.map(|part| (kept.answer.clone(), part)));
-            checked.push((kept, holds));
-        }
-        self.memory.renew(key, &checked, watch.through());
+        let watch = Watch::new(from.store, database, vec![compiled(&superset(asked.scan))?], ITSELF);
+        let mut looking = Looking { watch, database, snapshot, span };
+        let mut parts = self.bins_in_memory(key, span, asked, &mut looking.watch);
+        let watch = &mut looking.watch;
         let mut unchanged = |stretch: Span, since: u64| {
             watch.unchanged_ns(stretch, since).into_iter().filter_map(|part| bins_in(part, asked)).collect()
         };
@@ -65,15 +84,21 @@ impl ResultCache {
         self.count_bins(asked, span, &holes, &flash_spans);
         let mut anew: Vec<(Vec<Frame>, TimeRange)> = Vec::new();
         for range in ranges(&holes, span, range) {
-            let frames = make(range)?;
+            let bins = bins_in(Span::new(range.start_ns, range.end_ns.saturating_add(1)).intersect(&span), asked);
+            let of_shorter = match bins {
+                None => self.cut_bin(&mut looking, asked, (range, from.now_ns), make)?,
+                Some(_) => None,
+            };
+            if let Some(frames) = of_shorter {
+                anew.push((frames, range));
+                continue;
+            }
+            let frames = make(range, asked.width_ns)?;
             if has_twice(&frames) {
                 // Nothing tells the series apart: they cannot be put together.
-                let frames = make(asked.scan.range)?;
-                return Ok(BinsFound { frames, kept_rows: 0 });
+                return uncut(asked, make);
             }
-            if let Some(bins) =
-                bins_in(Span::new(range.start_ns, range.end_ns.saturating_add(1)).intersect(&span), asked)
-            {
+            if let Some(bins) = bins {
                 let portion = Portions::Bins(Frame::join(&[(&frames, range_of(bins))])?);
                 self.keep(key, portion, bins, snapshot);
                 if let Some(flash) = &self.flash {
@@ -85,6 +110,65 @@ impl ResultCache {
         join(&parts, &anew, asked)
     }
 
+    /// What is in memory of a span and still holds.
+    fn bins_in_memory(&self, key: Key, span: Span, asked: &BinsAsked<'_>, watch: &mut Watch<'_>) -> Vec<Part> {
+        let mut checked = Vec::new();
+        let mut parts: Vec<Part> = Vec::new();
+        for kept in self.memory.kept(key, span) {
+            let unchanged = watch.unchanged_ns(kept.span, kept.stamp);
+            let holds: Vec<Span> = unchanged.into_iter().filter_map(|part| bins_in(part, asked)).collect();
+            let inside = holds.iter().map(|part| part.intersect(&span)).filter(|part| !part.is_empty());
+            parts.extend(inside.map(|part| (kept.answer.clone(), part)));
+            checked.push((kept, holds));
+        }
+        self.memory.renew(key, &checked, watch.through());
+        parts
+    }
+
+    /// The bin that an end of the range cuts, put together of shorter ones; `None` if it is to be made as a whole.
+    fn cut_bin(
+        &self,
+        looking: &mut Looking<'_>,
+        asked: &BinsAsked<'_>,
+        (range, now_ns): (TimeRange, i64),
+        make: &mut MakeBins<'_>,
+    ) -> Result<Option<Vec<Frame>>, QueryError> {
+        let Some((combined, width_ns)) = asked.combined.as_ref().zip(shorter_width(asked, range)) else {
+            return Ok(None);
+        };
+        if range.end_ns >= now_ns {
+            return Ok(None);
+        }
+        let scan = Scan { range, ..asked.scan.clone() };
+        let text = format!("{}\nin bins of {width_ns}", asked.text);
+        let shorter = BinsAsked { text, scan: &scan, width_ns, offset_ns: asked.offset_ns, combined: None };
+        let key = key_of(looking.database, &shorter.text);
+        let span = Span::new(range.start_ns, range.end_ns.saturating_add(1));
+        let mut parts = self.bins_in_memory(key, span, &shorter, &mut looking.watch);
+        let ahead_end = span.end.saturating_add(BINS_AHEAD.saturating_mul(asked.width_ns)).min(looking.span.end);
+        let known = self.memory.peek(key, Span::new(i64::MIN, i64::MAX)).len();
+        for hole in holes(&mut parts, span) {
+            // One that was asked for before slides.
+            let is_first = span.end == looking.span.start && hole.end == span.end && known > 0;
+            let hole = if is_first { Span::new(hole.start, ahead_end) } else { hole };
+            let frames = make(range_of(hole), width_ns)?;
+            if has_twice(&frames) {
+                return Ok(None);
+            }
+            let portion = Arc::new(Portions::Bins(frames));
+            self.keep(key, portion.clone(), hole, looking.snapshot);
+            parts.push((portion, hole.intersect(&span)));
+        }
+        if known > SHORTER_MAX {
+            // What the range cut lies within it now.
+            let first_end = looking.span.start.saturating_add(BINS_AHEAD.saturating_mul(asked.width_ns));
+            self.memory.remove(key, Span::new(first_end.min(looking.span.end), looking.span.end));
+        }
+        let found = join(&parts, &[], &shorter)?.frames;
+        let wider = |frame: &Frame| frame.widened(combined, asked.width_ns, asked.offset_ns);
+        found.iter().map(wider).collect::<Result<_, _>>().map(Some)
+    }
+
     fn count_bins(&self, asked: &BinsAsked<'_>, span: Span, holes: &[Span], on_flash: &[Span]) {
         let bins = |span: &Span| (span.end - span.start) as u64 / asked.width_ns as u64;
         let steps = bins(&span);
@@ -93,6 +177,25 @@ impl ResultCache {
         let from_flash = on_flash.iter().map(bins).sum::<u64>().min(kept);
         self.count(CacheUse { steps, from_memory: kept - from_flash, from_flash, ..CacheUse::default() });
     }
+}
+
+/// All bins as they are, nothing kept.
+fn uncut(asked: &BinsAsked<'_>, make: &mut MakeBins<'_>) -> Result<BinsFound, QueryError> {
+    let frames = make(asked.scan.range, asked.width_ns)?;
+    Ok(BinsFound { frames, kept_rows: 0 })
+}
+
+fn key_of(database: u32, text: &str) -> Key {
+    Key::of_statement(&format!("{database}\nbins\n{text}"))
+}
+
+/// How long bins are that a range is made of which lies within one; `None` if it begins or ends within any of them.
+fn shorter_width(asked: &BinsAsked<'_>, range: TimeRange) -> Option<i64> {
+    let behind_ns = range.end_ns.checked_add(1)?;
+    let is_edge = |time_ns: i64, width_ns: i64| next_on_grid(time_ns, asked.offset_ns, width_ns) == time_ns;
+    let widths = SHORTER.iter().filter(|parts| asked.width_ns % **parts == 0).map(|parts| asked.width_ns / parts);
+    let mut fitting = widths.filter(|width_ns| is_edge(range.start_ns, *width_ns) && is_edge(behind_ns, *width_ns));
+    fitting.next()
 }
 
 /// All bins that are in the range as a whole and have begun, or will end at the latest now; `None` if there are none, or too many to say.
@@ -188,7 +291,7 @@ mod tests {
     use super::*;
 
     fn asked(scan: &Scan) -> BinsAsked<'_> {
-        BinsAsked { text: String::new(), scan, width_ns: 10, offset_ns: 3 }
+        BinsAsked { text: String::new(), scan, width_ns: 10, offset_ns: 3, combined: None }
     }
 
     #[test]
@@ -217,5 +320,22 @@ mod tests {
         check(&[(13, 43)], &[(5, 50)]);
         check(&[(13, 23), (33, 43)], &[(5, 22), (33, 50)]);
         check(&[(23, 33)], &[(5, 12), (23, 32), (43, 50)]);
+    }
+
+    #[test]
+    fn shorter_bins_end_where_the_range_does() {
+        let scan = Scan::of_table("a");
+        let asked = BinsAsked { width_ns: 60, ..asked(&scan) };
+        let check = |range: (i64, i64), expected: Option<i64>| {
+            assert_eq!(shorter_width(&asked, TimeRange::new(range.0, range.1)), expected, "{range:?}");
+        };
+        check((18, 62), Some(15));
+        check((63, 92), Some(15));
+        check((33, 62), Some(15));
+        check((23, 62), Some(10));
+        check((58, 62), Some(5));
+        check((60, 62), Some(3));
+        check((63, 64), Some(1));
+        check((63, i64::MAX), None);
     }
 }

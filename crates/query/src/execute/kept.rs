@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use model::{Labels, TimeRange};
+use std::ops::Range;
 
-use crate::plan::{Grouping, Of, Plan, Scan};
+use model::{Labels, TimeRange, Values};
+
+use crate::plan::{Aggregate, Grouping, Of, Plan, Scan};
 use crate::{Cell, Frame, FrameColumn, QueryError};
 
 /// Rows of a scan in bins of time, asked for.
@@ -18,6 +20,8 @@ pub struct BinsAsked<'a> {
     pub width_ns: i64,
     /// Where they begin beside multiples of that.
     pub offset_ns: i64,
+    /// What each column is, if all of them can be made of those of shorter bins, to the bit.
+    pub combined: Option<Vec<Aggregate>>,
 }
 
 /// Bins, and how many of their rows were kept before.
@@ -29,8 +33,8 @@ pub struct BinsFound {
     pub kept_rows: usize,
 }
 
-/// Makes the bins of the rows in a range.
-pub type MakeBins<'a> = dyn FnMut(TimeRange) -> Result<Vec<Frame>, QueryError> + 'a;
+/// Makes the bins of the rows in a range, so many nanoseconds wide.
+pub type MakeBins<'a> = dyn FnMut(TimeRange, i64) -> Result<Vec<Frame>, QueryError> + 'a;
 
 /// Who keeps bins.
 pub trait KeptBins: Sync {
@@ -52,8 +56,19 @@ impl<'a> BinsAsked<'a> {
             return None;
         }
         let text = Plan::GroupBy { input: Box::new(within(input, TimeRange::ALL)), grouping: grouping.clone() };
-        Some(Self { text: text.to_string(), scan, width_ns, offset_ns: grouping.offset_ns })
+        let combined = scan.table.as_ref().and_then(|_| combined(grouping));
+        Some(Self { text: text.to_string(), scan, width_ns, offset_ns: grouping.offset_ns, combined })
     }
+}
+
+/// The aggregates of a grouping that names its columns, if each of a bin is one of those of its parts. Sums of floats depend on how they
+/// are added up; means and quantiles are not enough to make others of.
+fn combined(grouping: &Grouping) -> Option<Vec<Aggregate>> {
+    let whole = |aggregate: Aggregate| match aggregate {
+        Aggregate::Min | Aggregate::Max | Aggregate::Count | Aggregate::First | Aggregate::Last => Some(aggregate),
+        Aggregate::Avg | Aggregate::Sum | Aggregate::Stddev | Aggregate::Quantile(_) => None,
+    };
+    grouping.kept.iter().map(|kept| whole(kept.aggregate)).collect()
 }
 
 /// A scan, or a filtered one, of another range.
@@ -96,7 +111,7 @@ impl Frame {
 /// A series that is put together.
 struct Joining<'a> {
     labels: &'a Labels,
-    rows: Vec<(&'a Frame, std::ops::Range<usize>)>,
+    rows: Vec<(&'a Frame, Range<usize>)>,
 }
 
 impl<'a> Joining<'a> {
@@ -110,15 +125,158 @@ impl<'a> Joining<'a> {
         let timestamps_ns = times.copied().collect();
         // All have the same columns: those that the plan names.
         let count = self.rows.first().map_or(0, |(frame, _)| frame.columns.len());
-        let column = |place: usize| {
-            let cells = self.rows.iter().flat_map(|(frame, rows)| {
-                rows.clone().map(move |row| frame.columns.get(place).map_or(Cell::Null, |column| column.cell(row)))
-            });
-            let name =
-                self.rows.first().and_then(|(frame, _)| frame.columns.get(place)).map_or("", |column| &column.name);
-            FrameColumn::of_cells(name, &cells.collect::<Vec<_>>())
-        };
-        let columns = (0..count).map(column).collect::<Result<_, _>>()?;
+        let columns = (0..count).map(|place| self.column(place)).collect::<Result<_, _>>()?;
         Ok(Frame { labels: self.labels.clone(), timestamps_ns, columns })
+    }
+
+    fn column(&self, place: usize) -> Result<FrameColumn, String> {
+        let parts = || self.rows.iter().map(|(frame, rows)| (frame.columns.get(place), rows.clone()));
+        if let Some(column) = of_one_type(parts()) {
+            return Ok(column);
+        }
+        let cells = parts().flat_map(|(column, rows)| {
+            rows.map(move |row| column.map_or(Cell::Null, |column: &FrameColumn| column.cell(row)))
+        });
+        let cells: Vec<Cell<'_>> = cells.collect();
+        let name = parts().next().and_then(|(column, _)| column).map_or("", |column| &column.name);
+        FrameColumn::of_cells(name, &cells)
+    }
+}
+
+/// Rows of columns one behind the other, if their values are of one type and without nulls, as mostly: these are copied as they lie.
+fn of_one_type<'a>(mut parts: impl Iterator<Item = (Option<&'a FrameColumn>, Range<usize>)>) -> Option<FrameColumn> {
+    let is_full = |column: &FrameColumn, rows: &Range<usize>| match &column.present {
+        Some(present) => present.get(rows.clone()).is_some_and(|present| !present.contains(&false)),
+        None => true,
+    };
+    let whole = |(column, rows): (Option<&'a FrameColumn>, Range<usize>)| {
+        let column = column.filter(|column| is_full(column, &rows))?;
+        Some((column, rows))
+    };
+    let (first, rows) = whole(parts.next()?)?;
+    let mut values = slice(&first.values, rows)?;
+    for part in parts {
+        let (column, rows) = whole(part)?;
+        match (&mut values, &column.values) {
+            (Values::F64(all), Values::F64(more)) => all.extend_from_slice(more.get(rows)?),
+            (Values::I64(all), Values::I64(more)) => all.extend_from_slice(more.get(rows)?),
+            (Values::U64(all), Values::U64(more)) => all.extend_from_slice(more.get(rows)?),
+            (Values::Bool(all), Values::Bool(more)) => all.extend_from_slice(more.get(rows)?),
+            (Values::Text(all), Values::Text(more)) => all.extend_from_slice(more.get(rows)?),
+            _ => return None,
+        }
+    }
+    Some(FrameColumn { name: first.name.clone(), values, present: None })
+}
+
+fn slice(values: &Values, rows: Range<usize>) -> Option<Values> {
+    Some(match values {
+        Values::F64(values) => Values::F64(values.get(rows)?.to_vec()),
+        Values::I64(values) => Values::I64(values.get(rows)?.to_vec()),
+        Values::U64(values) => Values::U64(values.get(rows)?.to_vec()),
+        Values::Bool(values) => Values::Bool(values.get(rows)?.to_vec()),
+        Values::Text(values) => Values::Text(values.get(rows)?.to_vec()),
+    })
+}
+
+impl Frame {
+    /// Wider bins of narrower ones, which are in order of time: a column for each of the aggregates that they are of.
+    pub fn widened(&self, combined: &[Aggregate], width_ns: i64, offset_ns: i64) -> Result<Self, QueryError> {
+        let grouping = Grouping { width_ns: Some(width_ns), offset_ns, kept: Vec::new(), by: None };
+        let start = |time_ns: &i64| grouping.bin_start(*time_ns);
+        let mut bins: Vec<(i64, Range<usize>)> = Vec::new();
+        for (row, time_ns) in self.timestamps_ns.iter().enumerate() {
+            let start_ns = start(time_ns);
+            match bins.last_mut().filter(|(known_ns, _)| *known_ns == start_ns) {
+                Some((_, rows)) => rows.end = row + 1,
+                None => bins.push((start_ns, row..row + 1)),
+            }
+        }
+        let column = |(column, aggregate): (&FrameColumn, &Aggregate)| {
+            let cell = |(_, rows): &(i64, Range<usize>)| {
+                let cells = rows.clone().map(|row| column.cell(row)).filter(|cell| *cell != Cell::Null);
+                cells.reduce(|before, cell| both(*aggregate, before, cell)).unwrap_or(Cell::Null)
+            };
+            FrameColumn::of_cells(&column.name, &bins.iter().map(cell).collect::<Vec<_>>())
+        };
+        let columns = self.columns.iter().zip(combined).map(column).collect::<Result<_, _>>();
+        let columns = columns.map_err(QueryError::Execution)?;
+        let timestamps_ns = bins.iter().map(|(start_ns, _)| *start_ns).collect();
+        Ok(Self { labels: self.labels.clone(), timestamps_ns, columns })
+    }
+}
+
+/// What an aggregate is of two stretches of time, given what it is of each.
+fn both<'a>(aggregate: Aggregate, before: Cell<'a>, cell: Cell<'a>) -> Cell<'a> {
+    match (aggregate, before, cell) {
+        (Aggregate::First, ..) => before,
+        (Aggregate::Count, Cell::I64(some), Cell::I64(more)) => Cell::I64(some.saturating_add(more)),
+        (Aggregate::Min, ..) if is_less(cell, before) => cell,
+        (Aggregate::Max, ..) if is_less(before, cell) => cell,
+        // What is no number is neither smallest nor largest as long as there is one.
+        (Aggregate::Min | Aggregate::Max, Cell::F64(value), _) if value.is_nan() => cell,
+        (Aggregate::Min | Aggregate::Max, ..) => before,
+        _ => cell,
+    }
+}
+
+fn is_less(a: Cell<'_>, b: Cell<'_>) -> bool {
+    match (a, b) {
+        (Cell::Text(a), Cell::Text(b)) => a < b,
+        (Cell::I64(a), Cell::I64(b)) => a < b,
+        (Cell::U64(a), Cell::U64(b)) => a < b,
+        (a, b) => a.number().zip(b.number()).is_some_and(|(a, b)| a < b),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(times: &[i64], cells: &[&[Cell<'_>]]) -> Frame {
+        let columns = cells.iter().map(|cells| FrameColumn::of_cells("a", cells).unwrap()).collect();
+        Frame { labels: Labels::empty(), timestamps_ns: times.to_vec(), columns }
+    }
+
+    #[test]
+    fn wider_bins_are_made_of_narrower_ones() {
+        use Aggregate::{Count, First, Last, Max, Min};
+        let numbers = [Cell::F64(3.0), Cell::F64(f64::NAN), Cell::Null, Cell::F64(1.0)];
+        let counts = [Cell::I64(2), Cell::Null, Cell::I64(3), Cell::I64(4)];
+        let texts = [Cell::Null, Cell::Text("b"), Cell::Text("a"), Cell::Text("c")];
+        let narrow = frame(&[5, 10, 13, 15], &[&numbers, &numbers, &counts, &texts, &texts, &texts]);
+        let wide = narrow.widened(&[Min, Max, Count, First, Last, Max], 20, 5).unwrap();
+        assert_eq!(wide.timestamps_ns, [5]);
+        let cells: Vec<Cell<'_>> = wide.columns.iter().map(|column| column.cell(0)).collect();
+        let expected =
+            [Cell::F64(1.0), Cell::F64(3.0), Cell::I64(9), Cell::Text("b"), Cell::Text("c"), Cell::Text("c")];
+        assert_eq!(cells, expected);
+        let halves = narrow.widened(&[Last, First, Count, Min, Min, Min], 10, 0).unwrap();
+        assert_eq!(halves.timestamps_ns, [0, 10]);
+        let second: Vec<Cell<'_>> = halves.columns.iter().map(|column| column.cell(1)).collect();
+        assert!(second[0] == Cell::F64(1.0) && second[2..4] == [Cell::I64(7), Cell::Text("a")], "{second:?}");
+    }
+
+    #[test]
+    fn rows_are_joined_whatever_their_types() {
+        let whole = |of: &[Cell<'static>]| {
+            let times: Vec<i64> = (0..of.len() as i64).collect();
+            frame(&times, &[of])
+        };
+        let parts = [
+            whole(&[Cell::I64(1), Cell::I64(2)]),
+            whole(&[Cell::I64(7), Cell::I64(8), Cell::I64(9)]),
+            whole(&[Cell::I64(5), Cell::Null]),
+            whole(&[Cell::F64(0.5)]),
+        ];
+        let joined = |places: &[usize]| {
+            let stretches: Vec<(&[Frame], TimeRange)> =
+                places.iter().map(|place| (std::slice::from_ref(&parts[*place]), TimeRange::new(0, 1))).collect();
+            let joined = Frame::join(&stretches).unwrap().remove(0);
+            (joined.columns[0].values.clone(), joined.columns[0].present.clone())
+        };
+        assert_eq!(joined(&[0, 1]), (Values::I64(vec![1, 2, 7, 8]), None));
+        assert_eq!(joined(&[1, 2]), (Values::I64(vec![7, 8, 5, 0]), Some(vec![true, true, true, false])));
+        assert_eq!(joined(&[0, 3]), (Values::F64(vec![1.0, 2.0, 0.5]), None));
     }
 }

@@ -125,9 +125,10 @@ impl Run<'_> {
         let asked = context.kept_bins.and_then(|kept| Some((kept, BinsAsked::of(input, grouping)?)));
         let Some((kept, asked)) = asked else { return self.group_now(input, grouping) };
         let (start_ns, mut made_ns) = ((context.clock_ns)(), 0);
-        let found = kept.bins(context.database, &asked, &mut |range| {
+        let found = kept.bins(context.database, &asked, &mut |range, width_ns| {
             let begun_ns = (context.clock_ns)();
-            let frames = self.group_now(&kept::within(input, range), grouping)?;
+            let grouping = Grouping { width_ns: Some(width_ns), ..grouping.clone() };
+            let frames = self.group_now(&kept::within(input, range), &grouping)?;
             // Charged for when they are part of the answer.
             context.budget.give_back(frames.iter().map(Frame::samples).sum());
             made_ns += (context.clock_ns)() - begun_ns;

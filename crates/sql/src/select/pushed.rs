@@ -1,7 +1,7 @@
 //! Groups that the plan can make, mostly from summaries: by tags and by bins of time of a fixed width.
 
-use query::Frame;
-use query::plan::{Expression, Grouping, Kept, Of, Plan};
+use query::plan::{Aggregate, Expression, Grouping, Kept, Of, Plan};
+use query::{Frame, FrameColumn};
 
 use super::Wanted;
 use super::filter::Filter;
@@ -67,42 +67,56 @@ impl Run<'_> {
     ) -> Result<Vec<Vec<Value>>, SqlError> {
         let count: usize = frames.iter().map(Frame::rows).sum();
         self.charge(count * (keys.len() + kept.len()))?;
-        let mut rows = Vec::with_capacity(count);
-        for frame in frames {
-            let columns: Vec<_> = kept.iter().map(|kept| frame.column(&kept.column_name())).collect();
-            let tags: Vec<Value> = keys
-                .iter()
-                .map(|key| match key {
-                    PlanKey::Tag(tag) => {
-                        frame.labels.get(tag).filter(|value| !value.is_empty()).map_or(Value::Null, Value::text)
-                    }
-                    PlanKey::Bin => Value::Null,
-                })
-                .collect();
-            for (place, time_ns) in frame.timestamps_ns.iter().enumerate() {
-                let mut row = tags.clone();
-                for (cell, _) in row.iter_mut().zip(keys).filter(|(_, key)| matches!(key, PlanKey::Bin)) {
-                    *cell = Value::Timestamp(*time_ns);
-                }
-                let cells = columns.iter().zip(kept).map(|(column, kept)| {
-                    let value = column.map_or(Value::Null, |column| Value::of_cell(column.cell(place)));
-                    match (&kept.of, value) {
-                        (Of::Time, Value::Int(ns)) if kept.aggregate != query::plan::Aggregate::Count => {
-                            Value::Timestamp(ns)
-                        }
-                        (_, Value::Null) if kept.aggregate == query::plan::Aggregate::Count => Value::Int(0),
-                        (_, value) => value,
-                    }
-                });
-                row.extend(cells);
-                rows.push(row);
+        let groups: Vec<GroupRows<'_>> = frames.iter().map(|frame| GroupRows::new(frame, keys, kept)).collect();
+        let bin = keys.iter().position(|key| matches!(key, PlanKey::Bin));
+        let row = |(_, group, place): (i64, usize, usize)| Some(groups.get(group)?.row(place, bin, kept));
+        let mut order: Vec<(i64, usize, usize)> = Vec::with_capacity(count);
+        for (group, frame) in frames.iter().enumerate() {
+            order.extend(frame.timestamps_ns.iter().enumerate().map(|(place, time_ns)| (*time_ns, group, place)));
+        }
+        if bin.is_some() {
+            order.sort_by_key(|(time_ns, ..)| *time_ns);
+        }
+        Ok(order.into_iter().filter_map(row).collect())
+    }
+}
+
+/// What the rows of a group are made of.
+struct GroupRows<'a> {
+    frame: &'a Frame,
+    columns: Vec<Option<&'a FrameColumn>>,
+    /// The values of the keys; that of the time is put in.
+    keys: Vec<Value>,
+}
+
+impl<'a> GroupRows<'a> {
+    fn new(frame: &'a Frame, keys: &[PlanKey], kept: &[Kept]) -> Self {
+        let key = |key: &PlanKey| match key {
+            PlanKey::Tag(tag) => {
+                frame.labels.get(tag).filter(|value| !value.is_empty()).map_or(Value::Null, Value::text)
             }
+            PlanKey::Bin => Value::Null,
+        };
+        let columns = kept.iter().map(|kept| frame.column(&kept.column_name())).collect();
+        Self { frame, columns, keys: keys.iter().map(key).collect() }
+    }
+
+    fn row(&self, place: usize, bin: Option<usize>, kept: &[Kept]) -> Vec<Value> {
+        let mut row = Vec::with_capacity(self.keys.len() + kept.len());
+        row.extend_from_slice(&self.keys);
+        if let (Some(key), Some(time_ns)) = (bin.and_then(|bin| row.get_mut(bin)), self.frame.timestamps_ns.get(place))
+        {
+            *key = Value::Timestamp(*time_ns);
         }
-        if let Some(bin) = keys.iter().position(|key| matches!(key, PlanKey::Bin)) {
-            let time = |row: &Vec<Value>| if let Some(Value::Timestamp(ns)) = row.get(bin) { *ns } else { i64::MIN };
-            rows.sort_by_key(time);
-        }
-        Ok(rows)
+        row.extend(self.columns.iter().zip(kept).map(|(column, kept)| {
+            let value = column.map_or(Value::Null, |column| Value::of_cell(column.cell(place)));
+            match (&kept.of, value) {
+                (Of::Time, Value::Int(ns)) if kept.aggregate != Aggregate::Count => Value::Timestamp(ns),
+                (_, Value::Null) if kept.aggregate == Aggregate::Count => Value::Int(0),
+                (_, value) => value,
+            }
+        }));
+        row
     }
 }
 
@@ -137,9 +151,7 @@ fn kept_of(call: &AggregateCall, scope: &Scope) -> Option<Kept> {
     let column = scope.columns.get(*place)?;
     match column.role {
         Role::Field => Some(Kept::of_column(aggregate, column.name.as_str())),
-        Role::Time if !matches!(aggregate, query::plan::Aggregate::Sum | query::plan::Aggregate::Avg) => {
-            Some(Kept { aggregate, of: Of::Time })
-        }
+        Role::Time if !matches!(aggregate, Aggregate::Sum | Aggregate::Avg) => Some(Kept { aggregate, of: Of::Time }),
         _ => None,
     }
 }
