@@ -143,13 +143,13 @@ impl ResultCache {
         let text = format!("{}\nin bins of {width_ns}", asked.text);
         let shorter = BinsAsked { text, scan: &scan, width_ns, offset_ns: asked.offset_ns, combined: None };
         let key = key_of(looking.database, &shorter.text);
-        let span = Span::new(range.start_ns, range.end_ns.saturating_add(1));
-        let mut parts = self.bins_in_memory(key, span, &shorter, &mut looking.watch);
-        let ahead_end = span.end.saturating_add(BINS_AHEAD.saturating_mul(asked.width_ns)).min(looking.span.end);
+        let whole = Span::new(range.start_ns, range.end_ns.saturating_add(1));
+        let mut parts = self.bins_in_memory(key, whole, &shorter, &mut looking.watch);
+        let ahead_end = whole.end.saturating_add(BINS_AHEAD.saturating_mul(asked.width_ns)).min(looking.span.end);
         let known = self.memory.peek(key, Span::new(i64::MIN, i64::MAX)).len();
-        for hole in holes(&mut parts, span) {
+        for hole in holes(&mut parts, whole) {
             // One that was asked for before slides.
-            let is_first = span.end == looking.span.start && hole.end == span.end && known > 0;
+            let is_first = whole.end == looking.span.start && hole.end == whole.end && known > 0;
             let hole = if is_first { Span::new(hole.start, ahead_end) } else { hole };
             let frames = make(range_of(hole), width_ns)?;
             if has_twice(&frames) {
@@ -157,7 +157,7 @@ impl ResultCache {
             }
             let portion = Arc::new(Portions::Bins(frames));
             self.keep(key, portion.clone(), hole, looking.snapshot);
-            parts.push((portion, hole.intersect(&span)));
+            parts.push((portion, hole.intersect(&whole)));
         }
         if known > SHORTER_MAX {
             // What the range cut lies within it now.

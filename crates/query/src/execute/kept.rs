@@ -209,13 +209,12 @@ impl Frame {
 /// What an aggregate is of two stretches of time, given what it is of each.
 fn both<'a>(aggregate: Aggregate, before: Cell<'a>, cell: Cell<'a>) -> Cell<'a> {
     match (aggregate, before, cell) {
-        (Aggregate::First, ..) => before,
         (Aggregate::Count, Cell::I64(some), Cell::I64(more)) => Cell::I64(some.saturating_add(more)),
         (Aggregate::Min, ..) if is_less(cell, before) => cell,
         (Aggregate::Max, ..) if is_less(before, cell) => cell,
         // What is no number is neither smallest nor largest as long as there is one.
         (Aggregate::Min | Aggregate::Max, Cell::F64(value), _) if value.is_nan() => cell,
-        (Aggregate::Min | Aggregate::Max, ..) => before,
+        (Aggregate::First | Aggregate::Min | Aggregate::Max, ..) => before,
         _ => cell,
     }
 }

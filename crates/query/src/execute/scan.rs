@@ -323,9 +323,12 @@ pub(super) fn of_table(scan: &Scan, mut frame: Frame, condition: &Expression) ->
     frame
 }
 
-/// Which columns of a group make up a frame, by place and name. A series is one of its own; a table's row has all columns
+/// Columns of a group by place and name.
+type NamedColumns = Vec<(usize, Arc<str>)>;
+
+/// Which columns of a group make up a frame. A series is one of its own; a table's row has all columns
 /// that have the same labels beside the group's.
-pub(super) fn named_columns(scan: &Scan, group: &SelectedGroup) -> Vec<(Labels, Vec<(usize, Arc<str>)>)> {
+pub(super) fn named_columns(scan: &Scan, group: &SelectedGroup) -> Vec<(Labels, NamedColumns)> {
     let columns = group.columns.iter().enumerate();
     if scan.table.is_none() {
         let of_series = |(place, column): (usize, &SelectedColumn)| {
@@ -339,7 +342,7 @@ pub(super) fn named_columns(scan: &Scan, group: &SelectedGroup) -> Vec<(Labels, 
             columns.map(|(place, column)| (place, column.field.as_str().into())).collect(),
         )];
     }
-    let mut frames: Vec<(Labels, Vec<(usize, Arc<str>)>)> = Vec::new();
+    let mut frames: Vec<(Labels, NamedColumns)> = Vec::new();
     let mut places: HashMap<&Labels, usize> = HashMap::new();
     for (place, column) in columns {
         let frame = *places.entry(&column.labels).or_insert_with(|| {
