@@ -84,8 +84,8 @@ pub const BUGS: [Bug; 13] = [
     Bug {
         name: "merge-drops-row",
         file: "crates/store/src/merge/outputs.rs",
-        find: "(from + chunk_rows).min(places.end));",
-        replace: "(from + chunk_rows).min(places.end - 1).max(from + 1));",
+        find: "(from + chunk_rows).min(places.end);",
+        replace: "(from + chunk_rows).min(places.end - 1).max(from + 1);",
         breaks: "a merge writes every row that it reads",
     },
     Bug {
