@@ -15,7 +15,7 @@ use std::io::{self, Read};
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 use model::{VALUE_FIELD, ValueType};
 
-use crate::line::{FieldValue, Point, encode_point};
+use crate::line::{FieldValue, Point, check_line, decode_key, encode_point};
 use crate::{Limits, LineErrors};
 
 pub use format::CsvFormat;
@@ -130,15 +130,20 @@ impl<R: Read> CsvImporter<R> {
         let names: Result<Vec<&str>, _> = header.iter().map(std::str::from_utf8).collect();
         let names = names.map_err(|_| CsvError::Mapping("the header is not valid UTF-8".to_owned()))?;
         let columns = Columns::named(&names, mapping).map_err(CsvError::Mapping)?;
-        Ok(Self { reader, columns, limits })
+        Self::checked(reader, columns, limits)
     }
 
     /// Reads a file without a header: each column of values makes points of its own. Rows may have more columns than the format
     /// names, and fewer if one of them has a value.
-    pub fn by_places(input: R, format: CsvFormat, limits: Limits) -> Self {
+    pub fn by_places(input: R, format: CsvFormat, limits: Limits) -> Result<Self, CsvError> {
         let input = BoundedRecords::new(input, limits.line_bytes_max);
         let reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input);
-        Self { reader, columns: Columns::by_places(format), limits }
+        Self::checked(reader, Columns::by_places(format), limits)
+    }
+
+    fn checked(reader: Reader<BoundedRecords<R>>, columns: Columns, limits: Limits) -> Result<Self, CsvError> {
+        columns.check_names(&limits).map_err(CsvError::Mapping)?;
+        Ok(Self { reader, columns, limits })
     }
 
     /// Appends up to `rows_max` rows (and some 8 MiB of them) to `out` as line protocol, in nanoseconds. `None` at the end of the file.
@@ -207,12 +212,17 @@ impl<R: Read> CsvImporter<R> {
         let mut points = 0;
         for PointColumns { measurement, fields } in &columns.points {
             let fields = read_fields(row, fields)?;
+            if fields.len() > self.limits.fields_max {
+                return Err(format!("more than {} fields (fields_max)", self.limits.fields_max));
+            }
             // Of several points those without a value are left out.
             if fields.is_empty() && columns.points.len() > 1 {
                 continue;
             }
             let point = Point { measurement, tags: &tags, fields: &fields, timestamp_ns };
+            let start = out.len();
             encode_point(out, &point).map_err(|error| error.to_string())?;
+            check_line(out.get(start..).unwrap_or_default(), &self.limits)?;
             points += 1;
         }
         if points == 0 { Err("none of the columns of metrics has a value".to_owned()) } else { Ok(points) }
@@ -279,6 +289,30 @@ impl Columns {
         let point = |(place, measurement)| PointColumns { measurement, fields: vec![field(place)] };
         let CsvFormat { labels, metrics, time, extra_labels } = format;
         Self { time, tags: labels, constants: extra_labels, points: metrics.into_iter().map(point).collect() }
+    }
+
+    /// Refuses names that no row could be written with, before the first row. Names of tags stand once and are not reserved.
+    fn check_names(&self, limits: &Limits) -> Result<(), String> {
+        let constants = self.constants.iter().map(|(name, _)| name);
+        let tags: Vec<(&str, &str)> =
+            constants.chain(self.tags.iter().map(|(_, name)| name)).map(|name| (name.as_str(), "x")).collect();
+        for PointColumns { measurement, fields } in &self.points {
+            if let Some(column) = fields.iter().find(|column| column.name.len() > limits.name_bytes_max) {
+                let name_bytes_max = limits.name_bytes_max;
+                return Err(format!(
+                    "the name of column {} is longer than {name_bytes_max} bytes (name_bytes_max)",
+                    column.place + 1
+                ));
+            }
+            let mut line = Vec::new();
+            let point =
+                Point { measurement, tags: &tags, fields: &[("f", FieldValue::Bool(true))], timestamp_ns: None };
+            encode_point(&mut line, &point).map_err(|error| error.to_string())?;
+            check_line(&line, limits)?;
+            let key = line.strip_suffix(b" f=true\n").unwrap_or_default();
+            decode_key(key)?;
+        }
+        Ok(())
     }
 
     /// Works out the types that are not known yet. A column that is empty so far stays unknown.

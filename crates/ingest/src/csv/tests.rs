@@ -127,7 +127,7 @@ fn no_record_is_longer_than_the_limit() {
 #[track_caller]
 fn check_places(file: &str, format: &str, expected: &str) {
     let format = CsvFormat::parse(format).unwrap().with_labels(vec![("job".to_owned(), "x".to_owned())]);
-    let mut importer = CsvImporter::by_places(file.as_bytes(), format, Limits::default());
+    let mut importer = CsvImporter::by_places(file.as_bytes(), format, Limits::default()).unwrap();
     let (mut out, mut notes, mut points) = (Vec::new(), String::new(), 0);
     while let Some(chunk) = importer.next_chunk(2, &mut out).unwrap() {
         points += chunk.points;
@@ -168,4 +168,36 @@ fn columns_are_taken_by_their_places() {
             "5! column \"value\": \"six\" is no float\n",
         ),
     );
+}
+
+#[test]
+fn names_are_held_against_the_limits_before_the_first_row() {
+    let limits = Limits { tags_max: 2, name_bytes_max: 8, ..Limits::default() };
+    for (format, reason) in [
+        ("1:metric:mmmmmmmmm", "the measurement is longer than 8 bytes (name_bytes_max)"),
+        ("1:metric:mmmm mmmm", "the measurement is longer than 8 bytes (name_bytes_max)"),
+        ("1:metric:m,2:label:ttttttttt", "a tag's name is longer than 8 bytes (name_bytes_max)"),
+        ("1:metric:m,2:label:a,3:label:b,4:label:c", "more than 2 tags (tags_max)"),
+        ("1:metric:m,2:label:a,3:label:a", "duplicate tags: 'a' is given twice"),
+        ("1:metric:m,2:label:__name__", "the tag name '__name__' is reserved"),
+    ] {
+        let format = CsvFormat::parse(format).unwrap();
+        let error = CsvImporter::by_places(&b"1,2,3,4"[..], format, limits.clone()).err().unwrap();
+        assert_eq!(error.to_string(), reason);
+    }
+    let error = import(b"time,fffffffff", mapping(&[]), 1, limits).unwrap_err();
+    assert_eq!(error.to_string(), "the name of column 2 is longer than 8 bytes (name_bytes_max)");
+}
+
+#[test]
+fn rows_are_held_against_the_limits_of_lines() {
+    let limits = Limits { fields_max: 2, key_bytes_max: 20, line_bytes_max: 45, ..Limits::default() };
+    let file = "time,h,a,b,c\n1,x,1,,\n2,xxxxxxxxxxxxxxxxx,1,,\n3,x,1,2,3\n4,x,1,xxxxxxxxxxxxxxxxxxxx,\n";
+    let expected = concat!(
+        "m,h=x a=1.0 1000000000\n",
+        "3! measurement and tags take more than 20 bytes (key_bytes_max)\n",
+        "4! more than 2 fields (fields_max)\n",
+        "5! the line is longer than 45 bytes (line_bytes_max)\n",
+    );
+    assert_eq!(import(file.as_bytes(), mapping(&["h"]), 1000, limits).unwrap(), expected);
 }

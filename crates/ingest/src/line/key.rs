@@ -93,6 +93,24 @@ fn decode(key: &[u8]) -> Result<GroupIdentity, Reason> {
     }
 }
 
+/// Holds a line that [`encode_point`](super::encode_point) wrote against the limits of its length and its key; the reason names the
+/// limit.
+pub(crate) fn check_line(line: &[u8], limits: &Limits) -> Result<(), String> {
+    if line.len() > limits.line_bytes_max {
+        return Err(format!("the line is longer than {} bytes (line_bytes_max)", limits.line_bytes_max));
+    }
+    let key_length = key_length(line).unwrap_or_default();
+    if key_length <= unchecked_key_bytes(limits) {
+        return Ok(());
+    }
+    check_key(line.get(..key_length).unwrap_or_default(), limits).map_err(Cow::into_owned)
+}
+
+/// Keys of no more bytes break no limit: the shortest tag, `,a=b`, takes four.
+pub(super) fn unchecked_key_bytes(limits: &Limits) -> usize {
+    (limits.tags_max * 4).min(limits.name_bytes_max).min(limits.key_bytes_max)
+}
+
 /// Holds a key against the limits, without decoding it.
 #[cold]
 pub(super) fn check_key(key: &[u8], limits: &Limits) -> Result<(), Reason> {

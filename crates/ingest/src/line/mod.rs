@@ -26,6 +26,7 @@ use memchr::memchr_iter;
 use model::{Batch, Block, GroupKey, Span, ValueType};
 
 pub use encode::{EncodeError, FieldValue, Point, encode_batch, encode_point};
+pub(crate) use key::check_line;
 pub use key::decode_key;
 
 use crate::number::parse_expected;
@@ -156,8 +157,7 @@ impl<'body, 'options> Parser<'body, 'options> {
         Self {
             body,
             options,
-            // The shortest tag, `,a=b`, takes four bytes.
-            unchecked_key_bytes: (limits.tags_max * 4).min(limits.name_bytes_max).min(limits.key_bytes_max),
+            unchecked_key_bytes: key::unchecked_key_bytes(limits),
             rows: 0,
             now_ns: options.now_ns - options.now_ns.rem_euclid(unit_ns),
             at: 0,

@@ -331,7 +331,8 @@ fn csv_by_places_as_victoriametrics_has_it() {
     assert_eq!(answer.status, 400);
     assert!(answer.body.contains("line 2: column"), "{}", answer.body);
     assert!(server.result("default", "sum(level)", 120).contains(r#""7""#), "the good row is written");
-    for bad in ["format=1:label:a", "format=1:metric:a,2:time:noon", "format=1:metric:a&extra_label=b"] {
+    let long = format!("format=1:metric:{}", "a".repeat(2000));
+    for bad in ["format=1:label:a", "format=1:metric:a,2:time:noon", "format=1:metric:a&extra_label=b", &long] {
         let answer = server.post(&format!("/api/v1/import/csv?{bad}"), "1\n");
         assert_eq!(answer.status, 400, "{bad}");
     }
