@@ -11,7 +11,7 @@ use crate::{fast, scan, select};
 /// The plans of a selection and of those in it, one a line; with `analyze` also what running it gave.
 pub(crate) fn explain(engine: &dyn Engine, of: &Resolved, analyze: bool) -> Result<Answer, QueryError> {
     let mut lines = Vec::new();
-    describe(of, 0, &mut lines);
+    describe(engine, of, 0, &mut lines)?;
     if analyze {
         let rows = select::rows(engine, of)?;
         let count: usize = rows.iter().map(|series| series.rows.len()).sum();
@@ -22,11 +22,11 @@ pub(crate) fn explain(engine: &dyn Engine, of: &Resolved, analyze: bool) -> Resu
     Ok(Answer { series: vec![Series::list("", &["QUERY PLAN"], rows)], messages: Vec::new() })
 }
 
-fn describe(of: &Resolved, depth: usize, lines: &mut Vec<String>) {
+fn describe(engine: &dyn Engine, of: &Resolved, depth: usize, lines: &mut Vec<String>) -> Result<(), QueryError> {
     let indent = "  ".repeat(depth);
-    if let Some(plans) = fast::plans(of) {
+    if let Some(plans) = fast::plans(engine, of)? {
         lines.extend(plans.iter().map(|(_, name, plan)| format!("{indent}AGGREGATES OF {name}: {plan}")));
-        return;
+        return Ok(());
     }
     for source in &of.sources {
         match source {
@@ -37,8 +37,9 @@ fn describe(of: &Resolved, depth: usize, lines: &mut Vec<String>) {
             }
             From::Subquery(inner) => {
                 lines.push(format!("{indent}SUBQUERY:"));
-                describe(inner, depth + 1, lines);
+                describe(engine, inner, depth + 1, lines)?;
             }
         }
     }
+    Ok(())
 }

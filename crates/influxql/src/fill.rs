@@ -3,6 +3,7 @@
 use query::{Budget, QueryError};
 
 use crate::reduce::Out;
+use crate::resolve::{Call, Resolved};
 use crate::syntax::ast::Fill;
 use crate::time::{TIME_MIN_NS, Windows};
 use crate::value::{DataType, Value};
@@ -19,7 +20,35 @@ pub(crate) struct Filling<'a> {
     pub(crate) most: usize,
 }
 
-impl Filling<'_> {
+impl<'a> Filling<'a> {
+    /// What a selection fills, of a call of no type yet; `None` if it fills nothing.
+    pub(crate) fn of(of: &'a Resolved) -> Option<Self> {
+        let windows = of.windows.as_ref()?;
+        let range = (of.range.start_ns, of.range.end_ns);
+        let (data_type, descending, most) = (DataType::Unknown, of.descending, of.most());
+        (of.fill != Fill::None).then_some(Self { windows, fill: of.fill, data_type, range, descending, most })
+    }
+
+    /// The same for one of the calls: where nothing is counted stands a nought.
+    #[must_use]
+    pub(crate) fn of_call(mut self, call: &Call) -> Self {
+        if self.fill == Fill::Null && call.function == "count" {
+            self.fill = Fill::Integer(0);
+        }
+        self.data_type = call.data_type;
+        self
+    }
+
+    /// Whether ascending times are those of all windows of the range, so that none is to be filled.
+    pub(crate) fn is_full(&self, times_ns: &[i64]) -> bool {
+        let (Some(first_ns), Some(last_ns)) = (times_ns.first(), times_ns.last()) else { return false };
+        let start_ns = if self.range.0 <= TIME_MIN_NS { *first_ns } else { self.windows.start_of(self.range.0) };
+        let next_to_each_other = |pair: &[i64]| matches!(pair, [a, b] if self.windows.next(*a) == *b);
+        *first_ns == start_ns
+            && *last_ns == self.windows.start_of(self.range.1)
+            && times_ns.windows(2).all(next_to_each_other)
+    }
+
     /// The value that stands for any gap; `None` if it depends on its neighbours.
     fn constant(&self) -> Option<Value> {
         match self.fill {

@@ -45,9 +45,9 @@ pub(crate) fn rows(engine: &dyn Engine, of: &Resolved) -> Result<Vec<SeriesRows>
     }
     let (mut counted, shown) = (Counted::default(), read_rows::shown(of));
     if let Some(results) = fast::results(engine, of)? {
-        for result in results {
-            if counted.keeps(&result.name, of) {
-                found.extend(joined(engine, of, result, None)?);
+        for grouped in results {
+            if counted.keeps(&grouped.name, of) {
+                found.extend(fast::rows(engine, of, grouped)?);
             }
         }
     } else {
@@ -150,7 +150,7 @@ fn places(input: &Input, references: &[Reference]) -> Vec<Place> {
     references.iter().map(|reference| input.place(reference, false)).collect()
 }
 
-fn row_limits(of: &Resolved) -> (usize, usize) {
+pub(crate) fn row_limits(of: &Resolved) -> (usize, usize) {
     let take = if of.limits.rows == 0 { usize::MAX } else { usize::try_from(of.limits.rows).unwrap_or(usize::MAX) };
     (usize::try_from(of.limits.rows_skipped).unwrap_or(usize::MAX), take)
 }
@@ -220,7 +220,11 @@ fn results(
     if of.descending {
         outs.reverse();
     }
-    filled(engine, of, call, outs, range, most)
+    let is_filled = !matches!(call.function.as_str(), "distinct" | "sample" | "top" | "bottom" | "integral");
+    match Filling::of(of).filter(|_| is_filled) {
+        Some(filling) => Filling { range, most, ..filling.of_call(call) }.fill(outs, engine.budget()),
+        None => Ok(outs),
+    }
 }
 
 /// What one window's values give.
@@ -278,25 +282,6 @@ fn duration(parameters: &[Expr]) -> Option<i64> {
     }
 }
 
-/// Adds values for windows without one, where the selection says so.
-fn filled(
-    engine: &dyn Engine,
-    of: &Resolved,
-    call: &Call,
-    outs: Vec<Out>,
-    range: (i64, i64),
-    most: usize,
-) -> Result<Vec<Out>, QueryError> {
-    let Some(windows) = &of.windows else { return Ok(outs) };
-    if of.fill == Fill::None || matches!(call.function.as_str(), "distinct" | "sample" | "top" | "bottom" | "integral")
-    {
-        return Ok(outs);
-    }
-    let fill = if of.fill == Fill::Null && call.function == "count" { Fill::Integer(0) } else { of.fill };
-    let filling = Filling { windows, fill, data_type: call.data_type, range, descending: of.descending, most };
-    filling.fill(outs, engine.budget())
-}
-
 /// The results of a transformation: of a field's values, or of another call's results one window earlier and on.
 fn transformed(
     engine: &dyn Engine,
@@ -344,7 +329,7 @@ fn first_window(of: &Resolved, start_ns: i64) -> i64 {
 }
 
 /// Rows of calls' results side by side, by time.
-fn joined(
+pub(crate) fn joined(
     engine: &dyn Engine,
     of: &Resolved,
     mut result: CallResults,
@@ -357,32 +342,28 @@ fn joined(
     }
     let mut places = vec![0; result.outs.len()];
     let mut current: Vec<Value> = vec![Value::Null; result.outs.len()];
+    let mut beside: Vec<Value> = vec![Value::Null; of.references.len()];
     let mut rows = Vec::new();
     loop {
         let times = result.outs.iter().zip(&places).filter_map(|(outs, place)| outs.get(*place)).map(|out| out.time_ns);
         let Some(time_ns) = (if of.descending { times.max() } else { times.min() }) else { break };
         let mut origin = None;
         for (((outs, place), call), current) in result.outs.iter().zip(&mut places).zip(&of.calls).zip(&mut current) {
-            match outs.get(*place).filter(|out| out.time_ns == time_ns) {
-                Some(out) => {
-                    *place += 1;
-                    *current = out.value.clone();
-                    origin = out.origin;
-                }
-                None => match of.fill {
-                    Fill::Previous => {}
-                    Fill::Integer(value) => *current = default(&Value::Integer(value), call.data_type),
-                    Fill::Number(value) => *current = default(&Value::Float(value), call.data_type),
-                    _ => *current = Value::Null,
-                },
+            let out = outs.get(*place).filter(|out| out.time_ns == time_ns);
+            if let Some(out) = out {
+                *place += 1;
+                origin = out.origin;
             }
+            become_next(current, out.map(|out| out.value.clone()), of.fill, call.data_type);
         }
-        let reference = |place: usize| {
-            let (number, row) = origin.filter(|_| of.calls.len() == 1)?;
-            let input = group?.inputs.get(number)?;
-            Some(input.value(&input.place(of.references.get(place)?, false), row))
-        };
-        let reference = |place: usize| reference(place).unwrap_or(Value::Null);
+        // Only a single selector has fields and tags beside it.
+        let row = origin.filter(|_| of.calls.len() == 1);
+        let row = row.and_then(|(number, row)| Some((group?.inputs.get(number)?, row)));
+        for (current, reference) in beside.iter_mut().zip(&of.references) {
+            let found = row.map(|(input, row)| input.value(&input.place(reference, false), row));
+            become_next(current, found.filter(|value| !value.is_null()), of.fill, reference.data_type);
+        }
+        let reference = |place: usize| beside.get(place).cloned().unwrap_or(Value::Null);
         let call = |place: usize| current.get(place).cloned().unwrap_or(Value::Null);
         rows.push(values(of, time_ns, &call, &reference));
     }
@@ -391,7 +372,19 @@ fn joined(
     Ok((!rows.is_empty()).then_some(SeriesRows { name: result.name, tags: result.tags, rows }))
 }
 
-/// The number of `fill` where a call gave nothing for the whole series.
+/// Puts a column's next value in the place of the one before; where nothing was found, what `fill` says. InfluxDB fills the fields and tags
+/// beside a selector as it fills the selector.
+fn become_next(current: &mut Value, found: Option<Value>, fill: Fill, data_type: DataType) {
+    match (found, fill) {
+        (Some(found), _) => *current = found,
+        (None, Fill::Previous) => {}
+        (None, Fill::Integer(value)) => *current = default(&Value::Integer(value), data_type),
+        (None, Fill::Number(value)) => *current = default(&Value::Float(value), data_type),
+        (None, _) => *current = Value::Null,
+    }
+}
+
+/// The number of `fill` where a column has nothing.
 fn default(number: &Value, data_type: DataType) -> Value {
     if data_type == DataType::Unknown {
         // No measurement has the field.
