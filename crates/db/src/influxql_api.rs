@@ -75,7 +75,7 @@ impl Engine for Statements<'_> {
     fn groups(&self, database: &str, scan: &Scan) -> Result<Vec<TableGroup>, QueryError> {
         let groups = self.on(database, |context| context.groups_of(scan))?;
         let of = |group: store::SelectedGroup| TableGroup {
-            fields: group.columns.iter().map(|column| column.field.clone()).collect(),
+            fields: group.columns.iter().map(|column| column.field.to_string()).collect(),
             tags: group.labels,
         };
         Ok(groups.into_iter().map(of).collect())

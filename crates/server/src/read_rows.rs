@@ -16,7 +16,9 @@ enum Piece<'a> {
 /// What is written of each series.
 #[derive(Default)]
 pub(crate) struct ReadRows<'a> {
-    series: Vec<Vec<Piece<'a>>>,
+    pieces: Vec<Piece<'a>>,
+    /// Where the pieces of each series end.
+    ends: Vec<usize>,
     texts: String,
 }
 
@@ -27,7 +29,7 @@ impl<'a> ReadRows<'a> {
         shows: impl Iterator<Item = Shows<'a, V>>,
         mut push_value: impl FnMut(&mut String, &V),
     ) {
-        let (mut pieces, texts) = (Vec::new(), &mut self.texts);
+        let (pieces, texts) = (&mut self.pieces, &mut self.texts);
         let mut from = texts.len();
         for (place, shows) in shows.enumerate() {
             texts.push_str(if place == 0 { "" } else { "," });
@@ -43,7 +45,13 @@ impl<'a> ReadRows<'a> {
             from = texts.len();
         }
         pieces.push(Piece::Same(from, texts.len()));
-        self.series.push(pieces);
+        self.ends.push(self.pieces.len());
+    }
+
+    fn of_series(&self, series: u32) -> &[Piece<'a>] {
+        let end = |number: usize| self.ends.get(number).copied().unwrap_or_default();
+        let from = (series as usize).checked_sub(1).map_or(0, end);
+        self.pieces.get(from..end(series as usize)).unwrap_or_default()
     }
 
     /// Appends `[…],…` for rows, given how times and cells are written.
@@ -58,7 +66,7 @@ impl<'a> ReadRows<'a> {
         for (number, place) in rows.iter().enumerate() {
             make_room(out, begun, number, rows.len());
             out.push_str(if number == 0 { "[" } else { ",[" });
-            for piece in self.series.get(place.series as usize).map(Vec::as_slice).unwrap_or_default() {
+            for piece in self.of_series(place.series) {
                 match piece {
                     Piece::Same(from, to) => out.push_str(self.texts.get(*from..*to).unwrap_or_default()),
                     Piece::Time => push_time(out, place.time_ns),

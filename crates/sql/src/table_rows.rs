@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use query::{Frame, RowPlace};
+use query::{Frame, FrameColumn, RowPlace};
 
 use crate::relation::{Column, Relation};
 use crate::value::Value;
@@ -45,15 +45,19 @@ pub(crate) struct ReadRows {
 #[derive(Debug)]
 struct ReadSeries {
     frame: Frame,
-    /// Of each field of the table its place in the frame.
-    fields: Vec<Option<usize>>,
+    /// Of each field of the table its place in the frame; `None` if that has them all, in the table's order.
+    fields: Option<Vec<Option<usize>>>,
 }
 
 impl ReadSeries {
     fn new(frame: Frame, schema: &query::TableSchema) -> Self {
+        let in_order = frame.columns.iter().map(|column| &*column.name);
+        if in_order.eq(schema.fields.iter().map(|(name, _)| name.as_str())) {
+            return Self { frame, fields: None };
+        }
         let mut expected = 0;
         let place = |(name, _): &(String, model::ValueType)| {
-            let is_it = |column: &query::FrameColumn| *column.name == **name;
+            let is_it = |column: &FrameColumn| *column.name == **name;
             // Mostly they stand in the table's order.
             let next = if frame.columns.get(expected).is_some_and(is_it) { Some(expected) } else { None };
             let found = next.or_else(|| frame.columns.iter().position(is_it));
@@ -61,7 +65,16 @@ impl ReadSeries {
             found
         };
         let fields = schema.fields.iter().map(place).collect();
-        Self { frame, fields }
+        Self { frame, fields: Some(fields) }
+    }
+
+    /// A field by its place in the table; `None` if the series does not have it.
+    fn field(&self, place: usize) -> Option<&FrameColumn> {
+        let place = match &self.fields {
+            Some(places) => (*places.get(place)?)?,
+            None => place,
+        };
+        self.frame.columns.get(place)
     }
 
     /// The values of tags; those that are empty are none.
@@ -109,13 +122,10 @@ impl ReadRows {
             if let Some(tag) = tags.get(place) {
                 return Shows::Same(tag.map_or(Same::Null, Same::Tag));
             }
-            match of.fields.get(place.saturating_sub(tags.len())) {
-                Some(field) => {
-                    let field = field.and_then(|field| of.frame.columns.get(field));
-                    field.map_or(Shows::Same(Same::Null), Shows::Field)
-                }
-                None => Shows::Same(Same::Number(i64::from(series))),
+            if column + 1 == self.width {
+                return Shows::Same(Same::Number(i64::from(series)));
             }
+            of.field(place.saturating_sub(tags.len())).map_or(Shows::Same(Same::Null), Shows::Field)
         };
         columns.iter().map(shows).collect()
     }

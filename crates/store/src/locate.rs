@@ -7,7 +7,7 @@ use model::TimeRange;
 
 use crate::head::HeadPiece;
 use crate::keys::Target;
-use crate::part::{ChunkRef, Part, PartKey};
+use crate::part::{ChunkRef, Part, PartKey, SeenBlocks};
 use crate::read::{KeyView, by_block};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::{Store, StoreError, Token};
@@ -42,22 +42,14 @@ impl Store {
             return Ok(None);
         };
         let range = &self.kept(selected.key.database, range);
-        let mut newest: Option<TimeRange> = None;
+        let mut newest: Option<i64> = None;
         for (block, places) in by_block(&selected.columns) {
             let slots: Vec<Slot> =
                 places.iter().filter_map(|place| selected.columns.get(*place)).map(|column| column.slot).collect();
             let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
-            view.heads.iter().filter_map(HeadPiece::range).for_each(|found| widen(&mut newest, range, found));
-            // What was written last is mostly what is newest: few of the others are to be looked into.
-            for part in view.parts.iter().rev().filter(|part| part.info.range.overlaps(range)) {
-                if newest.is_none_or(|newest| newest.end_ns < part.info.range.end_ns.min(range.end_ns)) {
-                    part.find(view.key, &self.seen, |chunks, _| {
-                        ranges_of(part, chunks).for_each(|found| widen(&mut newest, range, found));
-                    })?;
-                }
-            }
+            newest = newest.max(view.newest(range, &self.seen)?);
         }
-        Ok(newest.map(|newest| newest.end_ns))
+        Ok(newest)
     }
 
     /// A range that holds all rows of a group within another, nearly the smallest: chunks count whole. `None` if there are
@@ -81,6 +73,23 @@ impl Store {
             heads.iter().filter_map(crate::chunk::Rows::range).for_each(|found| widen(&mut extent, range, found));
         }
         Ok(extent)
+    }
+}
+
+impl KeyView {
+    /// A time behind which the key has no rows within the range of the view, as [`Store::newest`].
+    pub(crate) fn newest(&self, range: &TimeRange, seen: &SeenBlocks) -> Result<Option<i64>, StoreError> {
+        let mut newest: Option<TimeRange> = None;
+        self.heads.iter().filter_map(HeadPiece::range).for_each(|found| widen(&mut newest, range, found));
+        // What was written last is mostly what is newest: few of the others are to be looked into.
+        for part in self.parts.iter().rev().filter(|part| part.info.range.overlaps(range)) {
+            if newest.is_none_or(|newest| newest.end_ns < part.info.range.end_ns.min(range.end_ns)) {
+                part.find(self.key, seen, |chunks, _| {
+                    ranges_of(part, chunks).for_each(|found| widen(&mut newest, range, found));
+                })?;
+            }
+        }
+        Ok(newest.map(|newest| newest.end_ns))
     }
 }
 

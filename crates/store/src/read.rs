@@ -15,7 +15,7 @@ use crate::origins::Origins;
 use crate::part::{BLOCK_SLOTS, ChunkRef, Part, PartKey, ReadAhead, SeenBlocks};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::shard::Shard;
-use crate::tails::Tails;
+use crate::tails::{Tail, Tails};
 use crate::{Store, StoreError};
 
 /// What a shard has of a key at a moment, oldest first.
@@ -62,6 +62,28 @@ impl KeyView {
         self.heads.iter().map(rows).collect()
     }
 
+    /// The chunks that overlap a range, part by part.
+    pub(crate) fn found(&self, range: &TimeRange, way: &ReadersWay) -> Result<Vec<(&Part, ChunkRef)>, StoreError> {
+        let (mut found, mut chunks) = (Vec::new(), Vec::new());
+        for part in self.parts.iter().filter(|part| part.info.range.overlaps(range)) {
+            part.find_in(self.key, range, &way.seen, &mut chunks)?;
+            found.extend(chunks.drain(..).map(|chunk| (&**part, chunk)));
+        }
+        Ok(found)
+    }
+
+    /// The end of the only chunk that was found, if no more of it is wanted and it is held.
+    pub(crate) fn held_tail(
+        &self,
+        found: &[(&Part, ChunkRef)],
+        range: &TimeRange,
+        slots: &[Slot],
+        way: &ReadersWay,
+    ) -> Option<Arc<Tail>> {
+        let (part, chunk) = self.only_tail(found, range)?;
+        way.tails.get(part, &chunk, range, slots)
+    }
+
     /// The only chunk that was found, if it is but its end that is wanted, and nothing of it is deleted.
     fn only_tail<'s>(&self, found: &[(&'s Part, ChunkRef)], range: &TimeRange) -> Option<(&'s Part, ChunkRef)> {
         let [(part, chunk)] = found else { return None };
@@ -70,32 +92,24 @@ impl KeyView {
 
     /// All rows that overlap a range, oldest first; those of chunks that do not overlap in time joined in order of it.
     pub(crate) fn pieces(&self, range: &TimeRange, slots: &[Slot], way: &ReadersWay) -> Result<Vec<Rows>, StoreError> {
-        self.pieces_holding(range, slots, way, false).map(|(pieces, _)| pieces)
+        self.pieces_holding(self.found(range, way)?, range, slots, (way, false)).map(|(pieces, _)| pieces)
     }
 
     /// The same; if all is one piece of chunks as they were written, its times may be held encoded.
-    fn pieces_holding(
+    pub(crate) fn pieces_holding(
         &self,
+        mut found: Vec<(&Part, ChunkRef)>,
         range: &TimeRange,
         slots: &[Slot],
-        way: &ReadersWay,
-        may_hold: bool,
+        (way, may_hold): (&ReadersWay, bool),
     ) -> Result<(Vec<Rows>, Option<HeldTimes>), StoreError> {
-        let mut origins = Origins::default();
-        let mut found: Vec<(&Part, ChunkRef)> = Vec::new();
-        let mut chunks = Vec::new();
-        for part in self.parts.iter().filter(|part| part.info.range.overlaps(range)) {
-            part.find_in(self.key, range, &way.seen, &mut chunks)?;
-            found.extend(chunks.drain(..).map(|chunk| (&**part, chunk)));
-        }
-        let tail_of = self.only_tail(&found, range);
-        if let Some((part, chunk)) = tail_of
-            && let Some(rows) = way.tails.get(part, &chunk, range, slots)
-        {
+        if let Some(tail) = self.held_tail(&found, range, slots, way) {
             let heads = self.read_heads(slots)?;
             way.origins.lock().add_head(&heads);
-            return Ok((std::iter::once(rows).chain(heads).collect(), None));
+            return Ok((std::iter::once(tail.rows(slots)).chain(heads).collect(), None));
         }
+        let (mut origins, mut chunks) = (Origins::default(), Vec::new());
+        let tail_of = self.only_tail(&found, range);
         Part::warm(found.iter().map(|(part, chunk)| (*part, chunk.place)));
         let apart = in_order_apart(&mut found);
         let heads = self.read_heads(slots)?;
@@ -165,7 +179,7 @@ pub(crate) fn by_block(columns: &[SelectedColumn]) -> Vec<(u32, Vec<usize>)> {
 /// What one who reads many keys came by.
 pub(crate) struct ReadersWay {
     /// The store's, both.
-    seen: Arc<SeenBlocks>,
+    pub(crate) seen: Arc<SeenBlocks>,
     tails: Arc<Tails>,
     ahead: ReadAhead,
     times: KnownTimes,
@@ -222,7 +236,8 @@ impl GroupReader<'_> {
     ) -> Result<Vec<ByMillisecond>, StoreError> {
         let mut columns = Vec::with_capacity(selected.columns.len());
         self.each_block(selected, range, |view, range, wanted, slots| {
-            let (mut pieces, held) = view.pieces_holding(range, slots, &self.way, true)?;
+            let found = view.found(range, &self.way)?;
+            let (mut pieces, held) = view.pieces_holding(found, range, slots, (&self.way, true))?;
             if let Some(held) = held {
                 if take_floats(&mut pieces, &held, wanted, range, (&self.way.times, &mut columns)).is_some() {
                     return Ok(());

@@ -31,7 +31,7 @@ pub struct SelectedColumn {
     /// The metric name under which PromQL sees it.
     pub metric: String,
     /// Its name in its measurement.
-    pub field: String,
+    pub field: Arc<str>,
     /// The type of its values.
     pub value_type: ValueType,
     /// Labels that it has beside those of its group.
@@ -41,7 +41,7 @@ pub struct SelectedColumn {
 
 impl SelectedColumn {
     pub(crate) fn new(field: &FieldInfo<'_>, slot: Slot) -> Self {
-        let (metric, name) = (field.metric(), field.name.to_owned());
+        let (metric, name) = (field.metric(), field.name.into());
         Self { metric, field: name, value_type: field.value_type, labels: field.labels.clone(), slot }
     }
 

@@ -7,9 +7,10 @@ use model::{CellColumn, STALE_NAN_BITS, TimeRange, ValueType, Values};
 
 use crate::chosen::Asked;
 use crate::chunk::{self, Rows, RowsColumn};
-use crate::part::PartKey;
+use crate::part::{BLOCK_SLOTS, PartKey};
 use crate::read::{GroupReader, KeyView, by_block};
 use crate::scan::{SelectedColumn, SelectedGroup};
+use crate::tails::Tail;
 use crate::{Store, StoreError};
 
 /// What a table looks like: a measurement's tags and fields, or a Prometheus metric's labels and `value`.
@@ -125,49 +126,132 @@ impl GroupReader<'_> {
         };
         let range = &self.store.kept(selected.key.database, range);
         for (block, places) in by_block(&selected.columns) {
-            let wanted: Vec<&SelectedColumn> = places.iter().filter_map(|place| selected.columns.get(*place)).collect();
-            let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
+            let slots: Vec<Slot> =
+                places.iter().filter_map(|place| selected.columns.get(*place)).map(|column| column.slot).collect();
             let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
-            let pieces = chunk::in_time_order(view.pieces(range, &slots, &self.way)?);
-            let pieces: Vec<Piece<'_>> = pieces.iter().map(|rows| Piece::of(rows, range)).collect();
-            let timestamps_ns: Vec<i64> = pieces.iter().flat_map(Piece::timestamps_ns).copied().collect();
-            read.align(
-                timestamps_ns,
-                places.into_iter().zip(wanted.into_iter().map(|column| collect(&pieces, column))),
-            );
+            self.read_block(&view, range, (&selected.columns, places, &slots), &mut read)?;
         }
         Ok(read)
     }
+
+    /// The rows of a group's newest stretch of a range, so long at most, and where it ends; `None` if it has no rows in the range. The end is
+    /// as [`Store::newest`] has it.
+    pub fn read_newest(
+        &self,
+        selected: &SelectedGroup,
+        range: &TimeRange,
+        width_ns: i64,
+    ) -> Result<Option<(i64, GroupRows)>, StoreError> {
+        let range = &self.store.kept(selected.key.database, range);
+        let stretch = |end_ns: i64| TimeRange::new(end_ns.saturating_sub(width_ns).max(range.start_ns), end_ns);
+        let (Some(shard), Some(block)) = (self.store.shards.get(selected.shard), only_block(&selected.columns)) else {
+            let Some(end_ns) = self.store.newest(selected, range)? else { return Ok(None) };
+            return Ok(Some((end_ns, self.read_rows(selected, &stretch(end_ns))?)));
+        };
+        let slots: Vec<Slot> = selected.columns.iter().map(|column| column.slot).collect();
+        let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
+        let Some(end_ns) = view.newest(range, &self.way.seen)? else { return Ok(None) };
+        // A head of all the range may hold much more than the stretch.
+        let view = if view.heads.is_empty() { view } else { KeyView::take(shard, view.key, &stretch(end_ns), &slots) };
+        let mut read = GroupRows { timestamps_ns: Vec::new(), columns: vec![None; selected.columns.len()] };
+        let places = (0..selected.columns.len()).collect();
+        self.read_block(&view, &stretch(end_ns), (&selected.columns, places, &slots), &mut read)?;
+        Ok(Some((end_ns, read)))
+    }
+
+    /// Adds what a member block has in a range: of columns those at some places, which have these slots.
+    fn read_block(
+        &self,
+        view: &KeyView,
+        range: &TimeRange,
+        (columns, places, slots): (&[SelectedColumn], Vec<usize>, &[Slot]),
+        read: &mut GroupRows,
+    ) -> Result<(), StoreError> {
+        let found = view.found(range, &self.way)?;
+        // Nothing is made of what is held but the answer.
+        let tail = view.held_tail(&found, range, slots, &self.way).filter(|_| view.heads.is_empty());
+        let read_now = match &tail {
+            Some(_) => Vec::new(),
+            None => chunk::in_time_order(view.pieces_holding(found, range, slots, (&self.way, false))?.0),
+        };
+        let all = tail.iter().map(|tail| Source::Tail(tail)).chain(read_now.iter().map(Source::Rows));
+        let pieces: Vec<Piece<'_>> = all.map(|source| Piece::of(source, range)).collect();
+        let timestamps_ns: Vec<i64> = pieces.iter().flat_map(Piece::timestamps_ns).copied().collect();
+        let collected = |place: usize| (place, columns.get(place).and_then(|column| collect(&pieces, column)));
+        read.align(timestamps_ns, places.into_iter().map(collected));
+        Ok(())
+    }
 }
 
-/// What of a piece lies in the range.
+/// The member block of all columns, if it is one.
+fn only_block(columns: &[SelectedColumn]) -> Option<u32> {
+    let block = columns.first()?.slot / BLOCK_SLOTS;
+    // They are sorted by slot.
+    (columns.last()?.slot / BLOCK_SLOTS == block).then_some(block)
+}
+
+/// Where rows are.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Rows(&'a Rows),
+    Tail(&'a Tail),
+}
+
+/// What of rows lies in the range.
 struct Piece<'a> {
-    rows: &'a Rows,
+    source: Source<'a>,
     from: usize,
     to: usize,
 }
 
+/// Some of a column's cells, and which of them are null (empty: none).
+struct Stretch<'a> {
+    cells: &'a [u64],
+    nulls: &'a [bool],
+    /// The column, where cells say where texts are.
+    column: Option<&'a RowsColumn>,
+}
+
+impl<'a> Source<'a> {
+    fn timestamps_ns(self) -> &'a [i64] {
+        match self {
+            Self::Rows(rows) => &rows.timestamps_ns,
+            Self::Tail(tail) => tail.timestamps_ns(),
+        }
+    }
+}
+
 impl<'a> Piece<'a> {
-    fn of(rows: &'a Rows, range: &TimeRange) -> Self {
-        let from = rows.timestamps_ns.partition_point(|timestamp| *timestamp < range.start_ns);
-        let to = rows.timestamps_ns.partition_point(|timestamp| *timestamp <= range.end_ns);
-        Self { rows, from, to: to.max(from) }
+    fn of(source: Source<'a>, range: &TimeRange) -> Self {
+        let timestamps_ns = source.timestamps_ns();
+        let from = timestamps_ns.partition_point(|timestamp| *timestamp < range.start_ns);
+        let to = timestamps_ns.partition_point(|timestamp| *timestamp <= range.end_ns);
+        Self { source, from, to: to.max(from) }
     }
 
     fn timestamps_ns(&self) -> &'a [i64] {
-        self.rows.timestamps_ns.get(self.from..self.to).unwrap_or_default()
+        self.source.timestamps_ns().get(self.from..self.to).unwrap_or_default()
     }
 
     fn len(&self) -> usize {
         self.to - self.from
     }
 
-    /// The member's cells, and which of them are null (empty: none).
-    fn column(&self, wanted: &SelectedColumn) -> Option<(&'a RowsColumn, &'a [u64], &'a [bool])> {
+    /// The member's cells.
+    fn column(&self, wanted: &SelectedColumn) -> Option<Stretch<'a>> {
         let of_slot = |column: &&RowsColumn| column.slot == wanted.slot && column.value_type == wanted.value_type;
-        let column = self.rows.columns.iter().find(of_slot)?;
-        let cells = column.cells.get(self.from..self.to)?;
-        Some((column, cells, column.nulls.get(self.from..self.to).unwrap_or_default()))
+        let (cells, nulls, column) = match self.source {
+            Source::Rows(rows) => {
+                let column = rows.columns.iter().find(of_slot)?;
+                (&*column.cells, &*column.nulls, Some(column))
+            }
+            Source::Tail(tail) => {
+                let (cells, nulls) = tail.column(wanted.slot, wanted.value_type)?;
+                (cells, nulls, None)
+            }
+        };
+        let places = self.from..self.to;
+        Some(Stretch { cells: cells.get(places.clone())?, nulls: nulls.get(places).unwrap_or_default(), column })
     }
 }
 
@@ -178,11 +262,11 @@ fn collect(pieces: &[Piece<'_>], wanted: &SelectedColumn) -> Option<CellColumn> 
     let mut before = 0;
     for piece in pieces {
         let found = piece.column(wanted);
-        extend(&mut values, found.map(|(column, cells, _)| (column, cells)), piece.len());
+        extend(&mut values, found.as_ref(), piece.len());
         let is_stale = |cell: &u64| wanted.value_type == ValueType::F64 && *cell == STALE_NAN_BITS;
         let nulls = match found {
             None => Some(vec![true; piece.len()]),
-            Some((_, cells, nulls)) if nulls.contains(&true) || cells.iter().any(is_stale) => {
+            Some(Stretch { cells, nulls, .. }) if nulls.contains(&true) || cells.iter().any(is_stale) => {
                 let null = |place: usize| nulls.get(place) == Some(&true);
                 Some(cells.iter().enumerate().map(|(place, cell)| null(place) || is_stale(cell)).collect())
             }
@@ -200,8 +284,8 @@ fn collect(pieces: &[Piece<'_>], wanted: &SelectedColumn) -> Option<CellColumn> 
 }
 
 /// Adds a piece's cells, or as many of anything.
-fn extend(values: &mut Values, cells: Option<(&RowsColumn, &[u64])>, count: usize) {
-    let Some((column, cells)) = cells else {
+fn extend(values: &mut Values, found: Option<&Stretch<'_>>, count: usize) {
+    let Some(Stretch { cells, column, .. }) = found else {
         return resize(values, count);
     };
     match values {
@@ -211,7 +295,8 @@ fn extend(values: &mut Values, cells: Option<(&RowsColumn, &[u64])>, count: usiz
         Values::Bool(values) => values.extend(cells.iter().map(|cell| *cell != 0)),
         // What stands for a null is some text too: it is hidden.
         Values::Text(values) => {
-            values.extend(cells.iter().map(|cell| String::from_utf8_lossy(column.text(*cell)).into_owned()));
+            let text = |cell: &u64| column.map_or(&[][..], |column| column.text(*cell));
+            values.extend(cells.iter().map(|cell| String::from_utf8_lossy(text(cell)).into_owned()));
         }
     }
 }

@@ -69,7 +69,7 @@ pub fn execute(plan: &Plan, context: &Context<'_>) -> Result<Outcome, QueryError
     let plan = crate::plan::push_down(plan.clone());
     let mut run = Run { context, steps: Vec::new(), reads: Reads::default() };
     let mut frames = run.plan(&plan)?;
-    frames.sort_by(|a, b| a.labels.iter().cmp(b.labels.iter()));
+    frames.sort_by(|a, b| a.labels.cmp(&b.labels));
     Ok(Outcome { frames, steps: run.steps, reads: run.reads })
 }
 

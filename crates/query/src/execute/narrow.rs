@@ -54,7 +54,7 @@ fn narrowed(group: &SelectedGroup, wanted: &[&str]) -> Vec<SelectedColumn> {
             sets.entry(&column.labels).or_default().push(place);
         }
         let at = |place: &usize| block.columns.get(*place);
-        let is_wanted = |place: &usize| at(place).is_some_and(|column| wanted.contains(&column.field.as_str()));
+        let is_wanted = |place: &usize| at(place).is_some_and(|column| wanted.contains(&&*column.field));
         let mut kept: Vec<usize> = Vec::new();
         for places in sets.values() {
             let before = kept.len();

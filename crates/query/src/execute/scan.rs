@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
 use model::{Labels, Matcher, TimeRange, Values};
-use store::{GroupReader, Origins, ReadCounts, SelectedColumn, SelectedGroup, StoreError, Token};
+use store::{GroupReader, GroupRows, Origins, ReadCounts, SelectedColumn, SelectedGroup, StoreError, Token};
 
 use super::narrow::{Narrowing, Wanted};
 use super::{Context, Run, evaluate};
@@ -196,7 +196,7 @@ impl Reader<'_> {
         compared: Option<&[&str]>,
     ) -> Result<Option<TimeRange>, QueryError> {
         let Some(compared) = compared else { return Ok(Some(scan.range)) };
-        let is_compared = |column: &&SelectedColumn| compared.contains(&column.field.as_str());
+        let is_compared = |column: &&SelectedColumn| compared.contains(&&*column.field);
         let columns: Vec<SelectedColumn> = group.columns.iter().filter(is_compared).cloned().collect();
         if columns.len() * COMPARED_SHARE > self.narrowing.of(group).columns.len() {
             return Ok(Some(scan.range));
@@ -222,16 +222,20 @@ impl Reader<'_> {
         end: End,
     ) -> Result<Vec<Frame>, QueryError> {
         let store = self.context.store;
-        // How far back rows go is to be known only if the newest stretch has too few.
-        let newest = match end {
-            End::Newest => store.newest(group, range).map(|end_ns| end_ns.map(|end_ns| (range.start_ns, end_ns))),
-            End::Oldest => {
-                store.extent(group, range).map(|extent| extent.map(|extent| (extent.start_ns, extent.end_ns)))
-            }
-        };
-        let Some((start_ns, end_ns)) = newest.map_err(|error| unreadable(&error))? else { return Ok(Vec::new()) };
-        let (mut extent, mut is_exact) = (TimeRange::new(start_ns, end_ns), end == End::Oldest);
         let mut width_ns = END_WIDTH_NS;
+        // How far back rows go is to be known only if the newest stretch has too few.
+        let (mut extent, mut is_exact, mut first) = match end {
+            End::Newest => {
+                let Some((end_ns, frames)) = self.read_newest(scan, group, range, width_ns)? else {
+                    return Ok(Vec::new());
+                };
+                (TimeRange::new(range.start_ns, end_ns), false, Some(frames))
+            }
+            End::Oldest => match store.extent(group, range).map_err(|error| unreadable(&error))? {
+                Some(extent) => (extent, true, None),
+                None => return Ok(Vec::new()),
+            },
+        };
         loop {
             let range = match end {
                 End::Newest => {
@@ -241,7 +245,10 @@ impl Reader<'_> {
                     TimeRange::new(extent.start_ns, extent.start_ns.saturating_add(width_ns).min(extent.end_ns))
                 }
             };
-            let frames = self.read_group(scan, group, &range)?;
+            let frames = match first.take() {
+                Some(frames) => frames,
+                None => self.read_group(scan, group, &range)?,
+            };
             let held: usize = frames.iter().map(Frame::samples).sum();
             if range == extent || frames.iter().all(|frame| frame.rows() >= rows) && !frames.is_empty() {
                 let frames: Vec<Frame> = match end {
@@ -269,38 +276,72 @@ impl Reader<'_> {
         group: &SelectedGroup,
         range: &TimeRange,
     ) -> Result<Vec<Frame>, QueryError> {
-        let budget = self.context.budget;
-        let mut frames = Vec::new();
-        if scan.table.is_some() {
+        let frames = if scan.table.is_some() {
             let group = &*self.narrowing.of(group);
             let rows = self.groups.read_rows(group, range).map_err(|error| unreadable(&error))?;
-            let (mut columns, mut timestamps_ns) = (rows.columns, rows.timestamps_ns);
-            let named = named_columns(scan, group);
-            let count = named.len();
-            for (number, (labels, named)) in (1..).zip(named) {
-                let mut of_labels = Vec::with_capacity(named.len());
-                for (place, name) in named {
-                    let Some(cells) = columns.get_mut(place).and_then(Option::take) else { continue };
-                    of_labels.push(FrameColumn { name, values: cells.values, present: cells.present });
-                }
-                // The last needs no copy.
-                let is_last = number == count;
-                let timestamps_ns = if is_last { std::mem::take(&mut timestamps_ns) } else { timestamps_ns.clone() };
-                frames.push(Frame { labels, timestamps_ns, columns: of_labels });
-            }
-            frames.retain(|frame| frame.rows() > 0);
+            frames_of_rows(scan, group, rows)
         } else {
             let columns = self.groups.read(group, range).map_err(|error| unreadable(&error))?;
             let named = columns.into_iter().zip(group.columns.iter());
-            frames.extend(
-                named.filter_map(|(samples, column)| Frame::of_samples(column.series_labels(&group.labels), samples)),
-            );
-        }
-        let samples: usize = frames.iter().map(Frame::samples).sum();
-        budget.take(samples)?;
-        self.reads.samples += samples as u64;
+            let series = |(samples, column): (_, &SelectedColumn)| {
+                Frame::of_samples(column.series_labels(&group.labels), samples)
+            };
+            named.filter_map(series).collect()
+        };
+        self.charge(&frames)?;
         Ok(frames)
     }
+
+    /// The newest stretch of what a group has in a range, so long at most, and a time behind which it has nothing.
+    fn read_newest(
+        &mut self,
+        scan: &Scan,
+        group: &SelectedGroup,
+        range: &TimeRange,
+        width_ns: i64,
+    ) -> Result<Option<(i64, Vec<Frame>)>, QueryError> {
+        let read = self.narrowing.of(group);
+        // Whether there are rows is asked of all columns.
+        if scan.table.is_none() || !Arc::ptr_eq(&read.columns, &group.columns) {
+            let end_ns = self.context.store.newest(group, range).map_err(|error| unreadable(&error))?;
+            let Some(end_ns) = end_ns else { return Ok(None) };
+            let stretch = TimeRange::new(end_ns.saturating_sub(width_ns).max(range.start_ns), end_ns);
+            return Ok(Some((end_ns, self.read_group(scan, group, &stretch)?)));
+        }
+        let newest = self.groups.read_newest(group, range, width_ns).map_err(|error| unreadable(&error))?;
+        let Some((end_ns, rows)) = newest else { return Ok(None) };
+        let frames = frames_of_rows(scan, group, rows);
+        self.charge(&frames)?;
+        Ok(Some((end_ns, frames)))
+    }
+
+    fn charge(&mut self, frames: &[Frame]) -> Result<(), QueryError> {
+        let samples: usize = frames.iter().map(Frame::samples).sum();
+        self.context.budget.take(samples)?;
+        self.reads.samples += samples as u64;
+        Ok(())
+    }
+}
+
+/// The rows of a table's group, a frame for each set of labels that its columns have beside it.
+fn frames_of_rows(scan: &Scan, group: &SelectedGroup, rows: GroupRows) -> Vec<Frame> {
+    let (mut columns, mut timestamps_ns) = (rows.columns, rows.timestamps_ns);
+    let named = named_columns(scan, group);
+    let count = named.len();
+    let mut frames = Vec::with_capacity(count);
+    for (number, (labels, named)) in (1..).zip(named) {
+        let mut of_labels = Vec::with_capacity(named.len());
+        for (place, name) in named {
+            let Some(cells) = columns.get_mut(place).and_then(Option::take) else { continue };
+            of_labels.push(FrameColumn { name, values: cells.values, present: cells.present });
+        }
+        // The last needs no copy.
+        let is_last = number == count;
+        let timestamps_ns = if is_last { std::mem::take(&mut timestamps_ns) } else { timestamps_ns.clone() };
+        frames.push(Frame { labels, timestamps_ns, columns: of_labels });
+    }
+    frames.retain(|frame| frame.rows() > 0);
+    frames
 }
 
 /// A table's rows with the columns that a condition needs: those that the group does not have are null in all of them.
@@ -337,10 +378,7 @@ pub(super) fn named_columns(scan: &Scan, group: &SelectedGroup) -> Vec<(Labels, 
         return columns.map(of_series).collect();
     }
     if !group.columns.is_empty() && group.columns.iter().all(|column| column.labels.is_empty()) {
-        return vec![(
-            group.labels.clone(),
-            columns.map(|(place, column)| (place, column.field.as_str().into())).collect(),
-        )];
+        return vec![(group.labels.clone(), columns.map(|(place, column)| (place, column.field.clone())).collect())];
     }
     let mut frames: Vec<(Labels, NamedColumns)> = Vec::new();
     let mut places: HashMap<&Labels, usize> = HashMap::new();
@@ -351,7 +389,7 @@ pub(super) fn named_columns(scan: &Scan, group: &SelectedGroup) -> Vec<(Labels, 
             frames.len() - 1
         });
         if let Some((_, named)) = frames.get_mut(frame) {
-            named.push((place, column.field.as_str().into()));
+            named.push((place, column.field.clone()));
         }
     }
     frames
