@@ -31,7 +31,7 @@ impl Store {
             let column = SelectedColumn::new(&field, target.slot);
             let key = PartKey { database, measurement: group.measurement, group: target.group, block: 0 };
             let columns = Arc::new(vec![column]);
-            selected.push(SelectedGroup { labels: group.labels, columns, shard: target.shard, key });
+            selected.push(SelectedGroup { labels: group.labels, columns, rank: 0, shard: target.shard, key });
         }
         Ok(selected)
     }

@@ -21,6 +21,8 @@ pub struct SelectedGroup {
     pub labels: Labels,
     /// Its chosen columns, sorted by slot.
     pub columns: Arc<Vec<SelectedColumn>>,
+    /// Its place among the groups of a table that were chosen with it, by labels; 0 where they were not put in order.
+    pub rank: u32,
     pub(crate) shard: usize,
     pub(crate) key: PartKey,
 }
@@ -117,7 +119,7 @@ impl Store {
                 });
                 let key = PartKey { database, measurement, group: id, block: 0 };
                 let columns = columns.clone();
-                selected.push(SelectedGroup { labels: group.labels, columns, shard: number, key });
+                selected.push(SelectedGroup { labels: group.labels, columns, rank: 0, shard: number, key });
             }
         }
         Ok(selected)

@@ -88,7 +88,8 @@ impl Store {
         if let Some(groups) = self.chosen.get(&asked, index_changes) {
             return Ok(groups);
         }
-        let groups = self.choose_of_table(database, table, fields, matchers)?;
+        let mut groups = self.choose_of_table(database, table, fields, matchers)?;
+        rank_by_labels(&mut groups);
         self.chosen.hold(asked, index_changes, &groups);
         Ok(groups)
     }
@@ -129,18 +130,18 @@ impl GroupReader<'_> {
             let slots: Vec<Slot> =
                 places.iter().filter_map(|place| selected.columns.get(*place)).map(|column| column.slot).collect();
             let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
-            self.read_block(&view, range, (&selected.columns, places, &slots), &mut read)?;
+            self.read_block((&view, range, usize::MAX), (&selected.columns, places, &slots), &mut read)?;
         }
         Ok(read)
     }
 
     /// The rows of a group's newest stretch of a range, so long at most, and where it ends; `None` if it has no rows in the range. The end is
-    /// as [`Store::newest`] has it.
+    /// as [`Store::newest`] has it. Of a chunk's held end no more rows are given than are wanted.
     pub fn read_newest(
         &self,
         selected: &SelectedGroup,
         range: &TimeRange,
-        width_ns: i64,
+        (width_ns, rows_max): (i64, usize),
     ) -> Result<Option<(i64, GroupRows)>, StoreError> {
         let range = &self.store.kept(selected.key.database, range);
         let stretch = |end_ns: i64| TimeRange::new(end_ns.saturating_sub(width_ns).max(range.start_ns), end_ns);
@@ -155,15 +156,15 @@ impl GroupReader<'_> {
         let view = if view.heads.is_empty() { view } else { KeyView::take(shard, view.key, &stretch(end_ns), &slots) };
         let mut read = GroupRows { timestamps_ns: Vec::new(), columns: vec![None; selected.columns.len()] };
         let places = (0..selected.columns.len()).collect();
-        self.read_block(&view, &stretch(end_ns), (&selected.columns, places, &slots), &mut read)?;
+        self.read_block((&view, &stretch(end_ns), rows_max), (&selected.columns, places, &slots), &mut read)?;
         Ok(Some((end_ns, read)))
     }
 
-    /// Adds what a member block has in a range: of columns those at some places, which have these slots.
+    /// Adds what a member block has in a range: of columns those at some places, which have these slots. Of a chunk's held end no more of the
+    /// last rows than are wanted.
     fn read_block(
         &self,
-        view: &KeyView,
-        range: &TimeRange,
+        (view, range, rows_max): (&KeyView, &TimeRange, usize),
         (columns, places, slots): (&[SelectedColumn], Vec<usize>, &[Slot]),
         read: &mut GroupRows,
     ) -> Result<(), StoreError> {
@@ -175,12 +176,23 @@ impl GroupReader<'_> {
             None => chunk::in_time_order(view.pieces_holding(found, range, slots, (&self.way, false))?.0),
         };
         let all = tail.iter().map(|tail| Source::Tail(tail)).chain(read_now.iter().map(Source::Rows));
-        let pieces: Vec<Piece<'_>> = all.map(|source| Piece::of(source, range)).collect();
+        let mut pieces: Vec<Piece<'_>> = all.map(|source| Piece::of(source, range)).collect();
+        if let ([piece], Some(_)) = (pieces.as_mut_slice(), &tail) {
+            piece.from = piece.from.max(piece.to.saturating_sub(rows_max));
+        }
         let timestamps_ns: Vec<i64> = pieces.iter().flat_map(Piece::timestamps_ns).copied().collect();
         let collected = |place: usize| (place, columns.get(place).and_then(|column| collect(&pieces, column)));
         read.align(timestamps_ns, places.into_iter().map(collected));
         Ok(())
     }
+}
+
+/// Those who show rows put them in order of labels: to compare labels each time costs as much as to read a row of each group. They stay in
+/// the order in which they lie in parts.
+fn rank_by_labels(groups: &mut [SelectedGroup]) {
+    let mut by_labels: Vec<&mut SelectedGroup> = groups.iter_mut().collect();
+    by_labels.sort_by(|a, b| a.labels.cmp(&b.labels));
+    (0..).zip(by_labels).for_each(|(rank, group)| group.rank = rank);
 }
 
 /// The member block of all columns, if it is one.

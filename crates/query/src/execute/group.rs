@@ -18,6 +18,8 @@ use crate::plan::{Aggregate, Expression, Grouping, Kept, Of, Scan};
 
 /// Bins between the first and the last row of a series that are asked of summaries; with more, its rows are read.
 const WINDOWS_MAX: i64 = 200_000;
+/// So many are asked of summaries without looking where rows are: to find that out takes as long.
+const FEW_BINS: i64 = 8;
 /// What a bin takes out of a budget, in samples.
 const BIN_SAMPLES: usize = 10;
 /// The column that holds bins of the rows' times.
@@ -110,7 +112,11 @@ impl Reader<'_> {
             return self.all_in_one(scan, group);
         }
         if from_summaries(scan, &read, grouping) {
-            let extent = self.context.store.extent(group, &scan.range).map_err(|error| unreadable(&error))?;
+            let extent = if has_few_bins(&scan.range, grouping) {
+                Some(scan.range)
+            } else {
+                self.context.store.extent(group, &scan.range).map_err(|error| unreadable(&error))?
+            };
             let Some(extent) = extent else { return Ok(Vec::new()) };
             if let Some(pieces) = pieces(&extent, &scan.range, grouping) {
                 return self.sum_group(scan, &read, &pieces, grouping);
@@ -259,6 +265,13 @@ impl Grouping {
             }
         }
     }
+}
+
+/// Whether a range has so few bins that it is not worth knowing in which of them there are rows.
+fn has_few_bins(range: &TimeRange, grouping: &Grouping) -> bool {
+    let length_ns = range.end_ns.checked_sub(range.start_ns);
+    let bins = length_ns.zip(grouping.width_ns).map(|(length_ns, width_ns)| length_ns / width_ns);
+    bins.is_some_and(|bins| bins < FEW_BINS)
 }
 
 /// Windows that hold every row of the extent that is in the range, each within one bin: a first and a last one that the range cuts, and those

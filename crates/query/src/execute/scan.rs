@@ -108,8 +108,10 @@ impl Run<'_> {
 
     /// All samples, a frame for each series; or all rows, a frame for each group of a table.
     pub(super) fn scan(&mut self, scan: &Scan) -> Result<Vec<Frame>, QueryError> {
-        let read = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.read_group(scan, group, &scan.range);
-        Ok(self.of_groups(scan, &scan.wanted(), &read)?.into_iter().flatten().collect())
+        let read = |reader: &mut Reader<'_>, group: &SelectedGroup| {
+            Ok((group.rank, reader.read_group(scan, group, &scan.range)?))
+        };
+        Ok(by_labels(self.of_groups(scan, &scan.wanted(), &read)?))
     }
 
     /// The rows for which a condition holds; the others are not held.
@@ -117,7 +119,9 @@ impl Run<'_> {
         let compared = scan.table.as_ref().and_then(|_| compared_columns(condition));
         let read = |reader: &mut Reader<'_>, group: &SelectedGroup| {
             let mut kept = Vec::new();
-            let Some(range) = reader.range_where(scan, group, condition, compared.as_deref())? else { return Ok(kept) };
+            let Some(range) = reader.range_where(scan, group, condition, compared.as_deref())? else {
+                return Ok((group.rank, kept));
+            };
             for frame in reader.read_group(scan, group, &range)? {
                 let before = frame.samples();
                 let frame = evaluate::filtered(of_table(scan, frame, condition), condition)?;
@@ -126,16 +130,17 @@ impl Run<'_> {
                     kept.push(frame);
                 }
             }
-            Ok(kept)
+            Ok((group.rank, kept))
         };
-        Ok(self.of_groups(scan, &scan.wanted(), &read)?.into_iter().flatten().collect())
+        Ok(by_labels(self.of_groups(scan, &scan.wanted(), &read)?))
     }
 
     /// The rows at one end of each group of a table, the newest or the oldest first, without reading all.
     pub(super) fn end_rows(&mut self, scan: &Scan, rows: usize, end: End) -> Result<Vec<Frame>, QueryError> {
-        let read =
-            |reader: &mut Reader<'_>, group: &SelectedGroup| reader.end_of(scan, group, (&scan.range, rows), end);
-        Ok(self.of_groups(scan, &scan.wanted(), &read)?.into_iter().flatten().collect())
+        let read = |reader: &mut Reader<'_>, group: &SelectedGroup| {
+            Ok((group.rank, reader.end_of(scan, group, (&scan.range, rows), end)?))
+        };
+        Ok(by_labels(self.of_groups(scan, &scan.wanted(), &read)?))
     }
 
     /// The groups that a scan selects.
@@ -166,6 +171,12 @@ impl Run<'_> {
         self.reads.groups += groups.len() as u64;
         Ok(groups)
     }
+}
+
+/// The frames of groups in order of the groups' labels, where they are known in it.
+fn by_labels(mut of_groups: Vec<(u32, Vec<Frame>)>) -> Vec<Frame> {
+    of_groups.sort_by_key(|(rank, _)| *rank);
+    of_groups.into_iter().flat_map(|(_, frames)| frames).collect()
 }
 
 /// The columns of a condition that compares columns with values and nothing else: where all of them are null it does not hold.
@@ -226,7 +237,7 @@ impl Reader<'_> {
         // How far back rows go is to be known only if the newest stretch has too few.
         let (mut extent, mut is_exact, mut first) = match end {
             End::Newest => {
-                let Some((end_ns, frames)) = self.read_newest(scan, group, range, width_ns)? else {
+                let Some((end_ns, frames)) = self.read_newest(scan, group, range, (width_ns, rows))? else {
                     return Ok(Vec::new());
                 };
                 (TimeRange::new(range.start_ns, end_ns), false, Some(frames))
@@ -298,7 +309,7 @@ impl Reader<'_> {
         scan: &Scan,
         group: &SelectedGroup,
         range: &TimeRange,
-        width_ns: i64,
+        (width_ns, rows_max): (i64, usize),
     ) -> Result<Option<(i64, Vec<Frame>)>, QueryError> {
         let read = self.narrowing.of(group);
         // Whether there are rows is asked of all columns.
@@ -308,7 +319,7 @@ impl Reader<'_> {
             let stretch = TimeRange::new(end_ns.saturating_sub(width_ns).max(range.start_ns), end_ns);
             return Ok(Some((end_ns, self.read_group(scan, group, &stretch)?)));
         }
-        let newest = self.groups.read_newest(group, range, width_ns).map_err(|error| unreadable(&error))?;
+        let newest = self.groups.read_newest(group, range, (width_ns, rows_max)).map_err(|error| unreadable(&error))?;
         let Some((end_ns, rows)) = newest else { return Ok(None) };
         let frames = frames_of_rows(scan, group, rows);
         self.charge(&frames)?;
