@@ -48,7 +48,8 @@ fn group_tags(of: &Resolved, labels: &Labels) -> Vec<String> {
 pub(crate) fn rows(engine: &dyn Engine, of: &Resolved, grouped: Grouped) -> Result<Option<SeriesRows>, QueryError> {
     let Grouped { name, tags, mut frame } = grouped;
     if let Some(shown) = shown_as_read(of, &mut frame) {
-        return Ok(Some(SeriesRows { rows: Rows::Read(read_rows(of, &name, frame, shown)), name, tags }));
+        let rows = Rows::Read(read_rows(of, &name, frame, shown));
+        return Ok((!rows.is_empty()).then_some(SeriesRows { name, tags, rows }));
     }
     let mut outs = Vec::with_capacity(of.calls.len());
     for call in &of.calls {
