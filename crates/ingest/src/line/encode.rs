@@ -41,8 +41,8 @@ pub struct Point<'a> {
 pub enum EncodeError {
     /// It has no field.
     NoFields,
-    /// This name or tag value has no spelling: it is empty, holds a line end, ends in a backslash, is reserved, or (a
-    /// measurement) begins like a comment or with a tab.
+    /// This name or tag value has no spelling: it is empty, holds a line end, ends in a backslash, is reserved, or begins
+    /// with a tab (a measurement, or the first field) or like a comment (a measurement).
     NoSpelling(String),
     /// This field's value is infinite or not a number.
     NotFinite(String),
@@ -88,6 +88,9 @@ fn write_point(out: &mut Vec<u8>, point: &Point<'_>) -> Result<(), EncodeError> 
         return Err(EncodeError::NoFields);
     }
     for (place, (name, value)) in point.fields.iter().enumerate() {
+        if place == 0 && name.starts_with('\t') {
+            return Err(EncodeError::NoSpelling((*name).to_owned()));
+        }
         out.push(if place == 0 { b' ' } else { b',' });
         write_field_or_tag_name(out, name, FIELD_SPECIALS)?;
         out.push(b'=');

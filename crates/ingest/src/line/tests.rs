@@ -463,6 +463,7 @@ fn what_has_no_spelling_is_refused() {
     let cases = [
         (Point { measurement: "", ..point.clone() }, no_spelling("")),
         (Point { measurement: "#m", ..point.clone() }, no_spelling("#m")),
+        (Point { fields: &[("\ta", FieldValue::Bool(true))], ..point.clone() }, no_spelling("\ta")),
         (Point { measurement: "a\nb", ..point.clone() }, no_spelling("a\nb")),
         (Point { tags: &[("a\\", "b")], ..point.clone() }, no_spelling("a\\")),
         (Point { tags: &[("a", "b\\")], ..point.clone() }, no_spelling("b\\")),

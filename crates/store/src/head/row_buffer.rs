@@ -75,6 +75,8 @@ pub(crate) struct SharedRows {
     /// The newest rows; there may be none.
     open: Block,
     count: usize,
+    /// Smallest timestamp of all rows.
+    oldest_ns: i64,
     /// Where blocks come from and go to.
     spare: Arc<SpareRows>,
     spare_bytes_max: usize,
@@ -94,7 +96,16 @@ impl SharedRows {
     /// Without rows; of so many columns. Of the memory of its blocks so many bytes are kept in the end.
     pub(crate) fn new(width: usize, spare: Arc<SpareRows>, spare_bytes_max: usize) -> Self {
         let block_bits = (BLOCK_BYTES / ((1 + width) * 8)).max(1).ilog2();
-        Self { width, block_bits, full: Arc::default(), open: Block::default(), count: 0, spare, spare_bytes_max }
+        Self {
+            width,
+            block_bits,
+            full: Arc::default(),
+            open: Block::default(),
+            count: 0,
+            oldest_ns: i64::MAX,
+            spare,
+            spare_bytes_max,
+        }
     }
 
     /// Rows of a block, and words that they take.
@@ -128,6 +139,7 @@ impl SharedRows {
         let place = self.count as u32;
         let block = &mut self.open;
         block.newest_ns = if self.count == 0 { timestamp_ns } else { block.newest_ns.max(timestamp_ns) };
+        self.oldest_ns = self.oldest_ns.min(timestamp_ns);
         block.links.push(Link { group, previous });
         block.rows.push(timestamp_ns as u64);
         match places {
@@ -214,7 +226,9 @@ impl SharedRows {
     /// Where a group's rows in a range are: those of the open block are copied, the others are looked for later.
     pub(crate) fn view(&self, newest: u32, range: &TimeRange) -> SharedView {
         let (width, block_bits) = (self.width, self.block_bits);
-        let (mut newest, mut open) = (newest, Vec::new());
+        // Where no row can be in the range, none is looked at: there are as many as a group got since the last flush.
+        let is_apart = range.end_ns < self.oldest_ns || self.count > 0 && range.start_ns > self.open.newest_ns;
+        let (mut newest, mut open) = (if is_apart { NONE } else { newest }, Vec::new());
         for (before, row) in self.open_rows(newest) {
             if range.contains(row[0] as i64) {
                 open.extend_from_slice(row);
