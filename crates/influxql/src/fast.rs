@@ -27,6 +27,13 @@ pub(crate) struct Grouped {
     frame: Frame,
 }
 
+impl Grouped {
+    /// What it takes out of a budget.
+    pub(crate) fn samples(&self) -> usize {
+        self.frame.rows() * self.frame.columns.len().max(1)
+    }
+}
+
 /// What the calls of a selection give, group by group; `None` if rows have to be looked at.
 pub(crate) fn results(engine: &dyn Engine, of: &Resolved) -> Result<Option<Vec<Grouped>>, QueryError> {
     let Some(plans) = plans(engine, of)? else { return Ok(None) };
@@ -46,16 +53,21 @@ fn group_tags(of: &Resolved, labels: &Labels) -> Vec<String> {
 
 /// The rows of one series of the answer.
 pub(crate) fn rows(engine: &dyn Engine, of: &Resolved, grouped: Grouped) -> Result<Option<SeriesRows>, QueryError> {
+    let held = grouped.samples();
     let Grouped { name, tags, mut frame } = grouped;
     if let Some(shown) = shown_as_read(of, &mut frame) {
         let rows = Rows::Read(read_rows(of, &name, frame, shown));
-        return Ok((!rows.is_empty()).then_some(SeriesRows { name, tags, rows }));
+        if rows.is_empty() {
+            engine.budget().give_back(held);
+            return Ok(None);
+        }
+        return Ok(Some(SeriesRows { name, tags, rows }));
     }
     let mut outs = Vec::with_capacity(of.calls.len());
     for call in &of.calls {
         outs.push(call_outs(engine, of, call, &frame)?);
     }
-    engine.budget().give_back(frame.rows() * frame.columns.len().max(1));
+    engine.budget().give_back(held);
     select::joined(engine, of, CallResults { name, tags, outs }, None)
 }
 
@@ -133,9 +145,13 @@ pub(crate) fn plans<'a>(engine: &dyn Engine, of: &'a Resolved) -> Result<Option<
     if of.calls.is_empty() || !of.references.is_empty() || !shown_at_windows || !plain_windows || of.extra_windows > 0 {
         return Ok(None);
     }
-    let mut plans = Vec::with_capacity(of.sources.len());
+    let mut plans: Plans<'_> = Vec::with_capacity(of.sources.len());
     for source in &of.sources {
         let From::Table { database, name, schema } = source else { return Ok(None) };
+        if plans.iter().any(|(_, known, _)| known == name) {
+            // Rows of several databases are one series of the answer.
+            return Ok(None);
+        }
         let Some(kept) = all_kept(of, schema) else { return Ok(None) };
         if kept.is_empty() {
             continue;

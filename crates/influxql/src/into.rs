@@ -7,10 +7,10 @@ use query::QueryError;
 use crate::answer::{Answer, Series};
 use crate::engine::Engine;
 use crate::execute::{Session, existing};
-use crate::resolve::Resolved;
-use crate::select::{SeriesRows, time_of};
+use crate::resolve::{Column, Resolved};
+use crate::select::{SeriesRows, fits, time_of};
 use crate::syntax::ast::Target;
-use crate::value::Value;
+use crate::value::{DataType, Value};
 
 /// Bytes of line protocol that are written together.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -63,7 +63,12 @@ fn series_key(measurement: &str, of: &Resolved, series: &SeriesRows) -> String {
 /// Writes a row's fields, which stand behind its time; whether there are any.
 fn push_fields(lines: &mut String, of: &Resolved, row: &[Value]) -> bool {
     let mut any = false;
-    for (column, value) in of.columns.iter().zip(row.iter().skip(1)) {
+    // A number may fill a column of something else, which is written without it.
+    let is_of_type = |column: &Column, value: &Value| {
+        !matches!(column.data_type, DataType::Boolean | DataType::Text) || fits(value, column.data_type)
+    };
+    let cells = of.columns.iter().zip(row.iter().skip(1));
+    for (column, value) in cells.filter(|(column, value)| is_of_type(column, value)) {
         let value = match value {
             Value::Null | Value::Time(_) => continue,
             Value::Float(value) if !value.is_finite() => continue,

@@ -48,6 +48,8 @@ pub(crate) fn rows(engine: &dyn Engine, of: &Resolved) -> Result<Vec<SeriesRows>
         for grouped in results {
             if counted.keeps(&grouped.name, of) {
                 found.extend(fast::rows(engine, of, grouped)?);
+            } else {
+                engine.budget().give_back(grouped.samples());
             }
         }
     } else {
@@ -430,6 +432,17 @@ fn reverse(column: &mut FrameColumn) {
     }
 }
 
+/// Whether a cell has a value of a column's type.
+pub(crate) fn fits(cell: &Value, data_type: DataType) -> bool {
+    match data_type {
+        DataType::Float => cell.number().is_some(),
+        DataType::Integer => matches!(cell, Value::Integer(_)),
+        DataType::Unsigned => matches!(cell, Value::Unsigned(_)),
+        DataType::Boolean => matches!(cell, Value::Boolean(_)),
+        DataType::Text | DataType::Tag | DataType::Unknown => matches!(cell, Value::Text(_)),
+    }
+}
+
 fn frame_column<'v, I: Iterator<Item = &'v Value>>(
     name: &str,
     data_type: DataType,
@@ -449,6 +462,7 @@ fn frame_column<'v, I: Iterator<Item = &'v Value>>(
         }
         DataType::Float => Values::F64(cells().map(|cell| cell.number().unwrap_or_default()).collect()),
     };
-    let present: Vec<bool> = cells().map(|cell| !cell.is_null()).collect();
+    // What fills a column beside a selector need not be of the column's type.
+    let present: Vec<bool> = cells().map(|cell| fits(cell, data_type)).collect();
     FrameColumn { name: name.into(), values, present: present.contains(&false).then_some(present) }
 }

@@ -94,7 +94,7 @@ impl KeyView {
 }
 
 /// Where a part may have rows of a key that has these chunks in it.
-fn ranges_of<'a>(part: &Part, chunks: &'a [ChunkRef]) -> impl Iterator<Item = TimeRange> + use<'a> {
+pub(crate) fn ranges_of<'a>(part: &Part, chunks: &'a [ChunkRef]) -> impl Iterator<Item = TimeRange> + use<'a> {
     // A fold's nodes have no chunks.
     let whole = (part.info.fold_ns > 0).then_some(part.info.range);
     chunks.iter().map(|chunk| chunk.range).chain(whole)

@@ -11,6 +11,7 @@ use crate::deletes::Delete;
 use crate::head::HeadPiece;
 use crate::histogram;
 use crate::known_times::KnownTimes;
+use crate::locate::ranges_of;
 use crate::origins::Origins;
 use crate::part::{BLOCK_SLOTS, ChunkRef, Part, PartKey, ReadAhead, SeenBlocks};
 use crate::scan::{SelectedColumn, SelectedGroup};
@@ -314,7 +315,7 @@ impl Store {
             for part in parts.iter().filter(|part| part.info.range.overlaps(range)) {
                 let mut has_rows = false;
                 part.find(key, &self.seen, |found, _| {
-                    has_rows |= found.iter().any(|chunk| chunk.range.overlaps(range));
+                    has_rows |= ranges_of(part, found).any(|found| found.overlaps(range));
                 })?;
                 if has_rows {
                     return Ok(true);

@@ -9,13 +9,14 @@ mod format;
 mod layout;
 mod time;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Read};
 
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
-use model::{VALUE_FIELD, ValueType};
+use model::{METRIC_NAME, VALUE_FIELD, ValueType};
 
-use crate::line::{FieldValue, Point, check_line, decode_key, encode_point};
+use crate::line::{FieldValue, Point, check_line, encode_point};
 use crate::{Limits, LineErrors};
 
 pub use format::CsvFormat;
@@ -102,6 +103,8 @@ pub struct CsvImporter<R> {
 struct Columns {
     time: Option<(usize, TimeFormat)>,
     tags: Vec<(usize, String)>,
+    /// Whether only a row's key tells if its tags may stand together.
+    decodes_keys: bool,
     /// Tags that all rows have.
     constants: Vec<(String, String)>,
     /// The points that a row makes.
@@ -130,20 +133,15 @@ impl<R: Read> CsvImporter<R> {
         let names: Result<Vec<&str>, _> = header.iter().map(std::str::from_utf8).collect();
         let names = names.map_err(|_| CsvError::Mapping("the header is not valid UTF-8".to_owned()))?;
         let columns = Columns::named(&names, mapping).map_err(CsvError::Mapping)?;
-        Self::checked(reader, columns, limits)
+        Ok(Self { reader, columns, limits })
     }
 
     /// Reads a file without a header: each column of values makes points of its own. Rows may have more columns than the format
     /// names, and fewer if one of them has a value.
-    pub fn by_places(input: R, format: CsvFormat, limits: Limits) -> Result<Self, CsvError> {
+    pub fn by_places(input: R, format: CsvFormat, limits: Limits) -> Self {
         let input = BoundedRecords::new(input, limits.line_bytes_max);
         let reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input);
-        Self::checked(reader, Columns::by_places(format), limits)
-    }
-
-    fn checked(reader: Reader<BoundedRecords<R>>, columns: Columns, limits: Limits) -> Result<Self, CsvError> {
-        columns.check_names(&limits).map_err(CsvError::Mapping)?;
-        Ok(Self { reader, columns, limits })
+        Self { reader, columns: Columns::by_places(format), limits }
     }
 
     /// Appends up to `rows_max` rows (and some 8 MiB of them) to `out` as line protocol, in nanoseconds. `None` at the end of the file.
@@ -180,6 +178,17 @@ impl<R: Read> CsvImporter<R> {
         Ok(Some(chunk))
     }
 
+    fn check_fields(&self, fields: &[(&str, FieldValue<'_>)]) -> Result<(), String> {
+        let Limits { fields_max, name_bytes_max, .. } = self.limits;
+        if fields.len() > fields_max {
+            return Err(format!("more than {fields_max} fields (fields_max)"));
+        }
+        if fields.iter().any(|(name, _)| name.len() > name_bytes_max) {
+            return Err(format!("a field's name is longer than {name_bytes_max} bytes (name_bytes_max)"));
+        }
+        Ok(())
+    }
+
     /// A row with too many or too few cells is left out; anything else ends the import.
     fn report(&self, error: csv::Error, chunk: &mut CsvChunk) -> Result<(), CsvError> {
         let ErrorKind::UnequalLengths { pos, expected_len, len } = error.kind() else {
@@ -212,9 +221,7 @@ impl<R: Read> CsvImporter<R> {
         let mut points = 0;
         for PointColumns { measurement, fields } in &columns.points {
             let fields = read_fields(row, fields)?;
-            if fields.len() > self.limits.fields_max {
-                return Err(format!("more than {} fields (fields_max)", self.limits.fields_max));
-            }
+            self.check_fields(&fields)?;
             // Of several points those without a value are left out.
             if fields.is_empty() && columns.points.len() > 1 {
                 continue;
@@ -222,11 +229,17 @@ impl<R: Read> CsvImporter<R> {
             let point = Point { measurement, tags: &tags, fields: &fields, timestamp_ns };
             let start = out.len();
             encode_point(out, &point).map_err(|error| error.to_string())?;
-            check_line(out.get(start..).unwrap_or_default(), &self.limits)?;
+            check_line(out.get(start..).unwrap_or_default(), columns.decodes_keys, &self.limits)?;
             points += 1;
         }
         if points == 0 { Err("none of the columns of metrics has a value".to_owned()) } else { Ok(points) }
     }
+}
+
+/// Whether two names are the same, or one is reserved: rows that have such tags are refused as lines with them are.
+fn are_mistakable(names: &[(usize, String)]) -> bool {
+    let mut seen = HashSet::new();
+    !names.iter().all(|(_, name)| name != METRIC_NAME && seen.insert(name))
 }
 
 /// A cell's text; none where the row has no such column.
@@ -281,38 +294,17 @@ impl Columns {
         }
         let points = vec![PointColumns { measurement: mapping.measurement, fields }];
         let time = time.map(|place| (place, mapping.time_format));
-        Ok(Self { time, tags, constants: Vec::new(), points })
+        let decodes_keys = are_mistakable(&tags);
+        Ok(Self { time, tags, decodes_keys, constants: Vec::new(), points })
     }
 
     fn by_places(format: CsvFormat) -> Self {
         let field = |place| FieldColumn { place, name: VALUE_FIELD.to_owned(), value_type: Some(ValueType::F64) };
         let point = |(place, measurement)| PointColumns { measurement, fields: vec![field(place)] };
         let CsvFormat { labels, metrics, time, extra_labels } = format;
-        Self { time, tags: labels, constants: extra_labels, points: metrics.into_iter().map(point).collect() }
-    }
-
-    /// Refuses names that no row could be written with, before the first row. Names of tags stand once and are not reserved.
-    fn check_names(&self, limits: &Limits) -> Result<(), String> {
-        let constants = self.constants.iter().map(|(name, _)| name);
-        let tags: Vec<(&str, &str)> =
-            constants.chain(self.tags.iter().map(|(_, name)| name)).map(|name| (name.as_str(), "x")).collect();
-        for PointColumns { measurement, fields } in &self.points {
-            if let Some(column) = fields.iter().find(|column| column.name.len() > limits.name_bytes_max) {
-                let name_bytes_max = limits.name_bytes_max;
-                return Err(format!(
-                    "the name of column {} is longer than {name_bytes_max} bytes (name_bytes_max)",
-                    column.place + 1
-                ));
-            }
-            let mut line = Vec::new();
-            let point =
-                Point { measurement, tags: &tags, fields: &[("f", FieldValue::Bool(true))], timestamp_ns: None };
-            encode_point(&mut line, &point).map_err(|error| error.to_string())?;
-            check_line(&line, limits)?;
-            let key = line.strip_suffix(b" f=true\n").unwrap_or_default();
-            decode_key(key)?;
-        }
-        Ok(())
+        let decodes_keys = are_mistakable(&labels);
+        let points = metrics.into_iter().map(point).collect();
+        Self { time, tags: labels, decodes_keys, constants: extra_labels, points }
     }
 
     /// Works out the types that are not known yet. A column that is empty so far stays unknown.

@@ -127,7 +127,7 @@ fn no_record_is_longer_than_the_limit() {
 #[track_caller]
 fn check_places(file: &str, format: &str, expected: &str) {
     let format = CsvFormat::parse(format).unwrap().with_labels(vec![("job".to_owned(), "x".to_owned())]);
-    let mut importer = CsvImporter::by_places(file.as_bytes(), format, Limits::default()).unwrap();
+    let mut importer = CsvImporter::by_places(file.as_bytes(), format, Limits::default());
     let (mut out, mut notes, mut points) = (Vec::new(), String::new(), 0);
     while let Some(chunk) = importer.next_chunk(2, &mut out).unwrap() {
         points += chunk.points;
@@ -171,7 +171,7 @@ fn columns_are_taken_by_their_places() {
 }
 
 #[test]
-fn names_are_held_against_the_limits_before_the_first_row() {
+fn names_are_held_against_the_limits_where_they_are_written() {
     let limits = Limits { tags_max: 2, name_bytes_max: 8, ..Limits::default() };
     for (format, reason) in [
         ("1:metric:mmmmmmmmm", "the measurement is longer than 8 bytes (name_bytes_max)"),
@@ -182,11 +182,14 @@ fn names_are_held_against_the_limits_before_the_first_row() {
         ("1:metric:m,2:label:__name__", "the tag name '__name__' is reserved"),
     ] {
         let format = CsvFormat::parse(format).unwrap();
-        let error = CsvImporter::by_places(&b"1,2,3,4"[..], format, limits.clone()).err().unwrap();
-        assert_eq!(error.to_string(), reason);
+        let mut importer = CsvImporter::by_places(&b"1,,,\n1,2,3,4"[..], format, limits.clone());
+        let errors = importer.next_chunk(9, &mut Vec::new()).unwrap().unwrap().errors.first;
+        let last = errors.last().map(|error| (error.line, error.reason.as_str()));
+        assert_eq!(last, Some((2, reason)));
+        assert_eq!(errors.len() == 2, reason.starts_with("the measurement"), "{reason}");
     }
-    let error = import(b"time,fffffffff", mapping(&[]), 1, limits).unwrap_err();
-    assert_eq!(error.to_string(), "the name of column 2 is longer than 8 bytes (name_bytes_max)");
+    let expected = "2! a field's name is longer than 8 bytes (name_bytes_max)\n";
+    assert_eq!(import(b"time,fffffffff\n1,1", mapping(&[]), 1, limits).unwrap(), expected);
 }
 
 #[test]

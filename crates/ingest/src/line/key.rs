@@ -94,16 +94,17 @@ fn decode(key: &[u8]) -> Result<GroupIdentity, Reason> {
 }
 
 /// Holds a line that [`encode_point`](super::encode_point) wrote against the limits of its length and its key; the reason names the
-/// limit.
-pub(crate) fn check_line(line: &[u8], limits: &Limits) -> Result<(), String> {
+/// limit. Whoever does not know that the tags may stand together has the key decoded.
+pub(crate) fn check_line(line: &[u8], decodes_key: bool, limits: &Limits) -> Result<(), String> {
     if line.len() > limits.line_bytes_max {
         return Err(format!("the line is longer than {} bytes (line_bytes_max)", limits.line_bytes_max));
     }
     let key_length = key_length(line).unwrap_or_default();
-    if key_length <= unchecked_key_bytes(limits) {
-        return Ok(());
+    let key = line.get(..key_length).unwrap_or_default();
+    if decodes_key {
+        decode_key(key)?;
     }
-    check_key(line.get(..key_length).unwrap_or_default(), limits).map_err(Cow::into_owned)
+    if key_length <= unchecked_key_bytes(limits) { Ok(()) } else { check_key(key, limits).map_err(Cow::into_owned) }
 }
 
 /// Keys of no more bytes break no limit: the shortest tag, `,a=b`, takes four.

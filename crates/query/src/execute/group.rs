@@ -112,13 +112,16 @@ impl Reader<'_> {
             return self.all_in_one(scan, group);
         }
         if from_summaries(scan, &read, grouping) {
-            let extent = if has_few_bins(&scan.range, grouping) {
-                Some(scan.range)
-            } else {
-                self.context.store.extent(group, &scan.range).map_err(|error| unreadable(&error))?
+            let few = has_few_bins(&scan.range, grouping).then(|| pieces(&scan.range, &scan.range, grouping)).flatten();
+            let all = match few {
+                Some(few) => Some(few),
+                None => {
+                    let extent = self.context.store.extent(group, &scan.range).map_err(|error| unreadable(&error))?;
+                    let Some(extent) = extent else { return Ok(Vec::new()) };
+                    pieces(&extent, &scan.range, grouping)
+                }
             };
-            let Some(extent) = extent else { return Ok(Vec::new()) };
-            if let Some(pieces) = pieces(&extent, &scan.range, grouping) {
+            if let Some(pieces) = all {
                 return self.sum_group(scan, &read, &pieces, grouping);
             }
         }

@@ -86,11 +86,12 @@ fn write_csv(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
     let columns = csv_columns(&taken.parameters)?;
     let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
     let limits = state.db.limits().clone();
-    let importer = match columns {
+    let mut importer = match columns {
         CsvColumns::ByPlaces(format) => CsvImporter::by_places(body.as_slice(), format, limits),
-        CsvColumns::Named(mapping) => CsvImporter::new(body.as_slice(), mapping, limits),
+        CsvColumns::Named(mapping) => {
+            CsvImporter::new(body.as_slice(), mapping, limits).map_err(|error| csv_error(&error))?
+        }
     };
-    let mut importer = importer.map_err(|error| csv_error(&error))?;
     let (mut whole, mut lines) = (Outcome::default(), Vec::new());
     loop {
         lines.clear();
