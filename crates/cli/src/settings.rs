@@ -8,7 +8,7 @@ use db::{DbOptions, ObjectTierOptions};
 use ingest::otlp::{DeltaPolicy, Translation};
 use promql::NameRemoval;
 use serde::{Deserialize, Serialize};
-use server::{Listener, ServerSettings};
+use server::{Compression, Listener, ServerSettings};
 
 use crate::memory;
 
@@ -221,6 +221,12 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     http_idle_timeout_ms: Option<u64>,
 
+    /// Whose answers over HTTP are compressed, of clients that ask for it: `remote` (not those of this machine, unless a proxy asks), `always`,
+    /// `never` [default: remote]
+    #[arg(long, env = "THALWEG_HTTP_COMPRESSION", value_name = "WORD")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http_compression: Option<String>,
+
     /// How long a connection of --line, --graphite or --opentsdb may be silent, in milliseconds [default: 600000]
     #[arg(long, env = "THALWEG_STREAM_IDLE_TIMEOUT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -415,6 +421,10 @@ impl ServeFlags {
         set(&mut server.stream_idle_timeout_ms, self.stream_idle_timeout_ms);
         set(&mut server.stream_line_timeout_ms, self.stream_line_timeout_ms);
         set(&mut server.udp_queue_bytes_max, self.udp_queue_bytes_max);
+        if let Some(word) = &self.http_compression {
+            server.http_compression = Compression::from_name(word)
+                .ok_or_else(|| format!("--http-compression {word:?} is none of remote, always, never"))?;
+        }
         self.set_queries(&mut server);
         set(&mut server.host_metrics_interval_ms, self.host_metrics_interval_ms.map(Some));
         if self.no_host_metrics == Some(true) {

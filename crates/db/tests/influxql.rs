@@ -196,6 +196,36 @@ fn rows_are_written_into_measurements() {
     db.close().unwrap();
 }
 
+#[test]
+fn a_number_that_fills_is_not_written_into_a_column_of_something_else() {
+    let (db, _folder) = open("unfit");
+    db.write_lines("t", LINES.as_bytes()).unwrap();
+    let statement = "select first(b), s into x from m where time >= 0 and time < 240s group by time(1m) fill(7)";
+    assert_eq!(show(&db, &statement.replace("into x ", "")).lines().last().unwrap().split(' ').nth(3), Some("7"));
+    ask(&db, statement).unwrap();
+    // Of the four bins the last had no row.
+    assert_eq!(show(&db, "select first from x"), "x time,first\n  0 true\n  60000 false\n  120000 true");
+    db.close().unwrap();
+}
+
+#[test]
+fn measurements_of_one_name_are_one_whatever_database_they_are_of() {
+    let (db, _folder) = open("two");
+    db.write_lines("t", LINES.as_bytes()).unwrap();
+    db.write_lines("u", b"n,h=a v=5 0\nn,h=b v=7 60000000000\n").unwrap();
+    let both = "from t..n, u..n where time >= 0 and time < 2m group by";
+    for settled in [false, true] {
+        if settled {
+            db.settle().unwrap();
+        }
+        let sums = show(&db, &format!("select sum(v) {both} time(1m)"));
+        assert_eq!(sums, "n time,sum\n  0 6\n  60000 9", "settled: {settled}");
+        let by_host = show(&db, &format!("select sum(v) {both} h"));
+        assert_eq!(by_host, "n{h=a} time,sum\n  0 8\nn{h=b} time,sum\n  0 7", "settled: {settled}");
+    }
+    db.close().unwrap();
+}
+
 /// Statements of the cases, changed at random: an answer or an error, never a panic, and never much more than the budget.
 #[test]
 fn mutated_statements_get_an_answer_or_an_error() {

@@ -3,7 +3,7 @@
 //! * [`listen`]: sockets, connections, time limits, a graceful end · [`stream`]: listeners of lines · [`grpc`]: OpenTelemetry's
 //!   other port
 //! * [`http1`]: its connections, parked while they are silent · [`routes`]: which path leads where
-//! * [`body`], [`parameters`]: what comes in, within bounds
+//! * [`body`], [`parameters`]: what comes in, within bounds · [`compression`]: which answers go out compressed
 //! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
 //! * [`query`], [`names`], [`status`]: Prometheus's API · [`json`]: its answers · [`plan`]: the s-expression language
 //! * [`export`], [`remote_read`]: samples as they are · [`active`]: queries that run
@@ -16,6 +16,7 @@
 mod active;
 mod admin;
 mod body;
+mod compression;
 mod error;
 mod explain;
 mod export;
@@ -46,6 +47,7 @@ mod turns;
 mod wire;
 mod write;
 
+pub use compression::Compression;
 pub use listen::{ServeError, Server};
 pub use state::{Listener, ServerSettings};
 

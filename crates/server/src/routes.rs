@@ -10,15 +10,15 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use tower_http::CompressionLevel;
-use tower_http::compression::CompressionLayer;
 
 use crate::active::Remote;
 use crate::body::{Buffer, Share};
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::state::State;
-use crate::{active, admin, body, export, influxql, names, page, plan, query, remote_read, sql, status, write};
+use crate::{
+    active, admin, body, compression, export, influxql, names, page, plan, query, remote_read, sql, status, write,
+};
 
 /// A request whose body was taken.
 pub(crate) struct Taken {
@@ -84,8 +84,8 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/status/buildinfo", get(status::build_info))
         .route("/metrics", get(status::metrics))
         .fallback(page)
-        // Answers go over a fast network once: a smaller one is not worth more time than it took to compute.
-        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest));
+        .layer(middleware::from_fn_with_state(state.clone(), compression::mark))
+        .layer(compression::layer());
     let admin = Router::new()
         .route("/api/v1/admin/backup", post(admin::backup))
         .route("/api/v1/status/active_queries/{id}/kill", post(active::kill))

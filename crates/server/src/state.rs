@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::active::{Bounds, Queries};
 use crate::body::{Budget, Spares};
+use crate::compression::Compression;
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
@@ -104,6 +105,8 @@ pub struct ServerSettings {
     pub ahead_ms_max: u64,
     /// What is made of OpenTelemetry's metrics.
     pub otlp: ingest::otlp::Settings,
+    /// Whose answers over HTTP are compressed.
+    pub http_compression: Compression,
     /// How long a query may take unless it asks for less.
     pub query_timeout_ms: u64,
     /// Samples that a query may hold at once.
@@ -165,6 +168,7 @@ impl ServerSettings {
             udp_queue_bytes_max: 8 << 20,
             ahead_ms_max: 32 * 86_400_000,
             otlp: ingest::otlp::Settings::default(),
+            http_compression: Compression::default(),
             query_timeout_ms: 120_000,
             query_samples_max: 50_000_000,
             query_concurrency_max: (2 * std::thread::available_parallelism().map_or(1, NonZero::get)).max(8),

@@ -138,15 +138,17 @@ impl ReadRows {
 
     /// Leaves the last row for each value of columns that are tags.
     pub(crate) fn keep_newest(&mut self, columns: &[usize]) {
-        let key = |series: u32| columns.iter().map(|column| self.tag(series, *column)).collect::<Vec<_>>();
-        // Few series share a key: mostly each has its own.
-        let mut numbers: HashMap<Vec<Option<&str>>, usize> = HashMap::with_capacity(self.series.len());
-        let of_series = (0..).take(self.series.len()).map(|series| {
-            let next = numbers.len();
-            *numbers.entry(key(series)).or_insert(next)
-        });
-        let of_series: Vec<usize> = of_series.collect();
-        let mut is_seen = vec![false; numbers.len()];
+        // Column by column: series that agree so far have the same number.
+        let (mut of_series, mut count) = (vec![0; self.series.len()], 1);
+        for column in columns {
+            let mut numbers: HashMap<(usize, Option<&str>), usize> = HashMap::with_capacity(self.series.len());
+            for (series, number) in (0..).zip(&mut of_series) {
+                let next = numbers.len();
+                *number = *numbers.entry((*number, self.tag(series, *column))).or_insert(next);
+            }
+            count = numbers.len();
+        }
+        let mut is_seen = vec![false; count];
         let is_newest = |place: &RowPlace| {
             let seen = of_series.get(place.series as usize).and_then(|number| is_seen.get_mut(*number));
             seen.is_some_and(|seen| !std::mem::replace(seen, true))

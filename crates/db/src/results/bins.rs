@@ -42,6 +42,7 @@ pub(crate) struct Asker<'a> {
 
 /// What looking up bins takes.
 struct Looking<'a> {
+    store: &'a Store,
     watch: Watch<'a>,
     database: u32,
     /// Taken before anything was read.
@@ -63,7 +64,6 @@ impl ResultCache {
             return uncut(asked, make);
         };
         let key = key_of(database, &asked.text);
-        let unit = Unit::Bins { width_ns: asked.width_ns, offset_ns: asked.offset_ns };
         if self.flash.is_some() {
             // So that what is made now has a stamp for flash that says no less.
             from.store.mark();
@@ -71,15 +71,8 @@ impl ResultCache {
         // Before anything is read: what comes later has a larger number.
         let snapshot = from.store.snapshot();
         let watch = Watch::new(from.store, database, vec![compiled(&superset(asked.scan))?], ITSELF);
-        let mut looking = Looking { watch, database, snapshot, span };
-        let mut parts = self.bins_in_memory(key, span, asked, &mut looking.watch);
-        let watch = &mut looking.watch;
-        let mut unchanged = |stretch: Span, since: u64| {
-            watch.unchanged_ns(stretch, since).into_iter().filter_map(|part| bins_in(part, asked)).collect()
-        };
-        let on_flash = self.parts_on_flash((key, span, unit), &parts, (from.store, snapshot), &mut unchanged);
-        let flash_spans: Vec<Span> = on_flash.iter().map(|(_, part)| *part).collect();
-        parts.extend(on_flash);
+        let mut looking = Looking { store: from.store, watch, database, snapshot, span };
+        let (mut parts, flash_spans) = self.bins_kept(key, span, asked, &mut looking);
         let holes = holes(&mut parts, span);
         self.count_bins(asked, span, &holes, &flash_spans);
         let mut anew: Vec<(Vec<Frame>, TimeRange)> = Vec::new();
@@ -100,14 +93,38 @@ impl ResultCache {
             }
             if let Some(bins) = bins {
                 let portion = Portions::Bins(Frame::join(&[(&frames, range_of(bins))])?);
-                self.keep(key, portion, bins, snapshot);
-                if let Some(flash) = &self.flash {
-                    flash.note(key, bins, unit);
-                }
+                self.keep_bins(key, portion, bins, asked, snapshot);
             }
             anew.push((frames, range));
         }
         join(&parts, &anew, asked)
+    }
+
+    /// Keeps bins that were made, in memory and in a while on flash.
+    fn keep_bins(&self, key: Key, portion: impl Into<Arc<Portions>>, bins: Span, asked: &BinsAsked<'_>, snapshot: u64) {
+        self.keep(key, portion, bins, snapshot);
+        if let Some(flash) = &self.flash {
+            flash.note(key, bins, unit_of(asked));
+        }
+    }
+
+    /// What is kept of a span and still holds, and which parts of it were on flash.
+    fn bins_kept(
+        &self,
+        key: Key,
+        span: Span,
+        asked: &BinsAsked<'_>,
+        looking: &mut Looking<'_>,
+    ) -> (Vec<Part>, Vec<Span>) {
+        let Looking { store, watch, snapshot, .. } = looking;
+        let mut parts = self.bins_in_memory(key, span, asked, watch);
+        let mut unchanged = |stretch: Span, since: u64| {
+            watch.unchanged_ns(stretch, since).into_iter().filter_map(|part| bins_in(part, asked)).collect()
+        };
+        let on_flash = self.parts_on_flash((key, span, unit_of(asked)), &parts, (store, *snapshot), &mut unchanged);
+        let flash_spans = on_flash.iter().map(|(_, part)| *part).collect();
+        parts.extend(on_flash);
+        (parts, flash_spans)
     }
 
     /// What is in memory of a span and still holds.
@@ -144,7 +161,7 @@ impl ResultCache {
         let shorter = BinsAsked { text, scan: &scan, width_ns, offset_ns: asked.offset_ns, combined: None };
         let key = key_of(looking.database, &shorter.text);
         let whole = Span::new(range.start_ns, range.end_ns.saturating_add(1));
-        let mut parts = self.bins_in_memory(key, whole, &shorter, &mut looking.watch);
+        let (mut parts, _) = self.bins_kept(key, whole, &shorter, looking);
         let ahead_end = whole.end.saturating_add(BINS_AHEAD.saturating_mul(asked.width_ns)).min(looking.span.end);
         let known = self.memory.peek(key, Span::new(i64::MIN, i64::MAX)).len();
         for hole in holes(&mut parts, whole) {
@@ -156,7 +173,7 @@ impl ResultCache {
                 return Ok(None);
             }
             let portion = Arc::new(Portions::Bins(frames));
-            self.keep(key, portion.clone(), hole, looking.snapshot);
+            self.keep_bins(key, portion.clone(), hole, &shorter, looking.snapshot);
             parts.push((portion, hole.intersect(&whole)));
         }
         if known > SHORTER_MAX {
@@ -183,6 +200,11 @@ impl ResultCache {
 fn uncut(asked: &BinsAsked<'_>, make: &mut MakeBins<'_>) -> Result<BinsFound, QueryError> {
     let frames = make(asked.scan.range, asked.width_ns)?;
     Ok(BinsFound { frames, kept_rows: 0 })
+}
+
+/// What they are to flash.
+const fn unit_of(asked: &BinsAsked<'_>) -> Unit {
+    Unit::Bins { width_ns: asked.width_ns, offset_ns: asked.offset_ns }
 }
 
 fn key_of(database: u32, text: &str) -> Key {

@@ -3,6 +3,8 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
+use thalweg_server::Compression;
+
 use crate::harness::Running;
 
 #[test]
@@ -62,21 +64,36 @@ fn the_page() {
 }
 
 #[test]
-fn answers_are_packed_for_those_who_ask() {
+fn answers_are_packed_for_those_who_ask_from_elsewhere() {
     let server = Running::start();
     let lines: Vec<String> = (0..200).map(|host| format!("m,host=host{host} v=1 1000000000\n")).collect();
     server.write(&lines.concat());
-    let answer = server.send("GET", "/api/v1/series?match[]=m_v", &[("accept-encoding", "gzip")], "");
+    let path = "/api/v1/series?match[]=m_v";
+    let near = server.send("GET", path, &[("accept-encoding", "gzip")], "");
+    assert_eq!((near.status, near.header("content-encoding")), (200, ""));
+    // A proxy on this machine asks for somebody else.
+    let headers = [("accept-encoding", "gzip"), ("x-forwarded-for", "192.0.2.1")];
+    let answer = server.send("GET", path, &headers, "");
     assert_eq!((answer.status, answer.header("content-encoding")), (200, "gzip"));
-    let plain = server.get("/api/v1/series?match[]=m_v");
+    let plain = server.send("GET", path, &[("x-forwarded-for", "192.0.2.1")], "");
     assert_eq!((plain.status, plain.header("content-encoding")), (200, ""));
-    let headers = [("accept-encoding", "gzip")];
-    let (_, _, packed) = server.send_for_bytes("GET", "/api/v1/series?match[]=m_v", &headers, "");
+    let (_, _, packed) = server.send_for_bytes("GET", path, &headers, "");
     // The header says it: at the fastest level, since an answer is packed for one reader.
     assert_eq!(packed.get(8), Some(&4));
     let mut unpacked = String::new();
     flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut unpacked).unwrap();
-    assert_eq!(unpacked, plain.body);
+    assert_eq!((unpacked.as_str(), near.body.as_str()), (plain.body.as_str(), plain.body.as_str()));
+}
+
+#[test]
+fn whose_answers_are_packed_can_be_set() {
+    let (near, far) = (("x-from", "here"), ("via", "1.1 proxy"));
+    for (setting, from, expected) in [(Compression::Always, near, "gzip"), (Compression::Never, far, "")] {
+        let server = Running::start_with(|settings| settings.http_compression = setting);
+        server.write("m,host=a_name_that_is_long_enough_to_be_packed v=1 1000000000\n");
+        let answer = server.send("GET", "/api/v1/series?match[]=m_v", &[("accept-encoding", "gzip"), from], "");
+        assert_eq!((answer.status, answer.header("content-encoding")), (200, expected), "{setting:?}");
+    }
 }
 
 #[cfg(target_os = "linux")]
