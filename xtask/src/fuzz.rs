@@ -31,7 +31,7 @@ Once more with one input, to see what is wrong:
 /// Makes the compiler count which edges of the program an input takes, and which values it compares; checks of tests stay on.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
--Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Clink-dead-code -Cdebug-assertions -Coverflow-checks \
+-Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Cdebug-assertions -Coverflow-checks \
 -Cdebuginfo=line-tables-only -Ccodegen-units=16";
 
 /// What build scripts and macros are built without.
