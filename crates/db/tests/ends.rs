@@ -114,6 +114,30 @@ fn newest_first(mut frames: Vec<Frame>, rows: usize) -> Vec<Frame> {
     frames
 }
 
+/// The latest row of each host up to a time is the last of all rows, whether or not it is held of parts.
+fn check_latest(db: &Db, table: &str, until_ns: i64) {
+    if plan(db, &format!(r#"(->> (table "{table}"))"#)).is_empty() {
+        return;
+    }
+    let of = if until_ns == i64::MAX {
+        table.to_owned()
+    } else {
+        format!("{table} WHERE timestamp <= '{}'", sql::format_rfc3339_us(until_ns))
+    };
+    let mut last: BTreeMap<String, String> = BTreeMap::new();
+    for row in ask_sql(db, &format!("SELECT * FROM {of}")) {
+        last.insert(format!("{:?}", row[1]), format!("{row:?}"));
+    }
+    let mut last: Vec<String> = last.into_values().collect();
+    last.sort();
+    for _ in 0..3 {
+        let latest = ask_sql(db, &format!("SELECT * FROM {of} LATEST BY h"));
+        let mut latest: Vec<String> = latest.iter().map(|row| format!("{row:?}")).collect();
+        latest.sort();
+        assert_eq!(latest, last, "{of}");
+    }
+}
+
 /// Newest rows, and rows near the end, are those of all rows.
 fn check_newest(db: &Db, rows: usize, since_s: i64) {
     let all = plan(db, r#"(->> (table "t"))"#);
@@ -135,17 +159,8 @@ fn check_newest(db: &Db, rows: usize, since_s: i64) {
             .collect();
         assert_eq!(cut(&format!("(range {from_ns} {})", newest_ns + 1)), shown(&expected), "{fields}");
     }
-    if !all.is_empty() {
-        let latest: Vec<String> =
-            ask_sql(db, "SELECT * FROM t LATEST BY h").iter().map(|row| format!("{row:?}")).collect();
-        let mut last: BTreeMap<String, String> = BTreeMap::new();
-        for row in ask_sql(db, "SELECT * FROM t") {
-            last.insert(format!("{:?}", row[1]), format!("{row:?}"));
-        }
-        let (mut latest, mut last) = (latest, last.into_values().collect::<Vec<_>>());
-        latest.sort();
-        last.sort();
-        assert_eq!(latest, last);
+    for (table, until_ns) in [("t", i64::MAX), ("wide", i64::MAX), ("t", START_NS + since_s * SECOND_NS)] {
+        check_latest(db, table, until_ns);
     }
 }
 

@@ -39,6 +39,17 @@ impl Values {
         }
     }
 
+    /// Makes room for more.
+    pub fn reserve(&mut self, more: usize) {
+        match self {
+            Self::F64(values) => values.reserve(more),
+            Self::I64(values) => values.reserve(more),
+            Self::U64(values) => values.reserve(more),
+            Self::Bool(values) => values.reserve(more),
+            Self::Text(values) => values.reserve(more),
+        }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         match self {

@@ -145,6 +145,10 @@ fn push_text(packed: &mut String, text: &str) {
 }
 
 fn split_text(packed: &str) -> Option<(&str, &str)> {
+    // Mostly one byte says it.
+    if let Some(length) = packed.as_bytes().first().filter(|byte| **byte < 64) {
+        return packed.get(1..)?.split_at_checked(usize::from(*length));
+    }
     let mut length = 0usize;
     let mut shift = 0;
     for (place, byte) in packed.bytes().enumerate() {

@@ -16,7 +16,10 @@ mod trace;
 mod windows;
 
 pub use budget::{Budget, Pace, SAMPLE_BYTES, Stop};
-pub use execute::{BinsAsked, BinsFound, Context, KeptBins, MakeBins, Outcome, Reads, StepReport, execute};
+pub use execute::{
+    BinsAsked, BinsFound, Context, KeptBins, MakeBins, NewestRow, NewestRows, Outcome, Reads, StepReport, execute,
+    newest_rows,
+};
 pub use frame::{Cell, Frame, FrameColumn};
 pub use model::Values;
 pub use plan::Plan;

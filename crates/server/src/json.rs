@@ -16,7 +16,9 @@ pub(crate) fn text(text: &str) -> String {
 
 /// Appends a JSON string.
 pub(crate) fn push_text(out: &mut String, text: &str) {
-    if text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
+    // All bytes at once: texts are short, and hardly any has one.
+    let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+    if text.bytes().fold(false, |found, byte| found | is_special(byte)) {
         out.push_str(&serde_json::Value::String(text.to_owned()).to_string());
         return;
     }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use query::plan::Plan;
-use query::{Context, Frame, QueryError, Reads};
+use query::plan::{Expression, Plan, Scan};
+use query::{Context, Frame, NewestRows, QueryError, Reads};
 use sqlparser::ast::{
     Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Values,
 };
@@ -96,6 +96,18 @@ impl Run<'_> {
         }
         self.plans.push(plan);
         Ok(frames)
+    }
+
+    /// The newest row of each series that a scan selects, unless only columns are wanted.
+    pub(crate) fn newest_rows(&mut self, scan: Scan) -> Result<NewestRows, SqlError> {
+        let mut newest = NewestRows::default();
+        if !self.describes {
+            newest = query::newest_rows(&scan, self.context)?;
+            self.reads.merge(&newest.reads);
+        }
+        let input = Box::new(Plan::Order { input: Box::new(Plan::Scan(scan)), by: Expression::Time, descending: true });
+        self.plans.push(Plan::Limit { input, rows: 1, skip: 0 });
+        Ok(newest)
     }
 
     /// Takes rows out of the budget; what a statement holds is given back when it ends.

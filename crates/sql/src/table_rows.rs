@@ -1,9 +1,10 @@
-//! Rows of a table as they were read: a frame for each series, and the order in which their rows are shown. Values are made of them only where
+//! Rows of a table as they were read: the frames of series, and the order in which their rows are shown. Values are made of them only where
 //! something is computed; to write an answer down nobody needs any.
 
 use std::collections::HashMap;
 
-use query::{Frame, FrameColumn, RowPlace};
+use model::Labels;
+use query::{Frame, FrameColumn, NewestRow, NewestRows, RowPlace};
 
 use crate::relation::{Column, Relation};
 use crate::value::Value;
@@ -36,6 +37,7 @@ impl Same<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct ReadRows {
     series: Vec<ReadSeries>,
+    frames: Vec<ReadFrame>,
     pub(crate) order: Vec<RowPlace>,
     /// Names of the table's tags.
     tags: Vec<String>,
@@ -44,44 +46,54 @@ pub(crate) struct ReadRows {
 
 #[derive(Debug)]
 struct ReadSeries {
-    frame: Frame,
-    /// Of each field of the table its place in the frame; `None` if that has them all, in the table's order.
+    labels: Labels,
+    /// Where its rows are; others may have theirs there, too.
+    frame: usize,
+}
+
+/// Columns of some series.
+#[derive(Debug)]
+struct ReadFrame {
+    columns: Vec<FrameColumn>,
+    /// Of each field of the table its place among the columns; `None` if they are all, in the table's order.
     fields: Option<Vec<Option<usize>>>,
 }
 
-impl ReadSeries {
-    fn new(frame: Frame, schema: &query::TableSchema) -> Self {
-        let in_order = frame.columns.iter().map(|column| &*column.name);
+impl ReadFrame {
+    fn new(columns: Vec<FrameColumn>, schema: &query::TableSchema) -> Self {
+        let in_order = columns.iter().map(|column| &*column.name);
         if in_order.eq(schema.fields.iter().map(|(name, _)| name.as_str())) {
-            return Self { frame, fields: None };
+            return Self { columns, fields: None };
         }
         let mut expected = 0;
         let place = |(name, _): &(String, model::ValueType)| {
             let is_it = |column: &FrameColumn| *column.name == **name;
             // Mostly they stand in the table's order.
-            let next = if frame.columns.get(expected).is_some_and(is_it) { Some(expected) } else { None };
-            let found = next.or_else(|| frame.columns.iter().position(is_it));
+            let next = if columns.get(expected).is_some_and(is_it) { Some(expected) } else { None };
+            let found = next.or_else(|| columns.iter().position(is_it));
             expected = found.map_or(expected, |place| place + 1);
             found
         };
         let fields = schema.fields.iter().map(place).collect();
-        Self { frame, fields: Some(fields) }
+        Self { columns, fields: Some(fields) }
     }
 
-    /// A field by its place in the table; `None` if the series does not have it.
+    /// A field by its place in the table; `None` if the series do not have it.
     fn field(&self, place: usize) -> Option<&FrameColumn> {
         let place = match &self.fields {
             Some(places) => (*places.get(place)?)?,
             None => place,
         };
-        self.frame.columns.get(place)
+        self.columns.get(place)
     }
+}
 
+impl ReadSeries {
     /// The values of tags; those that are empty are none.
     fn tags(&self, names: &[String]) -> Vec<Option<&str>> {
         let mut values = vec![None; names.len()];
         let mut next = 0;
-        for (name, value) in self.frame.labels.iter().filter(|(_, value)| !value.is_empty()) {
+        for (name, value) in self.labels.iter().filter(|(_, value)| !value.is_empty()) {
             let is_it = |known: &String| known == name;
             let behind = names.get(next..).unwrap_or_default().iter().position(is_it).map(|place| next + place);
             let Some(place) = behind.or_else(|| names.iter().position(is_it)) else { continue };
@@ -98,14 +110,31 @@ impl ReadRows {
     /// The rows of frames in order of time, those of one time in the order of the frames.
     pub(crate) fn new(frames: Vec<Frame>, schema: &query::TableSchema) -> Self {
         let mut order = Vec::with_capacity(frames.iter().map(Frame::rows).sum());
-        let mut series = Vec::with_capacity(frames.len());
-        for (number, frame) in (0..).zip(frames) {
-            let places = (0..).zip(&frame.timestamps_ns);
-            order.extend(places.map(|(row, time_ns)| RowPlace { time_ns: *time_ns, series: number, row }));
-            series.push(ReadSeries::new(frame, schema));
+        let (mut series, mut read) = (Vec::with_capacity(frames.len()), Vec::with_capacity(frames.len()));
+        for (number, Frame { labels, timestamps_ns, columns }) in (0..).zip(frames) {
+            let places = (0..).zip(timestamps_ns);
+            order.extend(places.map(|(row, time_ns)| RowPlace { time_ns, series: number, row }));
+            series.push(ReadSeries { labels, frame: read.len() });
+            read.push(ReadFrame::new(columns, schema));
         }
-        order.sort_by_key(|place| place.time_ns);
-        Self { series, order, tags: schema.tags.clone(), width: Self::width_of(schema) }
+        Self { series, frames: read, order, tags: schema.tags.clone(), width: Self::width_of(schema) }.in_order()
+    }
+
+    /// A row of each series, in the same order.
+    pub(crate) fn of_newest(newest: NewestRows, schema: &query::TableSchema) -> Self {
+        let mut order = Vec::with_capacity(newest.series.len());
+        let mut series = Vec::with_capacity(newest.series.len());
+        for (number, NewestRow { labels, time_ns, frame, row }) in (0..).zip(newest.series) {
+            order.push(RowPlace { time_ns, series: number, row });
+            series.push(ReadSeries { labels, frame: frame as usize });
+        }
+        let frames = newest.frames.into_iter().map(|columns| ReadFrame::new(columns, schema)).collect();
+        Self { series, frames, order, tags: schema.tags.clone(), width: Self::width_of(schema) }.in_order()
+    }
+
+    fn in_order(mut self) -> Self {
+        self.order.sort_by_key(|place| place.time_ns);
+        self
     }
 
     /// Values of a row of a table.
@@ -113,11 +142,12 @@ impl ReadRows {
         schema.tags.len() + schema.fields.len() + 2
     }
 
-    /// What columns show of a series, by their places in a row.
-    fn shows<'a>(&'a self, series: u32, columns: &[usize]) -> Vec<Shows<'a>> {
-        let Some(of) = self.series.get(series as usize) else { return Vec::new() };
+    /// Appends what columns show of a series, by their places in a row.
+    fn shows<'a>(&'a self, series: u32, columns: &[usize], shown: &mut Vec<Shows<'a>>) {
+        let Some(of) = self.series.get(series as usize) else { return };
         let tags = of.tags(&self.tags);
-        let shows = |column: &usize| {
+        let frame = self.frames.get(of.frame);
+        let of_column = |column: &usize| {
             let Some(place) = column.checked_sub(1) else { return Shows::Time };
             if let Some(tag) = tags.get(place) {
                 return Shows::Same(tag.map_or(Same::Null, Same::Tag));
@@ -125,15 +155,16 @@ impl ReadRows {
             if column + 1 == self.width {
                 return Shows::Same(Same::Number(i64::from(series)));
             }
-            of.field(place.saturating_sub(tags.len())).map_or(Shows::Same(Same::Null), Shows::Field)
+            let field = frame.and_then(|frame| frame.field(place.saturating_sub(tags.len())));
+            field.map_or(Shows::Same(Same::Null), Shows::Field)
         };
-        columns.iter().map(shows).collect()
+        shown.extend(columns.iter().map(of_column));
     }
 
     /// The value of a tag by its place in a row; `None` if the series has none.
     fn tag(&self, series: u32, column: usize) -> Option<&str> {
         let name = self.tags.get(column.checked_sub(1)?)?;
-        self.series.get(series as usize)?.frame.labels.get(name).filter(|value| !value.is_empty())
+        self.series.get(series as usize)?.labels.get(name).filter(|value| !value.is_empty())
     }
 
     /// Leaves the last row for each value of columns that are tags.
@@ -165,10 +196,11 @@ impl ReadRows {
     }
 
     fn values(&self, columns: &[usize]) -> Vec<Vec<Value>> {
-        let shows: Vec<Vec<Shows<'_>>> =
-            (0..).take(self.series.len()).map(|series| self.shows(series, columns)).collect();
+        let mut shows = Vec::with_capacity(self.series.len() * columns.len());
+        (0..).take(self.series.len()).for_each(|series| self.shows(series, columns, &mut shows));
         let row = |place: &RowPlace| {
-            let shows = shows.get(place.series as usize).map(Vec::as_slice).unwrap_or_default();
+            let from = place.series as usize * columns.len();
+            let shows = shows.get(from..from + columns.len()).unwrap_or_default();
             let value = |shows: &Shows<'_>| match shows {
                 Shows::Time => Value::Timestamp(place.time_ns),
                 Shows::Same(same) => same.value(),
@@ -215,9 +247,9 @@ impl TableRows {
         self.read.series.len()
     }
 
-    /// What each column shows of a series.
-    pub fn shows(&self, series: u32) -> Vec<Shows<'_>> {
-        self.read.shows(series, &self.places)
+    /// Appends what each column shows of a series.
+    pub fn shows<'a>(&'a self, series: u32, shown: &mut Vec<Shows<'a>>) {
+        self.read.shows(series, &self.places, shown);
     }
 
     /// The same with values.
@@ -229,7 +261,7 @@ impl TableRows {
 
 #[cfg(test)]
 mod tests {
-    use model::{Labels, ValueType};
+    use model::ValueType;
     use query::{FrameColumn, TableSchema, Values};
 
     use super::*;

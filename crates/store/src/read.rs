@@ -181,7 +181,7 @@ pub(crate) fn by_block(columns: &[SelectedColumn]) -> Vec<(u32, Vec<usize>)> {
 pub(crate) struct ReadersWay {
     /// The store's, both.
     pub(crate) seen: Arc<SeenBlocks>,
-    tails: Arc<Tails>,
+    pub(crate) tails: Arc<Tails>,
     ahead: ReadAhead,
     times: KnownTimes,
     origins: Mutex<Origins>,

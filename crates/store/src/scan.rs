@@ -103,10 +103,9 @@ impl Store {
         matchers: &[CompiledMatcher],
     ) -> Result<Vec<SelectedGroup>, StoreError> {
         let unreadable = StoreError::index(&self.options.directory);
-        let mut selected = Vec::new();
+        let (mut selected, mut shared) = (Vec::new(), SharedColumns::new());
         for (number, shard) in self.shards.iter().enumerate() {
             let index = shard.groups.read();
-            let mut shared: SharedColumns = HashMap::new();
             let mut groups = index.groups.reader();
             for (id, slots) in index.groups.select(database, columns, matchers).map_err(&unreadable)? {
                 let Some(group) = groups.get(id).map_err(&unreadable)? else {

@@ -196,7 +196,7 @@ fn rank_by_labels(groups: &mut [SelectedGroup]) {
 }
 
 /// The member block of all columns, if it is one.
-fn only_block(columns: &[SelectedColumn]) -> Option<u32> {
+pub(crate) fn only_block(columns: &[SelectedColumn]) -> Option<u32> {
     let block = columns.first()?.slot / BLOCK_SLOTS;
     // They are sorted by slot.
     (columns.last()?.slot / BLOCK_SLOTS == block).then_some(block)

@@ -66,6 +66,14 @@ impl Tail {
         Some((self.cells.get(places.clone())?, self.nulls.get(places).unwrap_or_default()))
     }
 
+    /// A cell of a column, which mostly is where it is expected; `None` if it is null.
+    pub(crate) fn cell(&self, row: usize, column: (Slot, ValueType), expected: usize) -> Option<u64> {
+        let is_there = self.columns.get(expected) == Some(&column);
+        let place = if is_there { expected } else { self.columns.iter().position(|found| *found == column)? };
+        let place = place * self.timestamps_ns.len() + row;
+        if self.nulls.get(place) == Some(&true) { None } else { self.cells.get(place).copied() }
+    }
+
     /// What is held of some columns.
     pub(crate) fn rows(&self, slots: &[Slot]) -> Rows {
         let wanted = self.columns.iter().filter(|(slot, _)| slots.binary_search(slot).is_ok());

@@ -8,11 +8,13 @@ mod group;
 mod join;
 mod kept;
 mod narrow;
+mod newest;
 mod rows;
 mod scan;
 
 use end_bins::EndBins;
 pub use kept::{BinsAsked, BinsFound, KeptBins, MakeBins};
+pub use newest::{NewestRow, NewestRows, newest_rows};
 use scan::End;
 pub use scan::Reads;
 

@@ -14,7 +14,7 @@ use crate::plan::{Expression, Operator, Scan, Selector};
 use crate::{Frame, FrameColumn, QueryError};
 
 /// Rows at an end are looked for in so much time there, in nanoseconds, and then in more and more.
-const END_WIDTH_NS: i64 = 60_000_000_000;
+pub(super) const END_WIDTH_NS: i64 = 60_000_000_000;
 /// How much more.
 const END_WIDTH_FACTOR: i64 = 16;
 
@@ -299,7 +299,7 @@ impl Reader<'_> {
             };
             named.filter_map(series).collect()
         };
-        self.charge(&frames)?;
+        self.charge(frames.iter().map(Frame::samples).sum())?;
         Ok(frames)
     }
 
@@ -322,12 +322,11 @@ impl Reader<'_> {
         let newest = self.groups.read_newest(group, range, (width_ns, rows_max)).map_err(|error| unreadable(&error))?;
         let Some((end_ns, rows)) = newest else { return Ok(None) };
         let frames = frames_of_rows(scan, group, rows);
-        self.charge(&frames)?;
+        self.charge(frames.iter().map(Frame::samples).sum())?;
         Ok(Some((end_ns, frames)))
     }
 
-    fn charge(&mut self, frames: &[Frame]) -> Result<(), QueryError> {
-        let samples: usize = frames.iter().map(Frame::samples).sum();
+    pub(super) fn charge(&mut self, samples: usize) -> Result<(), QueryError> {
         self.context.budget.take(samples)?;
         self.reads.samples += samples as u64;
         Ok(())

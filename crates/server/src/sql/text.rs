@@ -6,7 +6,7 @@ use query::Cell;
 use sql::{Column, Relation, Same, SqlType, TableRows, Value};
 
 use crate::json;
-use crate::read_rows::{KnownTime, ReadRows, make_room};
+use crate::read_rows::{KnownTime, ReadRows, make_room, push_row};
 
 /// How times and types are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,18 +108,38 @@ fn push_cell(out: &mut String, cell: Cell<'_>) {
     }
 }
 
+/// Appends what is the same in all rows of a series.
+fn push_same(out: &mut String, same: &Same<'_>) {
+    match same {
+        Same::Null => out.push_str("null"),
+        Same::Tag(tag) => json::push_text(out, tag),
+        Same::Number(number) => json::push_integer(out, *number),
+    }
+}
+
 /// Appends `[[…],…]`, as [`push_rows`] does.
 pub(super) fn push_table(out: &mut String, table: &TableRows, style: Style) {
-    let (mut rows, mut known) = (ReadRows::default(), KnownTime::default());
-    for series in (0..).take(table.series()) {
-        rows.add(table.shows(series).into_iter(), |out, same| match same {
-            Same::Null => out.push_str("null"),
-            Same::Tag(tag) => json::push_text(out, tag),
-            Same::Number(number) => json::push_integer(out, *number),
-        });
-    }
+    let mut known = KnownTime::default();
+    let mut push_time = |out: &mut String, ns| push_time(out, &mut known, ns, style);
     out.push('[');
-    rows.push(out, table.order(), |out, ns| push_time(out, &mut known, ns, style), push_cell);
+    if table.order().len() <= table.series() {
+        let (begun, mut shows) = (out.len(), Vec::new());
+        for (number, place) in table.order().iter().enumerate() {
+            make_room(out, begun, number, table.order().len());
+            out.push_str(if number == 0 { "" } else { "," });
+            shows.clear();
+            table.shows(place.series, &mut shows);
+            push_row(out, (&shows, place), push_same, &mut push_time, push_cell);
+        }
+    } else {
+        let mut rows = ReadRows::default();
+        for series in (0..).take(table.series()) {
+            let mut shows = Vec::new();
+            table.shows(series, &mut shows);
+            rows.add(shows.into_iter(), push_same);
+        }
+        rows.push(out, table.order(), push_time, push_cell);
+    }
     out.push(']');
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use query::plan::{Expression, Plan};
 use sqlparser::ast::Expr;
 
 use super::Rows;
@@ -12,6 +11,7 @@ use crate::error::SqlError;
 use crate::expression::{Bound, Typed};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
+use crate::table_rows::ReadRows;
 use crate::value::Value;
 
 impl Run<'_> {
@@ -34,16 +34,16 @@ impl Run<'_> {
         let mut scan = table.scan();
         let filter = condition.map(|condition| Filter::of(condition.expression, &mut scan, scope)).unwrap_or_default();
         let newest_is_enough = keys.iter().all(is_tag) && filter.is_of_series();
-        let plan = if newest_is_enough {
-            let input = Box::new(filter.plan(scan));
-            let input = Box::new(Plan::Order { input, by: Expression::Time, descending: true });
-            Plan::Limit { input, rows: 1, skip: 0 }
+        let rows = if newest_is_enough {
+            let newest = self.newest_rows(scan)?;
+            self.charge(newest.series.len() * ReadRows::width_of(&table.schema))?;
+            Rows::Read(ReadRows::of_newest(newest, &table.schema))
         } else {
-            filter.plan(scan)
+            let frames = self.plan(filter.plan(scan))?;
+            self.rows_of_frames(frames, &table.schema, filter.rest)?
         };
-        let frames = self.plan(plan)?;
         // Rows are in order of time: of each key the last one stays.
-        match self.rows_of_frames(frames, &table.schema, filter.rest)? {
+        match rows {
             Rows::Read(mut read) if keys.iter().all(is_tag) => {
                 let columns: Vec<usize> = keys.iter().filter_map(Bound::column).collect();
                 read.keep_newest(&columns);
