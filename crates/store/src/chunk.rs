@@ -13,6 +13,27 @@ pub(crate) const CHUNK_ROWS_MAX: usize = 1 << 16;
 /// Columns that any chunk may hold.
 const CHUNK_COLUMNS_MAX: usize = 1 << 20;
 
+/// Rows of a chunk on level 1, and on level 2 where large chunks cost less.
+const ROWS: [usize; 2] = [1024, 4096];
+
+/// Rows that a chunk of a level may have.
+pub(crate) fn rows_max(level: u8) -> usize {
+    ROWS[usize::from(level.clamp(1, 2) - 1)]
+}
+
+/// How hard chunks of a level try to be small: what settles is read rarely and kept long.
+pub(crate) fn effort_of(level: u8) -> Effort {
+    if level < 2 { Effort::Fast } else { Effort::Small }
+}
+
+/// Rows as chunks of a level, of equal size: a small one at the end would have to be joined with others by the next merge.
+pub(crate) fn cut_evenly(places: Range<usize>, level: u8) -> impl Iterator<Item = Range<usize>> {
+    let count = places.len();
+    let rows = count.div_ceil(count.div_ceil(rows_max(level)).max(1)).max(1);
+    let end = places.end;
+    places.step_by(rows).map(move |from| from..(from + rows).min(end))
+}
+
 /// One group's rows: columns of equal length. Timestamps ascend, none twice, unless said otherwise.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Rows {

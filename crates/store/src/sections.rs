@@ -1,25 +1,42 @@
 //! The parts that a flush writes: one file, a part for each partition of time and retention class.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use index::DatabaseId;
 use model::TimeRange;
 
 use crate::chunk::{self, Rows};
 use crate::head::{FlushPiece, Head, SealedChunk};
-use crate::levels::{self, Lengths};
+use crate::levels::{self, Lengths, SettledTime};
 use crate::part::{EncodedChunk, FileWriter, PartInfo, PartKey, PartWriter};
 use crate::shard::Shard;
-use crate::{Store, StoreError};
-
-/// Rows of a chunk, at most.
-const CHUNK_ROWS: usize = 1024;
+use crate::{Store, StoreError, summary};
 
 /// A class and a partition of time.
 type Section = (u32, i64, i64);
 
 /// What goes into the parts: keys in order, the chunks of each oldest first.
-type Sections = BTreeMap<Section, Vec<(PartKey, SealedChunk)>>;
+type Sections = BTreeMap<Section, Vec<(PartKey, Piece)>>;
+
+/// A chunk of some rows of a key.
+struct Piece {
+    sealed: SealedChunk,
+    /// With the first chunk of rows that are encoded as level 2 has them. Boxed: most chunks have none, and there may be millions.
+    summary: Option<Box<Summary>>,
+}
+
+/// The nodes of a chunk and of those behind it.
+struct Summary {
+    chunks: usize,
+    bytes: Vec<u8>,
+}
+
+impl From<SealedChunk> for Piece {
+    fn from(sealed: SealedChunk) -> Self {
+        Self { sealed, summary: None }
+    }
+}
 
 impl Store {
     /// Writes a head's rows to a file of parts.
@@ -53,49 +70,54 @@ impl Store {
         // serve the next groups too. By key, where the series of a metric are far apart, every row would be a miss.
         keys.sort_unstable_by_key(|key| (key.group, key.block));
         keys.dedup();
-        let grid = self.grid(shard, head);
         let classes = self.classes();
+        let mut grids: BTreeMap<u32, Grid> = BTreeMap::new();
         let mut sections = Sections::new();
         let count = keys.len();
         for (done, key) in keys.into_iter().enumerate() {
             self.pressure.tell(done, count);
             let class = class_of(&classes, key.database);
+            let grid = &*grids.entry(class).or_insert_with(|| self.grid(shard, head, class));
             for piece in contents.pieces(key.group, key.block) {
-                let mut put = |partition: TimeRange, sealed: SealedChunk| {
+                let mut put = |partition: TimeRange, piece: Piece| {
                     let section = (class, partition.start_ns, partition.end_ns);
-                    sections.entry(section).or_default().push((key, sealed));
+                    sections.entry(section).or_default().push((key, piece));
                 };
                 match piece {
                     FlushPiece::Sealed(sealed) if grid.is_inside_one(&sealed.range) => {
-                        put(grid.partition_of(sealed.range.start_ns), sealed);
+                        put(grid.partition_of(sealed.range.start_ns), sealed.into());
                     }
                     FlushPiece::Sealed(sealed) => {
                         let decoded = chunk::decode(&sealed.bytes, None);
                         let (_, rows) = decoded.map_err(|error| StoreError::in_head(&error))?;
-                        cut(&rows, sealed.sequences, &grid, &mut put);
+                        cut(&rows, sealed.sequences, grid, &mut put);
                     }
-                    FlushPiece::Rows(rows, sequences) => cut(&rows, sequences, &grid, &mut put),
+                    FlushPiece::Rows(rows, sequences) => cut(&rows, sequences, grid, &mut put),
                 }
             }
         }
-        // Stable: the chunks of a key stay in order of age.
-        sections.values_mut().for_each(|chunks| chunks.sort_by_key(|(key, _)| *key));
+        // Stable: the pieces of a key stay in order of age.
+        sections.values_mut().for_each(|pieces| pieces.sort_by_key(|(key, _)| *key));
         Ok(sections)
     }
 
     fn write_sections(&self, shard: u32, file_id: u64, sections: Sections) -> Result<Vec<PartInfo>, StoreError> {
         let mut file = FileWriter::create(&*self.platform.files, self.part_path(file_id))?;
         let mut infos = Vec::with_capacity(sections.len());
-        for ((class, start_ns, end_ns), chunks) in sections {
+        for ((class, start_ns, end_ns), pieces) in sections {
             // The first part has the file's number.
             let id = if infos.is_empty() { file_id } else { self.manifest.lock().take_id() };
             let partition = TimeRange::new(start_ns, end_ns);
             let info = PartInfo { file: file_id, ..PartInfo::empty(id, shard, 0, class, partition) };
             let mut part = PartWriter::begin(&mut file, info)?;
-            for of_key in chunks.chunk_by(|a, b| a.0 == b.0) {
-                let encoded: Vec<EncodedChunk<'_>> = of_key.iter().map(|(_, sealed)| sealed.encoded()).collect();
+            for of_key in pieces.chunk_by(|a, b| a.0 == b.0) {
+                let encoded: Vec<EncodedChunk<'_>> = of_key.iter().map(|(_, piece)| piece.sealed.encoded()).collect();
+                // Nodes are those of all rows that a part has of a key, or there are none.
+                let summary = of_key.first().and_then(|(_, piece)| piece.summary.as_deref());
+                let summary = summary.filter(|summary| summary.chunks == of_key.len());
+                let summary = summary.map(|summary| summary.bytes.as_slice());
                 if let Some((key, _)) = of_key.first() {
-                    part.push(&mut file, *key, &encoded, None)?;
+                    part.push(&mut file, *key, &encoded, summary)?;
                 }
             }
             infos.push(part.finish(&mut file)?);
@@ -105,12 +127,19 @@ impl Store {
     }
 
     /// How time is cut for a flush: short partitions for what is new, long ones for what is late.
-    fn grid(&self, shard: &Shard, head: &Head) -> Grid {
+    fn grid(&self, shard: &Shard, head: &Head, class: u32) -> Grid {
         let now_ns = self.platform.clock.now_ns();
         let (parts, _) = shard.parts_and_deletes();
         let flushed_ns = parts.iter().map(|part| part.info.range.end_ns).max();
-        let newest_ns = flushed_ns.max(head.newest_ns()).unwrap_or(now_ns);
-        Grid::new(self.lengths(), flushed_ns, newest_ns.min(now_ns))
+        let newest_ns = flushed_ns.max(head.newest_ns()).unwrap_or(now_ns).min(now_ns);
+        let lengths = self.lengths();
+        let of_class = parts.iter().map(|part| &part.info).filter(|info| info.class == class);
+        let settled = SettledTime {
+            before: lengths.fast_from(newest_ns),
+            lengths_ns: levels::settled_lengths(lengths, self.merge_policy(class).retention_ns),
+            bases: levels::bases(of_class, 2),
+        };
+        Grid::new(lengths, flushed_ns, newest_ns, settled, self.options.node_rows_min)
     }
 }
 
@@ -126,17 +155,27 @@ struct Grid {
     late_before: i64,
     /// Length of partitions of late rows.
     late_ns: i64,
+    settled: SettledTime,
+    /// Rows that a node stands for, at least.
+    node_rows_min: usize,
 }
 
 impl Grid {
     /// For rows up to `newest_ns` behind others up to `flushed_ns`. Late are rows behind the partition before the one that earlier
     /// flushes reached: they are few for each stretch of time, and wait together for more of their kind.
-    fn new(lengths: Lengths, flushed_ns: Option<i64>, newest_ns: i64) -> Self {
+    fn new(
+        lengths: Lengths,
+        flushed_ns: Option<i64>,
+        newest_ns: i64,
+        settled: SettledTime,
+        node_rows_min: usize,
+    ) -> Self {
         let fast_from = lengths.fast_from(newest_ns);
         let reached = flushed_ns.map(|flushed_ns| levels::partition_of(flushed_ns.min(newest_ns), lengths.fast_ns));
         let expected_from = reached.map(|reached| reached.start_ns.saturating_sub(lengths.fast_ns));
         let late_ns = levels::settled_lengths(lengths, 0).last().copied().unwrap_or(lengths.slow_ns);
-        Self { lengths, late_before: expected_from.unwrap_or(fast_from).max(fast_from), late_ns }
+        let late_before = expected_from.unwrap_or(fast_from).max(fast_from);
+        Self { lengths, late_before, late_ns, settled, node_rows_min }
     }
 
     fn is_inside_one(&self, range: &TimeRange) -> bool {
@@ -153,15 +192,61 @@ impl Grid {
 }
 
 /// Cuts rows at partitions, and into chunks of a size that can be read at once.
-fn cut(rows: &Rows, sequences: (u64, u64), grid: &Grid, put: &mut impl FnMut(TimeRange, SealedChunk)) {
+fn cut(rows: &Rows, sequences: (u64, u64), grid: &Grid, put: &mut impl FnMut(TimeRange, Piece)) {
     let mut from = 0;
     while let Some(timestamp_ns) = rows.timestamps_ns.get(from) {
         let partition = grid.partition_of(*timestamp_ns);
-        let end = from + rows.timestamps_ns[from..].partition_point(|timestamp_ns| *timestamp_ns <= partition.end_ns);
-        let to = end.clamp(from + 1, from + CHUNK_ROWS);
-        SealedChunk::of(rows, from..to, sequences).into_iter().for_each(|sealed| put(partition, sealed));
-        from = to;
+        let rest = &rows.timestamps_ns[from..];
+        let places = from..from + rest.partition_point(|timestamp_ns| *timestamp_ns <= partition.end_ns).max(1);
+        from = places.end;
+        // As a rule they are few.
+        let loose = if places.len() < grid.node_rows_min {
+            places
+        } else {
+            put_settled(rows, places, partition, sequences, grid, put)
+        };
+        encode(rows, loose, sequences, 0).for_each(|sealed| put(partition, sealed.into()));
     }
+}
+
+/// Encodes those rows of a partition as level 2 has them, nodes and all, that go to one partition there and are enough for nodes: a merge
+/// copies them instead of encoding them once more. What is left at the end.
+fn put_settled(
+    rows: &Rows,
+    places: Range<usize>,
+    partition: TimeRange,
+    sequences: (u64, u64),
+    grid: &Grid,
+    put: &mut impl FnMut(TimeRange, Piece),
+) -> Range<usize> {
+    let mut left = places.start..places.start;
+    while let Some(rest) = rows.timestamps_ns.get(left.end..places.end).filter(|rest| !rest.is_empty()) {
+        let Some(settled) = grid.settled.partition_of(rest[0]) else { break };
+        let of_settled =
+            left.end..left.end + rest.partition_point(|timestamp_ns| *timestamp_ns <= settled.end_ns).max(1);
+        let Some(bytes) = summary::of_enough_rows(rows, &of_settled, grid.node_rows_min) else {
+            left.end = of_settled.end;
+            continue;
+        };
+        encode(rows, left, sequences, 0).for_each(|sealed| put(partition, sealed.into()));
+        left = of_settled.end..of_settled.end;
+        let chunks = chunk::cut_evenly(of_settled.clone(), 2).count();
+        let mut summary = Some(Box::new(Summary { chunks, bytes }));
+        encode(rows, of_settled, sequences, 2)
+            .for_each(|sealed| put(settled, Piece { sealed, summary: summary.take() }));
+    }
+    left.start..places.end
+}
+
+/// Chunks of some rows, as a level has them.
+fn encode(
+    rows: &Rows,
+    places: Range<usize>,
+    sequences: (u64, u64),
+    level: u8,
+) -> impl Iterator<Item = SealedChunk> + '_ {
+    let sealed = move |places| SealedChunk::of(rows, places, sequences, chunk::effort_of(level));
+    chunk::cut_evenly(places, level).filter_map(sealed)
 }
 
 #[cfg(test)]
@@ -170,9 +255,18 @@ mod tests {
 
     const HOUR: i64 = 3600 * 1_000_000_000;
 
-    /// Partitions of one hour, settled ones of four and 64; the newest row is at the 100th hour.
+    /// Partitions of one hour, settled ones of four and 64; the newest row is at the 100th hour. Nodes stand for two rows at least.
+    fn grid(flushed: Option<i64>) -> Grid {
+        let settled = SettledTime {
+            before: 96 * HOUR,
+            lengths_ns: vec![4 * HOUR, 64 * HOUR],
+            bases: vec![(TimeRange::new(70 * HOUR, 76 * HOUR - 1), 1)],
+        };
+        Grid::new(Lengths::new(HOUR), flushed.map(|hour| hour * HOUR), 100 * HOUR, settled, 2)
+    }
+
     fn check(flushed: Option<i64>, at: i64, expected: (i64, i64)) {
-        let grid = Grid::new(Lengths::new(HOUR), flushed.map(|hour| hour * HOUR), 100 * HOUR);
+        let grid = grid(flushed);
         let range = TimeRange::new(expected.0 * HOUR, expected.1 * HOUR - 1);
         assert_eq!(grid.partition_of(at * HOUR), range, "{at} behind {flushed:?}");
     }
@@ -186,5 +280,33 @@ mod tests {
         for (at, expected) in [(98, (98, 99)), (97, (64, 98)), (96, (64, 98)), (63, (0, 64))] {
             check(Some(99), at, expected);
         }
+    }
+
+    #[test]
+    fn rows_that_are_enough_for_nodes_go_where_a_merge_puts_them() {
+        let minutes =
+            |from: i64, to: i64, step: usize| (from * 60..to * 60).step_by(step).map(|minute| minute * HOUR / 60);
+        // Many in two partitions of level 2, one of which is there; few before, between and behind them.
+        let times =
+            minutes(1, 63, 2000).chain(minutes(64, 70, 120)).chain(minutes(70, 80, 5)).chain(minutes(80, 101, 60));
+        let rows = Rows { timestamps_ns: times.collect(), ..Rows::default() };
+        let mut found = Vec::new();
+        cut(&rows, (1, 2), &grid(None), &mut |partition, piece| {
+            let summed = piece.summary.map_or(0, |summary| summary.chunks);
+            found.push((partition.start_ns / HOUR, (partition.end_ns + 1) / HOUR, piece.sealed.rows, summed));
+        });
+        let expected = [
+            (0, 64, 2, 0),
+            (64, 96, 3, 0),
+            (70, 76, 72, 1),
+            (76, 80, 48, 1),
+            (64, 96, 16, 0),
+            (96, 97, 1, 0),
+            (97, 98, 1, 0),
+            (98, 99, 1, 0),
+            (99, 100, 1, 0),
+            (100, 101, 1, 0),
+        ];
+        assert_eq!(found, expected);
     }
 }

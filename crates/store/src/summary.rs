@@ -67,6 +67,20 @@ pub(crate) fn choose_width(rows: usize, range: &TimeRange, node_rows: usize) -> 
     (span / i128::from(*width) >= NODES_MIN).then_some(*width)
 }
 
+/// Whether no member can have more nodes in a range than are written.
+pub(crate) fn are_all_written(range: &TimeRange, width_ns: i64) -> bool {
+    let numbers = |timestamp_ns: i64| i128::from(timestamp_ns.div_euclid(width_ns.max(1)));
+    numbers(range.end_ns) - numbers(range.start_ns) < COLUMN_NODES_MAX as i128
+}
+
+/// The nodes of rows at some places (sorted by time), encoded; `None` if there are too few for nodes of so many rows each.
+pub(crate) fn of_enough_rows(rows: &Rows, places: &Range<usize>, node_rows: usize) -> Option<Vec<u8>> {
+    let width_ns = choose_width(places.len(), &rows.range_of(places)?, node_rows)?;
+    let mut bytes = Vec::new();
+    encode(&Nodes::of_some_rows(rows, places.clone(), width_ns), &mut bytes);
+    Some(bytes)
+}
+
 impl Nodes {
     /// What rows (sorted by time) add up to.
     pub(crate) fn of_rows(rows: &Rows, width_ns: i64) -> Self {

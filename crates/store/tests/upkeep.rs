@@ -323,6 +323,42 @@ fn parts_of_a_flush_that_are_alone_move_down_as_they_lie() {
 }
 
 #[test]
+fn late_rows_that_are_many_are_encoded_once() {
+    let simulation = Simulation::new(6);
+    let options = || StoreOptions { head_bytes_max: 1 << 20, node_rows_min: 20, ..options("data") };
+    let store = open(&simulation, options());
+    let mut content = Content::new();
+    let mut write_rows = |store: &Store, seconds: &mut dyn Iterator<Item = i64>| {
+        let row = |time_s: i64| Row {
+            host: "h".to_owned(),
+            timestamp_ns: time_s * SECOND_NS,
+            fields: vec![("a".to_owned(), (time_s * 7 % 1000) as f64)],
+        };
+        let rows: Vec<Row> = seconds.map(row).collect();
+        store.write("default", &batch(&rows)).unwrap();
+        apply(&mut content, &rows);
+        content.clone()
+    };
+    // The newest row makes the others late. They fill more than one chunk.
+    let expected = write_rows(&store, &mut (0..6000).chain([90_000]));
+    store.flush_all().unwrap();
+    let flushed = store.stats();
+    assert_eq!(read_all(&store, TimeRange::ALL), expected);
+    store.compact(&mut quiet).unwrap();
+    let merged = store.stats();
+    assert!(merged.merged_chunks[0] >= 2 && merged.merged_chunks[1] == 0, "{:?}", merged.merged_chunks);
+    assert_eq!((flushed.levels[2].parts, merged.levels[0].parts), (0, 0));
+    assert_eq!(read_all(&store, TimeRange::ALL), expected);
+    // A row among them is merged into its chunk; the chunks beside it stay.
+    let expected = write_rows(&store, &mut [7000, 4000].into_iter());
+    store.compact(&mut quiet).unwrap();
+    assert!(store.stats().merged_chunks[1] > 0);
+    assert_eq!(read_all(&store, TimeRange::ALL), expected);
+    drop(store);
+    assert_eq!(read_all(&open(&simulation, options()), TimeRange::ALL), expected);
+}
+
+#[test]
 fn what_others_keep_of_requests_is_in_the_accountant_and_given_back_when_memory_is_short() {
     let simulation = Simulation::new(1);
     let store = open(&simulation, StoreOptions { memory_bytes_max: 64 << 20, ..options("data") });

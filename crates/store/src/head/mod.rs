@@ -104,10 +104,10 @@ impl SealedChunk {
     }
 
     /// Some rows, encoded; `None` if there are none.
-    pub(crate) fn of(rows: &Rows, places: Range<usize>, sequences: (u64, u64)) -> Option<Self> {
+    pub(crate) fn of(rows: &Rows, places: Range<usize>, sequences: (u64, u64), effort: Effort) -> Option<Self> {
         let (range, rows_count) = (rows.range_of(&places)?, places.len() as u64);
         let mut bytes = Vec::new();
-        chunk::encode(rows, places, sequences, Effort::Fast, &mut bytes);
+        chunk::encode(rows, places, sequences, effort, &mut bytes);
         Some(Self { range, sequences, rows: rows_count, bytes: bytes.into() })
     }
 }
@@ -393,7 +393,7 @@ impl Head {
     /// The row buffer as a chunk; `None` if it is empty.
     fn encode_buffer(&self, head: &GroupHead) -> Option<SealedChunk> {
         let rows = self.sorted(head, &TimeRange::ALL, None);
-        SealedChunk::of(&rows, 0..rows.timestamps_ns.len(), head.sequences)
+        SealedChunk::of(&rows, 0..rows.timestamps_ns.len(), head.sequences, Effort::Fast)
     }
 
     /// The rows of a group's buffer in a range, sorted and merged, with the given columns (sorted) or all.

@@ -10,7 +10,7 @@ mod place;
 mod plan;
 
 pub(crate) use lengths::{Lengths, fit};
-pub(crate) use place::{Placement, Target, settled_lengths};
+pub(crate) use place::{Placement, SettledTime, Target, bases, settled_lengths};
 pub(crate) use plan::{Goal, Haste, Job, Policy, Situation, expired, plan};
 
 use model::TimeRange;

@@ -41,7 +41,7 @@ pub(crate) enum Placement {
         settled_ns: Vec<i64>,
         /// What level 1 keeps: rows of its time stay above level 2, where they would lose to older ones.
         fast_bases: Bases,
-        /// What level 2 has.
+        /// What level 2 has, and what it is to have (0).
         settled_bases: Bases,
     },
 }
@@ -84,6 +84,25 @@ impl Placement {
                 (target, gap(fast_bases, timestamp_ns, below_fast).end_ns)
             }
         }
+    }
+}
+
+/// How level 2 cuts time: partitions that it has, and those that a merge would begin.
+pub(crate) struct SettledTime {
+    /// What is older is settled.
+    pub(crate) before: i64,
+    /// Lengths that partitions may have, shortest first.
+    pub(crate) lengths_ns: Vec<i64>,
+    /// What there is.
+    pub(crate) bases: Bases,
+}
+
+impl SettledTime {
+    /// The partition of an instant, up to where settled time ends; `None` for what is younger.
+    pub(crate) fn partition_of(&self, timestamp_ns: i64) -> Option<TimeRange> {
+        let settled = (timestamp_ns < self.before)
+            .then(|| settle(timestamp_ns, self.before, &self.lengths_ns, &self.bases).partition)?;
+        Some(TimeRange::new(settled.start_ns, settled.end_ns.min(self.before.saturating_sub(1))))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::place::{bases, settled_lengths};
+use model::TimeRange;
+
+use super::place::{Bases, bases, settled_lengths};
 use super::{Lengths, Placement, Target, length_of, partition_of};
 use crate::part::PartInfo;
 
@@ -102,13 +104,37 @@ impl Situation<'_> {
     /// Where the rows of a merge of these parts go.
     pub(crate) fn placement(&self, inputs: &BTreeSet<u64>, policy: &Policy) -> Placement {
         let staying = self.parts.iter().filter(|part| !inputs.contains(&part.id));
+        let settled_ns = settled_lengths(self.lengths, policy.retention_ns);
+        let mut settled_bases = bases(self.parts.iter(), 2);
+        self.add_flushed(inputs, &settled_ns, &mut settled_bases);
         Placement::ByAge {
             fast_ns: self.lengths.fast_ns,
             fast_from: self.fast_from(),
-            settled_ns: settled_lengths(self.lengths, policy.retention_ns),
+            settled_ns,
             fast_bases: bases(staying, 1),
-            settled_bases: bases(self.parts.iter(), 2),
+            settled_bases,
         }
+    }
+
+    /// Adds partitions of level 2 that a flush encoded rows for, though lengths may have changed since: chunks that another
+    /// partition would cut must be encoded anew. They go where level 2 has nothing, the longest first.
+    fn add_flushed(&self, inputs: &BTreeSet<u64>, settled_ns: &[i64], settled_bases: &mut Bases) {
+        let (Some(shortest), Some(longest)) = (settled_ns.first(), settled_ns.last()) else { return };
+        let is_settled = |partition: &TimeRange| {
+            let length_ns = length_of(partition);
+            (*shortest..=*longest).contains(&length_ns)
+                && partition.end_ns < self.fast_from()
+                && *partition == partition_of(partition.start_ns, length_ns)
+        };
+        let of_level0 = self.parts.iter().filter(|part| part.level == 0 && inputs.contains(&part.id));
+        let mut flushed: Vec<TimeRange> = of_level0.map(|part| part.partition).filter(is_settled).collect();
+        flushed.sort_unstable_by_key(|partition| (std::cmp::Reverse(length_of(partition)), partition.start_ns));
+        for partition in flushed {
+            if !settled_bases.iter().any(|(known, _)| known.overlaps(&partition)) {
+                settled_bases.push((partition, 0));
+            }
+        }
+        settled_bases.sort_unstable_by_key(|(partition, id)| (partition.start_ns, *id));
     }
 
     /// Parts of level 0 and all older ones there that share time with them: rows go down only with what is older than they.
@@ -373,8 +399,6 @@ pub(crate) fn expired(parts: &[PartInfo], now_ns: i64, retention_ns: i64) -> BTr
 
 #[cfg(test)]
 mod tests {
-    use model::TimeRange;
-
     use super::*;
 
     const HOUR: i64 = 3600 * 1_000_000_000;
@@ -445,6 +469,28 @@ mod tests {
         check(&[long, late, newest, part(4, 1, (12, 13))], &policy(), Some((Goal::Gather, &[1])));
         let newer_first = [part(2, 0, (8, 12)), part(1, 0, (11, 13)), newest];
         check(&newer_first, &policy(), Some((Goal::Gather, &[1, 2])));
+    }
+
+    #[test]
+    fn what_a_flush_encoded_for_level_2_goes_into_its_partition() {
+        let check = |parts: &[PartInfo], expected: &[(i64, i64, u64)]| {
+            let masked = BTreeSet::new();
+            let lengths = Lengths::new(HOUR);
+            let situation = Situation { parts, lengths, now_ns: 1000 * HOUR, masked: &masked, haste: Haste::AtLast };
+            let inputs = parts.iter().filter(|part| part.level == 0).map(|part| part.id).collect();
+            let Placement::ByAge { settled_bases, .. } = situation.placement(&inputs, &policy()) else {
+                unreachable!()
+            };
+            let hours = |(range, id): (TimeRange, u64)| (range.start_ns / HOUR, (range.end_ns + 1) / HOUR, id);
+            assert_eq!(settled_bases.into_iter().map(hours).collect::<Vec<_>>(), expected);
+        };
+        let newest = part(9, 1, (999, 1000));
+        // Partitions of twice and four times the present length; inside another; too short, too young, too long, cut.
+        check(&[newest, part(1, 0, (32, 48)), part(2, 0, (8, 16))], &[(8, 16, 0), (32, 48, 0)]);
+        check(&[newest, part(1, 0, (8, 16)), part(2, 0, (0, 64))], &[(0, 64, 0)]);
+        check(&[newest, part(1, 0, (8, 10)), part(2, 0, (992, 1000)), part(3, 0, (0, 128)), part(4, 0, (3, 19))], &[]);
+        // What level 2 has stays.
+        check(&[newest, part(1, 2, (12, 16)), part(2, 0, (8, 16)), part(3, 0, (16, 32))], &[(12, 16, 1), (16, 32, 0)]);
     }
 
     #[test]

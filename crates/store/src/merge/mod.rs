@@ -2,6 +2,7 @@
 
 mod adopt;
 mod copy;
+mod nodes;
 mod outputs;
 mod rows;
 

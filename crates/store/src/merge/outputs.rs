@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use codec::Effort;
 use model::TimeRange;
 
 use crate::chunk::{self, Rows, RowsColumn};
@@ -13,13 +12,11 @@ use crate::part::{EncodedChunk, FileWriter, PartInfo, PartKey, PartWriter};
 use crate::summary::{self, Nodes};
 use crate::{Store, StoreError};
 
+use super::nodes;
 use super::rows::{Copied, Gathered};
 
 /// Parts that one merge writes at the same time: bounds open files and buffers. A merge of more goes over its inputs again.
 const OUTPUTS_AT_ONCE: usize = 32;
-
-/// Rows of a chunk on level 1, and on level 2 where large chunks cost less.
-const CHUNK_ROWS: [usize; 2] = [1024, 4096];
 
 /// The parts of one merge, as they are written.
 pub(crate) struct Outputs<'a> {
@@ -44,7 +41,7 @@ struct Output {
 }
 
 /// What goes into a part, piece by piece in order of time.
-enum Segment<'a> {
+pub(super) enum Segment<'a> {
     Copied(&'a Copied),
     /// Places of rows.
     Rows(Range<usize>),
@@ -168,11 +165,7 @@ impl<'a> Outputs<'a> {
         }
         let copied = segments.iter().filter(|(_, segment)| matches!(segment, Segment::Copied(_))).count();
         self.store.counters.merged_chunks(copied as u64, (chunks.len() - copied) as u64);
-        let is_whole = copied == gathered.copied.len();
-        let summary = match gathered.summary.as_ref().filter(|_| is_whole) {
-            Some(summary) => Some(summary.clone()),
-            None => self.summary(gathered, segments)?,
-        };
+        let summary = self.summary(gathered, segments)?;
         let chunks: Vec<EncodedChunk<'_>> = chunks.iter().map(Encoded::as_written).collect();
         if chunks.is_empty() {
             return Ok(());
@@ -207,29 +200,12 @@ impl<'a> Outputs<'a> {
         let Some(width_ns) = width_ns else {
             return Ok(None);
         };
-        let mut bytes = Vec::new();
-        // As a rule: no copy of the rows for that.
-        if let ([(_, Segment::Rows(places))], 0) = (segments, fold_ns) {
-            summary::encode(&Nodes::of_some_rows(&gathered.rows, places.clone(), width_ns), &mut bytes);
-            return Ok(Some(bytes));
-        }
-        let mut pieces = Vec::with_capacity(segments.len());
-        for (_, segment) in segments {
-            pieces.push(match segment {
-                Segment::Rows(places) => chunk::slice(&gathered.rows, places.start, places.end),
-                Segment::Copied(copied) => copied.decode()?,
-            });
-        }
-        let piece = chunk::join(pieces);
         let nodes = if fold_ns == 0 {
-            Nodes::of_rows(&piece, width_ns)
+            nodes::of_segments(gathered, segments, width_ns)?
         } else {
-            let mut nodes = Nodes { width_ns: fold_ns, columns: Vec::new() };
-            gathered.folded.iter().for_each(|folded| nodes.merge(folded));
-            let samples = gathered.unfolded.as_ref().unwrap_or(&piece);
-            nodes.merge(&Nodes::of_rows(samples, fold_ns));
-            nodes
+            folded(gathered, segments, fold_ns)?
         };
+        let mut bytes = Vec::new();
         summary::encode(&nodes, &mut bytes);
         Ok(Some(bytes))
     }
@@ -272,25 +248,33 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// Rows that a chunk of a level may have.
-pub(super) fn chunk_rows_max(level: u8) -> usize {
-    CHUNK_ROWS[usize::from(level.clamp(1, 2) - 1)]
-}
-
 fn encode(rows: &Rows, places: Range<usize>, level: u8, sequences: (u64, u64)) -> Vec<Encoded<'static>> {
-    // What settles is read rarely and kept long.
-    let effort = if level < 2 { Effort::Fast } else { Effort::Small };
-    let count = places.len();
-    // Of equal size: a small one at the end would have to be joined with others by the next merge.
-    let chunk_rows = count.div_ceil(count.div_ceil(chunk_rows_max(level)).max(1)).max(1);
-    let cut = |from: usize| {
-        let places = from..(from + chunk_rows).min(places.end);
+    let encoded = |places: Range<usize>| {
         let (range, rows_count) = (rows.range_of(&places)?, places.len() as u64);
         let mut bytes = Vec::new();
-        chunk::encode(rows, places, sequences, effort, &mut bytes);
+        chunk::encode(rows, places, sequences, chunk::effort_of(level), &mut bytes);
         Some(Encoded { range, sequences, rows: rows_count, bytes: Cow::Owned(bytes) })
     };
-    places.clone().step_by(chunk_rows).filter_map(cut).collect()
+    chunk::cut_evenly(places, level).filter_map(encoded).collect()
+}
+
+/// The nodes of samples that are folded, and those that replaced others before.
+fn folded(gathered: &Gathered, segments: &[(Target, Segment<'_>)], fold_ns: i64) -> Result<Nodes, StoreError> {
+    let mut nodes = Nodes { width_ns: fold_ns, columns: Vec::new() };
+    gathered.folded.iter().for_each(|folded| nodes.merge(folded));
+    if let Some(unfolded) = &gathered.unfolded {
+        nodes.merge(&Nodes::of_rows(unfolded, fold_ns));
+        return Ok(nodes);
+    }
+    let mut pieces = Vec::with_capacity(segments.len());
+    for (_, segment) in segments {
+        pieces.push(match segment {
+            Segment::Rows(places) => chunk::slice(&gathered.rows, places.start, places.end),
+            Segment::Copied(copied) => copied.decode()?,
+        });
+    }
+    nodes.merge(&Nodes::of_rows(&chunk::join(pieces), fold_ns));
+    Ok(nodes)
 }
 
 /// The last row of each fold, every member's last value in it.

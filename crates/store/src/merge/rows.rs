@@ -12,7 +12,7 @@ use crate::part::{KeyCursor, KeyEntry, Part, PartKey};
 use crate::summary::{self, Nodes};
 
 use super::copy::{self, Candidate};
-use super::outputs::chunk_rows_max;
+use super::nodes::PartNodes;
 
 /// What the parts have of one key, oldest first, before anything is decoded.
 #[derive(Default)]
@@ -20,9 +20,10 @@ pub(crate) struct Sources {
     chunks: Vec<Chunk>,
     /// Summaries instead of samples, of parts that were folded; none of their own rows' samples are missing in them.
     folded: Vec<Nodes>,
-    /// How many parts there are, and the summary of the last.
-    parts: usize,
-    summary: Option<Vec<u8>>,
+    /// From the first to the last row of each part.
+    ranges: Vec<TimeRange>,
+    /// Of parts that have summaries beside all of their samples.
+    nodes: Vec<PartNodes>,
 }
 
 /// A chunk of one part.
@@ -32,6 +33,8 @@ struct Chunk {
     offset: u64,
     bytes: Vec<u8>,
     header: ChunkHeader,
+    /// The level as whose chunks it is encoded.
+    encoded_level: u8,
     is_masked: bool,
 }
 
@@ -60,8 +63,8 @@ pub(crate) struct Gathered {
     pub(crate) rows: Rows,
     /// In order of time.
     pub(crate) copied: Vec<Copied>,
-    /// The summary of the one part that there is, if all of its chunks are copied.
-    pub(crate) summary: Option<Vec<u8>>,
+    /// What parts that no other overlaps have in nodes, in order of time.
+    pub(crate) alone: Vec<PartNodes>,
     /// What parts that were folded hold instead of samples.
     pub(crate) folded: Vec<Nodes>,
     /// Rows of parts that were not folded: what is to be added to the nodes. `None` if that is all of `rows`.
@@ -79,15 +82,24 @@ impl Sources {
     ) -> Result<(), StoreError> {
         let part = cursor.part().clone();
         let touching: Vec<&Delete> = deletes.iter().filter(|delete| delete.touches(&entry.key, &part.info)).collect();
+        // A flush encodes as level 1 wants it, but for what it made nodes of: that as level 2 does.
+        let encoded_level = match part.info.level {
+            0 if entry.summary.is_some() => 2,
+            level => level.max(1),
+        };
         for chunk in &entry.chunks {
             let bytes = cursor.read(chunk.place)?;
             let offset = chunk.place.offset;
             let header = chunk::check(&bytes).map_err(|error| part.corrupt(offset, &error))?;
             let is_masked = touching.iter().any(|delete| delete.range.overlaps(&chunk.range));
-            self.chunks.push(Chunk { part: part.clone(), range: chunk.range, offset, bytes, header, is_masked });
+            let (part, range) = (part.clone(), chunk.range);
+            self.chunks.push(Chunk { part, range, offset, bytes, header, encoded_level, is_masked });
         }
-        self.parts += 1;
-        self.summary = None;
+        let first = self.chunks.len() - entry.chunks.len();
+        let of_part = self.chunks.get(first..).unwrap_or_default();
+        let both = |a: TimeRange, b: TimeRange| TimeRange::new(a.start_ns.min(b.start_ns), a.end_ns.max(b.end_ns));
+        let range = of_part.iter().map(|chunk| chunk.range).reduce(both);
+        self.ranges.extend(range);
         let Some(place) = entry.summary else {
             return Ok(());
         };
@@ -99,8 +111,10 @@ impl Sources {
                 column.nodes.retain(|(_, node)| touching.iter().all(|delete| is_kept(delete, node.last.0)));
             }
             self.folded.push(nodes);
+        } else if let Some(range) = range.filter(|_| of_part.iter().all(|chunk| !chunk.is_masked)) {
+            let rows = of_part.iter().map(|chunk| chunk.header.rows).sum();
+            self.nodes.push(PartNodes { range, rows, nodes });
         }
-        self.summary = Some(bytes);
         Ok(())
     }
 
@@ -113,9 +127,9 @@ impl Sources {
         let candidate = |chunk: &Chunk| {
             let (target, until_ns) = job.placement.place(chunk.range.start_ns);
             let is_inside = chunk.range.end_ns <= until_ns;
-            // A flush encodes as level 1 wants it, but for chunks that a full buffer made too long.
-            let is_encoded = chunk.part.info.level.max(1) == target.level
-                && chunk.header.rows <= chunk_rows_max(target.level)
+            // A full buffer makes chunks that are too long.
+            let is_encoded = chunk.encoded_level == target.level
+                && chunk.header.rows <= chunk::rows_max(target.level)
                 && chunk.part.has_summaries();
             Candidate {
                 range: chunk.range,
@@ -124,7 +138,7 @@ impl Sources {
                 is_eligible: is_inside && is_encoded && !chunk.is_masked,
             }
         };
-        copy::choose(&self.chunks.iter().map(candidate).collect::<Vec<_>>(), chunk_rows_max)
+        copy::choose(&self.chunks.iter().map(candidate).collect::<Vec<_>>(), chunk::rows_max)
     }
 
     /// What chunks that are not copied are decoded onto.
@@ -140,13 +154,13 @@ impl Sources {
     pub(crate) fn gather(self, key: &PartKey, deletes: &[Delete], job: &Job) -> Result<Gathered, StoreError> {
         let copied = self.copied(job);
         let mut onto = self.onto(&copied);
-        let is_whole = self.parts == 1 && copied.iter().all(|copied| *copied);
         let any_folded = !self.folded.is_empty();
         let mut gathered = Gathered { folded: self.folded, ..Gathered::default() };
-        gathered.summary = self.summary.filter(|_| is_whole);
+        gathered.alone = self.nodes;
+        PartNodes::retain_alone(&mut gathered.alone, &self.ranges);
         let mut unfolded = Vec::new();
         for (chunk, is_copied) in self.chunks.into_iter().zip(copied) {
-            let Chunk { part, range, offset, bytes, header, is_masked } = chunk;
+            let Chunk { part, range, offset, bytes, header, is_masked, .. } = chunk;
             if is_copied {
                 let (rows, sequences) = (header.rows, header.sequences);
                 gathered.copied.push(Copied { range, rows, sequences, bytes, part, offset });
