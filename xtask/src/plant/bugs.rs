@@ -16,7 +16,7 @@ pub struct Bug {
 }
 
 /// All of them.
-pub const BUGS: [Bug; 13] = [
+pub const BUGS: [Bug; 15] = [
     Bug {
         name: "lost-sync",
         file: "crates/store/src/merge/outputs.rs",
@@ -84,9 +84,23 @@ pub const BUGS: [Bug; 13] = [
     Bug {
         name: "merge-drops-row",
         file: "crates/store/src/merge/outputs.rs",
-        find: "(from + chunk_rows).min(places.end);",
-        replace: "(from + chunk_rows).min(places.end - 1).max(from + 1);",
+        find: "chunk::cut_evenly(places, level).filter_map(encoded)",
+        replace: "chunk::cut_evenly(places.start..(places.end - 1).max(places.start + 1), level).filter_map(encoded)",
         breaks: "a merge writes every row that it reads",
+    },
+    Bug {
+        name: "summary-of-overlapped",
+        file: "crates/store/src/merge/nodes.rs",
+        find: "range.overlaps(&one.range)).count() == 1",
+        replace: "range.overlaps(&one.range)).count() > 0",
+        breaks: "a merge takes over the nodes of a part only where no other overlaps it",
+    },
+    Bug {
+        name: "summary-of-some-chunks",
+        file: "crates/store/src/sections.rs",
+        find: "summary.chunks == of_key.len()",
+        replace: "summary.chunks <= of_key.len()",
+        breaks: "nodes are those of all rows that a part has of a key",
     },
     Bug {
         name: "retention-early",
@@ -98,8 +112,8 @@ pub const BUGS: [Bug; 13] = [
     Bug {
         name: "folded-late-rows-lost",
         file: "crates/store/src/merge/outputs.rs",
-        find: "        nodes.merge(&Nodes::of_rows(samples, fold_ns));\n",
-        replace: "        if gathered.folded.is_empty() {\n            nodes.merge(&Nodes::of_rows(samples, fold_ns));\n        }\n",
+        find: "nodes.merge(&Nodes::of_rows(unfolded, fold_ns));",
+        replace: "let _ = unfolded;",
         breaks: "rows that come behind a fold are added to its summaries",
     },
     Bug {
