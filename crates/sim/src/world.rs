@@ -235,9 +235,29 @@ impl World {
     /// A few rows: mostly in order of time, some late, some rewriting what is there, some with other fields or of many members.
     fn random_rows(&self) -> (&'static str, Vec<Row>) {
         let database = [PLAIN, PLAIN, PLAIN, SHORT, SHORT, FOLDED][self.below(6) as usize];
+        if self.below(25) == 0 {
+            return (database, in_order_of_blocks(self.late_rows(database)));
+        }
         let count = 1 + self.below(12);
         let rows = (0..count).map(|place| self.random_row(database, place)).collect();
         (database, in_order_of_blocks(rows))
+    }
+
+    /// Late rows of one host, enough for nodes; some have other fields, some rewrite one before.
+    fn late_rows(&self, database: &str) -> Vec<Row> {
+        let (host, count) = (format!("h{}", self.below(5)), 30 + self.below(70));
+        let late_ns = self.below(6 * HOUR_NS as u64) as i64;
+        let mut second = (self.now_ns() - late_ns).div_euclid(SECOND_NS) - count as i64;
+        let mut row = |place: u64| {
+            let apart = database == FOLDED || self.below(20) > 0;
+            second += i64::from(apart);
+            let number = self.step * 100 + place;
+            let timestamp_ns = second * SECOND_NS + if database == FOLDED { number as i64 } else { 0 };
+            let names = if self.below(30) == 0 { ["a", "c"] } else { ["a", "b"] };
+            let fields = names.map(|name| (name.to_owned(), Value::Float(number as f64))).to_vec();
+            Row { measurement: "m", host: host.clone(), timestamp_ns, fields }
+        };
+        (0..count).map(&mut row).collect()
     }
 
     fn random_row(&self, database: &str, place: u64) -> Row {

@@ -16,7 +16,15 @@ use crate::part::{PartInfo, PartPlaces};
 use crate::policy::DatabasePolicy;
 
 const MAGIC: &[u8; 8] = b"THWGMANI";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// Of this version records lie one behind another, whatever sectors they begin in.
+const VERSION_ONE: u32 = 1;
+
+/// What a disk writes whole or not at all, in bytes. A record begins with eight that tell how long it is: were they in two sectors, half
+/// of them could be there after a crash, and it could not be told from damage.
+const SECTOR_BYTES: u64 = 512;
+const RECORD_HEADER_BYTES: u64 = 8;
 
 /// Bytes of edits behind the snapshot, besides its own size, at which the file is written anew.
 const EDITS_BYTES: u64 = 1 << 20;
@@ -220,16 +228,13 @@ impl Manifest {
 
     /// Makes room for edits: fails if the disk has none, and then nothing has happened.
     pub(crate) fn reserve(&mut self, edits: &[Edit]) -> Result<(), StoreError> {
-        let mut record = Vec::new();
-        push_record(edits, &mut record);
-        let zeros = vec![0; record.len()];
+        let zeros = vec![0; record_at(self.end, edits).len()];
         self.file.write_all_at(&zeros, self.end).map_err(StoreError::io("write", &self.path))
     }
 
     /// Makes the edits durable, all or none. After an error nobody knows which.
     pub(crate) fn commit(&mut self, edits: &[Edit]) -> Result<(), StoreError> {
-        let mut record = Vec::new();
-        push_record(edits, &mut record);
+        let record = record_at(self.end, edits);
         self.file.write_all_at(&record, self.end).map_err(StoreError::io("write", &self.path))?;
         self.file.sync_data().map_err(StoreError::io("sync", &self.path))?;
         self.end += record.len() as u64;
@@ -242,6 +247,18 @@ impl Manifest {
         self.state.next_id += 1;
         self.state.next_id - 1
     }
+}
+
+/// A record for a place in the file, behind zeros if its header would lie in two sectors.
+fn record_at(place: u64, edits: &[Edit]) -> Vec<u8> {
+    let mut record = vec![0; padding_bytes(place) as usize];
+    push_record(edits, &mut record);
+    record
+}
+
+const fn padding_bytes(place: u64) -> u64 {
+    let left = SECTOR_BYTES - place % SECTOR_BYTES;
+    if left < RECORD_HEADER_BYTES { left } else { 0 }
 }
 
 fn push_record(edits: &[Edit], out: &mut Vec<u8>) {
@@ -283,13 +300,18 @@ fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
     if reader.bytes(8)? != MAGIC {
         return Err(DecodeError { offset: 0, what: "expected the magic THWGMANI" });
     }
-    if reader.u32()? != VERSION {
+    let version = reader.u32()?;
+    if !matches!(version, VERSION_ONE | VERSION) {
         return Err(DecodeError { offset: 8, what: "unknown version of the manifest" });
     }
     reader.u32()?;
     let mut state = State::default();
     let mut records = 0;
     while !reader.is_empty() {
+        let place = (bytes.len() - reader.rest().len()) as u64;
+        let padding = if version == VERSION_ONE { 0 } else { padding_bytes(place) };
+        // Without it there is nothing behind it.
+        let _ = reader.bytes(padding as usize);
         let Some(edits) = take_record(&mut reader)? else {
             break;
         };
@@ -457,5 +479,34 @@ mod tests {
         let mut file = State::default().to_bytes();
         push_record(&[part(NUMBER_MAX)], &mut file);
         assert_eq!(parse(&file).map(|state| state.next_id), Ok(NUMBER_MAX + 1));
+    }
+
+    /// Whichever of the last record's sectors are on disk, the file is read, and nothing but that record is missing.
+    #[test]
+    fn sectors_of_an_unfinished_record_may_be_missing() {
+        let mut bytes = State::default().to_bytes();
+        let mut padded = 0;
+        for epoch in 1..120 {
+            let begun = bytes.len();
+            // Longer and longer ones, so that they end anywhere in a sector.
+            let mut edits = vec![Edit::Epoch(epoch)];
+            edits.extend((0..epoch).map(|id| Edit::RemovePart(id << 20)));
+            bytes.extend(record_at(begun as u64, &edits));
+            padded += usize::from(padding_bytes(begun as u64) > 0);
+            let sectors: Vec<usize> = (begun / 512..bytes.len().div_ceil(512)).collect();
+            for missing in 0..1_u32 << sectors.len().min(4) {
+                let mut found = bytes.clone();
+                let is_missing = |(place, _): &(usize, &usize)| missing >> place.min(&3) & 1 == 1;
+                for (_, sector) in sectors.iter().enumerate().filter(is_missing) {
+                    found[(sector * 512).max(begun)..((sector + 1) * 512).min(bytes.len())].fill(0);
+                }
+                let state = parse(&found).unwrap();
+                let expected = if found == bytes { epoch } else { epoch - 1 };
+                assert_eq!(state.epoch, expected, "{missing:b} of {sectors:?}");
+            }
+            // Room that was reserved and not used.
+            assert_eq!(parse(&[&bytes[..], &[0; 600]].concat()).unwrap().epoch, epoch);
+        }
+        assert!(padded > 0);
     }
 }

@@ -78,21 +78,25 @@ impl Store {
             self.pressure.tell(done, count);
             let class = class_of(&classes, key.database);
             let grid = &*grids.entry(class).or_insert_with(|| self.grid(shard, head, class));
-            for piece in contents.pieces(key.group, key.block) {
+            let pieces = contents.pieces(key.group, key.block);
+            // Of several pieces one may rewrite what is in another. Which is older must follow from the partition alone then, not from
+            // how many rows a piece has: a part's number says it.
+            let grid = Cutting { grid, may_settle: pieces.len() == 1 };
+            for piece in pieces {
                 let mut put = |partition: TimeRange, piece: Piece| {
                     let section = (class, partition.start_ns, partition.end_ns);
                     sections.entry(section).or_default().push((key, piece));
                 };
                 match piece {
-                    FlushPiece::Sealed(sealed) if grid.is_inside_one(&sealed.range) => {
-                        put(grid.partition_of(sealed.range.start_ns), sealed.into());
+                    FlushPiece::Sealed(sealed) if grid.grid.is_inside_one(&sealed.range) => {
+                        put(grid.grid.partition_of(sealed.range.start_ns), sealed.into());
                     }
                     FlushPiece::Sealed(sealed) => {
                         let decoded = chunk::decode(&sealed.bytes, None);
                         let (_, rows) = decoded.map_err(|error| StoreError::in_head(&error))?;
-                        cut(&rows, sealed.sequences, grid, &mut put);
+                        grid.cut(&rows, sealed.sequences, &mut put);
                     }
-                    FlushPiece::Rows(rows, sequences) => cut(&rows, sequences, grid, &mut put),
+                    FlushPiece::Rows(rows, sequences) => grid.cut(&rows, sequences, &mut put),
                 }
             }
         }
@@ -191,51 +195,60 @@ impl Grid {
     }
 }
 
-/// Cuts rows at partitions, and into chunks of a size that can be read at once.
-fn cut(rows: &Rows, sequences: (u64, u64), grid: &Grid, put: &mut impl FnMut(TimeRange, Piece)) {
-    let mut from = 0;
-    while let Some(timestamp_ns) = rows.timestamps_ns.get(from) {
-        let partition = grid.partition_of(*timestamp_ns);
-        let rest = &rows.timestamps_ns[from..];
-        let places = from..from + rest.partition_point(|timestamp_ns| *timestamp_ns <= partition.end_ns).max(1);
-        from = places.end;
-        // As a rule they are few.
-        let loose = if places.len() < grid.node_rows_min {
-            places
-        } else {
-            put_settled(rows, places, partition, sequences, grid, put)
-        };
-        encode(rows, loose, sequences, 0).for_each(|sealed| put(partition, sealed.into()));
-    }
+/// How the rows of a key are cut.
+struct Cutting<'a> {
+    grid: &'a Grid,
+    /// Whether rows may be encoded as level 2 has them.
+    may_settle: bool,
 }
 
-/// Encodes those rows of a partition as level 2 has them, nodes and all, that go to one partition there and are enough for nodes: a merge
-/// copies them instead of encoding them once more. What is left at the end.
-fn put_settled(
-    rows: &Rows,
-    places: Range<usize>,
-    partition: TimeRange,
-    sequences: (u64, u64),
-    grid: &Grid,
-    put: &mut impl FnMut(TimeRange, Piece),
-) -> Range<usize> {
-    let mut left = places.start..places.start;
-    while let Some(rest) = rows.timestamps_ns.get(left.end..places.end).filter(|rest| !rest.is_empty()) {
-        let Some(settled) = grid.settled.partition_of(rest[0]) else { break };
-        let of_settled =
-            left.end..left.end + rest.partition_point(|timestamp_ns| *timestamp_ns <= settled.end_ns).max(1);
-        let Some(bytes) = summary::of_enough_rows(rows, &of_settled, grid.node_rows_min) else {
-            left.end = of_settled.end;
-            continue;
-        };
-        encode(rows, left, sequences, 0).for_each(|sealed| put(partition, sealed.into()));
-        left = of_settled.end..of_settled.end;
-        let chunks = chunk::cut_evenly(of_settled.clone(), 2).count();
-        let mut summary = Some(Box::new(Summary { chunks, bytes }));
-        encode(rows, of_settled, sequences, 2)
-            .for_each(|sealed| put(settled, Piece { sealed, summary: summary.take() }));
+impl Cutting<'_> {
+    /// Cuts rows at partitions, and into chunks of a size that can be read at once.
+    fn cut(&self, rows: &Rows, sequences: (u64, u64), put: &mut impl FnMut(TimeRange, Piece)) {
+        let mut from = 0;
+        while let Some(timestamp_ns) = rows.timestamps_ns.get(from) {
+            let partition = self.grid.partition_of(*timestamp_ns);
+            let rest = &rows.timestamps_ns[from..];
+            let places = from..from + rest.partition_point(|timestamp_ns| *timestamp_ns <= partition.end_ns).max(1);
+            from = places.end;
+            // As a rule they are few.
+            let loose = if self.may_settle && places.len() >= self.grid.node_rows_min {
+                self.put_settled(rows, places, partition, sequences, put)
+            } else {
+                places
+            };
+            encode(rows, loose, sequences, 0).for_each(|sealed| put(partition, sealed.into()));
+        }
     }
-    left.start..places.end
+
+    /// Encodes those rows of a partition as level 2 has them, nodes and all, that go to one partition there and are enough for nodes: a
+    /// merge copies them instead of encoding them once more. What is left at the end.
+    fn put_settled(
+        &self,
+        rows: &Rows,
+        places: Range<usize>,
+        partition: TimeRange,
+        sequences: (u64, u64),
+        put: &mut impl FnMut(TimeRange, Piece),
+    ) -> Range<usize> {
+        let mut left = places.start..places.start;
+        while let Some(rest) = rows.timestamps_ns.get(left.end..places.end).filter(|rest| !rest.is_empty()) {
+            let Some(settled) = self.grid.settled.partition_of(rest[0]) else { break };
+            let count = rest.partition_point(|timestamp_ns| *timestamp_ns <= settled.end_ns).max(1);
+            let of_settled = left.end..left.end + count;
+            let Some(bytes) = summary::of_enough_rows(rows, &of_settled, self.grid.node_rows_min) else {
+                left.end = of_settled.end;
+                continue;
+            };
+            encode(rows, left, sequences, 0).for_each(|sealed| put(partition, sealed.into()));
+            left = of_settled.end..of_settled.end;
+            let chunks = chunk::cut_evenly(of_settled.clone(), 2).count();
+            let mut summary = Some(Box::new(Summary { chunks, bytes }));
+            encode(rows, of_settled, sequences, 2)
+                .for_each(|sealed| put(settled, Piece { sealed, summary: summary.take() }));
+        }
+        left.start..places.end
+    }
 }
 
 /// Chunks of some rows, as a level has them.
@@ -291,10 +304,12 @@ mod tests {
             minutes(1, 63, 2000).chain(minutes(64, 70, 120)).chain(minutes(70, 80, 5)).chain(minutes(80, 101, 60));
         let rows = Rows { timestamps_ns: times.collect(), ..Rows::default() };
         let mut found = Vec::new();
-        cut(&rows, (1, 2), &grid(None), &mut |partition, piece| {
+        let grid = grid(None);
+        let mut put = |partition: TimeRange, piece: Piece| {
             let summed = piece.summary.map_or(0, |summary| summary.chunks);
             found.push((partition.start_ns / HOUR, (partition.end_ns + 1) / HOUR, piece.sealed.rows, summed));
-        });
+        };
+        Cutting { grid: &grid, may_settle: true }.cut(&rows, (1, 2), &mut put);
         let expected = [
             (0, 64, 2, 0),
             (64, 96, 3, 0),

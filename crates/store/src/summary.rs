@@ -153,7 +153,9 @@ impl NodeColumn {
 pub(crate) fn encode(nodes: &Nodes, out: &mut Vec<u8>) {
     let start = out.len();
     varint::push(out, nodes.width_ns as u64);
-    let columns: Vec<_> = nodes.columns.iter().filter(|column| column.nodes.len() <= COLUMN_NODES_MAX).collect();
+    // All or none: time that one member's nodes cover is not looked at for the others.
+    let is_written = nodes.columns.iter().all(|column| column.nodes.len() <= COLUMN_NODES_MAX);
+    let columns = if is_written { nodes.columns.as_slice() } else { &[] };
     varint::push(out, columns.len() as u64);
     for column in columns {
         let mut bytes = Vec::new();

@@ -359,6 +359,36 @@ fn late_rows_that_are_many_are_encoded_once() {
 }
 
 #[test]
+fn rows_with_other_columns_replace_those_of_the_same_flush() {
+    // The first cell of the longest length, and another one: partitions of late rows begin with it, or before it.
+    for start_s in [0, 62_000] {
+        for (first, second) in [(0..500, 250..251), (250..251, 0..500)] {
+            let simulation = Simulation::new(7);
+            let options = || StoreOptions { head_bytes_max: 1 << 20, node_rows_min: 20, ..options("data") };
+            let store = open(&simulation, options());
+            let mut content = Content::new();
+            let mut write_rows = |seconds: std::ops::Range<i64>, names: &[&str], value: f64| {
+                let row = |time_s: i64| Row {
+                    host: "h".to_owned(),
+                    timestamp_ns: (start_s + time_s) * SECOND_NS,
+                    fields: names.iter().map(|name| ((*name).to_owned(), value)).collect(),
+                };
+                let rows: Vec<Row> = seconds.map(row).collect();
+                store.write("default", &batch(&rows)).unwrap();
+                apply(&mut content, &rows);
+            };
+            write_rows(90_000..90_001, &["a"], 0.0);
+            write_rows(first, &["a"], 1.0);
+            write_rows(second, &["a", "b"], 2.0);
+            store.flush_all().unwrap();
+            assert_eq!(read_all(&store, TimeRange::ALL), content);
+            store.compact(&mut quiet).unwrap();
+            assert_eq!(read_all(&store, TimeRange::ALL), content);
+        }
+    }
+}
+
+#[test]
 fn what_others_keep_of_requests_is_in_the_accountant_and_given_back_when_memory_is_short() {
     let simulation = Simulation::new(1);
     let store = open(&simulation, StoreOptions { memory_bytes_max: 64 << 20, ..options("data") });

@@ -96,11 +96,11 @@ pub const BUGS: [Bug; 15] = [
         breaks: "a merge takes over the nodes of a part only where no other overlaps it",
     },
     Bug {
-        name: "summary-of-some-chunks",
+        name: "settled-despite-others",
         file: "crates/store/src/sections.rs",
-        find: "summary.chunks == of_key.len()",
-        replace: "summary.chunks <= of_key.len()",
-        breaks: "nodes are those of all rows that a part has of a key",
+        find: "may_settle: pieces.len() == 1",
+        replace: "may_settle: !pieces.is_empty()",
+        breaks: "of rows of one flush at the same time the later one stays",
     },
     Bug {
         name: "retention-early",

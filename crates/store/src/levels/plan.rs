@@ -120,10 +120,11 @@ impl Situation<'_> {
     /// partition would cut must be encoded anew. They go where level 2 has nothing, the longest first.
     fn add_flushed(&self, inputs: &BTreeSet<u64>, settled_ns: &[i64], settled_bases: &mut Bases) {
         let (Some(shortest), Some(longest)) = (settled_ns.first(), settled_ns.last()) else { return };
+        let fast_from = self.fast_from();
         let is_settled = |partition: &TimeRange| {
             let length_ns = length_of(partition);
             (*shortest..=*longest).contains(&length_ns)
-                && partition.end_ns < self.fast_from()
+                && partition.end_ns < fast_from
                 && *partition == partition_of(partition.start_ns, length_ns)
         };
         let of_level0 = self.parts.iter().filter(|part| part.level == 0 && inputs.contains(&part.id));
@@ -226,9 +227,11 @@ fn gather(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
 fn is_worth(situation: &Situation<'_>, policy: &Policy, taken: &[&PartInfo]) -> bool {
     let is_below = |part: &&PartInfo| part.level > 0 && taken.iter().any(|above| above.range.overlaps(&part.partition));
     let below = || situation.parts.iter().filter(is_below);
+    // Each flush brings a file, with a part for each partition.
+    let flushes = taken.iter().map(|part| part.file).collect::<BTreeSet<_>>().len();
     let scattered = below().filter(|part| !part.is_patch()).count() / SCATTERED_PARTS;
     situation.is_idle()
-        || taken.len() > policy.level0_parts_max.max(scattered)
+        || flushes > policy.level0_parts_max.max(scattered)
         || outweigh(taken, below().map(|part| part.bytes).sum())
 }
 

@@ -27,7 +27,7 @@ use rows::Sources;
 /// How long after a flush merges no longer wait for more rows.
 const IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
 
-/// So many times the parts that level 0 should have at most, merges do not keep to their rate.
+/// With so many times the flushes that a partition of level 0 may have parts of, merges do not keep to their rate.
 const BEHIND_TIMES: usize = 2;
 
 impl Store {
@@ -51,8 +51,9 @@ impl Store {
     /// Whether flushes bring more than merges take away at the rate that they have.
     fn is_behind(&self, shard: &Shard) -> bool {
         let (parts, _) = shard.parts_and_deletes();
-        let of_level0 = parts.iter().filter(|part| part.info.level == 0).count();
-        of_level0 > BEHIND_TIMES * self.options.level0_partitions_max * self.options.level0_parts_max
+        let of_level0 = parts.iter().filter(|part| part.info.level == 0);
+        let flushes = of_level0.map(|part| part.info.file).collect::<BTreeSet<_>>().len();
+        flushes > BEHIND_TIMES * self.options.level0_parts_max
     }
 
     /// Whether the last flush of a shard is some time ago.
