@@ -16,8 +16,19 @@ const MEMORY_BYTES_MAX: usize = 256 << 20;
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, MEMORY_BYTES_MAX);
 
-/// Hashes keys. The secret is everybody's: inputs that found something find it again.
-pub static HASHER: KeyHasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
+/// Hashes keys. The secret is everybody's: inputs that found something find it again. Its bytes differ: where two words of it are the
+/// same, keys that have their words the other way round have one hash.
+pub static HASHER: KeyHasher = KeyHasher::new(secret());
+
+const fn secret() -> [u8; KEY_SECRET_BYTES] {
+    let mut secret = [0; KEY_SECRET_BYTES];
+    let mut place = 0;
+    while place < KEY_SECRET_BYTES {
+        secret[place] = ((place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 37) as u8;
+        place += 1;
+    }
+    secret
+}
 
 /// Limits that short inputs can break.
 pub fn tight_limits() -> Limits {
