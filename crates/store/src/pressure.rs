@@ -1,6 +1,8 @@
 //! How writers give way to a flush: the fuller the heads are, the less they may be ahead of what is being written, so that they wait
 //! often and shortly instead of once and long.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use parking_lot::{Condvar, Mutex};
 
 /// How far the flush that is under way has come; writers wait on it.
@@ -9,6 +11,9 @@ pub(crate) struct Pressure {
     /// Of a thousand; `None` if no flush is under way.
     progress: Mutex<Option<u32>>,
     changed: Condvar,
+    /// Whether a writer has waited for this flush, or the last if none is under way, and for the one before.
+    is_awaited: AtomicBool,
+    was_awaited: AtomicBool,
 }
 
 /// A flush that is under way, until it is dropped.
@@ -40,7 +45,13 @@ impl Pressure {
     /// Says that a flush begins.
     pub(crate) fn begin(&self) -> FlushUnderWay<'_> {
         *self.progress.lock() = Some(0);
+        self.was_awaited.store(self.is_awaited.swap(false, Ordering::Relaxed), Ordering::Relaxed);
         FlushUnderWay(self)
+    }
+
+    /// Whether the flush that is under way should be over soon: writers wait for it, or have waited for the one before.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.is_awaited.load(Ordering::Relaxed) || self.was_awaited.load(Ordering::Relaxed)
     }
 
     pub(crate) fn progress(&self) -> Option<u32> {
@@ -51,6 +62,7 @@ impl Pressure {
     pub(crate) fn wait(&self, seen: Option<u32>) {
         let mut progress = self.progress.lock();
         if progress.is_some() && *progress == seen {
+            self.is_awaited.store(true, Ordering::Relaxed);
             self.changed.wait(&mut progress);
         }
     }
@@ -98,9 +110,17 @@ mod tests {
                     pressure.wait(Some(seen));
                 }
             });
+            while !pressure.is_awaited() {
+                std::thread::yield_now();
+            }
             (0..10).for_each(|done| pressure.tell(done, 10));
             drop(flush);
             waiting.join().unwrap();
         });
+        // The next one knows of it, the one behind that does not.
+        drop(pressure.begin());
+        assert!(pressure.is_awaited());
+        drop(pressure.begin());
+        assert!(!pressure.is_awaited());
     }
 }

@@ -81,7 +81,9 @@ impl Store {
             let pieces = contents.pieces(key.group, key.block);
             // Of several pieces one may rewrite what is in another. Which is older must follow from the partition alone then, not from
             // how many rows a piece has: a part's number says it.
-            let grid = Cutting { grid, may_settle: pieces.len() == 1 };
+            // It takes longer, too: a merge has the time that writers who wait for the flush do not have.
+            let may_settle = pieces.len() == 1 && !self.pressure.is_awaited();
+            let grid = Cutting { grid, may_settle };
             for piece in pieces {
                 let mut put = |partition: TimeRange, piece: Piece| {
                     let section = (class, partition.start_ns, partition.end_ns);

@@ -98,8 +98,8 @@ pub const BUGS: [Bug; 15] = [
     Bug {
         name: "settled-despite-others",
         file: "crates/store/src/sections.rs",
-        find: "may_settle: pieces.len() == 1",
-        replace: "may_settle: !pieces.is_empty()",
+        find: "let may_settle = pieces.len() == 1",
+        replace: "let may_settle = !pieces.is_empty()",
         breaks: "of rows of one flush at the same time the later one stays",
     },
     Bug {
