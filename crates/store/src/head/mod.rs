@@ -18,6 +18,7 @@
 mod contents;
 mod group;
 mod layouts;
+mod packed;
 mod row_buffer;
 mod spare_rows;
 
@@ -242,9 +243,10 @@ impl Head {
         if self.shared.len() <= layout as usize {
             self.shared.resize_with(layout as usize + 1, || None);
         }
-        let mut shared = self.shared[layout as usize]
-            .take()
-            .unwrap_or_else(|| SharedRows::new(width, self.spare.clone(), self.budget_bytes / SPARE_PART));
+        let mut shared = self.shared[layout as usize].take().unwrap_or_else(|| {
+            SharedRows::new(&self.layouts.get(layout), self.spare.clone(), self.budget_bytes / SPARE_PART)
+        });
+        let bytes_before = shared.bytes();
         let texts = has_texts(&block.columns);
         let mut moved = Vec::new();
         let mut others: Option<RowBlock> = None;
@@ -265,8 +267,7 @@ impl Head {
             let newest = shared.push(*group, known.newest, *timestamp_ns, cells, placed.places.as_deref());
             self.places[*group as usize] = GroupPlace { of: layout | SHARED, newest };
         }
-        let added = block.rows() - others.as_ref().map_or(0, RowBlock::rows);
-        self.bytes += added * shared.row_bytes();
+        self.bytes += shared.bytes() - bytes_before;
         self.shared[layout as usize] = Some(shared);
         others
     }

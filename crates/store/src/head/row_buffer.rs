@@ -2,17 +2,19 @@
 //! group costs nothing while it is silent. Lone series are groups of one column.
 //!
 //! Rows lie in order of arrival, and each knows where the one before it of the same group is: a read goes from a group's newest row
-//! back, a flush sorts all rows by counting. Nothing is sorted or encoded while rows come in.
+//! back, a flush sorts all rows by counting. Nothing is sorted or encoded while rows come in but that small cells take few bytes
+//! (`packed.rs`).
 
 use std::sync::Arc;
 
-use index::GroupId;
-use model::TimeRange;
+use index::{GroupId, Slot};
+use model::{TimeRange, ValueType};
 
+use super::packed::{self, RowForm};
 use super::spare_rows::SpareRows;
 use crate::chunk;
 
-/// Bytes of rows that are kept together, about: what is there already never moves.
+/// Bytes of rows that are kept together if their cells are large: rows of full blocks never move.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// Rows that a flush copies at a time, column by column.
@@ -35,27 +37,53 @@ struct Link {
 /// Some rows, one behind the other.
 #[derive(Debug, Default)]
 pub(super) struct Block {
+    form: Arc<RowForm>,
     links: Vec<Link>,
-    /// Timestamp and cells of each row.
-    rows: Vec<u64>,
+    /// One behind the other, of the form.
+    rows: Vec<u8>,
     /// Largest timestamp of these rows and of all before them.
     newest_ns: i64,
 }
 
 impl Block {
     pub(super) fn capacity_bytes(&self) -> usize {
-        self.links.capacity() * size_of::<Link>() + self.rows.capacity() * size_of::<u64>()
+        self.links.capacity() * size_of::<Link>() + self.rows.capacity()
     }
 
-    /// Whether there is room for so many rows and words, and not much more: what is spare serves rows of the same width.
-    pub(super) fn has_room_of(&self, rows: usize, words: usize) -> bool {
-        self.links.capacity() == rows && self.rows.capacity() == words
+    /// Whether there is room for so many rows and bytes, and not much more: what is spare serves rows of about the same size.
+    pub(super) fn has_room_of(&self, rows: usize, bytes: usize) -> bool {
+        self.links.capacity() == rows && (bytes..=bytes * 2).contains(&self.rows.capacity())
     }
 
-    /// What is known of a row, its timestamp and cells.
-    fn row(&self, place: usize, width: usize) -> Option<(Link, &[u64])> {
-        let start = place * (1 + width);
-        Some((*self.links.get(place)?, self.rows.get(start..=start + width)?))
+    /// A row as it is packed, without bounds of its own: empty if there is none.
+    fn packed(&self, place: usize) -> &[u8] {
+        let bytes = self.form.row_bytes();
+        self.rows.get(place * bytes..(place + 1) * bytes).unwrap_or_default()
+    }
+
+    /// What is known of a row, and the row as it is packed.
+    fn row(&self, place: usize) -> Option<(Link, &[u8])> {
+        Some((*self.links.get(place)?, self.packed(place)))
+    }
+
+    /// Adds a row. If a cell is too large for the form, all rows get a larger one; `rows_max` is how many there will be.
+    fn push(&mut self, link: Link, timestamp_ns: i64, cells: &[u64], rows_max: usize) {
+        self.links.push(link);
+        if self.form.pack(timestamp_ns, cells, &mut self.rows) {
+            return;
+        }
+        let form = self.form.widened(cells);
+        // A block that grows as it is filled goes on doing so.
+        let grows = self.rows.capacity() < self.form.room_bytes(rows_max);
+        let mut wider = Vec::with_capacity(form.room_bytes(if grows { self.links.len() } else { rows_max }));
+        let mut words = Vec::new();
+        for row in self.rows.chunks_exact(self.form.row_bytes()) {
+            words.clear();
+            self.form.unpack(row, &mut words);
+            form.pack(packed::timestamp_of(row), words.get(1..).unwrap_or_default(), &mut wider);
+        }
+        form.pack(timestamp_ns, cells, &mut wider);
+        (self.form, self.rows) = (Arc::new(form), wider);
     }
 
     pub(super) fn clear(&mut self) {
@@ -68,6 +96,10 @@ impl Block {
 #[derive(Debug)]
 pub(crate) struct SharedRows {
     width: usize,
+    /// Bytes of all rows.
+    bytes: usize,
+    /// A row whose cells came in another order than the columns'.
+    ordered: Vec<u64>,
     /// Each block has 2 to this power rows.
     block_bits: u32,
     /// Blocks in order of arrival. They change no more, so that readers need no lock.
@@ -85,22 +117,25 @@ pub(crate) struct SharedRows {
 impl Drop for SharedRows {
     fn drop(&mut self) {
         // The first one is as small as a head was that never filled it. What somebody still reads goes with its last reader.
-        let (rows, words) = self.block_room();
+        let (rows, bytes) = self.block_room();
         let full = Arc::try_unwrap(std::mem::take(&mut self.full)).unwrap_or_default();
         let own = full.into_iter().filter_map(Arc::into_inner).chain([std::mem::take(&mut self.open)]);
-        self.spare.give(own.filter(|block| block.has_room_of(rows, words)), self.spare_bytes_max);
+        self.spare.give(own.filter(|block| block.has_room_of(rows, bytes)), self.spare_bytes_max);
     }
 }
 
 impl SharedRows {
-    /// Without rows; of so many columns. Of the memory of its blocks so many bytes are kept in the end.
-    pub(crate) fn new(width: usize, spare: Arc<SpareRows>, spare_bytes_max: usize) -> Self {
+    /// Without rows; of these columns. Of the memory of its blocks so many bytes are kept in the end.
+    pub(crate) fn new(columns: &[(Slot, ValueType)], spare: Arc<SpareRows>, spare_bytes_max: usize) -> Self {
+        let width = columns.len();
         let block_bits = (BLOCK_BYTES / ((1 + width) * 8)).max(1).ilog2();
         Self {
             width,
+            bytes: 0,
+            ordered: vec![0; width],
             block_bits,
             full: Arc::default(),
-            open: Block::default(),
+            open: Block { form: Arc::new(RowForm::new(columns)), ..Block::default() },
             count: 0,
             oldest_ns: i64::MAX,
             spare,
@@ -108,14 +143,18 @@ impl SharedRows {
         }
     }
 
-    /// Rows of a block, and words that they take.
-    const fn block_room(&self) -> (usize, usize) {
-        (1 << self.block_bits, (1 + self.width) << self.block_bits)
+    /// Rows of a block, and bytes that they take as the newest ones are.
+    fn block_room(&self) -> (usize, usize) {
+        (self.rows_of_block(), self.open.form.room_bytes(self.rows_of_block()))
     }
 
-    /// Bytes that a row takes.
-    pub(crate) const fn row_bytes(&self) -> usize {
-        (1 + self.width) * 8 + size_of::<Link>()
+    const fn rows_of_block(&self) -> usize {
+        1 << self.block_bits
+    }
+
+    /// Bytes that all rows take.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether there is no room for more rows, whatever memory there is.
@@ -136,20 +175,23 @@ impl SharedRows {
         if self.count > 0 && self.place_in_block(self.count) == 0 {
             self.begin_block();
         }
-        let place = self.count as u32;
+        let cells = match places {
+            None => cells,
+            Some(places) => {
+                for (cell, place) in cells.iter().zip(places) {
+                    self.ordered[*place] = *cell;
+                }
+                &self.ordered
+            }
+        };
+        let rows_of_block = self.rows_of_block();
         let block = &mut self.open;
         block.newest_ns = if self.count == 0 { timestamp_ns } else { block.newest_ns.max(timestamp_ns) };
         self.oldest_ns = self.oldest_ns.min(timestamp_ns);
-        block.links.push(Link { group, previous });
-        block.rows.push(timestamp_ns as u64);
-        match places {
-            None => block.rows.extend_from_slice(cells),
-            Some(places) => {
-                let start = block.rows.len();
-                block.rows.resize(start + self.width, 0);
-                cells.iter().zip(places).for_each(|(cell, place)| block.rows[start + place] = *cell);
-            }
-        }
+        let bytes_before = block.rows.len();
+        block.push(Link { group, previous }, timestamp_ns, cells, rows_of_block);
+        self.bytes += block.rows.len() - bytes_before + size_of::<Link>();
+        let place = self.count as u32;
         self.count += 1;
         place
     }
@@ -164,12 +206,11 @@ impl SharedRows {
 
     /// A block with room for all its rows. The first one is none such but grows as it is filled: a small head stays small.
     fn new_block(&self) -> Block {
-        let (rows, words) = self.block_room();
-        self.spare.take(rows, words).unwrap_or_else(|| Block {
-            links: Vec::with_capacity(rows),
-            rows: Vec::with_capacity(words),
-            ..Block::default()
-        })
+        let (rows, bytes) = self.block_room();
+        let spare = self.spare.take(rows, bytes);
+        let (links, rows) = spare
+            .map_or_else(|| (Vec::with_capacity(rows), Vec::with_capacity(bytes)), |block| (block.links, block.rows));
+        Block { form: self.open.form.clone(), links, rows, newest_ns: 0 }
     }
 
     fn block(&self, place: u32) -> &Block {
@@ -180,44 +221,50 @@ impl SharedRows {
         place & ((1 << self.block_bits) - 1)
     }
 
-    fn timestamp(&self, place: u32) -> i64 {
-        let at = self.place_in_block(place as usize) * (1 + self.width);
-        self.block(place).rows.get(at).map_or(0, |timestamp_ns| *timestamp_ns as i64)
+    /// A row, and how it is packed.
+    fn packed(&self, place: u32) -> (&RowForm, &[u8]) {
+        let block = self.block(place);
+        (&block.form, block.packed(self.place_in_block(place as usize)))
     }
 
-    /// A row's cells.
-    fn cells(&self, place: u32) -> &[u64] {
-        let at = self.place_in_block(place as usize) * (1 + self.width) + 1;
-        self.block(place).rows.get(at..at + self.width).unwrap_or_default()
+    fn timestamp(&self, place: u32) -> i64 {
+        packed::timestamp_of(self.packed(place).1)
     }
 
     /// The cells of some rows, column by column.
     fn columns(&self, places: impl ExactSizeIterator<Item = u32>) -> Vec<Vec<u64>> {
         let mut columns: Vec<Vec<u64>> = (0..self.width).map(|_| Vec::with_capacity(places.len())).collect();
         if let [column] = columns.as_mut_slice() {
-            column.extend(places.filter_map(|place| self.cells(place).first()));
+            column.extend(places.map(|place| self.packed(place)).map(|(form, row)| form.cell(row, 0)));
             return columns;
         }
         let mut places = places.peekable();
         // A few rows at a time: they are still at hand for the last column.
-        let mut rows: Vec<&[u64]> = Vec::with_capacity(ROWS_AT_ONCE);
-        while places.peek().is_some() {
+        let mut rows: Vec<&[u8]> = Vec::with_capacity(ROWS_AT_ONCE);
+        while let Some(first) = places.peek() {
+            let form = self.packed(*first).0;
             rows.clear();
-            rows.extend(places.by_ref().take(ROWS_AT_ONCE).map(|place| self.cells(place)));
-            for (number, column) in columns.iter_mut().enumerate() {
-                column.extend(rows.iter().map(|row| row.get(number).copied().unwrap_or_default()));
+            while let Some((_, row)) = places
+                .peek()
+                .filter(|_| rows.len() < ROWS_AT_ONCE)
+                .map(|place| self.packed(*place))
+                .filter(|(of_row, _)| std::ptr::eq(*of_row, form))
+            {
+                rows.push(row);
+                places.next();
             }
+            columns.iter_mut().enumerate().for_each(|(number, column)| form.unpack_column(&rows, number, column));
         }
         columns
     }
 
     /// A group's rows in the open block from its newest one back, each with the place of the one before it.
-    fn open_rows(&self, newest: u32) -> impl Iterator<Item = (u32, &[u64])> {
+    fn open_rows(&self, newest: u32) -> impl Iterator<Item = (u32, &[u8])> {
         let first = (self.full.len() as u32) << self.block_bits;
         let mut place = newest;
         std::iter::from_fn(move || {
             let at = if place == NONE { None } else { place.checked_sub(first) };
-            let (link, row) = self.open.row(at? as usize, self.width)?;
+            let (link, row) = self.open.row(at? as usize)?;
             place = link.previous;
             Some((place, row))
         })
@@ -230,8 +277,8 @@ impl SharedRows {
         let is_apart = range.end_ns < self.oldest_ns || self.count > 0 && range.start_ns > self.open.newest_ns;
         let (mut newest, mut open) = (if is_apart { NONE } else { newest }, Vec::new());
         for (before, row) in self.open_rows(newest) {
-            if range.contains(row[0] as i64) {
-                open.extend_from_slice(row);
+            if range.contains(packed::timestamp_of(row)) {
+                self.open.form.unpack(row, &mut open);
             }
             newest = before;
         }
@@ -240,7 +287,7 @@ impl SharedRows {
 
     /// Whether a group has a row in a range.
     pub(crate) fn has_rows(&self, newest: u32, range: &TimeRange) -> bool {
-        self.open_rows(newest).any(|(_, row)| range.contains(row[0] as i64))
+        self.open_rows(newest).any(|(_, row)| range.contains(packed::timestamp_of(row)))
             || self.view(newest, range).back().next().is_some()
     }
 
@@ -295,25 +342,27 @@ pub(crate) struct SharedView {
 
 impl SharedView {
     /// The rows of full blocks from the newest one back, as far as they can be in the range.
-    fn back(&self) -> impl Iterator<Item = &[u64]> {
+    fn back(&self) -> impl Iterator<Item = (&RowForm, &[u8])> {
         let mut place = self.newest;
         std::iter::from_fn(move || {
             let block = self.full.get(place as usize >> self.block_bits)?;
             if block.newest_ns < self.range.start_ns {
                 return None;
             }
-            let (link, row) = block.row(place as usize & ((1 << self.block_bits) - 1), self.width)?;
+            let (link, row) = block.row(place as usize & ((1 << self.block_bits) - 1))?;
             place = link.previous;
-            Some(row)
+            Some((&*block.form, row))
         })
-        .filter(|row| self.range.contains(row[0] as i64))
+        .filter(|(_, row)| self.range.contains(packed::timestamp_of(row)))
     }
 
     /// The rows in order of arrival: timestamp and cells of each, one behind the other.
     pub(crate) fn rows(&self) -> Vec<u64> {
-        let full: Vec<&[u64]> = self.back().collect();
-        let open = self.open.chunks_exact(1 + self.width).rev();
-        full.into_iter().rev().chain(open).flatten().copied().collect()
+        let full: Vec<(&RowForm, &[u8])> = self.back().collect();
+        let mut rows = Vec::with_capacity(full.len() * (1 + self.width) + self.open.len());
+        full.into_iter().rev().for_each(|(form, row)| form.unpack(row, &mut rows));
+        self.open.chunks_exact(1 + self.width).rev().for_each(|row| rows.extend_from_slice(row));
+        rows
     }
 }
 
@@ -370,6 +419,12 @@ pub(crate) struct GroupRows {
 mod tests {
     use super::*;
 
+    /// Without rows; of so many columns of counts.
+    fn rows_of(width: usize, spare: Arc<SpareRows>, spare_bytes_max: usize) -> SharedRows {
+        let columns: Vec<_> = (0..width as u32).map(|slot| (slot, ValueType::U64)).collect();
+        SharedRows::new(&columns, spare, spare_bytes_max)
+    }
+
     fn of_group(shared: &SharedRows, newest: u32, range: &TimeRange) -> Vec<u64> {
         shared.view(newest, range).rows()
     }
@@ -381,7 +436,7 @@ mod tests {
     }
 
     fn check(groups: u32, stride: u32, total: i64) {
-        let mut shared = SharedRows::new(1, Arc::default(), 0);
+        let mut shared = rows_of(1, Arc::default(), 0);
         let mut newest = vec![NONE; groups as usize];
         for number in 0..total {
             let group = number as u32 % groups;
@@ -414,7 +469,7 @@ mod tests {
 
     /// Rows of one group, whose first cell is the timestamp and whose second says when they came.
     fn check_gathered(arrivals: &[i64], is_ordered: bool, expected: &[(i64, u64)]) {
-        let mut shared = SharedRows::new(2, Arc::default(), 0);
+        let mut shared = rows_of(2, Arc::default(), 0);
         arrivals.iter().zip(0..).fold(NONE, |previous, (timestamp_ns, number)| {
             shared.push(7, previous, *timestamp_ns, &[*timestamp_ns as u64, number], None)
         });
@@ -441,7 +496,7 @@ mod tests {
         };
         // Views of an open first block, of a full one, and of a second that is open.
         for (blocks, rows) in [(0, 1), (1, -1), (1, 0), (1, 1), (2, 0), (2, 5)] {
-            let mut shared = SharedRows::new(1, Arc::default(), 0);
+            let mut shared = rows_of(1, Arc::default(), 0);
             let rows = (blocks << shared.block_bits) + rows;
             let newest = fill(&mut shared, NONE, rows as usize);
             let view = shared.view(newest, &TimeRange::ALL);
@@ -454,16 +509,43 @@ mod tests {
 
     #[test]
     fn cells_go_to_their_places() {
-        let mut shared = SharedRows::new(3, Arc::default(), 0);
+        let mut shared = rows_of(3, Arc::default(), 0);
         let place = shared.push(7, NONE, -1, &[1, 2, 3], Some(&[2, 0, 1]));
         assert_eq!(of_group(&shared, place, &TimeRange::ALL), [u64::MAX, 2, 3, 1]);
+    }
+
+    #[test]
+    fn cells_that_grow_are_read_from_all_blocks() {
+        let mut shared = rows_of(2, Arc::default(), 0);
+        let rows_of_block = shared.rows_of_block() as u64;
+        // The second column's cells are small in the first block, and grow within the second and the third.
+        let second = |row: u64| match row {
+            row if row > rows_of_block * 5 / 2 => u64::MAX - row,
+            row if row > rows_of_block * 3 / 2 => row,
+            row => row % 100,
+        };
+        let count = rows_of_block * 3 + 5;
+        let mut newest = [NONE; 2];
+        for row in 0..count {
+            let newest = &mut newest[row as usize % 2];
+            *newest = shared.push(row as u32 % 2, *newest, row as i64, &[7, second(row)], None);
+        }
+        let expected: Vec<u64> = (0..count).filter(|row| row % 2 == 1).collect();
+        let seconds: Vec<u64> = expected.iter().map(|row| second(*row)).collect();
+        let found = shared.by_group().of_group(1);
+        assert_eq!(found.columns, [vec![7; expected.len()], seconds]);
+        let rows: Vec<u64> = expected.iter().flat_map(|row| [*row, 7, second(*row)]).collect();
+        assert_eq!(of_group(&shared, newest[1], &TimeRange::ALL), rows);
+        let links = size_of::<Link>() as u64;
+        let bytes = [rows_of_block * (8 + 1 + 1), rows_of_block * (8 + 1 + 2), (rows_of_block + 5) * (8 + 1 + 8)];
+        assert_eq!(shared.bytes() as u64, bytes.iter().sum::<u64>() + count * links);
     }
 
     #[test]
     fn memory_of_dropped_rows_serves_the_next_ones() {
         let spare = Arc::new(SpareRows::default());
         let fill = |width: usize| {
-            let mut shared = SharedRows::new(width, spare.clone(), 4 << 20);
+            let mut shared = rows_of(width, spare.clone(), 4 << 20);
             let cells = vec![7; width];
             for time in 0..3 << shared.block_bits {
                 shared.push(1, NONE, time, &cells, None);

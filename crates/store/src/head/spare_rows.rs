@@ -19,11 +19,11 @@ pub(crate) struct SpareRows {
 }
 
 impl SpareRows {
-    /// A block with room for so many rows and words, if there is one.
-    pub(super) fn take(&self, rows: usize, words: usize) -> Option<Block> {
+    /// A block with room for so many rows and bytes, if there is one.
+    pub(super) fn take(&self, rows: usize, bytes: usize) -> Option<Block> {
         self.idle.store(0, Ordering::Relaxed);
         let mut blocks = self.blocks.lock();
-        let place = blocks.iter().rposition(|block| block.has_room_of(rows, words))?;
+        let place = blocks.iter().rposition(|block| block.has_room_of(rows, bytes))?;
         Some(blocks.swap_remove(place))
     }
 
