@@ -107,18 +107,17 @@ impl RowForm {
     pub(super) fn pack(&self, timestamp_ns: i64, cells: &[u64], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         out.extend_from_slice(&timestamp_ns.to_le_bytes());
-        // Each cell is written as a word, what does not belong to it is written over by the next one.
-        out.resize(start + self.row_bytes + WORD_BYTES, 0);
-        let row = out.get_mut(start..).unwrap_or_default();
         let mut beyond = 0;
         for (column, cell) in self.columns.iter().zip(cells) {
             let folded = column.fold.fold(*cell);
             beyond |= folded & column.beyond;
-            if let Some(word) = row.get_mut(column.at as usize..).and_then(|rest| rest.first_chunk_mut()) {
-                *word = folded.to_le_bytes();
-            }
+            // A word, of which is taken back what is too much: a copy of so many bytes as a variable says is a call.
+            out.extend_from_slice(&folded.to_le_bytes());
+            out.truncate(start + column.at as usize + usize::from(column.bytes));
         }
-        out.truncate(if beyond == 0 { start + self.row_bytes } else { start });
+        if beyond != 0 {
+            out.truncate(start);
+        }
         beyond == 0
     }
 
