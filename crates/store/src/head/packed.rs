@@ -3,6 +3,7 @@
 //!
 //! A row is its timestamp (8 bytes, little-endian) and its cells, 1, 2, 4 or 8 bytes each, column by column.
 
+use codec::varint;
 use index::Slot;
 use model::ValueType;
 
@@ -31,7 +32,7 @@ impl Fold {
 
     const fn fold(self, cell: u64) -> u64 {
         match self {
-            Self::Sign => cell << 1 ^ (cell as i64 >> 63) as u64,
+            Self::Sign => varint::zigzag(cell as i64),
             Self::Ends => cell.swap_bytes(),
             Self::Same => cell,
         }
@@ -39,7 +40,7 @@ impl Fold {
 
     const fn unfold(self, folded: u64) -> u64 {
         match self {
-            Self::Sign => folded >> 1 ^ (folded & 1).wrapping_neg(),
+            Self::Sign => varint::unzigzag(folded) as u64,
             Self::Ends => folded.swap_bytes(),
             Self::Same => folded,
         }
