@@ -15,6 +15,7 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<ExitCode, String> {
     raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .worker_threads(settings.network_threads)
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
     runtime.block_on(serve(settings))

@@ -1,6 +1,7 @@
 //! Settings of `thalweg serve`: one definition for flags, environment and file.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -211,6 +212,11 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     connections_max: Option<usize>,
 
+    /// Threads that read from and write to connections; parsing, storing and queries have others [default: one for two cores]
+    #[arg(long, env = "THALWEG_NETWORK_THREADS", value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network_threads: Option<NonZeroUsize>,
+
     /// How far ahead of the server's clock a sample may be, in milliseconds [default: 2764800000]
     #[arg(long, env = "THALWEG_AHEAD_MS_MAX", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -332,6 +338,8 @@ pub(crate) struct ServeFlags {
 pub(crate) struct Settings {
     pub(crate) db: DbOptions,
     pub(crate) server: ServerSettings,
+    /// Threads that read from and write to connections.
+    pub(crate) network_threads: usize,
 }
 
 impl ServeFlags {
@@ -431,8 +439,15 @@ impl ServeFlags {
             server.host_metrics_interval_ms = None;
         }
         server.flags = self.given()?;
-        Ok(Settings { db, server })
+        let network_threads = self.network_threads.map_or_else(|| network_threads(cores as usize), NonZeroUsize::get);
+        Ok(Settings { db, server, network_threads })
     }
+}
+
+/// Threads that read from and write to connections of a machine with so many cores. One that finds nothing to do wakes and sleeps
+/// for every request nevertheless (`docs/decisions/0011-network-threads.md`).
+fn network_threads(cores: usize) -> usize {
+    (cores / 2).max(1)
 }
 
 impl ServeFlags {
@@ -530,6 +545,15 @@ mod tests {
         assert_eq!(settings.db.store.directory, Path::new("d"));
         assert_eq!(settings.server.host_metrics_interval_ms, None);
         assert_eq!(settings.server.body_bytes_max, 64 << 20);
+    }
+
+    #[test]
+    fn there_is_a_network_thread_for_two_cores_and_always_one() {
+        assert_eq!([1, 2, 3, 4, 9, 64].map(network_threads), [1, 1, 1, 2, 4, 32]);
+        let settings = ServeFlags::default().over("network_threads = 3").unwrap().to_settings().unwrap();
+        assert_eq!(settings.network_threads, 3);
+        let error = ServeFlags::default().over("network_threads = 0").unwrap_err();
+        assert!(error.contains("nonzero"), "{error}");
     }
 
     #[test]
