@@ -393,4 +393,20 @@ mod tests {
         assert_eq!(choose_width(100_000, &TimeRange::new(0, 100 * SECOND_NS - 1), 1000), Some(SECOND_NS));
         assert_eq!(choose_width(5, &TimeRange::ALL, 1000), None);
     }
+
+    /// A reader takes the time that one member's nodes cover as covered for all: with one left out, the others must be, too.
+    #[test]
+    fn a_member_of_too_many_nodes_leaves_out_all_members() {
+        let column = |slot: Slot, count: usize| NodeColumn {
+            slot,
+            value_type: ValueType::F64,
+            nodes: (0..count as i64).map(|number| (number, Summary::empty(ValueType::F64))).collect(),
+        };
+        for (count, columns) in [(COLUMN_NODES_MAX, 2), (COLUMN_NODES_MAX + 1, 0)] {
+            let mut bytes = Vec::new();
+            encode(&Nodes { width_ns: 7, columns: vec![column(1, 3), column(2, count)] }, &mut bytes);
+            let decoded = decode(&bytes, None).unwrap();
+            assert_eq!((decoded.width_ns, decoded.columns.len()), (7, columns), "{count} nodes");
+        }
+    }
 }
