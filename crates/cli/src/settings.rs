@@ -364,6 +364,10 @@ impl ServeFlags {
         table.try_into().map_err(|error: toml::de::Error| error.to_string())
     }
 
+    fn network_threads(&self, cores: u32) -> usize {
+        self.network_threads.map_or_else(|| network_threads(cores), NonZeroUsize::get)
+    }
+
     fn set_result_cache(&self, db: &mut DbOptions) {
         let sixteenth = usize::try_from(db.store.memory_bytes_max / 16).unwrap_or(usize::MAX);
         db.result_cache_memory_bytes_max = self.result_cache_memory_bytes_max.unwrap_or(sixteenth);
@@ -439,15 +443,14 @@ impl ServeFlags {
             server.host_metrics_interval_ms = None;
         }
         server.flags = self.given()?;
-        let network_threads = self.network_threads.map_or_else(|| network_threads(cores as usize), NonZeroUsize::get);
-        Ok(Settings { db, server, network_threads })
+        Ok(Settings { db, server, network_threads: self.network_threads(cores) })
     }
 }
 
 /// Threads that read from and write to connections of a machine with so many cores. One that finds nothing to do wakes and sleeps
 /// for every request nevertheless (`docs/decisions/0011-network-threads.md`).
-fn network_threads(cores: usize) -> usize {
-    (cores / 2).max(1)
+fn network_threads(cores: u32) -> usize {
+    (cores as usize / 2).max(1)
 }
 
 impl ServeFlags {
