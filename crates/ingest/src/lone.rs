@@ -14,17 +14,18 @@ pub(crate) struct LoneRows {
 impl LoneRows {
     /// Rows of floats, and how many there may be.
     pub(crate) fn floats(rows_max: usize) -> Self {
-        Self::of(VALUE_FIELD, ValueType::F64, rows_max, "rows_max")
+        Self::of(VALUE_FIELD, ValueType::F64, empty_block(), rows_max, "rows_max")
     }
 
     /// Rows of native histograms, and how many there may be.
     pub(crate) fn histograms(histograms_max: usize) -> Self {
-        Self::of(HISTOGRAM_FIELD, ValueType::Histogram, histograms_max, "histograms_max")
+        // Most requests have none: a block with room would be lost to those that need it.
+        Self::of(HISTOGRAM_FIELD, ValueType::Histogram, Block::default(), histograms_max, "histograms_max")
     }
 
-    fn of(name: &str, value_type: ValueType, rows_max: usize, limit: &'static str) -> Self {
+    fn of(name: &str, value_type: ValueType, empty: Block, rows_max: usize, limit: &'static str) -> Self {
         let field = Field { name: name.to_owned(), value_type };
-        Self { block: Block { fields: vec![field], ..empty_block() }, rows_max, limit }
+        Self { block: Block { fields: vec![field], ..empty }, rows_max, limit }
     }
 
     pub(crate) fn rows(&self) -> usize {

@@ -19,23 +19,36 @@ const EXACT_INTEGER_MAX: u64 = 1 << 53;
 /// digits it branches only in ways that repeat from line to line.
 #[inline]
 pub(crate) fn parse_expected(text: &[u8], expected: ValueType) -> Option<(u64, usize)> {
+    match expected {
+        ValueType::I64 => parse_expected_integer(text),
+        ValueType::F64 => parse_expected_float(text),
+        _ => None,
+    }
+}
+
+/// Small enough to become part of its caller's loop: a call, and an answer by way of memory, take as long as two digits.
+#[inline]
+fn parse_expected_integer(text: &[u8]) -> Option<(u64, usize)> {
+    let negative = text.first() == Some(&b'-');
+    let start = usize::from(negative);
+    let (value, end) = read_digits(text, start, 0);
+    let digits = end - start;
+    let is_short = text.get(end) == Some(&b'i') && digits > 0 && digits <= SAFE_DIGITS;
+    is_short.then_some((if negative { value.wrapping_neg() } else { value }, end + 1))
+}
+
+fn parse_expected_float(text: &[u8]) -> Option<(u64, usize)> {
     let negative = text.first() == Some(&b'-');
     let start = usize::from(negative);
     let (mantissa, end) = read_digits(text, start, 0);
     let digits = end - start;
-    let next = text.get(end);
-    if expected == ValueType::I64 {
-        let value = mantissa as i64;
-        let is_short = next == Some(&b'i') && digits > 0 && digits <= SAFE_DIGITS;
-        return is_short.then_some(((if negative { value.wrapping_neg() } else { value }) as u64, end + 1));
-    }
-    let (mantissa, end, divisor) = if next == Some(&b'.') {
+    let (mantissa, end, divisor) = if text.get(end) == Some(&b'.') {
         let (mantissa, fraction_end) = read_digits(text, end + 1, mantissa);
         (mantissa, fraction_end, EXACT_POWERS.get(fraction_end - end - 1).unwrap_or(&1.0))
     } else {
         (mantissa, end, &1.0)
     };
-    if expected != ValueType::F64 || digits == 0 || matches!(text.get(end), Some(b'i' | b'u')) {
+    if digits == 0 || matches!(text.get(end), Some(b'i' | b'u')) {
         return None;
     }
     if end - start > SAFE_DIGITS || mantissa > EXACT_INTEGER_MAX || matches!(text.get(end), Some(b'e' | b'E')) {

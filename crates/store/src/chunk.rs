@@ -13,6 +13,11 @@ pub(crate) const CHUNK_ROWS_MAX: usize = 1 << 16;
 /// Columns that any chunk may hold.
 const CHUNK_COLUMNS_MAX: usize = 1 << 20;
 
+/// Bytes that a column takes beside its cells, and that a chunk's header and checksum take, for itself and for a column; at most, or nearly.
+const COLUMN_BYTES: usize = 32;
+const HEADER_BYTES: usize = 48;
+const COLUMN_HEADER_BYTES: usize = 8;
+
 /// Rows of a chunk on level 1, and on level 2 where large chunks cost less.
 const ROWS: [usize; 2] = [1024, 4096];
 
@@ -205,7 +210,8 @@ pub(crate) fn encode(rows: &Rows, places: Range<usize>, sequences: (u64, u64), e
         return;
     };
     let start = out.len();
-    let mut body = Vec::new();
+    // Room for small numbers: most chunks of many series are as short as that, and a buffer that grows takes longer than they do.
+    let mut body = Vec::with_capacity(COLUMN_BYTES + (COLUMN_BYTES + timestamps_ns.len()) * rows.columns.len());
     integer::encode_with(timestamps_ns, effort, &mut body);
     let timestamps_bytes = body.len();
     let has_cells = |column: &&RowsColumn| column.nulls.is_empty() || column.nulls_of(&places).contains(&false);
@@ -215,6 +221,7 @@ pub(crate) fn encode(rows: &Rows, places: Range<usize>, sequences: (u64, u64), e
         (column, body.len() - start)
     };
     let columns: Vec<(&RowsColumn, usize)> = rows.columns.iter().filter(has_cells).map(encoded).collect();
+    out.reserve(HEADER_BYTES + columns.len() * COLUMN_HEADER_BYTES + body.len());
     varint::push(out, timestamps_ns.len() as u64);
     varint::push_signed(out, *first);
     varint::push(out, last.wrapping_sub(*first) as u64);

@@ -56,7 +56,7 @@ impl Store {
     }
 
     fn sections(&self, shard: &Shard, head: &Head) -> Result<Sections, StoreError> {
-        let contents = head.contents();
+        let mut contents = head.contents();
         let mut keys: Vec<PartKey> = Vec::new();
         {
             let index = shard.groups.read();

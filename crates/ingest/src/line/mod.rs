@@ -262,20 +262,23 @@ impl FieldReader<'_, '_> {
     /// Appends the cells and says how the line ends; `None` as soon as something does not fit the layout.
     #[inline]
     fn read_fields(&mut self, fields: &[LayoutField], cells: &mut Vec<u64>) -> Option<Ending> {
-        self.at += count_blanks(self.line.get(self.at..)?);
+        let line = self.line;
+        // Not a field of its own all along: it would be stored and loaded for each of the line's fields.
+        let mut at = self.at + count_blanks(line.get(self.at..)?);
         for field in fields {
-            let text = strip_spelling(self.line.get(self.at..)?, &field.spelling)?;
+            let text = strip_spelling(line.get(at..)?, &field.spelling)?;
+            at += field.spelling.len();
             if let Some((cell, length)) = parse_expected(text, field.value_type) {
                 cells.push(cell);
-                self.at += field.spelling.len() + length;
+                at += length;
                 continue;
             }
             let value = parse_value(text).ok().filter(|value| value.kind == field.value_type)?;
-            self.at += field.spelling.len();
-            cells.push(place_value(&value, text, self.start + self.at, self.batch, &mut self.inner_lines).ok()?);
-            self.at += value.length;
+            cells.push(place_value(&value, text, self.start + at, self.batch, &mut self.inner_lines).ok()?);
+            at += value.length;
         }
-        parse_ending(self.line.get(self.at..)?).ok()
+        self.at = at;
+        parse_ending(line.get(at..)?).ok()
     }
 }
 

@@ -56,12 +56,12 @@ impl<'a> HeadContents<'a> {
             .chain(self.shared.iter().flatten().flat_map(RowsByGroup::groups).map(|group| (group, 0)))
     }
 
-    /// A key's rows, oldest first.
-    pub(crate) fn pieces(&self, group: GroupId, block: u32) -> Vec<FlushPiece> {
+    /// A key's rows, oldest first. Quick if groups are asked for in order.
+    pub(crate) fn pieces(&mut self, group: GroupId, block: u32) -> Vec<FlushPiece> {
         let mut pieces = Vec::new();
         let mut gathered = Gathered::default();
         if let Some((_, layout, _)) = self.head.shared_place(group).filter(|_| block == 0)
-            && let Some(Some(shared)) = self.shared.get(layout as usize)
+            && let Some(Some(shared)) = self.shared.get_mut(layout as usize)
         {
             let rows = self.head.gathered_rows(layout, shared.of_group(group));
             gathered.add(rows, self.head.sequences.unwrap_or_default());

@@ -128,11 +128,6 @@ impl RowForm {
         out.extend(self.columns.iter().map(|column| column.fold.unfold(folded_cell(row, column))));
     }
 
-    /// The cell of a column; zero if there is no such column.
-    pub(super) fn cell(&self, row: &[u8], column: usize) -> u64 {
-        self.columns.get(column).map_or(0, |column| column.fold.unfold(folded_cell(row, column)))
-    }
-
     /// Appends the cells of a column.
     pub(super) fn unpack_column(&self, rows: &[&[u8]], column: usize, out: &mut Vec<u64>) {
         let Some(column) = self.columns.get(column) else {
@@ -215,7 +210,6 @@ mod tests {
                     back.clear();
                     form.unpack_column(&[row, row], column, &mut back);
                     prop_assert_eq!(&back, &[*cell; 2]);
-                    prop_assert_eq!(form.cell(row, column), *cell);
                 }
             }
         }

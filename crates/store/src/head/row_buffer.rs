@@ -5,6 +5,7 @@
 //! back, a flush sorts all rows by counting. Nothing is sorted or encoded while rows come in but that small cells take few bytes
 //! (`packed.rs`).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use index::{GroupId, Slot};
@@ -17,8 +18,12 @@ use crate::chunk;
 /// Bytes of rows that are kept together if their cells are large: rows of full blocks never move.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Rows that a flush copies at a time, column by column.
+/// Rows of a group that a flush copies at a time, column by column.
 const ROWS_AT_ONCE: usize = 64;
+
+/// Groups whose rows a flush copies in turns, and bytes that these may have then (a single group has what it has).
+const GROUPS_AT_ONCE: usize = 32;
+const GATHERED_BYTES_MAX: usize = 8 << 20;
 
 /// Most rows of a buffer: their places fit 32 bits, one of which says that there is none.
 const ROWS_MAX: usize = u32::MAX as usize;
@@ -227,35 +232,19 @@ impl SharedRows {
         (&block.form, block.packed(self.place_in_block(place as usize)))
     }
 
-    fn timestamp(&self, place: u32) -> i64 {
-        packed::timestamp_of(self.packed(place).1)
-    }
-
-    /// The cells of some rows, column by column.
-    fn columns(&self, places: impl ExactSizeIterator<Item = u32>) -> Vec<Vec<u64>> {
-        let mut columns: Vec<Vec<u64>> = (0..self.width).map(|_| Vec::with_capacity(places.len())).collect();
-        if let [column] = columns.as_mut_slice() {
-            column.extend(places.map(|place| self.packed(place)).map(|(form, row)| form.cell(row, 0)));
-            return columns;
-        }
-        let mut places = places.peekable();
-        // A few rows at a time: they are still at hand for the last column.
-        let mut rows: Vec<&[u8]> = Vec::with_capacity(ROWS_AT_ONCE);
-        while let Some(first) = places.peek() {
-            let form = self.packed(*first).0;
-            rows.clear();
-            while let Some((_, row)) = places
-                .peek()
-                .filter(|_| rows.len() < ROWS_AT_ONCE)
-                .map(|place| self.packed(*place))
-                .filter(|(of_row, _)| std::ptr::eq(*of_row, form))
-            {
-                rows.push(row);
-                places.next();
-            }
-            columns.iter_mut().enumerate().for_each(|(number, column)| form.unpack_column(&rows, number, column));
-        }
-        columns
+    /// Appends the first of some rows, a few that are packed alike, column by column; the places of the others.
+    fn gather<'a, 'p>(&'a self, places: &'p [u32], rows: &mut Vec<&'a [u8]>, into: &mut GroupRows) -> &'p [u32] {
+        let Some(first) = places.first() else {
+            return places;
+        };
+        let form = self.packed(*first).0;
+        let packed = places.iter().take(ROWS_AT_ONCE).map(|place| self.packed(*place));
+        rows.clear();
+        rows.extend(packed.take_while(|(of_row, _)| std::ptr::eq(*of_row, form)).map(|(_, row)| row));
+        into.timestamps_ns.extend(rows.iter().map(|row| packed::timestamp_of(row)));
+        let columns = into.columns.iter_mut().enumerate();
+        columns.for_each(|(number, column)| form.unpack_column(rows, number, column));
+        places.get(rows.len()..).unwrap_or_default()
     }
 
     /// A group's rows in the open block from its newest one back, each with the place of the one before it.
@@ -304,7 +293,8 @@ impl SharedRows {
             let mut groups: Vec<(GroupId, u32)> =
                 rows.iter().zip(0..).map(|((group, _), place)| (*group, place)).collect();
             groups.dedup_by_key(|(group, _)| *group);
-            return RowsByGroup { shared: self, groups, order: rows.into_iter().map(|(_, place)| place).collect() };
+            let order = rows.into_iter().map(|(_, place)| place).collect();
+            return RowsByGroup { shared: self, groups, order, ready: VecDeque::new() };
         }
         // A counting sort: how many rows each group has, where they start, where they go.
         let mut starts = vec![0u32; span];
@@ -323,7 +313,7 @@ impl SharedRows {
             order[*at as usize] = place;
             *at += 1;
         }
-        RowsByGroup { shared: self, groups, order }
+        RowsByGroup { shared: self, groups, order, ready: VecDeque::new() }
     }
 }
 
@@ -373,6 +363,8 @@ pub(crate) struct RowsByGroup<'a> {
     groups: Vec<(GroupId, u32)>,
     /// Places of rows.
     order: Vec<u32>,
+    /// Groups whose rows were copied together with those of one before them.
+    ready: VecDeque<(GroupId, GroupRows)>,
 }
 
 impl RowsByGroup<'_> {
@@ -381,27 +373,46 @@ impl RowsByGroup<'_> {
         self.groups.iter().map(|(group, _)| *group)
     }
 
-    /// A group's rows: by time where no two have the same, else in order of arrival.
-    pub(crate) fn of_group(&self, group: GroupId) -> GroupRows {
-        let Ok(found) = self.groups.binary_search_by_key(&group, |(group, _)| *group) else {
-            return GroupRows::default();
-        };
-        let at = |place: usize| self.groups.get(place).map_or(self.order.len(), |(_, start)| *start as usize);
-        let places = self.order.get(at(found)..at(found + 1)).unwrap_or_default();
-        let mut rows = GroupRows { timestamps_ns: Vec::with_capacity(places.len()), ..GroupRows::default() };
-        rows.timestamps_ns.extend(places.iter().map(|place| self.shared.timestamp(*place)));
-        rows.is_ordered = rows.timestamps_ns.is_sorted_by(|before, after| before < after);
-        let order = if rows.is_ordered { None } else { chunk::order_distinct(&rows.timestamps_ns) };
-        let Some(order) = order else {
-            rows.columns = self.shared.columns(places.iter().copied());
-            return rows;
-        };
-        // Late rows go between the others as they are copied, not in a copy of their own.
-        let place = |at: &u32| places.get(*at as usize).copied().unwrap_or(NONE);
-        rows.columns = self.shared.columns(order.iter().map(place));
-        rows.timestamps_ns = order.iter().filter_map(|at| rows.timestamps_ns.get(*at as usize).copied()).collect();
-        rows.is_ordered = true;
-        rows
+    /// A group's rows: by time where no two have the same, else in order of arrival. Quick if groups are asked for in order, each once.
+    pub(crate) fn of_group(&mut self, group: GroupId) -> GroupRows {
+        if !self.ready.iter().any(|(ready, _)| *ready == group) {
+            let Ok(found) = self.groups.binary_search_by_key(&group, |(group, _)| *group) else {
+                return GroupRows::default();
+            };
+            self.ready = self.gather(found);
+        }
+        let asked_for = std::iter::from_fn(|| self.ready.pop_front()).find(|(ready, _)| *ready == group);
+        asked_for.map(|(_, rows)| rows.in_order()).unwrap_or_default()
+    }
+
+    /// The rows of a group and of some behind it. What neighbours got at one time lies side by side, so that a cache line and a page of
+    /// memory serve several of them, but only for a while: they take turns, a few rows each.
+    fn gather(&self, first: usize) -> VecDeque<(GroupId, GroupRows)> {
+        let (mut groups, mut places) = (VecDeque::new(), Vec::new());
+        let mut bytes = 0;
+        for number in (first..self.groups.len()).take(GROUPS_AT_ONCE) {
+            let of_group = self.places(number);
+            bytes += of_group.len() * (1 + self.shared.width) * size_of::<u64>();
+            if number > first && bytes > GATHERED_BYTES_MAX {
+                break;
+            }
+            let group = self.groups.get(number).map_or(GroupId::MAX, |(group, _)| *group);
+            groups.push_back((group, GroupRows::with_room(of_group.len(), self.shared.width)));
+            places.push(of_group);
+        }
+        let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
+        while places.iter().any(|places| !places.is_empty()) {
+            for (places, (_, gathered)) in places.iter_mut().zip(&mut groups) {
+                *places = self.shared.gather(places, &mut rows, gathered);
+            }
+        }
+        groups
+    }
+
+    /// Where the rows of a group are, by its number.
+    fn places(&self, number: usize) -> &[u32] {
+        let at = |number: usize| self.groups.get(number).map_or(self.order.len(), |(_, start)| *start as usize);
+        self.order.get(at(number)..at(number + 1)).unwrap_or_default()
     }
 }
 
@@ -413,6 +424,34 @@ pub(crate) struct GroupRows {
     pub(crate) columns: Vec<Vec<u64>>,
     /// Whether timestamps ascend, none twice.
     pub(crate) is_ordered: bool,
+}
+
+impl GroupRows {
+    fn with_room(rows: usize, width: usize) -> Self {
+        let columns = (0..width).map(|_| Vec::with_capacity(rows)).collect();
+        Self { timestamps_ns: Vec::with_capacity(rows), columns, is_ordered: false }
+    }
+
+    /// In order of time, if no two rows have the same.
+    fn in_order(mut self) -> Self {
+        self.is_ordered = self.timestamps_ns.is_sorted_by(|before, after| before < after);
+        if self.is_ordered {
+            return self;
+        }
+        let Some(order) = chunk::order_distinct(&self.timestamps_ns) else {
+            return self;
+        };
+        let timestamps_ns = ordered(&self.timestamps_ns, &order);
+        let columns = self.columns.iter().map(|column| ordered(column, &order)).collect();
+        Self { timestamps_ns, columns, is_ordered: true }
+    }
+}
+
+/// What stands at some places.
+fn ordered<T: Copy>(values: &[T], order: &[u32]) -> Vec<T> {
+    let mut ordered = Vec::with_capacity(order.len());
+    ordered.extend(order.iter().filter_map(|at| values.get(*at as usize)).copied());
+    ordered
 }
 
 #[cfg(test)]
@@ -453,7 +492,7 @@ mod tests {
         );
         assert!(shared.has_rows(newest[13], &TimeRange::new(14, second)));
         assert!(!shared.has_rows(newest[13], &TimeRange::new(14, second - 1)));
-        let by_group = shared.by_group();
+        let mut by_group = shared.by_group();
         let found = by_group.of_group(13 * stride);
         assert_eq!((&found.timestamps_ns, found.is_ordered), (&expected, true));
         assert!(found.columns[0].iter().zip(&expected).all(|(cell, time)| *cell as i64 == *time));
