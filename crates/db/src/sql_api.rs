@@ -193,8 +193,8 @@ impl Db {
     }
 
     fn has_rows(&self, database: &str, table: &str) -> Result<bool, StoreError> {
-        for group in self.store.select_table(database, table, &[], &[])? {
-            if self.store.has_rows(&group, &TimeRange::ALL)? {
+        for group in self.store.select_table(database, table, &[], &[])?.iter() {
+            if self.store.has_rows(group, &TimeRange::ALL)? {
                 return Ok(true);
             }
         }

@@ -42,10 +42,10 @@ impl Context<'_> {
         let compiled = compile(&matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
         let selected = self.store.select_table(self.database, &table.name, &table.fields, &compiled);
         let mut found = Vec::new();
-        for group in selected.map_err(|error| unreadable(&error))? {
+        for group in selected.map_err(|error| unreadable(&error))?.iter() {
             self.budget.check()?;
-            if self.store.has_rows(&group, &scan.range).map_err(|error| unreadable(&error))? {
-                found.push(group);
+            if self.store.has_rows(group, &scan.range).map_err(|error| unreadable(&error))? {
+                found.push(group.clone());
             }
         }
         Ok(found)

@@ -78,25 +78,6 @@ impl<'a> ReadRows<'a> {
     }
 }
 
-/// Appends `[…]` for a row, given what each column shows of its series: of a series with one row there is nothing to make once.
-pub(crate) fn push_row<V>(
-    out: &mut String,
-    (shows, place): (&[Shows<'_, V>], &RowPlace),
-    mut push_value: impl FnMut(&mut String, &V),
-    mut push_time: impl FnMut(&mut String, i64),
-    mut push_cell: impl FnMut(&mut String, Cell<'_>),
-) {
-    for (number, shows) in shows.iter().enumerate() {
-        out.push(if number == 0 { '[' } else { ',' });
-        match shows {
-            Shows::Same(value) => push_value(out, value),
-            Shows::Time => push_time(out, place.time_ns),
-            Shows::Field(field) => push_cell(out, field.cell(place.row as usize)),
-        }
-    }
-    out.push(']');
-}
-
 /// Makes room for all rows when some were written: memory that grows again and again is copied each time.
 pub(crate) fn make_room(out: &mut String, begun: usize, written: usize, rows: usize) {
     if written == ROWS_TRIED {

@@ -38,6 +38,6 @@ pub use relation::{Column, Relation};
 pub use run::Manner;
 pub use settings::DatabaseSettings;
 pub use statement::{Answer, Session, copy_in, describe, insert_rows, run};
-pub use table_rows::{Same, Shows, TableRows};
+pub use table_rows::{Part, Same, Shows, TableRows};
 pub use time::format_rfc3339_us;
 pub use value::{Interval, SqlType, Value};

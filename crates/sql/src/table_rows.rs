@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use model::Labels;
-use query::{Frame, FrameColumn, NewestRow, NewestRows, RowPlace};
+use query::{Frame, FrameColumn, NewestRow, NewestRows, RowPlace, SeriesLabels};
 
 use crate::relation::{Column, Relation};
 use crate::value::Value;
@@ -23,6 +23,19 @@ pub enum Same<'a> {
 /// What a column shows of the rows of a series.
 pub type Shows<'a> = query::Shows<'a, Same<'a>>;
 
+/// What a column shows of all rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// Their times.
+    Time,
+    /// A tag of their series.
+    Tag(&'a str),
+    /// A field, by its place among the table's.
+    Field(usize),
+    /// The hidden number of their series.
+    Number,
+}
+
 impl Same<'_> {
     fn value(self) -> Value {
         match self {
@@ -36,19 +49,14 @@ impl Same<'_> {
 /// Rows of a table: its time, tags and fields, and the hidden number of their series.
 #[derive(Debug, Default)]
 pub(crate) struct ReadRows {
-    series: Vec<ReadSeries>,
+    labels: SeriesLabels,
+    /// Where the rows of each series are; others may have theirs there, too.
+    frame_of: Vec<u32>,
     frames: Vec<ReadFrame>,
     pub(crate) order: Vec<RowPlace>,
     /// Names of the table's tags.
     tags: Vec<String>,
     pub(crate) width: usize,
-}
-
-#[derive(Debug)]
-struct ReadSeries {
-    labels: Labels,
-    /// Where its rows are; others may have theirs there, too.
-    frame: usize,
 }
 
 /// Columns of some series.
@@ -88,48 +96,46 @@ impl ReadFrame {
     }
 }
 
-impl ReadSeries {
-    /// The values of tags; those that are empty are none.
-    fn tags(&self, names: &[String]) -> Vec<Option<&str>> {
-        let mut values = vec![None; names.len()];
-        let mut next = 0;
-        for (name, value) in self.labels.iter().filter(|(_, value)| !value.is_empty()) {
-            let is_it = |known: &String| known == name;
-            let behind = names.get(next..).unwrap_or_default().iter().position(is_it).map(|place| next + place);
-            let Some(place) = behind.or_else(|| names.iter().position(is_it)) else { continue };
-            if let Some(found) = values.get_mut(place) {
-                *found = Some(value);
-            }
-            next = place + 1;
+/// The values of tags, given their names; those that are empty are none.
+fn tags_of<'a>(labels: &'a Labels, names: &[String]) -> Vec<Option<&'a str>> {
+    let mut values = vec![None; names.len()];
+    let mut next = 0;
+    for (name, value) in labels.iter().filter(|(_, value)| !value.is_empty()) {
+        let is_it = |known: &String| known == name;
+        let behind = names.get(next..).unwrap_or_default().iter().position(is_it).map(|place| next + place);
+        let Some(place) = behind.or_else(|| names.iter().position(is_it)) else { continue };
+        if let Some(found) = values.get_mut(place) {
+            *found = Some(value);
         }
-        values
+        next = place + 1;
     }
+    values
 }
 
 impl ReadRows {
     /// The rows of frames in order of time, those of one time in the order of the frames.
     pub(crate) fn new(frames: Vec<Frame>, schema: &query::TableSchema) -> Self {
         let mut order = Vec::with_capacity(frames.iter().map(Frame::rows).sum());
-        let (mut series, mut read) = (Vec::with_capacity(frames.len()), Vec::with_capacity(frames.len()));
-        for (number, Frame { labels, timestamps_ns, columns }) in (0..).zip(frames) {
+        let (mut labels, mut read) = (SeriesLabels::default(), Vec::with_capacity(frames.len()));
+        let frame_of = (0..frames.len() as u32).collect();
+        for (number, Frame { labels: of_frame, timestamps_ns, columns }) in (0..).zip(frames) {
             let places = (0..).zip(timestamps_ns);
             order.extend(places.map(|(row, time_ns)| RowPlace { time_ns, series: number, row }));
-            series.push(ReadSeries { labels, frame: read.len() });
+            labels.push(of_frame);
             read.push(ReadFrame::new(columns, schema));
         }
-        Self { series, frames: read, order, tags: schema.tags.clone(), width: Self::width_of(schema) }.in_order()
+        let (tags, width) = (schema.tags.clone(), Self::width_of(schema));
+        Self { labels, frame_of, frames: read, order, tags, width }.in_order()
     }
 
     /// A row of each series, in the same order.
     pub(crate) fn of_newest(newest: NewestRows, schema: &query::TableSchema) -> Self {
-        let mut order = Vec::with_capacity(newest.series.len());
-        let mut series = Vec::with_capacity(newest.series.len());
-        for (number, NewestRow { labels, time_ns, frame, row }) in (0..).zip(newest.series) {
-            order.push(RowPlace { time_ns, series: number, row });
-            series.push(ReadSeries { labels, frame: frame as usize });
-        }
-        let frames = newest.frames.into_iter().map(|columns| ReadFrame::new(columns, schema)).collect();
-        Self { series, frames, order, tags: schema.tags.clone(), width: Self::width_of(schema) }.in_order()
+        let NewestRows { labels, rows, frames, .. } = newest;
+        let place = |(series, row): (u32, &NewestRow)| RowPlace { time_ns: row.time_ns, series, row: row.row };
+        let order = (0..).zip(&rows).map(place).collect();
+        let frame_of = rows.iter().map(|row| row.frame).collect();
+        let frames = frames.into_iter().map(|columns| ReadFrame::new(columns, schema)).collect();
+        Self { labels, frame_of, frames, order, tags: schema.tags.clone(), width: Self::width_of(schema) }.in_order()
     }
 
     fn in_order(mut self) -> Self {
@@ -142,21 +148,31 @@ impl ReadRows {
         schema.tags.len() + schema.fields.len() + 2
     }
 
+    /// What a column shows, by its place in a row.
+    fn part(&self, column: usize) -> Part<'_> {
+        let Some(place) = column.checked_sub(1) else { return Part::Time };
+        match self.tags.get(place) {
+            Some(tag) => Part::Tag(tag),
+            None if column + 1 == self.width => Part::Number,
+            None => Part::Field(place - self.tags.len()),
+        }
+    }
+
+    /// A field's column where the rows of a series are; `None` if the series do not have it.
+    fn field(&self, series: u32, field: usize) -> Option<&FrameColumn> {
+        let frame = self.frame_of.get(series as usize)?;
+        self.frames.get(*frame as usize)?.field(field)
+    }
+
     /// Appends what columns show of a series, by their places in a row.
     fn shows<'a>(&'a self, series: u32, columns: &[usize], shown: &mut Vec<Shows<'a>>) {
-        let Some(of) = self.series.get(series as usize) else { return };
-        let tags = of.tags(&self.tags);
-        let frame = self.frames.get(of.frame);
-        let of_column = |column: &usize| {
-            let Some(place) = column.checked_sub(1) else { return Shows::Time };
-            if let Some(tag) = tags.get(place) {
-                return Shows::Same(tag.map_or(Same::Null, Same::Tag));
-            }
-            if column + 1 == self.width {
-                return Shows::Same(Same::Number(i64::from(series)));
-            }
-            let field = frame.and_then(|frame| frame.field(place.saturating_sub(tags.len())));
-            field.map_or(Shows::Same(Same::Null), Shows::Field)
+        let Some(labels) = self.labels.get(series) else { return };
+        let tags = tags_of(labels, &self.tags);
+        let of_column = |column: &usize| match self.part(*column) {
+            Part::Time => Shows::Time,
+            Part::Tag(_) => Shows::Same(tags.get(column - 1).copied().flatten().map_or(Same::Null, Same::Tag)),
+            Part::Number => Shows::Same(Same::Number(i64::from(series))),
+            Part::Field(field) => self.field(series, field).map_or(Shows::Same(Same::Null), Shows::Field),
         };
         shown.extend(columns.iter().map(of_column));
     }
@@ -164,15 +180,19 @@ impl ReadRows {
     /// The value of a tag by its place in a row; `None` if the series has none.
     fn tag(&self, series: u32, column: usize) -> Option<&str> {
         let name = self.tags.get(column.checked_sub(1)?)?;
-        self.series.get(series as usize)?.labels.get(name).filter(|value| !value.is_empty())
+        self.labels.get(series)?.get(name).filter(|value| !value.is_empty())
     }
 
     /// Leaves the last row for each value of columns that are tags.
     pub(crate) fn keep_newest(&mut self, columns: &[usize]) {
+        let tags = columns.iter().filter_map(|column| self.tags.get(column.checked_sub(1)?)).map(String::as_str);
+        if self.labels.differ_by(&tags.collect::<Vec<_>>()) && self.order.len() == self.labels.len() {
+            return;
+        }
         // Column by column: series that agree so far have the same number.
-        let (mut of_series, mut count) = (vec![0; self.series.len()], 1);
+        let (mut of_series, mut count) = (vec![0; self.labels.len()], 1);
         for column in columns {
-            let mut numbers: HashMap<(usize, Option<&str>), usize> = HashMap::with_capacity(self.series.len());
+            let mut numbers: HashMap<(usize, Option<&str>), usize> = HashMap::with_capacity(self.labels.len());
             for (series, number) in (0..).zip(&mut of_series) {
                 let next = numbers.len();
                 *number = *numbers.entry((*number, self.tag(series, *column))).or_insert(next);
@@ -196,8 +216,8 @@ impl ReadRows {
     }
 
     fn values(&self, columns: &[usize]) -> Vec<Vec<Value>> {
-        let mut shows = Vec::with_capacity(self.series.len() * columns.len());
-        (0..).take(self.series.len()).for_each(|series| self.shows(series, columns, &mut shows));
+        let mut shows = Vec::with_capacity(self.labels.len() * columns.len());
+        (0..).take(self.labels.len()).for_each(|series| self.shows(series, columns, &mut shows));
         let row = |place: &RowPlace| {
             let from = place.series as usize * columns.len();
             let shows = shows.get(from..from + columns.len()).unwrap_or_default();
@@ -244,7 +264,32 @@ impl TableRows {
 
     /// How many series the rows are of.
     pub fn series(&self) -> usize {
-        self.read.series.len()
+        self.read.labels.len()
+    }
+
+    /// The labels of the series.
+    pub fn labels(&self) -> &SeriesLabels {
+        &self.read.labels
+    }
+
+    /// What each column shows.
+    pub fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        self.places.iter().map(|place| self.read.part(*place))
+    }
+
+    /// In how many frames rows are.
+    pub fn frames(&self) -> usize {
+        self.read.frames.len()
+    }
+
+    /// In which frame the rows of a series are.
+    pub fn frame_of(&self, series: u32) -> usize {
+        self.read.frame_of.get(series as usize).map_or(usize::MAX, |frame| *frame as usize)
+    }
+
+    /// A field of the rows of a frame; `None` if its series do not have it.
+    pub fn field(&self, frame: usize, field: usize) -> Option<&FrameColumn> {
+        self.read.frames.get(frame)?.field(field)
     }
 
     /// Appends what each column shows of a series.

@@ -41,7 +41,7 @@ impl Store {
         let selected = self.select_table(database, table, &[], matchers)?;
         let mut groups = vec![RoaringBitmap::new(); self.shards.len()];
         let mut deleted = Deleted::default();
-        for group in &selected {
+        for group in selected.iter() {
             deleted.series += group.columns.len() as u64;
             let of_shard = groups.get_mut(group.shard);
             deleted.groups += u64::from(of_shard.is_some_and(|of_shard| of_shard.insert(group.key.group)));

@@ -83,6 +83,7 @@ pub use backup::{
     BackupReport, PruneReport, RebuildReport, RestoreReport, backups, fuzz_backup, prune, rebuild, restore,
 };
 pub use check::{CheckReport, Damage, check};
+pub use chosen::{GroupTexts, TableGroups};
 pub use compact::CompactReport;
 pub use error::StoreError;
 pub use inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};

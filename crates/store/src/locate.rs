@@ -5,7 +5,6 @@ use std::sync::Arc;
 use index::Slot;
 use model::TimeRange;
 
-use crate::head::HeadPiece;
 use crate::keys::Target;
 use crate::part::{ChunkRef, Part, PartKey, SeenBlocks};
 use crate::read::{KeyView, by_block};
@@ -43,11 +42,9 @@ impl Store {
         };
         let range = &self.kept(selected.key.database, range);
         let mut newest: Option<i64> = None;
-        for (block, places) in by_block(&selected.columns) {
-            let slots: Vec<Slot> =
-                places.iter().filter_map(|place| selected.columns.get(*place)).map(|column| column.slot).collect();
-            let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
-            newest = newest.max(view.newest(range, &self.seen)?);
+        for (block, _) in by_block(&selected.columns) {
+            let (view, in_heads_ns) = KeyView::take_newest(shard, PartKey { block, ..selected.key }, range);
+            newest = newest.max(in_heads_ns).max(view.newest(range, &self.seen)?);
         }
         Ok(newest)
     }
@@ -77,10 +74,9 @@ impl Store {
 }
 
 impl KeyView {
-    /// A time behind which the key has no rows within the range of the view, as [`Store::newest`].
+    /// A time behind which the key's parts have no rows within the range of the view, as [`Store::newest`].
     pub(crate) fn newest(&self, range: &TimeRange, seen: &SeenBlocks) -> Result<Option<i64>, StoreError> {
         let mut newest: Option<TimeRange> = None;
-        self.heads.iter().filter_map(HeadPiece::range).for_each(|found| widen(&mut newest, range, found));
         // What was written last is mostly what is newest: few of the others are to be looked into.
         for part in self.parts.iter().rev().filter(|part| part.info.range.overlaps(range)) {
             if newest.is_none_or(|newest| newest.end_ns < part.info.range.end_ns.min(range.end_ns)) {

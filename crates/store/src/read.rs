@@ -8,7 +8,7 @@ use tracing_mutex::parkinglot::Mutex;
 
 use crate::chunk::{self, HeldTimes, Onto, Rows, RowsColumn};
 use crate::deletes::Delete;
-use crate::head::HeadPiece;
+use crate::head::{Head, HeadPiece};
 use crate::histogram;
 use crate::known_times::KnownTimes;
 use crate::locate::ranges_of;
@@ -40,6 +40,21 @@ impl KeyView {
         let heads = frozen.into_iter().flatten().chain(newest).map(|piece| piece.found(slots));
         let heads = heads.filter(|piece| piece.range().is_some()).collect();
         Self { key, parts, deletes, heads }
+    }
+
+    /// The same of parts alone, and a time behind which heads have no rows in the range; `None`: they have none at all.
+    pub(crate) fn take_newest(shard: &Shard, key: PartKey, range: &TimeRange) -> (Self, Option<i64>) {
+        let newest = |head: &Head| head.newest(std::iter::once(key), range);
+        let (parts, deletes, frozen, head) = {
+            let state = shard.state.lock();
+            (state.parts.clone(), state.deletes.clone(), state.frozen.clone(), newest(&state.head))
+        };
+        let heads = frozen.map(|frozen| newest(&frozen.head)).into_iter().chain([head]);
+        let until_ns = heads.filter_map(|mut head| {
+            head.finish();
+            head.of(0).until_ns()
+        });
+        (Self { key, parts, deletes, heads: Vec::new() }, until_ns.max())
     }
 
     /// Deletes that mask something of the key in a part.

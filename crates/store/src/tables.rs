@@ -1,11 +1,12 @@
 //! Measurements as tables: their columns, the groups that hold their rows, and the rows with all columns on one axis of time.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use index::{CompiledMatcher, Slot};
 use model::{CellColumn, STALE_NAN_BITS, TimeRange, ValueType, Values};
 
-use crate::chosen::Asked;
+use crate::chosen::{Asked, TableGroups};
 use crate::chunk::{self, Rows, RowsColumn};
 use crate::part::{BLOCK_SLOTS, PartKey};
 use crate::read::{GroupReader, KeyView, by_block};
@@ -76,22 +77,22 @@ impl Store {
         Ok(exists.then(|| TableSchema { name: table.to_owned(), tags: tags.into_iter().collect(), fields }))
     }
 
-    /// A table's groups that satisfy all matchers, with those of their columns that have one of the names (none: all).
+    /// A table's groups that satisfy all matchers, with those of their columns that have one of the names (none: all), of which each has one.
     pub fn select_table(
         &self,
         database: &str,
         table: &str,
         fields: &[String],
         matchers: &[CompiledMatcher],
-    ) -> Result<Vec<SelectedGroup>, StoreError> {
+    ) -> Result<Arc<TableGroups>, StoreError> {
         let (asked, index_changes) = (Asked::new(database, table, fields, matchers), self.index_changes());
         if let Some(groups) = self.chosen.get(&asked, index_changes) {
             return Ok(groups);
         }
         let mut groups = self.choose_of_table(database, table, fields, matchers)?;
+        groups.retain(|group| !group.columns.is_empty());
         rank_by_labels(&mut groups);
-        self.chosen.hold(asked, index_changes, &groups);
-        Ok(groups)
+        Ok(self.chosen.hold(asked, index_changes, groups))
     }
 
     fn choose_of_table(
@@ -150,10 +151,11 @@ impl GroupReader<'_> {
             return Ok(Some((end_ns, self.read_rows(selected, &stretch(end_ns))?)));
         };
         let slots: Vec<Slot> = selected.columns.iter().map(|column| column.slot).collect();
-        let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
-        let Some(end_ns) = view.newest(range, &self.way.seen)? else { return Ok(None) };
-        // A head of all the range may hold much more than the stretch.
-        let view = if view.heads.is_empty() { view } else { KeyView::take(shard, view.key, &stretch(end_ns), &slots) };
+        let (view, in_heads_ns) = KeyView::take_newest(shard, PartKey { block, ..selected.key }, range);
+        let in_parts_ns = view.newest(range, &self.way.seen)?;
+        let Some(end_ns) = in_parts_ns.max(in_heads_ns) else { return Ok(None) };
+        // Heads may hold much more than the stretch.
+        let view = if in_heads_ns.is_none() { view } else { KeyView::take(shard, view.key, &stretch(end_ns), &slots) };
         let mut read = GroupRows { timestamps_ns: Vec::new(), columns: vec![None; selected.columns.len()] };
         let places = (0..selected.columns.len()).collect();
         self.read_block((&view, &stretch(end_ns), rows_max), (&selected.columns, places, &slots), &mut read)?;

@@ -7,7 +7,7 @@ use index::compile;
 use model::{MatchOp, Matcher, STALE_NAN_BITS, TimeRange, Values};
 use platform::sim::Simulation;
 use support::{Row, batch};
-use thalweg_store::{NewestRows, SelectedGroup, Store, StoreOptions};
+use thalweg_store::{DatabasePolicy, NewestRows, SelectedGroup, Store, StoreOptions};
 
 const SECOND_NS: i64 = 1_000_000_000;
 const WIDTH_NS: i64 = 60 * SECOND_NS;
@@ -73,22 +73,29 @@ fn check(store: &Store, range: &TimeRange) -> usize {
     let groups = store.select_table("default", "m", &[], &compile(&[]).unwrap()).unwrap();
     let reader = store.reader();
     let mut held = 0;
-    for groups in groups.chunk_by(|a, b| a.columns == b.columns) {
-        let columns = groups[0].columns.clone();
-        let mut rows = NewestRows::new(&columns, 0);
+    for piece in 0..groups.pieces() {
+        let (from, of_piece) = groups.piece(piece);
+        let mut rows = NewestRows::new(&of_piece[0].columns, 0);
         let mut found = Vec::new();
         reader
-            .held_newest(groups, (range, WIDTH_NS), &columns, &mut rows, |group, is_held| found.push((group, is_held)))
+            .newest_at_hand((&groups, piece), (range, WIDTH_NS), &mut rows, |place, is_held| {
+                found.push((place, is_held));
+            })
             .unwrap();
-        assert_eq!(found.len(), groups.len());
-        for (row, (group, _)) in found.iter().filter(|(_, is_held)| *is_held).enumerate() {
+        let at_hand: Vec<usize> = found.iter().filter(|(_, is_held)| *is_held).map(|(place, _)| *place).collect();
+        assert_eq!(rows.timestamps_ns.len(), at_hand.len());
+        for (row, place) in at_hand.iter().enumerate() {
             let cells = rows.columns.iter().map(|column| cell(column.as_ref(), row)).collect();
-            assert_eq!(Some((rows.timestamps_ns[row], cells)), newest_of_all(store, group, range));
-            held += 1;
+            assert_eq!(Some((rows.timestamps_ns[row], cells)), newest_of_all(store, &groups[*place], range));
         }
-        assert_eq!(rows.timestamps_ns.len(), found.iter().filter(|(_, is_held)| *is_held).count());
-        for (group, _) in found {
-            reader.read_newest(group, range, (WIDTH_NS, 1)).unwrap();
+        held += at_hand.len();
+        for place in from..from + of_piece.len() {
+            let group = &groups[place];
+            let newest = newest_of_all(store, group, range);
+            assert!(newest.is_none() || found.iter().any(|(found, _)| *found == place));
+            let read = reader.read_newest(group, range, (WIDTH_NS, 1)).unwrap();
+            // Near the end, not behind the newest row.
+            assert!(newest.is_none_or(|(time_ns, _)| read.is_some_and(|(end_ns, _)| time_ns <= end_ns)));
         }
     }
     held
@@ -154,4 +161,65 @@ fn what_lies_in_two_parts_is_not_held_of_one() {
     }
     store.compact(&mut |_| {}).unwrap();
     assert_eq!((0..3).map(|_| check(&store, &TimeRange::ALL)).max(), Some(1));
+}
+
+/// Rows of five hosts, one every ten seconds; the newest one of each is 500 seconds older than that of the host before.
+fn write_apart(store: &Store, now_ns: i64) {
+    let rows = (0..500i64).map(|number| {
+        let (host, second) = (number % 5, 1_000 - number / 5 * 10 + number % 5 * 500);
+        let fields = vec![("a".to_owned(), number as f64), ("b".to_owned(), -number as f64)];
+        Row { host: format!("h{host}"), timestamp_ns: now_ns - second * SECOND_NS, fields }
+    });
+    store.write("default", &batch(&rows.collect::<Vec<_>>())).unwrap();
+}
+
+/// What is held goes by the clock: of a row that is past keeping nobody has the newest one.
+#[test]
+fn newest_rows_that_are_past_keeping_are_not_held() {
+    for is_in_head in [true, false] {
+        let simulation = Simulation::new(2);
+        let options = StoreOptions { partition_ns: 36_000 * SECOND_NS, ..options() };
+        let store = Store::open(simulation.platform(), options).unwrap();
+        let policy = DatabasePolicy { retention_ns: 3_000 * SECOND_NS, ..DatabasePolicy::default() };
+        store.set_policy("default", &policy).unwrap();
+        write_apart(&store, simulation.platform().clock.now_ns());
+        if !is_in_head {
+            store.flush_all().unwrap();
+        }
+        for (later_s, kept) in [(0, 5), (1_200, 4), (500, 3), (2_000, 0)] {
+            simulation.advance_ns(later_s * SECOND_NS);
+            assert_eq!((0..3).map(|_| check(&store, &TimeRange::ALL)).max(), Some(kept), "{later_s} s later");
+        }
+    }
+}
+
+/// Newest rows in heads are at hand at once, late rows or not, and so are those of parts that lie behind late rows in heads.
+#[test]
+fn newest_rows_in_heads_are_at_hand() {
+    let simulation = Simulation::new(3);
+    let options = StoreOptions { partition_ns: 36_000 * SECOND_NS, ..options() };
+    let store = Store::open(simulation.platform(), options).unwrap();
+    let now_ns = simulation.platform().clock.now_ns();
+    write_apart(&store, now_ns);
+    assert_eq!(check(&store, &TimeRange::ALL), 5);
+    let row = |host: i64, second: i64, value: f64| Row {
+        host: format!("h{host}"),
+        timestamp_ns: now_ns + second * SECOND_NS,
+        fields: vec![("a".to_owned(), value), ("b".to_owned(), value)],
+    };
+    let late: Vec<Row> = (0..300).map(|number| row(number % 5, -4_000 - number, 1.0)).collect();
+    store.write("default", &batch(&late)).unwrap();
+    assert_eq!(check(&store, &TimeRange::ALL), 5);
+    assert_eq!(check(&store, &TimeRange::new(0, now_ns - 4_100 * SECOND_NS)), 5);
+    // The same time again: the later row counts, and the one before it is not seen.
+    store
+        .write("default", &batch(&[row(0, 10, 2.0), row(0, 10, 3.0), row(1, 10, f64::from_bits(STALE_NAN_BITS))]))
+        .unwrap();
+    assert_eq!(check(&store, &TimeRange::ALL), 5);
+    store.flush_all().unwrap();
+    assert_eq!((0..3).map(|_| check(&store, &TimeRange::ALL)).max(), Some(5));
+    store.write("default", &batch(&late)).unwrap();
+    assert_eq!(check(&store, &TimeRange::ALL), 5, "late rows in a head change nothing");
+    store.write("default", &batch(&[row(2, 20, 4.0)])).unwrap();
+    assert_eq!(check(&store, &TimeRange::ALL), 5, "one in a head, the others held of parts");
 }

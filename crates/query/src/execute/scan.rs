@@ -1,11 +1,14 @@
 //! Series from the store.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
 use model::{Labels, Matcher, TimeRange, Values};
-use store::{GroupReader, GroupRows, Origins, ReadCounts, SelectedColumn, SelectedGroup, StoreError, Token};
+use store::{
+    GroupReader, GroupRows, Origins, ReadCounts, SelectedColumn, SelectedGroup, StoreError, TableGroups, Token,
+};
 
 use super::narrow::{Narrowing, Wanted};
 use super::{Context, Run, evaluate};
@@ -71,6 +74,31 @@ pub(super) struct Reader<'a> {
 pub(super) enum End {
     Oldest,
     Newest,
+}
+
+/// Groups that a scan selects, each with a column at least.
+pub(super) enum Groups {
+    /// Those of a table, which the store may hold.
+    OfTable(Arc<TableGroups>),
+    Apart(Vec<SelectedGroup>),
+}
+
+impl Groups {
+    fn apart(mut groups: Vec<SelectedGroup>) -> Self {
+        groups.retain(|group| !group.columns.is_empty());
+        Self::Apart(groups)
+    }
+}
+
+impl Deref for Groups {
+    type Target = [SelectedGroup];
+
+    fn deref(&self) -> &[SelectedGroup] {
+        match self {
+            Self::OfTable(groups) => groups,
+            Self::Apart(groups) => groups,
+        }
+    }
 }
 
 impl Run<'_> {
@@ -143,31 +171,38 @@ impl Run<'_> {
         Ok(by_labels(self.of_groups(scan, &scan.wanted(), &read)?))
     }
 
+    /// The groups of a table that a scan selects.
+    pub(super) fn table_groups(&mut self, scan: &Scan) -> Result<Arc<TableGroups>, QueryError> {
+        match self.groups(scan)? {
+            Groups::OfTable(groups) => Ok(groups),
+            Groups::Apart(_) => Err(QueryError::Invalid("rows are those of a table".to_owned())),
+        }
+    }
+
     /// The groups that a scan selects.
-    pub(super) fn groups(&mut self, scan: &Scan) -> Result<Vec<SelectedGroup>, QueryError> {
+    pub(super) fn groups(&mut self, scan: &Scan) -> Result<Groups, QueryError> {
         let matchers: Vec<Matcher> = scan.selectors.iter().map(Selector::matcher).collect();
         let compiled = compile(&matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
         let (store, database) = (self.context.store, self.context.database);
-        let mut groups = if let Some(table) = &scan.table {
+        let groups = if let Some(table) = &scan.table {
             if !scan.tokens.is_empty() {
                 let message = "rows are selected by table and tags; series by index";
                 return Err(QueryError::Invalid(message.to_owned()));
             }
             let fields = if table.every_row { &[] } else { table.fields.as_slice() };
             let selected = store.select_table(database, &table.name, fields, &compiled);
-            selected.map_err(|error| unreadable(&error))?
+            Groups::OfTable(selected.map_err(|error| unreadable(&error))?)
         } else if scan.tokens.is_empty() {
-            store.select(database, &compiled).map_err(|error| unreadable(&error))?
+            Groups::apart(store.select(database, &compiled).map_err(|error| unreadable(&error))?)
         } else {
             if !matchers.is_empty() {
                 let message = "series are selected by index or by labels, not by both";
                 return Err(QueryError::Invalid(message.to_owned()));
             }
             let tokens: Vec<Token> = scan.tokens.iter().map(|bits| Token::from_bits(*bits)).collect();
-            store.select_tokens(database, &tokens).map_err(|error| unreadable(&error))?
+            Groups::apart(store.select_tokens(database, &tokens).map_err(|error| unreadable(&error))?)
         };
         self.context.budget.check()?;
-        groups.retain(|group| !group.columns.is_empty());
         self.reads.groups += groups.len() as u64;
         Ok(groups)
     }

@@ -10,6 +10,7 @@ mod gate;
 pub(crate) mod http;
 mod messages;
 pub(crate) mod postgres;
+mod single_rows;
 mod text;
 
 use std::net::SocketAddr;

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use query::Cell;
 use sql::{Column, Relation, Same, SqlType, TableRows, Value};
 
+use super::single_rows::SingleRows;
 use crate::json;
-use crate::read_rows::{KnownTime, ReadRows, make_room, push_row};
+use crate::read_rows::{KnownTime, ReadRows, make_room};
 
 /// How times and types are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +94,7 @@ fn push_float(out: &mut String, value: f64) {
     }
 }
 
-fn push_cell(out: &mut String, cell: Cell<'_>) {
+pub(super) fn push_cell(out: &mut String, cell: Cell<'_>) {
     match cell {
         Cell::Null => out.push_str("null"),
         Cell::F64(value) => push_float(out, value),
@@ -120,17 +121,10 @@ fn push_same(out: &mut String, same: &Same<'_>) {
 /// Appends `[[…],…]`, as [`push_rows`] does.
 pub(super) fn push_table(out: &mut String, table: &TableRows, style: Style) {
     let mut known = KnownTime::default();
-    let mut push_time = |out: &mut String, ns| push_time(out, &mut known, ns, style);
+    let push_time = |out: &mut String, ns| push_time(out, &mut known, ns, style);
     out.push('[');
     if table.order().len() <= table.series() {
-        let (begun, mut shows) = (out.len(), Vec::new());
-        for (number, place) in table.order().iter().enumerate() {
-            make_room(out, begun, number, table.order().len());
-            out.push_str(if number == 0 { "" } else { "," });
-            shows.clear();
-            table.shows(place.series, &mut shows);
-            push_row(out, (&shows, place), push_same, &mut push_time, push_cell);
-        }
+        SingleRows::of(table).push(out, push_time);
     } else {
         let mut rows = ReadRows::default();
         for series in (0..).take(table.series()) {

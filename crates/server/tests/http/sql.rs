@@ -152,6 +152,13 @@ fn tables_are_written_as_json_and_csv() {
     assert_eq!(exported, "\"hostname\"\r\n\"host_49\"\r\n");
 }
 
+/// Columns and rows of an answer as they are written: the statement itself stands before them.
+fn rows(server: &Running, path: &str, statement: &str) -> String {
+    let answer = server.get(&format!("{path}{}", encoded(statement)));
+    assert_eq!(answer.status, 200, "{statement}: {}", answer.body);
+    answer.body[answer.body.find("\"columns\"").unwrap()..].to_owned()
+}
+
 /// Rows are written as they were read; those of a query within a query are made of values first. Both are the same text.
 #[test]
 fn rows_as_they_were_read_are_written_as_values_are() {
@@ -171,12 +178,6 @@ fn rows_as_they_were_read_are_written_as_values_are() {
         writeln!(lines, "t,b=w f=-0,g=1e300,u={step}u {}", time_ns + step % 2).unwrap();
     }
     server.write(&lines);
-    let rows = |path: &str, statement: &str| {
-        let answer = server.get(&format!("{path}{}", encoded(statement)));
-        assert_eq!(answer.status, 200, "{statement}: {}", answer.body);
-        // The statement itself stands before them.
-        answer.body[answer.body.find("\"columns\"").unwrap()..].to_owned()
-    };
     for (shown, rest) in [
         ("*", ""),
         ("*", "WHERE g > 17"),
@@ -190,10 +191,59 @@ fn rows_as_they_were_read_are_written_as_values_are() {
     ] {
         let statement = format!("SELECT {shown} FROM t {rest}");
         for path in ["/sql?query=", "/exec?query=", "/exec?limit=2,5&query="] {
-            let found = rows(path, &statement);
-            assert_eq!(found, rows(path, &format!("SELECT * FROM ({statement}) AS made")), "{statement}");
+            let found = rows(&server, path, &statement);
+            assert_eq!(found, rows(&server, path, &format!("SELECT * FROM ({statement}) AS made")), "{statement}");
         }
     }
+}
+
+/// What is made of a table's groups is kept for the next answer: no answer is to show it once groups, tags or columns are others, or to a
+/// statement that asks for others.
+#[test]
+fn newest_rows_are_written_as_values_are_whatever_was_asked_before() {
+    let server = Running::start();
+    let check = |expected: usize| {
+        for shown in ["*", "b, a, f", "a, time, f, b", "time, b, f, a, s", "f, a", "time, i, f, o, u, s", "a, a"] {
+            for rest in ["LATEST ON time PARTITION BY a, b", "LATEST ON time PARTITION BY a", "LATEST BY a, b LIMIT 1"]
+            {
+                let statement = format!("SELECT {shown} FROM t {rest}");
+                let general = rows(&server, "/exec?query=", &format!("SELECT * FROM ({statement}) AS made"));
+                for _ in 0..3 {
+                    assert_eq!(rows(&server, "/exec?query=", &statement), general, "{statement}");
+                }
+            }
+        }
+        let all = exec(&server, "SELECT * FROM t LATEST BY a, b");
+        assert_eq!(all["dataset"].as_array().unwrap().len(), expected, "{all}");
+    };
+    let second = |second: i64| (START_S + second) * 1_000_000_000;
+    let mut lines = String::new();
+    // More rows than are tried before memory is made room for.
+    for host in 0..100i64 {
+        writeln!(
+            lines,
+            "t,a=h{host}\\ \"\\\\ä,b=w{} f={host}.25,i={host}i,o={} {}",
+            host % 3,
+            host % 2 == 0,
+            second(host % 7)
+        )
+        .unwrap();
+    }
+    lines.push_str("t,a=only f=-0,s=\"q\\\"1\",u=18446744073709551615u 1451757600000000000\n");
+    lines.push_str("t,b=only\\,b f=1e300,i=-9223372036854775808i 1451757600000000000\n");
+    server.write(&lines);
+    check(102);
+    server.write(&format!("t,a=h3\\ \"\\\\ä,b=w0 f=7 {}\n", second(50)));
+    check(102);
+    // A group, a column, a tag that were not there.
+    server.write(&format!("t,a=new,b=w1 f=8,i=1i {}\n", second(51)));
+    check(103);
+    server.write(&format!("t,a=new,b=w1 u=5u,s=\"text\" {}\n", second(52)));
+    check(103);
+    server.write(&format!("t,a=new,b=w1,c=ö f=9 {}\n", second(53)));
+    check(103);
+    exec(&server, "DELETE FROM t WHERE b = 'w2'");
+    check(70);
 }
 
 #[test]

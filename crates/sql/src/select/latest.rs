@@ -36,7 +36,7 @@ impl Run<'_> {
         let newest_is_enough = keys.iter().all(is_tag) && filter.is_of_series();
         let rows = if newest_is_enough {
             let newest = self.newest_rows(scan)?;
-            self.charge(newest.series.len() * ReadRows::width_of(&table.schema))?;
+            self.charge(newest.rows.len() * ReadRows::width_of(&table.schema))?;
             Rows::Read(ReadRows::of_newest(newest, &table.schema))
         } else {
             let frames = self.plan(filter.plan(scan))?;

@@ -15,9 +15,11 @@
 //! none missing, as it is, because writers have no time for more; others sorted, merged, encoded as a chunk. Rows keep the order of
 //! arrival until then, so that for the same time the later one wins.
 
+mod block;
 mod contents;
 mod group;
 mod layouts;
+mod newest;
 mod packed;
 mod row_buffer;
 mod spare_rows;
@@ -40,6 +42,7 @@ use row_buffer::{GroupRows, NONE, SharedRows, SharedView};
 use spare_rows::SpareRows;
 
 pub(crate) use contents::{FlushPiece, HeadContents};
+pub(crate) use newest::{HeadNewest, NewestRow};
 
 /// Least bytes of a group's row buffer before it is sealed (design: 2 KiB, or 40 B a member if that is more).
 const SEAL_BYTES_MIN: usize = 2 << 10;

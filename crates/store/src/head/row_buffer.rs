@@ -2,7 +2,7 @@
 //! group costs nothing while it is silent. Lone series are groups of one column.
 //!
 //! Rows lie in order of arrival, and each knows where the one before it of the same group is: a read goes from a group's newest row
-//! back, a flush sorts all rows by counting. Nothing is sorted or encoded while rows come in but that small cells take few bytes
+//! back, as far as rows can be new enough, a flush sorts all rows by counting. Nothing is sorted or encoded while rows come in but that small cells take few bytes
 //! (`packed.rs`).
 
 use std::collections::VecDeque;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use index::{GroupId, Slot};
 use model::{TimeRange, ValueType};
 
+use super::block::{Block, Link};
 use super::packed::{self, RowForm};
 use super::spare_rows::SpareRows;
 use crate::chunk;
@@ -30,72 +31,6 @@ const ROWS_MAX: usize = u32::MAX as usize;
 
 /// Stands for no row.
 pub(crate) const NONE: u32 = u32::MAX;
-
-/// Where a row belongs.
-#[derive(Debug, Clone, Copy)]
-struct Link {
-    group: GroupId,
-    /// Where the group's row before this one is.
-    previous: u32,
-}
-
-/// Some rows, one behind the other.
-#[derive(Debug, Default)]
-pub(super) struct Block {
-    form: Arc<RowForm>,
-    links: Vec<Link>,
-    /// One behind the other, of the form.
-    rows: Vec<u8>,
-    /// Largest timestamp of these rows and of all before them.
-    newest_ns: i64,
-}
-
-impl Block {
-    pub(super) fn capacity_bytes(&self) -> usize {
-        self.links.capacity() * size_of::<Link>() + self.rows.capacity()
-    }
-
-    /// Whether there is room for so many rows and bytes, and not much more: what is spare serves rows of about the same size.
-    pub(super) fn has_room_of(&self, rows: usize, bytes: usize) -> bool {
-        self.links.capacity() == rows && (bytes..=bytes * 2).contains(&self.rows.capacity())
-    }
-
-    /// A row as it is packed, without bounds of its own: empty if there is none.
-    fn packed(&self, place: usize) -> &[u8] {
-        let bytes = self.form.row_bytes();
-        self.rows.get(place * bytes..(place + 1) * bytes).unwrap_or_default()
-    }
-
-    /// What is known of a row, and the row as it is packed.
-    fn row(&self, place: usize) -> Option<(Link, &[u8])> {
-        Some((*self.links.get(place)?, self.packed(place)))
-    }
-
-    /// Adds a row. If a cell is too large for the form, all rows get a larger one; `rows_max` is how many there will be.
-    fn push(&mut self, link: Link, timestamp_ns: i64, cells: &[u64], rows_max: usize) {
-        self.links.push(link);
-        if self.form.pack(timestamp_ns, cells, &mut self.rows) {
-            return;
-        }
-        let form = self.form.widened(cells);
-        // A block that grows as it is filled goes on doing so.
-        let grows = self.rows.capacity() < self.form.room_bytes(rows_max);
-        let mut wider = Vec::with_capacity(form.room_bytes(if grows { self.links.len() } else { rows_max }));
-        let mut words = Vec::new();
-        for row in self.rows.chunks_exact(self.form.row_bytes()) {
-            words.clear();
-            self.form.unpack(row, &mut words);
-            form.pack(packed::timestamp_of(row), words.get(1..).unwrap_or_default(), &mut wider);
-        }
-        form.pack(timestamp_ns, cells, &mut wider);
-        (self.form, self.rows) = (Arc::new(form), wider);
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.links.clear();
-        self.rows.clear();
-    }
-}
 
 /// Rows of groups with the same columns.
 #[derive(Debug)]
@@ -140,7 +75,7 @@ impl SharedRows {
             ordered: vec![0; width],
             block_bits,
             full: Arc::default(),
-            open: Block { form: Arc::new(RowForm::new(columns)), ..Block::default() },
+            open: Block { form: Arc::new(RowForm::new(columns)), newest_ns: i64::MIN, ..Block::default() },
             count: 0,
             oldest_ns: i64::MAX,
             spare,
@@ -191,11 +126,10 @@ impl SharedRows {
         };
         let rows_of_block = self.rows_of_block();
         let block = &mut self.open;
-        block.newest_ns = if self.count == 0 { timestamp_ns } else { block.newest_ns.max(timestamp_ns) };
-        self.oldest_ns = self.oldest_ns.min(timestamp_ns);
-        let bytes_before = block.rows.len();
+        let bytes_before = block.bytes();
         block.push(Link { group, previous }, timestamp_ns, cells, rows_of_block);
-        self.bytes += block.rows.len() - bytes_before + size_of::<Link>();
+        self.bytes += block.bytes() - bytes_before;
+        self.oldest_ns = self.oldest_ns.min(timestamp_ns);
         let place = self.count as u32;
         self.count += 1;
         place
@@ -212,10 +146,11 @@ impl SharedRows {
     /// A block with room for all its rows. The first one is none such but grows as it is filled: a small head stays small.
     fn new_block(&self) -> Block {
         let (rows, bytes) = self.block_room();
-        let spare = self.spare.take(rows, bytes);
-        let (links, rows) = spare
-            .map_or_else(|| (Vec::with_capacity(rows), Vec::with_capacity(bytes)), |block| (block.links, block.rows));
-        Block { form: self.open.form.clone(), links, rows, newest_ns: 0 }
+        let form = self.open.form.clone();
+        match self.spare.take(rows, bytes) {
+            Some(block) => Block { form, ..block },
+            None => Block::with_room(form, (rows, bytes)),
+        }
     }
 
     fn block(&self, place: u32) -> &Block {
@@ -247,14 +182,22 @@ impl SharedRows {
         places.get(rows.len()..).unwrap_or_default()
     }
 
-    /// A group's rows in the open block from its newest one back, each with the place of the one before it.
-    fn open_rows(&self, newest: u32) -> impl Iterator<Item = (u32, &[u8])> {
+    /// A row's place in the open block, if it is there.
+    fn place_in_open(&self, place: u32) -> Option<usize> {
         let first = (self.full.len() as u32) << self.block_bits;
+        if place == NONE { None } else { Some(place.checked_sub(first)? as usize) }
+    }
+
+    /// A group's rows in the open block from its newest one back, as far as they can be this new, each with the place of the one before it;
+    /// that is [`NONE`] where none before it can be.
+    fn open_rows(&self, newest: u32, start_ns: i64) -> impl Iterator<Item = (u32, &[u8])> {
         let mut place = newest;
         std::iter::from_fn(move || {
-            let at = if place == NONE { None } else { place.checked_sub(first) };
-            let (link, row) = self.open.row(at? as usize)?;
+            let (link, row) = self.open.row(self.place_in_open(place)?)?;
             place = link.previous;
+            if self.place_in_open(place).is_some_and(|place| self.open.newest_until(place) < start_ns) {
+                place = NONE;
+            }
             Some((place, row))
         })
     }
@@ -265,7 +208,7 @@ impl SharedRows {
         // Where no row can be in the range, none is looked at: there are as many as a group got since the last flush.
         let is_apart = range.end_ns < self.oldest_ns || self.count > 0 && range.start_ns > self.open.newest_ns;
         let (mut newest, mut open) = (if is_apart { NONE } else { newest }, Vec::new());
-        for (before, row) in self.open_rows(newest) {
+        for (before, row) in self.open_rows(newest, range.start_ns) {
             if range.contains(packed::timestamp_of(row)) {
                 self.open.form.unpack(row, &mut open);
             }
@@ -276,8 +219,20 @@ impl SharedRows {
 
     /// Whether a group has a row in a range.
     pub(crate) fn has_rows(&self, newest: u32, range: &TimeRange) -> bool {
-        self.open_rows(newest).any(|(_, row)| range.contains(packed::timestamp_of(row)))
+        self.open_rows(newest, range.start_ns).any(|(_, row)| range.contains(packed::timestamp_of(row)))
             || self.view(newest, range).back().next().is_some()
+    }
+
+    /// Begins to look for a group's newest row in a range: in the open block.
+    pub(crate) fn newest(&self, newest: u32, range: &TimeRange, rows: &mut Vec<u64>) -> NewestSearch {
+        let mut search = NewestSearch { range: *range, next: newest, found: None };
+        search.look(|place| Some((&self.open, self.place_in_open(place)?)), rows);
+        search
+    }
+
+    /// The rows that no writer changes any more.
+    pub(crate) fn full_rows(&self) -> FullRows {
+        FullRows { blocks: self.full.clone(), block_bits: self.block_bits }
     }
 
     /// All rows by group.
@@ -336,10 +291,11 @@ impl SharedView {
         let mut place = self.newest;
         std::iter::from_fn(move || {
             let block = self.full.get(place as usize >> self.block_bits)?;
-            if block.newest_ns < self.range.start_ns {
+            let in_block = place as usize & ((1 << self.block_bits) - 1);
+            if block.newest_until(in_block) < self.range.start_ns {
                 return None;
             }
-            let (link, row) = block.row(place as usize & ((1 << self.block_bits) - 1))?;
+            let (link, row) = block.row(in_block)?;
             place = link.previous;
             Some((&*block.form, row))
         })
@@ -353,6 +309,58 @@ impl SharedView {
         full.into_iter().rev().for_each(|(form, row)| form.unpack(row, &mut rows));
         self.open.chunks_exact(1 + self.width).rev().for_each(|row| rows.extend_from_slice(row));
         rows
+    }
+}
+
+/// Blocks that are full.
+pub(crate) struct FullRows {
+    blocks: Arc<Vec<Arc<Block>>>,
+    block_bits: u32,
+}
+
+/// A group's newest row in a range, looked for from the row that came last: late rows stand before others.
+pub(crate) struct NewestSearch {
+    range: TimeRange,
+    /// Where to look next; [`NONE`] when all is seen that matters.
+    next: u32,
+    /// The newest row so far: when it is, and where timestamp and cells begin among the rows that were taken.
+    found: Option<(i64, usize)>,
+}
+
+impl NewestSearch {
+    /// Goes on in full blocks.
+    pub(crate) fn go_on(&mut self, full: &FullRows, rows: &mut Vec<u64>) {
+        let in_block = |place: u32| place as usize & ((1 << full.block_bits) - 1);
+        self.look(|place| Some((&**full.blocks.get(place as usize >> full.block_bits)?, in_block(place))), rows);
+    }
+
+    /// What was found.
+    pub(crate) const fn found(&self) -> Option<(i64, usize)> {
+        self.found
+    }
+
+    /// Looks at rows, as far as they are in blocks that are given, and takes the newest.
+    fn look<'b>(&mut self, block_of: impl Fn(u32) -> Option<(&'b Block, usize)>, rows: &mut Vec<u64>) {
+        let mut newest: Option<(i64, &Block, &[u8])> = None;
+        while let Some((block, place)) = block_of(self.next) {
+            // Of one time the row that came last counts, so that the others may be as new.
+            let until_ns = block.newest_until(place);
+            let known_ns = newest.map(|(time_ns, ..)| time_ns).or(self.found.map(|(time_ns, _)| time_ns));
+            if until_ns < self.range.start_ns || known_ns.is_some_and(|known_ns| until_ns <= known_ns) {
+                self.next = NONE;
+                break;
+            }
+            let Some((link, row)) = block.row(place) else { break };
+            let time_ns = packed::timestamp_of(row);
+            if self.range.contains(time_ns) && known_ns.is_none_or(|known_ns| time_ns > known_ns) {
+                newest = Some((time_ns, block, row));
+            }
+            self.next = link.previous;
+        }
+        if let Some((time_ns, block, row)) = newest {
+            self.found = Some((time_ns, rows.len()));
+            block.form.unpack(row, rows);
+        }
     }
 }
 
@@ -456,6 +464,7 @@ fn ordered<T: Copy>(values: &[T], order: &[u32]) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::block::STRETCH_ROWS;
     use super::*;
 
     /// Without rows; of so many columns of counts.
@@ -577,7 +586,9 @@ mod tests {
         assert_eq!(of_group(&shared, newest[1], &TimeRange::ALL), rows);
         let links = size_of::<Link>() as u64;
         let bytes = [rows_of_block * (8 + 1 + 1), rows_of_block * (8 + 1 + 2), (rows_of_block + 5) * (8 + 1 + 8)];
-        assert_eq!(shared.bytes() as u64, bytes.iter().sum::<u64>() + count * links);
+        // Three blocks are full, five rows more begin no second stretch.
+        let stretches = 3 * (rows_of_block / STRETCH_ROWS as u64 - 1);
+        assert_eq!(shared.bytes() as u64, bytes.iter().sum::<u64>() + count * links + stretches * 8);
     }
 
     #[test]

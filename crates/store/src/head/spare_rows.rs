@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tracing_mutex::parkinglot::Mutex;
 
-use super::row_buffer::Block;
+use super::block::Block;
 
 /// After so many looks without use the memory is given back: some ten seconds of rest.
 const LOOKS_IDLE_MAX: u32 = 100;

@@ -1,0 +1,96 @@
+//! The labels of an answer's series. Those of groups that the store holds are not copied, and what was made of them for one answer serves the
+//! next.
+
+use std::sync::Arc;
+
+use model::Labels;
+use store::{GroupTexts, TableGroups};
+
+/// Texts of all groups are made if one of so many is shown at least.
+const SHOWN_SHARE: usize = 4;
+
+/// Labels of series, by their numbers.
+#[derive(Debug, Default)]
+pub struct SeriesLabels {
+    groups: Arc<TableGroups>,
+    of: Vec<OfSeries>,
+    /// Whether each series is a group, none twice.
+    is_one_each: bool,
+}
+
+#[derive(Debug)]
+enum OfSeries {
+    /// Those of a group, by its place.
+    Group(u32),
+    Own(Labels),
+}
+
+/// A text of each series, made for a purpose.
+pub struct SeriesTexts<'a> {
+    labels: &'a SeriesLabels,
+    texts: Arc<GroupTexts>,
+}
+
+impl SeriesLabels {
+    /// None yet, of series that are groups of a table, or have labels of their own.
+    pub(crate) fn of_groups(groups: Arc<TableGroups>, is_one_each: bool) -> Self {
+        Self { of: Vec::with_capacity(groups.len()), groups, is_one_each }
+    }
+
+    /// Adds the next series, a group unless it has labels of its own.
+    pub(crate) fn push_group(&mut self, place: u32, own: Option<Labels>) {
+        self.is_one_each &= own.is_none();
+        self.of.push(own.map_or(OfSeries::Group(place), OfSeries::Own));
+    }
+
+    /// Adds the next series.
+    pub fn push(&mut self, labels: Labels) {
+        self.is_one_each = false;
+        self.of.push(OfSeries::Own(labels));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// The labels of a series.
+    pub fn get(&self, series: u32) -> Option<&Labels> {
+        match self.of.get(series as usize)? {
+            OfSeries::Group(place) => self.groups.get(*place as usize).map(|group| &group.labels),
+            OfSeries::Own(labels) => Some(labels),
+        }
+    }
+
+    /// Whether it is known without a look at each that no two series have the same values of some tags.
+    pub fn differ_by(&self, tags: &[&str]) -> bool {
+        self.is_one_each && self.groups.differ_by(tags)
+    }
+
+    /// A text of each series as somebody makes it for a purpose, if texts are kept for these series and as many are shown as pay for those of
+    /// all groups.
+    pub fn texts(
+        &self,
+        (purpose, shown): (&str, usize),
+        push: impl FnMut(&mut String, &Labels),
+    ) -> Option<SeriesTexts<'_>> {
+        let pays = self.is_one_each && shown >= self.groups.len() / SHOWN_SHARE;
+        let texts = if pays { self.groups.texts(purpose, push) } else { None };
+        texts.map(|texts| SeriesTexts { labels: self, texts })
+    }
+}
+
+impl SeriesTexts<'_> {
+    /// The text of a series.
+    pub fn of(&self, series: u32) -> &str {
+        match self.labels.of.get(series as usize) {
+            Some(OfSeries::Group(place)) => self.texts.of(*place as usize),
+            _ => "",
+        }
+    }
+}
