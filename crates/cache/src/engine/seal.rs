@@ -102,7 +102,7 @@ impl Shared {
         self.counters.add(&self.counters.sealed_bytes, built.bytes.len() as u64);
         self.install_sealed(slot, &built);
         let batches = gathered.iter().flat_map(|(_, _, batches)| batches);
-        let points_bytes: usize = batches.map(|batch| batch.points.size_bytes(batch.piece.span)).sum();
+        let points_bytes: usize = batches.map(|batch| batch.size_bytes()).sum();
         if points_bytes > 0 {
             let compressed = f64::from(built.head.used_bytes) / points_bytes as f64;
             self.state.lock().compressed.insert(field, compressed);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use super::state::State;
 use super::{Cache, Shared};
 use crate::index::{Extent, Extents, FieldNumber};
-use crate::open_slab::Batch;
+use crate::open_slab::{Batch, Bucket};
 use crate::points::{Answer, FieldPoints, Points, Values};
 use crate::slab::Piece;
 use crate::slab::header::FIELD_NAME_BYTES_MAX;
-use crate::{Key, Span};
+use crate::{Key, Layout, Span};
 
 /// The field that stands for "no field" where an answer has none.
 const NO_FIELD: &str = "";
@@ -23,6 +23,8 @@ const GROWN_EXTENTS_MAX: usize = 1024;
 /// Fields of one key, and of the whole cache.
 const FIELDS_PER_KEY_MAX: usize = 4096;
 const FIELDS_MAX: usize = 1 << 20;
+/// Of what may wait for the file, a bucket's points that are not packed are packed from so small a part on.
+const PACKED_SHARE_MIN: usize = 64;
 /// A value or a series' name in a slab of one MiB; smaller slabs take less.
 const SLAB_SHARE: usize = 16;
 
@@ -69,17 +71,17 @@ impl Shared {
         for field in &sorted.fields {
             check_points(field, span)?;
         }
-        let full = {
+        {
             let mut state = self.state.lock();
             if state.fields.len() + sorted.fields.len() > FIELDS_MAX {
                 return Err(SetError::TooLarge(format!("a cache holds {FIELDS_MAX} fields")));
             }
             state.add(key, &sorted, span, stamp, size_bytes);
-            self.full_buckets(&state)
-        };
+        }
         self.counters.add(&self.counters.sets, 1);
         self.counters.add(&self.counters.set_bytes, size_bytes as u64);
-        for field in full {
+        self.pack_as_needed();
+        for field in self.full_buckets() {
             self.seal(field, false).map_err(SetError::Io)?;
         }
         Ok(())
@@ -126,9 +128,50 @@ impl Shared {
         Ok(size_bytes)
     }
 
+    /// Packs points as long as what waits takes more than it may and much would be spared: a slab is made of a bucket that is not full only if
+    /// packing does not help.
+    fn pack_as_needed(&self) {
+        loop {
+            let field = self.packable_bucket(&self.state.lock());
+            if !field.is_some_and(|field| self.pack(field)) {
+                return;
+            }
+        }
+    }
+
+    /// The bucket whose points are to be packed now.
+    fn packable_bucket(&self, state: &State) -> Option<FieldNumber> {
+        if self.options.layout == Layout::Rows || state.open_bytes <= self.options.open_bytes_max {
+            return None;
+        }
+        let (field, bucket) = state.open.iter().max_by_key(|(_, bucket)| bucket.packable_bytes())?;
+        (bucket.packable_bytes() > self.options.open_bytes_max / PACKED_SHARE_MIN).then_some(*field)
+    }
+
+    /// Packs the points of a bucket; whether there were any.
+    fn pack(&self, field: FieldNumber) -> bool {
+        // So that no two pack the same, nor what is being made into slabs.
+        let _sealing = self.sealing.lock();
+        let packable = self.state.lock().open.get(&field).map(Bucket::packable).unwrap_or_default();
+        let packed = |(key, batch): (Key, Arc<Batch>)| {
+            let packed = Arc::new(batch.packed()?);
+            Some((key, batch, packed))
+        };
+        let packed: Vec<_> = packable.into_iter().filter_map(packed).collect();
+        let has_any = !packed.is_empty();
+        let mut state = self.state.lock();
+        let State { open, open_bytes, .. } = &mut *state;
+        if let Some(bucket) = open.get_mut(&field) {
+            let before = bucket.memory_bytes();
+            bucket.replace(packed);
+            *open_bytes = (*open_bytes + bucket.memory_bytes()).saturating_sub(before);
+        }
+        has_any
+    }
+
     /// The buckets that should become slabs now.
-    fn full_buckets(&self, state: &State) -> Vec<FieldNumber> {
-        let mut full = Vec::new();
+    fn full_buckets(&self) -> Vec<FieldNumber> {
+        let (state, mut full) = (self.state.lock(), Vec::new());
         let is_crowded = state.open_bytes > self.options.open_bytes_max;
         let largest = state.open.iter().max_by_key(|(_, bucket)| bucket.memory_bytes());
         full.extend(largest.filter(|_| is_crowded).map(|(field, _)| *field));
@@ -236,7 +279,7 @@ impl State {
             let own =
                 if span.is_empty() { std::mem::replace(&mut rest, Points::new(value_type)) } else { rest.within(part) };
             rest = rest.within(span);
-            let batch = Batch { piece: Piece { span: part, ..piece }, points: own, series: series.clone() };
+            let batch = Batch::new(Piece { span: part, ..piece }, own, series.clone());
             self.push_batch(number, key, Arc::new(batch));
         }
     }

@@ -124,6 +124,13 @@ impl World {
         Self { simulation, options, cache, truths, is_exact }
     }
 
+    /// The same, empty as it is, with so many bytes that may wait for the file.
+    fn with_open_bytes(mut self, open_bytes_max: usize) -> Self {
+        self.options.open_bytes_max = open_bytes_max;
+        self.reopen();
+        self
+    }
+
     fn reopen(&mut self) {
         self.cache = Cache::open(&self.simulation.platform(), self.options.clone()).unwrap();
     }
@@ -201,12 +208,21 @@ fn layouts() -> impl Strategy<Value = Layout> {
     prop::sample::select(vec![Layout::Rows, Layout::Columns])
 }
 
+/// All that a few sets bring, or so little that points are packed.
+fn open_bytes() -> impl Strategy<Value = usize> {
+    prop::sample::select(vec![8 << 10, 64 << 10])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn with_room_for_all_nothing_is_missed(layout in layouts(), steps in prop::collection::vec(step(), 1..60)) {
-        let mut world = World::new(1, layout, PolicyKind::TsCache, 4096, true);
+    fn with_room_for_all_nothing_is_missed(
+        layout in layouts(),
+        open_bytes in open_bytes(),
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let mut world = World::new(1, layout, PolicyKind::TsCache, 4096, true).with_open_bytes(open_bytes);
         steps.iter().for_each(|step| world.run(step));
         world.check_all();
     }
@@ -216,9 +232,10 @@ proptest! {
         seed in any::<u64>(),
         layout in layouts(),
         policy in prop::sample::select(PolicyKind::ALL.to_vec()),
+        open_bytes in open_bytes(),
         steps in prop::collection::vec(rough_step(), 1..120),
     ) {
-        let mut world = World::new(seed, layout, policy, 6, false);
+        let mut world = World::new(seed, layout, policy, 6, false).with_open_bytes(open_bytes);
         for step in &steps {
             world.run(step);
             world.check_all();
@@ -436,6 +453,36 @@ fn stamps_come_back_and_can_be_refused() {
     assert_eq!(ask(10), Lookup::Miss);
     cache.restamp(key(1), both, 12);
     assert!(matches!(ask(12), Lookup::Hit(_)));
+}
+
+/// What waits for the file is packed before it has to go.
+#[test]
+fn slabs_are_full_although_little_may_wait() {
+    let slab_bytes = 32 << 10;
+    let options = Options { slab_bytes, open_bytes_max: 128 << 10, read_threads: 0, ..Options::new(PATH, 8 << 20) };
+    let cache = Cache::open(&Simulation::new(3).platform(), options).unwrap();
+    let span = Span::new(0, 500);
+    let answer = |number: i64| {
+        let field = |field: i64| {
+            let timestamps: Vec<i64> = (span.start..span.end).collect();
+            let mixed =
+                |time: i64| (time * 31 + number * 17 + field).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64) >> 54;
+            let value = |time: &i64| mixed(*time) as f64 / 10.0;
+            let values = Values::F64(timestamps.iter().map(value).collect());
+            let points = Points { series: vec![0; timestamps.len()], timestamps, values };
+            FieldPoints { name: Arc::from(format!("field {field}")), points }
+        };
+        Answer { series: vec![Arc::from("")], fields: (0..4).map(field).collect() }
+    };
+    let key = |number: i64| Key::of_statement(&format!("query {number}"));
+    (0..300).for_each(|number| cache.set(key(number), &answer(number), span).unwrap());
+    let stats = cache.stats();
+    let share = stats.slab_bytes as f64 / (stats.slabs * slab_bytes as u64) as f64;
+    assert!(stats.slabs >= 8 && share > 0.85 && stats.open_bytes <= 160 << 10, "{share} {stats:?}");
+    for number in 0..300 {
+        let Lookup::Hit(found) = cache.get(key(number), Span::new(100, 400)) else { panic!("{number} is missing") };
+        assert_eq!(found.plain(), answer(number).within(Span::new(100, 400)).plain());
+    }
 }
 
 #[test]

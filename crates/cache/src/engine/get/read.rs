@@ -97,7 +97,9 @@ impl Shared {
         let mut fragments: Vec<Fragment> = Vec::with_capacity(sources.batches.len() + sources.slabs.len());
         let mut bad = Vec::new();
         for batch in &sources.batches {
-            let points = batch.points.within(sources.span);
+            // What cannot be read is missing.
+            let Ok(points) = batch.points() else { continue };
+            let points = points.within(sources.span);
             fragments.push(Fragment { pieces: vec![batch.piece], points, series: batch.series.clone() });
         }
         let mut seen = Seen::new(sources);

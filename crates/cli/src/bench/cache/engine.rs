@@ -101,6 +101,8 @@ struct Row {
     case: &'static str,
     hit_ratio: f64,
     partial_hit_ratio: f64,
+    /// Bytes of points that came out of the cache, of all.
+    byte_hit_ratio: f64,
     get_seconds: f64,
     set_seconds: f64,
     cpu_seconds: f64,
@@ -144,6 +146,8 @@ struct Times {
     made_cpu: Duration,
     database_seconds: f64,
     got_bytes: usize,
+    /// Of those what the cache had.
+    cached_bytes: usize,
 }
 
 fn measure(flags: &EngineFlags, case: &Case) -> Result<Row, String> {
@@ -187,10 +191,12 @@ fn request(flags: &EngineFlags, cache: &Cache, request: &Request, times: &mut Ti
     let missing = match &found {
         Lookup::Hit(answer) => {
             times.got_bytes += answer.size_bytes();
+            times.cached_bytes += answer.size_bytes();
             return Ok(());
         }
         Lookup::Partial { answer, span } => {
             times.got_bytes += answer.size_bytes();
+            times.cached_bytes += answer.size_bytes();
             let is_head = span.start == wanted.start;
             if is_head { Span::new(span.end, wanted.end) } else { Span::new(wanted.start, span.start) }
         }
@@ -244,6 +250,7 @@ fn row(case: &Case, stats: &Stats, times: &Times, cpu_seconds: f64) -> Row {
         case: case.name,
         hit_ratio: share(stats.hits, stats.gets),
         partial_hit_ratio: share(stats.partial_hits, stats.gets),
+        byte_hit_ratio: share(times.cached_bytes as u64, times.got_bytes as u64),
         get_seconds: times.get.as_secs_f64(),
         set_seconds: times.set.as_secs_f64(),
         cpu_seconds,
@@ -264,8 +271,18 @@ fn row(case: &Case, stats: &Stats, times: &Times, cpu_seconds: f64) -> Row {
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    let names =
-        ["case", "hits %", "parts %", "get s", "set s", "CPU s", "MiB/s with database", "reads a hit", "MiB read"];
+    let names = [
+        "case",
+        "hits %",
+        "parts %",
+        "points hit %",
+        "get s",
+        "set s",
+        "CPU s",
+        "MiB/s with database",
+        "reads a hit",
+        "MiB read",
+    ];
     table.set_header(names.into_iter().chain([
         "MiB written",
         "write ampl.",
@@ -280,6 +297,7 @@ fn table(rows: &[Row]) -> Table {
             row.case.to_owned(),
             format!("{:.1}", row.hit_ratio * 100.0),
             format!("{:.1}", row.partial_hit_ratio * 100.0),
+            format!("{:.1}", row.byte_hit_ratio * 100.0),
             format!("{:.2}", row.get_seconds),
             format!("{:.2}", row.set_seconds),
             format!("{:.2}", row.cpu_seconds),
