@@ -21,8 +21,8 @@ const USAGE: &str = "Usage:
   cargo xtask query-peers [--peers influxdb,victoria-metrics,questdb] [--thalweg FILE] [--scale HOSTS] [--hours N] [--workers 1,4]
       [--queries N] [--seconds-max N] [--seed N] [--only TEXT] [--cache FOLDER] [--json]
                                                            the same queries to this and other servers, side by side
-  cargo xtask cache-peers [--workloads full,small,medium,large] [--units MINUTES,…] [--cache-percent N] [--requests N]
-      [--warm-requests N] [--database-delay-ms N] [--clients N] [--days N] [--cache FOLDER] [--thalweg FILE] [--json]
+  cargo xtask cache-peers [--workloads full,small,medium,large] [--units MINUTES,…] [--margins PERCENT,…] [--cache-percent N]
+      [--counted all|file] [--requests N] [--warm-requests N] [--database-delay-ms N] [--clients N] [--days N] [--cache FOLDER] [--thalweg FILE] [--json]
                                                            the same requests to InfluxDB alone, through this project's result
                                                            cache, and through memcached; counted after so many that warm the
                                                            cache, each answer of InfluxDB held back for so long (0: not at all)

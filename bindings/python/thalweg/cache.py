@@ -30,6 +30,13 @@ class Cache:
 
     def query(self, statement, start, end, fetch):
         """The answer to a statement for a range. `fetch(start, end)` gives what is missing. A cache that is not there is done without."""
+        return self.query_with_margin(statement, start, end, until=end, fetch=fetch)
+
+    def query_with_margin(self, statement, start, end, *, until, fetch, share=0.0, step=1):
+        """The same; of what is missing more is fetched and kept, so that neighbours that are asked for later find it.
+
+        At an end of the range where something is missing that is `share` of its length, and up to the next multiple of `step`. From `until`
+        on points may still come: beyond it no more is fetched than what is asked for."""
         try:
             found = self.get(statement, start, end, wait_ms=self._wait_ms)
         except (OSError, CacheError):
@@ -41,23 +48,17 @@ class Cache:
             if (first, last) == (start, end):
                 return series
             missing = (last, end) if first == start else (start, first)
-        fetched = fetch(*missing)
+        wide = _around(missing, (start, end), int((end - start) * share), step, until)
+        fetched = fetch(*wide)
         try:
-            self.set(statement, *missing, fetched)
+            self.set(statement, *wide, fetched)
         except (OSError, CacheError):
             pass  # Not kept: the next one fetches it again.
+        if wide != missing:
+            fetched = _within(fetched, *missing)
         if found is None:
             return fetched
         return join(series, fetched) if missing[0] == last else join(fetched, series)
-
-    def query_in_steps(self, statement, start, end, step, until, fetch):
-        """The same, fetched and kept in whole steps, so that small ranges beside one another find what each other fetched.
-
-        From `until` on points may still come: beyond it no more is fetched than what is asked for."""
-        first, last = start // step * step, max(end, min(until, -(-end // step) * step))
-        series = self.query(statement, first, last, fetch)
-        inside = [{**one, "values": [row for row in one["values"] if start <= row[0] < end]} for one in series]
-        return [one for one in inside if one["values"]]
 
     def get(self, statement, start, end, wait_ms=0):
         """What is cached: series, start and end of the head or tail of the range or of all of it. None if nothing is."""
@@ -142,6 +143,21 @@ def join(earlier, later):
         name = series.get("name", "")
         joined[name] = _behind(joined[name], series) if name in joined else series
     return list(joined.values())
+
+
+def _around(missing, asked, more, step, until):
+    """What is to be fetched where something of what was asked for is missing."""
+    first, last = missing
+    if first == asked[0]:
+        first = (first - more) // step * step
+    if last == asked[1]:
+        last = max(last, min(until, -(-(last + more) // step) * step))
+    return first, last
+
+
+def _within(series, start, end):
+    inside = [{**one, "values": [row for row in one["values"] if start <= row[0] < end]} for one in series]
+    return [one for one in inside if one["values"]]
 
 
 def _behind(earlier, later):

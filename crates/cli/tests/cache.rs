@@ -101,9 +101,13 @@ with thalweg.cache.Cache(port=int(sys.argv[1])) as cache:
         assert [row[0] for row in series[0]["values"]] == list(range(start, end)), (start, end, series)
     assert calls == [(0, 10), (10, 20), (-5, 0)], calls
     for start, end in [(120, 130), (140, 199), (150, 201)]:
-        series = cache.query_in_steps("q", start, end, 100, 250, fetch)
+        series = cache.query_with_margin("q", start, end, step=100, until=250, fetch=fetch)
         assert [row[0] for row in series[0]["values"]] == list(range(start, end)), (start, end, series)
     assert calls[3:] == [(100, 200), (200, 250)], calls
+    for start, end in [(1000, 1010), (995, 1015), (1012, 1022)]:
+        series = cache.query_with_margin("q", start, end, share=0.5, until=1020, fetch=fetch)
+        assert [row[0] for row in series[0]["values"]] == list(range(start, end)), (start, end, series)
+    assert calls[5:] == [(995, 1015), (1015, 1022)], calls
     assert cache.delete("q", 0, 5) and not cache.delete("q", 0, 5)
 assert thalweg.cache.Cache(port=1).query("q", 0, 3, fetch)[0]["values"][2] == [2, 1.0]
 

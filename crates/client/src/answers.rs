@@ -23,23 +23,42 @@ pub struct AnswerCache {
     stream: Option<BufReader<TcpStream>>,
 }
 
-/// In which steps ranges are asked of the cache and fetched: neighbours that are asked for alike find what each other fetched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Steps {
-    /// How wide a step is, in the unit of the times.
-    pub width: i64,
+/// How much more than what is missing is fetched and kept, so that neighbours that are asked for later find it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Margin {
+    /// So much of the length of what is asked for, at each of its ends where something is missing.
+    pub share: f64,
+    /// Up to the next multiple of this, in the unit of the times; 1 for no multiples.
+    pub step: i64,
     /// From where on points may still come. Beyond it no more is fetched than what is asked for: what is kept there would lack them.
     pub until: i64,
 }
 
-impl Steps {
-    /// The whole steps that a span lies in.
-    fn around(self, span: Span) -> Span {
-        let width = self.width.max(1);
-        let start = span.start.saturating_sub(span.start.rem_euclid(width));
-        let rest = span.end.rem_euclid(width);
-        let end = if rest == 0 { span.end } else { span.end.saturating_add(width - rest) };
-        Span::new(start, end.min(self.until).max(span.end))
+impl Margin {
+    /// What is missing and nothing else.
+    pub const NONE: Self = Self { share: 0.0, step: 1, until: i64::MIN };
+
+    /// Whole steps.
+    pub const fn steps(step: i64, until: i64) -> Self {
+        Self { share: 0.0, step, until }
+    }
+
+    /// What is to be fetched where something of what was asked for is missing.
+    fn around(self, missing: Span, asked: Span) -> Span {
+        let more = (asked.length() * self.share.max(0.0)) as i64;
+        let step = self.step.max(1);
+        let (mut start, mut end) = (missing.start, missing.end);
+        if start == asked.start {
+            start = start.saturating_sub(more);
+            start = start.saturating_sub(start.rem_euclid(step));
+        }
+        if end == asked.end {
+            end = end.saturating_add(more);
+            let rest = end.rem_euclid(step);
+            end = if rest == 0 { end } else { end.saturating_add(step - rest) };
+            end = end.min(self.until).max(missing.end);
+        }
+        Span::new(start, end)
     }
 }
 
@@ -56,39 +75,46 @@ impl AnswerCache {
         statement: &str,
         start: i64,
         end: i64,
-        mut fetch: impl FnMut(i64, i64) -> Result<Answer, E>,
+        fetch: impl FnMut(i64, i64) -> Result<Answer, E>,
     ) -> Result<Answer, E> {
-        let Ok(found) = self.get(statement, start, end) else { return fetch(start, end) };
-        let Some((mut found, span)) = found else {
-            let fetched = fetch(start, end)?;
-            self.keep(statement, start, end, &fetched);
-            return Ok(fetched);
-        };
-        if span.end < end {
-            let later = fetch(span.end, end)?;
-            self.keep(statement, span.end, end, &later);
-            found.append(&later);
-        } else if span.start > start {
-            let mut earlier = fetch(start, span.start)?;
-            self.keep(statement, start, span.start, &earlier);
-            earlier.append(&found);
-            found = earlier;
-        }
-        Ok(found)
+        self.query_with_margin(statement, (start, end), Margin::NONE, fetch)
     }
 
-    /// The same, fetched and kept in whole steps: for small ranges anywhere among what others ask for.
-    pub fn query_in_steps<E>(
+    /// The same; of what is missing more is fetched and kept.
+    pub fn query_with_margin<E>(
         &mut self,
         statement: &str,
         (start, end): (i64, i64),
-        steps: Steps,
-        fetch: impl FnMut(i64, i64) -> Result<Answer, E>,
+        margin: Margin,
+        mut fetch: impl FnMut(i64, i64) -> Result<Answer, E>,
     ) -> Result<Answer, E> {
         let asked = Span::new(start, end);
-        let whole = steps.around(asked);
-        let answer = self.query(statement, whole.start, whole.end, fetch)?;
-        Ok(if whole == asked { answer } else { answer.within(asked) })
+        let Ok(found) = self.get(statement, start, end) else { return fetch(start, end) };
+        let missing = match &found {
+            None => asked,
+            Some((_, span)) if span.end < end => Span::new(span.end, end),
+            Some((_, span)) => Span::new(start, span.start),
+        };
+        let (mut found, span) = match found {
+            Some((found, _)) if missing.is_empty() => return Ok(found),
+            Some((found, span)) => (found, span),
+            None => (Answer::default(), Span::new(start, start)),
+        };
+        let wide = margin.around(missing, asked);
+        let mut fetched = fetch(wide.start, wide.end)?;
+        self.keep(statement, wide, &fetched);
+        if wide != missing {
+            fetched = fetched.within(missing);
+        }
+        if span.is_empty() {
+            return Ok(fetched);
+        }
+        if span.end == missing.start {
+            found.append(&fetched);
+            return Ok(found);
+        }
+        fetched.append(&found);
+        Ok(fetched)
     }
 
     /// What is cached: all, the head or the tail, and which part that is.
@@ -132,8 +158,8 @@ impl AnswerCache {
     }
 
     /// Sets what was fetched. If it is not kept, the next one fetches it again.
-    fn keep(&mut self, statement: &str, start: i64, end: i64, answer: &Answer) {
-        let _ = self.set(statement, start, end, answer);
+    fn keep(&mut self, statement: &str, span: Span, answer: &Answer) {
+        let _ = self.set(statement, span.start, span.end, answer);
     }
 
     fn ask(&mut self, request: &[u8]) -> Result<String, ClientError> {
@@ -233,26 +259,37 @@ mod tests {
     }
 
     #[test]
-    fn whole_steps_are_fetched_as_far_as_they_are_complete() {
+    fn more_is_fetched_where_something_is_missing() {
         let cache = Cache::open(&Simulation::new(2).platform(), Options::new("cache/flash", 8 << 20)).unwrap();
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
         let server = Server::start(Arc::new(cache), local, ServerOptions::default()).unwrap();
         let mut client = AnswerCache::new(server.address(), Duration::from_secs(20));
-        let mut check = |start, end, expected: &[(i64, i64)]| {
+        let mut check = |statement: &str, margin: Margin, (start, end), expected: &[(i64, i64)]| {
             let mut fetched = Vec::new();
-            let found = client.query_in_steps("q", (start, end), Steps { width: 100, until: 450 }, |start, end| {
+            let found = client.query_with_margin(statement, (start, end), margin, |start, end| {
                 fetched.push((start, end));
                 Ok::<_, std::convert::Infallible>(answer(start, end))
             });
             assert_eq!(found, Ok(answer(start, end)));
-            assert_eq!(fetched, expected, "{start} to {end}");
+            assert_eq!(fetched, expected, "{statement}, {start} to {end}");
         };
-        check(120, 130, &[(100, 200)]);
-        check(100, 200, &[]);
-        check(150, 201, &[(200, 300)]);
-        check(-30, -20, &[(-100, 0)]);
-        check(410, 420, &[(400, 450)]);
-        check(410, 470, &[(450, 470)]);
+        let steps = Margin::steps(100, 450);
+        check("steps", steps, (120, 130), &[(100, 200)]);
+        check("steps", steps, (100, 200), &[]);
+        check("steps", steps, (150, 201), &[(200, 300)]);
+        check("steps", steps, (-30, -20), &[(-100, 0)]);
+        check("steps", steps, (410, 420), &[(400, 450)]);
+        check("steps", steps, (410, 470), &[(450, 470)]);
+        // Where what is missing ends beside what is cached, it ends there.
+        check("steps", steps, (250, 420), &[(300, 450)]);
+        check("steps", steps, (90, 130), &[(0, 100)]);
+        let half = Margin { share: 0.5, step: 1, until: 310 };
+        check("share", half, (100, 200), &[(50, 250)]);
+        check("share", half, (60, 240), &[]);
+        check("share", half, (240, 280), &[(250, 300)]);
+        check("share", half, (260, 305), &[(300, 310)]);
+        check("share", half, (45, 65), &[(35, 50)]);
+        check("share", half, (400, 500), &[(350, 500)]);
         server.stop().unwrap();
     }
 }

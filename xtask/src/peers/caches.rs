@@ -22,6 +22,42 @@ const START_MAX: Duration = Duration::from_secs(20);
 /// Slabs of `thalweg cache`: small ones, since the cache is small.
 const SLAB_BYTES: u64 = 64 << 10;
 
+/// What of `thalweg cache` counts as its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// The file, memory in front of it, and what waits to be written.
+    All,
+    /// The file alone, as the paper counts: memory is beside it, as much as otherwise.
+    File,
+}
+
+impl Counted {
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::All),
+            "file" => Ok(Self::File),
+            _ => Err(format!("all or file is counted, not {text}")),
+        }
+    }
+
+    const fn told(self) -> &'static str {
+        match self {
+            Self::All => "memory and file together",
+            Self::File => "as the paper counts: the file alone, memory beside it",
+        }
+    }
+
+    /// Bytes of the file, of memory in front of it, and of what waits to be written, of a cache of a size.
+    const fn shares(self, bytes: u64) -> [u64; 3] {
+        let (memory, unwritten) = (bytes * 20 / 100, bytes * 5 / 100);
+        let file = match self {
+            Self::All => bytes - memory - unwritten,
+            Self::File => bytes,
+        };
+        [file, memory, unwritten]
+    }
+}
+
 /// What is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -29,8 +65,12 @@ pub struct Options {
     pub workloads: Vec<String>,
     /// Lengths of units in memcached, in minutes.
     pub units: Vec<u32>,
+    /// Margins with which clients of `thalweg cache` fetch, in hundredths of what they ask for.
+    pub margins: Vec<u32>,
     /// The caches' size in hundredths of the data.
     pub cache_percent: u64,
+    /// What of `thalweg cache` counts as its size.
+    pub counted: Counted,
     /// Requests of each measurement.
     pub requests: u64,
     /// Requests that each way answers before counting begins.
@@ -55,7 +95,9 @@ impl Options {
         let mut options = Self {
             workloads: vec!["full".to_owned(), "small".to_owned()],
             units: vec![30, 240],
+            margins: vec![50],
             cache_percent: 10,
+            counted: Counted::All,
             requests: 20_000,
             warm_requests: 0,
             database_delay_ms: 0,
@@ -71,6 +113,8 @@ impl Options {
             match name {
                 "--workloads" => options.workloads = value.split(',').map(str::to_owned).collect(),
                 "--units" => options.units = numbers(name, value)?,
+                "--margins" => options.margins = numbers(name, value)?,
+                "--counted" => options.counted = Counted::read(value)?,
                 "--cache-percent" => options.cache_percent = number(name, value)?,
                 "--requests" => options.requests = number(name, value)?,
                 "--warm-requests" => options.warm_requests = number(name, value)?,
@@ -89,7 +133,8 @@ impl Options {
 impl Options {
     /// What a report says of them.
     fn setting(&self, raw_bytes: u64) -> String {
-        let data = format!("{} MiB of data, {} % of it cached", raw_bytes >> 20, self.cache_percent);
+        let counted = self.counted.told();
+        let data = format!("{} MiB of data, {} % of it cached ({counted})", raw_bytes >> 20, self.cache_percent);
         let asked =
             format!("{} requests after {} that warm, {} clients", self.requests, self.warm_requests, self.clients);
         let place = match self.database_delay_ms {
@@ -105,9 +150,13 @@ impl Options {
 enum Way {
     Database,
     Thalweg,
-    /// In steps fetched whole.
+    /// Where something is missing, whole steps are fetched.
     Steps {
         minutes: u32,
+    },
+    /// Where something is missing, so many hundredths of what is asked for are fetched beyond each end.
+    Margin {
+        percent: u32,
     },
     Units {
         minutes: u32,
@@ -121,6 +170,7 @@ impl Way {
             Self::Database => "InfluxDB alone".to_owned(),
             Self::Thalweg => "thalweg cache".to_owned(),
             Self::Steps { minutes } => format!("thalweg cache, steps of {minutes} min"),
+            Self::Margin { percent } => format!("thalweg cache, a margin of {percent} %"),
             Self::Units { minutes, whole: false } => format!("memcached, units of {minutes} min"),
             Self::Units { minutes, whole: true } => format!("memcached, units of {minutes} min, fetched whole"),
         }
@@ -178,7 +228,9 @@ impl Bench<'_> {
         let units = self.options.units.iter();
         let units = units.flat_map(|minutes| [false, true].map(|whole| Way::Units { minutes: *minutes, whole }));
         let steps = self.options.units.iter().map(|minutes| Way::Steps { minutes: *minutes });
-        let ways: Vec<Way> = [Way::Database, Way::Thalweg].into_iter().chain(steps).chain(units).collect();
+        let margins = self.options.margins.iter().map(|percent| Way::Margin { percent: *percent });
+        let own = [Way::Database, Way::Thalweg].into_iter().chain(margins).chain(steps);
+        let ways: Vec<Way> = own.chain(units).collect();
         let mut all = Vec::new();
         for workload in &self.options.workloads {
             for way in &ways {
@@ -218,6 +270,9 @@ impl Bench<'_> {
             }
             (Way::Steps { minutes }, Some(cache)) => {
                 command.args(["--cache", &cache.address, "--unit-minutes", &minutes.to_string(), "--whole-units"]);
+            }
+            (Way::Margin { percent }, Some(cache)) => {
+                command.args(["--cache", &cache.address, "--margin-percent", &percent.to_string()]);
             }
             (Way::Units { minutes, whole }, Some(cache)) => {
                 command.args(["--memcached", &cache.address, "--unit-minutes", &minutes.to_string()]);
@@ -269,15 +324,10 @@ impl Bench<'_> {
         let address = free_address()?;
         let (host, port) = address.split_once(':').ok_or("an address without a port")?;
         let mut command;
-        if matches!(way, Way::Thalweg | Way::Steps { .. }) {
+        if matches!(way, Way::Thalweg | Way::Steps { .. } | Way::Margin { .. }) {
             command = Command::new(&self.thalweg);
-            // Memory in front of the file and on the way to it counts: all together it is as much as memcached gets.
-            let shares = [
-                ("--size", bytes * 55 / 100),
-                ("--memory", bytes * 20 / 100),
-                ("--unwritten", bytes / 4),
-                ("--slab", SLAB_BYTES),
-            ];
+            let [file, memory, unwritten] = self.options.counted.shares(bytes);
+            let shares = [("--size", file), ("--memory", memory), ("--unwritten", unwritten), ("--slab", SLAB_BYTES)];
             command.args(["cache", "--listen", &address, "--file"]).arg(folder.join("answers.flash"));
             command.args(shares.iter().flat_map(|(name, bytes)| [(*name).to_owned(), bytes.to_string()]));
         } else {
@@ -317,14 +367,16 @@ mod tests {
     #[test]
     fn options_say_what_is_measured() {
         let read = |text: &str| Options::read(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        let given = "--workloads small,large --units 60 --cache-percent 4 --requests 7 --warm-requests 5 --json";
+        let given = "--workloads small,large --units 60 --margins none --counted file --cache-percent 4 --requests 7 --warm-requests 5 --json";
         let given = read(given).unwrap();
-        assert!(given.setting(3 << 20).contains("3 MiB of data, 4 % of it cached, 7 requests after 5 that warm"));
+        assert!(given.setting(3 << 20).contains("3 MiB of data, 4 % of it cached (as the paper counts"));
+        assert!(given.setting(3 << 20).contains("7 requests after 5 that warm") && given.margins.is_empty());
+        assert_eq!((Counted::All.shares(100), given.counted.shares(100)), ([75, 20, 5], [100, 20, 5]));
         let remote = read("--database-delay-ms 40").unwrap();
         assert!(remote.setting(0).contains("held back for 40 ms") && given.setting(0).contains("directly"));
         assert_eq!(given.workloads, ["small", "large"]);
         assert_eq!((given.units, given.cache_percent, given.requests, given.json), (vec![60], 4, 7, true));
-        for wrong in ["--units", "--units many", "--else 1"] {
+        for wrong in ["--units", "--units many", "--else 1", "--counted some"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use cache::simulate::{Mix, Request, Workload};
 use cache::{Answer, Span, Values};
 use clap::Args;
-use client::answers::{AnswerCache, Steps};
+use client::answers::{AnswerCache, Margin};
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
@@ -45,9 +45,12 @@ pub(crate) struct RequestsFlags {
     /// How long such a unit is, and a step with --whole-units
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_080))]
     unit_minutes: u32,
-    /// Fetch whole units, or steps through `thalweg cache`, also beyond what is asked for; without it only units inside of what is asked for are kept
+    /// Fetch whole units, or steps of that length where something is missing in `thalweg cache`, also beyond what is asked for; without it only units inside of what is asked for are kept
     #[arg(long)]
     whole_units: bool,
+    /// Where something is missing in `thalweg cache`, fetch so many hundredths of what is asked for more at each end
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    margin_percent: u32,
     /// Spans of the requests: full (a minute to a week), small (to an hour), medium (an hour to a day), large (a day to a week)
     #[arg(long, value_enum, default_value = "full")]
     workload: Spans,
@@ -83,7 +86,7 @@ pub(crate) struct RequestsFlags {
 /// How a client gets an answer.
 enum Way {
     Database,
-    Cache(AnswerCache, Option<Steps>),
+    Cache(AnswerCache, Margin),
     Chunks(Chunks),
 }
 
@@ -186,8 +189,9 @@ fn way(flags: &RequestsFlags) -> Result<Way, String> {
     Ok(match (flags.cache, flags.memcached) {
         (Some(address), _) => {
             // All data are there before the first request.
-            let steps = flags.whole_units.then_some(Steps { width: length_s, until: i64::MAX });
-            Way::Cache(AnswerCache::new(address, TIMEOUT), steps)
+            let step = if flags.whole_units { length_s } else { 1 };
+            let margin = Margin { share: f64::from(flags.margin_percent) / 100.0, step, until: i64::MAX };
+            Way::Cache(AnswerCache::new(address, TIMEOUT), margin)
         }
         (None, Some(address)) => {
             let units = Units { length_s, whole: flags.whole_units };
@@ -227,22 +231,20 @@ fn ask(
     span: Span,
     counts: &mut Counts,
 ) -> Result<(Answer, usize), String> {
-    let (queries, points) = (Cell::new(0), Cell::new(0));
-    let fetch = |span: Span| {
-        let answer = database.fetch(statement, span)?;
+    let (queries, points, inside) = (Cell::new(0), Cell::new(0), Cell::new(0));
+    let fetch = |fetched: Span| {
+        let answer = database.fetch(statement, fetched)?;
         queries.set(queries.get() + 1);
         points.set(points.get() + answer.points());
+        inside.set(inside.get() + points_within(&answer, span));
         Ok(answer)
     };
     let (answer, fetched) = match way {
-        Way::Database => (fetch(span)?, points.get()),
-        Way::Cache(cache, steps) => {
+        Way::Database => (fetch(span)?, inside.get()),
+        Way::Cache(cache, margin) => {
+            let asked = (span.start, span.end);
             let fetch = |start, end| fetch(Span::new(start, end));
-            let answer = match steps {
-                Some(steps) => cache.query_in_steps(&statement.text, (span.start, span.end), *steps, fetch)?,
-                None => cache.query(&statement.text, span.start, span.end, fetch)?,
-            };
-            (answer, points.get())
+            (cache.query_with_margin(&statement.text, asked, *margin, fetch)?, inside.get())
         }
         Way::Chunks(chunks) => {
             let outcome = chunks.query(&statement.text, span, fetch)?;
@@ -253,6 +255,16 @@ fn ask(
     counts.database_queries += queries.get();
     counts.database_points += points.get() as u64;
     Ok((answer, fetched))
+}
+
+/// Points of an answer in a span: of those that are fetched beside it nobody asked for.
+fn points_within(answer: &Answer, span: Span) -> usize {
+    let places = |field: &cache::FieldPoints| {
+        let times = &field.points.timestamps;
+        let [first, behind] = [span.start, span.end].map(|edge| times.partition_point(|time| *time < edge));
+        behind - first
+    };
+    answer.fields.iter().map(places).sum()
 }
 
 /// The same for the same points, whatever order fields are in.
