@@ -2,8 +2,9 @@
 
 use influxql::{Answer, Engine, Query, Session, TableGroup};
 use model::{Matcher, TimeRange};
+use parking_lot::Mutex;
 use query::plan::{Scan, Selector};
-use query::{Budget, Context, Outcome, Plan, QueryError, TableSchema};
+use query::{Budget, Context, Outcome, Plan, QueryError, Reads, TableSchema};
 use store::{DatabasePolicy, StoreError};
 
 use crate::{Db, WriteError};
@@ -17,7 +18,7 @@ impl Db {
         session: &Session<'_>,
         budget: &Budget,
     ) -> Result<Answer, QueryError> {
-        query.run(number, &Statements { db: self, budget }, session)
+        query.run(number, &Statements { db: self, budget, reads: Mutex::default() }, session)
     }
 
     /// Drops a database with all its rows, and gives their room back; whether there was one.
@@ -30,12 +31,14 @@ impl Db {
 struct Statements<'a> {
     db: &'a Db,
     budget: &'a Budget,
+    /// Of plans that ran so far.
+    reads: Mutex<Reads>,
 }
 
 impl Statements<'_> {
     fn on<T>(&self, database: &str, work: impl FnOnce(&Context<'_>) -> T) -> T {
         let clock_ns = || self.db.now_ns();
-        let Self { db, budget } = self;
+        let Self { db, budget, .. } = self;
         work(&Context {
             store: &db.store,
             database,
@@ -82,7 +85,13 @@ impl Engine for Statements<'_> {
     }
 
     fn run(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError> {
-        self.on(database, |context| query::execute(plan, context))
+        let outcome = self.on(database, |context| query::execute(plan, context))?;
+        self.reads.lock().merge(&outcome.reads);
+        Ok(outcome)
+    }
+
+    fn reads(&self) -> Reads {
+        *self.reads.lock()
     }
 
     fn write(&self, database: &str, lines: &[u8]) -> Result<(), QueryError> {

@@ -68,7 +68,9 @@ impl KeptBins for Db {
                 let from = Asker { store: &self.store, database, now_ns: self.now_ns() };
                 self.accounted(results.bins(&from, asked, make))
             }
-            None => make(asked.scan.range, asked.width_ns).map(|frames| BinsFound { frames, kept_rows: 0 }),
+            None => {
+                make(asked.scan.range, asked.width_ns).map(|frames| BinsFound { frames, memory_rows: 0, flash_rows: 0 })
+            }
         }
     }
 }

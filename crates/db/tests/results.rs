@@ -716,6 +716,13 @@ fn bins_that_the_range_cuts_are_made_of_shorter_ones() {
             assert!(explained.contains("groups=0 samples=0 nodes=0 window_rows=0"), "{of} {slid}: {explained}");
         }
     }
+    let explained = ask_sql(
+        world.db(),
+        &format!("EXPLAIN ANALYZE {}", SQL[0]),
+        (minute_ns - 600 * SECOND_NS, minute_ns, "1 minute"),
+        true,
+    );
+    assert!(explained.contains("kept_on_flash=0") && !explained.contains("kept_in_memory=0"), "{explained}");
     // The first bin is cut as it has not been before, and what it is made of was read with another one.
     let range = |slid: i64| (minute_ns + (15 * slid - 2400) * SECOND_NS, minute_ns, "1 minute");
     let explained = ask_sql(world.db(), &format!("EXPLAIN ANALYZE {}", SQL[0]), range(14), true);
@@ -725,6 +732,7 @@ fn bins_that_the_range_cuts_are_made_of_shorter_ones() {
     for of in SQL {
         let explained = ask_sql(world.db(), &format!("EXPLAIN ANALYZE {of}"), range(14), true);
         assert!(explained.contains("groups=0 samples=0"), "{of}: {explained}");
+        assert!(explained.contains("bins=") && !explained.contains("kept_on_flash=0"), "{of}: {explained}");
         ask(&world, of, 11);
     }
     // Rows that come late are seen in either bin.

@@ -2,7 +2,7 @@
 
 use model::{Labels, TimeRange};
 use query::plan::{Scan, Selector};
-use query::{Budget, Outcome, Plan, QueryError, TableSchema};
+use query::{Budget, Outcome, Plan, QueryError, Reads, TableSchema};
 
 /// A group of a table: its tags, and the fields that it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,9 @@ pub trait Engine {
 
     /// Runs a plan.
     fn run(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError>;
+
+    /// What plans read so far.
+    fn reads(&self) -> Reads;
 
     /// Writes line protocol with times in nanoseconds; all of it, or an error.
     fn write(&self, database: &str, lines: &[u8]) -> Result<(), QueryError>;

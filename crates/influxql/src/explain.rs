@@ -17,6 +17,9 @@ pub(crate) fn explain(engine: &dyn Engine, of: &Resolved, analyze: bool) -> Resu
         let count: usize = rows.iter().map(|series| series.rows.len()).sum();
         lines.push(format!("SERIES: {}", rows.len()));
         lines.push(format!("ROWS: {count}"));
+        let reads = engine.reads();
+        lines.push(format!("READ: groups={} samples={} nodes={}", reads.groups, reads.samples, reads.nodes));
+        lines.extend(reads.kept.told().map(|told| format!("BINS: {told}")));
     }
     let rows = lines.iter().map(|line| vec![Value::from(line.as_str())]).collect();
     Ok(Answer { series: vec![Series::list("", &["QUERY PLAN"], rows)], messages: Vec::new() })

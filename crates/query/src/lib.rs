@@ -18,8 +18,8 @@ mod windows;
 
 pub use budget::{Budget, Pace, SAMPLE_BYTES, Stop};
 pub use execute::{
-    BinsAsked, BinsFound, Context, KeptBins, MakeBins, NewestRow, NewestRows, Outcome, Reads, StepReport, execute,
-    newest_rows,
+    BinsAsked, BinsFound, Context, KeptBins, KeptReads, MakeBins, NewestRow, NewestRows, Outcome, Reads, StepReport,
+    execute, newest_rows,
 };
 pub use frame::{Cell, Frame, FrameColumn};
 pub use model::Values;

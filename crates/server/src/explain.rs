@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use db::{Analysis, CacheUse};
-use query::{Origin, Reads, StepReport};
+use query::{KeptReads, Origin, Reads, StepReport};
 
 use crate::error::ApiError;
 use crate::json;
@@ -43,12 +43,18 @@ pub(crate) fn analyzed(plan: &str, steps: &[StepReport], reads: &Reads) -> Strin
         format!(r#"{{"step":"{step}","series":{series},"rows":{rows},"elapsed_ns":{elapsed_ns}}}"#)
     };
     let steps: Vec<String> = steps.iter().map(step).collect();
-    let Reads { groups, samples, nodes, window_rows, window_chunks, origins } = reads;
+    let Reads { groups, samples, nodes, window_rows, window_chunks, origins, kept } = reads;
+    // Of plans alone.
+    let KeptReads { rows, from_memory, from_flash } = kept;
+    let kept = match rows {
+        0 => String::new(),
+        _ => format!(r#","bins":{{"rows":{rows},"from_memory":{from_memory},"from_flash":{from_flash}}}"#),
+    };
     let origin = |(name, Origin { chunks, rows, bytes }): (&str, Origin)| {
         format!(r#""{name}":{{"chunks":{chunks},"rows":{rows},"bytes":{bytes}}}"#)
     };
     format!(
-        r#"{{"plan":{},"steps":[{}],"reads":{{"groups":{groups},"samples":{samples},"nodes":{nodes},"window_rows":{window_rows},"window_chunks":{window_chunks},"from":{{{}}}}}}}"#,
+        r#"{{"plan":{},"steps":[{}],"reads":{{"groups":{groups},"samples":{samples},"nodes":{nodes},"window_rows":{window_rows},"window_chunks":{window_chunks}{kept},"from":{{{}}}}}}}"#,
         json::text(plan),
         steps.join(","),
         origins.named().map(origin).join(",")

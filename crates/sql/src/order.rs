@@ -23,7 +23,7 @@ impl Order {
         Self { of, is_descending, nulls_first: options.nulls_first }
     }
 
-    fn compare(&self, a: &Value, b: &Value) -> Ordering {
+    pub(crate) fn compare(&self, a: &Value, b: &Value) -> Ordering {
         if a.is_null() != b.is_null() {
             let first = self.nulls_first.unwrap_or(self.is_descending);
             return if a.is_null() == first { Ordering::Less } else { Ordering::Greater };

@@ -219,6 +219,7 @@ impl Run<'_> {
                 "groups={} samples={} nodes={} window_rows={} window_chunks={}",
                 reads.groups, reads.samples, reads.nodes, reads.window_rows, reads.window_chunks
             ));
+            lines.extend(reads.kept.told());
             for (place, origin) in
                 reads.origins.named().into_iter().filter(|(_, origin)| origin.rows + origin.bytes > 0)
             {

@@ -12,7 +12,7 @@
 //! * [`histogram`]: samples that are distributions
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
 //! * [`inspect`], [`check`], [`backup`], [`compact`]: upkeep
-//! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to
+//! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to · [`recent`]: the newest of many groups at once
 
 mod admission;
 mod backup;
@@ -51,6 +51,7 @@ mod pressure;
 mod producers;
 mod progress;
 mod read;
+mod recent;
 mod recover;
 mod resolve;
 mod retention;
@@ -102,6 +103,7 @@ pub use policy::DatabasePolicy;
 pub use producers::{Sent, fuzz_producers};
 pub use progress::Progress;
 pub use read::{ByMillisecond, GroupReader};
+pub use recent::RecentRows;
 pub use recover::Recovery;
 pub use retention::Deleted;
 pub use scan::{SelectedColumn, SelectedGroup};

@@ -59,7 +59,7 @@ impl Windows {
         self.start_ns.saturating_add(self.width_ns.saturating_mul(number as i64))
     }
 
-    fn place(&self, timestamp_ns: i64) -> Option<usize> {
+    pub(crate) fn place(&self, timestamp_ns: i64) -> Option<usize> {
         let width_ns = self.width_ns.max(1);
         // Rarely do 64 bits not hold the distance; those of 128 take long to divide.
         let place = match timestamp_ns.checked_sub(self.start_ns) {
@@ -73,7 +73,7 @@ impl Windows {
     }
 
     /// The last timestamp of the window that a timestamp is in, or of all time before or behind the windows.
-    fn last_beside(&self, timestamp_ns: i64) -> i64 {
+    pub(crate) fn last_beside(&self, timestamp_ns: i64) -> i64 {
         match self.place(timestamp_ns) {
             Some(place) => self.start_of(place + 1).saturating_sub(1).max(timestamp_ns),
             None if timestamp_ns < self.start_ns => self.start_ns.saturating_sub(1),

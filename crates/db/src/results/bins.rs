@@ -18,7 +18,7 @@ use store::Store;
 
 use super::flash::Unit;
 use super::range::{Part, holes, next_on_grid};
-use super::watch::{Watch, compiled};
+use super::watch::Watch;
 use super::{CacheUse, Portions, ResultCache};
 
 /// Every nanosecond stands for itself.
@@ -70,7 +70,7 @@ impl ResultCache {
         }
         // Before anything is read: what comes later has a larger number.
         let snapshot = from.store.snapshot();
-        let watch = Watch::new(from.store, database, vec![compiled(&superset(asked.scan))?], ITSELF);
+        let watch = Watch::new(from.store, database, vec![superset(asked.scan)], ITSELF);
         let mut looking = Looking { store: from.store, watch, database, snapshot, span };
         let (mut parts, flash_spans) = self.bins_kept(key, span, asked, &mut looking);
         let holes = holes(&mut parts, span);
@@ -97,7 +97,7 @@ impl ResultCache {
             }
             anew.push((frames, range));
         }
-        join(&parts, &anew, asked)
+        join(&parts, &flash_spans, &anew, asked)
     }
 
     /// Keeps bins that were made, in memory and in a while on flash.
@@ -181,7 +181,7 @@ impl ResultCache {
             let first_end = looking.span.start.saturating_add(BINS_AHEAD.saturating_mul(asked.width_ns));
             self.memory.remove(key, Span::new(first_end.min(looking.span.end), looking.span.end));
         }
-        let found = join(&parts, &[], &shorter)?.frames;
+        let found = join(&parts, &[], &[], &shorter)?.frames;
         let wider = |frame: &Frame| frame.widened(combined, asked.width_ns, asked.offset_ns);
         found.iter().map(wider).collect::<Result<_, _>>().map(Some)
     }
@@ -199,7 +199,7 @@ impl ResultCache {
 /// All bins as they are, nothing kept.
 fn uncut(asked: &BinsAsked<'_>, make: &mut MakeBins<'_>) -> Result<BinsFound, QueryError> {
     let frames = make(asked.scan.range, asked.width_ns)?;
-    Ok(BinsFound { frames, kept_rows: 0 })
+    Ok(BinsFound { frames, memory_rows: 0, flash_rows: 0 })
 }
 
 /// What they are to flash.
@@ -259,14 +259,24 @@ fn range_of(span: Span) -> TimeRange {
     TimeRange::new(span.start, span.end - 1)
 }
 
-fn join(parts: &[Part], made: &[(Vec<Frame>, TimeRange)], asked: &BinsAsked<'_>) -> Result<BinsFound, QueryError> {
+/// What was kept, some of it on flash, and what was made as one answer.
+fn join(
+    parts: &[Part],
+    on_flash: &[Span],
+    made: &[(Vec<Frame>, TimeRange)],
+    asked: &BinsAsked<'_>,
+) -> Result<BinsFound, QueryError> {
     let mut stretches: Vec<(&[Frame], TimeRange)> = Vec::with_capacity(parts.len() + made.len());
     for (portion, span) in parts {
         if let Portions::Bins(frames) = &**portion {
             stretches.push((frames, range_of(*span)));
         }
     }
-    let kept_rows = stretches.iter().map(|(frames, range)| rows_in(frames, *range)).sum();
+    let (mut memory_rows, mut flash_rows) = (0, 0);
+    for (frames, range) in &stretches {
+        let is_of_flash = on_flash.iter().any(|span| span.contains(&Span::new(range.start_ns, range.end_ns + 1)));
+        *(if is_of_flash { &mut flash_rows } else { &mut memory_rows }) += rows_in(frames, *range);
+    }
     // A bin that the range cuts begins before it.
     let early = |range: TimeRange| TimeRange::new(range.start_ns.saturating_sub(asked.width_ns - 1), range.end_ns);
     let cut_first = made.iter().map(|(frames, range)| {
@@ -275,12 +285,11 @@ fn join(parts: &[Part], made: &[(Vec<Frame>, TimeRange)], asked: &BinsAsked<'_>)
     });
     stretches.extend(cut_first);
     stretches.sort_by_key(|(_, range)| range.start_ns);
-    Ok(BinsFound { frames: Frame::join(&stretches)?, kept_rows })
+    Ok(BinsFound { frames: Frame::join(&stretches)?, memory_rows, flash_rows })
 }
 
 fn rows_in(frames: &[Frame], range: TimeRange) -> usize {
-    let rows = |frame: &Frame| frame.timestamps_ns.iter().filter(|time_ns| range.contains(**time_ns)).count();
-    frames.iter().map(rows).sum()
+    frames.iter().map(|frame| frame.rows_in(&range).len()).sum()
 }
 
 fn has_twice(frames: &[Frame]) -> bool {

@@ -20,7 +20,7 @@ use query::QueryError;
 
 use super::flights::{Flights, Number};
 use super::range::{Grid, Part, check, holes};
-use super::watch::{Watch, compiled};
+use super::watch::Watch;
 use super::{Portions, ResultCache, Run, key_of_text, settings_of};
 
 /// Expressions of which it is known under which others they were asked for.
@@ -175,16 +175,16 @@ impl<'a> InnerKeeper<'a> {
     }
 
     /// What of an expression is in memory and still holds, and what is not; nothing if it is not to be looked for.
-    fn kept(&self, inner: &Inner, (key, grid): (Key, Grid), worth: Worth) -> Result<Option<Looked>, QueryError> {
+    fn kept(&self, inner: &Inner, (key, grid): (Key, Grid), worth: Worth) -> Option<Looked> {
         let kept = self.results.memory.kept(key, grid.span);
         let is_usable = |portion: &Portions| portion.rows().is_some() || portion.stretch().is_some();
         let kept: Vec<_> = kept.into_iter().filter(|kept| is_usable(&kept.answer)).collect();
         match worth {
-            Worth::Never => return Ok(None),
-            Worth::TooLarge | Worth::Unshared if kept.is_empty() => return Ok(None),
+            Worth::Never => return None,
+            Worth::TooLarge | Worth::Unshared if kept.is_empty() => return None,
             _ => {}
         }
-        let selectors = inner.selectors.iter().map(|matchers| compiled(matchers)).collect::<Result<_, _>>()?;
+        let selectors = inner.selectors.clone();
         let mut watch = Watch::new(self.run.store, self.database, selectors, inner.reads);
         let checked = check(kept, &mut watch, grid);
         let mut parts: Vec<Part> = Vec::new();
@@ -194,7 +194,7 @@ impl<'a> InnerKeeper<'a> {
         }
         self.results.memory.renew(key, &checked, watch.through());
         let holes = holes(&mut parts, grid.span);
-        Ok(Some((parts, holes)))
+        Some((parts, holes))
     }
 
     /// Waits for whoever evaluates some of what is missing. Whether there was anybody.
@@ -220,11 +220,11 @@ impl Keeper for InnerKeeper<'_> {
         let grid = grid_of(inner);
         let outer = inner.outer.as_ref().map_or(self.outer, |outer| self.key("within", outer));
         let worth = self.results.inners.known.lock().ask(self.key_on_any_grid(inner), outer, grid.steps(grid.span));
-        let Some((mut parts, mut holes)) = self.kept(inner, (key, grid), worth)? else {
+        let Some((mut parts, mut holes)) = self.kept(inner, (key, grid), worth) else {
             return Ok(if worth == Worth::Never { Asked::Never } else { Asked::Unkept });
         };
         if worth == Worth::Shared && self.wait_for_others(key, &holes)? {
-            let found = self.kept(inner, (key, grid), worth)?;
+            let found = self.kept(inner, (key, grid), worth);
             (parts, holes) = found.unwrap_or((parts, holes));
         }
         let (steps, missing) = (grid.steps(grid.span), holes.iter().map(|hole| grid.steps(*hole)).sum::<u64>());

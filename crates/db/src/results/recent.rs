@@ -16,7 +16,7 @@ use query::{
 };
 use store::Store;
 
-use super::watch::{Watch, compiled};
+use super::watch::Watch;
 
 const NS_PER_MS: i64 = 1_000_000;
 /// How long before the newest sample of a selector the oldest may be.
@@ -127,7 +127,7 @@ impl RecentSource<'_> {
         if let Some(recent) = &before {
             self.inner.adopt(selection.matchers, &recent.chosen);
         }
-        let changed_ms = before.as_ref().map_or(Ok(None), |recent| self.changed_from_ms(recent, selection.matchers))?;
+        let changed_ms = before.as_ref().and_then(|recent| self.changed_from_ms(recent, selection.matchers));
         let Some(kept) = before.zip(changed_ms) else {
             return self.fill(selection, snapshot, 0, (key, &mut known), budget);
         };
@@ -152,16 +152,16 @@ impl RecentSource<'_> {
     }
 
     /// From when on what is kept may be different now; nothing if nobody knows.
-    fn changed_from_ms(&self, recent: &Recent, matchers: &[Matcher]) -> Result<Option<i64>, QueryError> {
+    fn changed_from_ms(&self, recent: &Recent, matchers: &[Matcher]) -> Option<i64> {
         let from_ns = recent.range_ms.0.saturating_mul(NS_PER_MS);
         if self.store.oldest_kept_ns(self.database) > from_ns {
-            return Ok(None);
+            return None;
         }
         let reads = promql::Reads { first_ms: 0, last_ms: 0 };
-        let mut watch = Watch::new(self.store, self.database, vec![compiled(matchers)?], reads);
+        let mut watch = Watch::new(self.store, self.database, vec![matchers.to_vec()], reads);
         let changed_ns = watch.changed_from_ns(recent.stamp, from_ns);
         let behind_ms = recent.range_ms.1.saturating_add(1);
-        Ok(changed_ns.map(|changed_ns| changed_ns.div_euclid(NS_PER_MS).min(behind_ms)))
+        changed_ns.map(|changed_ns| changed_ns.div_euclid(NS_PER_MS).min(behind_ms))
     }
 
     /// Reads all of a selection anew, and as much before it as was asked for at once.

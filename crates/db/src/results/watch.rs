@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cache::Span;
 use index::CompiledMatcher;
+use model::Matcher;
 use promql::{Expression, Reads};
-use query::QueryError;
 use store::{Change, ChangeKind, Changes, Store};
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -16,7 +16,10 @@ pub(crate) struct Watch<'a> {
     store: &'a Store,
     database: u32,
     /// The matchers of each selector.
-    selectors: Vec<Vec<CompiledMatcher>>,
+    selectors: Vec<Vec<Matcher>>,
+    /// The same as the store takes them, from when something changed that they may choose: to compile a pattern takes as long as to put
+    /// together a small answer. `None` where that failed.
+    compiled: Option<Vec<Option<Vec<CompiledMatcher>>>>,
     /// What the step at time 0 looks at.
     reads: Reads,
     /// What happened, by the snapshot since which: `None` if nobody knows.
@@ -29,20 +32,15 @@ pub(crate) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// For a selector's matchers each, and the time from before to behind a step that it looks at.
-    pub(crate) fn new(store: &'a Store, database: u32, selectors: Vec<Vec<CompiledMatcher>>, reads: Reads) -> Self {
+    pub(crate) fn new(store: &'a Store, database: u32, selectors: Vec<Vec<Matcher>>, reads: Reads) -> Self {
         let (changes, touching) = (HashMap::new(), HashMap::new());
-        Self { store, database, selectors, reads, changes, touching, through: u64::MAX }
+        Self { store, database, selectors, compiled: None, reads, changes, touching, through: u64::MAX }
     }
 
     /// For the selectors of an expression.
-    pub(crate) fn of(
-        store: &'a Store,
-        database: u32,
-        expression: &Expression,
-        reads: Reads,
-    ) -> Result<Self, QueryError> {
-        let selectors = expression.selectors().into_iter().map(compiled).collect::<Result<_, _>>()?;
-        Ok(Self::new(store, database, selectors, reads))
+    pub(crate) fn of(store: &'a Store, database: u32, expression: &Expression, reads: Reads) -> Self {
+        let selectors = expression.selectors().into_iter().map(<[Matcher]>::to_vec).collect();
+        Self::new(store, database, selectors, reads)
     }
 
     /// The snapshot up to which everything that was said holds.
@@ -112,18 +110,17 @@ impl<'a> Watch<'a> {
         // What was deleted may have left the index: only of rows that came it is sure that their groups are there.
         let (ChangeKind::LateRows, Some(groups)) = (change.kind, &change.groups) else { return true };
         let (store, database, selectors) = (self.store, self.database, &self.selectors);
+        let compiled =
+            &*self.compiled.get_or_insert_with(|| selectors.iter().map(|of| index::compile(of).ok()).collect());
         *self.touching.entry(change.sequence).or_insert_with(|| {
             // What cannot be read is said to be touched: evaluating it will say why.
-            let chosen = |matchers: &Vec<CompiledMatcher>| {
-                store.selects_any(database, matchers, change.shard, groups).unwrap_or(true)
+            let chosen = |matchers: &Option<Vec<CompiledMatcher>>| {
+                let chosen = matchers.as_ref().map(|of| store.selects_any(database, of, change.shard, groups));
+                chosen.is_none_or(|chosen| chosen.unwrap_or(true))
             };
-            selectors.iter().any(chosen)
+            compiled.iter().any(chosen)
         })
     }
-}
-
-pub(crate) fn compiled(matchers: &[model::Matcher]) -> Result<Vec<CompiledMatcher>, QueryError> {
-    index::compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))
 }
 
 /// The times, in milliseconds, of steps that look at any of the nanoseconds from the first to the last.

@@ -1,14 +1,91 @@
 //! What the values in a bin of time add up to.
 
-use std::collections::BTreeMap;
-
 use model::{Summary, ValueType, Values};
 
 use crate::frame::{Cell, FrameColumn};
 use crate::plan::Aggregate;
 
-/// Bins by their start, of one column of one series.
-pub(super) type Bins = BTreeMap<i64, Bin>;
+/// Bins by their start, of one column of one series. Most come in order, or where others are already: they stand in one piece of memory, for a
+/// tree has room for many where there are few.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Bins {
+    /// In order, none twice.
+    sorted: Vec<(i64, Bin)>,
+    /// As they came, some of them twice: what belongs between others is put there many at once.
+    late: Vec<(i64, Bin)>,
+}
+
+impl Bins {
+    /// Bins that come one by one before all are put in their places.
+    const LATE_MIN: usize = 64;
+
+    /// Adds a bin to what is there.
+    pub(super) fn add(&mut self, start_ns: i64, bin: Bin) {
+        // Mostly the last one, or one behind it.
+        self.put(start_ns, bin, self.sorted.len().saturating_sub(1));
+    }
+
+    /// Adds bins to others of the same column; series may differ in type.
+    pub(super) fn merge(&mut self, more: Self) {
+        if self.is_empty() {
+            *self = more;
+            return;
+        }
+        let mut place = 0;
+        for (start_ns, bin) in more.sorted.into_iter().chain(more.late) {
+            // Mostly the next one: both have the same bins.
+            place = self.put(start_ns, bin, place) + 1;
+        }
+    }
+
+    /// Adds a bin, which may be at a place; where it is, or would be.
+    fn put(&mut self, start_ns: i64, bin: Bin, expected: usize) -> usize {
+        let is_earlier = |(known_ns, _): &(i64, Bin)| *known_ns < start_ns;
+        let place = match self.sorted.get(expected) {
+            Some((known_ns, _)) if *known_ns == start_ns => expected,
+            Some((known_ns, _)) if *known_ns < start_ns && expected + 1 == self.sorted.len() => expected + 1,
+            _ => self.sorted.partition_point(is_earlier),
+        };
+        match self.sorted.get_mut(place) {
+            Some((known_ns, known)) if *known_ns == start_ns => known.merge(bin),
+            None => self.sorted.push((start_ns, bin)),
+            Some(_) => {
+                self.late.push((start_ns, bin));
+                if self.late.len() >= Self::LATE_MIN.max(self.sorted.len() / 4) {
+                    self.settle();
+                }
+            }
+        }
+        place
+    }
+
+    /// Puts everything in its place.
+    fn settle(&mut self) {
+        if self.late.is_empty() {
+            return;
+        }
+        let mut all = std::mem::take(&mut self.sorted);
+        all.append(&mut self.late);
+        // What is equal stays in the order in which it came.
+        all.sort_by_key(|(start_ns, _)| *start_ns);
+        all.into_iter().for_each(|(start_ns, bin)| self.add(start_ns, bin));
+    }
+
+    /// All of them, in order.
+    pub(super) fn into_sorted(mut self) -> Vec<(i64, Bin)> {
+        self.settle();
+        self.sorted
+    }
+
+    /// All of them, in any order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(i64, Bin)> {
+        self.sorted.iter().chain(&self.late)
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+}
 
 /// What the values in a bin add up to.
 #[derive(Debug, Clone)]
@@ -57,10 +134,10 @@ pub(super) fn of_column(
             of_numbers(bits, ValueType::F64, start, keeps_values, true)
         }
         Values::Text(values) => {
-            let mut bins = Bins::new();
+            let mut bins = Bins::default();
             for (row, time_ns) in rows {
                 let Some(text) = values.get(row) else { continue };
-                merge_bin(&mut bins, start(time_ns), Bin::of_text(time_ns, text));
+                bins.add(start(time_ns), Bin::of_text(time_ns, text));
             }
             bins
         }
@@ -80,11 +157,11 @@ fn of_numbers(
     keeps_values: bool,
     is_bool: bool,
 ) -> Bins {
-    let mut bins = Bins::new();
+    let mut bins = Bins::default();
     let mut open: Option<(i64, Summary, Vec<f64>)> = None;
     let mut close = |open: &mut Option<(i64, Summary, Vec<f64>)>| {
         if let Some((start_ns, summary, values)) = open.take() {
-            merge_bin(&mut bins, start_ns, Bin::Numbers { summary, values, is_bool });
+            bins.add(start_ns, Bin::Numbers { summary, values, is_bool });
         }
     };
     for (time_ns, bits) in samples {
@@ -100,20 +177,6 @@ fn of_numbers(
     }
     close(&mut open);
     bins
-}
-
-/// Adds bins to others of the same column; series may differ in type.
-pub(super) fn merge(known: &mut Bins, more: Bins) {
-    more.into_iter().for_each(|(start_ns, bin)| merge_bin(known, start_ns, bin));
-}
-
-fn merge_bin(known: &mut Bins, start_ns: i64, bin: Bin) {
-    match known.get_mut(&start_ns) {
-        None => {
-            known.insert(start_ns, bin);
-        }
-        Some(before) => before.merge(bin),
-    }
 }
 
 impl Bin {
@@ -249,6 +312,40 @@ fn quantile(share: f64, values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bins that come in any order are those that come in order of time.
+    #[test]
+    fn bins_come_in_any_order() {
+        let mut chance = 1u64;
+        let mut next = |below: u64| {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (chance >> 33) % below
+        };
+        for starts_max in [3, 40, 5000] {
+            let (mut bins, mut expected) = (Bins::default(), std::collections::BTreeMap::<i64, (u64, i64)>::new());
+            for number in 0..600 {
+                let mut starts: Vec<i64> = (0..=next(5)).map(|_| next(starts_max) as i64).collect();
+                starts.sort_unstable();
+                let mut more = Bins::default();
+                for start_ns in starts {
+                    let text = number.to_string();
+                    more.add(start_ns, Bin::of_text(number, &text));
+                    let (count, first) = expected.entry(start_ns).or_insert((0, number));
+                    (*count, *first) = (*count + 1, number.min(*first));
+                }
+                if number % 7 == 0 {
+                    more.iter().for_each(|(start_ns, bin)| bins.add(*start_ns, bin.clone()));
+                } else {
+                    bins.merge(more);
+                }
+            }
+            let found = bins.into_sorted().into_iter().map(|(start_ns, bin)| {
+                let Bin::Texts { count, first, .. } = bin else { panic!("texts") };
+                (start_ns, (count, first.0))
+            });
+            assert_eq!(found.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>(), "{starts_max}");
+        }
+    }
 
     #[test]
     fn quantiles_lie_between_values_in_proportion() {

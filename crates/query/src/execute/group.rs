@@ -1,6 +1,6 @@
 //! Rows in bins of time: from summaries where a scan is grouped, else from rows.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::{Labels, SummaryParts, TimeRange, ValueType};
@@ -10,6 +10,7 @@ use super::Run;
 use super::bins::{self, Bin, Bins};
 use super::evaluate;
 use super::narrow::Wanted;
+use super::recent;
 use super::rows::{self, RowBins, Starts};
 use super::scan::{End, Reader, named_columns, of_table, unreadable};
 use crate::QueryError;
@@ -26,21 +27,25 @@ const BIN_SAMPLES: usize = 10;
 const TIME: &str = "#TS";
 
 /// A series' bins, column by column.
-struct Binned {
+pub(super) struct Binned {
     labels: Labels,
     columns: Vec<(Arc<str>, Bins)>,
     /// Where bins begin that are there although no column has one.
-    rows: Starts,
+    pub(super) rows: Starts,
 }
 
 /// How a group's rows are put into bins.
-type BinGroup<'a> = dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result<Vec<Binned>, QueryError> + Sync + 'a;
+pub(super) type BinGroup<'a> = dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result<Vec<Binned>, QueryError> + Sync + 'a;
 
 impl Run<'_> {
     /// Groups what a scan selects without reading samples where summaries stand for them.
     pub(super) fn group_scan(&mut self, scan: &Scan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.bin_group(scan, group, grouping);
-        self.gather(scan, &scan.wanted_by(grouping, None), grouping, &bin)
+        let wanted = scan.wanted_by(grouping, None);
+        match recent::pieces_of(scan, grouping) {
+            Some(pieces) => self.group_recent(scan, &wanted, (&pieces, grouping), &bin),
+            None => self.gather(scan, &wanted, grouping, &bin),
+        }
     }
 
     /// Groups the rows of a scan that satisfy a condition, without holding all.
@@ -88,7 +93,7 @@ impl Run<'_> {
         self.finish(gathered.binned, grouping)
     }
 
-    fn finish(&mut self, binned: Vec<Binned>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
+    pub(super) fn finish(&mut self, binned: Vec<Binned>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
         let mut frames = Vec::with_capacity(binned.len());
         for series in binned {
             let frame = to_frame(series, grouping).map_err(QueryError::Execution)?;
@@ -149,7 +154,7 @@ impl Reader<'_> {
         pieces: &[Windows],
         grouping: &Grouping,
     ) -> Result<Vec<Binned>, QueryError> {
-        let mut columns: Vec<Bins> = vec![Bins::new(); group.columns.len()];
+        let mut columns: Vec<Bins> = vec![Bins::default(); group.columns.len()];
         let mut rows = RowBins::default();
         for windows in pieces {
             let samples = windows.count * group.columns.len() * BIN_SAMPLES;
@@ -164,7 +169,7 @@ impl Reader<'_> {
                 let filled = column.windows.into_iter().enumerate().filter(|(_, summary)| summary.count > 0);
                 for (number, summary) in filled {
                     let start_ns = grouping.bin_start(windows.start_of(number));
-                    bins.insert(start_ns, Bin::Numbers { summary, values: Vec::new(), is_bool: false });
+                    bins.add(start_ns, Bin::Numbers { summary, values: Vec::new(), is_bool: false });
                 }
             }
             self.context.budget.give_back(samples);
@@ -174,7 +179,7 @@ impl Reader<'_> {
             self.look_for_rows(scan, group, &mut rows, grouping)?;
             if named.len() > 1 {
                 // Members with labels of their own share the group's rows.
-                let bins = columns.iter().flatten();
+                let bins = columns.iter().flat_map(Bins::iter);
                 bins.for_each(|(start_ns, bin)| rows::add_row(&mut rows.found, *start_ns, bin.first_ns()));
             }
         }
@@ -186,45 +191,77 @@ impl Reader<'_> {
             let columns = bins.filter(|(_, bins)| !bins.is_empty()).collect();
             binned.push(Binned { labels, columns, rows: rows.found.clone() });
         }
-        binned.retain(|series| !series.columns.is_empty() || !series.rows.is_empty());
+        binned.retain(|series| !series.is_empty());
         Ok(binned)
     }
 }
 
 /// Series as they come: those that agree in the labels by which rows are grouped become one.
-struct Gathered<'a> {
-    grouping: &'a Grouping,
-    binned: Vec<Binned>,
-    places: HashMap<Labels, usize>,
+pub(super) struct Gathered<'a> {
+    pub(super) grouping: &'a Grouping,
+    pub(super) binned: Vec<Binned>,
+    /// By the labels by which rows are grouped, one behind the other.
+    places: HashMap<Vec<u8>, usize>,
+    /// Those that were looked up last.
+    key: Vec<u8>,
 }
 
 impl<'a> Gathered<'a> {
-    fn new(grouping: &'a Grouping) -> Self {
-        Self { grouping, binned: Vec::new(), places: HashMap::new() }
+    pub(super) fn new(grouping: &'a Grouping) -> Self {
+        Self { grouping, binned: Vec::new(), places: HashMap::new(), key: Vec::new() }
     }
 
-    fn add(&mut self, series: Binned) {
-        let Some(by) = &self.grouping.by else {
+    pub(super) fn add(&mut self, series: Binned) {
+        if self.grouping.by.is_none() {
             return self.binned.push(series);
-        };
-        let labels = series.labels.retain(|name| by.iter().any(|wanted| wanted == name));
-        let place = *self.places.entry(labels.clone()).or_insert_with(|| {
-            self.binned.push(Binned { labels, columns: Vec::new(), rows: Starts::new() });
-            self.binned.len() - 1
-        });
-        let Some(target) = self.binned.get_mut(place) else { return };
+        }
+        let Some(target) = self.target(&series.labels) else { return };
         series.rows.into_iter().for_each(|(start_ns, first_ns)| rows::add_row(&mut target.rows, start_ns, first_ns));
         for (name, bins) in series.columns {
-            match target.columns.iter_mut().find(|(known, _)| *known == name) {
-                None => target.columns.push((name, bins)),
-                Some((_, known)) => bins::merge(known, bins),
-            }
+            target.column(&name).merge(bins);
         }
+    }
+
+    /// What a series with these labels is part of.
+    pub(super) fn target(&mut self, labels: &Labels) -> Option<&mut Binned> {
+        let by = self.grouping.by.as_deref().unwrap_or_default();
+        let is_by = |name: &str| by.iter().any(|wanted| wanted == name);
+        self.key.clear();
+        for text in labels.iter().filter(|(name, _)| is_by(name)).flat_map(|(name, value)| [name, value]) {
+            self.key.extend_from_slice(&text.len().to_le_bytes());
+            self.key.extend_from_slice(text.as_bytes());
+        }
+        let place = match self.places.get(&self.key) {
+            Some(place) => *place,
+            None => {
+                self.binned.push(Binned { labels: labels.retain(is_by), columns: Vec::new(), rows: Starts::new() });
+                self.places.insert(self.key.clone(), self.binned.len() - 1);
+                self.binned.len() - 1
+            }
+        };
+        self.binned.get_mut(place)
+    }
+}
+
+impl Binned {
+    /// Whether there is no bin.
+    pub(super) fn is_empty(&self) -> bool {
+        self.columns.is_empty() && self.rows.is_empty()
+    }
+
+    /// The bins of a column.
+    pub(super) fn column(&mut self, name: &Arc<str>) -> &mut Bins {
+        let known = self.columns.iter().position(|(known, _)| known == name);
+        let place = known.unwrap_or_else(|| {
+            self.columns.push((name.clone(), Bins::default()));
+            self.columns.len() - 1
+        });
+        &mut self.columns[place].1
     }
 }
 
 /// Whether all that is kept of a group can come from summaries.
-fn from_summaries(scan: &Scan, group: &SelectedGroup, grouping: &Grouping) -> bool {
+pub(super) fn from_summaries(scan: &Scan, group: &SelectedGroup, grouping: &Grouping) -> bool {
     let is_number = |value_type: ValueType| {
         matches!(value_type, ValueType::F64 | ValueType::I64 | ValueType::U64 | ValueType::Histogram)
     };
@@ -233,7 +270,7 @@ fn from_summaries(scan: &Scan, group: &SelectedGroup, grouping: &Grouping) -> bo
 }
 
 /// What of summaries the aggregates need.
-fn parts_of(grouping: &Grouping) -> SummaryParts {
+pub(super) fn parts_of(grouping: &Grouping) -> SummaryParts {
     let is_extreme = |kept: &Kept| matches!(kept.aggregate, Aggregate::Min | Aggregate::Max);
     if grouping.kept.iter().any(is_extreme) { SummaryParts::Values } else { SummaryParts::Totals }
 }
@@ -271,7 +308,7 @@ impl Grouping {
 }
 
 /// Whether a range has so few bins that it is not worth knowing in which of them there are rows.
-fn has_few_bins(range: &TimeRange, grouping: &Grouping) -> bool {
+pub(super) fn has_few_bins(range: &TimeRange, grouping: &Grouping) -> bool {
     let length_ns = range.end_ns.checked_sub(range.start_ns);
     let bins = length_ns.zip(grouping.width_ns).map(|(length_ns, width_ns)| length_ns / width_ns);
     bins.is_some_and(|bins| bins < FEW_BINS)
@@ -279,7 +316,7 @@ fn has_few_bins(range: &TimeRange, grouping: &Grouping) -> bool {
 
 /// Windows that hold every row of the extent that is in the range, each within one bin: a first and a last one that the range cuts, and those
 /// between. `None` if there are too many.
-fn pieces(extent: &TimeRange, range: &TimeRange, grouping: &Grouping) -> Option<Vec<Windows>> {
+pub(super) fn pieces(extent: &TimeRange, range: &TimeRange, grouping: &Grouping) -> Option<Vec<Windows>> {
     let whole = |start_ns: i64, end_ns: i64| {
         let width_ns = end_ns.checked_sub(start_ns)?.checked_add(1)?;
         Some(Windows { start_ns, width_ns, count: 1 })
@@ -350,30 +387,33 @@ fn bin_frame(frame: &Frame, grouping: &Grouping, every_row: bool) -> Binned {
     Binned { labels: frame.labels.clone(), columns, rows }
 }
 
-fn to_frame(mut series: Binned, grouping: &Grouping) -> Result<Frame, String> {
-    let mut starts: BTreeSet<i64> = series.columns.iter().flat_map(|(_, bins)| bins.keys().copied()).collect();
-    starts.extend(series.rows.keys().copied());
-    let time = |start_ns: &i64| match grouping.width_ns {
-        Some(_) => *start_ns,
-        None => {
-            let first = |(_, bins): &(Arc<str>, Bins)| bins.get(start_ns).map(Bin::first_ns);
-            series.columns.iter().filter_map(first).chain(series.rows.get(start_ns).copied()).min().unwrap_or_default()
-        }
+/// A column's bins in order of time.
+type SortedBins = (Arc<str>, Vec<(i64, Bin)>);
+
+fn to_frame(series: Binned, grouping: &Grouping) -> Result<Frame, String> {
+    let sorted = |(name, bins): (Arc<str>, Bins)| {
+        let mut bins = bins.into_sorted();
+        bins.iter_mut().for_each(|(_, bin)| bin.sort());
+        (name, bins)
     };
-    let timestamps_ns = starts.iter().map(time).collect();
-    for bin in series.columns.iter_mut().flat_map(|(_, bins)| bins.values_mut()) {
-        bin.sort();
-    }
-    let single_column = series.columns.iter().filter(|(name, _)| **name != *TIME).count() == 1;
+    let of_columns: Vec<SortedBins> = series.columns.into_iter().map(sorted).collect();
+    let starts = starts_of(&of_columns, &series.rows);
+    let timestamps_ns = match grouping.width_ns {
+        Some(_) => starts.clone(),
+        None => starts.iter().map(|start_ns| first_row(&of_columns, &series.rows, *start_ns)).collect(),
+    };
+    let single_column = of_columns.iter().filter(|(name, _)| **name != *TIME).count() == 1;
     let single_aggregate = grouping.kept.iter().filter(|kept| kept.of == Of::Each).count() == 1;
     let mut columns = Vec::new();
-    let make = |name: &str, kept: &Kept, bins: Option<&Bins>| {
+    let make = |name: &str, kept: &Kept, bins: Option<&[(i64, Bin)]>| {
+        let mut bins = bins.unwrap_or_default().iter().peekable();
         let cell = |start_ns: &i64| {
-            bins.and_then(|bins| bins.get(start_ns)).map_or(Cell::Null, |bin| bin.value(kept.aggregate))
+            let bin = bins.next_if(|(bin_ns, _)| bin_ns == start_ns);
+            bin.map_or(Cell::Null, |(_, bin)| bin.value(kept.aggregate))
         };
         FrameColumn::of_cells(name, &starts.iter().map(cell).collect::<Vec<_>>())
     };
-    for (name, bins) in series.columns.iter().filter(|(name, _)| **name != *TIME) {
+    for (name, bins) in of_columns.iter().filter(|(name, _)| **name != *TIME) {
         for kept in grouping.kept.iter().filter(|kept| kept.of == Of::Each) {
             let name = match (single_column, single_aggregate) {
                 (true, true) => VALUE.to_owned(),
@@ -390,10 +430,39 @@ fn to_frame(mut series: Binned, grouping: &Grouping) -> Result<Frame, String> {
             Of::Column(column) => column.as_str(),
             Of::Time => TIME,
         };
-        let bins = series.columns.iter().find(|(name, _)| **name == *of).map(|(_, bins)| bins);
+        let bins = of_columns.iter().find(|(name, _)| **name == *of).map(|(_, bins)| bins.as_slice());
         columns.push(make(&kept.column_name(), kept, bins)?);
     }
     Ok(Frame { labels: series.labels, timestamps_ns, columns })
+}
+
+/// Where bins begin, of columns and of rows: each once, in order.
+fn starts_of(of_columns: &[SortedBins], rows: &Starts) -> Vec<i64> {
+    let mut starts: Vec<i64> = Vec::new();
+    for (_, bins) in of_columns {
+        let has_all =
+            starts.len() == bins.len() && starts.iter().zip(bins).all(|(known, (start_ns, _))| known == start_ns);
+        if !has_all {
+            starts.extend(bins.iter().map(|(start_ns, _)| *start_ns));
+            starts.sort_unstable();
+            starts.dedup();
+        }
+    }
+    if !rows.is_empty() {
+        starts.extend(rows.keys());
+        starts.sort_unstable();
+        starts.dedup();
+    }
+    starts
+}
+
+/// The time of the first row of the bin that begins at a time.
+fn first_row(of_columns: &[SortedBins], rows: &Starts, start_ns: i64) -> i64 {
+    let first = |(_, bins): &SortedBins| {
+        let place = bins.binary_search_by_key(&start_ns, |(bin_ns, _)| *bin_ns).ok()?;
+        bins.get(place).map(|(_, bin)| bin.first_ns())
+    };
+    of_columns.iter().filter_map(first).chain(rows.get(&start_ns).copied()).min().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Bins that somebody keeps: what is asked of them, and how stretches of bins become one answer.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use std::ops::Range;
 
@@ -29,8 +29,10 @@ pub struct BinsAsked<'a> {
 pub struct BinsFound {
     /// A frame for each series.
     pub frames: Vec<Frame>,
-    /// Rows that were kept.
-    pub kept_rows: usize,
+    /// Rows that were kept in memory.
+    pub memory_rows: usize,
+    /// Rows that were kept on flash.
+    pub flash_rows: usize,
 }
 
 /// Makes the bins of the rows in a range, so many nanoseconds wide.
@@ -92,19 +94,53 @@ impl Frame {
     /// The rows of stretches one behind the other, series by series, in order of labels: of each stretch those in its range. Fails if a
     /// column has values that do not go together. Stretches are in order of time; none has the labels of a series twice.
     pub fn join(stretches: &[(&[Self], TimeRange)]) -> Result<Vec<Self>, QueryError> {
-        let mut series: BTreeMap<Vec<(&str, &str)>, Joining<'_>> = BTreeMap::new();
+        let mut series = Series::default();
         for (frames, range) in stretches {
+            // Mostly all stretches have the same series in the same order.
+            let mut next = 0;
             for frame in *frames {
-                let first = frame.timestamps_ns.partition_point(|time_ns| *time_ns < range.start_ns);
-                let end = frame.timestamps_ns.partition_point(|time_ns| *time_ns <= range.end_ns);
-                if first < end {
-                    let labels = frame.labels.iter().collect();
-                    let joining = series.entry(labels).or_insert_with(|| Joining::new(&frame.labels));
-                    joining.rows.push((frame, first..end));
+                let rows = frame.rows_in(range);
+                if !rows.is_empty() {
+                    next = series.add(frame, rows, next) + 1;
                 }
             }
         }
-        series.into_values().map(|joining| joining.finish().map_err(QueryError::Execution)).collect()
+        let mut all = series.all;
+        all.sort_by(|a, b| a.labels.cmp(b.labels));
+        all.into_iter().map(|joining| joining.finish().map_err(QueryError::Execution)).collect()
+    }
+
+    /// Where the rows of a range are; they are in order of time.
+    pub fn rows_in(&self, range: &TimeRange) -> Range<usize> {
+        let times_ns = &self.timestamps_ns;
+        let first = times_ns.partition_point(|time_ns| *time_ns < range.start_ns);
+        first..times_ns.partition_point(|time_ns| *time_ns <= range.end_ns).max(first)
+    }
+}
+
+/// Series that are put together, as they come.
+#[derive(Default)]
+struct Series<'a> {
+    all: Vec<Joining<'a>>,
+    places: HashMap<&'a Labels, usize>,
+}
+
+impl<'a> Series<'a> {
+    /// Adds rows behind those of their series, which may be at a place; where it is.
+    fn add(&mut self, frame: &'a Frame, rows: Range<usize>, expected: usize) -> usize {
+        let is_it = self.all.get(expected).is_some_and(|joining| *joining.labels == frame.labels);
+        let place = if is_it {
+            expected
+        } else {
+            *self.places.entry(&frame.labels).or_insert_with(|| {
+                self.all.push(Joining::new(&frame.labels));
+                self.all.len() - 1
+            })
+        };
+        if let Some(joining) = self.all.get_mut(place) {
+            joining.rows.push((frame, rows));
+        }
+        place
     }
 }
 

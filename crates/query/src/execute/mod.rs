@@ -9,6 +9,7 @@ mod join;
 mod kept;
 mod narrow;
 mod newest;
+mod recent;
 mod rows;
 mod scan;
 
@@ -16,7 +17,7 @@ use end_bins::EndBins;
 pub use kept::{BinsAsked, BinsFound, KeptBins, MakeBins};
 pub use newest::{NewestRow, NewestRows, newest_rows};
 use scan::End;
-pub use scan::Reads;
+pub use scan::{KeptReads, Reads};
 
 use std::cmp::Ordering;
 
@@ -137,10 +138,15 @@ impl Run<'_> {
             Ok(frames)
         })?;
         context.budget.take(found.frames.iter().map(Frame::samples).sum())?;
-        if found.kept_rows > 0 {
+        let rows: usize = found.frames.iter().map(Frame::rows).sum();
+        self.reads.kept.rows += rows as u64;
+        self.reads.kept.from_memory += found.memory_rows as u64;
+        self.reads.kept.from_flash += found.flash_rows as u64;
+        let kept_rows = found.memory_rows + found.flash_rows;
+        if kept_rows > 0 {
             let elapsed_ns = (context.clock_ns)() - start_ns - made_ns;
             let series = found.frames.len();
-            self.steps.push(StepReport { step: "kept bins", series, rows: found.kept_rows, elapsed_ns });
+            self.steps.push(StepReport { step: "kept bins", series, rows: kept_rows, elapsed_ns });
         }
         Ok(found.frames)
     }

@@ -39,6 +39,33 @@ pub struct Reads {
     pub window_chunks: u64,
     /// Where all that lay.
     pub origins: Origins,
+    /// Bins that were not made of any of that, since they were kept.
+    pub kept: KeptReads,
+}
+
+/// Rows of bins of time, by where they came from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeptReads {
+    /// Of all series in the bins that might have been kept.
+    pub rows: u64,
+    /// Those that were in memory.
+    pub from_memory: u64,
+    /// Those that were on flash.
+    pub from_flash: u64,
+}
+
+impl KeptReads {
+    /// What `EXPLAIN ANALYZE` says of them; nothing where no bins are kept.
+    pub fn told(&self) -> Option<String> {
+        let Self { rows, from_memory, from_flash } = self;
+        (*rows > 0).then(|| format!("bins={rows} kept_in_memory={from_memory} kept_on_flash={from_flash}"))
+    }
+
+    fn merge(&mut self, others: &Self) {
+        self.rows += others.rows;
+        self.from_memory += others.from_memory;
+        self.from_flash += others.from_flash;
+    }
 }
 
 impl Reads {
@@ -50,6 +77,7 @@ impl Reads {
         self.window_rows += others.window_rows;
         self.window_chunks += others.window_chunks;
         self.origins.merge(&others.origins);
+        self.kept.merge(&others.kept);
     }
 
     pub(crate) fn add(&mut self, counts: &ReadCounts) {
@@ -110,14 +138,23 @@ impl Run<'_> {
         work: &(dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result<T, QueryError> + Sync),
     ) -> Result<Vec<T>, QueryError> {
         let groups = self.groups(scan)?;
-        let narrowing = Narrowing::new(&groups, wanted);
+        self.of_chosen(&groups, &Narrowing::new(&groups, wanted), work)
+    }
+
+    /// The same of groups that were chosen, and of the columns that are read of them.
+    pub(super) fn of_chosen<T: Send>(
+        &mut self,
+        groups: &[SelectedGroup],
+        narrowing: &Narrowing,
+        work: &(dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result<T, QueryError> + Sync),
+    ) -> Result<Vec<T>, QueryError> {
         let made: Vec<Mutex<Option<(T, Reads)>>> = groups.iter().map(|_| Mutex::new(None)).collect();
         let context = self.context;
         let group_reader = context.store.reader();
         context.helpers.run(groups.len(), context.budget, &|place| {
             let (Some(group), Some(place)) = (groups.get(place), made.get(place)) else { return Ok(0) };
             context.budget.check()?;
-            let mut reader = Reader { context, groups: &group_reader, reads: Reads::default(), narrowing: &narrowing };
+            let mut reader = Reader { context, groups: &group_reader, reads: Reads::default(), narrowing };
             let done = work(&mut reader, group)?;
             let reads = reader.reads;
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((done, reads));

@@ -243,6 +243,9 @@ fn plans() {
     for (parameter, kept) in [("", false), ("", true), ("&nocache=1", false), ("", true)] {
         let analyzed = server.get(&format!("{bins}{parameter}"));
         assert_eq!(analyzed.body.contains(r#""step":"kept bins""#), kept, "{}", analyzed.body);
+        let rows = if kept { 20 } else { 0 };
+        let told = format!(r#""bins":{{"rows":20,"from_memory":{rows},"from_flash":0}}"#);
+        assert_eq!(analyzed.body.contains(&told), parameter.is_empty(), "{}", analyzed.body);
     }
     check_error(
         &server,

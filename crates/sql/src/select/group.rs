@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::Wanted;
 use super::from::Source;
+use super::{Rows, Wanted};
 use crate::error::SqlError;
 use crate::expression::{Accumulator, AggregateFunction, Grouped, Typed};
 use crate::run::Run;
@@ -19,7 +19,7 @@ impl Run<'_> {
         condition: Option<Typed>,
         grouped: &Grouped,
         wanted: Wanted,
-    ) -> Result<Vec<Vec<Value>>, SqlError> {
+    ) -> Result<Rows, SqlError> {
         let rows = match source {
             Source::Rows(rows) => self.filtered(rows, condition.as_ref())?,
             Source::Table(table) => match self.group_in_plan(&table, scope, condition.as_ref(), grouped, wanted)? {
@@ -27,7 +27,7 @@ impl Run<'_> {
                 None => self.read_table(&table, scope, condition, Wanted::All)?.made(),
             },
         };
-        self.group_rows(&rows, scope, grouped)
+        self.group_rows(&rows, scope, grouped).map(Rows::Made)
     }
 
     fn group_rows(

@@ -200,10 +200,12 @@ impl Run<'_> {
         let wanted = if is_cut { wanted_groups(&orders, &grouped, limit) } else { Wanted::All };
         let mut rows = self.group(source, scope, condition, &grouped, wanted)?;
         if let Some(gaps) = gaps {
-            rows = self.fill(rows, &gaps, &grouped)?;
+            rows = Rows::Made(self.fill(rows.made(), &gaps, &grouped)?);
         }
-        let rows = self.filtered(rows, having.as_ref())?;
-        Ok(Selected { rows: Rows::Made(rows), shown: columns, order: orders, distinct_on: Vec::new() })
+        if having.is_some() {
+            rows = Rows::Made(self.filtered(rows.made(), having.as_ref())?);
+        }
+        Ok(Selected { rows, shown: columns, order: orders, distinct_on: Vec::new() })
     }
 
     fn keys(&mut self, grouped: &mut Grouped, scope: &Scope, keys: &[&Expr]) -> Result<(), SqlError> {
@@ -246,13 +248,14 @@ impl Run<'_> {
     fn finish(&mut self, select: &Select, selected: Selected, limit: Limit) -> Result<Given, SqlError> {
         let Selected { rows, shown, order, distinct_on } = selected;
         let mut rows = match rows {
-            Rows::Read(read) if select.distinct.is_none() && is_order_of_time(&order) => {
-                match self.as_read(read, &shown, limit)? {
+            Rows::Read(mut read) => {
+                let is_in_order = select.distinct.is_none() && read.put_in_order(&order);
+                match if is_in_order { self.as_read(read, &shown, limit)? } else { Err(read) } {
                     Ok(table) => return Ok(Given::Table(table)),
                     Err(read) => read.into_rows(),
                 }
             }
-            rows => rows.made(),
+            rows @ Rows::Made(_) => rows.made(),
         };
         if !order.is_empty() {
             rows = sort(rows, &order, &self.environment, &|samples| self.charge(samples))?;
@@ -294,7 +297,7 @@ impl Run<'_> {
             return Ok(Err(read));
         };
         limit.apply(&mut read.order);
-        self.charge(places.len().saturating_sub(read.width) * read.order.len())?;
+        self.charge(places.len().saturating_sub(read.width()) * read.order.len())?;
         let columns = shown.iter().map(|(column, _)| column.clone()).collect();
         Ok(Ok(TableRows::new(columns, places, read)))
     }
@@ -319,11 +322,6 @@ impl Run<'_> {
         };
         rows.into_iter().map(show).collect()
     }
-}
-
-/// Whether rows in order of time are in this order.
-fn is_order_of_time(order: &[Order]) -> bool {
-    order.first().is_none_or(|first| first.of.column() == Some(0) && !first.is_descending) && order.len() < 2
 }
 
 fn check_supported(select: &Select) -> Result<(), SqlError> {

@@ -1,16 +1,17 @@
 //! Groups that the plan can make, mostly from summaries: by tags and by bins of time of a fixed width.
 
 use query::plan::{Aggregate, Expression, Grouping, Kept, Of, Plan};
-use query::{Frame, FrameColumn};
+use query::{Frame, FrameColumn, Values};
 
-use super::Wanted;
 use super::filter::Filter;
 use super::from::Table;
 use super::group::of_nothing;
+use super::{Rows, Wanted};
 use crate::error::SqlError;
 use crate::expression::{AggregateCall, Bound, Grouped, Typed, fixed_bins};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
+use crate::table_rows::{ReadColumn, ReadRows};
 use crate::value::Value;
 
 /// What a key is in the plan.
@@ -28,7 +29,7 @@ impl Run<'_> {
         condition: Option<&Typed>,
         grouped: &Grouped,
         wanted: Wanted,
-    ) -> Result<Option<Vec<Vec<Value>>>, SqlError> {
+    ) -> Result<Option<Rows>, SqlError> {
         let mut scan = table.scan();
         let filter =
             condition.map(|condition| Filter::of(condition.expression.clone(), &mut scan, scope)).unwrap_or_default();
@@ -52,33 +53,69 @@ impl Run<'_> {
         let grouping = Grouping { width_ns, offset_ns, kept: distinct, by: Some(by) };
         let plan = Plan::GroupBy { input: Box::new(filter.plan(scan)), grouping };
         let frames = self.plan(if matches!(keys.as_slice(), [PlanKey::Bin]) { cut(plan, wanted) } else { plan })?;
-        let mut rows = self.rows_of_groups(&frames, &keys, &kept)?;
+        let count: usize = frames.iter().map(Frame::rows).sum();
+        self.charge(count * (keys.len() + kept.len()))?;
+        if !grouped.keys.is_empty() && kept.iter().all(is_as_kept) {
+            return Ok(Some(Rows::Read(as_kept(frames, &keys, &kept))));
+        }
+        let mut rows = rows_of_groups(&frames, &keys, &kept);
         if rows.is_empty() && grouped.keys.is_empty() {
             rows.push(of_nothing(grouped));
         }
-        Ok(Some(rows))
+        Ok(Some(Rows::Made(rows)))
     }
+}
 
-    fn rows_of_groups(
-        &mut self,
-        frames: &[Frame],
-        keys: &[PlanKey],
-        kept: &[Kept],
-    ) -> Result<Vec<Vec<Value>>, SqlError> {
-        let count: usize = frames.iter().map(Frame::rows).sum();
-        self.charge(count * (keys.len() + kept.len()))?;
-        let groups: Vec<GroupRows<'_>> = frames.iter().map(|frame| GroupRows::new(frame, keys, kept)).collect();
-        let bin = keys.iter().position(|key| matches!(key, PlanKey::Bin));
-        let row = |(_, group, place): (i64, usize, usize)| Some(groups.get(group)?.row(place, bin, kept));
-        let mut order: Vec<(i64, usize, usize)> = Vec::with_capacity(count);
-        for (group, frame) in frames.iter().enumerate() {
-            order.extend(frame.timestamps_ns.iter().enumerate().map(|(place, time_ns)| (*time_ns, group, place)));
-        }
-        if bin.is_some() {
-            order.sort_by_key(|(time_ns, ..)| *time_ns);
-        }
-        Ok(order.into_iter().filter_map(row).collect())
+/// Whether values are what the plan keeps, as it is.
+fn is_as_kept(kept: &Kept) -> bool {
+    kept.of != Of::Time || kept.aggregate == Aggregate::Count
+}
+
+/// Rows of groups as the plan has them.
+fn as_kept(mut frames: Vec<Frame>, keys: &[PlanKey], kept: &[Kept]) -> ReadRows {
+    let names: Vec<String> = kept.iter().map(Kept::column_name).collect();
+    let is_count =
+        |name: &str| kept.iter().zip(&names).any(|(kept, of)| kept.aggregate == Aggregate::Count && of == name);
+    for frame in &mut frames {
+        let rows = frame.rows();
+        frame.columns.iter_mut().filter(|column| is_count(&column.name)).for_each(|column| count_all(column, rows));
     }
+    let tag = |key: &PlanKey| if let PlanKey::Tag(tag) = key { Some(tag.clone()) } else { None };
+    let tags: Vec<String> = keys.iter().filter_map(tag).collect();
+    let mut next_tag = 0..;
+    let key = |key: &PlanKey| match key {
+        PlanKey::Bin => ReadColumn::Time,
+        PlanKey::Tag(_) => ReadColumn::Tag(next_tag.next().unwrap_or_default()),
+    };
+    let columns = keys.iter().map(key).chain((0..kept.len()).map(ReadColumn::Field)).collect();
+    ReadRows::of_groups(frames, tags, &names, columns)
+}
+
+/// There are none where there is no value.
+fn count_all(column: &mut FrameColumn, rows: usize) {
+    let Some(present) = column.present.take() else { return };
+    match &mut column.values {
+        Values::I64(counts) => {
+            counts.iter_mut().zip(present).filter(|(_, present)| !present).for_each(|(count, _)| *count = 0);
+        }
+        // A column without any value has no type.
+        other => *other = Values::I64(vec![0; rows]),
+    }
+}
+
+fn rows_of_groups(frames: &[Frame], keys: &[PlanKey], kept: &[Kept]) -> Vec<Vec<Value>> {
+    let count: usize = frames.iter().map(Frame::rows).sum();
+    let groups: Vec<GroupRows<'_>> = frames.iter().map(|frame| GroupRows::new(frame, keys, kept)).collect();
+    let bin = keys.iter().position(|key| matches!(key, PlanKey::Bin));
+    let row = |(_, group, place): (i64, usize, usize)| Some(groups.get(group)?.row(place, bin, kept));
+    let mut order: Vec<(i64, usize, usize)> = Vec::with_capacity(count);
+    for (group, frame) in frames.iter().enumerate() {
+        order.extend(frame.timestamps_ns.iter().enumerate().map(|(place, time_ns)| (*time_ns, group, place)));
+    }
+    if bin.is_some() {
+        order.sort_by_key(|(time_ns, ..)| *time_ns);
+    }
+    order.into_iter().filter_map(row).collect()
 }
 
 /// What the rows of a group are made of.

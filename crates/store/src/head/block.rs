@@ -51,6 +51,11 @@ impl Block {
         self.newest_until_ns.get(place / STRETCH_ROWS).copied().unwrap_or(self.newest_ns)
     }
 
+    /// A row before which all rows are earlier than a time.
+    pub(super) fn first_since(&self, start_ns: i64) -> usize {
+        self.newest_until_ns.partition_point(|newest_ns| *newest_ns < start_ns) * STRETCH_ROWS
+    }
+
     /// What is known of a row, and the row as it is packed.
     pub(super) fn row(&self, place: usize) -> Option<(Link, &[u8])> {
         Some((*self.links.get(place)?, self.packed(place)))

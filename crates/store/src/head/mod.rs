@@ -37,12 +37,14 @@ use crate::log::record::{RowBlock, ShardRows};
 use crate::part::{BLOCK_SLOTS, EncodedChunk, PartKey};
 
 use group::{DenseRows, GroupHead, Sealed, has_texts, is_present};
-use layouts::{LayoutId, Layouts, Placement};
+use layouts::{Layouts, Placement};
 use row_buffer::{GroupRows, NONE, SharedRows, SharedView};
 use spare_rows::SpareRows;
 
 pub(crate) use contents::{FlushPiece, HeadContents};
+pub(crate) use layouts::LayoutId;
 pub(crate) use newest::{HeadNewest, NewestRow};
+pub(crate) use row_buffer::GroupedRows;
 
 /// Least bytes of a group's row buffer before it is sealed (design: 2 KiB, or 40 B a member if that is more).
 const SEAL_BYTES_MIN: usize = 2 << 10;
@@ -68,6 +70,17 @@ struct GroupPlace {
     of: u32,
     /// Its newest row among the shared ones.
     newest: u32,
+}
+
+/// Which of a group's rows are among the shared ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shares {
+    /// It has none.
+    Nothing,
+    /// All, with those of other groups with these columns.
+    Layout(LayoutId),
+    /// Some are elsewhere.
+    NotAll,
 }
 
 /// The newest rows of a shard.
@@ -476,6 +489,21 @@ impl Head {
             own => self.groups.get(own as usize)?.1.shared_layout,
         };
         Some((self.shared.get(layout as usize)?.as_ref()?, layout, place.newest))
+    }
+
+    /// Where all rows of a group's first member block are.
+    pub(crate) fn shares(&self, group: GroupId) -> Shares {
+        match self.places.get(group as usize).map_or(NOWHERE, |place| place.of) {
+            NOWHERE => Shares::Nothing,
+            shared if shared & SHARED != 0 => Shares::Layout(shared & !SHARED),
+            _ => Shares::NotAll,
+        }
+    }
+
+    /// The rows in a range that share a layout; `None` if more than so many are to be looked at for them.
+    pub(crate) fn recent(&self, layout: LayoutId, range: &TimeRange, rows_max: usize) -> Option<GroupedRows> {
+        let shared = self.shared.get(layout as usize)?.as_ref()?;
+        shared.recent(self.layouts.get(layout), range, rows_max)
     }
 
     /// What the head has of a key in a range, oldest first; some of it may turn out to be without rows.

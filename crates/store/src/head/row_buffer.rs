@@ -235,6 +235,40 @@ impl SharedRows {
         FullRows { blocks: self.full.clone(), block_bits: self.block_bits }
     }
 
+    /// The first row that may be as late as a time: all before it are earlier.
+    fn first_since(&self, start_ns: i64) -> u32 {
+        let number = self.full.partition_point(|block| block.newest_ns < start_ns);
+        let block = self.full.get(number).map_or(&self.open, |block| block);
+        ((number << self.block_bits) + block.first_since(start_ns)) as u32
+    }
+
+    /// All rows in a range, whatever groups they are of; `None` if more than so many are to be looked at for them. The columns are those of the
+    /// buffer.
+    pub(crate) fn recent(
+        &self,
+        columns: Arc<[(Slot, ValueType)]>,
+        range: &TimeRange,
+        rows_max: usize,
+    ) -> Option<GroupedRows> {
+        let first = self.first_since(range.start_ns);
+        if self.count - first as usize > rows_max {
+            return None;
+        }
+        let is_inside = |place: &u32| range.contains(packed::timestamp_of(self.packed(*place).1));
+        let places: Vec<u32> = (first..self.count as u32).filter(is_inside).collect();
+        let group = |place: &u32| {
+            let link = self.block(*place).links.get(self.place_in_block(*place as usize));
+            link.map_or(GroupId::MAX, |link| link.group)
+        };
+        let groups = places.iter().map(group).collect();
+        let mut gathered = GroupRows::with_room(places.len(), self.width);
+        let (mut rest, mut rows) = (places.as_slice(), Vec::with_capacity(ROWS_AT_ONCE));
+        while !rest.is_empty() {
+            rest = self.gather(rest, &mut rows, &mut gathered);
+        }
+        Some(GroupedRows { columns, groups, timestamps_ns: gathered.timestamps_ns, cells: gathered.columns })
+    }
+
     /// All rows by group.
     pub(crate) fn by_group(&self) -> RowsByGroup<'_> {
         let links = || self.full.iter().flat_map(|block| &block.links).chain(&self.open.links);
@@ -270,6 +304,16 @@ impl SharedRows {
         }
         RowsByGroup { shared: self, groups, order, ready: VecDeque::new() }
     }
+}
+
+/// Rows of groups in order of arrival.
+#[derive(Debug)]
+pub(crate) struct GroupedRows {
+    pub(crate) columns: Arc<[(Slot, ValueType)]>,
+    pub(crate) groups: Vec<GroupId>,
+    pub(crate) timestamps_ns: Vec<i64>,
+    /// Of each column as many as rows.
+    pub(crate) cells: Vec<Vec<u64>>,
 }
 
 /// A group's rows in a range at a moment, for a reader that holds up nobody while it copies them.

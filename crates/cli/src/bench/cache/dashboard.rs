@@ -67,6 +67,9 @@ pub(crate) struct DashboardFlags {
     /// Seconds of a bin of SQL and InfluxQL
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     bin_s: u32,
+    /// Only this panel of the dashboard, counted from 1
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=12))]
+    panel: Option<u8>,
     /// How often the dashboard is asked for
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: u32,
@@ -99,6 +102,12 @@ struct Server {
     counters: Vec<u64>,
     /// Of the newest samples.
     time_ms: i64,
+}
+
+/// The panels that are asked for.
+fn chosen<'a>(panels: &'a [&'a str], flags: &DashboardFlags) -> impl Iterator<Item = &'a &'a str> {
+    let only = flags.panel.map(|panel| usize::from(panel) - 1);
+    panels.iter().enumerate().filter(move |(place, _)| only.is_none_or(|only| only == *place)).map(|(_, panel)| panel)
 }
 
 impl Server {
@@ -144,8 +153,8 @@ impl Server {
         let start_ms = end_ms - i64::from(flags.hours) * 3_600_000;
         let ask_bins = |text: &&str| self.ask_bins(text, flags, (start_ms, end_ms), may_cache);
         match flags.language {
-            Language::Sql => return SQL.iter().map(ask_bins).collect(),
-            Language::Influxql => return INFLUXQL.iter().map(ask_bins).collect(),
+            Language::Sql => return chosen(&SQL, flags).map(ask_bins).collect(),
+            Language::Influxql => return chosen(&INFLUXQL, flags).map(ask_bins).collect(),
             Language::Promql => {}
         }
         let ask = |text: &&str| {
@@ -157,7 +166,7 @@ impl Server {
             self.db.range("web", &query).map_err(|error| error.to_string())?;
             Ok(start.elapsed().as_secs_f64() * 1000.0)
         };
-        PANELS.iter().map(ask).collect()
+        chosen(&PANELS, flags).map(ask).collect()
     }
 
     /// Asks for a panel of SQL or InfluxQL; how long it took, in milliseconds.

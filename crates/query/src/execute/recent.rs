@@ -1,0 +1,97 @@
+//! Few bins of what came last: of most groups the rows are found at once, and go into the bins of what is asked for without anything in between.
+
+use store::{RecentRows, SelectedGroup, Windows};
+
+use super::Run;
+use super::bins::Bin;
+use super::group::{self, BinGroup, Gathered};
+use super::narrow::{Narrowing, Wanted};
+use super::rows;
+use crate::plan::{Grouping, Scan};
+use crate::{Frame, QueryError};
+
+/// Groups with fewer rows to be looked at are read one by one.
+const GROUPS_MIN: usize = 16;
+/// Groups between two looks at whether the query is to go on.
+const GROUPS_AT_ONCE: usize = 1024;
+
+/// The windows of a scan that may be of what came last: it has few, and what is kept are sums of a table's fields.
+pub(super) fn pieces_of(scan: &Scan, grouping: &Grouping) -> Option<Vec<Windows>> {
+    let is_plain = scan.table.is_some() && grouping.by.is_some();
+    let is_recent = is_plain && group::has_few_bins(&scan.range, grouping);
+    if is_recent { group::pieces(&scan.range, &scan.range, grouping) } else { None }
+}
+
+impl Run<'_> {
+    /// Groups what a scan selects in few windows: groups of which all that came last is found at once by that, the others by what is given.
+    pub(super) fn group_recent(
+        &mut self,
+        scan: &Scan,
+        wanted: &Wanted<'_>,
+        (pieces, grouping): (&[Windows], &Grouping),
+        bin: &BinGroup<'_>,
+    ) -> Result<Vec<Frame>, QueryError> {
+        let groups = self.groups(scan)?;
+        let narrowing = Narrowing::new(&groups, wanted);
+        let recent = match groups.len() {
+            GROUPS_MIN.. => self.context.store.recent_rows(&groups, &scan.range),
+            _ => RecentRows::default(),
+        };
+        let is_found = |(place, group): (usize, &SelectedGroup)| {
+            let read = narrowing.of(group);
+            let has_own_labels = read.columns.iter().any(|column| !column.labels.is_empty());
+            !has_own_labels && group::from_summaries(scan, &read, grouping) && recent.has_all(place, &read.columns)
+        };
+        let found: Vec<bool> = groups.iter().enumerate().map(is_found).collect();
+        let others = groups.iter().zip(&found).filter(|(_, found)| !**found).map(|(group, _)| group.clone());
+        let mut others = self.of_chosen(&others.collect::<Vec<_>>(), &narrowing, bin)?.into_iter();
+        let mut gathered = Gathered::new(grouping);
+        for (place, (group, found)) in groups.iter().zip(found).enumerate() {
+            if place % GROUPS_AT_ONCE == 0 {
+                self.context.budget.check()?;
+            }
+            if found {
+                self.add_recent(scan, (&recent, place), &narrowing.of(group), (pieces, &mut gathered));
+            } else {
+                others.next().unwrap_or_default().into_iter().for_each(|binned| gathered.add(binned));
+            }
+        }
+        let mut binned = gathered.binned;
+        // Of a series that is grouped into it there may be stale markers alone.
+        binned.retain(|binned| !binned.is_empty());
+        self.finish(binned, grouping)
+    }
+
+    /// Adds the bins of a group of which everything is found.
+    fn add_recent(
+        &mut self,
+        scan: &Scan,
+        (recent, place): (&RecentRows, usize),
+        group: &SelectedGroup,
+        (pieces, gathered): (&[Windows], &mut Gathered<'_>),
+    ) {
+        let rows = recent.rows(place) as u64;
+        if rows == 0 {
+            return;
+        }
+        self.reads.window_rows += rows;
+        self.reads.origins.head.rows += rows;
+        let grouping = gathered.grouping;
+        let parts = group::parts_of(grouping);
+        let Some(target) = gathered.target(&group.labels) else { return };
+        for windows in pieces {
+            for column in group.columns.iter() {
+                recent.sum(place, column, (windows, parts), |number, summary| {
+                    let start_ns = grouping.bin_start(windows.start_of(number));
+                    if summary.count > 0 {
+                        let bin = Bin::Numbers { summary, values: Vec::new(), is_bool: false };
+                        target.column(&column.field).add(start_ns, bin);
+                    } else if scan.is_of_every_row() {
+                        // A stale marker is a row without a value.
+                        rows::add_row(&mut target.rows, start_ns, summary.first.0);
+                    }
+                });
+            }
+        }
+    }
+}
