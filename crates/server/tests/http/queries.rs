@@ -239,7 +239,7 @@ fn plans() {
     let analyzed = server.get(&format!("{}&explain=analyze", ask(r#"(->> (metric "req_total"))"#)));
     assert!(analyzed.body.contains(r#""step":"scan","series":2,"rows":80,"#), "{}", analyzed.body);
     let bins =
-        format!("{}&explain=analyze", ask(r#"(->> (metric "req_total") (range 0 599999999999) (groupby 1m max))"#));
+        format!("{}&explain=analyze", ask(r#"(->> (metric "req_total") (range 0 600000000000) (groupby 1m max))"#));
     for (parameter, kept) in [("", false), ("", true), ("&nocache=1", false), ("", true)] {
         let analyzed = server.get(&format!("{bins}{parameter}"));
         assert_eq!(analyzed.body.contains(r#""step":"kept bins""#), kept, "{}", analyzed.body);
