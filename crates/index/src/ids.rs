@@ -20,8 +20,9 @@ const BITMAP: u8 = 1;
 pub(crate) enum IdList {
     /// First and last id, and the differences after the first as varints.
     Short { first: GroupId, last: GroupId, differences: Vec<u8> },
-    /// Too long for differences.
-    Long(RoaringBitmap),
+    /// Too long for differences. Most new groups are in the lists that the one before them is in: the ids of the
+    /// newest ones that follow one another are not in the bitmap yet, and reach it at once instead of with a search each.
+    Long { bitmap: RoaringBitmap, first_of_run: GroupId, last: GroupId },
 }
 
 impl IdList {
@@ -42,14 +43,22 @@ impl IdList {
                 *last = id;
                 let grown = differences.capacity() - before;
                 if differences.len() > SHORT_BYTES_MAX {
-                    *self = Self::Long(self.to_bitmap());
+                    let mut bitmap = self.to_bitmap();
+                    bitmap.remove(id);
+                    *self = Self::Long { bitmap, first_of_run: id, last: id };
                 }
                 grown
             }
-            Self::Long(bitmap) => {
-                // Appending would look for the largest id first, word by word.
-                bitmap.insert(id);
-                2
+            Self::Long { last, .. } if id <= *last => 0,
+            Self::Long { last, .. } if id == *last + 1 => {
+                *last = id;
+                0
+            }
+            Self::Long { bitmap, first_of_run, last } => {
+                insert_run(bitmap, *first_of_run, *last);
+                let grown = 2 * run_len(*first_of_run, *last) as usize;
+                (*first_of_run, *last) = (id, id);
+                grown
             }
         }
     }
@@ -57,7 +66,7 @@ impl IdList {
     pub(crate) fn len(&self) -> u32 {
         match self {
             Self::Short { differences, .. } => 1 + differences.iter().filter(|byte| **byte < 0x80).count() as u32,
-            Self::Long(bitmap) => bitmap.len() as u32,
+            Self::Long { bitmap, first_of_run, last } => bitmap.len() as u32 + run_len(*first_of_run, *last),
         }
     }
 
@@ -79,15 +88,33 @@ impl IdList {
     pub(crate) fn to_ids(&self) -> Ids {
         match self {
             Self::Short { .. } => Ids::Few(self.short_ids()),
-            Self::Long(bitmap) => Ids::Many(bitmap.clone()),
+            Self::Long { .. } => Ids::Many(self.to_bitmap()),
         }
     }
 
     pub(crate) fn to_bitmap(&self) -> RoaringBitmap {
         match self {
             Self::Short { .. } => bitmap_of(&self.short_ids()),
-            Self::Long(bitmap) => bitmap.clone(),
+            Self::Long { bitmap, first_of_run, last } => {
+                let mut bitmap = bitmap.clone();
+                insert_run(&mut bitmap, *first_of_run, *last);
+                bitmap
+            }
         }
+    }
+}
+
+const fn run_len(first: GroupId, last: GroupId) -> u32 {
+    last - first + 1
+}
+
+/// Adds ids that follow one another.
+fn insert_run(bitmap: &mut RoaringBitmap, first: GroupId, last: GroupId) {
+    if first == last {
+        // Appending would look for the largest id first, word by word.
+        bitmap.insert(first);
+    } else {
+        bitmap.insert_range(first..=last);
     }
 }
 

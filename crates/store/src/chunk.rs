@@ -242,7 +242,9 @@ pub(crate) fn encode(rows: &Rows, places: Range<usize>, sequences: (u64, u64), e
 fn encode_column(column: &RowsColumn, places: &Range<usize>, effort: Effort, out: &mut Vec<u8>) {
     let (cells, nulls) = (column.cells.get(places.clone()).unwrap_or_default(), column.nulls_of(places));
     let is_stale = |bits: &u64| column.value_type == ValueType::F64 && *bits == STALE_NAN_BITS;
-    if !nulls.contains(&true) && !cells.iter().any(is_stale) {
+    // Nearly always there is none: looking at all of them takes vectors, stopping at the first does not.
+    let has_stale = cells.iter().fold(false, |found, bits| found | is_stale(bits));
+    if !nulls.contains(&true) && !has_stale {
         presence::encode_all_values(out);
         encode_values(column, cells, effort, out);
         return;

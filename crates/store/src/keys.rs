@@ -238,18 +238,19 @@ impl KeysReader<'_> {
         let known = &*self.0;
         let (mut next, mut last) = (0, None);
         let target = |hash| {
-            // Rows of one key come together where a request has several of it.
+            // Rows of one key come together where a request has several of it, known or not.
             if let Some((_, target)) = last.filter(|(of, _)| *of == hash) {
-                return Some(target);
+                return target;
             }
             let expected = known.keys.get(next).filter(|known| known.is_of(halves(hash)));
-            let (place, word) = match expected {
-                Some(expected) => (next, expected.target),
-                None => known.find(hash)?,
+            let found = match expected {
+                Some(expected) => Some((next, expected.target)),
+                None => known.find(hash),
             };
-            let target = Target::unpack(word);
-            (next, last) = (place.wrapping_add(1), Some((hash, target)));
-            Some(target)
+            next = found.map_or(next, |(place, _)| place.wrapping_add(1));
+            let target = found.map(|(_, word)| Target::unpack(word));
+            last = Some((hash, target));
+            target
         };
         hashes.map(target).collect()
     }

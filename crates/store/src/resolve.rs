@@ -43,12 +43,16 @@ struct NewGroup {
 /// What sets the key of a lone series of histograms apart from that of floats with the same labels: they have different slots.
 const HISTOGRAM_KEY: u128 = 0x9d8e_2a61_c7b3_5f04_1ce9_7730_4ab8_d2f6;
 
-/// The hash that a row's target is known by.
-fn key_hash(block: &Block, row: usize) -> u128 {
-    let hash = block.keys.get(row).map_or(0, |key| key.hash);
+/// What sets the keys of a block apart from those of others.
+fn key_kind(block: &Block) -> u128 {
     let lone_histograms = block.measurement.is_none()
         && block.fields.first().is_some_and(|field| field.value_type == ValueType::Histogram);
-    if lone_histograms { hash ^ HISTOGRAM_KEY } else { hash }
+    if lone_histograms { HISTOGRAM_KEY } else { 0 }
+}
+
+/// The hash that a row's target is known by.
+fn key_hash(block: &Block, row: usize) -> u128 {
+    block.keys.get(row).map_or(0, |key| key.hash) ^ key_kind(block)
 }
 
 impl Store {
@@ -167,8 +171,13 @@ impl Store {
         let (mut targets, unknown) = self.look_up(block);
         if !unknown.is_empty() {
             let registered = self.register_keys(database, batch, block, shared.as_ref(), &unknown)?;
+            let mut last = None;
             for row in unknown {
-                match registered.get(&key_hash(block, row)) {
+                let hash = key_hash(block, row);
+                let found =
+                    last.filter(|(of, _)| *of == hash).map_or_else(|| registered.get(&hash), |(_, found)| found);
+                last = Some((hash, found));
+                match found {
                     Some(Ok(target)) => targets[row] = Some(*target),
                     Some(Err(reason)) if rejected.len() < self.options.rejections_max => {
                         rejected.push(Rejected { line: block.lines[row], reason: reason.clone() });
@@ -273,7 +282,8 @@ impl Store {
 
     /// Targets of the rows whose keys are known, and the rows whose keys are not.
     fn look_up(&self, block: &Block) -> (Vec<Option<Target>>, Vec<usize>) {
-        let targets = self.keys.reader().targets((0..block.rows()).map(|row| key_hash(block, row)));
+        let kind = key_kind(block);
+        let targets = self.keys.reader().targets(block.keys.iter().map(|key| key.hash ^ kind));
         let unknown = targets.iter().enumerate().filter(|(_, target)| target.is_none()).map(|(row, _)| row).collect();
         (targets, unknown)
     }

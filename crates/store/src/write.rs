@@ -208,29 +208,45 @@ fn split_block(batch: &Batch<'_>, block: &Block, route: &BlockRoute, shards: &mu
     let has_texts = block.fields.iter().any(|field| field.value_type.is_elsewhere());
     // The slot of the block that each shard's rows go to; where columns are shared, they are the same all along.
     let mut opened: Vec<Option<Slot>> = vec![None; shards.len()];
-    for ((row, target), timestamp_ns) in route.targets.iter().enumerate().zip(&block.timestamps_ns) {
-        let Some(target) = target else { continue };
+    let mut next = 0;
+    // Rows of one group come together where a request has several of it.
+    for run in route.targets.chunk_by(PartialEq::eq) {
+        let mut run_rows = next..next + run.len();
+        next = run_rows.end;
+        let Some(Some(target)) = run.first() else { continue };
         let (Some(rows), Some(opened)) = (shards.get_mut(target.shard), opened.get_mut(target.shard)) else {
             continue;
         };
         let slot = if route.columns.is_some() { 0 } else { target.slot };
-        let fits = *opened == Some(slot) && rows.blocks.last().is_some_and(|last| last.rows() < BLOCK_ROWS_MAX);
-        if !fits {
-            let columns = route.columns.clone().unwrap_or_else(|| vec![(target.slot, lone_type)]);
-            rows.blocks.push(RowBlock { columns, ..spare.block() });
-            *opened = Some(slot);
+        while !run_rows.is_empty() {
+            let fits = *opened == Some(slot) && rows.blocks.last().is_some_and(|last| last.rows() < BLOCK_ROWS_MAX);
+            if !fits {
+                let columns = route.columns.clone().unwrap_or_else(|| vec![(target.slot, lone_type)]);
+                rows.blocks.push(RowBlock { columns, ..spare.block() });
+                *opened = Some(slot);
+            }
+            let Some(into) = rows.blocks.last_mut() else { break };
+            let fitting = run_rows.start..run_rows.end.min(run_rows.start + BLOCK_ROWS_MAX - into.rows());
+            run_rows.start = fitting.end;
+            into.groups.extend(std::iter::repeat_n(target.group, fitting.len()));
+            append(&mut into.timestamps_ns, block.timestamps_ns.get(fitting.clone()).unwrap_or_default());
+            if has_texts {
+                let cells = fitting.map(|row| block.row(row));
+                cells.for_each(|cells| push_with_texts(batch, &block.fields, cells, into, &mut rows.text));
+            } else {
+                let width = block.fields.len();
+                let cells = block.cells.get(fitting.start * width..fitting.end * width);
+                append(&mut into.cells, cells.unwrap_or_default());
+            }
         }
-        let Some(into) = rows.blocks.last_mut() else {
-            continue;
-        };
-        into.groups.push(target.group);
-        into.timestamps_ns.push(*timestamp_ns);
-        match block.row(row) {
-            cells if has_texts => push_with_texts(batch, &block.fields, cells, into, &mut rows.text),
-            // A copy of one cell is not worth a call.
-            [cell] => into.cells.push(*cell),
-            cells => into.cells.extend_from_slice(cells),
-        }
+    }
+}
+
+/// A copy of one is not worth a call.
+fn append<T: Copy>(into: &mut Vec<T>, from: &[T]) {
+    match from {
+        [only] => into.push(*only),
+        many => into.extend_from_slice(many),
     }
 }
 
