@@ -124,7 +124,7 @@ impl Mutable {
             };
             let known = terms.names.get(*name as usize).and_then(|name| name.texts.get(value as usize));
             let known_name = terms.names.get(*name as usize).map(|name| &*name.text);
-            known.is_some_and(|at| self.text.get(*at) == value_text) && known_name == Some(name_text)
+            known.is_some_and(|at| self.text.bytes_at(*at) == value_text.as_bytes()) && known_name == Some(name_text)
         };
         family.measurement == measurement && family.names.iter().all(same) && pairs.next().is_none()
     }
@@ -310,7 +310,8 @@ impl NameTerms {
         let hash = text_hash(seed, value);
         let texts = &self.texts;
         let text_of = |number: &u32| texts.get(*number as usize).map_or("", |at| text.get(*at));
-        if let Some(number) = self.by_text.find(hash, |number| text_of(number) == value) {
+        let bytes_of = |number: &u32| texts.get(*number as usize).map_or(&[][..], |at| text.bytes_at(*at));
+        if let Some(number) = self.by_text.find(hash, |number| bytes_of(number) == value.as_bytes()) {
             let grown = self.lists.get_mut(*number as usize).map_or(0, |list| list.push(id));
             return (*number, grown);
         }
@@ -327,8 +328,8 @@ impl NameTerms {
     }
 
     fn find(&self, seed: u64, text: &TextArena, value: &str) -> Option<u32> {
-        let text_of = |number: &u32| self.texts.get(*number as usize).map_or("", |at| text.get(*at));
-        self.by_text.find(text_hash(seed, value), |number| text_of(number) == value).copied()
+        let bytes_of = |number: &u32| self.texts.get(*number as usize).map_or(&[][..], |at| text.bytes_at(*at));
+        self.by_text.find(text_hash(seed, value), |number| bytes_of(number) == value.as_bytes()).copied()
     }
 }
 

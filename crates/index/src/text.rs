@@ -20,6 +20,13 @@ impl TextArena {
         Reader::new(self.bytes.get(at as usize..).unwrap_or_default()).text().unwrap_or("")
     }
 
+    /// The bytes of the text, for comparisons: texts are looked at again and again, and need not be found to be text each time.
+    pub(crate) fn bytes_at(&self, at: u32) -> &[u8] {
+        let mut reader = Reader::new(self.bytes.get(at as usize..).unwrap_or_default());
+        let length = reader.length(reader.rest().len());
+        length.and_then(|length| reader.bytes(length)).unwrap_or_default()
+    }
+
     /// Bytes of the texts so far.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()

@@ -206,47 +206,53 @@ fn admit_histograms(batch: &Batch<'_>, block: &Block) -> Result<(), StoreError> 
 fn split_block(batch: &Batch<'_>, block: &Block, route: &BlockRoute, shards: &mut [ShardRows], spare: &Spare) {
     let lone_type = block.fields.first().map_or(ValueType::F64, |field| field.value_type);
     let has_texts = block.fields.iter().any(|field| field.value_type.is_elsewhere());
+    let width = block.fields.len();
     // The slot of the block that each shard's rows go to; where columns are shared, they are the same all along.
     let mut opened: Vec<Option<Slot>> = vec![None; shards.len()];
-    let mut next = 0;
-    // Rows of one group come together where a request has several of it.
-    for run in route.targets.chunk_by(PartialEq::eq) {
-        let mut run_rows = next..next + run.len();
-        next = run_rows.end;
-        let Some(Some(target)) = run.first() else { continue };
+    let mut row = 0;
+    while let Some(target) = route.targets.get(row) {
+        let Some(target) = target else {
+            row += 1;
+            continue;
+        };
         let (Some(rows), Some(opened)) = (shards.get_mut(target.shard), opened.get_mut(target.shard)) else {
+            row += 1;
             continue;
         };
         let slot = if route.columns.is_some() { 0 } else { target.slot };
-        while !run_rows.is_empty() {
-            let fits = *opened == Some(slot) && rows.blocks.last().is_some_and(|last| last.rows() < BLOCK_ROWS_MAX);
-            if !fits {
-                let columns = route.columns.clone().unwrap_or_else(|| vec![(target.slot, lone_type)]);
-                rows.blocks.push(RowBlock { columns, ..spare.block() });
-                *opened = Some(slot);
+        let fits = *opened == Some(slot) && rows.blocks.last().is_some_and(|last| last.rows() < BLOCK_ROWS_MAX);
+        if !fits {
+            let columns = route.columns.clone().unwrap_or_else(|| vec![(target.slot, lone_type)]);
+            rows.blocks.push(RowBlock { columns, ..spare.block() });
+            *opened = Some(slot);
+        }
+        let Some(into) = rows.blocks.last_mut() else { break };
+        // Rows of one group come together where a request has several of it.
+        let end_max = row + BLOCK_ROWS_MAX - into.rows();
+        let mut end = row + 1;
+        while end < end_max && matches!(route.targets.get(end), Some(Some(next)) if next == target) {
+            end += 1;
+        }
+        match block.timestamps_ns.get(row..end) {
+            // A copy of one is not worth a call.
+            Some([timestamp_ns]) => {
+                into.groups.push(target.group);
+                into.timestamps_ns.push(*timestamp_ns);
             }
-            let Some(into) = rows.blocks.last_mut() else { break };
-            let fitting = run_rows.start..run_rows.end.min(run_rows.start + BLOCK_ROWS_MAX - into.rows());
-            run_rows.start = fitting.end;
-            into.groups.extend(std::iter::repeat_n(target.group, fitting.len()));
-            append(&mut into.timestamps_ns, block.timestamps_ns.get(fitting.clone()).unwrap_or_default());
-            if has_texts {
-                let cells = fitting.map(|row| block.row(row));
-                cells.for_each(|cells| push_with_texts(batch, &block.fields, cells, into, &mut rows.text));
-            } else {
-                let width = block.fields.len();
-                let cells = block.cells.get(fitting.start * width..fitting.end * width);
-                append(&mut into.cells, cells.unwrap_or_default());
+            timestamps_ns => {
+                into.groups.resize(into.groups.len() + end - row, target.group);
+                into.timestamps_ns.extend_from_slice(timestamps_ns.unwrap_or_default());
             }
         }
-    }
-}
-
-/// A copy of one is not worth a call.
-fn append<T: Copy>(into: &mut Vec<T>, from: &[T]) {
-    match from {
-        [only] => into.push(*only),
-        many => into.extend_from_slice(many),
+        match block.cells.get(row * width..end * width).unwrap_or_default() {
+            cells if has_texts => {
+                let rows_of_run = cells.chunks_exact(width.max(1));
+                rows_of_run.for_each(|cells| push_with_texts(batch, &block.fields, cells, into, &mut rows.text));
+            }
+            [cell] => into.cells.push(*cell),
+            cells => into.cells.extend_from_slice(cells),
+        }
+        row = end;
     }
 }
 

@@ -203,13 +203,24 @@ fn walk_sample(body: &[u8], range: Range<usize>) -> Result<(u64, i64, i64), Body
 #[inline]
 pub(super) fn plain_sample(message: &[u8]) -> Option<(u64, i64)> {
     let ([0x09, value @ .., 0x10], time) = message.split_first_chunk::<10>()? else { return None };
-    let (last, rest) = time.split_last()?;
-    // A varint of ten bytes may have bits beyond 64: the walker knows what to do with them.
-    if *last >= 0x80 || rest.len() > 8 || rest.iter().any(|byte| *byte < 0x80) {
+    // What is longer than a word or empty is for the walker.
+    let unused_bits = 64_u32.checked_sub(8 * time.len() as u32).filter(|bits| *bits < 64)?;
+    let word = u64::from_le_bytes(*message.last_chunk()?) >> unused_bits;
+    // Each byte but the last says that another follows.
+    if word & CONTINUES != CONTINUES >> unused_bits >> 8 {
         return None;
     }
-    let time_ms = time.iter().rev().fold(0, |time_ms, byte| time_ms << 7 | u64::from(byte & 0x7f));
-    Some((u64::from_le_bytes(*value), time_ms as i64))
+    Some((u64::from_le_bytes(*value), septets(word) as i64))
+}
+
+/// The bit of each byte of a varint that says that another follows.
+const CONTINUES: u64 = 0x8080_8080_8080_8080;
+
+/// The number of which each byte has seven bits, the lowest first: bytes are put together two by two, then pairs, then fours.
+const fn septets(word: u64) -> u64 {
+    let pairs = (word & 0x7f00_7f00_7f00_7f00) >> 1 | word & 0x007f_007f_007f_007f;
+    let fours = (pairs & 0x3fff_0000_3fff_0000) >> 2 | pairs & 0x0000_3fff_0000_3fff;
+    (fours & 0x0fff_ffff_0000_0000) >> 4 | fours & 0x0000_0000_0fff_ffff
 }
 
 #[cfg(test)]
@@ -244,12 +255,13 @@ mod tests {
         }
 
         #[test]
-        fn what_senders_write_is_read_the_quick_way(value in any::<f64>(), time_ms in any::<i64>()) {
+        fn what_senders_write_is_read_the_quick_way(value in any::<f64>(), time_ms in (any::<i64>(), 0u32..64).prop_map(|(time_ms, shift)| time_ms >> shift)) {
             let mut message = vec![9];
             message.extend(value.to_bits().to_le_bytes());
             message.push(16);
             crate::protobuf::write_varint(&mut message, time_ms as u64);
-            let expected = Some((value.to_bits(), time_ms)).filter(|_| time_ms >= 0);
+            // Of more than 56 bits the time takes more than a word.
+            let expected = Some((value.to_bits(), time_ms)).filter(|_| (0..1 << 56).contains(&time_ms));
             prop_assert_eq!(plain_sample(&message), expected);
         }
     }

@@ -36,8 +36,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct SharedRows {
     width: usize,
-    /// Bytes of all rows.
-    bytes: usize,
+    /// Bytes of the full blocks' rows.
+    full_bytes: usize,
     /// A row whose cells came in another order than the columns'.
     ordered: Vec<u64>,
     /// Each block has 2 to this power rows.
@@ -71,7 +71,7 @@ impl SharedRows {
         let block_bits = (BLOCK_BYTES / ((1 + width) * 8)).max(1).ilog2();
         Self {
             width,
-            bytes: 0,
+            full_bytes: 0,
             ordered: vec![0; width],
             block_bits,
             full: Arc::default(),
@@ -94,7 +94,7 @@ impl SharedRows {
 
     /// Bytes that all rows take.
     pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
+        self.full_bytes + self.open.bytes()
     }
 
     /// Whether there is no room for more rows, whatever memory there is.
@@ -125,10 +125,7 @@ impl SharedRows {
             }
         };
         let rows_of_block = self.rows_of_block();
-        let block = &mut self.open;
-        let bytes_before = block.bytes();
-        block.push(Link { group, previous }, timestamp_ns, cells, rows_of_block);
-        self.bytes += block.bytes() - bytes_before;
+        self.open.push(Link { group, previous }, timestamp_ns, cells, rows_of_block);
         self.oldest_ns = self.oldest_ns.min(timestamp_ns);
         let place = self.count as u32;
         self.count += 1;
@@ -137,6 +134,7 @@ impl SharedRows {
 
     /// The open block is full: the next row goes into another.
     fn begin_block(&mut self) {
+        self.full_bytes += self.open.bytes();
         let newest_ns = self.open.newest_ns;
         let next = Block { newest_ns, ..self.new_block() };
         let full = std::mem::replace(&mut self.open, next);
