@@ -20,9 +20,49 @@ const BITMAP: u8 = 1;
 pub(crate) enum IdList {
     /// First and last id, and the differences after the first as varints.
     Short { first: GroupId, last: GroupId, differences: Vec<u8> },
-    /// Too long for differences. Most new groups are in the lists that the one before them is in: the ids of the
-    /// newest ones that follow one another are not in the bitmap yet, and reach it at once instead of with a search each.
-    Long { bitmap: RoaringBitmap, first_of_run: GroupId, last: GroupId },
+    /// Too long for differences.
+    Long(Box<LongList>),
+}
+
+// There is one for each value of each label.
+const _: () = assert!(size_of::<IdList>() == 32);
+
+/// Most new groups are in the lists that the one before them is in: ids that follow one another reach the bitmap together, at once
+/// instead of with a search each.
+#[derive(Debug)]
+pub(crate) struct LongList {
+    /// All ids but those of the run.
+    bitmap: RoaringBitmap,
+    /// The newest ids that follow one another.
+    first_of_run: GroupId,
+    last: GroupId,
+}
+
+impl LongList {
+    /// As [`IdList::push`].
+    fn push(&mut self, id: GroupId) -> usize {
+        if id <= self.last {
+            return 0;
+        }
+        if id == self.last + 1 {
+            self.last = id;
+            return 0;
+        }
+        let grown = 2 * self.run_len() as usize;
+        insert_run(&mut self.bitmap, self.first_of_run, self.last);
+        (self.first_of_run, self.last) = (id, id);
+        grown
+    }
+
+    const fn run_len(&self) -> u32 {
+        self.last - self.first_of_run + 1
+    }
+
+    fn to_bitmap(&self) -> RoaringBitmap {
+        let mut bitmap = self.bitmap.clone();
+        insert_run(&mut bitmap, self.first_of_run, self.last);
+        bitmap
+    }
 }
 
 impl IdList {
@@ -45,28 +85,18 @@ impl IdList {
                 if differences.len() > SHORT_BYTES_MAX {
                     let mut bitmap = self.to_bitmap();
                     bitmap.remove(id);
-                    *self = Self::Long { bitmap, first_of_run: id, last: id };
+                    *self = Self::Long(Box::new(LongList { bitmap, first_of_run: id, last: id }));
                 }
                 grown
             }
-            Self::Long { last, .. } if id <= *last => 0,
-            Self::Long { last, .. } if id == *last + 1 => {
-                *last = id;
-                0
-            }
-            Self::Long { bitmap, first_of_run, last } => {
-                insert_run(bitmap, *first_of_run, *last);
-                let grown = 2 * run_len(*first_of_run, *last) as usize;
-                (*first_of_run, *last) = (id, id);
-                grown
-            }
+            Self::Long(long) => long.push(id),
         }
     }
 
     pub(crate) fn len(&self) -> u32 {
         match self {
             Self::Short { differences, .. } => 1 + differences.iter().filter(|byte| **byte < 0x80).count() as u32,
-            Self::Long { bitmap, first_of_run, last } => bitmap.len() as u32 + run_len(*first_of_run, *last),
+            Self::Long(long) => long.bitmap.len() as u32 + long.run_len(),
         }
     }
 
@@ -88,32 +118,26 @@ impl IdList {
     pub(crate) fn to_ids(&self) -> Ids {
         match self {
             Self::Short { .. } => Ids::Few(self.short_ids()),
-            Self::Long { .. } => Ids::Many(self.to_bitmap()),
+            Self::Long(long) => Ids::Many(long.to_bitmap()),
         }
     }
 
     pub(crate) fn to_bitmap(&self) -> RoaringBitmap {
         match self {
             Self::Short { .. } => bitmap_of(&self.short_ids()),
-            Self::Long { bitmap, first_of_run, last } => {
-                let mut bitmap = bitmap.clone();
-                insert_run(&mut bitmap, *first_of_run, *last);
-                bitmap
-            }
+            Self::Long(long) => long.to_bitmap(),
         }
     }
 }
 
-const fn run_len(first: GroupId, last: GroupId) -> u32 {
-    last - first + 1
-}
-
 /// Adds ids that follow one another.
 fn insert_run(bitmap: &mut RoaringBitmap, first: GroupId, last: GroupId) {
-    if first == last {
-        // Appending would look for the largest id first, word by word.
-        bitmap.insert(first);
-    } else {
+    // Appending would look for the largest id first, word by word.
+    bitmap.insert(first);
+    if first != last {
+        // A range that begins a container makes one of runs, which it stays however many single ids follow: both ends go first, so that
+        // only what is full all through is kept as a run.
+        bitmap.insert(last);
         bitmap.insert_range(first..=last);
     }
 }
@@ -312,5 +336,19 @@ mod tests {
             let _ = Ids::decode(&bytes, count, 5);
             let _ = take_bitmap(&mut Reader::new(&bytes));
         }
+    }
+
+    #[test]
+    fn bitmaps_are_runs_only_where_they_are_full() {
+        let mut list = IdList::one(0);
+        let ids = (1..200_000).chain((200_000..330_000).step_by(2));
+        ids.for_each(|id| {
+            list.push(id);
+        });
+        let bitmap = list.to_bitmap();
+        // Three containers of 65,536 ids are full, in two more each second one is missing, and the last has a few.
+        let of_kind = bitmap.statistics();
+        let counts = (of_kind.n_run_containers, of_kind.n_bitset_containers, of_kind.n_array_containers);
+        assert_eq!((bitmap.len(), counts), (265_000, (3, 2, 1)));
     }
 }

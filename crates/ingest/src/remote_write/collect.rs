@@ -204,7 +204,10 @@ fn walk_sample(body: &[u8], range: Range<usize>) -> Result<(u64, i64, i64), Body
 pub(super) fn plain_sample(message: &[u8]) -> Option<(u64, i64)> {
     let ([0x09, value @ .., 0x10], time) = message.split_first_chunk::<10>()? else { return None };
     // What is longer than a word or empty is for the walker.
-    let unused_bits = 64_u32.checked_sub(8 * time.len() as u32).filter(|bits| *bits < 64)?;
+    if !(1..=8).contains(&time.len()) {
+        return None;
+    }
+    let unused_bits = 64 - 8 * time.len() as u32;
     let word = u64::from_le_bytes(*message.last_chunk()?) >> unused_bits;
     // Each byte but the last says that another follows.
     if word & CONTINUES != CONTINUES >> unused_bits >> 8 {

@@ -43,11 +43,16 @@ pub fn decode_key(key: &[u8]) -> Result<GroupIdentity, String> {
     let mut metric = "";
     let mut fields = Walker::new(key, 0..key.len());
     let mut last_name = None;
-    // Tags and short lengths are text, too: one look at all of it says what a look at each name and value would.
+    // Tags and short lengths are text, too: one look at all of it says what a look at each name and value would. A long label has a
+    // length that is none, and then each is looked at by itself.
     let whole = std::str::from_utf8(key).ok();
     while let Some(field) = fields.next_field().map_err(|error| error.to_string())? {
         let Value::Bytes(range) = field.value else { return Err("labels are not a message".to_owned()) };
-        let (name, value) = match whole.and_then(|whole| plain_label(whole.get(range.clone())?)) {
+        let message = match whole {
+            Some(whole) => whole.get(range.clone()),
+            None => key.get(range.clone()).and_then(|bytes| std::str::from_utf8(bytes).ok()),
+        };
+        let (name, value) = match message.and_then(plain_label) {
             Some(label) => label,
             None => read_label(key, range)?,
         };

@@ -59,7 +59,7 @@ struct Totals {
     sum: f64,
     /// The largest magnitude.
     magnitude: f64,
-    /// Bits that are 0 if all are integers, or too large to be asked.
+    /// Bits that are 0 if all are integers; of magnitudes from [`WHOLE_MIN`] on they say nothing.
     fractions: u64,
     count: usize,
 }
