@@ -275,3 +275,96 @@ fn push_with_texts(batch: &Batch<'_>, fields: &[Field], cells: &[u64], into: &mu
         into.cells.push(Span { start: start as u32, len: (text.len() - start) as u32 }.to_cell());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::keys::Target;
+    use crate::log::record::text_of;
+
+    const SHARDS: usize = 2;
+
+    /// Rows of a block as they were sent: their number, in each cell and in each text, says which.
+    fn sent(types: &[ValueType], rows: usize) -> (Batch<'static>, Block) {
+        let mut batch = Batch::new(&[], |_| Err(String::new()));
+        let cell = |batch: &mut Batch<'_>, row: usize, value_type: &ValueType| match value_type {
+            ValueType::String => batch.push_text(format!("row {row}").as_bytes()).to_cell(),
+            _ => row as u64,
+        };
+        let fields = types.iter().map(|value_type| Field { name: String::new(), value_type: *value_type }).collect();
+        let cells = (0..rows).flat_map(|row| types.iter().map(move |value_type| (row, value_type)));
+        let cells = cells.map(|(row, value_type)| cell(&mut batch, row, value_type)).collect();
+        let block = Block { fields, timestamps_ns: (0..rows as i64).collect(), cells, ..Block::default() };
+        (batch, block)
+    }
+
+    /// What shards get: group, time and cells of each row; and that no block has too many rows.
+    fn split(types: &[ValueType], targets: Vec<Option<Target>>) -> Vec<Vec<(u32, i64, Vec<String>)>> {
+        let (batch, block) = sent(types, targets.len());
+        let columns = (types.len() > 1).then(|| (0..).zip(types.iter().copied()).collect());
+        let mut shards: Vec<ShardRows> = (0..SHARDS).map(|shard| ShardRows { shard, ..ShardRows::default() }).collect();
+        split_block(&batch, &block, &BlockRoute { columns, targets }, &mut shards, &Spare::default());
+        let rows_of = |rows: &ShardRows| {
+            let mut found = Vec::new();
+            for block in &rows.blocks {
+                assert!((1..=BLOCK_ROWS_MAX).contains(&block.rows()) && block.groups.len() == block.rows());
+                for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
+                    let cells = block.row(row).iter().zip(&block.columns);
+                    let told = cells.map(|(cell, (_, value_type))| match value_type {
+                        ValueType::String => {
+                            String::from_utf8_lossy(text_of(&rows.text, *cell).unwrap_or_default()).into_owned()
+                        }
+                        _ => cell.to_string(),
+                    });
+                    found.push((*group, *timestamp_ns, told.collect()));
+                }
+            }
+            found
+        };
+        shards.iter().map(rows_of).collect()
+    }
+
+    /// What shards have to get, row by row.
+    fn expected(types: &[ValueType], targets: &[Option<Target>]) -> Vec<Vec<(u32, i64, Vec<String>)>> {
+        let mut shards = vec![Vec::new(); SHARDS];
+        for (row, target) in targets.iter().enumerate() {
+            let Some(target) = target else { continue };
+            let told = |value_type: &ValueType| match value_type {
+                ValueType::String => format!("row {row}"),
+                _ => row.to_string(),
+            };
+            shards[target.shard].push((target.group, row as i64, types.iter().map(told).collect()));
+        }
+        shards
+    }
+
+    fn targets_of(runs: &[(usize, Option<u32>)]) -> Vec<Option<Target>> {
+        let target = |group: u32| Target { shard: group as usize % SHARDS, group, slot: group / 2 % 2 };
+        runs.iter().flat_map(|(rows, group)| std::iter::repeat_n(group.map(target), *rows)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn runs_go_where_rows_one_by_one_would(
+            runs in proptest::collection::vec((1usize..4, proptest::option::of(0u32..4)), 0..30),
+            types in prop_oneof![
+                Just(vec![ValueType::F64]),
+                Just(vec![ValueType::U64, ValueType::I64]),
+                Just(vec![ValueType::U64, ValueType::String]),
+            ],
+        ) {
+            let targets = targets_of(&runs);
+            prop_assert_eq!(split(&types, targets.clone()), expected(&types, &targets));
+        }
+    }
+
+    #[test]
+    fn no_run_makes_a_block_too_long() {
+        for types in [&[ValueType::F64][..], &[ValueType::U64, ValueType::I64]] {
+            let targets = targets_of(&[(7, Some(0)), (2 * BLOCK_ROWS_MAX + 5, Some(0)), (3, None), (9, Some(0))]);
+            assert!(split(types, targets.clone()) == expected(types, &targets));
+        }
+    }
+}

@@ -187,4 +187,23 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_label_too_long_for_a_byte_changes_nothing_for_the_others() {
+        let long = "x".repeat(300);
+        let pairs = [(METRIC_NAME, "up"), ("a", "é€"), ("b", &long), ("c", "1")];
+        for count in [2, 3, 4] {
+            let mut key = Vec::new();
+            pairs[..count].iter().for_each(|(name, value)| write_label(&mut key, name.as_bytes(), value.as_bytes()));
+            let identity = decode_key(&key).unwrap();
+            assert_eq!(
+                (&*identity.measurement, identity.labels.iter().collect::<Vec<_>>()),
+                ("up", pairs[1..count].to_vec())
+            );
+        }
+        let mut key = Vec::new();
+        write_label(&mut key, METRIC_NAME.as_bytes(), b"up");
+        write_label(&mut key, b"a", b"\xff");
+        assert!(decode_key(&key).unwrap_err().contains("not valid UTF-8"));
+    }
 }

@@ -55,7 +55,7 @@ fn larger(value: f64, than: f64) -> f64 {
 
 /// What values add up to, in any order.
 struct Totals {
-    /// NaN if one of them is; else only to be trusted if it [`is exact`](Self::is_exact).
+    /// NaN if one of them is; else only to be trusted if it is [exact](Self::is_exact).
     sum: f64,
     /// The largest magnitude.
     magnitude: f64,
@@ -227,32 +227,50 @@ fn narrow_integers(value_type: ValueType, timestamps_ns: &[i64], cells: &[u64]) 
     })
 }
 
+/// What samples in order of time add up to, counted as floats.
+struct Counted {
+    totals: Totals,
+    /// The first value.
+    value: f64,
+    min: f64,
+    max: f64,
+    /// What does not depend on how values are spelled: all but extremes and sums.
+    summary: Summary,
+}
+
+impl Counted {
+    /// `None` of no samples, or if the totals will not do.
+    fn of<const EXTREMES: bool, const STEPS: bool>(
+        (value_type, timestamps_ns, cells): (ValueType, &[i64], &[u64]),
+        nothing: u64,
+        number: impl Fn(u64) -> f64 + Copy,
+        will_do: impl Fn(&Totals) -> bool,
+    ) -> Option<Self> {
+        let (first, last) = ((*timestamps_ns.first()?, *cells.first()?), (*timestamps_ns.last()?, *cells.last()?));
+        let totals = Some(Totals::of(cells, number, nothing)).filter(will_do)?;
+        let value = number(first.1);
+        let (min, max) = if EXTREMES { extremes(cells, (first.1, value), number) } else { (value, value) };
+        let Steps { increase, resets, changes } = if STEPS { Steps::of(cells, number) } else { Steps::default() };
+        let count = cells.len() as u64;
+        let summary = Summary { count, first, last, increase, resets, changes, ..Summary::empty(value_type) };
+        Some(Self { totals, value, min, max, summary })
+    }
+}
+
 /// What floats in order of time add up to; `None` of none, or if there is a NaN among them or their sum is none.
 fn floats<const EXTREMES: bool, const STEPS: bool>(timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
-    let (first, last) = ((*timestamps_ns.first()?, *cells.first()?), (*timestamps_ns.last()?, *cells.last()?));
-    let totals = Totals::of(cells, f64::from_bits, (-0.0_f64).to_bits());
-    if totals.sum.is_nan() {
-        return None;
-    }
-    let value = f64::from_bits(first.1);
-    let (min, max) = if EXTREMES { extremes(cells, (first.1, value), f64::from_bits) } else { (value, value) };
-    let steps = if STEPS { Steps::of(cells, f64::from_bits) } else { Steps::default() };
+    let samples = (ValueType::F64, timestamps_ns, cells);
+    let is_number = |totals: &Totals| !totals.sum.is_nan();
+    let counted = Counted::of::<EXTREMES, STEPS>(samples, (-0.0_f64).to_bits(), f64::from_bits, is_number)?;
     // Zeros of both signs are equal: the first counts.
     let first_zero = || cells.iter().copied().find(|bits| bits << 1 == 0).unwrap_or_default();
     let bits = |value: f64| if value.to_bits() << 1 == 0 { first_zero() } else { value.to_bits() };
-    let (sum, increase) = if totals.is_exact() { ((totals.sum, 0.0), steps.increase) } else { in_order(value, cells) };
-    Some(Summary {
-        count: cells.len() as u64,
-        first,
-        last,
-        min: bits(min),
-        max: bits(max),
-        sum,
-        increase,
-        resets: steps.resets,
-        changes: steps.changes,
-        ..Summary::empty(ValueType::F64)
-    })
+    let (sum, increase) = if counted.totals.is_exact() {
+        ((counted.totals.sum, 0.0), counted.summary.increase)
+    } else {
+        in_order(counted.value, cells)
+    };
+    Some(Summary { min: bits(counted.min), max: bits(counted.max), sum, increase, ..counted.summary })
 }
 
 /// What integers in order of time add up to, counted as floats; `None` of none, or if floats do not hold their sums exactly.
@@ -262,29 +280,13 @@ fn integers<const EXTREMES: bool, const STEPS: bool>(
     value_type: ValueType,
     number: impl Fn(u64) -> f64 + Copy,
 ) -> Option<Summary> {
-    let (first, last) = ((*timestamps_ns.first()?, *cells.first()?), (*timestamps_ns.last()?, *cells.last()?));
-    let totals = Totals::of(cells, number, 0);
     // Of integers that a float rounds one alone is as large.
-    if !totals.is_exact() {
-        return None;
-    }
-    let value = number(first.1);
-    let (min, max) = if EXTREMES { extremes(cells, (first.1, value), number) } else { (value, value) };
-    let steps = if STEPS { Steps::of(cells, number) } else { Steps::default() };
+    let samples = (value_type, timestamps_ns, cells);
+    let counted = Counted::of::<EXTREMES, STEPS>(samples, 0, number, Totals::is_exact)?;
     // Positive ones have the same bits in both types.
     let bits = |value: f64| value as i64 as u64;
-    Some(Summary {
-        count: cells.len() as u64,
-        first,
-        last,
-        min: bits(min),
-        max: bits(max),
-        sum_integer: totals.sum as i128,
-        increase: steps.increase,
-        resets: steps.resets,
-        changes: steps.changes,
-        ..Summary::empty(value_type)
-    })
+    let sum_integer = counted.totals.sum as i128;
+    Some(Summary { min: bits(counted.min), max: bits(counted.max), sum_integer, ..counted.summary })
 }
 
 /// Sum and increase of floats whose sums are rounded, one by one.
