@@ -119,7 +119,9 @@ impl<'a> Filling<'a> {
                 (Some(constant), _) => constant.clone(),
                 (None, None) => Value::Null,
                 (None, Some(before)) if self.fill == Fill::Previous => before.value.clone(),
-                (None, Some(before)) => next.map_or(Value::Null, |next| linear(before, next, *at_ns)),
+                (None, Some(before)) => {
+                    next.map_or(Value::Null, |next| linear(before, next, *at_ns, self.windows.width_ns))
+                }
             };
             filled.push(Out { time_ns: *at_ns, value, origin: None });
             let after_ns = self.after(*at_ns);
@@ -132,15 +134,17 @@ impl<'a> Filling<'a> {
     }
 }
 
-/// The value between two, in proportion to time.
-fn linear(before: &Out, next: &Out, time_ns: i64) -> Value {
+/// The value between two, in proportion to the windows between them. As InfluxDB rounds it: whole numbers are cut off, which shows what a
+/// slope for each nanosecond, or a share of the whole, would round to instead.
+fn linear(before: &Out, next: &Out, time_ns: i64, width_ns: i64) -> Value {
     let (Some(from), Some(to)) = (before.value.number(), next.value.number()) else {
         return Value::Null;
     };
     // Times at both ends of time are further apart than 64 bits hold.
-    let since = |to_ns: i64| (i128::from(to_ns) - i128::from(before.time_ns)) as f64;
-    let share = since(time_ns) / since(next.time_ns);
-    let value = from + (to - from) * share;
+    let window = |time_ns: i64| i128::from(time_ns / width_ns.max(1));
+    let since = |time_ns: i64| (window(time_ns) - window(before.time_ns)) as f64;
+    let slope = (to - from) / since(next.time_ns);
+    let value = slope * since(time_ns) + from;
     match before.value {
         Value::Integer(_) => Value::Integer(value as i64),
         Value::Unsigned(_) => Value::Unsigned(value as u64),

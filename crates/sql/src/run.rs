@@ -207,6 +207,9 @@ impl Run<'_> {
             relation.rows.push(row);
         }
         self.charge(relation.samples())?;
+        for (place, column) in relation.columns.iter().enumerate() {
+            widen(&mut relation.rows, place, column.sql_type);
+        }
         Ok(relation)
     }
 
@@ -257,15 +260,21 @@ impl Run<'_> {
 /// Two tables as sets, or as they are for ALL.
 fn combine(
     mut left: Relation,
-    right: Relation,
+    mut right: Relation,
     op: SetOperator,
     quantifier: SetQuantifier,
 ) -> Result<Relation, SqlError> {
     if left.columns.len() != right.columns.len() {
         return invalid("each UNION query must have the same number of columns");
     }
-    for (column, other) in left.columns.iter_mut().zip(&right.columns) {
-        column.sql_type = column.sql_type.unified(other.sql_type);
+    for (place, (column, other)) in left.columns.iter_mut().zip(&right.columns).enumerate() {
+        let sql_type = column.sql_type.unified(other.sql_type);
+        for (rows, known) in [(&mut left.rows, column.sql_type), (&mut right.rows, other.sql_type)] {
+            if known != sql_type {
+                widen(rows, place, sql_type);
+            }
+        }
+        column.sql_type = sql_type;
     }
     let all = quantifier == SetQuantifier::All;
     let mut counts: HashMap<Vec<Value>, usize> = HashMap::new();
@@ -290,6 +299,13 @@ fn combine(
         distinct(&mut left.rows);
     }
     Ok(left)
+}
+
+/// Makes a column of rows what its type says, where they came of several.
+fn widen(rows: &mut [Vec<Value>], place: usize, to: SqlType) {
+    for cell in rows.iter_mut().filter_map(|row| row.get_mut(place)) {
+        *cell = std::mem::replace(cell, Value::Null).widened(to);
+    }
 }
 
 /// `ORDER BY` as a list.

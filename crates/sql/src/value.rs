@@ -132,6 +132,14 @@ impl Value {
         }
     }
 
+    /// As a column of this type has it: whole numbers among floats are floats, so that rows are told apart by what they say alone.
+    pub(crate) fn widened(self, to: SqlType) -> Self {
+        match (self, to) {
+            (Self::Int(value), SqlType::Float) => Self::Float(value as f64),
+            (value, _) => value,
+        }
+    }
+
     /// As a number, if it is one or a text that says one.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {

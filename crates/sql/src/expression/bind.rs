@@ -390,20 +390,21 @@ impl Binder<'_> {
         otherwise: Option<&Expr>,
         mut grouped: Option<&mut Grouped>,
     ) -> Result<Typed, SqlError> {
-        let mut branches = Vec::with_capacity(conditions.len());
-        let mut sql_type = SqlType::Unknown;
+        let (mut whens, mut values) = (Vec::with_capacity(conditions.len()), Vec::new());
         for CaseWhen { condition, result } in conditions {
             let when = match operand {
                 None => self.expression(condition, grouped.as_deref_mut())?,
                 Some(operand) => self.call(&operators::EQUAL, &[operand, condition], grouped.as_deref_mut())?,
             };
-            let then = self.expression(result, grouped.as_deref_mut())?;
-            sql_type = sql_type.unified(then.sql_type);
-            branches.push((when.expression, then.expression));
+            whens.push(when.expression);
+            values.push(self.expression(result, grouped.as_deref_mut())?);
         }
-        let otherwise = otherwise.map(|otherwise| self.expression(otherwise, grouped)).transpose()?;
-        let sql_type = otherwise.as_ref().map_or(sql_type, |otherwise| sql_type.unified(otherwise.sql_type));
-        let otherwise = otherwise.map(|otherwise| Box::new(otherwise.expression));
+        if let Some(otherwise) = otherwise {
+            values.push(self.expression(otherwise, grouped)?);
+        }
+        let (mut values, sql_type) = unified(values);
+        let otherwise = if otherwise.is_some() { values.pop().map(Box::new) } else { None };
+        let branches = whens.into_iter().zip(values).collect();
         Ok(Typed { expression: Bound::Case { branches, otherwise }, sql_type })
     }
 
@@ -679,7 +680,10 @@ pub(super) fn apply(function: &'static Function, of: Vec<Typed>) -> Result<Typed
             SqlType::Unknown => SqlType::Float,
             known => known,
         },
-        (Returns::Unified, _) => types.iter().fold(SqlType::Unknown, |known, sql_type| known.unified(*sql_type)),
+        (Returns::Unified, _) => {
+            let (of, sql_type) = unified(of);
+            return Ok(Typed { expression: Bound::Call(function, of), sql_type });
+        }
         (Returns::Arithmetic, [a, b]) => match operators::arithmetic_type(function.name, *a, *b) {
             Some(sql_type) => sql_type,
             None => {
@@ -694,6 +698,17 @@ pub(super) fn apply(function: &'static Function, of: Vec<Typed>) -> Result<Typed
         (Returns::Arithmetic, _) => SqlType::Float,
     };
     Ok(Typed { expression: Bound::Call(function, of.into_iter().map(|of| of.expression).collect()), sql_type })
+}
+
+/// Values of which one is chosen in each row, and the type that holds them all: whole numbers among floats are made floats.
+fn unified(of: Vec<Typed>) -> (Vec<Bound>, SqlType) {
+    let sql_type = of.iter().fold(SqlType::Unknown, |known, of| known.unified(of.sql_type));
+    let as_one = |of: Typed| match of.expression {
+        Bound::Constant(value) => Bound::Constant(value.widened(sql_type)),
+        other if (of.sql_type, sql_type) == (SqlType::Int, SqlType::Float) => Bound::Cast(Box::new(other), sql_type),
+        other => other,
+    };
+    (of.into_iter().map(as_one).collect(), sql_type)
 }
 
 /// What is the same in all rows is computed once; what fails then fails when it is computed.

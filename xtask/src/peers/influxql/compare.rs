@@ -4,6 +4,8 @@ use serde_json::Value;
 
 /// How far apart floats may be, in proportion: sums depend on the order of their terms.
 const TOLERANCE: f64 = 1e-9;
+/// Floats are as far apart as if they were at least so large: the data's are, but what is left where they cancel out is not.
+const SIZE_MIN: f64 = 1e-3;
 
 /// The error that an answer is, if it is one.
 pub(in crate::peers) fn error(answer: &Value) -> Option<&str> {
@@ -50,7 +52,7 @@ fn of_series(ours: &Value, theirs: &Value) -> Option<String> {
 }
 
 /// Rows, those of one time in an order of their own.
-fn rows(series: &Value) -> Vec<Value> {
+pub(super) fn rows(series: &Value) -> Vec<Value> {
     let mut rows: Vec<Value> = series.get("values").and_then(Value::as_array).cloned().unwrap_or_default();
     let time = |row: &Value| row.get(0).cloned();
     let mut start = 0;
@@ -63,13 +65,14 @@ fn rows(series: &Value) -> Vec<Value> {
     rows
 }
 
-fn same(ours: &Value, theirs: &Value) -> bool {
+/// Whether two cells, or rows of them, are the same but for rounding.
+pub(super) fn same(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Array(ours), Value::Array(theirs)) => {
             ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(ours, theirs)| same(ours, theirs))
         }
         (Value::Number(a), Value::Number(b)) if a != b => match (a.as_f64(), b.as_f64()) {
-            (Some(a), Some(b)) => (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()).max(1e-6),
+            (Some(a), Some(b)) => (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()).max(SIZE_MIN),
             _ => false,
         },
         _ => ours == theirs,
@@ -80,7 +83,8 @@ fn results(answer: &Value) -> &[Value] {
     answer.get("results").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn series(answer: &Value) -> Vec<&Value> {
+/// All series of an answer, of all its statements.
+pub(super) fn series(answer: &Value) -> Vec<&Value> {
     results(answer).iter().filter_map(|result| result.get("series")?.as_array()).flatten().collect()
 }
 
@@ -109,5 +113,7 @@ mod tests {
         check("[[1,2],[1,3],[2,0]]", "[[1,3],[1,2],[2,0]]", true);
         check("[[1,2],[2,3]]", "[[2,3],[1,2]]", false);
         check("[[1,null]]", "[[1,0]]", false);
+        check("[[1,-3.67e-14]]", "[[1,1.07e-14]]", true);
+        check("[[1,0.001]]", "[[1,0.00100001]]", false);
     }
 }
