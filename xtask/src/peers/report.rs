@@ -51,7 +51,7 @@ impl Figures {
             self.peer.name(),
             self.connections,
             self.values_per_cpu_second() / 1e6,
-            if self.peer == Peer::Thalweg { "–".to_owned() } else { format!("{ratio:.1} ×") },
+            if self.peer == Peer::Thalweg || ratio.is_nan() { "–".to_owned() } else { format!("{ratio:.1} ×") },
             self.write_cpu_seconds,
             self.cpu_seconds,
             self.rows_per_second / 1e6,
@@ -117,9 +117,12 @@ pub fn render(setting: &[String], all: &[Figures]) -> String {
         let ratios = others.filter_map(|peer| {
             let best = best(all, case, peer)?;
             let (name, ratio) = (peer.name(), ratio(all, case, peer));
-            Some(format!("{ratio:.1} × {name} ({} connections)", best.connections))
+            (!ratio.is_nan()).then(|| format!("{ratio:.1} × {name} ({} connections)", best.connections))
         });
-        let _ = writeln!(text, "\nAt each one's best: {}", ratios.collect::<Vec<_>>().join(", "));
+        let ratios: Vec<String> = ratios.collect();
+        if !ratios.is_empty() {
+            let _ = writeln!(text, "\nAt each one's best: {}", ratios.join(", "));
+        }
     }
     text
 }
@@ -195,5 +198,7 @@ mod tests {
             ["10.0 × influxdb (1 connections)", "| influxdb | 4 | 0.11 M | 18.0 × |", "| 1 MiB | 3 MiB | 2.00 |"];
         assert!(wanted.iter().all(|part| text.contains(part)), "{text}");
         assert!(json(&[], &all).unwrap().contains(r#""ratio": 10.0"#));
+        let without = render(&[], &all[2..]);
+        assert!(without.contains("| influxdb | 4 | 0.11 M | – |") && !without.contains("NaN"), "{without}");
     }
 }
