@@ -151,3 +151,26 @@ fn linear(before: &Out, next: &Out, time_ns: i64, width_ns: i64) -> Value {
         _ => Value::Float(value),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers of InfluxDB 1.6.7 to `SELECT sum(i) … GROUP BY time(1m) fill(linear)` of two points, the first of them 0.
+    #[test]
+    fn whole_numbers_between_two_are_those_of_influxdb() {
+        let width_ns = 60_000_000_000;
+        let out = |window: usize, value: i64| Out {
+            time_ns: window as i64 * width_ns,
+            value: Value::Integer(value),
+            origin: None,
+        };
+        for expected in [&[0, 118, 236, 354][..], &[0, 33, 66, 99, 132, 165, 198, 231, 264, 297, 330]] {
+            let last = expected.len() - 1;
+            for (window, value) in expected.iter().enumerate().take(last).skip(1) {
+                let found = linear(&out(0, 0), &out(last, expected[last]), out(window, 0).time_ns, width_ns);
+                assert_eq!(found, Value::Integer(*value), "{window} of {last}");
+            }
+        }
+    }
+}
