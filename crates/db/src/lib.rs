@@ -39,10 +39,11 @@ pub use query_api::{InstantQuery, RangeQuery};
 pub use results::{CacheUse, ResultCacheStats};
 pub use sql_api::SqlAnswer;
 pub use store::{
-    Appended, Appender, BackupReport, CheckReport, CompactReport, Damage, DatabasePolicy, Deleted, FileSizes, Finding,
-    FolderReport, GroupLayout, MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport,
-    ReadCounts, RebuildReport, Recovery, Rejected, RestoreReport, SelectedGroup, Sent, Stats, StoreError, Token,
-    WindowColumn, Windows, WriteReport, backups, check, inspect, rebuild, restore,
+    Appended, Appender, BackupReport, CheckReport, CheckStatus, CompactReport, Damage, DatabasePolicy, Deleted,
+    FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss, MemoryUse, ObjectTierOptions,
+    PartitionReport, PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery, Rejected, RestoreReport,
+    SelectedGroup, Sent, Stats, StoreError, Token, WindowColumn, Windows, WriteReport, backups, check, inspect,
+    rebuild, restore,
 };
 pub use write::WriteError;
 
@@ -203,6 +204,11 @@ impl Db {
     /// The numbers of the data folder now.
     pub fn stats(&self) -> Stats {
         self.store.stats()
+    }
+
+    /// What is wrong with the folder at present.
+    pub fn health(&self) -> &Arc<store::Health> {
+        self.store.health()
     }
 
     /// Why background work fails at present, if it does.

@@ -11,7 +11,7 @@
 //! * [`exemplars`]: what stands beside the samples · [`producers`]: who sent what last
 //! * [`histogram`]: samples that are distributions
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
-//! * [`inspect`], [`check`], [`backup`], [`compact`]: upkeep
+//! * [`inspect`], [`check`], [`backup`], [`compact`]: upkeep · [`health`]: what is wrong at present
 //! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to · [`recent`]: the newest of many groups at once
 
 mod admission;
@@ -27,6 +27,7 @@ mod exemplars;
 mod flush;
 mod generations;
 mod head;
+mod health;
 mod histogram;
 mod indexing;
 mod inspect;
@@ -87,6 +88,7 @@ pub use check::{CheckReport, Damage, check};
 pub use chosen::{GroupTexts, TableGroups};
 pub use compact::CompactReport;
 pub use error::StoreError;
+pub use health::{CheckStatus, Health, HealthCheck, Loss};
 pub use inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
 pub use journal_file::fuzz_journal;
@@ -176,6 +178,8 @@ pub struct Store {
     /// Who sent what last.
     producers: Mutex<Producers>,
     recovery: Recovery,
+    /// What is wrong at present, for operators.
+    health: Arc<Health>,
     /// Keeps other processes out; released when the store is dropped.
     _lock: Box<dyn Send + Sync>,
 }
@@ -194,6 +198,11 @@ impl Store {
     /// What opening the folder found.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
+    }
+
+    /// What is wrong at present.
+    pub fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
     /// Identifies the folder's making: numbers handed out under another incarnation mean nothing here.

@@ -117,6 +117,7 @@ impl Store {
             exemplars: Mutex::new(opened.exemplars),
             producers: Mutex::new(opened.producers),
             recovery: opened.recovery,
+            health: Arc::default(),
             _lock: lock,
         })
     }
