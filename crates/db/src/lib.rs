@@ -207,7 +207,7 @@ impl Db {
     }
 
     /// What is wrong with the folder at present.
-    pub fn health(&self) -> &Arc<store::Health> {
+    pub fn health(&self) -> &Arc<Health> {
         self.store.health()
     }
 
