@@ -40,7 +40,8 @@ pub use levels::{SegmentSize, segments_to_merge};
 pub use matcher::{CompiledMatcher, MatcherError, compile};
 pub use read::GroupReader;
 pub use roaring::RoaringBitmap;
-pub use segment::reader::{Segment, SegmentBytes};
+pub use segment::copies::{SegmentBytes, SegmentCopy, SegmentTwin};
+pub use segment::reader::Segment;
 pub use slots::SlotSet;
 
 /// Number of a database in a data folder.
@@ -71,6 +72,7 @@ pub fn fuzz_segment(bytes: &[u8]) {
     let directory = usize::from(u16::from_le_bytes(*length)).min(rest.len());
     let (body, directory) = rest.split_at(rest.len() - directory);
     if let Ok(segment) = Segment::open(0, std::sync::Arc::new(segment::enclosed(body, directory))) {
+        segment.trust();
         fuzz_segment_opened(segment);
     }
 }

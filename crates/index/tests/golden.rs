@@ -11,8 +11,11 @@ use std::sync::Arc;
 use model::Labels;
 use thalweg_index::{Groups, RoaringBitmap, Segment, fuzz_segment, fuzz_segment_opened};
 
-fn file() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v2.segment")
+/// The version that is written at present.
+const VERSION: u32 = 3;
+
+fn file(version: u32) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/v{version}.segment"))
 }
 
 fn labels(number: u32) -> Labels {
@@ -50,15 +53,19 @@ fn write_golden() -> Vec<u8> {
 
 #[test]
 fn segments_of_older_versions_open() {
-    if std::env::var_os("THALWEG_GOLDEN").is_some_and(|value| value == "write") && !file().exists() {
-        fs::create_dir_all(file().parent().unwrap()).unwrap();
-        fs::write(file(), write_golden()).unwrap();
+    let present = file(VERSION);
+    if std::env::var_os("THALWEG_GOLDEN").is_some_and(|value| value == "write") && !present.exists() {
+        fs::create_dir_all(present.parent().unwrap()).unwrap();
+        fs::write(&present, write_golden()).unwrap();
     }
-    let bytes = fs::read(file()).unwrap();
     assert!(
-        bytes == write_golden(),
+        fs::read(present).unwrap() == write_golden(),
         "what is written has changed: that needs a new version, or a new golden file if it need not"
     );
+    (2..=VERSION).for_each(|version| check(fs::read(file(version)).unwrap()));
+}
+
+fn check(bytes: Vec<u8>) {
     let mut older = Groups::with_hash_seed(77);
     for number in 0..10 {
         older.register(0, 0, &labels(number), &slots(number)).unwrap();
@@ -87,7 +94,7 @@ fn segments_of_older_versions_open() {
 /// Every byte damaged in turn, and the directory too with a checksum that fits.
 #[test]
 fn damage_anywhere_never_panics() {
-    let bytes = fs::read(file()).unwrap();
+    let bytes = fs::read(file(VERSION)).unwrap();
     let end = bytes.len() - 16;
     let directory = u64::from_le_bytes(bytes[end..end + 8].try_into().unwrap()) as usize;
     for place in 0..bytes.len() {

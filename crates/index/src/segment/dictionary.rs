@@ -2,7 +2,8 @@
 
 use codec::{DecodeError, Reader, varint};
 
-use super::{BLOCK, u32_at};
+use super::copies::Window;
+use super::{BLOCK, DICTIONARY_PLACE_BYTES};
 
 /// Writes a dictionary, term by term in order.
 #[derive(Default)]
@@ -43,10 +44,10 @@ fn shared_prefix(a: &str, b: &str) -> usize {
 }
 
 /// A dictionary that is read.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Dictionary<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) places: &'a [u8],
+    pub(crate) bytes: Window<'a>,
+    pub(crate) places: Window<'a>,
     pub(crate) terms: u32,
 }
 
@@ -70,12 +71,18 @@ impl Position<'_> {
 impl<'a> Dictionary<'a> {
     /// Before the first term of a block.
     pub(crate) fn at_block(&self, block: u32) -> Result<Position<'a>, DecodeError> {
-        let at = u32_at(self.places, u64::from(block) * 8)?;
-        let postings_at = u64::from(u32_at(self.places, u64::from(block) * 8 + 4)?);
-        let rest = self.bytes.get(at as usize..);
-        let rest = rest.ok_or(DecodeError { offset: at as usize, what: "block beyond the dictionary" })?;
-        let next = block * BLOCK;
-        Ok(Position { reader: Reader::new(rest), text: String::new(), next, count: 0, postings_at, postings_bytes: 0 })
+        let postings_at = u64::from(self.places.u32_at(u64::from(block) * DICTIONARY_PLACE_BYTES + 4)?);
+        let (reader, next) = (Reader::new(self.block(block)?), block * BLOCK);
+        Ok(Position { reader, text: String::new(), next, count: 0, postings_at, postings_bytes: 0 })
+    }
+
+    /// The bytes of a block.
+    fn block(&self, block: u32) -> Result<&'a [u8], DecodeError> {
+        let place = |block: u32| self.places.u32_at(u64::from(block) * DICTIONARY_PLACE_BYTES).map(u64::from);
+        let start = place(block)?;
+        let is_last = block + 1 >= self.terms.div_ceil(BLOCK);
+        let end = if is_last { self.bytes.len() } else { place(block + 1)? };
+        self.bytes.get(start, end.saturating_sub(start))
     }
 
     /// Before the first term, or, where a text is given, before some term that is not behind it and not far from it.
@@ -102,6 +109,9 @@ impl<'a> Dictionary<'a> {
         }
         if position.next.is_multiple_of(BLOCK) {
             position.text.clear();
+            if position.reader.is_empty() {
+                position.reader = Reader::new(self.block(position.next / BLOCK)?);
+            }
         }
         let reader = &mut position.reader;
         let shared = reader.length(position.text.len())?;

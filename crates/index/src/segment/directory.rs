@@ -1,5 +1,7 @@
 //! What a segment's directory says: where everything is.
 
+use std::sync::Arc;
+
 use codec::{DecodeError, Reader, varint};
 use roaring::RoaringBitmap;
 
@@ -47,7 +49,7 @@ pub(crate) struct Directory {
     /// Sorted by number.
     pub(crate) databases: Vec<DatabasePlaces>,
     /// One for each [`super::CHECKED_BYTES`] between header and directory.
-    pub(crate) checksums: Vec<u32>,
+    pub(crate) checksums: Arc<[u32]>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -2,26 +2,31 @@
 //!
 //! * [`writer`]: sources become the bytes of one segment, in one pass over each part, nothing large in memory
 //! * [`directory`]: where everything is · [`dictionary`]: values of a label, front-coded · [`rows`]: values of each group
-//! * [`reader`]: a segment is searched
+//! * [`reader`]: a segment is searched · [`copies`]: its bytes, checked as they are read, and a second copy of them
 
+pub(crate) mod copies;
 pub(crate) mod dictionary;
 pub(crate) mod directory;
 pub(crate) mod reader;
 pub(crate) mod rows;
 pub(crate) mod writer;
 
-use codec::DecodeError;
+use codec::{DecodeError, Reader};
 
 /// A segment begins and ends with these.
 pub(crate) const MAGIC: &[u8; 8] = b"THWGSEGM";
 pub(crate) const END_MAGIC: &[u8; 4] = b"GEND";
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
+/// As the present one, with a checksum for each MiB.
+const VERSION_TWO: u32 = 2;
 /// Magic, version, four bytes of zero.
 pub(crate) const HEADER_BYTES: usize = 16;
 /// Where the directory begins, its checksum, magic.
 pub(crate) const TRAILER_BYTES: usize = 16;
-/// Bytes that have one checksum in the directory.
-pub(crate) const CHECKED_BYTES: usize = 1 << 20;
+/// Bytes of a block: each has a checksum in the directory, and is checked when something in it is first read.
+pub(crate) const CHECKED_BYTES: usize = 1 << 16;
+/// The same of version 2.
+const CHECKED_BYTES_TWO: usize = 1 << 20;
 /// Terms in a block of a dictionary, and groups in a block of rows.
 pub(crate) const BLOCK: u32 = 16;
 /// Bytes of a dictionary block's place: in the dictionary, and in the postings.
@@ -43,10 +48,31 @@ pub(crate) fn slice(bytes: &[u8], offset: u64, length: u64) -> Result<&[u8], Dec
     bytes.get(start..end).ok_or_else(missing)
 }
 
-/// The number at an offset.
-pub(crate) fn u32_at(bytes: &[u8], offset: u64) -> Result<u32, DecodeError> {
-    let found = slice(bytes, offset, 4)?;
-    Ok(found.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)))
+/// The bytes of a block, if the file begins as a segment of a version that is known.
+pub(crate) fn checked_bytes(bytes: &[u8]) -> Option<usize> {
+    let version = bytes.strip_prefix(MAGIC)?.first_chunk()?;
+    match u32::from_le_bytes(*version) {
+        VERSION => Some(CHECKED_BYTES),
+        VERSION_TWO => Some(CHECKED_BYTES_TWO),
+        _ => None,
+    }
+}
+
+/// Where the directory begins and what its checksum is.
+pub(crate) fn directory_place(bytes: &[u8]) -> Result<(usize, u32), DecodeError> {
+    if checked_bytes(bytes).is_none() {
+        return Err(DecodeError { offset: 0, what: "expected the magic THWGSEGM and version 2 or 3" });
+    }
+    let end = bytes.len().saturating_sub(TRAILER_BYTES);
+    let mut trailer = Reader::new(slice(bytes, end as u64, TRAILER_BYTES as u64)?);
+    let (offset, checksum, magic) = (trailer.u64()?, trailer.u32()?, trailer.array::<4>()?);
+    if magic != *END_MAGIC {
+        return Err(DecodeError { offset: end, what: "expected GEND at the end: the file is cut off" });
+    }
+    match usize::try_from(offset) {
+        Ok(offset) if (HEADER_BYTES..=end).contains(&offset) => Ok((offset, checksum)),
+        _ => Err(DecodeError { offset: end, what: "directory outside the file" }),
+    }
 }
 
 /// Body and directory with what makes a file of them.

@@ -1,5 +1,5 @@
-//! Searching a segment. Nothing is read at opening but the directory; everything is checked against its bounds when it is
-//! read, since the checksums of the rest are only looked at by [`Segment::verify`].
+//! Searching a segment. Nothing is read at opening but the directory; everything else is checked when it is read: its block against the
+//! block's checksum ([`Copies`]), and what stands there against its bounds.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,24 +8,22 @@ use codec::{DecodeError, Reader};
 use model::Labels;
 use roaring::RoaringBitmap;
 
+use super::copies::{Copies, SegmentBytes, SegmentTwin};
 use super::dictionary::{Dictionary, Position};
 use super::directory::{DatabasePlaces, Directory, NamePlaces, Posting, Table};
 use super::rows::RowsReader;
 use super::{
-    BLOCK, CHECKED_BYTES, DICTIONARY_PLACE_BYTES, END_MAGIC, FAMILY_BYTES, HEADER_BYTES, IDENTITY_BYTES, MAGIC,
-    MEASUREMENT_BYTES, OVERLAY_BYTES, TRAILER_BYTES, VERSION, slice, u32_at,
+    BLOCK, CHECKED_BYTES, DICTIONARY_PLACE_BYTES, FAMILY_BYTES, IDENTITY_BYTES, MEASUREMENT_BYTES, OVERLAY_BYTES,
+    TRAILER_BYTES, checked_bytes, directory_place, slice,
 };
 use crate::ids::Ids;
 use crate::source::{Family, Fingerprints, GroupVisitor, Name, Source, TermCursor};
 use crate::{DatabaseId, GroupId, IndexError, MeasurementId, SlotSet};
 
-/// Bytes of a segment: a mapped file, or a copy in memory.
-pub type SegmentBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
-
 /// An immutable segment of the index.
 pub struct Segment {
     number: u64,
-    bytes: SegmentBytes,
+    copies: Copies,
     directory: Directory,
     /// Whether no group of the range is missing.
     full: bool,
@@ -40,14 +38,35 @@ impl fmt::Debug for Segment {
 impl Segment {
     /// Opens a segment; the number is the caller's, to tell segments apart in errors.
     pub fn open(number: u64, bytes: SegmentBytes) -> Result<Self, IndexError> {
-        let directory = read_directory((*bytes).as_ref()).map_err(IndexError::damaged(number))?;
-        let full = directory.present.len() == u64::from(directory.end - directory.first);
-        Ok(Self { number, bytes, directory, full })
+        Self::open_with_twin(number, bytes, None)
     }
 
-    /// Whether the bytes begin as those of a segment of this version do.
+    /// As [`Segment::open`]; the twin gives a second copy of the file if a block of this one is damaged.
+    pub fn open_with_twin(
+        number: u64,
+        bytes: SegmentBytes,
+        twin: Option<Box<dyn SegmentTwin>>,
+    ) -> Result<Self, IndexError> {
+        let directory = read_directory(bytes.bytes()).map_err(IndexError::damaged(number))?;
+        let full = directory.present.len() == u64::from(directory.end - directory.first);
+        let block_bytes = checked_bytes(bytes.bytes()).unwrap_or(CHECKED_BYTES);
+        let copies = Copies::new(bytes, block_bytes, directory.checksums.clone(), twin);
+        let copies = copies.map_err(IndexError::damaged(number))?;
+        if !copies.confirm().map_err(IndexError::damaged(number))? {
+            let directory = read_directory(copies.unchecked()).map_err(IndexError::damaged(number))?;
+            return Ok(Self { number, copies, directory, full });
+        }
+        Ok(Self { number, copies, directory, full })
+    }
+
+    /// Takes all blocks for whole, whatever their checksums say: for fuzzing.
+    pub(crate) fn trust(&self) {
+        self.copies.trust();
+    }
+
+    /// Whether the bytes begin as those of a segment of a known version do.
     pub fn is_segment(bytes: &[u8]) -> bool {
-        bytes.starts_with(MAGIC) && u32_at(bytes, 8) == Ok(VERSION)
+        checked_bytes(bytes).is_some()
     }
 
     /// The number that it was opened with.
@@ -67,7 +86,7 @@ impl Segment {
 
     /// Bytes of the file, which are not in memory but as the system keeps them there.
     pub fn file_bytes(&self) -> u64 {
-        self.bytes().len() as u64
+        self.copies.unchecked().len() as u64
     }
 
     /// Bytes that it occupies in memory beside the file.
@@ -77,7 +96,7 @@ impl Segment {
 
     /// Reads everything: checksums first, then every value, every row and every identity.
     pub fn verify(&self) -> Result<(), IndexError> {
-        self.check_all().map_err(self.damaged())?;
+        self.copies.check_all().map_err(self.damaged())?;
         for database in &self.directory.databases {
             self.all(database.id)?;
             for measurement in self.measurements(database.id)? {
@@ -96,40 +115,26 @@ impl Segment {
         self.overlays().map(drop)
     }
 
-    fn check_all(&self) -> Result<(), DecodeError> {
-        let bytes = self.bytes();
-        let end = directory_place(bytes)?.0;
-        let checked = slice(bytes, HEADER_BYTES as u64, (end as u64).saturating_sub(HEADER_BYTES as u64))?;
-        let mut expected = self.directory.checksums.iter();
-        for (place, stretch) in checked.chunks(CHECKED_BYTES).enumerate() {
-            if expected.next() != Some(&crc32c::crc32c(stretch)) {
-                let offset = HEADER_BYTES + place * CHECKED_BYTES;
-                return Err(DecodeError { offset, what: "checksum of the MiB that begins here does not match" });
-            }
-        }
-        Ok(())
-    }
-
     /// Groups that may have an identity of this fingerprint.
     pub(crate) fn candidates(&self, fingerprint: u32) -> Result<Vec<GroupId>, IndexError> {
-        self.identities_of(fingerprint).map_err(self.damaged())
+        self.read(|| self.identities_of(fingerprint))
     }
 
     fn identities_of(&self, fingerprint: u32) -> Result<Vec<GroupId>, DecodeError> {
-        let (bytes, directory) = (self.bytes(), &self.directory);
+        let (copies, directory) = (&self.copies, &self.directory);
         let bits = u32::from(directory.bucket_bits);
         let bucket = u64::from(fingerprint.checked_shr(32 - bits).unwrap_or(0));
-        let from = u64::from(u32_at(bytes, directory.buckets.saturating_add(bucket * 4))?);
-        let to = u64::from(u32_at(bytes, directory.buckets.saturating_add(bucket * 4 + 4))?);
+        let from = u64::from(copies.u32_at(directory.buckets.saturating_add(bucket * 4))?);
+        let to = u64::from(copies.u32_at(directory.buckets.saturating_add(bucket * 4 + 4))?);
         let start = directory.identities.saturating_add(from * IDENTITY_BYTES);
-        let entries = slice(bytes, start, to.saturating_sub(from) * IDENTITY_BYTES)?;
+        let entries = copies.get(start, to.saturating_sub(from) * IDENTITY_BYTES)?;
         let entries = entries.as_chunks::<8>().0.iter().map(|entry| split(*entry));
         Ok(entries.filter(|(found, _)| *found == fingerprint).map(|(_, id)| id).collect())
     }
 
     /// Whether a group of the segment has this identity.
     pub(crate) fn is(&self, id: GroupId, identity: (DatabaseId, MeasurementId, &Labels)) -> Result<bool, IndexError> {
-        self.has_identity(id, identity).map_err(self.damaged())
+        self.read(|| self.has_identity(id, identity))
     }
 
     fn has_identity(
@@ -154,15 +159,21 @@ impl Segment {
             let (Some((name_text, text)), Some(name)) = (pairs.next(), places.names.get(*name as usize)) else {
                 return Ok(false);
             };
-            if name.text != name_text || !self.dictionary(name)?.is_at(value, text)? {
+            if name.text != name_text || !self.dictionary(name).is_at(value, text)? {
                 return Ok(false);
             }
         }
         Ok(pairs.next().is_none())
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        (*self.bytes).as_ref()
+    /// Runs a read, and once more if a second copy of the file had to take over meanwhile.
+    #[inline]
+    fn read<T>(&self, mut read: impl FnMut() -> Result<T, DecodeError>) -> Result<T, IndexError> {
+        let first = read();
+        if self.copies.confirm().map_err(self.damaged())? {
+            return first.map_err(self.damaged());
+        }
+        read().map_err(self.damaged())
     }
 
     fn damaged(&self) -> impl Fn(DecodeError) -> IndexError + use<> {
@@ -181,18 +192,17 @@ impl Segment {
         places.ok_or_else(|| self.damaged()(error))
     }
 
-    fn dictionary(&self, name: &NamePlaces) -> Result<Dictionary<'_>, DecodeError> {
-        let bytes = self.bytes();
+    fn dictionary(&self, name: &NamePlaces) -> Dictionary<'_> {
         let blocks = u64::from(name.values.div_ceil(BLOCK)) * DICTIONARY_PLACE_BYTES;
-        Ok(Dictionary {
-            bytes: slice(bytes, name.dictionary, name.dictionary_bytes)?,
-            places: slice(bytes, name.blocks, blocks)?,
+        Dictionary {
+            bytes: self.copies.window(name.dictionary, name.dictionary_bytes),
+            places: self.copies.window(name.blocks, blocks),
             terms: name.values,
-        })
+        }
     }
 
     fn ids(&self, posting: Posting) -> Result<Ids, DecodeError> {
-        let bytes = slice(self.bytes(), posting.offset, posting.bytes)?;
+        let bytes = self.copies.get(posting.offset, posting.bytes)?;
         Ids::decode(bytes, posting.count, self.directory.first)
             .map_err(|error| DecodeError { offset: posting.offset as usize + error.offset, what: error.what })
     }
@@ -204,7 +214,7 @@ impl Segment {
 
     fn measurement_entry(&self, table: Table, place: u32) -> Result<(MeasurementId, Posting), DecodeError> {
         let at = table.offset.saturating_add(u64::from(place) * MEASUREMENT_BYTES);
-        let mut entry = Reader::new(slice(self.bytes(), at, MEASUREMENT_BYTES)?);
+        let mut entry = Reader::new(self.copies.get(at, MEASUREMENT_BYTES)?);
         let (measurement, count, offset, bytes) = (entry.u32()?, entry.u32()?, entry.u64()?, entry.u32()?);
         Ok((measurement, Posting { offset, bytes: u64::from(bytes), count }))
     }
@@ -241,7 +251,7 @@ impl Segment {
     fn family_number(&self, ordinal: u32) -> Result<u32, DecodeError> {
         let width = u64::from(self.directory.family_bytes);
         let at = self.directory.row_families.saturating_add(u64::from(ordinal) * width);
-        let found = slice(self.bytes(), at, width)?;
+        let found = self.copies.get(at, width)?;
         Ok(found.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte)))
     }
 
@@ -250,7 +260,7 @@ impl Segment {
             return Err(DecodeError { offset: 0, what: "no such family" });
         }
         let at = self.directory.families.offset.saturating_add(u64::from(number) * FAMILY_BYTES);
-        let mut entry = Reader::new(slice(self.bytes(), at, FAMILY_BYTES)?);
+        let mut entry = Reader::new(self.copies.get(at, FAMILY_BYTES)?);
         Ok([entry.u32()?, entry.u32()?, entry.u32()?, entry.u32()?, entry.u32()?])
     }
 
@@ -260,9 +270,9 @@ impl Segment {
             return Err(DecodeError { offset: table.offset as usize, what: "no such entry of the table" });
         }
         let place = table.offset.saturating_add(u64::from(number) * 4);
-        let (start, end) = (u32_at(self.bytes(), place)?, u32_at(self.bytes(), place + 4)?);
+        let (start, end) = (self.copies.u32_at(place)?, self.copies.u32_at(place + 4)?);
         let items = table.offset.saturating_add((u64::from(table.count) + 1) * 4);
-        slice(self.bytes(), items.saturating_add(u64::from(start)), u64::from(end.saturating_sub(start)))
+        self.copies.get(items.saturating_add(u64::from(start)), u64::from(end.saturating_sub(start)))
     }
 
     fn schema(&self, number: u32) -> Result<Vec<u32>, DecodeError> {
@@ -279,9 +289,15 @@ impl Segment {
     }
 
     fn row_block(&self, block: u32) -> Result<RowsReader<'_>, DecodeError> {
-        let at = u32_at(self.bytes(), self.directory.row_places.saturating_add(u64::from(block) * 4))?;
-        let start = self.directory.rows.saturating_add(u64::from(at));
-        Ok(RowsReader::new(slice(self.bytes(), start, self.directory.row_places.saturating_sub(start))?))
+        let place = |block: u32| self.copies.u32_at(self.directory.row_places.saturating_add(u64::from(block) * 4));
+        let start = self.directory.rows.saturating_add(u64::from(place(block)?));
+        let is_last = u64::from(block) + 1 >= self.directory.present.len().div_ceil(u64::from(BLOCK));
+        let end = if is_last {
+            self.directory.row_places
+        } else {
+            self.directory.rows.saturating_add(u64::from(place(block + 1)?))
+        };
+        Ok(RowsReader::new(self.copies.get(start, end.saturating_sub(start))?))
     }
 
     /// Reads rows of a block up to an ordinal, and gives that one's family.
@@ -312,6 +328,7 @@ impl Segment {
         for (ordinal, id) in self.directory.present.iter().enumerate() {
             let ordinal = ordinal as u32;
             if ordinal.is_multiple_of(BLOCK) {
+                self.confirm()?;
                 rows = self.row_block(ordinal / BLOCK).map_err(&damaged)?;
             }
             let family = self.family_number(ordinal).map_err(&damaged)?;
@@ -330,17 +347,26 @@ impl Segment {
             rows.advance(schema, count).map_err(&damaged)?;
             visit(id, family, &rows.values)?;
         }
-        Ok(())
+        self.confirm()
+    }
+
+    /// Ends a read that cannot be repeated if what it read was not what the file holds; the next one reads a second copy.
+    fn confirm(&self) -> Result<(), IndexError> {
+        let unreadable = DecodeError { offset: 0, what: "a page could not be read; another copy is used from here on" };
+        match self.copies.confirm().map_err(self.damaged())? {
+            true => Ok(()),
+            false => Err(self.damaged()(unreadable)),
+        }
     }
 
     /// Families that the file has room for.
     fn schemas_bound(&self) -> usize {
-        (self.directory.families.count as usize).min(self.bytes().len() / FAMILY_BYTES as usize)
+        (self.directory.families.count as usize).min(self.copies.unchecked().len() / FAMILY_BYTES as usize)
     }
 
     fn overlay_entry(&self, place: u32) -> Result<(GroupId, u32), DecodeError> {
         let at = self.directory.overlays.offset.saturating_add(u64::from(place) * OVERLAY_BYTES);
-        Ok((u32_at(self.bytes(), at)?, u32_at(self.bytes(), at + 4)?))
+        Ok((self.copies.u32_at(at)?, self.copies.u32_at(at + 4)?))
     }
 
     fn find_overlay(&self, id: GroupId) -> Result<Option<Arc<SlotSet>>, DecodeError> {
@@ -361,23 +387,6 @@ impl Segment {
 fn split(entry: [u8; 8]) -> (u32, GroupId) {
     let entry = u64::from_le_bytes(entry);
     (entry as u32, (entry >> 32) as u32)
-}
-
-/// Where the directory begins and what its checksum is.
-fn directory_place(bytes: &[u8]) -> Result<(usize, u32), DecodeError> {
-    if !Segment::is_segment(bytes) {
-        return Err(DecodeError { offset: 0, what: "expected the magic THWGSEGM and version 2" });
-    }
-    let end = bytes.len().saturating_sub(TRAILER_BYTES);
-    let mut trailer = Reader::new(slice(bytes, end as u64, TRAILER_BYTES as u64)?);
-    let (offset, checksum, magic) = (trailer.u64()?, trailer.u32()?, trailer.array::<4>()?);
-    if magic != *END_MAGIC {
-        return Err(DecodeError { offset: end, what: "expected GEND at the end: the file is cut off" });
-    }
-    match usize::try_from(offset) {
-        Ok(offset) if (HEADER_BYTES..=end).contains(&offset) => Ok((offset, checksum)),
-        _ => Err(DecodeError { offset: end, what: "directory outside the file" }),
-    }
 }
 
 fn read_directory(bytes: &[u8]) -> Result<Directory, DecodeError> {
@@ -402,7 +411,9 @@ struct Cursor<'a> {
 impl TermCursor for Cursor<'_> {
     fn advance(&mut self) -> Result<bool, IndexError> {
         loop {
-            if !self.dictionary.advance(&mut self.position).map_err(self.segment.damaged())? {
+            let advanced = self.dictionary.advance(&mut self.position);
+            self.segment.confirm()?;
+            if !advanced.map_err(self.segment.damaged())? {
                 return Ok(false);
             }
             let text = self.position.text.as_str();
@@ -428,7 +439,7 @@ impl TermCursor for Cursor<'_> {
     }
 
     fn ids(&self) -> Result<Ids, IndexError> {
-        self.segment.term_ids(self.name, &self.position).map_err(self.segment.damaged())
+        self.segment.read(|| self.segment.term_ids(self.name, &self.position))
     }
 }
 
@@ -453,18 +464,20 @@ impl Source for Segment {
         let Some(database) = self.database(database) else {
             return Ok(RoaringBitmap::new());
         };
-        self.ids(database.all).map(Ids::into_bitmap).map_err(self.damaged())
+        self.read(|| self.ids(database.all)).map(Ids::into_bitmap)
     }
 
     fn measurements(&self, database: DatabaseId) -> Result<Vec<MeasurementId>, IndexError> {
         let table = self.database(database).map(|database| database.measurements).unwrap_or_default();
         let entry = |place| self.measurement_entry(table, place).map(|(measurement, _)| measurement);
-        (0..table.count).map(entry).collect::<Result<_, _>>().map_err(self.damaged())
+        self.read(|| (0..table.count).map(entry).collect::<Result<_, _>>())
     }
 
     fn measurement(&self, database: DatabaseId, measurement: MeasurementId) -> Result<Option<Ids>, IndexError> {
-        let posting = self.find_measurement(database, measurement).map_err(self.damaged())?;
-        posting.map(|posting| self.ids(posting)).transpose().map_err(self.damaged())
+        self.read(|| {
+            let posting = self.find_measurement(database, measurement)?;
+            posting.map(|posting| self.ids(posting)).transpose()
+        })
     }
 
     fn names(&self, database: DatabaseId) -> Vec<Name<'_>> {
@@ -493,16 +506,16 @@ impl Source for Segment {
 
     fn having(&self, database: DatabaseId, name: u32) -> Result<RoaringBitmap, IndexError> {
         let having = self.name_places(database, name)?.having;
-        self.ids(having).map(Ids::into_bitmap).map_err(self.damaged())
+        self.read(|| self.ids(having)).map(Ids::into_bitmap)
     }
 
     fn value(&self, database: DatabaseId, name: u32, text: &str) -> Result<Option<Ids>, IndexError> {
         let name = self.name_places(database, name)?;
         let find = || {
-            let position = self.dictionary(name)?.find(text)?;
+            let position = self.dictionary(name).find(text)?;
             position.map(|position| self.term_ids(name, &position)).transpose()
         };
-        find().map_err(self.damaged())
+        self.read(find)
     }
 
     fn terms<'a>(
@@ -513,8 +526,8 @@ impl Source for Segment {
         _sorted: bool,
     ) -> Result<Box<dyn TermCursor + 'a>, IndexError> {
         let name = self.name_places(database, name)?;
-        let dictionary = self.dictionary(name).map_err(self.damaged())?;
-        let position = dictionary.before(prefix).map_err(self.damaged())?;
+        let dictionary = self.dictionary(name);
+        let position = self.read(|| dictionary.before(prefix))?;
         Ok(Box::new(Cursor { segment: self, name, dictionary, position, prefix }))
     }
 
@@ -528,20 +541,28 @@ impl Source for Segment {
             let (names, slots) = (self.schema(schema)?, self.slot_set(slots)?);
             Ok(Family { database, measurement, names, slots, groups })
         };
-        read().map_err(self.damaged())
+        self.read(read)
     }
 
     fn family_of(&self, id: GroupId) -> Result<Option<u32>, IndexError> {
-        self.ordinal(id).map(|ordinal| self.family_number(ordinal)).transpose().map_err(self.damaged())
+        self.ordinal(id).map(|ordinal| self.read(|| self.family_number(ordinal))).transpose()
     }
 
     fn values_of(&self, id: GroupId, values: &mut Vec<u32>) -> Result<Option<u32>, IndexError> {
-        self.ordinal(id).map(|ordinal| self.row(ordinal, values)).transpose().map_err(self.damaged())
+        let Some(ordinal) = self.ordinal(id) else {
+            return Ok(None);
+        };
+        let before = values.len();
+        self.read(|| {
+            values.truncate(before);
+            self.row(ordinal, values)
+        })
+        .map(Some)
     }
 
     fn append_value(&self, database: DatabaseId, name: u32, value: u32, out: &mut String) -> Result<(), IndexError> {
         let name = self.name_places(database, name)?;
-        let position = self.dictionary(name).and_then(|dictionary| dictionary.at(value)).map_err(self.damaged())?;
+        let position = self.read(|| self.dictionary(name).at(value))?;
         out.push_str(&position.text);
         Ok(())
     }
@@ -552,14 +573,17 @@ impl Source for Segment {
 
     fn fingerprints(&self) -> Fingerprints<'_> {
         let count = self.directory.present.len();
-        match slice(self.bytes(), self.directory.identities, count * IDENTITY_BYTES) {
-            Ok(entries) => Box::new(entries.as_chunks::<8>().0.iter().map(|entry| Ok(split(*entry)))),
+        match self.copies.get(self.directory.identities, count * IDENTITY_BYTES) {
+            Ok(entries) => {
+                let entries = entries.as_chunks::<8>().0.iter().map(|entry| Ok(split(*entry)));
+                Box::new(entries.chain(std::iter::once_with(|| self.confirm()).filter_map(Result::err).map(Err)))
+            }
             Err(error) => Box::new(std::iter::once(Err(self.damaged()(error)))),
         }
     }
 
     fn overlay(&self, id: GroupId) -> Result<Option<Arc<SlotSet>>, IndexError> {
-        self.find_overlay(id).map_err(self.damaged())
+        self.read(|| self.find_overlay(id))
     }
 
     fn overlays(&self) -> Result<Vec<(GroupId, Arc<SlotSet>)>, IndexError> {
@@ -567,7 +591,7 @@ impl Source for Segment {
             let (id, slots) = self.overlay_entry(place)?;
             Ok((id, self.slot_set(slots)?))
         };
-        (0..self.directory.overlays.count).map(entry).collect::<Result<_, _>>().map_err(self.damaged())
+        self.read(|| (0..self.directory.overlays.count).map(entry).collect::<Result<_, _>>())
     }
 
     fn removed(&self) -> &RoaringBitmap {

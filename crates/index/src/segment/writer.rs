@@ -407,7 +407,7 @@ impl Writer<'_> {
 
     fn finish(mut self) -> Result<(), IndexError> {
         let offset = self.out.at;
-        self.directory.checksums = self.out.take_checksums();
+        self.directory.checksums = self.out.take_checksums().into();
         let mut bytes = Vec::new();
         self.directory.encode(&mut bytes);
         let checksum = crc32c::crc32c(&bytes);
