@@ -30,6 +30,7 @@ fn works(store: &Arc<Store>, results: Option<&Arc<ResultCache>>) -> Vec<(&'stati
         ("flush", of_store(Store::maintain_heads)),
         ("merge", of_store(Store::maintain_parts)),
         ("upload", of_store(Store::maintain_objects)),
+        ("scrub", of_store(Store::scrub)),
     ];
     if let Some(results) = results.filter(|results| results.has_flash()) {
         let (store, results) = (store.clone(), results.clone());

@@ -5,6 +5,7 @@
 //! not synced ([`sim::Simulation`]).
 
 mod direct;
+mod mapped;
 pub mod objects;
 mod real;
 pub mod sim;
@@ -90,8 +91,26 @@ pub enum LockError {
     Io(io::Error),
 }
 
-/// Bytes of a whole file, for as long as anybody holds them.
-pub type Mapped = Arc<dyn AsRef<[u8]> + Send + Sync>;
+/// The bytes of a whole file.
+pub trait MappedFile: Send + Sync {
+    /// All of them.
+    fn bytes(&self) -> &[u8];
+
+    /// Returns whether everything that was read so far is what the file holds. A page that the system could not read, because the file
+    /// was cut or the disk failed, reads as zeros and turns this false for good.
+    fn is_readable(&self) -> bool {
+        true
+    }
+}
+
+impl MappedFile for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+/// A mapped file, shared by its readers.
+pub type Mapped = Arc<dyn MappedFile>;
 
 /// Files and folders.
 pub trait Files: Send + Sync {

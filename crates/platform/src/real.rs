@@ -64,16 +64,7 @@ impl Files for RealFiles {
     }
 
     fn map(&self, path: &Path) -> io::Result<Mapped> {
-        let file = fs::File::open(path)?;
-        // SAFETY: the bytes must not change while they are mapped. Whoever calls this promises a file that is complete, never
-        // written again and only ever removed by its name, and the folder's lock keeps other processes of the database out. A
-        // foreign process that cuts the file short makes reading it end the process, as with every mapped file.
-        #[allow(
-            unsafe_code,
-            reason = "mapping is how an index larger than memory is searched; see above why it is sound"
-        )]
-        let map = unsafe { memmap2::Mmap::map(&file)? };
-        Ok(Arc::new(map))
+        Ok(Arc::new(crate::mapped::GuardedMap::open(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -14,7 +14,7 @@ use crate::manifest::State;
 use crate::part::{Part, PartData, PartInfo};
 use crate::producers::{self, PRODUCERS_SHARD};
 use crate::progress::{Meter, Progress};
-use crate::segment::{GroupsFile, open_groups, read_catalog, segment_path};
+use crate::segment::{GroupsFile, copies, damaged_segment, open_groups, read_catalog};
 use crate::settled::{ObjectTierOptions, part_key, prefix, tail_path};
 use crate::tier::{Tier, TierOptions};
 use crate::{StoreError, part_path};
@@ -179,34 +179,31 @@ impl Check<'_> {
         self.report.damages.extend(found.into_iter().map(damage));
     }
 
-    fn index(&mut self, id: u64, shard: Option<u32>) -> Result<(), StoreError> {
-        let path = segment_path(self.directory, id);
+    /// Both copies of an index segment. A twin that is missing is no damage: folders of older versions have none, and one is made when the
+    /// folder is opened.
+    fn index(&mut self, id: u64, owner: Option<u32>) -> Result<(), StoreError> {
+        let [path, twin] = copies(self.directory, id);
         self.meter.begin(path.display().to_string());
-        let looked = match shard {
-            Some(EXEMPLARS_SHARD) => {
-                exemplars::load(self.files, &path, usize::MAX).and_then(|_| crate::inspect::size_of(self.files, &path))
-            }
-            Some(PRODUCERS_SHARD) => {
-                producers::load(self.files, &path).and_then(|_| crate::inspect::size_of(self.files, &path))
-            }
-            Some(_) => self.groups(&path, id),
-            None => self.catalog(&path),
-        };
-        self.note(&path, looked, |state| state.segments.contains_key(&id))
-    }
-
-    fn groups(&self, path: &Path, id: u64) -> Result<u64, StoreError> {
-        match open_groups(self.files, path, id)? {
-            GroupsFile::Entries(_) => crate::inspect::size_of(self.files, path),
-            GroupsFile::Segment(segment) => {
-                segment.verify().map_err(StoreError::index(self.directory))?;
-                Ok(segment.file_bytes())
-            }
+        let looked = self.segment(&path, id, owner);
+        self.note(&path, looked, |state| state.segments.contains_key(&id))?;
+        match self.segment(&twin, id, owner) {
+            Err(error) if is_missing(&error) => Ok(()),
+            looked => self.note(&twin, looked, |_| false),
         }
     }
 
-    fn catalog(&self, path: &Path) -> Result<u64, StoreError> {
-        read_catalog(self.files, path)?;
+    fn segment(&self, path: &Path, id: u64, owner: Option<u32>) -> Result<u64, StoreError> {
+        match owner {
+            Some(EXEMPLARS_SHARD) => drop(exemplars::load(self.files, path, usize::MAX)?),
+            Some(PRODUCERS_SHARD) => drop(producers::load(self.files, path)?),
+            None => drop(read_catalog(self.files, path)?),
+            Some(_) => {
+                if let GroupsFile::Segment(segment) = open_groups(self.files, path, id, None)? {
+                    segment.verify().map_err(|error| damaged_segment(path, error))?;
+                    return Ok(segment.file_bytes());
+                }
+            }
+        }
         crate::inspect::size_of(self.files, path)
     }
 

@@ -22,7 +22,7 @@ struct Unsaved {
 }
 
 /// What a flush did.
-struct Flushed {
+pub(crate) struct Flushed {
     /// Rows up to this sequence id are in parts.
     through: u64,
     /// Whether it wrote what an earlier one could not.
@@ -57,7 +57,7 @@ impl Store {
     }
 
     /// Once, by whoever holds `flushing`.
-    fn flush_once(&self, shard: &Shard) -> Result<Flushed, StoreError> {
+    pub(crate) fn flush_once(&self, shard: &Shard) -> Result<Flushed, StoreError> {
         let _under_way = self.pressure.begin();
         let (frozen, was_left_over) = self.freeze(shard);
         let flushed = Flushed { through: frozen.sequence, was_left_over };

@@ -51,8 +51,8 @@ impl Store {
         let id = self.manifest.lock().take_id();
         let path = segment_path(&self.options.directory, id);
         // What was written of it goes at once: on a full disk it would keep the next attempt from succeeding.
-        let segment =
-            segment::write_groups(&*self.platform.files, &path, id, write).inspect_err(|_| self.remove_file(&path))?;
+        let segment = segment::write_groups(&*self.platform.files, &path, id, self.index_twins.twin(id), write)
+            .inspect_err(|_| self.remove_segment(id))?;
         let mut edits = vec![Edit::AddSegment { id, shard: Some(shard.number) }];
         edits.extend(replaced.iter().map(|id| Edit::RemoveSegment(*id)));
         Ok(NewSegment { segment, edits, replaced })
@@ -65,7 +65,7 @@ impl Store {
     }
 
     pub(crate) fn remove_segments(&self, ids: &[u64]) {
-        ids.iter().for_each(|id| self.remove_file(&segment_path(&self.options.directory, *id)));
+        ids.iter().for_each(|id| self.remove_segment(*id));
     }
 
     /// Writes a shard's groups to a segment when they have become many. Whether it did.

@@ -10,7 +10,7 @@ use platform::{Files, OpenMode, Platform};
 use crate::log::segment_number;
 use crate::manifest::{Manifest, State};
 use crate::part::PartInfo;
-use crate::segment::{read_catalog, segment_path};
+use crate::segment::{copies, read_catalog, segment_path};
 use crate::settled::tail_path;
 use crate::{DatabasePolicy, StoreError, part_path};
 
@@ -141,7 +141,7 @@ pub(crate) fn named_files(directory: &Path, state: &State) -> BTreeSet<PathBuf> 
         if part.places.local { part_path(directory, part.file) } else { tail_path(directory, part.id) }
     };
     let parts = state.parts.values().map(of_part);
-    parts.chain(state.segments.keys().map(|id| segment_path(directory, *id))).collect()
+    parts.chain(state.segments.keys().flat_map(|id| copies(directory, *id))).collect()
 }
 
 /// Files in the folders of parts and of the index that the manifest does not name.

@@ -7,11 +7,11 @@
 //! * [`flush`], [`sections`]: a full head becomes parts · [`pressure`]: writers give way to that · [`chunk`], [`summary`], [`part`]: what a part is made of
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few · [`throttle`]: how fast
 //! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`], [`journal_file`]: what of the past has changed
-//! * [`indexing`], [`segment`]: new groups become segments of the index
+//! * [`indexing`], [`segment`]: new groups become segments of the index · [`twins`]: their second copies
 //! * [`exemplars`]: what stands beside the samples · [`producers`]: who sent what last
 //! * [`histogram`]: samples that are distributions
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
-//! * [`inspect`], [`check`], [`backup`], [`compact`]: upkeep · [`health`]: what is wrong at present
+//! * [`inspect`], [`check`], [`backup`], [`compact`], [`scrub`]: upkeep · [`health`]: what is wrong at present
 //! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to · [`recent`]: the newest of many groups at once
 
 mod admission;
@@ -57,6 +57,7 @@ mod recover;
 mod resolve;
 mod retention;
 mod scan;
+mod scrub;
 mod sections;
 mod segment;
 mod settled;
@@ -69,6 +70,7 @@ mod tails;
 mod throttle;
 pub mod tier;
 mod tokens;
+mod twins;
 mod windows;
 mod write;
 
@@ -180,6 +182,8 @@ pub struct Store {
     recovery: Recovery,
     /// What is wrong at present, for operators.
     health: Arc<Health>,
+    index_twins: Arc<twins::IndexTwins>,
+    scrub: scrub::Scrub,
     /// Keeps other processes out; released when the store is dropped.
     _lock: Box<dyn Send + Sync>,
 }
@@ -241,7 +245,7 @@ impl Store {
     }
 
     pub(crate) fn merge_parts(&self, at_last: bool) -> Result<bool, StoreError> {
-        let mut worked = self.drop_expired()?;
+        let mut worked = self.drop_expired()? | self.repair_index()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard, at_last)?;
             worked |= self.merge_groups_if_due(shard)?;
@@ -299,7 +303,7 @@ impl Store {
     }
 
     fn open_part(&self, info: PartInfo) -> Result<Arc<Part>, StoreError> {
-        open_part(&*self.platform.files, &self.options.directory, self.settled.as_ref(), info)
+        open_part(&*self.platform.files, &self.options.directory, self.settled.as_ref(), &self.health, info)
     }
 
     fn sync_folder(&self, name: &str) -> Result<(), StoreError> {
@@ -333,7 +337,7 @@ impl Store {
             match edit {
                 Edit::AddPart(info) if info.id == info.file => self.remove_file(&self.part_path(info.file)),
                 Edit::AddSegment { id, .. } => {
-                    self.remove_file(&segment::segment_path(&self.options.directory, *id));
+                    self.remove_segment(*id);
                 }
                 _ => {}
             }
@@ -352,13 +356,14 @@ fn open_part(
     files: &dyn Files,
     directory: &Path,
     settled: Option<&Settled>,
+    health: &Arc<Health>,
     info: PartInfo,
 ) -> Result<Arc<Part>, StoreError> {
     let data = match settled {
         Some(settled) if !info.places.local => settled.open_part(files, directory, &info)?,
         _ => PartData::open_local(files, part_path(directory, info.file), &info)?,
     };
-    Part::open(data, info).map(Arc::new)
+    Part::open(data.reported_to(health), info).map(Arc::new)
 }
 
 fn part_path(directory: &Path, file: u64) -> PathBuf {

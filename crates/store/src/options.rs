@@ -56,6 +56,10 @@ pub struct StoreOptions {
     pub new_series_per_second_max: u64,
     /// Reasons for rejected rows that an answer holds.
     pub rejections_max: usize,
+    /// In which time everything on the local disk is read once and checked, in milliseconds; 0: never.
+    pub scrub_period_ms: u64,
+    /// Bytes that this reads in a second, at most.
+    pub scrub_bytes_per_second_max: u64,
 }
 
 impl StoreOptions {
@@ -86,6 +90,8 @@ impl StoreOptions {
             series_per_database_max: 0,
             new_series_per_second_max: 0,
             rejections_max: 100,
+            scrub_period_ms: 7 * 86_400_000,
+            scrub_bytes_per_second_max: 32 << 20,
         }
     }
 }

@@ -1,12 +1,13 @@
-//! Files of index segments: the catalog's entries, a shard's groups. Layout: `docs/formats/segment.md`.
+//! Files of index segments: the catalog's entries, a shard's groups. Each has a twin of the same bytes, since the index is small and
+//! nothing is found without it. Layout: `docs/formats/segment.md`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use codec::{DecodeError, Reader};
-use index::{CatalogEntry, GroupEntry, IndexError, Segment, decode_entries};
-use platform::{File, Files, OpenMode};
+use index::{CatalogEntry, GroupEntry, IndexError, Segment, SegmentBytes, SegmentCopy, SegmentTwin, decode_entries};
+use platform::{File, Files, Mapped, OpenMode};
 
 use crate::StoreError;
 
@@ -18,6 +19,18 @@ const SEGMENT_BYTES_MAX: u64 = 4 << 30;
 /// The file of a segment.
 pub(crate) fn segment_path(directory: &Path, id: u64) -> PathBuf {
     directory.join("index").join(format!("{id:010}.segment"))
+}
+
+/// The second copy of a segment's file.
+pub(crate) fn twin_path(path: &Path) -> PathBuf {
+    path.with_extension("twin")
+}
+
+/// Both files of a segment.
+pub(crate) fn copies(directory: &Path, id: u64) -> [PathBuf; 2] {
+    let path = segment_path(directory, id);
+    let twin = twin_path(&path);
+    [path, twin]
 }
 
 /// Writes a list of the catalog's entries.
@@ -48,53 +61,84 @@ pub(crate) enum GroupsFile {
     Segment(Box<Segment>),
 }
 
-/// Opens a segment of groups; of version 2 nothing but the directory is read.
-pub(crate) fn open_groups(files: &dyn Files, path: &Path, id: u64) -> Result<GroupsFile, StoreError> {
-    let bytes = files.map(path).map_err(StoreError::io("map index segment", path))?;
-    if !Segment::is_segment((*bytes).as_ref()) {
+/// A mapped file, as the index reads it.
+struct MappedSegment(Mapped);
+
+impl SegmentCopy for MappedSegment {
+    fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    fn is_readable(&self) -> bool {
+        self.0.is_readable()
+    }
+}
+
+/// Maps a copy of a segment.
+pub(crate) fn map_segment(files: &dyn Files, path: &Path) -> Result<SegmentBytes, StoreError> {
+    let mapped = files.map(path).map_err(StoreError::io("map index segment", path))?;
+    Ok(Arc::new(MappedSegment(mapped)))
+}
+
+/// Opens a segment of groups; from version 2 on nothing but the directory is read. The twin takes over where a block is damaged.
+pub(crate) fn open_groups(
+    files: &dyn Files,
+    path: &Path,
+    id: u64,
+    twin: Option<Box<dyn SegmentTwin>>,
+) -> Result<GroupsFile, StoreError> {
+    let bytes = map_segment(files, path)?;
+    if !Segment::is_segment(bytes.bytes()) {
         let bytes = read(files, path)?;
         let entries = decode_entries(&mut Reader::new(&bytes[HEADER_BYTES..]));
         let corrupt = |error: DecodeError| StoreError::corrupt(path, (HEADER_BYTES + error.offset) as u64, error.what);
         return entries.map(GroupsFile::Entries).map_err(corrupt);
     }
-    let corrupt = |error| match error {
-        IndexError::Damaged { offset, what, .. } => StoreError::corrupt(path, offset, what),
-        error => StoreError::corrupt(path, 0, error.to_string()),
-    };
-    Segment::open(id, bytes).map(|segment| GroupsFile::Segment(Box::new(segment))).map_err(corrupt)
+    let opened = Segment::open_with_twin(id, bytes, twin).map_err(|error| damaged_segment(path, error));
+    opened.map(|segment| GroupsFile::Segment(Box::new(segment)))
 }
 
-/// Writes a segment of groups, durably, and opens it.
+/// What is wrong with one copy of a segment.
+pub(crate) fn damaged_segment(path: &Path, error: IndexError) -> StoreError {
+    match error {
+        IndexError::Damaged { offset, what, .. } => StoreError::corrupt(path, offset, what),
+        error => StoreError::corrupt(path, 0, error.to_string()),
+    }
+}
+
+/// Writes a segment of groups and its twin, durably, and opens it.
 pub(crate) fn write_groups(
     files: &dyn Files,
     path: &Path,
     id: u64,
+    twin: Box<dyn SegmentTwin>,
     write: impl FnOnce(&mut dyn io::Write) -> Result<(), IndexError>,
 ) -> Result<Segment, StoreError> {
-    let file = files.open(path, OpenMode::CreateNew).map_err(StoreError::io("create index segment", path))?;
-    let mut sink = Sink { file, end: 0 };
+    let create =
+        |path: &Path| files.open(path, OpenMode::CreateNew).map_err(StoreError::io("create index segment", path));
+    let mut sink = Sink { copies: [create(path)?, create(&twin_path(path))?], end: 0 };
     write(&mut sink).map_err(|error| match error {
         IndexError::Io(error) => StoreError::io("write index segment", path)(error),
         error => StoreError::index(path.parent().and_then(Path::parent).unwrap_or(path))(error),
     })?;
-    sink.file.sync_data().map_err(StoreError::io("sync index segment", path))?;
+    sink.copies.iter().try_for_each(|copy| copy.sync_data()).map_err(StoreError::io("sync index segment", path))?;
     let folder = path.parent().unwrap_or(path);
     files.sync_directory(folder).map_err(StoreError::io("sync folder", folder))?;
-    match open_groups(files, path, id)? {
+    match open_groups(files, path, id, Some(twin))? {
         GroupsFile::Segment(segment) => Ok(*segment),
-        GroupsFile::Entries(_) => Err(StoreError::corrupt(path, 0, "written as version 2, found as version 1")),
+        GroupsFile::Entries(_) => Err(StoreError::corrupt(path, 0, "written as groups, found as a list of entries")),
     }
 }
 
-/// Appends to a file.
+/// Appends to both copies of a file.
 struct Sink {
-    file: Arc<dyn File>,
+    copies: [Arc<dyn File>; 2],
     end: u64,
 }
 
 impl io::Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write_all_at(bytes, self.end)?;
+        self.copies.iter().try_for_each(|copy| copy.write_all_at(bytes, self.end))?;
         self.end += bytes.len() as u64;
         Ok(bytes.len())
     }
@@ -109,11 +153,14 @@ fn write(files: &dyn Files, path: &Path, payload: &[u8]) -> Result<(), StoreErro
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
     bytes.extend_from_slice(payload);
-    platform::write_file(files, path, &bytes).map_err(StoreError::io("write index segment", path))
+    let write =
+        |path: &Path| platform::write_file(files, path, &bytes).map_err(StoreError::io("write index segment", path));
+    write(&twin_path(path))?;
+    write(path)
 }
 
 /// The file's bytes, once header and checksum are right.
-fn read(files: &dyn Files, path: &Path) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn read(files: &dyn Files, path: &Path) -> Result<Vec<u8>, StoreError> {
     let bytes =
         platform::read_file(files, path, SEGMENT_BYTES_MAX).map_err(StoreError::io("read index segment", path))?;
     let mut reader = Reader::new(&bytes);

@@ -232,7 +232,7 @@ impl Store {
     }
 
     /// Says where a part's bytes are, if the part still exists. Whether it does.
-    fn move_part(&self, shard: &Shard, id: u64, places: PartPlaces) -> Result<bool, StoreError> {
+    pub(crate) fn move_part(&self, shard: &Shard, id: u64, places: PartPlaces) -> Result<bool, StoreError> {
         let _work = shard.work.lock();
         let (parts, _) = shard.parts_and_deletes();
         let Some(part) = parts.iter().find(|part| part.info.id == id) else {

@@ -19,6 +19,8 @@ pub(crate) struct Counters {
     pub(crate) flushes: AtomicU64,
     pub(crate) merges: AtomicU64,
     pub(crate) removals_failed: AtomicU64,
+    /// Damaged parts that were fetched again from the object store.
+    pub(crate) parts_fetched_again: AtomicU64,
     /// Bytes of parts that others took the place of.
     pub(crate) bytes_replaced: AtomicU64,
     /// Bytes of parts that were written.
@@ -81,6 +83,8 @@ pub struct Stats {
     pub merges: u64,
     /// Files that could not be removed when nothing named them any more.
     pub removals_failed: u64,
+    /// Damaged local parts that were fetched again from the object store.
+    pub parts_fetched_again: u64,
     /// Groups in all shards.
     pub groups: u64,
     /// Raw group keys that are remembered.
@@ -144,6 +148,7 @@ impl Store {
             flushes: count(&self.counters.flushes),
             merges: count(&self.counters.merges),
             removals_failed: count(&self.counters.removals_failed),
+            parts_fetched_again: count(&self.counters.parts_fetched_again),
             group_keys: self.keys.len() as u64,
             index_bytes: (catalog_bytes + self.keys.memory_bytes()) as u64,
             log: self.log.stats(),

@@ -3,8 +3,10 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use index::compile;
 use model::{MatchOp, Matcher, TimeRange};
@@ -19,6 +21,8 @@ use thalweg_store::{
 const SECOND_NS: i64 = 1_000_000_000;
 const TARGET: &str = "sim://backups";
 const TIER: &str = "sim://tier";
+/// Taken while writers are at work; each is restored and compared.
+const BACKUPS: usize = 100;
 
 fn options(directory: &str) -> StoreOptions {
     StoreOptions {
@@ -208,7 +212,7 @@ fn check_finds_every_flipped_byte_and_names_its_file() {
     assert_eq!(simulation.files(), before, "an open folder is checked, and nothing is written");
     drop(store);
     let files = before.iter().filter(|path| {
-        path.extension().is_some_and(|extension| ["part", "segment"].iter().any(|known| extension == *known))
+        path.extension().is_some_and(|extension| ["part", "segment", "twin"].iter().any(|known| extension == *known))
     });
     for path in files {
         let size = simulation.read(path).unwrap().len() as u64;
@@ -224,6 +228,142 @@ fn check_finds_every_flipped_byte_and_names_its_file() {
     }
     simulation.flip_bit(Path::new("data/MANIFEST"), 30, 1).unwrap();
     assert_eq!(checked(&simulation, false).damages.len(), 1);
+}
+
+/// Whatever is wrong with one copy of an index segment, answers are right, the damage is reported once and both copies are whole afterwards.
+#[test]
+fn a_damaged_copy_of_the_index_is_served_around_and_repaired() {
+    let simulation = Simulation::new(16);
+    let store = open(&simulation, options("data"));
+    let mut content = Content::new();
+    write(&simulation, &store, &mut content, 0..60);
+    store.settle().unwrap();
+    drop(store);
+    let of_kind = |kind: &str| {
+        let files = simulation.files();
+        files.into_iter().filter(|path| path.extension().is_some_and(|name| name == kind)).collect::<Vec<PathBuf>>()
+    };
+    assert_eq!(of_kind("segment").len(), of_kind("twin").len());
+    for path in of_kind("segment").into_iter().chain(of_kind("twin")) {
+        let size = simulation.read(&path).unwrap().len() as u64;
+        for place in 0..9 {
+            let offset = place * (size - 1) / 8;
+            simulation.flip_bit(&path, offset, 4).unwrap();
+            let store = open(&simulation, options("data"));
+            assert_eq!(read_all(&store, TimeRange::ALL), content, "{} at {offset}", path.display());
+            let reported = store.health().damages();
+            let is_named = reported.iter().all(|damage| damage.file.ends_with(".segment"));
+            assert!(reported.len() <= 1 && is_named, "{reported:?}");
+            store.settle().unwrap();
+            assert_eq!(read_all(&store, TimeRange::ALL), content);
+            drop(store);
+            let found = checked(&simulation, false);
+            let is_unread = path.extension().is_some_and(|name| name == "twin") || (12..16).contains(&offset);
+            assert!(is_unread || found.damages.is_empty(), "{} at {offset}: {found:?}", path.display());
+            if !found.damages.is_empty() || is_unread {
+                simulation.flip_bit(&path, offset, 4).unwrap();
+            }
+        }
+    }
+    for kind in ["twin", "segment"] {
+        for path in of_kind(kind) {
+            simulation.platform().files.remove(&path).unwrap();
+        }
+        let store = open(&simulation, options("data"));
+        assert_eq!(read_all(&store, TimeRange::ALL), content, "without {kind} files");
+        store.settle().unwrap();
+        drop(store);
+        assert_eq!(of_kind("segment").len(), of_kind("twin").len());
+        assert_eq!(checked(&simulation, false).damages, []);
+    }
+}
+
+/// Reads everything there is, as time passes.
+fn scrub_all(simulation: &Simulation, store: &Store) {
+    let period_ms = options("data").scrub_period_ms;
+    for _ in 0..400 {
+        simulation.advance_ns(period_ms as i64 * 1_000_000 / 200);
+        while store.scrub().unwrap() {}
+    }
+}
+
+#[test]
+fn the_scrub_reports_a_damaged_part_and_fetches_it_again_where_it_can() {
+    let with_copies = |directory| StoreOptions {
+        objects: Some(ObjectTierOptions { cache_flash_bytes: 0, ..ObjectTierOptions::new(TIER) }),
+        ..options(directory)
+    };
+    for in_objects in [false, true] {
+        let simulation = Simulation::new(18);
+        let options = if in_objects { with_copies } else { |directory| options(directory) };
+        let store = open(&simulation, options("data"));
+        let mut content = Content::new();
+        write(&simulation, &store, &mut content, 0..200);
+        store.settle().unwrap();
+        scrub_all(&simulation, &store);
+        assert_eq!(store.health().damages(), []);
+        let part =
+            simulation.files().into_iter().find(|path| path.extension().is_some_and(|name| name == "part")).unwrap();
+        simulation.flip_bit(&part, 40, 3).unwrap();
+        scrub_all(&simulation, &store);
+        let damages = store.health().damages();
+        assert!(damages.len() == 1 && damages[0].file == part.display().to_string(), "{damages:?}");
+        assert_eq!(store.stats().parts_fetched_again, u64::from(in_objects));
+        if in_objects {
+            assert_eq!(read_all(&store, TimeRange::ALL), content);
+            assert_eq!(checked(&simulation, true).damages, []);
+        }
+    }
+}
+
+/// Every backup that is taken while writers are at work holds each of their requests whole or not at all, up to one moment.
+#[test]
+fn backups_under_load_hold_whole_requests() {
+    const WRITERS: u64 = 3;
+    const ROWS: u64 = 12;
+    let simulation = Simulation::new(17);
+    let store = open(&simulation, StoreOptions { shards: 4, head_bytes_max: 64 << 10, ..options("data") });
+    let request = |writer: u64, number: u64| -> Vec<Row> {
+        let row = |place: u64| Row {
+            host: format!("w{writer}-{place}"),
+            timestamp_ns: number as i64 * SECOND_NS,
+            fields: vec![("a".to_owned(), number as f64)],
+        };
+        (0..ROWS).map(row).collect()
+    };
+    let stop = AtomicBool::new(false);
+    let names: Vec<String> = std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (store, stop) = (&store, &stop);
+            scope.spawn(move || {
+                let mut number = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    store.write("default", &batch(&request(writer, number))).unwrap();
+                    number += 1;
+                }
+            });
+        }
+        let target = target(&simulation);
+        let names = (0..BACKUPS).map(|_| backup(&store, &*target).name).collect();
+        stop.store(true, Ordering::Relaxed);
+        names
+    });
+    for (place, name) in names.iter().enumerate() {
+        let found = restored(&simulation, Some(name), &format!("restored-{place}"));
+        for writer in 0..WRITERS {
+            let of_row = |place: u64| found.get(&(format!("w{writer}-{place}"), "m_a".to_owned()));
+            let counts: Vec<usize> = (0..ROWS).map(|place| of_row(place).map_or(0, BTreeMap::len)).collect();
+            assert!(
+                counts.iter().all(|count| *count == counts[0]),
+                "{name}: requests of writer {writer} in parts: {counts:?}"
+            );
+            let times: Vec<i64> = of_row(0).into_iter().flat_map(BTreeMap::keys).copied().collect();
+            assert!(
+                times.iter().enumerate().all(|(number, time_ns)| *time_ns == number as i64 * SECOND_NS),
+                "{name}: a gap"
+            );
+        }
+    }
 }
 
 #[test]

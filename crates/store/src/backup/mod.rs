@@ -107,7 +107,8 @@ impl Store {
         self.save_producers()?;
         let _flushing = self.flushing.lock();
         let sequence = self.freeze_all()?;
-        self.shards.iter().try_for_each(|shard| self.flush_held(shard).map(|_| ()))?;
+        // What was set aside and nothing newer: rows that writers have appended since are beyond the sequence id.
+        self.shards.iter().try_for_each(|shard| self.flush_once(shard).map(|_| ()))?;
         for _ in 0..PIN_ATTEMPTS_MAX {
             let state = self.manifest.lock().state.clone();
             if let Some((parts, segments)) = self.pin_files(&state)? {
@@ -185,7 +186,7 @@ fn backup_state(mut state: State, sequence: u64) -> State {
 fn sources(pinned: &Pinned) -> Result<Vec<(FileKind, u64, u64, Box<dyn File>)>, StoreError> {
     let mut sources: Vec<(FileKind, u64, u64, Box<dyn File>)> = Vec::new();
     for (id, bytes) in &pinned.segments {
-        let size = (**bytes).as_ref().len() as u64;
+        let size = bytes.bytes().len() as u64;
         sources.push((FileKind::Segment, *id, size, Box::new(MappedFile(bytes.clone()))));
     }
     for (id, part) in &pinned.parts {
@@ -239,7 +240,7 @@ impl File for PartFile {
 
 impl File for MappedFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let bytes = (*self.0).as_ref();
+        let bytes = self.0.bytes();
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let found = start.checked_add(buffer.len()).and_then(|end| bytes.get(start..end));
         buffer.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -255,6 +256,6 @@ impl File for MappedFile {
     }
 
     fn size_bytes(&self) -> io::Result<u64> {
-        Ok((*self.0).as_ref().len() as u64)
+        Ok(self.0.bytes().len() as u64)
     }
 }

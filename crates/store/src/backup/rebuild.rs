@@ -142,7 +142,7 @@ fn fetch_segments(
             Some(exemplars::EXEMPLARS_SHARD) => drop(exemplars::load(files, &path, usize::MAX)?),
             Some(producers::PRODUCERS_SHARD) => drop(producers::load(files, &path)?),
             Some(_) => {
-                if let GroupsFile::Segment(segment) = open_groups(files, &path, *id)? {
+                if let GroupsFile::Segment(segment) = open_groups(files, &path, *id, None)? {
                     segment.verify().map_err(StoreError::index(directory))?;
                 }
             }

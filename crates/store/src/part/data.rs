@@ -9,6 +9,8 @@ use platform::{File, Files, Mapped, OpenMode};
 use super::reader::tail_bytes;
 use super::{FOOTER_BYTES, HEADER_BYTES, HEADER_MAGIC, PartInfo, Place, VERSION};
 use crate::StoreError;
+use crate::check::Damage;
+use crate::health::Health;
 use crate::tier::Tier;
 
 /// A part's bytes.
@@ -23,6 +25,8 @@ pub(crate) enum PartData {
         base: u64,
         /// The file's bytes, mapped, where its index is worth it.
         map: Option<Mapped>,
+        /// Where damage is reported, if the folder is open.
+        health: Option<Arc<Health>>,
     },
     /// An object.
     Object {
@@ -32,6 +36,8 @@ pub(crate) enum PartData {
         bytes: u64,
         /// The part's last bytes, from its index on: they are kept locally, in a file of their own.
         tail: Option<Mapped>,
+        /// As for a local file.
+        health: Option<Arc<Health>>,
     },
 }
 
@@ -45,7 +51,9 @@ impl Kept {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Owned(bytes) => bytes,
-            Self::Mapped(map, range) => (**map).as_ref().get(range.clone()).unwrap_or_default(),
+            // Zeros in the place of a page that could not be read are no bytes of the file.
+            Self::Mapped(map, _) if !map.is_readable() => &[],
+            Self::Mapped(map, range) => map.bytes().get(range.clone()).unwrap_or_default(),
         }
     }
 
@@ -72,7 +80,7 @@ impl PartData {
         }
         let is_large = info.bytes >= MAPPED_BYTES_MIN;
         let map = is_large.then(|| files.map(&path)).transpose().map_err(StoreError::io("map part", &path))?;
-        Ok(Self::Local { path, file, base: info.offset, map })
+        Ok(Self::Local { path, file, base: info.offset, map, health: None })
     }
 
     /// A stretch of the part that is kept as long as the part is open: mapped where that is possible.
@@ -81,13 +89,13 @@ impl PartData {
         let mapped = match self {
             Self::Local { map, .. } => map.as_ref().map(|map| (map, self.offset(place.offset))),
             Self::Object { bytes, tail, .. } => tail.as_ref().and_then(|tail| {
-                let tail_offset = bytes.checked_sub((**tail).as_ref().len() as u64)?;
+                let tail_offset = bytes.checked_sub(tail.bytes().len() as u64)?;
                 Some((tail, place.offset.checked_sub(tail_offset)?))
             }),
         };
         if let Some((map, offset)) = mapped
             && let Ok(from) = usize::try_from(offset)
-            && (**map).as_ref().len() >= from.saturating_add(length)
+            && map.bytes().len() >= from.saturating_add(length)
         {
             return Ok(Kept::Mapped(map.clone(), from..from + length));
         }
@@ -96,7 +104,15 @@ impl PartData {
 
     /// A part in the object store, whose tail is known.
     pub(crate) fn object(tier: Arc<Tier>, key: String, bytes: u64, tail: Option<Mapped>) -> Self {
-        Self::Object { tier, key: PathBuf::from(key), bytes, tail }
+        Self::Object { tier, key: PathBuf::from(key), bytes, tail, health: None }
+    }
+
+    /// Has damage that is met from here on reported.
+    pub(crate) fn reported_to(mut self, to: &Arc<Health>) -> Self {
+        match &mut self {
+            Self::Local { health, .. } | Self::Object { health, .. } => *health = Some(to.clone()),
+        }
+        self
     }
 
     /// Reads a part's last bytes, from its index on.
@@ -157,7 +173,7 @@ impl PartData {
                 };
                 places.iter().map(read).collect()
             }
-            Self::Object { tier, key, bytes, tail } => {
+            Self::Object { tier, key, bytes, tail, .. } => {
                 let mut found: Vec<Option<Vec<u8>>> =
                     places.iter().map(|place| local_bytes(place, *bytes, tail.as_ref())).collect();
                 let missing = places.iter().zip(&found).filter(|(_, found)| found.is_none());
@@ -177,13 +193,16 @@ impl PartData {
     /// A stretch of a local file that is mapped: nothing is copied, and nothing asked of the system if it is in memory.
     pub(crate) fn mapped(&self, place: Place) -> Option<&[u8]> {
         let Self::Local { map: Some(map), base, .. } = self else { return None };
+        if !map.is_readable() {
+            return None;
+        }
         let from = usize::try_from(base.checked_add(place.offset)?).ok()?;
-        (**map).as_ref().get(from..from.checked_add(place.bytes as usize)?)
+        map.bytes().get(from..from.checked_add(place.bytes as usize)?)
     }
 
     /// The object that a stretch must be fetched from, its size, and where in it; `None` if the stretch lies here.
     fn remote(&self, place: &Place) -> Option<(&Arc<Tier>, &str, u64, Range<u64>)> {
-        let Self::Object { tier, key, bytes, tail } = self else { return None };
+        let Self::Object { tier, key, bytes, tail, .. } = self else { return None };
         let is_here = local_bytes(place, *bytes, tail.as_ref()).is_some();
         let range = place.offset..place.offset.checked_add(u64::from(place.bytes))?;
         (!is_here).then_some((tier, key.to_str()?, *bytes, range))
@@ -207,13 +226,18 @@ impl PartData {
 
     /// An error that says what is damaged, and where.
     pub(crate) fn corrupt(&self, offset: u64, message: impl Into<String>) -> StoreError {
-        StoreError::corrupt(self.path(), self.offset(offset), message)
+        let (path, offset, message) = (self.path(), self.offset(offset), message.into());
+        let (Self::Local { health, .. } | Self::Object { health, .. }) = self;
+        if let Some(health) = health {
+            health.report_damage(Damage { file: path.display().to_string(), offset, message: message.clone() });
+        }
+        StoreError::corrupt(path, offset, message)
     }
 }
 
 /// What of a part in the object store needs no request: its header, which is always the same, and its tail.
 fn local_bytes(place: &Place, part_bytes: u64, tail: Option<&Mapped>) -> Option<Vec<u8>> {
-    let tail = (**tail?).as_ref();
+    let tail = tail?.bytes();
     if place.offset == 0 && place.bytes as usize == HEADER_BYTES {
         let mut header = HEADER_MAGIC.to_vec();
         header.extend_from_slice(&VERSION.to_le_bytes());

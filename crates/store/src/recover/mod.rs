@@ -14,6 +14,7 @@ use tracing_mutex::parkinglot::{Mutex, RwLock};
 use crate::admission::Admission;
 use crate::chosen::ChosenGroups;
 use crate::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
+use crate::health::Health;
 use crate::journal::Journal;
 use crate::journal_file::Continued;
 use crate::keys::{Keys, SHARDS_MAX};
@@ -30,6 +31,7 @@ use crate::spare::Spare;
 use crate::stats::Counters;
 use crate::tails::Tails;
 use crate::throttle::Throttle;
+use crate::twins::IndexTwins;
 use crate::{CatalogState, Store, StoreError, StoreOptions, open_part, part_path, segment};
 
 /// What opening a folder found.
@@ -64,6 +66,8 @@ struct Opened {
     exemplars: Exemplars,
     producers: Producers,
     recovery: Recovery,
+    health: Arc<Health>,
+    twins: Arc<IndexTwins>,
     /// The journal of the opening before, if it is to go on.
     journal: Option<Continued>,
 }
@@ -117,7 +121,9 @@ impl Store {
             exemplars: Mutex::new(opened.exemplars),
             producers: Mutex::new(opened.producers),
             recovery: opened.recovery,
-            health: Arc::default(),
+            health: opened.health,
+            index_twins: opened.twins,
+            scrub: crate::scrub::Scrub::default(),
             _lock: lock,
         })
     }
@@ -156,7 +162,10 @@ impl Opened {
         }
         let settled = open_tier(&platform, &options, &state)?;
         recovery.objects_unfenced = settled.as_ref().is_some_and(|settled| !settled.conditional_put());
-        let Named { catalog, groups, exemplars, producers } = Named::load(&platform, &options, &state)?;
+        let health = Arc::new(Health::default());
+        let twins = IndexTwins::new(files.clone(), directory.clone(), health.clone());
+        twins.restore_at_opening(&state)?;
+        let Named { catalog, groups, exemplars, producers } = Named::load(&platform, &options, &state, &twins)?;
         let mut parts: Vec<Vec<Arc<Part>>> = vec![Vec::new(); state.shards as usize];
         let mut set_aside = Vec::new();
         let is_gone = |error: &StoreError| match error {
@@ -165,7 +174,7 @@ impl Opened {
             _ => false,
         };
         for info in state.parts.values() {
-            let opened = open_part(&*files, &directory, settled.as_ref(), *info);
+            let opened = open_part(&*files, &directory, settled.as_ref(), &health, *info);
             match (opened, parts.get_mut(info.shard as usize)) {
                 (Ok(part), Some(parts)) => parts.push(part),
                 (Err(error), _) if is_gone(&error) => {
@@ -198,7 +207,20 @@ impl Opened {
             }
         }
         let journal = journal.flatten();
-        Ok(Self { platform, options, catalog, shards, manifest, settled, exemplars, producers, recovery, journal })
+        Ok(Self {
+            platform,
+            options,
+            catalog,
+            shards,
+            manifest,
+            settled,
+            exemplars,
+            producers,
+            recovery,
+            health,
+            twins,
+            journal,
+        })
     }
 
     /// Removes files that the manifest does not name: what a crash left unfinished.
@@ -212,7 +234,7 @@ impl Opened {
             state.parts.values().map(path).collect()
         };
         let segments: BTreeSet<PathBuf> =
-            state.segments.keys().map(|id| segment::segment_path(&self.options.directory, *id)).collect();
+            state.segments.keys().flat_map(|id| segment::copies(&self.options.directory, *id)).collect();
         for (folder, named) in [("parts", parts), ("index", segments)] {
             let directory = self.options.directory.join(folder);
             let names = self.platform.files.list(&directory).map_err(StoreError::io("list", &directory))?;
@@ -257,7 +279,12 @@ struct Named {
 }
 
 impl Named {
-    fn load(platform: &Platform, options: &StoreOptions, state: &State) -> Result<Self, StoreError> {
+    fn load(
+        platform: &Platform,
+        options: &StoreOptions,
+        state: &State,
+        twins: &Arc<IndexTwins>,
+    ) -> Result<Self, StoreError> {
         let (files, directory) = (&*platform.files, &options.directory);
         let mut catalog = Catalog::default();
         let mut exemplars = Exemplars::default();
@@ -270,7 +297,7 @@ impl Named {
                 None => load_catalog(files, &path, &mut catalog)?,
                 Some(EXEMPLARS_SHARD) => exemplars = exemplars::load(files, &path, options.exemplars_max)?,
                 Some(PRODUCERS_SHARD) => producers = producers::load(files, &path)?,
-                Some(shard) => load_groups(files, directory, *id, *shard, &mut indexes)?,
+                Some(shard) => load_groups(files, (&path, *id, *shard), twins, &mut indexes)?,
             }
         }
         let mut seed = [0; 8];
@@ -306,20 +333,18 @@ impl ShardIndex {
 
 fn load_groups(
     files: &dyn Files,
-    directory: &Path,
-    id: u64,
-    shard: u32,
+    (path, id, shard): (&Path, u64, u32),
+    twins: &Arc<IndexTwins>,
     indexes: &mut [ShardIndex],
 ) -> Result<(), StoreError> {
-    let path = segment::segment_path(directory, id);
     let Some(index) = indexes.get_mut(shard as usize) else {
         return Err(StoreError::corrupt(
-            &path,
+            path,
             0,
             format!("the manifest gives it to shard {shard}, which is not there"),
         ));
     };
-    match segment::open_groups(files, &path, id)? {
+    match segment::open_groups(files, path, id, Some(twins.twin(id)))? {
         GroupsFile::Segment(segment) => index.segments.push(*segment),
         GroupsFile::Entries(entries) => index.old.push((id, entries)),
     }
