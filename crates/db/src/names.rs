@@ -1,14 +1,17 @@
-//! What there is, by name: series, label names, label values, metadata.
+//! What there is, by name: series, label names, label values, metadata. All but metadata are queries: they keep to a budget and can be
+//! stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use index::compile;
 use model::{Exemplar, Labels, METRIC_NAME, MatchOp, Matcher, MetricMetadata, TimeRange};
-use query::{QueryError, StoreSource};
+use query::{Budget, QueryError, StoreSource};
 use store::{SelectedGroup, StoreError};
 
 use crate::Db;
-use crate::query_api::QUERY_SAMPLES_MAX;
+
+/// Bytes that a name takes in a sorted set, beside its text.
+const NAME_BYTES: usize = 64;
 
 impl Db {
     /// Label sets of the series that satisfy one of the sets of matchers and have samples in the range: sorted, at most `limit`
@@ -19,11 +22,15 @@ impl Db {
         matcher_sets: &[Vec<Matcher>],
         range: TimeRange,
         limit: usize,
+        budget: &Budget,
     ) -> Result<Vec<Labels>, QueryError> {
         let mut found = BTreeSet::new();
-        for group in self.groups(database, matcher_sets, range)? {
-            let series = group.columns.iter().map(|column| column.series_labels(&group.labels));
-            found.extend(series);
+        for group in self.groups(database, matcher_sets, range, budget)? {
+            for column in group.columns.iter() {
+                let series = column.series_labels(&group.labels);
+                budget.hold_bytes((series.packed_bytes() + NAME_BYTES) as u64)?;
+                found.insert(series);
+            }
         }
         Ok(limited(found, limit))
     }
@@ -35,8 +42,9 @@ impl Db {
         matcher_sets: &[Vec<Matcher>],
         range: TimeRange,
         limit: usize,
+        budget: &Budget,
     ) -> Result<Vec<String>, QueryError> {
-        let groups = self.groups(database, matcher_sets, range)?;
+        let groups = self.groups(database, matcher_sets, range, budget)?;
         let names = self.store.label_names(database, &groups).map_err(|error| unreadable(&error))?;
         let mut names: BTreeSet<String> = names.into_iter().collect();
         if !groups.is_empty() {
@@ -53,11 +61,14 @@ impl Db {
         matcher_sets: &[Vec<Matcher>],
         range: TimeRange,
         limit: usize,
+        budget: &Budget,
     ) -> Result<Vec<String>, QueryError> {
-        let groups = self.groups(database, matcher_sets, range)?;
+        let groups = self.groups(database, matcher_sets, range, budget)?;
         let values: BTreeSet<String> = if name == METRIC_NAME {
             groups.iter().flat_map(|group| group.columns.iter()).map(|column| column.metric.clone()).collect()
         } else {
+            // A group has one value at most; not more is taken, and mostly far less.
+            budget.hold_bytes((groups.len() * NAME_BYTES) as u64)?;
             let values = self.store.label_values(database, name, &groups);
             values.map_err(|error| unreadable(&error))?.into_iter().collect()
         };
@@ -75,9 +86,11 @@ impl Db {
         database: &str,
         matcher_sets: &[Vec<Matcher>],
         range: &TimeRange,
+        budget: &Budget,
     ) -> Result<Vec<(Labels, Vec<Exemplar>)>, QueryError> {
         let mut found = BTreeMap::new();
         for matchers in matcher_sets {
+            budget.check()?;
             let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
             found.extend(self.store.exemplars(database, &compiled, range));
         }
@@ -95,14 +108,14 @@ impl Db {
         database: &str,
         matcher_sets: &[Vec<Matcher>],
         range: TimeRange,
+        budget: &Budget,
     ) -> Result<Vec<SelectedGroup>, QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
-        let budget = self.budget(QUERY_SAMPLES_MAX);
         let everything = [vec![Matcher::new(METRIC_NAME, MatchOp::NotEqual, "")]];
         let matcher_sets = if matcher_sets.is_empty() { &everything[..] } else { matcher_sets };
         let mut groups = Vec::new();
         for matchers in matcher_sets {
-            groups.extend(source.groups(matchers, &range, &budget)?);
+            groups.extend(source.groups(matchers, &range, budget)?);
         }
         Ok(groups)
     }

@@ -1,7 +1,7 @@
 //! Upkeep of an open database: backups, compaction, policies, deletes.
 
 use model::{Matcher, TimeRange};
-use platform::objects::ObjectOptions;
+use platform::objects::{ObjectOptions, is_inside};
 use store::{BackupReport, CompactReport, DatabasePolicy, Deleted, Progress, PruneReport, StoreError};
 
 use crate::Db;
@@ -17,10 +17,24 @@ impl Db {
         tell: &mut dyn FnMut(&Progress),
     ) -> Result<(BackupReport, Option<PruneReport>), StoreError> {
         let _turn = self.backing_up.lock();
+        self.check_target(url)?;
         let target = self.platform.objects.open(url, objects).map_err(StoreError::Objects)?;
         let report = self.store.backup(&*target, tell)?;
         let pruned = keep.map(|keep| store::prune(&*target, keep)).transpose()?;
         Ok((report, pruned))
+    }
+
+    /// A backup inside of what it backs up would go with it, and be taken for files of the folder.
+    fn check_target(&self, url: &str) -> Result<(), StoreError> {
+        let own = self.store.directory().display().to_string();
+        let objects = self.store.objects_url();
+        let Some(outer) = [Some(own.as_str()), objects].into_iter().flatten().find(|outer| is_inside(url, outer))
+        else {
+            return Ok(());
+        };
+        Err(StoreError::Invalid(format!(
+            "the backup target {url} is inside of {outer}, which is backed up; name a target outside of it"
+        )))
     }
 
     /// Flushes, merges until no merge is due, and gives back the room of deleted rows.

@@ -64,10 +64,11 @@ fn what_was_written_by_many_is_there_once_also_after_reopening() {
     let db = open(&folder);
     assert_eq!(db.recovery().log_rows, 0, "a clean stop leaves nothing to replay");
     assert_eq!(counts(&db, "count_over_time(m_a[1d])"), expected);
-    let values = db.label_values("default", "writer", &[], TimeRange::ALL, 3).unwrap();
+    let budget = db.budget(1_000_000);
+    let values = db.label_values("default", "writer", &[], TimeRange::ALL, 3, &budget).unwrap();
     assert_eq!(values, ["0", "1", "2"]);
-    assert_eq!(db.label_names("default", &[], TimeRange::ALL, 0).unwrap(), ["__name__", "writer"]);
-    assert_eq!(db.series("default", &[], TimeRange::ALL, 0).unwrap().len(), 2 * WRITERS as usize);
+    assert_eq!(db.label_names("default", &[], TimeRange::ALL, 0, &budget).unwrap(), ["__name__", "writer"]);
+    assert_eq!(db.series("default", &[], TimeRange::ALL, 0, &budget).unwrap().len(), 2 * WRITERS as usize);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use error::{ObjectError, ObjectErrorKind};
+pub use opener::is_inside;
 
 use crate::File;
 

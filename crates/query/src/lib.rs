@@ -7,6 +7,7 @@ mod execute;
 mod frame;
 pub mod plan;
 mod read_rows;
+mod selection;
 mod series_labels;
 mod sexpr;
 mod source;

@@ -10,6 +10,7 @@ use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, St
 
 use crate::{
     Budget, Helpers, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace, WindowSelection, WindowSink,
+    selection,
 };
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -113,7 +114,7 @@ impl<'a> StoreSource<'a> {
     ) -> Result<Vec<SelectedGroup>, QueryError> {
         let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
         let mut groups = Vec::new();
-        for group in self.store.select(self.database, &compiled).map_err(|error| unreadable(&error))? {
+        for group in selection::select((self.store, self.database), &compiled, budget)? {
             budget.check()?;
             if self.store.has_rows(&group, range).map_err(|error| unreadable(&error))? {
                 groups.push(group);
@@ -137,13 +138,13 @@ impl<'a> StoreSource<'a> {
     }
 
     /// What matchers choose.
-    pub fn choose(&self, matchers: &[Matcher]) -> Result<Chosen, QueryError> {
+    pub fn choose(&self, matchers: &[Matcher], budget: &Budget) -> Result<Chosen, QueryError> {
         if let Some(chosen) = self.chosen(matchers) {
             return Ok(chosen);
         }
         let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
         let index_changes = self.store.index_changes();
-        let groups = self.store.select(self.database, &compiled).map_err(|error| unreadable(&error))?;
+        let groups = selection::select((self.store, self.database), &compiled, budget)?;
         let chosen = Chosen { pieces: Arc::new(pieces_of(groups)), index_changes };
         let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         resolved.push((matchers.to_vec(), chosen.clone()));
@@ -157,7 +158,7 @@ impl<'a> StoreSource<'a> {
         budget: &Budget,
         work: &(dyn Fn(usize, &Piece) -> Result<u64, QueryError> + Sync),
     ) -> Result<(), QueryError> {
-        let pieces = self.choose(matchers)?.pieces;
+        let pieces = self.choose(matchers, budget)?.pieces;
         self.helpers.run(pieces.len(), budget, &|place| {
             let Some(piece) = pieces.get(place) else { return Ok(0) };
             let samples = work(place, piece)?;

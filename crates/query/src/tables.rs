@@ -5,7 +5,7 @@ use model::Matcher;
 use store::{SelectedGroup, StoreError, TableSchema};
 
 use crate::plan::{Scan, Selector};
-use crate::{Context, QueryError};
+use crate::{Context, QueryError, selection};
 
 impl Context<'_> {
     /// Names of the tables, sorted: measurements of line protocol, and metrics by their names.
@@ -40,9 +40,10 @@ impl Context<'_> {
         let Some(table) = &scan.table else { return Ok(Vec::new()) };
         let matchers: Vec<Matcher> = scan.selectors.iter().map(Selector::matcher).collect();
         let compiled = compile(&matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
-        let selected = self.store.select_table(self.database, &table.name, &table.fields, &compiled);
+        let table = (self.database, table.name.as_str(), table.fields.as_slice());
+        let selected = selection::select_table(self.store, table, &compiled, self.budget)?;
         let mut found = Vec::new();
-        for group in selected.map_err(|error| unreadable(&error))?.iter() {
+        for group in selected.iter() {
             self.budget.check()?;
             if self.store.has_rows(group, &scan.range).map_err(|error| unreadable(&error))? {
                 found.push(group.clone());

@@ -71,42 +71,65 @@ pub(crate) fn texts(texts: &[String]) -> String {
     format!("[{}]", quoted.join(","))
 }
 
-/// A successful answer around its data.
+/// A successful answer around its data, for data that is small: it is copied.
 pub(crate) fn success(data: &str, warnings: &[String], infos: &[String]) -> Response {
-    let mut body = format!(r#"{{"status":"success","data":{data}"#);
+    let mut body = begin();
+    body.push_str(data);
+    respond(end(body, warnings, infos))
+}
+
+/// The beginning of a successful answer, behind which its data is to be written.
+pub(crate) fn begin() -> String {
+    r#"{"status":"success","data":"#.to_owned()
+}
+
+/// Closes what [`begin`] began.
+pub(crate) fn end(mut body: String, warnings: &[String], infos: &[String]) -> String {
     for (name, notes) in [("warnings", warnings), ("infos", infos)] {
         if !notes.is_empty() {
             let _ = write!(body, r#","{name}":{}"#, texts(notes));
         }
     }
     body.push('}');
+    body
+}
+
+/// Sends a body that is whole.
+pub(crate) fn respond(body: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 /// The data of a query's answer.
+#[cfg(test)]
 pub(crate) fn answer(answer: &Answer) -> String {
     let mut out = String::new();
+    push_answer(&mut out, answer);
+    out
+}
+
+/// Appends the data of a query's answer.
+pub(crate) fn push_answer(out: &mut String, answer: &Answer) {
     match &answer.value {
         Value::Scalar { time_ms, value } => {
             out.push_str(r#"{"resultType":"scalar","result":"#);
-            push_sample(&mut out, *time_ms, *value);
+            push_sample(out, *time_ms, *value);
         }
         Value::String { time_ms, text } => {
             out.push_str(r#"{"resultType":"string","result":["#);
-            push_time(&mut out, *time_ms);
+            push_time(out, *time_ms);
             let _ = write!(out, ",{}]", self::text(text));
         }
         Value::Vector(vector) => {
             out.push_str(r#"{"resultType":"vector","result":["#);
             for (place, sample) in vector.iter().enumerate() {
                 out.push_str(if place == 0 { "" } else { "," });
-                push_metric(&mut out, &sample.labels);
+                push_metric(out, &sample.labels);
                 if let Some(histogram) = &sample.histogram {
                     out.push_str(r#","histogram":"#);
-                    push_histogram(&mut out, sample.time_ms, histogram);
+                    push_histogram(out, sample.time_ms, histogram);
                 } else {
                     out.push_str(r#","value":"#);
-                    push_sample(&mut out, sample.time_ms, sample.value);
+                    push_sample(out, sample.time_ms, sample.value);
                 }
                 out.push('}');
             }
@@ -116,15 +139,14 @@ pub(crate) fn answer(answer: &Answer) -> String {
             out.push_str(r#"{"resultType":"matrix","result":["#);
             for (place, (labels, points)) in matrix.iter().enumerate() {
                 out.push_str(if place == 0 { "" } else { "," });
-                push_metric(&mut out, labels);
-                push_points(&mut out, points);
+                push_metric(out, labels);
+                push_points(out, points);
                 out.push('}');
             }
             out.push(']');
         }
     }
     out.push('}');
-    out
 }
 
 fn push_points(out: &mut String, points: &Points) {

@@ -6,8 +6,12 @@ use std::sync::Arc;
 use axum::extract::{Request, State as From};
 use axum::response::Response;
 
+use model::{Matcher, TimeRange};
+use query::{Budget, QueryError};
+
 use crate::error::ApiError;
 use crate::json;
+use crate::query::{Asked, TRUNCATED, watched};
 use crate::routes::{Taken, take};
 use crate::state::State;
 
@@ -15,42 +19,116 @@ const LABEL_PREFIX: &str = "/api/v1/label/";
 
 pub(crate) async fn series(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
-    let matcher_sets = taken.parameters.matcher_sets()?;
-    if matcher_sets.is_empty() {
+    if !taken.parameters.has("match[]") {
         return Err(ApiError::bad_data("no match[] parameter provided"));
     }
-    let (range, limit, database) = asked(&taken)?;
-    let found = state.work(move |state| state.db.series(&database, &matcher_sets, range, more(limit))).await??;
-    let cut = limit > 0 && found.len() > limit;
-    let kept = found.iter().take(if cut { limit } else { found.len() });
-    let objects: Vec<String> = kept.map(json::labels).collect();
-    Ok(json::success(&format!("[{}]", objects.join(",")), &warnings(cut), &[]))
+    answer(&state, taken, "series", |state, wanted, budget| {
+        let Wanted { database, matcher_sets, range, limit } = wanted;
+        let found = state.db.series(database, matcher_sets, *range, more(*limit), budget)?;
+        let cut = *limit > 0 && found.len() > *limit;
+        let kept = found.iter().take(if cut { *limit } else { found.len() });
+        Ok((list(kept, budget, |out, labels| out.push_str(&json::labels(labels)))?, cut))
+    })
+    .await
 }
 
 pub(crate) async fn labels(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
-    let matcher_sets = taken.parameters.matcher_sets()?;
-    let (range, limit, database) = asked(&taken)?;
-    let found = state.work(move |state| state.db.label_names(&database, &matcher_sets, range, more(limit))).await??;
-    Ok(listed(found, limit))
+    answer(&state, taken, "labels", |state, wanted, budget| {
+        let Wanted { database, matcher_sets, range, limit } = wanted;
+        let found = state.db.label_names(database, matcher_sets, *range, more(*limit), budget)?;
+        listed(&found, *limit, budget)
+    })
+    .await
 }
 
 pub(crate) async fn label_values(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
     let name = label_name(&taken.path)?;
-    let matcher_sets = taken.parameters.matcher_sets()?;
-    let (range, limit, database) = asked(&taken)?;
-    let find = move |state: &State| state.db.label_values(&database, &name, &matcher_sets, range, more(limit));
-    Ok(listed(state.work(find).await??, limit))
+    answer(&state, taken, "label_values", move |state, wanted, budget| {
+        let Wanted { database, matcher_sets, range, limit } = wanted;
+        let found = state.db.label_values(database, &name, matcher_sets, *range, more(*limit), budget)?;
+        listed(&found, *limit, budget)
+    })
+    .await
+}
+
+/// Which series a request for names is about.
+struct Wanted {
+    database: String,
+    matcher_sets: Vec<Vec<Matcher>>,
+    range: TimeRange,
+    /// 0: all.
+    limit: usize,
+}
+
+/// Answers a request for names as the query that it is: it waits for its turn, can be stopped, and keeps to a budget of memory. The work gives the
+/// list as JSON, and whether the limit cut it.
+async fn answer(
+    state: &Arc<State>,
+    taken: Taken,
+    kind: &'static str,
+    work: impl FnOnce(&State, &Wanted, &Budget) -> Result<(String, bool), QueryError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let budget = state.query_budget(&taken.parameters);
+    let text = taken.parameters.all("match[]").collect::<Vec<_>>().join(", ");
+    let asked = Asked::new(state, kind, &text, &budget, &taken)?;
+    let wanted = Wanted {
+        database: taken.parameters.database(&taken.headers),
+        matcher_sets: taken.parameters.matcher_sets()?,
+        range: taken.parameters.range()?,
+        limit: taken.parameters.limit()?,
+    };
+    let run = move |state: &State| {
+        let (body, cut) = work(state, &wanted, &budget)?;
+        let warnings = if cut { vec![TRUNCATED.to_owned()] } else { Vec::new() };
+        Ok((json::end(body, &warnings, &[]), ()))
+    };
+    Ok(json::respond(watched(state, asked, run).await?.0))
+}
+
+/// The beginning of an answer with a JSON list; what it takes is asked for as it grows.
+fn list<T>(
+    items: impl Iterator<Item = T>,
+    budget: &Budget,
+    mut push: impl FnMut(&mut String, T),
+) -> Result<String, QueryError> {
+    let mut out = json::begin();
+    out.push('[');
+    let mut held = 0;
+    for (place, item) in items.enumerate() {
+        out.push_str(if place == 0 { "" } else { "," });
+        push(&mut out, item);
+        if out.capacity() > held {
+            budget.check()?;
+            budget.hold_bytes((out.capacity() - held) as u64)?;
+            held = out.capacity();
+        }
+    }
+    out.push(']');
+    Ok(out)
+}
+
+fn listed(found: &[String], limit: usize, budget: &Budget) -> Result<(String, bool), QueryError> {
+    let cut = limit > 0 && found.len() > limit;
+    let kept = found.iter().take(if cut { limit } else { found.len() });
+    Ok((list(kept, budget, |out, name| out.push_str(&json::text(name)))?, cut))
 }
 
 pub(crate) async fn metadata(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
     let limit = taken.parameters.limit()?;
     let database = taken.parameters.database(&taken.headers);
-    let found = state.db.metadata(&database, taken.parameters.get("metric"));
+    let metric = taken.parameters.get("metric").map(str::to_owned);
+    let body = state.work(move |state| metadata_of(state, &database, metric.as_deref(), limit)).await?;
+    Ok(json::respond(body))
+}
+
+fn metadata_of(state: &State, database: &str, metric: Option<&str>, limit: usize) -> String {
+    let found = state.db.metadata(database, metric);
     let limit = if limit == 0 { found.len() } else { limit };
-    let mut data = String::from("{");
+    let mut data = json::begin();
+    data.push('{');
     for (place, known) in found.iter().take(limit).enumerate() {
         let comma = if place == 0 { "" } else { "," };
         let (family, help, unit) = (json::text(&known.family), json::text(&known.help), json::text(&known.unit));
@@ -58,29 +136,12 @@ pub(crate) async fn metadata(From(state): From<Arc<State>>, request: Request) ->
         let _ = write!(data, r#"{comma}{family}:[{{"type":"{kind}","help":{help},"unit":{unit}}}]"#);
     }
     data.push('}');
-    Ok(json::success(&data, &[], &[]))
-}
-
-fn asked(taken: &Taken) -> Result<(model::TimeRange, usize, String), ApiError> {
-    let parameters = &taken.parameters;
-    Ok((parameters.range()?, parameters.limit()?, parameters.database(&taken.headers)))
+    json::end(data, &[], &[])
 }
 
 /// One more than asked for tells whether something was cut off.
 const fn more(limit: usize) -> usize {
     if limit == 0 { 0 } else { limit.saturating_add(1) }
-}
-
-fn warnings(cut: bool) -> Vec<String> {
-    if cut { vec!["results truncated due to limit".to_owned()] } else { Vec::new() }
-}
-
-fn listed(mut found: Vec<String>, limit: usize) -> Response {
-    let cut = limit > 0 && found.len() > limit;
-    if cut {
-        found.truncate(limit);
-    }
-    json::success(&json::texts(&found), &warnings(cut), &[])
 }
 
 /// The label's name in the path: percent-encoded, and with Prometheus's `U__` form for names beyond its old alphabet.

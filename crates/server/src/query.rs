@@ -111,31 +111,39 @@ fn name_removal(parameters: &Parameters) -> Result<Option<NameRemoval>, ApiError
 
 /// `/api/v1/format_query`: the standard spelling.
 pub(crate) async fn format(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
-    let taken = take(&state, request).await?;
-    let expression = state.db.parse(taken.parameters.required("query")?)?;
-    Ok(json::success(&json::text(&expression.pretty()), &[], &[]))
+    let text = take(&state, request).await?.parameters.required("query")?.to_owned();
+    let work = move |state: &State| {
+        let expression = state.db.parse(&text)?;
+        Ok::<_, QueryError>(json::end(json::begin() + &json::text(&expression.pretty()), &[], &[]))
+    };
+    Ok(json::respond(state.work(work).await??))
 }
 
 /// `/api/v1/parse_query`: the tree.
 pub(crate) async fn parse(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
-    let taken = take(&state, request).await?;
-    let expression = state.db.parse(taken.parameters.required("query")?)?;
-    Ok(json::success(&expression.tree_json(), &[], &[]))
+    let text = take(&state, request).await?.parameters.required("query")?.to_owned();
+    let work = move |state: &State| {
+        let expression = state.db.parse(&text)?;
+        Ok::<_, QueryError>(json::end(json::begin() + &expression.tree_json(), &[], &[]))
+    };
+    Ok(json::respond(state.work(work).await??))
 }
 
 /// `/api/v1/query_exemplars`: the exemplars of all series that an expression selects.
 pub(crate) async fn exemplars(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
     let parameters = &taken.parameters;
-    let expression = state.db.parse(parameters.required("query")?)?;
+    let text = parameters.required("query")?.to_owned();
     let (range, database) = (parameters.range()?, parameters.database(&taken.headers));
-    let found = state
-        .work(move |state| {
-            let sets: Vec<_> = expression.selectors().into_iter().map(<[_]>::to_vec).collect();
-            state.db.exemplars(&database, &sets, &range)
-        })
-        .await??;
-    Ok(json::success(&json::exemplars(&found), &[], &[]))
+    let budget = state.query_budget(parameters);
+    let asked = Asked::new(&state, "exemplars", &text, &budget, &taken)?;
+    let work = move |state: &State| {
+        let expression = state.db.parse(&text)?;
+        let sets: Vec<_> = expression.selectors().into_iter().map(<[_]>::to_vec).collect();
+        let found = state.db.exemplars(&database, &sets, &range, &budget)?;
+        Ok((json::end(json::begin() + &json::exemplars(&found), &[], &[]), ()))
+    };
+    Ok(json::respond(watched(&state, asked, work).await?.0))
 }
 
 fn lookback_ms(parameters: &Parameters) -> Result<Option<i64>, ApiError> {
@@ -152,6 +160,9 @@ pub(crate) fn timeout(state: &State, parameters: &Parameters) -> Result<Duration
         wanted_ms.map_or(state.settings.query_timeout_ms, |wanted_ms| wanted_ms.min(state.settings.query_timeout_ms));
     Ok(Duration::from_millis(timeout_ms))
 }
+
+/// The warning of an answer that a limit cut.
+pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
 /// A query with what its request says of how it is to be run.
 pub(crate) struct Asked {
@@ -234,19 +245,18 @@ async fn run(
         let (answer, ran) = evaluate(state, statistics.is_some())?;
         let (answer, cut) = cut(answer, limit);
         budget.hold_bytes(written_bytes(&answer))?;
-        let mut data = json::answer(&answer);
+        let mut body = json::begin();
+        json::push_answer(&mut body, &answer);
         if let Some(statistics) = statistics {
-            data.pop();
-            data += &statistics.written([asked_ns, started_ns], times_ms, ran);
+            body.pop();
+            body += &statistics.written([asked_ns, started_ns], times_ms, ran);
         }
-        Ok((data, (answer.warnings, answer.infos, cut)))
+        let Answer { mut warnings, infos, .. } = answer;
+        warnings.extend(cut.then(|| TRUNCATED.to_owned()));
+        warnings.extend(statistics.and_then(Statistics::warning));
+        Ok((json::end(body, &warnings, &infos), ()))
     };
-    let (data, (mut warnings, infos, cut)) = watched(state, asked, work).await?;
-    if cut {
-        warnings.push("results truncated due to limit".to_owned());
-    }
-    warnings.extend(statistics.and_then(Statistics::warning));
-    Ok(json::success(&data, &warnings, &infos))
+    Ok(json::respond(watched(state, asked, work).await?.0))
 }
 
 /// What running a query took, in place of its answer.

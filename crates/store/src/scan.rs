@@ -79,6 +79,15 @@ impl SelectedGroup {
     }
 }
 
+/// Bytes of a group while it is selected, without its labels: itself, and its number and slots on the way.
+const SELECTED_BYTES: u64 = (size_of::<SelectedGroup>() + size_of::<index::Selected>()) as u64;
+
+/// Bytes of a group's labels beside their text: counters and what the allocator adds.
+const LABELS_OVERHEAD_BYTES: usize = 32;
+
+/// Groups whose labels are made before memory is asked for again.
+const GROUPS_PER_RESERVATION: usize = 256;
+
 /// Columns by measurement and slots: many groups have the same.
 type SharedColumns = HashMap<(u32, Arc<[Slot]>), Arc<Vec<SelectedColumn>>>;
 
@@ -86,28 +95,48 @@ impl Store {
     /// The groups that satisfy all matchers, those on `__name__` choosing columns. Groups whose columns make up the same
     /// labels (a row of `cpu` with `usage` and one of `cpu_usage`) are all given.
     pub fn select(&self, database: &str, matchers: &[CompiledMatcher]) -> Result<Vec<SelectedGroup>, StoreError> {
+        Ok(self.select_within(database, matchers, &|_| true)?.unwrap_or_default())
+    }
+
+    /// As [`Store::select`], for callers that bound what they hold: `reserve` is asked for bytes again and again before they are taken, and
+    /// ends the selection by saying no; then there is no answer.
+    pub fn select_within(
+        &self,
+        database: &str,
+        matchers: &[CompiledMatcher],
+        reserve: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<Vec<SelectedGroup>>, StoreError> {
         let catalog = self.catalog.read();
         let Some(database) = catalog.catalog.database(database) else {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         };
         let columns = catalog.catalog.metrics(database, matchers);
-        self.select_columns(&catalog.catalog, database, &columns, matchers)
+        self.select_columns(&catalog.catalog, (database, &columns), matchers, reserve)
     }
 
     /// The groups that satisfy all matchers and have one of the columns.
     pub(crate) fn select_columns(
         &self,
         catalog: &Catalog,
-        database: DatabaseId,
-        columns: &[MetricColumns],
+        (database, columns): (DatabaseId, &[MetricColumns]),
         matchers: &[CompiledMatcher],
-    ) -> Result<Vec<SelectedGroup>, StoreError> {
+        reserve: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<Vec<SelectedGroup>>, StoreError> {
         let unreadable = StoreError::index(&self.options.directory);
         let (mut selected, mut shared) = (Vec::new(), SharedColumns::new());
         for (number, shard) in self.shards.iter().enumerate() {
             let index = shard.groups.read();
             let mut groups = index.groups.reader();
-            for (id, slots) in index.groups.select(database, columns, matchers).map_err(&unreadable)? {
+            let found = index.groups.select(database, columns, matchers).map_err(&unreadable)?;
+            if !reserve(found.len() as u64 * SELECTED_BYTES) {
+                return Ok(None);
+            }
+            selected.reserve_exact(found.len());
+            let mut labels_bytes = 0;
+            for (place, (id, slots)) in found.into_iter().enumerate() {
+                if place % GROUPS_PER_RESERVATION == 0 && !reserve(std::mem::take(&mut labels_bytes)) {
+                    return Ok(None);
+                }
                 let Some(group) = groups.get(id).map_err(&unreadable)? else {
                     continue;
                 };
@@ -118,10 +147,14 @@ impl Store {
                 });
                 let key = PartKey { database, measurement, group: id, block: 0 };
                 let columns = columns.clone();
+                labels_bytes += (group.labels.packed_bytes() + LABELS_OVERHEAD_BYTES) as u64;
                 selected.push(SelectedGroup { labels: group.labels, columns, rank: 0, shard: number, key });
             }
+            if !reserve(labels_bytes) {
+                return Ok(None);
+            }
         }
-        Ok(selected)
+        Ok(Some(selected))
     }
 
     /// A number that is another one whenever matchers may choose other groups or columns than before.
@@ -173,6 +206,11 @@ impl Store {
     /// The data folder.
     pub fn directory(&self) -> &Path {
         &self.options.directory
+    }
+
+    /// The address of the object store, if settled parts go to one.
+    pub fn objects_url(&self) -> Option<&str> {
+        self.options.objects.as_ref().map(|objects| objects.url.as_str())
     }
 
     pub(crate) fn cardinality_of(&self, database: DatabaseId, top: usize) -> Result<Cardinality, StoreError> {

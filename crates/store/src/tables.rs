@@ -85,32 +85,45 @@ impl Store {
         fields: &[String],
         matchers: &[CompiledMatcher],
     ) -> Result<Arc<TableGroups>, StoreError> {
+        let selected = self.select_table_within((database, table, fields), matchers, &|_| true)?;
+        Ok(selected.unwrap_or_default())
+    }
+
+    /// As [`Store::select_table`]; `reserve` is asked for memory as by [`Store::select_within`]. The selection is a database, a table and
+    /// the names of its fields.
+    pub fn select_table_within(
+        &self,
+        (database, table, fields): (&str, &str, &[String]),
+        matchers: &[CompiledMatcher],
+        reserve: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<Arc<TableGroups>>, StoreError> {
         let (asked, index_changes) = (Asked::new(database, table, fields, matchers), self.index_changes());
         if let Some(groups) = self.chosen.get(&asked, index_changes) {
-            return Ok(groups);
+            return Ok(Some(groups));
         }
-        let mut groups = self.choose_of_table(database, table, fields, matchers)?;
+        let Some(mut groups) = self.choose_of_table((database, table, fields), matchers, reserve)? else {
+            return Ok(None);
+        };
         groups.retain(|group| !group.columns.is_empty());
         rank_by_labels(&mut groups);
-        Ok(self.chosen.hold(asked, index_changes, groups))
+        Ok(Some(self.chosen.hold(asked, index_changes, groups)))
     }
 
     fn choose_of_table(
         &self,
-        database: &str,
-        table: &str,
-        fields: &[String],
+        (database, table, fields): (&str, &str, &[String]),
         matchers: &[CompiledMatcher],
-    ) -> Result<Vec<SelectedGroup>, StoreError> {
+        reserve: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<Vec<SelectedGroup>>, StoreError> {
         let catalog = self.catalog.read();
         let Some(database) = catalog.catalog.database(database) else {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         };
         let Some(measurement) = catalog.catalog.measurement(database, table) else {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         };
         let columns = catalog.catalog.table_columns(measurement, fields, matchers);
-        self.select_columns(&catalog.catalog, database, &columns, matchers)
+        self.select_columns(&catalog.catalog, (database, &columns), matchers, reserve)
     }
 
     /// A group's rows in a range, those in which none of the selected columns has a value too.

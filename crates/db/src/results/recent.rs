@@ -173,7 +173,7 @@ impl RecentSource<'_> {
         (key, known): (Key, &mut Option<Arc<Recent>>),
         budget: &Budget,
     ) -> Result<Option<Arc<Recent>>, QueryError> {
-        let chosen = self.inner.choose(selection.matchers)?;
+        let chosen = self.inner.choose(selection.matchers, budget)?;
         if !chosen.is_simple() || chosen.places() * SERIES_BYTES > self.recents.bytes_max {
             return Ok(None);
         }

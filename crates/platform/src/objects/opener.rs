@@ -1,6 +1,6 @@
 //! From an address to an object store on this machine.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::folder::FolderObjects;
@@ -44,6 +44,35 @@ fn open_cloud(cloud: Cloud, url: &str, _options: &ObjectOptions) -> Result<Arc<d
     Err(ObjectError::new(ObjectErrorKind::Config, format!("open {url}"), message))
 }
 
+/// Whether what one address names lies inside of what the other one does, or is the same: for folders, with links followed as far as they
+/// exist; for buckets by their prefixes.
+pub fn is_inside(url: &str, outer: &str) -> bool {
+    match (parse(url), parse(outer)) {
+        (Ok(Address::Folder(path)), Ok(Address::Folder(outer))) => resolved(&path).starts_with(resolved(&outer)),
+        (Ok(Address::Cloud(_)), Ok(Address::Cloud(_))) => {
+            let parts =
+                |url: &str| url.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+            parts(url).starts_with(&parts(outer))
+        }
+        _ => false,
+    }
+}
+
+/// A path without links and `..`, also where its end does not exist yet.
+fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for existing in absolute.ancestors() {
+        if let Ok(found) = existing.canonicalize() {
+            let rest = absolute.strip_prefix(existing).unwrap_or(Path::new(""));
+            return rest.components().fold(found, |found, part| match part {
+                Component::ParentDir => found.parent().map_or_else(PathBuf::new, Path::to_owned),
+                part => found.join(part),
+            });
+        }
+    }
+    absolute
+}
+
 fn parse(url: &str) -> Result<Address, String> {
     let Some((scheme, rest)) = url.split_once("://") else {
         return if url.is_empty() { Err("the address is empty".into()) } else { Ok(Address::Folder(url.into())) };
@@ -69,6 +98,32 @@ fn parse(url: &str) -> Result<Address, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_inside_others_are_found_through_links() {
+        let root = std::env::temp_dir().join(format!("thalweg-inside-{}", std::process::id()));
+        let data = root.join("data");
+        std::fs::create_dir_all(data.join("parts")).unwrap();
+        std::os::unix::fs::symlink(&data, root.join("link")).unwrap();
+        let text = |path: &str| root.join(path).display().to_string();
+        let data = data.display().to_string();
+        for (path, expected) in [
+            ("data", true),
+            ("data/parts", true),
+            ("data/not/there/yet", true),
+            ("link/backups", true),
+            ("elsewhere/../data/backups", true),
+            ("data-2", false),
+            ("elsewhere", false),
+            (".", false),
+        ] {
+            assert_eq!(is_inside(&text(path), &data), expected, "{path}");
+            assert_eq!(is_inside(&format!("file://{}", text(path)), &data), expected, "{path}");
+        }
+        assert!(is_inside("s3://bucket/prefix/backups", "s3://bucket/prefix/"));
+        assert!(!is_inside("s3://bucket/prefix-2", "s3://bucket/prefix") && !is_inside("gs://b/p", "s3://b/p"));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 
     #[test]
     fn addresses() {

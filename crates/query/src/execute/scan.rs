@@ -14,7 +14,7 @@ use super::narrow::{Narrowing, Wanted};
 use super::{Context, Run, evaluate};
 use crate::frame::VALUE;
 use crate::plan::{Expression, Operator, Scan, Selector};
-use crate::{Frame, FrameColumn, QueryError};
+use crate::{Frame, FrameColumn, QueryError, selection};
 
 /// Rows at an end are looked for in so much time there, in nanoseconds, and then in more and more.
 pub(super) const END_WIDTH_NS: i64 = 60_000_000_000;
@@ -227,10 +227,10 @@ impl Run<'_> {
                 return Err(QueryError::Invalid(message.to_owned()));
             }
             let fields = if table.every_row { &[] } else { table.fields.as_slice() };
-            let selected = store.select_table(database, &table.name, fields, &compiled);
-            Groups::OfTable(selected.map_err(|error| unreadable(&error))?)
+            let table = (database, table.name.as_str(), fields);
+            Groups::OfTable(selection::select_table(store, table, &compiled, self.context.budget)?)
         } else if scan.tokens.is_empty() {
-            Groups::apart(store.select(database, &compiled).map_err(|error| unreadable(&error))?)
+            Groups::apart(selection::select((store, database), &compiled, self.context.budget)?)
         } else {
             if !matchers.is_empty() {
                 let message = "series are selected by index or by labels, not by both";

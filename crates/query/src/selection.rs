@@ -1,0 +1,46 @@
+//! Choosing groups within a query's budget: memory for what is chosen is asked for before it is taken, and a query that is stopped stops here,
+//! too.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use index::CompiledMatcher;
+use store::{SelectedGroup, Store, StoreError, TableGroups};
+
+use crate::{Budget, QueryError};
+
+/// The groups that satisfy all matchers.
+pub(crate) fn select(
+    (store, database): (&Store, &str),
+    matchers: &[CompiledMatcher],
+    budget: &Budget,
+) -> Result<Vec<SelectedGroup>, QueryError> {
+    within(budget, |reserve| store.select_within(database, matchers, reserve))
+}
+
+/// The groups of a table: a database, the table and its fields.
+pub(crate) fn select_table(
+    store: &Store,
+    table: (&str, &str, &[String]),
+    matchers: &[CompiledMatcher],
+    budget: &Budget,
+) -> Result<Arc<TableGroups>, QueryError> {
+    within(budget, |reserve| store.select_table_within(table, matchers, reserve))
+}
+
+fn within<T>(
+    budget: &Budget,
+    select: impl FnOnce(&dyn Fn(u64) -> bool) -> Result<Option<T>, StoreError>,
+) -> Result<T, QueryError> {
+    let refused = RefCell::new(None);
+    let reserve = |bytes| match budget.check().and_then(|()| budget.hold_bytes(bytes)) {
+        Ok(()) => true,
+        Err(error) => {
+            refused.replace(Some(error));
+            false
+        }
+    };
+    let selected = select(&reserve).map_err(|error| QueryError::Storage(error.to_string()))?;
+    let refusal = || refused.take().unwrap_or_else(|| QueryError::Invalid("the selection was given up".to_owned()));
+    selected.ok_or_else(refusal)
+}
