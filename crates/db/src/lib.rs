@@ -40,7 +40,7 @@ pub use results::{CacheUse, ResultCacheStats};
 pub use sql_api::SqlAnswer;
 pub use store::{
     Appended, Appender, BackupReport, CheckReport, CheckStatus, CompactReport, Damage, DatabasePolicy, Deleted,
-    FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss, MemoryUse, ObjectTierOptions,
+    FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss, MemoryPool, MemoryUse, ObjectTierOptions,
     PartitionReport, PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery, Rejected, RestoreReport,
     SelectedGroup, Sent, Stats, StoreError, Token, WindowColumn, Windows, WriteReport, backups, check, inspect,
     rebuild, restore,
@@ -179,6 +179,11 @@ impl Db {
     /// given back.
     pub fn hold_requests(&self, bytes: u64) -> bool {
         self.store.hold_requests(bytes)
+    }
+
+    /// What all requests on their way in take their memory from.
+    pub fn request_memory(&self) -> Arc<MemoryPool> {
+        self.store.request_memory()
     }
 
     /// Nanoseconds since the Unix epoch.

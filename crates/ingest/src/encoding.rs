@@ -92,11 +92,24 @@ pub fn decompress_into(
     limits: UnpackLimits,
     unpacked: &mut Vec<u8>,
 ) -> Result<(), BodyError> {
+    decompress_within(encoding, body, limits, unpacked, &mut |_| true)
+}
+
+/// As [`decompress_into`], for callers that bound what they hold: `reserve` is asked for the bytes of the buffer before it grows, again and
+/// again, and ends the unpacking by saying no ([`BodyError::NoMemory`]).
+pub fn decompress_within(
+    encoding: Encoding,
+    body: &[u8],
+    limits: UnpackLimits,
+    unpacked: &mut Vec<u8>,
+    reserve: &mut dyn FnMut(usize) -> bool,
+) -> Result<(), BodyError> {
     let (size_bytes_max, limit) = limits.of(body.len());
-    let sink = Sink { size_bytes_max, limit };
+    let mut sink = Sink { size_bytes_max, limit, reserve };
     match encoding {
         Encoding::Identity => {
             unpacked.clear();
+            sink.grow(unpacked, body.len())?;
             unpacked.extend_from_slice(body);
             Ok(())
         }
@@ -113,45 +126,70 @@ fn is_zlib(body: &[u8]) -> bool {
     matches!(body, [first, second, ..] if first & 15 == 8 && u16::from_be_bytes([*first, *second]).is_multiple_of(31))
 }
 
-/// Where unpacked bytes go, and how many there may be.
-#[derive(Clone, Copy)]
-struct Sink {
+/// Bytes by which a buffer grows at once.
+const STEP_BYTES: usize = 1 << 20;
+
+/// How many unpacked bytes there may be, and who is asked before there are.
+struct Sink<'r> {
     size_bytes_max: usize,
     limit: &'static str,
+    reserve: &'r mut dyn FnMut(usize) -> bool,
 }
 
-impl Sink {
-    fn too_large(self) -> BodyError {
+impl Sink<'_> {
+    fn too_large(&self) -> BodyError {
         BodyError::TooLarge { size_bytes_max: self.size_bytes_max as u64, limit: self.limit }
     }
 
     fn drain(
-        self,
+        &mut self,
         name: &str,
         packed_bytes: usize,
         reader: impl Read,
         unpacked: &mut Vec<u8>,
     ) -> Result<(), BodyError> {
-        self.make_room(packed_bytes, unpacked);
+        self.make_room(packed_bytes, unpacked)?;
         self.drain_into(unpacked, name, reader)
     }
 
     /// Text shrinks five to ten times. A hint only: a small body that claims nothing cannot make us reserve much.
-    fn make_room(self, packed_bytes: usize, unpacked: &mut Vec<u8>) {
+    fn make_room(&mut self, packed_bytes: usize, unpacked: &mut Vec<u8>) -> Result<(), BodyError> {
         unpacked.clear();
-        unpacked.reserve(packed_bytes.saturating_mul(6).min(self.size_bytes_max));
+        self.grow(unpacked, packed_bytes.saturating_mul(6).min(self.size_bytes_max).min(STEP_BYTES))
     }
 
-    fn drain_into(self, unpacked: &mut Vec<u8>, name: &str, reader: impl Read) -> Result<(), BodyError> {
-        // One byte more than allowed tells "just fits" from "too large".
-        let left = (self.size_bytes_max - unpacked.len()) as u64 + 1;
-        let read = reader.take(left).read_to_end(unpacked);
-        read.map_err(|error| BodyError::Malformed(format!("not a {name} body: {error}")))?;
-        if unpacked.len() > self.size_bytes_max { Err(self.too_large()) } else { Ok(()) }
+    /// Makes room for so many more bytes, once they are granted.
+    fn grow(&mut self, unpacked: &mut Vec<u8>, bytes: usize) -> Result<(), BodyError> {
+        let missing = (unpacked.len() + bytes).saturating_sub(unpacked.capacity());
+        if missing > 0 && !(self.reserve)(missing) {
+            return Err(BodyError::NoMemory);
+        }
+        unpacked.reserve_exact(bytes);
+        Ok(())
     }
 
-    fn unpack_zstd(self, body: &[u8], unpacked: &mut Vec<u8>) -> Result<(), BodyError> {
-        self.make_room(body.len(), unpacked);
+    /// One step after another, each into room that was granted.
+    fn drain_into(&mut self, unpacked: &mut Vec<u8>, name: &str, mut reader: impl Read) -> Result<(), BodyError> {
+        loop {
+            // One byte more than allowed tells "just fits" from "too large".
+            let left = self.size_bytes_max - unpacked.len() + 1;
+            if unpacked.len() == unpacked.capacity() {
+                self.grow(unpacked, STEP_BYTES.min(left))?;
+            }
+            let room = (unpacked.capacity() - unpacked.len()).min(left);
+            let read = reader.by_ref().take(room as u64).read_to_end(unpacked);
+            let read = read.map_err(|error| BodyError::Malformed(format!("not a {name} body: {error}")))?;
+            if unpacked.len() > self.size_bytes_max {
+                return Err(self.too_large());
+            }
+            if read < room {
+                return Ok(());
+            }
+        }
+    }
+
+    fn unpack_zstd(&mut self, body: &[u8], unpacked: &mut Vec<u8>) -> Result<(), BodyError> {
+        self.make_room(body.len(), unpacked)?;
         let mut rest = body;
         if rest.is_empty() {
             return Err(BodyError::Malformed("not a zstd body: it is empty".to_owned()));
@@ -168,7 +206,7 @@ impl Sink {
         Ok(())
     }
 
-    fn unpack_snappy(self, body: &[u8], unpacked: &mut Vec<u8>) -> Result<(), BodyError> {
+    fn unpack_snappy(&mut self, body: &[u8], unpacked: &mut Vec<u8>) -> Result<(), BodyError> {
         let not_snappy = |error| BodyError::Malformed(format!("not a snappy block: {error}"));
         let bytes = snap::raw::decompress_len(body).map_err(not_snappy)?;
         if bytes > self.size_bytes_max {
@@ -180,6 +218,7 @@ impl Sink {
                 "not a snappy block: it says that it is larger than it can be".to_owned(),
             ));
         }
+        self.grow(unpacked, bytes.saturating_sub(unpacked.len()))?;
         // What was there before need not be zeroed: every byte is written, or the body is refused.
         unpacked.resize(bytes, 0);
         let written = snap::raw::Decoder::new().decompress(body, unpacked).map_err(not_snappy)?;
@@ -252,6 +291,31 @@ mod tests {
             Err(BodyError::Malformed(_))
         ));
         assert_eq!(buffer.capacity(), 0);
+    }
+
+    #[test]
+    fn nothing_is_unpacked_into_memory_that_was_not_granted() {
+        let text = vec![b'x'; 5 << 20];
+        for encoding in [Encoding::Gzip, Encoding::Deflate, Encoding::Zstd, Encoding::Snappy] {
+            let packed = pack(encoding, &text);
+            let limits = UnpackLimits { size_bytes_max: 1 << 30, ratio_max: NO_RATIO };
+            let (mut buffer, mut granted) = (Vec::new(), 0);
+            let mut reserve = |bytes: usize| {
+                granted += bytes;
+                granted <= 3 << 20
+            };
+            let refused = decompress_within(encoding, &packed, limits, &mut buffer, &mut reserve);
+            assert!(matches!(refused, Err(BodyError::NoMemory)), "{encoding:?}: {refused:?}");
+            assert!(buffer.capacity() <= 3 << 20, "{encoding:?}: {}", buffer.capacity());
+            granted = 0;
+            buffer = Vec::new();
+            decompress_within(encoding, &packed, limits, &mut buffer, &mut |bytes| {
+                granted += bytes;
+                true
+            })
+            .unwrap();
+            assert!(buffer == text && buffer.capacity() <= granted, "{encoding:?}: {granted}");
+        }
     }
 
     #[test]

@@ -79,6 +79,8 @@ pub enum BodyError {
     },
     /// It is not what it should be; the message says where and what.
     Malformed(String),
+    /// There is no memory for what it unpacks to at present.
+    NoMemory,
 }
 
 impl fmt::Display for BodyError {
@@ -86,6 +88,9 @@ impl fmt::Display for BodyError {
         match self {
             Self::TooLarge { size_bytes_max, limit } => write!(formatter, "{limit}: at most {size_bytes_max} bytes"),
             Self::Malformed(message) => formatter.write_str(message),
+            Self::NoMemory => {
+                formatter.write_str("there is no memory for the unpacked body at present; send it again later")
+            }
         }
     }
 }

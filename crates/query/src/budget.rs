@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use store::QueryMemory;
+use store::MemoryPool;
 
 use crate::QueryError;
 
@@ -66,7 +66,7 @@ pub struct Budget {
     /// Whether nothing that was kept may be used.
     computes_all: AtomicBool,
     /// What it shares with all other queries.
-    memory: Option<Arc<QueryMemory>>,
+    memory: Option<Arc<MemoryPool>>,
     pace: OnceLock<Arc<dyn Pace>>,
 }
 
@@ -77,11 +77,11 @@ impl Budget {
     }
 
     /// The same, out of the memory that all queries share. What is held is given back when the budget is dropped.
-    pub const fn sharing(samples_max: u64, memory: Arc<QueryMemory>) -> Self {
+    pub const fn sharing(samples_max: u64, memory: Arc<MemoryPool>) -> Self {
         Self::with_memory(samples_max, Some(memory))
     }
 
-    const fn with_memory(samples_max: u64, memory: Option<Arc<QueryMemory>>) -> Self {
+    const fn with_memory(samples_max: u64, memory: Option<Arc<MemoryPool>>) -> Self {
         let [samples, peak, taken, other_bytes] = [const { AtomicU64::new(0) }; 4];
         let (stop, computes_all) = (AtomicU8::new(0), AtomicBool::new(false));
         Self { samples_max, samples, peak, taken, other_bytes, stop, computes_all, memory, pace: OnceLock::new() }

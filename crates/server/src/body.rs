@@ -3,11 +3,13 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, StatusCode, header};
+use db::MemoryPool;
 use http_body_util::BodyExt;
-use ingest::encoding::{Encoding, UnpackLimits, decompress_into};
+use ingest::encoding::{Encoding, UnpackLimits, decompress_within};
 
 use crate::error::ApiError;
 use crate::state::State;
@@ -17,6 +19,16 @@ const SMALL_BYTES: usize = 256 << 10;
 
 /// Up to so many bytes that a client announces are made room for at once. More than that it has to send first.
 const ANNOUNCED_BYTES_MAX: usize = 4 << 20;
+
+/// How long a request waits for memory that others are about to give back.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Bytes of rows for a byte of text: the line `m v=1 1` is a row of a batch, of a shard and of the log.
+const TEXT_WORK_FACTOR: usize = 12;
+/// And for a byte of protobuf, where a sample of zeros has two.
+const PROTOBUF_WORK_FACTOR: usize = 44;
+/// Bytes of rows for each separator of a text: every value and every row has one.
+const SEPARATOR_WORK_BYTES: usize = 25;
 
 /// Buffers of a kind that are kept for the next bodies, and bytes that one of them, and all, may have room for.
 const SPARES_MAX: usize = 16;
@@ -83,15 +95,16 @@ impl Drop for Buffer {
     }
 }
 
-/// Bytes of bodies that all connections hold together. The last eighth is for small ones, so that a few clients with large
-/// bodies do not shut the others out.
+/// What all requests on their way in may hold together: bodies, what they unpack to, and the rows made of them. The last eighth is for small
+/// ones, so that a few clients with large bodies do not shut the others out.
 #[derive(Debug)]
 pub(crate) struct Budget {
     held: AtomicUsize,
     bytes_max: usize,
+    pool: Arc<MemoryPool>,
 }
 
-/// A body's share of the budget; given back when dropped.
+/// A request's share of the budget; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
@@ -99,8 +112,9 @@ pub(crate) struct Share {
 }
 
 impl Budget {
-    pub(crate) const fn new(bytes_max: usize) -> Self {
-        Self { held: AtomicUsize::new(0), bytes_max }
+    /// A setting bounds it, and the memory that requests may take of the database's.
+    pub(crate) const fn new(bytes_max: usize, pool: Arc<MemoryPool>) -> Self {
+        Self { held: AtomicUsize::new(0), bytes_max, pool }
     }
 
     /// Nothing yet.
@@ -110,21 +124,48 @@ impl Budget {
 }
 
 impl Share {
-    /// Takes so many bytes more.
+    /// Takes so many bytes more, if they are to be had now.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
-        let Budget { held, bytes_max } = &*self.budget;
-        let before = held.fetch_add(bytes, Ordering::Relaxed);
-        self.bytes += bytes;
-        let bytes_max = if self.bytes <= SMALL_BYTES { *bytes_max } else { bytes_max - bytes_max / 8 };
-        if before + bytes <= bytes_max {
+        self.take(bytes, |pool, held| pool.take(bytes as u64, held))
+    }
+
+    /// As [`Share::grow`], but waits a moment for others to end. Only for threads that may block.
+    pub(crate) fn grow_patiently(&mut self, bytes: usize) -> Result<(), ApiError> {
+        self.take(bytes, |pool, held| pool.take_within(bytes as u64, held, PATIENCE))
+    }
+
+    /// As [`Share::grow_patiently`], for one of two amounts: the second is for when the first is not to be had.
+    fn grow_to_fit(&mut self, most: usize, counted: impl FnOnce() -> usize) -> Result<(), ApiError> {
+        if self.grow(most).is_ok() {
             return Ok(());
         }
+        self.grow_patiently(counted().min(most))
+    }
+
+    fn take(&mut self, bytes: usize, take: impl FnOnce(&MemoryPool, u64) -> bool) -> Result<(), ApiError> {
+        let Budget { held, bytes_max, pool } = &*self.budget;
+        let before = held.fetch_add(bytes, Ordering::Relaxed);
+        let bytes_max = if self.bytes + bytes <= SMALL_BYTES { *bytes_max } else { bytes_max - bytes_max / 8 };
+        let fits = before + bytes <= bytes_max;
+        if fits && take(pool, self.bytes as u64) {
+            self.bytes += bytes;
+            return Ok(());
+        }
+        held.fetch_sub(bytes, Ordering::Relaxed);
+        if fits && !pool.may_ever_hold((self.bytes + bytes) as u64) {
+            let most = pool.bytes_max;
+            return Err(ApiError::too_large(format!(
+                "the request needs {} bytes of memory, and all requests together have {most} (a quarter of memory_bytes_max): send it in \
+                 smaller pieces or raise memory_bytes_max",
+                self.bytes + bytes
+            )));
+        }
+        let (limit, used) =
+            if fits { ("memory_bytes_max", pool.used_bytes()) } else { ("bodies_bytes_max", before as u64) };
         Err(ApiError {
             status: StatusCode::SERVICE_UNAVAILABLE,
             kind: "unavailable",
-            message: format!(
-                "the server holds {before} bytes of requests already (bodies_bytes_max); send it again later"
-            ),
+            message: format!("the server holds {used} bytes of requests already ({limit}); send it again later"),
         })
     }
 }
@@ -132,7 +173,43 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.pool.give_back(self.bytes as u64);
     }
+}
+
+/// What a body holds, which says how much memory its rows take at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Lines, JSON, CSV: values between separators.
+    Text,
+    /// Messages of protobuf: a sample may take two bytes.
+    Protobuf,
+}
+
+impl Form {
+    /// Bytes that parsing, routing and logging the rows of a body take beside it, at most.
+    fn work_bytes_max(self, body: &[u8]) -> usize {
+        match self {
+            Self::Text => body.len().saturating_mul(TEXT_WORK_FACTOR),
+            Self::Protobuf => body.len().saturating_mul(PROTOBUF_WORK_FACTOR),
+        }
+    }
+
+    /// As [`Form::work_bytes_max`], after a look at the body.
+    fn work_bytes_counted(self, body: &[u8]) -> usize {
+        match self {
+            Self::Text => {
+                let separators = body.iter().filter(|byte| b",= \n:\t;".contains(byte)).count();
+                body.len().saturating_add(separators.saturating_mul(SEPARATOR_WORK_BYTES))
+            }
+            Self::Protobuf => self.work_bytes_max(body),
+        }
+    }
+}
+
+/// Takes the memory that the rows of a body will need, before they are made. Only for threads that may block.
+pub(crate) fn reserve_rows(share: &mut Share, form: Form, body: &[u8]) -> Result<(), ApiError> {
+    share.grow_to_fit(form.work_bytes_max(body), || form.work_bytes_counted(body))
 }
 
 /// Takes a body as it was sent.
@@ -148,6 +225,7 @@ pub(crate) async fn collect(state: &Arc<State>, body: Body) -> Result<(Buffer, S
 }
 
 async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Buffer, Share), ApiError> {
+    check_announced(&body, state.settings.body_bytes_max)?;
     let limit = state.settings.body_bytes_max;
     let mut share = state.bodies.share();
     let mut collected = state.spares.take();
@@ -155,11 +233,7 @@ async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Buffer, S
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| ApiError::bad_data(format!("the body could not be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
-        let taken = if collected.len() + data.len() > limit {
-            Err(ApiError::too_large(format!("the body has more than {limit} bytes (body_bytes_max)")))
-        } else {
-            share.grow(data.len())
-        };
+        let taken = if collected.len() + data.len() > limit { Err(too_long(limit)) } else { share.grow(data.len()) };
         if let Err(error) = taken {
             drop((collected, share));
             pass_over(&mut body, limit).await;
@@ -175,6 +249,18 @@ async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Buffer, S
     Ok((collected, share))
 }
 
+/// Refuses a body that says itself that it is too long, before anything of it is read.
+fn check_announced(body: &Body, limit: usize) -> Result<(), ApiError> {
+    match body.size_hint().exact().filter(|announced| *announced > limit as u64) {
+        Some(_) => Err(too_long(limit)),
+        None => Ok(()),
+    }
+}
+
+fn too_long(limit: usize) -> ApiError {
+    ApiError::too_large(format!("the body has more than {limit} bytes (body_bytes_max)"))
+}
+
 /// Reads on without keeping anything: a client that still sends when the connection is closed does not get to see why.
 async fn pass_over(body: &mut Body, bytes_max: usize) {
     let mut passed = 0;
@@ -186,15 +272,20 @@ async fn pass_over(body: &mut Body, bytes_max: usize) {
     }
 }
 
-/// Unpacks a body by what its headers say of it.
-pub(crate) fn unpack(state: &State, headers: &HeaderMap, body: Buffer, share: &mut Share) -> Result<Buffer, ApiError> {
+/// Unpacks a body by what its headers say of it, and takes the memory that its rows will need.
+pub(crate) fn unpack(
+    state: &State,
+    headers: &HeaderMap,
+    body: Buffer,
+    (share, form): (&mut Share, Form),
+) -> Result<Buffer, ApiError> {
     let name = headers.get(header::CONTENT_ENCODING).map_or("", |value| value.to_str().unwrap_or("?"));
     let encoding = Encoding::from_name(name).ok_or_else(|| ApiError {
         status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
         kind: "bad_data",
         message: format!("content encoding {name:?} is not supported; use {}", Encoding::NAMES),
     })?;
-    unpack_as(state, encoding, body, share)
+    unpack_as(state, encoding, body, (share, form))
 }
 
 /// Unpacks a body that is packed so.
@@ -202,9 +293,10 @@ pub(crate) fn unpack_as(
     state: &State,
     encoding: Encoding,
     body: Buffer,
-    share: &mut Share,
+    (share, form): (&mut Share, Form),
 ) -> Result<Buffer, ApiError> {
     if encoding == Encoding::Identity {
+        reserve_rows(share, form, &body)?;
         return Ok(body);
     }
     let limits = UnpackLimits {
@@ -212,8 +304,11 @@ pub(crate) fn unpack_as(
         ratio_max: state.settings.unpacked_ratio_max,
     };
     let mut unpacked = state.unpacked_spares.take();
-    decompress_into(encoding, &body, limits, &mut unpacked).map_err(|error| body_error(&error))?;
-    share.grow(unpacked.len())?;
+    let mut refused = None;
+    let mut reserve = |bytes| share.grow_patiently(bytes).map_err(|error| refused = Some(error)).is_ok();
+    let done = decompress_within(encoding, &body, limits, &mut unpacked, &mut reserve);
+    done.map_err(|error| refused.take().unwrap_or_else(|| body_error(&error)))?;
+    reserve_rows(share, form, &unpacked)?;
     Ok(unpacked)
 }
 
@@ -222,5 +317,8 @@ pub(crate) fn body_error(error: &ingest::BodyError) -> ApiError {
     match error {
         ingest::BodyError::TooLarge { .. } => ApiError::too_large(error.to_string()),
         ingest::BodyError::Malformed(_) => ApiError::bad_data(error.to_string()),
+        ingest::BodyError::NoMemory => {
+            ApiError { status: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", message: error.to_string() }
+        }
     }
 }

@@ -15,7 +15,7 @@ use axum::routing::post;
 use http_body_util::{BodyExt, Full};
 use ingest::encoding::Encoding;
 
-use crate::body::{collect, unpack_as};
+use crate::body::{Form, collect, unpack_as};
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::state::State;
@@ -54,7 +54,7 @@ async fn export(From(state): From<Arc<State>>, request: Request) -> Response {
         let work = move |state: &State| {
             let is_packed = read_message(&mut body)?;
             let encoding = if is_packed { packing } else { Encoding::Identity };
-            let message = unpack_as(state, encoding, body, &mut share)?;
+            let message = unpack_as(state, encoding, body, (&mut share, Form::Protobuf))?;
             write_metrics(state, &database, &message)
         };
         state.work(work).await?

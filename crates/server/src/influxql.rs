@@ -193,7 +193,7 @@ pub(crate) fn fuzz(query: &str, form: &[u8]) {
     if let Ok(kind) = header::HeaderValue::from_bytes(kind) {
         headers.insert(header::CONTENT_TYPE, kind);
     }
-    let parameters = Parameters::read(Some(query), &headers, body);
+    let Ok(parameters) = Parameters::read(Some(query), &headers, body) else { return };
     let file = form::query_file(&headers, body).ok().flatten();
     let _ = read(&parameters, &headers, file, true);
 }

@@ -16,21 +16,32 @@ const TIME_MS_MAX: i64 = i64::MAX / NS_PER_MS;
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Parameters(Vec<(String, String)>);
 
+/// Parameters that a request may have: each is looked up by its name among all others.
+const PARAMETERS_MAX: usize = 10_000;
+
 impl Parameters {
     /// Whether the answer may be one that was kept: not with `nocache=1`, as VictoriaMetrics has it.
     pub(crate) fn may_cache(&self) -> bool {
         !matches!(self.get("nocache"), Some("1" | "true"))
     }
 
-    /// Reads the query string, and a form's body behind it.
-    pub(crate) fn read(query: Option<&str>, headers: &HeaderMap, body: &[u8]) -> Self {
-        let mut pairs: Vec<(String, String)> =
-            form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect();
+    /// Whether a request's body is a form.
+    pub(crate) fn is_form(headers: &HeaderMap) -> bool {
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        if content_type.starts_with("application/x-www-form-urlencoded") {
-            pairs.extend(form_urlencoded::parse(body).into_owned());
+        content_type.starts_with("application/x-www-form-urlencoded")
+    }
+
+    /// Reads the query string, and a form's body behind it.
+    pub(crate) fn read(query: Option<&str>, headers: &HeaderMap, body: &[u8]) -> Result<Self, ApiError> {
+        let form = if Self::is_form(headers) { body } else { &[] };
+        let pairs = [query.unwrap_or_default().as_bytes(), form];
+        let pairs = pairs.into_iter().flat_map(form_urlencoded::parse);
+        let read: Vec<(String, String)> =
+            pairs.take(PARAMETERS_MAX + 1).map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        if read.len() > PARAMETERS_MAX {
+            return Err(ApiError::bad_data(format!("a request has at most {PARAMETERS_MAX} parameters")));
         }
-        Self(pairs)
+        Ok(Self(read))
     }
 
     /// The first value of a name that is not empty.
@@ -180,7 +191,7 @@ fn unit_ms(unit: &str) -> Option<i64> {
 pub(crate) fn fuzz(query: &str, form: &[u8]) {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/x-www-form-urlencoded"));
-    let parameters = Parameters::read(Some(query), &headers, form);
+    let Ok(parameters) = Parameters::read(Some(query), &headers, form) else { return };
     for name in ["time", "start", "end"] {
         if let Ok(Some(time_ms)) = parameters.time_ms(name) {
             assert!(time_ms.unsigned_abs() <= TIME_MS_MAX.unsigned_abs(), "{time_ms}");

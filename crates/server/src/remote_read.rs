@@ -10,7 +10,7 @@ use ingest::remote_read::{self, ReadRequest, ReadSeries, ResponseType};
 use ingest::remote_write::compress;
 use query::{Budget, QueryError, Series};
 
-use crate::body::{body_error, unpack_as};
+use crate::body::{Form, body_error, unpack_as};
 use crate::error::ApiError;
 use crate::query::{Asked, watched};
 use crate::routes::take_write;
@@ -22,9 +22,12 @@ pub(crate) async fn read(From(state): From<Arc<State>>, request: Request) -> Res
     let mut taken = take_write(&state, request).await?;
     let database = taken.parameters.database(&taken.headers);
     let packed = std::mem::replace(&mut taken.body, state.spares.take());
-    let body = unpack_as(&state, Encoding::Snappy, packed, &mut taken.share)?;
-    let asked = remote_read::parse(&body).map_err(|error| body_error(&error))?;
-    drop(body);
+    let mut share = std::mem::replace(&mut taken.share, state.bodies.share());
+    let parse = move |state: &State| {
+        let body = unpack_as(state, Encoding::Snappy, packed, (&mut share, Form::Text))?;
+        remote_read::parse(&body).map_err(|error| body_error(&error))
+    };
+    let asked = state.work(parse).await??;
     if let Some(query) = asked.queries.iter().find(|query| query.end_ms < query.start_ms) {
         return Err(ApiError::bad_data(format!(
             "a query ends at {} ms, before it starts at {} ms",

@@ -20,6 +20,9 @@ use crate::{
     active, admin, body, compression, export, influxql, names, page, plan, query, remote_read, sql, status, write,
 };
 
+/// Bytes of a form that a network thread reads itself.
+const SHORT_FORM_BYTES: usize = 16 << 10;
+
 /// A request whose body was taken.
 pub(crate) struct Taken {
     pub(crate) headers: HeaderMap,
@@ -37,16 +40,34 @@ pub(crate) struct Taken {
 pub(crate) async fn take(state: &Arc<State>, request: Request) -> Result<Taken, ApiError> {
     let (head, body) = request.into_parts();
     let (body, share) = body::collect(state, body).await?;
-    let parameters = Parameters::read(head.uri.query(), &head.headers, &body);
+    let (parameters, body, share, headers) = read_form(state, head.uri.query(), (head.headers, body, share)).await?;
     let remote = head.extensions.get::<Remote>().map(|remote| remote.0);
-    Ok(Taken { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned(), remote })
+    Ok(Taken { headers, parameters, body, share, path: head.uri.path().to_owned(), remote })
+}
+
+/// Reads parameters: those of a long form on a thread that may compute for a while.
+async fn read_form(
+    state: &Arc<State>,
+    query: Option<&str>,
+    (headers, body, mut share): (HeaderMap, Buffer, Share),
+) -> Result<(Parameters, Buffer, Share, HeaderMap), ApiError> {
+    if !Parameters::is_form(&headers) || body.len() <= SHORT_FORM_BYTES {
+        return Ok((Parameters::read(query, &headers, &body)?, body, share, headers));
+    }
+    let query = query.map(str::to_owned);
+    let read = move |_: &State| {
+        // The pairs are copies of what the form spells.
+        share.grow(body.len())?;
+        Ok((Parameters::read(query.as_deref(), &headers, &body)?, body, share, headers))
+    };
+    state.work_unbounded(read).await?
 }
 
 /// The same for a request that writes: its body is what it writes, even if a client calls it a form, as curl does.
 pub(crate) async fn take_write(state: &Arc<State>, request: Request) -> Result<Taken, ApiError> {
     let (head, body) = request.into_parts();
     let (body, share) = body::collect(state, body).await?;
-    let parameters = Parameters::read(head.uri.query(), &HeaderMap::new(), &[]);
+    let parameters = Parameters::read(head.uri.query(), &HeaderMap::new(), &[])?;
     let remote = head.extensions.get::<Remote>().map(|remote| remote.0);
     Ok(Taken { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned(), remote })
 }

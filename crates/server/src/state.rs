@@ -207,7 +207,7 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(db: Arc<Db>, settings: ServerSettings) -> Self {
         let requests = Arc::new(Semaphore::new(settings.requests_max.clamp(1, Semaphore::MAX_PERMITS)));
-        let bodies = Arc::new(Budget::new(settings.bodies_bytes_max));
+        let bodies = Arc::new(Budget::new(settings.bodies_bytes_max, db.request_memory()));
         let bounds = Bounds {
             concurrency_max: settings.query_concurrency_max,
             queue_max: settings.query_queue_max,

@@ -97,7 +97,7 @@ pub use journal_file::fuzz_journal;
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
 pub use manifest::fuzz_manifest;
-pub use memory::{MemoryUse, QueryMemory};
+pub use memory::{MemoryPool, MemoryUse};
 pub use milliseconds::to_milliseconds;
 pub use newest::NewestRows;
 pub use options::StoreOptions;
@@ -158,7 +158,7 @@ pub struct Store {
     policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
     /// Bytes that all heads may take at present.
     heads_bytes: AtomicU64,
-    query_memory: Arc<QueryMemory>,
+    memory_pools: memory::MemoryPools,
     /// Index blocks and ends of chunks that readers came by.
     seen: Arc<SeenBlocks>,
     tails: Arc<Tails>,

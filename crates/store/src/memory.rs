@@ -1,7 +1,11 @@
 //! What takes memory, and what happens when there is too little: heads are flushed earlier, new series are refused with a
 //! reason, what is there goes on being written and read.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::Store;
 use crate::shard::Shard;
@@ -20,20 +24,90 @@ const QUERIES_SHARE: (u64, u64) = (1, 4);
 /// switches, 1998).
 const HELD_PER_FREE: u64 = 4;
 
-/// What all running queries hold together, and how much that may be.
+/// Share of the limit that all requests on their way in may take together: bodies, what they unpack to, and the rows that are made of them.
+const REQUESTS_SHARE: (u64, u64) = (1, 4);
+
+/// Share of the limit that each pool may take however much everything else holds.
+const POOL_SHARE_MIN: (u64, u64) = (1, 16);
+
+/// What the program takes beside what is counted, at most: code, stacks, the allocator's own.
+const PROGRAM_BYTES_MAX: u64 = 64 << 20;
+
+/// Share of a small limit that is set apart for that.
+const PROGRAM_SHARE: (u64, u64) = (1, 8);
+
+/// The one ledger of what clients cause: what the store holds for itself, as it was counted last, and what all pools have lent.
 #[derive(Debug)]
-pub struct QueryMemory {
+struct Ledger {
+    limit_bytes: u64,
+    store_bytes: AtomicU64,
+    lent_bytes: AtomicU64,
+}
+
+impl Ledger {
+    /// Lends bytes if they fit beside everything else, or if the pool has not had its least share.
+    fn lend(&self, bytes: u64, used_bytes: u64) -> bool {
+        let least = self.limit_bytes / POOL_SHARE_MIN.1 * POOL_SHARE_MIN.0;
+        let program = PROGRAM_BYTES_MAX.min(self.limit_bytes / PROGRAM_SHARE.1 * PROGRAM_SHARE.0);
+        let taken = program.saturating_add(self.store_bytes.load(Ordering::Relaxed));
+        let before = self.lent_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let fits = taken.saturating_add(before).saturating_add(bytes) <= self.limit_bytes;
+        if fits || used_bytes.saturating_add(bytes) <= least {
+            return true;
+        }
+        self.lent_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        false
+    }
+}
+
+/// Memory that clients' queries, or their requests, hold together. Asked before anything is allocated for them.
+#[derive(Debug)]
+pub struct MemoryPool {
+    ledger: Arc<Ledger>,
     used_bytes: AtomicU64,
     /// Bytes that they may hold.
     pub bytes_max: u64,
+    /// Threads that wait for bytes.
+    waiting: AtomicUsize,
+    /// Held by a thread from its last try until it waits.
+    trying: Mutex<()>,
+    given_back: Condvar,
 }
 
-impl QueryMemory {
-    pub(crate) const fn new(memory_bytes_max: u64) -> Self {
-        Self { used_bytes: AtomicU64::new(0), bytes_max: memory_bytes_max / QUERIES_SHARE.1 * QUERIES_SHARE.0 }
+/// The pools of a folder.
+pub(crate) struct MemoryPools {
+    pub(crate) queries: Arc<MemoryPool>,
+    pub(crate) requests: Arc<MemoryPool>,
+}
+
+impl MemoryPools {
+    pub(crate) fn new(memory_bytes_max: u64) -> Self {
+        let ledger = Arc::new(Ledger {
+            limit_bytes: memory_bytes_max,
+            store_bytes: AtomicU64::new(0),
+            lent_bytes: AtomicU64::new(0),
+        });
+        let pool = |(share, of): (u64, u64)| {
+            Arc::new(MemoryPool {
+                ledger: ledger.clone(),
+                used_bytes: AtomicU64::new(0),
+                bytes_max: memory_bytes_max / of * share,
+                waiting: AtomicUsize::new(0),
+                trying: Mutex::new(()),
+                given_back: Condvar::new(),
+            })
+        };
+        Self { queries: pool(QUERIES_SHARE), requests: pool(REQUESTS_SHARE) }
     }
 
-    /// Takes so many bytes for a query that has some already, or takes none and says `false`.
+    /// Says what the store holds beside what it lends.
+    fn account(&self, store_bytes: u64) {
+        self.queries.ledger.store_bytes.store(store_bytes, Ordering::Relaxed);
+    }
+}
+
+impl MemoryPool {
+    /// Takes so many bytes for a query or a request that has some already, or takes none and says `false`.
     pub fn take(&self, bytes: u64, held_bytes: u64) -> bool {
         let held_bytes = held_bytes.saturating_add(bytes);
         let fits = |used: u64| {
@@ -41,12 +115,53 @@ impl QueryMemory {
             let free = self.bytes_max.checked_sub(used)?;
             (held_bytes <= free.saturating_mul(HELD_PER_FREE)).then_some(used)
         };
-        self.used_bytes.try_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+        let Ok(used_bytes) = self.used_bytes.try_update(Ordering::Relaxed, Ordering::Relaxed, fits) else {
+            return false;
+        };
+        let lent = self.ledger.lend(bytes, used_bytes);
+        if !lent {
+            self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        lent
+    }
+
+    /// As [`MemoryPool::take`], but waits for others to give bytes back, for so long at most. Only for threads that may block.
+    pub fn take_within(&self, bytes: u64, held_bytes: u64, patience: Duration) -> bool {
+        if self.take(bytes, held_bytes) {
+            return true;
+        }
+        if !self.may_ever_hold(held_bytes.saturating_add(bytes)) {
+            return false;
+        }
+        let until = Instant::now() + patience;
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut trying = self.trying.lock();
+        let taken = loop {
+            if self.take(bytes, held_bytes) {
+                break true;
+            }
+            if self.given_back.wait_until(&mut trying, until).timed_out() {
+                break false;
+            }
+        };
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        taken
+    }
+
+    /// Returns whether one query or request alone could hold so many bytes.
+    pub fn may_ever_hold(&self, bytes: u64) -> bool {
+        self.bytes_max.checked_sub(bytes).is_some_and(|free| bytes <= free.saturating_mul(HELD_PER_FREE))
     }
 
     /// Gives back bytes that were taken.
     pub fn give_back(&self, bytes: u64) {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.ledger.lent_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            drop(self.trying.lock());
+            self.given_back.notify_all();
+        }
     }
 
     /// Bytes held now.
@@ -70,6 +185,8 @@ pub struct MemoryUse {
     pub cache: u64,
     /// What running queries hold.
     pub queries: u64,
+    /// What requests on their way in hold: bodies, and what is made of them.
+    pub requests: u64,
     /// Memory of rows and requests that are done with, kept for the next ones.
     pub spare: u64,
     /// Answers that whoever embeds the store keeps.
@@ -84,7 +201,7 @@ impl MemoryUse {
 
     /// What neither a flush frees nor is given back when memory is short.
     fn fixed(&self) -> u64 {
-        self.index + self.keys + self.parts + self.cache + self.queries + self.results
+        self.index + self.keys + self.parts + self.cache + self.queries + self.requests + self.results
     }
 }
 
@@ -113,7 +230,8 @@ impl Store {
         let mut memory = MemoryUse {
             index: catalog_bytes as u64,
             keys: self.keys.memory_bytes() as u64,
-            queries: self.query_memory.used_bytes(),
+            queries: self.memory_pools.queries.used_bytes(),
+            requests: self.memory_pools.requests.used_bytes(),
             spare: self.spare.size_bytes() as u64 + self.requests_bytes.load(Ordering::Relaxed),
             results: self.results_bytes.load(Ordering::Relaxed),
             cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes)
@@ -131,8 +249,13 @@ impl Store {
     }
 
     /// What all running queries take their memory from.
-    pub fn query_memory(&self) -> std::sync::Arc<QueryMemory> {
-        self.query_memory.clone()
+    pub fn query_memory(&self) -> Arc<MemoryPool> {
+        self.memory_pools.queries.clone()
+    }
+
+    /// What all requests on their way in take their memory from.
+    pub fn request_memory(&self) -> Arc<MemoryPool> {
+        self.memory_pools.requests.clone()
     }
 
     /// Says how many bytes of answers are kept: heads give way to them.
@@ -151,6 +274,7 @@ impl Store {
     pub(crate) fn account(&self) {
         let memory = self.memory();
         let limit = self.options.memory_bytes_max;
+        self.memory_pools.account(memory.total() - memory.queries - memory.requests);
         let heads = heads_bytes_max(limit, self.options.head_bytes_max as u64, memory.fixed());
         self.heads_bytes.store(heads, Ordering::Relaxed);
         let is_short = memory.total() > limit;
@@ -185,7 +309,7 @@ mod tests {
 
     #[test]
     fn queries_share_a_quarter_of_the_limit() {
-        let memory = QueryMemory::new(400);
+        let memory = MemoryPools::new(400).queries;
         assert!(memory.take(60, 0) && memory.take(20, 0));
         assert!(!memory.take(21, 0));
         memory.give_back(60);
@@ -194,7 +318,7 @@ mod tests {
     }
 
     /// How much queries of such greed come to hold when each takes a byte after the other.
-    fn held_by_greedy(memory: &QueryMemory, count: usize) -> Vec<u64> {
+    fn held_by_greedy(memory: &MemoryPool, count: usize) -> Vec<u64> {
         let mut held = vec![0; count];
         while held.iter_mut().fold(false, |any, held| {
             let took = memory.take(1, *held);
@@ -207,10 +331,38 @@ mod tests {
     #[test]
     fn the_greedy_leave_room_for_small_ones() {
         for (greedy, bytes_max, share) in [(1, 1000, 800), (2, 900, 400), (3, 1300, 400)] {
-            let memory = QueryMemory::new(4 * bytes_max);
+            let memory = MemoryPools::new(4 * bytes_max).queries;
             assert_eq!(held_by_greedy(&memory, greedy), vec![share; greedy]);
             assert!(memory.take(50, 0) && !memory.take(1, share), "{greedy}");
         }
+    }
+
+    #[test]
+    fn what_is_lent_stays_beside_what_the_store_holds() {
+        let pools = MemoryPools::new(1600);
+        // Of 1600 the program has 200 and the store 1200.
+        pools.account(1200);
+        assert!(pools.queries.take(120, 0) && !pools.queries.take(100, 0));
+        assert!(pools.requests.take(100, 0), "its least share");
+        assert!(!pools.requests.take(1, 100));
+        pools.account(0);
+        assert!(pools.queries.take(100, 0) && pools.requests.take(100, 100));
+    }
+
+    #[test]
+    fn who_waits_for_memory_gets_what_others_give_back() {
+        let pool = MemoryPools::new(4000).requests;
+        assert!(pool.take(800, 0) && !pool.take_within(900, 0, Duration::from_secs(60)), "it never could");
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| pool.take_within(500, 0, Duration::from_secs(60)));
+            while pool.waiting.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            pool.give_back(800);
+            assert!(waiter.join().unwrap());
+        });
+        assert_eq!(pool.used_bytes(), 500);
+        assert!(!pool.take_within(700, 0, Duration::ZERO));
     }
 
     #[test]

@@ -84,6 +84,21 @@ impl MessageBuffer {
         all.get_mut(..bytes).unwrap_or_default()
     }
 
+    /// As [`MessageBuffer::resize`], but keeps what was filled before.
+    pub fn grow(&mut self, bytes: usize) -> &mut [u8] {
+        let needed = bytes.div_ceil(8);
+        if self.words.len() < needed {
+            let mut grown = Word::allocate_zeroed_vec(needed);
+            Word::words_to_bytes_mut(&mut grown)
+                .iter_mut()
+                .zip(Word::words_to_bytes(&self.words))
+                .for_each(|(to, from)| *to = *from);
+            self.words = grown;
+        }
+        self.bytes = bytes;
+        Word::words_to_bytes_mut(&mut self.words).get_mut(..bytes).unwrap_or_default()
+    }
+
     /// The message.
     pub fn bytes(&self) -> &[u8] {
         Word::words_to_bytes(&self.words).get(..self.bytes).unwrap_or_default()

@@ -15,6 +15,7 @@ use pgwire::messages::copy::{CopyData, CopyDone, CopyFail};
 use sql::{CopyIn, CopyOut, Session};
 
 use super::postgres::{Connection, error_of, failed};
+use crate::body::{Form, Share, reserve_rows};
 
 /// How the protocol calls rows that are text.
 const TEXT: i8 = 0;
@@ -36,13 +37,33 @@ pub(super) struct Copying {
     copy: CopyIn,
     session: Session,
     bytes: Vec<u8>,
-    /// More came than a body may have: what came is let go, and the end is an error.
-    is_too_large: bool,
+    /// What the rows may hold of all requests' memory.
+    share: Share,
+    /// Why the rows are not taken: what came is let go, and the end is an error.
+    refusal: Option<(&'static str, String)>,
 }
 
 impl Copying {
-    pub(super) fn new(copy: CopyIn, session: Session) -> Self {
-        Self { copy, session, bytes: Vec::new(), is_too_large: false }
+    pub(super) fn new(copy: CopyIn, session: Session, share: Share) -> Self {
+        Self { copy, session, bytes: Vec::new(), share, refusal: None }
+    }
+
+    /// Keeps what came, as far as it may be kept.
+    fn push(&mut self, data: &[u8], bytes_max: usize) -> Result<(), (&'static str, String)> {
+        let needed = self.bytes.len() + data.len();
+        if needed > bytes_max {
+            let message =
+                format!("COPY takes at most {bytes_max} bytes at once (body_bytes_max): send the rows in parts");
+            return Err(("54000", message));
+        }
+        if needed > self.bytes.capacity() {
+            // Doubled, so that it is not copied for each message; for a moment both are there.
+            let grown = needed.max(2 * self.bytes.capacity()).min(bytes_max);
+            self.share.grow(grown).map_err(|error| ("53200", error.message))?;
+            self.bytes.reserve_exact(grown - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(data);
+        Ok(())
     }
 
     /// What tells a client to send.
@@ -67,11 +88,12 @@ impl CopyHandler for Connection {
     {
         let mut copying = self.copying.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(copying) = copying.as_mut() else { return Ok(()) };
-        copying.is_too_large |= copying.bytes.len() + data.data.len() > self.state.settings.body_bytes_max;
-        if copying.is_too_large {
+        if copying.refusal.is_none()
+            && let Err(refusal) = copying.push(&data.data, self.state.settings.body_bytes_max)
+        {
+            copying.refusal = Some(refusal);
             copying.bytes = Vec::new();
-        } else {
-            copying.bytes.extend_from_slice(&data.data);
+            copying.share = self.state.bodies.share();
         }
         Ok(())
     }
@@ -84,12 +106,8 @@ impl CopyHandler for Connection {
     {
         let copying = self.copying.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(copying) = copying else { return Err(failed("08P01", "no COPY is under way".to_owned())) };
-        if copying.is_too_large {
-            let most = self.state.settings.body_bytes_max;
-            return Err(failed(
-                "54000",
-                format!("COPY takes at most {most} bytes at once (body_bytes_max): send the rows in parts"),
-            ));
+        if let Some((code, message)) = copying.refusal {
+            return Err(failed(code, message));
         }
         let rows = self.take_rows(copying).await?;
         send_execution_response(client, Tag::new("COPY").with_rows(rows)).await
@@ -109,10 +127,17 @@ impl CopyHandler for Connection {
 impl Connection {
     /// Writes what came; how many rows.
     async fn take_rows(&self, copying: Copying) -> PgWireResult<usize> {
-        let Copying { copy, session, bytes, .. } = copying;
+        let Copying { copy, session, bytes, mut share, .. } = copying;
         let text = format!("COPY {} FROM STDIN", copy.table);
+        // Rows are made of them, which take more than their text.
+        let reserved =
+            self.state.work_unbounded(move |_| reserve_rows(&mut share, Form::Text, &bytes).map(|()| (share, bytes)));
+        let reserved = reserved.await.and_then(|reserved| reserved);
+        let (share, bytes) = reserved.map_err(|error| failed("53200", error.message))?;
         let written = super::watch(&self.state, text, (session, self.remote), move |state, session, budget| {
-            state.db.copy_in(&copy, bytes, session, budget)
+            let written = state.db.copy_in(&copy, bytes, session, budget);
+            drop(share);
+            written
         });
         let written = written.await.map_err(|error| failed("57014", error.message))?;
         written.map_err(|error| error_of(&error))

@@ -171,7 +171,7 @@ impl Connection {
             SqlAnswer::Table(table) => return self.response(SqlAnswer::Rows(table.into_relation()), session, format),
             SqlAnswer::CopyOut(rows) => super::copy::response(rows),
             SqlAnswer::CopyIn(copy) => {
-                let copying = Copying::new(copy, session);
+                let copying = Copying::new(copy, session, self.state.bodies.share());
                 let response = copying.response();
                 *self.copying.lock().unwrap_or_else(PoisonError::into_inner) = Some(copying);
                 response

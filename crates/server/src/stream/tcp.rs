@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::protocols::{Close, LineProtocol, Served};
+use crate::body::{Form, reserve_rows};
 use crate::listen::ACCEPT_PAUSE;
 use crate::state::State;
 
@@ -121,7 +122,13 @@ impl Connection {
         };
         *had_rest = false;
         let protocol = shared.protocol;
-        let served = shared.state.work_unbounded(move |state| protocol.serve(state, &lines)).await;
+        let mut share = shared.state.bodies.share();
+        let serve = move |state: &State| {
+            share.grow_patiently(lines.len())?;
+            reserve_rows(&mut share, Form::Text, &lines)?;
+            protocol.serve(state, &lines)
+        };
+        let served = shared.state.work_unbounded(serve).await;
         match served.and_then(|served| served) {
             Ok(served) => self.answer(served),
             Err(error) => {

@@ -6,6 +6,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::protocols::{Close, LineProtocol};
+use crate::body::{Form, reserve_rows};
 use crate::state::State;
 
 /// The largest datagram there is.
@@ -76,7 +77,13 @@ async fn store(
         let stopped = *stop.borrow();
         let lines = queue.take();
         if !lines.is_empty() {
-            let served = state.work(move |state| protocol.serve(state, &lines)).await;
+            let mut share = state.bodies.share();
+            let serve = move |state: &State| {
+                share.grow_patiently(lines.len())?;
+                reserve_rows(&mut share, Form::Text, &lines)?;
+                protocol.serve(state, &lines)
+            };
+            let served = state.work(serve).await;
             let why = match served.and_then(|served| served) {
                 Ok(served) => match served.close {
                     Some(Close::BadLine(why)) => Some(why),

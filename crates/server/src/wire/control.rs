@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use db::{Db, StoreError, Token};
+use ingest::wire::WireError;
 use ingest::wire::control::{self, Answer, Registered, Registration, Request};
 use ingest::wire::frame::{MessageBuffer, Plane};
 use model::DEFAULT_DATABASE;
@@ -12,6 +13,10 @@ use tokio::net::TcpStream;
 
 use super::Planes;
 use super::socket::{self, End};
+use crate::state::State;
+
+/// Bytes that labels and what is made of them take for each byte of a message.
+const REGISTRATION_FACTOR: usize = 8;
 
 /// Serves until the client goes, breaks the protocol, or the server stops.
 pub(super) async fn serve(planes: &Arc<Planes>, mut stream: TcpStream) {
@@ -39,12 +44,19 @@ async fn requests(planes: &Arc<Planes>, stream: &mut TcpStream, patience: Durati
     socket::preface(Plane::Control, stream, Duration::from_millis(settings.head_timeout_ms)).await?;
     loop {
         let bytes = socket::header(stream, settings.message_bytes_max, idle).await?;
-        let mut buffer = MessageBuffer::default();
-        socket::fill(stream, buffer.resize(bytes), patience).await?;
-        let request = control::decode_request(buffer.bytes())?;
-        drop(buffer);
-        let id = request.id;
-        let done = planes.state.work(move |state| register(&state.db, &request)).await;
+        let (mut buffer, mut share) = (MessageBuffer::default(), planes.state.bodies.share());
+        socket::message(stream, bytes, (&mut buffer, &mut share), patience).await?;
+        // Labels are copied out of the message, and looked at one after the other: not on a network thread.
+        let work = move |state: &State| {
+            share.grow_patiently(REGISTRATION_FACTOR * bytes).map_err(|error| WireError(error.message))?;
+            let request = control::decode_request(buffer.bytes())?;
+            drop(buffer);
+            Ok::<_, WireError>((request.id, register(&state.db, &request)))
+        };
+        let (id, done) = match planes.state.work(work).await {
+            Ok(done) => done.map(|(id, registered)| (id, Ok(registered)))?,
+            Err(_) => (0, Err(())),
+        };
         let registered = match done {
             Ok(registered) => registered.map_err(|error| error.to_string()),
             Err(_) => Err("the server could not finish this request".to_owned()),

@@ -54,7 +54,10 @@ pub(crate) struct Planes {
 impl Planes {
     pub(crate) fn new(state: Arc<State>, stop: watch::Receiver<bool>) -> Arc<Self> {
         let settings = &state.settings;
-        let permits = settings.ingest_memory_bytes_max.max(settings.message_bytes_max) / PERMIT_BYTES + 1;
+        // A quarter of what all requests may hold, and always one message.
+        let share_bytes = usize::try_from(state.db.request_memory().bytes_max / 4).unwrap_or(usize::MAX);
+        let bytes_max = settings.ingest_memory_bytes_max.min(share_bytes).max(settings.message_bytes_max);
+        let permits = bytes_max / PERMIT_BYTES + 1;
         Arc::new(Self {
             committer: Committer::start(state.db.clone()),
             threads: Threads::new(settings.wire_threads_max),

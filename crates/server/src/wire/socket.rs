@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use ingest::wire::WireError;
-use ingest::wire::frame::{self, HEADER_BYTES, PREFACE_BYTES, Plane};
+use ingest::wire::frame::{self, HEADER_BYTES, MessageBuffer, PREFACE_BYTES, Plane};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
+
+use crate::body::Share;
 
 /// How long a client that broke the protocol has to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -51,6 +53,30 @@ pub(super) async fn fill(from: &mut (impl AsyncRead + Unpin), bytes: &mut [u8], 
         Ok(Ok(_)) => Ok(()),
         _ => Err(End::Gone),
     }
+}
+
+/// Bytes of a message that are made room for before any of it has come.
+const UNSENT_BYTES_MAX: usize = 16 << 10;
+
+/// Reads a message of so many bytes: memory is taken as it comes, never for what a client only announces.
+pub(super) async fn message(
+    from: &mut (impl AsyncRead + Unpin),
+    bytes: usize,
+    (buffer, share): (&mut MessageBuffer, &mut Share),
+    patience: Duration,
+) -> Result<(), End> {
+    let read = async {
+        let mut filled = 0;
+        while filled < bytes {
+            let room = bytes.min((2 * filled).max(UNSENT_BYTES_MAX));
+            share.grow(room).map_err(|error| End::Broken(WireError(error.message)))?;
+            let into = buffer.grow(room).get_mut(filled..).unwrap_or_default();
+            from.read_exact(into).await.map_err(|_| End::Gone)?;
+            filled = room;
+        }
+        Ok(())
+    };
+    timeout(patience, read).await.unwrap_or(Err(End::Gone))
 }
 
 /// Fills what is not filled yet. Given up half-way, it can go on later.

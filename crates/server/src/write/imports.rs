@@ -12,7 +12,7 @@ use ingest::{LineErrors, Parsed, Protocol, json_lines, remote_write};
 use super::influx::line_options;
 use super::prometheus::extra_labels;
 use super::{Outcome, plain_answer};
-use crate::body::{body_error, unpack};
+use crate::body::{Form, body_error, unpack};
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::routes::{Taken, take_write};
@@ -32,7 +32,7 @@ pub(crate) async fn json_lines(From(state): From<Arc<State>>, request: Request) 
 
 fn write_json_lines(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
     let database = taken.parameters.database(&taken.headers);
-    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let body = unpack(state, &taken.headers, taken.body, (&mut taken.share, Form::Text))?;
     let options =
         json_lines::Options { hasher: state.hasher(Protocol::JsonLines, &database)?, limits: state.db.limits() };
     let parsed = json_lines::parse(&body, &options).map_err(|error| body_error(&error))?;
@@ -50,7 +50,7 @@ pub(crate) async fn native(From(state): From<Arc<State>>, request: Request) -> R
 
 fn write_native(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
     let database = taken.parameters.database(&taken.headers);
-    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let body = unpack(state, &taken.headers, taken.body, (&mut taken.share, Form::Text))?;
     let limits = UnpackLimits { size_bytes_max: state.settings.unpacked_bytes_max, ratio_max: usize::MAX };
     let (mut whole, mut at) = (Outcome::default(), 0);
     while at < body.len() {
@@ -84,7 +84,7 @@ pub(crate) async fn csv(From(state): From<Arc<State>>, request: Request) -> Resp
 fn write_csv(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
     let database = taken.parameters.database(&taken.headers);
     let columns = csv_columns(&taken.parameters)?;
-    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let body = unpack(state, &taken.headers, taken.body, (&mut taken.share, Form::Text))?;
     let limits = state.db.limits().clone();
     let mut importer = match columns {
         CsvColumns::ByPlaces(format) => CsvImporter::by_places(body.as_slice(), format, limits),

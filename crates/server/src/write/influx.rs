@@ -8,7 +8,7 @@ use ingest::line::{self, Precision};
 use ingest::{Parsed, Protocol};
 
 use super::{Outcome, Quoted};
-use crate::body::{body_error, unpack};
+use crate::body::{Form, body_error, unpack};
 use crate::error::ApiError;
 use crate::influx::{self, BadLine, Version};
 use crate::routes::{Taken, take_write};
@@ -40,7 +40,7 @@ fn write_lines(state: &State, mut taken: Taken, database: &str) -> Result<Outcom
     let precision = Precision::from_name(precision)
         .ok_or_else(|| ApiError::bad_data(format!("invalid precision {precision:?} (use ns, us, ms, s, m or h)")))?;
     let database = taken.parameters.get(database).unwrap_or(model::DEFAULT_DATABASE).to_owned();
-    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let body = unpack(state, &taken.headers, taken.body, (&mut taken.share, Form::Text))?;
     let options = line_options(state, &database, precision)?;
     let parsed = line::parse(&body, &options).map_err(|error| body_error(&error))?;
     Ok(state.store("line", &database, parsed)?.quote_lines(&body))
@@ -97,7 +97,7 @@ fn write_lines_v3(state: &State, mut taken: Taken) -> Result<Response, ApiError>
     };
     let accept_partial = parameters.flag("accept_partial", true)?;
     parameters.flag("no_sync", false)?;
-    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let body = unpack(state, &taken.headers, taken.body, (&mut taken.share, Form::Text))?;
     let options = line_options(state, &database, precision)?;
     let parsed = line::parse(&body, &options).map_err(|error| body_error(&error))?;
     let mut parsed = parsed;

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use ingest::{Protocol, opentsdb};
 
 use super::{Outcome, RETRY_AFTER_S};
-use crate::body::{body_error, unpack};
+use crate::body::{Form, body_error, unpack};
 use crate::error::ApiError;
 use crate::json;
 use crate::routes::{Taken, take_write};
@@ -43,7 +43,7 @@ pub(crate) async fn put(From(state): From<Arc<State>>, request: Request) -> Resp
 
 fn write_points(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
     let database = taken.parameters.database(&taken.headers);
-    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let body = unpack(state, &taken.headers, taken.body, (&mut taken.share, Form::Text))?;
     let options = opentsdb::Options { hasher: state.hasher(Protocol::Opentsdb, &database)?, limits: state.db.limits() };
     let parsed = opentsdb::parse_json(&body, &options).map_err(|error| body_error(&error))?;
     state.store("opentsdb", &database, parsed)

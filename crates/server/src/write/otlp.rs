@@ -9,7 +9,7 @@ use ingest::otlp::{self, Answer};
 use ingest::{Parsed, Protocol};
 
 use super::{Outcome, RETRY_AFTER_S};
-use crate::body::{body_error, unpack};
+use crate::body::{Form, body_error, unpack};
 use crate::error::ApiError;
 use crate::json;
 use crate::routes::{Taken, take_write};
@@ -57,10 +57,10 @@ fn spelling_of(request: &Request) -> Result<Spelling, ApiError> {
 
 fn write_http(state: &State, mut taken: Taken, spelling: Spelling) -> Result<Answer, ApiError> {
     let database = taken.parameters.database(&taken.headers);
-    let mut body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let mut body = unpack(state, &taken.headers, taken.body, (&mut taken.share, Form::Protobuf))?;
     if spelling == Spelling::Json {
         *body = otlp::json_to_protobuf(&body).map_err(|error| body_error(&error))?;
-        taken.share.grow(body.len())?;
+        taken.share.grow_patiently(body.len())?;
     }
     write_metrics(state, &database, &body)
 }

@@ -11,7 +11,7 @@ use ingest::{Parsed, Protocol, exposition};
 use model::{Block, ValueType};
 
 use super::{Outcome, failure, plain_answer};
-use crate::body::{body_error, unpack, unpack_as};
+use crate::body::{Form, body_error, unpack, unpack_as};
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::routes::{Taken, take_write};
@@ -74,7 +74,7 @@ fn check_headers(headers: &HeaderMap) -> Result<Message, ApiError> {
 
 fn write_remote(state: &State, mut taken: Taken, message: Message) -> Result<(Outcome, Samples), ApiError> {
     let database = taken.parameters.database(&taken.headers);
-    let body = unpack_as(state, Encoding::Snappy, taken.body, &mut taken.share)?;
+    let body = unpack_as(state, Encoding::Snappy, taken.body, (&mut taken.share, Form::Protobuf))?;
     let hasher = state.hasher(Protocol::RemoteWrite, &database)?;
     let options = remote_write::Options { hasher, limits: state.db.limits() };
     let request = match message {
@@ -132,7 +132,7 @@ fn write_exposition(state: &State, mut taken: Taken) -> Result<Outcome, ApiError
         taken.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let extra_labels = extra_labels(&taken.parameters)?;
     let format = exposition::Format::from_content_type(content_type);
-    let body = unpack(state, &taken.headers, taken.body, &mut taken.share)?;
+    let body = unpack(state, &taken.headers, taken.body, (&mut taken.share, Form::Text))?;
     let options = exposition::Options {
         format,
         extra_labels: &extra_labels,

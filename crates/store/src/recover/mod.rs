@@ -20,7 +20,7 @@ use crate::journal_file::Continued;
 use crate::keys::{Keys, SHARDS_MAX};
 use crate::log::reader::Finding;
 use crate::manifest::{Edit, Manifest, State};
-use crate::memory::QueryMemory;
+use crate::memory::MemoryPools;
 use crate::part::{Part, PartInfo, SeenBlocks};
 use crate::pressure::Pressure;
 use crate::producers::{self, PRODUCERS_SHARD, Producers};
@@ -108,7 +108,7 @@ impl Store {
             fast_ns: AtomicI64::new(fast_ns),
             policies: RwLock::new(policies),
             heads_bytes: AtomicU64::new(heads_bytes),
-            query_memory: Arc::new(QueryMemory::new(memory_bytes_max)),
+            memory_pools: MemoryPools::new(memory_bytes_max),
             seen: Arc::new(SeenBlocks::new(memory_bytes_max)),
             tails: Arc::new(Tails::new(memory_bytes_max)),
             chosen: ChosenGroups::new(memory_bytes_max),
