@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! arrive ──► wait, at most queue_max and queue_timeout ──► run, at most concurrency_max ──► done: counted, told if slow
-//!       └──► refused: 429                            └──► refused: 429
+//!       └──► refused: 429                            └──► refused: 429  └──► heavy: leaves its slot to others
 //! ```
 //!
 //! Who of those that run comes first: `turns.rs`.
@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +30,9 @@ use crate::turns::{InTurn, Turns};
 const BUCKETS_S: [f64; 10] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0];
 
 const NS_PER_S: f64 = 1e9;
+
+/// Heavy queries that run beside as many light ones as may. Which of them has a core is decided otherwise, and memory bounds them, too.
+const HEAVY_FACTOR: usize = 4;
 
 /// Characters of a text that the log shows.
 const LOGGED_CHARACTERS_MAX: usize = 2_000;
@@ -97,12 +100,46 @@ pub(crate) struct Queries {
     running: Mutex<BTreeMap<u64, Running>>,
     next_id: AtomicU64,
     permits: Arc<Semaphore>,
+    heavy: Arc<Semaphore>,
     turns: Arc<Turns>,
     waiting: AtomicU64,
     refused: AtomicU64,
     outcomes: Mutex<BTreeMap<(&'static str, Outcome), u64>>,
     durations: Mutex<BTreeMap<&'static str, Durations>>,
     samples: AtomicU64,
+}
+
+/// The place of a running query among those that may run at once. Queries begin in one of a few slots; one that turns out to be heavy moves to
+/// the heavy ones, of which there are more, so that light queries never wait for a heavy one to end.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    permit: Mutex<OwnedSemaphorePermit>,
+    heavy: Arc<Semaphore>,
+    is_heavy: AtomicBool,
+}
+
+impl Slot {
+    fn new(permit: OwnedSemaphorePermit, heavy: Arc<Semaphore>) -> Arc<Self> {
+        Arc::new(Self { permit: Mutex::new(permit), heavy, is_heavy: AtomicBool::new(false) })
+    }
+
+    /// A slot of its own.
+    #[cfg(test)]
+    pub(crate) fn lone() -> Arc<Self> {
+        let [slots, heavy] = [1, 0].map(|count| Arc::new(Semaphore::new(count)));
+        Self::new(slots.try_acquire_owned().unwrap(), heavy)
+    }
+
+    /// A heavy query gives its slot up for one of the heavy ones. If none is free it stays, and asks again.
+    pub(crate) fn leave_to_light(&self) {
+        if self.is_heavy.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Ok(heavy) = self.heavy.clone().try_acquire_owned() {
+            *lock(&self.permit) = heavy;
+            self.is_heavy.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A query that runs. Dropped before it is done, its client has left: it is stopped.
@@ -119,6 +156,7 @@ impl Queries {
             running: Mutex::default(),
             next_id: AtomicU64::new(1),
             permits,
+            heavy: Arc::new(Semaphore::new((HEAVY_FACTOR * bounds.concurrency_max).clamp(1, Semaphore::MAX_PERMITS))),
             turns,
             waiting: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -246,19 +284,19 @@ impl Drop for Waiting<'_> {
 }
 
 impl State {
-    /// Lets a query run when it is its turn. Whoever does its work holds the permit, also when its client has left.
+    /// Lets a query run when a slot is free. The thread that does its work holds the slot, also when the client has left.
     pub(crate) async fn start_query(
         &self,
         description: Description,
         budget: Arc<Budget>,
-    ) -> Result<(Started<'_>, OwnedSemaphorePermit), ApiError> {
-        let permit = self.queries.turn().await?;
+    ) -> Result<(Started<'_>, Arc<Slot>), ApiError> {
+        let slot = Slot::new(self.queries.turn().await?, self.queries.heavy.clone());
         let id = self.queries.next_id.fetch_add(1, Ordering::Relaxed);
-        let (pace, in_turn) = self.queries.turns.begin();
+        let (pace, in_turn) = self.queries.turns.begin(slot.clone());
         budget.keep_pace(pace);
         let running = Running { description, started_ns: self.db.now_ns(), budget, _in_turn: in_turn };
         lock(&self.queries.running).insert(id, running);
-        Ok((Started { state: self, id }, permit))
+        Ok((Started { state: self, id }, slot))
     }
 }
 

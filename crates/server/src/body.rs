@@ -1,5 +1,6 @@
 //! Bodies, within bounds of size and time.
 
+use std::num::NonZero;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +11,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use db::MemoryPool;
 use http_body_util::BodyExt;
 use ingest::encoding::{Encoding, UnpackLimits, decompress_within};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
 use crate::state::State;
@@ -22,6 +24,13 @@ const ANNOUNCED_BYTES_MAX: usize = 4 << 20;
 
 /// How long a request waits for memory that others are about to give back.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Bytes, unpacked, from which on a request is a large one.
+const LARGE_BYTES: usize = 1 << 20;
+/// How much text a packed byte stands for, mostly.
+const LIKELY_RATIO: usize = 8;
+/// Large requests that may work beside one for each core: some wait for the disk.
+const LARGE_BESIDE_CORES: usize = 2;
 
 /// Bytes of rows for a byte of text: the line `m v=1 1` is a row of a batch, of a shard and of the log.
 const TEXT_WORK_FACTOR: usize = 12;
@@ -102,6 +111,8 @@ pub(crate) struct Budget {
     held: AtomicUsize,
     bytes_max: usize,
     pool: Arc<MemoryPool>,
+    /// Large requests that work at the same time: the others wait, so that small ones find a core.
+    large: Arc<Semaphore>,
 }
 
 /// A request's share of the budget; given back when dropped.
@@ -109,21 +120,34 @@ pub(crate) struct Budget {
 pub(crate) struct Share {
     budget: Arc<Budget>,
     bytes: usize,
+    /// A large request's place among those that work at the same time.
+    large: Option<OwnedSemaphorePermit>,
 }
 
 impl Budget {
     /// A setting bounds it, and the memory that requests may take of the database's.
-    pub(crate) const fn new(bytes_max: usize, pool: Arc<MemoryPool>) -> Self {
-        Self { held: AtomicUsize::new(0), bytes_max, pool }
+    pub(crate) fn new(bytes_max: usize, pool: Arc<MemoryPool>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Self { held: AtomicUsize::new(0), bytes_max, pool, large: Arc::new(Semaphore::new(cores + LARGE_BESIDE_CORES)) }
     }
 
     /// Nothing yet.
     pub(crate) fn share(self: &Arc<Self>) -> Share {
-        Share { budget: self.clone(), bytes: 0 }
+        Share { budget: self.clone(), bytes: 0, large: None }
     }
 }
 
 impl Share {
+    /// Has a request whose body will be large wait until few enough others work.
+    pub(crate) async fn queue_if_large(&mut self, headers: &HeaderMap, body: &[u8]) {
+        let is_packed = headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity");
+        let likely_bytes = body.len().saturating_mul(if is_packed { LIKELY_RATIO } else { 1 });
+        if likely_bytes > LARGE_BYTES {
+            // It is never closed.
+            self.large = self.budget.large.clone().acquire_owned().await.ok();
+        }
+    }
+
     /// Takes so many bytes more, if they are to be had now.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
         self.take(bytes, |pool, held| pool.take(bytes as u64, held))

@@ -66,7 +66,8 @@ async fn read_form(
 /// The same for a request that writes: its body is what it writes, even if a client calls it a form, as curl does.
 pub(crate) async fn take_write(state: &Arc<State>, request: Request) -> Result<Taken, ApiError> {
     let (head, body) = request.into_parts();
-    let (body, share) = body::collect(state, body).await?;
+    let (body, mut share) = body::collect(state, body).await?;
+    share.queue_if_large(&head.headers, &body).await;
     let parameters = Parameters::read(head.uri.query(), &HeaderMap::new(), &[])?;
     let remote = head.extensions.get::<Remote>().map(|remote| remote.0);
     Ok(Taken { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned(), remote })

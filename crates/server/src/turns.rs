@@ -24,12 +24,15 @@ use std::time::Duration;
 use platform::Clock;
 use query::Pace;
 
+use crate::active::Slot;
 use crate::threads;
 
 const NS_PER_MS: u64 = 1_000_000;
 
 /// The CPU time in which a query is at the first level. At each further one it is for twice as much.
 const FIRST_LEVEL_NS: u64 = 20 * NS_PER_MS;
+/// From this level on, after 60 ms of CPU time, a query is a heavy one: it leaves its slot to those that may be light.
+const HEAVY_LEVEL: usize = 2;
 /// From there on there are no more.
 const LEVELS: usize = 16;
 /// How long a thread keeps a place that others wait for.
@@ -90,6 +93,7 @@ pub(crate) struct Turn {
     /// How long it waited.
     waited_ns: AtomicU64,
     standing: Arc<Standing>,
+    slot: Arc<Slot>,
 }
 
 /// What a thread knows of its last look at the clock.
@@ -212,13 +216,13 @@ impl Turns {
         Arc::new(Self { clock, cores: cores.max(1), running, places, freed, waited_ns })
     }
 
-    /// A query begins: what its budget is to keep to, and what ends it.
-    pub(crate) fn begin(self: &Arc<Self>) -> (Arc<Turn>, InTurn) {
+    /// A query begins in a slot: what its budget is to keep to, and what ends it.
+    pub(crate) fn begin(self: &Arc<Self>, slot: Arc<Slot>) -> (Arc<Turn>, InTurn) {
         let (turns, number) = (self.clone(), TURNS_BEGUN.fetch_add(1, Ordering::Relaxed));
         let [ran_ns, waited_ns] = [const { AtomicU64::new(0) }; 2];
         let standing = Arc::new(Standing { threads: AtomicUsize::new(1), ..Standing::default() });
         self.running().push(standing.clone());
-        let turn = Arc::new(Turn { turns, number, ran_ns, waited_ns, standing });
+        let turn = Arc::new(Turn { turns, number, ran_ns, waited_ns, standing, slot });
         turn.change(|_| {});
         (turn.clone(), InTurn(turn))
     }
@@ -295,6 +299,9 @@ impl Turn {
         if level > self.standing.level() {
             self.change(|standing| standing.level.fetch_max(level, Ordering::Relaxed));
             self.turns.wake();
+        }
+        if level >= HEAVY_LEVEL {
+            self.slot.leave_to_light();
         }
     }
 }
@@ -441,13 +448,13 @@ mod tests {
     fn queries_rise_wait_and_get_help() {
         let clock = Arc::new(Hand::default());
         let turns = Turns::new(2, clock.clone());
-        let (old, old_ends) = turns.begin();
+        let (old, old_ends) = turns.begin(Slot::lone());
         assert!(old.join() && !old.join());
         look(&old);
         clock.0.store(FIRST_LEVEL_NS, Ordering::Relaxed);
         look(&old);
         assert_eq!((old.standing.level(), old.gives_way()), (1, false));
-        let (new, new_ends) = turns.begin();
+        let (new, new_ends) = turns.begin(Slot::lone());
         assert_eq!([&old, &new].map(|turn| turn.standing.ahead()), [1, 0]);
         // Those of later levels do not count.
         assert!(!old.join() && new.join());
@@ -473,10 +480,10 @@ mod tests {
     #[test]
     fn all_get_through() {
         let turns = Turns::new(2, platform::Platform::real().clock);
-        let (_short, _short_ends) = turns.begin();
+        let (_short, _short_ends) = turns.begin(Slot::lone());
         let long: Vec<_> = (0..4)
             .map(|_| {
-                let (turn, ends) = turns.begin();
+                let (turn, ends) = turns.begin(Slot::lone());
                 // So long that it waits as long as it may.
                 turn.ran_ns.store(FIRST_LEVEL_NS << (LEVELS + 1), Ordering::Relaxed);
                 turn.rise_to(LEVELS - 1);

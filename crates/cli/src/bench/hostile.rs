@@ -11,6 +11,7 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
+use super::floods;
 use super::generate::START_NS;
 use super::load::OwnServer;
 use super::process::usage;
@@ -33,7 +34,8 @@ const ORDINARY_ALONE: usize = 200;
 
 const EXAMPLES: &str = "Examples:
   thalweg bench hostile                       1,000 hostile queries by 4 clients, on a server of its own
-  thalweg bench hostile --queries 100 --workers 1";
+  thalweg bench hostile --queries 100 --workers 1
+  thalweg bench hostile --floods              other attacks, each on a server of its own with 512 MiB";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -44,6 +46,12 @@ pub(crate) struct HostileFlags {
     /// Who ask them at the same time
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     workers: u8,
+    /// Attack by other means than queries: bombs, announced and half-sent bodies, held connections, huge lists
+    #[arg(long, conflicts_with_all = ["queries", "workers"])]
+    floods: bool,
+    /// Bytes of memory that the server of the floods may take
+    #[arg(long, default_value_t = 512 << 20, requires = "floods")]
+    memory_bytes_max: u64,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -129,6 +137,18 @@ fn kinds() -> [Kind; 12] {
 
 pub(crate) fn run(flags: &HostileFlags) -> Result<ExitCode, String> {
     let data = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
+    if flags.floods {
+        let outcomes = floods::measure(&data, flags.memory_bytes_max);
+        // Without it there is nothing to remove.
+        let _ = std::fs::remove_dir_all(&data);
+        let outcomes = outcomes?;
+        if flags.json {
+            println!("{}", serde_json::to_string_pretty(&outcomes).map_err(|error| error.to_string())?);
+        } else {
+            println!("{}", floods::render(&outcomes));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let report = measure(flags, &data);
     // Without it there is nothing to remove.
     let _ = std::fs::remove_dir_all(&data);

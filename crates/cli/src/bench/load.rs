@@ -153,32 +153,17 @@ pub(super) struct OwnServer {
 
 impl OwnServer {
     pub(super) fn start(data: &Path) -> Result<Self, String> {
+        Self::start_with(data, &["--control", "off", "--postgres", "off"])
+    }
+
+    /// Starts one with further flags.
+    pub(super) fn start_with(data: &Path, flags: &[&str]) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program's file: {error}"))?;
         let mut child = Command::new(program)
-            .args([
-                "serve",
-                "--http",
-                "127.0.0.1:0",
-                "--control",
-                "off",
-                "--ingest",
-                "off",
-                "--no-host-metrics",
-                "--data",
-            ])
+            .args(["serve", "--http", "127.0.0.1:0", "--ingest", "off", "--no-host-metrics", "--data"])
             .arg(data)
-            .args([
-                "--line",
-                "off",
-                "--graphite",
-                "off",
-                "--opentsdb",
-                "off",
-                "--otlp-grpc",
-                "off",
-                "--postgres",
-                "off",
-            ])
+            .args(["--line", "off", "--graphite", "off", "--opentsdb", "off", "--otlp-grpc", "off"])
+            .args(flags)
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start a server: {error}"))?;

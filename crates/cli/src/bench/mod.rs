@@ -1,6 +1,7 @@
 //! `thalweg bench`: measurements that anybody can repeat. A file per kind.
 
 mod cache;
+mod floods;
 mod generate;
 mod hostile;
 mod hosts;
@@ -30,7 +31,7 @@ pub(crate) struct BenchFlags {
 enum Kind {
     /// Measure the result cache: replacement policies, simulated, and the cache itself
     Cache(cache::CacheFlags),
-    /// Ask hostile queries and watch what others have to wait for theirs
+    /// Attack a server, by queries or by floods, and watch what others have to wait for
     Hostile(hostile::HostileFlags),
     /// Write generated data of the Time Series Benchmark Suite's kind
     Load(load::LoadFlags),
