@@ -26,6 +26,9 @@ pub(crate) const FOLDED: &str = "folded";
 /// Widths of the summaries that `folded` ends up with: windows are multiples of it.
 const FOLD_NS: i64 = 4 * MINUTE_NS;
 
+/// How long the wall clock is wrong at most: shorter than it takes to be believed.
+const CLOCK_WRONG_NS: i64 = 9 * MINUTE_NS;
+
 /// Operations between comparisons of everything.
 const EVERYTHING_EACH: u64 = 25;
 
@@ -38,6 +41,8 @@ pub(crate) struct World {
     pub(crate) report: Report,
     /// Operations until the disk has room again.
     pub(crate) full_for: u64,
+    /// When a wrong wall clock is set right at the latest, in honest time.
+    clock_right_at_ns: Option<i64>,
 }
 
 /// Small sizes, so that a few hundred rows go through every mechanism.
@@ -59,6 +64,7 @@ pub(crate) fn options(seed: u64) -> StoreOptions {
         join_bytes_max: 40 << 10,
         group_keys_max: 20,
         node_rows_min: 3,
+        trash_age_ms_max: [0, 1_800_000, 86_400_000][seed as usize / 2 % 3],
         ..StoreOptions::new("data")
     }
 }
@@ -84,7 +90,12 @@ impl World {
             step: 0,
             report: Report::default(),
             full_for: 0,
+            clock_right_at_ns: None,
         };
+        // A machine without a clock of its own begins long ago.
+        if seed % 5 == 1 {
+            world.set_clock_wrong(|world| world.simulation.set_clock_ns(SECOND_NS));
+        }
         world.open()?;
         world.set_policy(FOLDED, 0)?;
         world.set_policy(SHORT, 6)?;
@@ -108,8 +119,61 @@ impl World {
         self.store.as_ref().ok_or_else(|| "no store is open".to_owned())
     }
 
+    /// The time, whatever the machine's clock says: that of those who write rows.
     pub(crate) fn now_ns(&self) -> i64 {
-        self.simulation.platform().clock.now_ns()
+        self.simulation.honest_ns()
+    }
+
+    /// The time that the store goes by. It must never be ahead of the time.
+    pub(crate) fn kept_now_ns(&self) -> i64 {
+        self.store.as_ref().map_or(i64::MIN, Store::trusted_now_ns)
+    }
+
+    /// Lets time pass; a clock that has been wrong for long is set right before.
+    fn advance_ns(&mut self, nanoseconds: i64) {
+        if self.clock_right_at_ns.is_some_and(|right_at_ns| self.now_ns() + nanoseconds >= right_at_ns) {
+            self.set_clock_right();
+        }
+        self.simulation.advance_ns(nanoseconds);
+    }
+
+    fn set_clock_right(&mut self) {
+        self.simulation.set_clock_ns(self.now_ns());
+        self.clock_right_at_ns = None;
+    }
+
+    fn set_clock_wrong(&mut self, wrong: impl FnOnce(&Self)) {
+        wrong(self);
+        self.report.clock_faults += 1;
+        let right_at_ns = self.now_ns() + CLOCK_WRONG_NS;
+        self.clock_right_at_ns.get_or_insert(right_at_ns);
+    }
+
+    fn disturb_clock(&mut self) {
+        let now_ns = self.now_ns();
+        match self.below(6) {
+            0 => self.set_clock_wrong(|world| world.simulation.freeze_clock()),
+            1 => self.set_clock_right(),
+            kind => {
+                let wall_ns = match kind {
+                    2 => SECOND_NS,
+                    3 => now_ns - self.below(1_000 * HOUR_NS as u64) as i64,
+                    4 => now_ns + 1_000_000 * HOUR_NS,
+                    _ => now_ns + self.below(1_000 * HOUR_NS as u64) as i64,
+                };
+                self.set_clock_wrong(|world| world.simulation.set_clock_ns(wall_ns));
+            }
+        }
+    }
+
+    /// Nothing within the retention of the time may go or be hidden.
+    fn check_time(&mut self) -> Result<(), String> {
+        let (kept_ns, now_ns) = (self.kept_now_ns(), self.now_ns());
+        if kept_ns > now_ns {
+            return Err(format!("the store goes by the time {kept_ns}, which is {} ns ahead", kept_ns - now_ns));
+        }
+        self.oracles.values_mut().for_each(|oracle| oracle.pass(kept_ns));
+        Ok(())
     }
 
     pub(crate) fn below(&self, bound: u64) -> u64 {
@@ -150,8 +214,9 @@ impl World {
             0..60 => self.write()?,
             60..68 => self.background(Store::flush_all)?,
             68..78 => self.background(|store| store.maintain().map(|_| ()))?,
-            78..82 => self.spoil_uploads()?,
-            82..87 => self.simulation.advance_ns(self.below(HOUR_NS as u64) as i64),
+            78..81 => self.spoil_uploads()?,
+            81..82 => self.disturb_clock(),
+            82..87 => self.advance_ns(self.below(HOUR_NS as u64) as i64),
             87..91 => self.delete()?,
             91..92 => self.set_policy(SHORT, [6, 12, 24][self.below(3) as usize])?,
             92..95 => self.reopen()?,
@@ -159,6 +224,7 @@ impl World {
             97..98 => self.back_up()?,
             _ => self.fill_disk(),
         }
+        self.check_time()?;
         self.compare_some()?;
         if self.step.is_multiple_of(EVERYTHING_EACH) {
             self.check_folder()?;
@@ -170,11 +236,25 @@ impl World {
     /// Everything settled, compared once more.
     pub(crate) fn finish(mut self) -> Result<Report, String> {
         self.simulation.limit_room(None);
+        self.believe_clock()?;
         self.store()?.settle().map_err(|error| format!("settling: {error}"))?;
         self.compare_everything()?;
         self.open()?;
         self.compare_everything()?;
         Ok(self.report)
+    }
+
+    /// A clock that is right for long enough is followed.
+    fn believe_clock(&mut self) -> Result<(), String> {
+        self.set_clock_right();
+        for minutes in [0, 61] {
+            self.advance_ns(minutes * MINUTE_NS);
+            self.store()?.maintain().map_err(|error| format!("maintaining: {error}"))?;
+        }
+        match (self.kept_now_ns(), self.now_ns()) {
+            (kept_ns, now_ns) if kept_ns == now_ns => self.check_time(),
+            (kept_ns, now_ns) => Err(format!("after an hour the store goes by {kept_ns}, not by {now_ns}")),
+        }
     }
 
     /// Whether a full disk may have refused an operation: then nothing of it must have happened.
@@ -213,17 +293,28 @@ impl World {
     }
 
     fn write(&mut self) -> Result<(), String> {
-        self.simulation.advance_ns(self.below(40) as i64 * SECOND_NS);
+        self.advance_ns(self.below(40) as i64 * SECOND_NS);
         let (database, rows) = self.random_rows();
+        let kept = self.within_retention(database, &rows);
+        let beyond = (rows.len() - kept.len()) as u64;
         match self.store()?.write(database, &batch(database, &rows)) {
-            Ok(report) if report.rejected_total > 0 => Err(format!("rows were rejected: {:?}", report.rejected)),
+            Ok(report) if report.rejected_total != beyond => {
+                Err(format!("{} rows were rejected, {beyond} should be: {:?}", report.rejected_total, report.rejected))
+            }
             Ok(_) => {
-                self.apply(database, &rows);
+                self.report.beyond_retention += beyond;
+                self.apply(database, &kept);
                 Ok(())
             }
             Err(error) if self.refused(&error) => Ok(()),
             Err(error) => Err(format!("writing: {error}")),
         }
+    }
+
+    /// The rows that the store must take.
+    fn within_retention(&self, database: &str, rows: &[Row]) -> Vec<Row> {
+        let kept = self.oracles.get(database).map(|oracle| oracle.kept(&TimeRange::ALL, self.kept_now_ns()));
+        rows.iter().filter(|row| kept.is_none_or(|kept| row.timestamp_ns >= kept.start_ns)).cloned().collect()
     }
 
     fn apply(&mut self, database: &str, rows: &[Row]) {
@@ -350,13 +441,14 @@ impl World {
     ) -> Result<(), String> {
         let before = self.oracles.get(database).cloned().unwrap_or_default();
         self.delete_from_oracle(database, host, metric, range);
-        let found = check::read_all(self.store()?, database, &TimeRange::ALL)?;
-        let now_ns = self.now_ns();
+        let now_ns = self.kept_now_ns();
+        let range = before.certain(&TimeRange::ALL, now_ns);
+        let found = check::read_all(self.store()?, database, &range)?;
         let Some(oracle) = self.oracles.get_mut(database) else {
             return Ok(());
         };
         for (series, samples) in &before.series {
-            let kept = before.read(series, &TimeRange::ALL, now_ns);
+            let kept = before.read(series, &range, now_ns);
             if found.get(series).map_or(kept.is_empty(), |found| *found == kept) {
                 oracle.series.insert(series.clone(), samples.clone());
             }
@@ -367,7 +459,7 @@ impl World {
     fn set_policy(&mut self, database: &'static str, hours: i64) -> Result<(), String> {
         match self.store()?.set_policy(database, &policy(database, hours)) {
             Ok(()) => {
-                let now_ns = self.now_ns();
+                let now_ns = self.kept_now_ns();
                 if let Some(oracle) =
                     self.oracles.get_mut(database).filter(|oracle| oracle.retention_ns != hours * HOUR_NS)
                 {
@@ -416,9 +508,10 @@ impl World {
             }
             _ => {
                 let (database, rows) = self.random_rows();
+                let kept = self.within_retention(database, &rows);
                 let written = self.store()?.write(database, &batch(database, &rows)).is_ok();
                 self.restart()?;
-                self.accept_written(database, &rows, written)?;
+                self.accept_written(database, &kept, written)?;
             }
         }
         self.compare_everything()
@@ -453,15 +546,17 @@ impl World {
                 return Ok(Some(missing));
             }
             for group in groups {
-                let compared = check::compare_windows(self.store()?, &group, &windows, oracle, self.now_ns(), true);
+                let compared = check::compare_windows(self.store()?, &group, &windows, oracle, self.kept_now_ns(), true);
                 if let Err(message) = compared {
                     return Ok(Some(message));
                 }
             }
             return Ok(None);
         }
-        let found: Content = check::read_all(self.store()?, database, &TimeRange::ALL)?;
-        let expected = check::expected(oracle, &TimeRange::ALL, self.now_ns());
+        let now_ns = self.kept_now_ns();
+        let range = oracle.certain(&TimeRange::ALL, now_ns);
+        let found: Content = check::read_all(self.store()?, database, &range)?;
+        let expected = check::expected(oracle, &range, now_ns);
         Ok(check::difference(&found, &expected))
     }
 
@@ -473,6 +568,7 @@ impl World {
     }
 
     fn compare_everything(&mut self) -> Result<(), String> {
+        self.check_time()?;
         for database in [PLAIN, SHORT, FOLDED] {
             self.report.comparisons += 1;
             if let Some(difference) = self.differs(database)? {
@@ -492,19 +588,23 @@ impl World {
         let Some(oracle) = self.oracles.get(database) else {
             return Ok(());
         };
-        let now_ns = self.now_ns();
+        let now_ns = self.kept_now_ns();
         self.report.comparisons += 1;
         if database == FOLDED {
             let windows = self.folded_windows(6 * HOUR_NS);
             check::compare_windows(self.store()?, group, &windows, oracle, now_ns, true)?;
             return Ok(());
         }
-        let start_ns = now_ns - self.below(8 * HOUR_NS as u64) as i64;
+        let start_ns = self.now_ns() - self.below(8 * HOUR_NS as u64) as i64;
         let range = TimeRange::new(start_ns, start_ns + self.below(2 * HOUR_NS as u64) as i64);
+        let range = oracle.certain(&range, now_ns);
         check::compare_group(self.store()?, group, &range, oracle, now_ns)
             .map_err(|message| format!("{database}: {message}"))?;
         let width_ns = 1 + self.below(HOUR_NS as u64) as i64;
         let windows = Windows { start_ns, width_ns, count: 1 + self.below(20) as usize };
+        if oracle.certain(&windows.range(), now_ns) != windows.range() {
+            return Ok(());
+        }
         let nodes = check::compare_windows(self.store()?, group, &windows, oracle, now_ns, false)
             .map_err(|message| format!("{database}: {message}"))?;
         self.report.nodes += nodes;

@@ -6,7 +6,7 @@
 //! * [`log`]: the request becomes one record · [`head`]: the rows go into memory · back in `write`: the record is synced
 //! * [`flush`], [`sections`]: a full head becomes parts · [`pressure`]: writers give way to that · [`chunk`], [`summary`], [`part`]: what a part is made of
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few · [`throttle`]: how fast
-//! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`], [`journal_file`]: what of the past has changed
+//! * [`policy`], [`retention`], [`trash`], [`deletes`]: what goes, and when · [`trusted_time`], [`time`]: by which clock · [`journal`], [`journal_file`]: what of the past has changed
 //! * [`indexing`], [`segment`]: new groups become segments of the index
 //! * [`exemplars`]: what stands beside the samples · [`producers`]: who sent what last
 //! * [`histogram`]: samples that are distributions
@@ -68,7 +68,10 @@ mod tables;
 mod tails;
 mod throttle;
 pub mod tier;
+mod time;
 mod tokens;
+mod trash;
+mod trusted_time;
 mod windows;
 mod write;
 
@@ -107,6 +110,7 @@ pub use progress::Progress;
 pub use read::{ByMillisecond, GroupReader};
 pub use recent::RecentRows;
 pub use recover::Recovery;
+pub use resolve::BEYOND_RETENTION;
 pub use retention::Deleted;
 pub use scan::{SelectedColumn, SelectedGroup};
 pub use settled::ObjectTierOptions;
@@ -114,6 +118,7 @@ pub use stats::{LevelStats, Stats};
 pub use tables::{GroupRows, TableSchema};
 pub use tier::fuzz_flash_table;
 pub use tokens::{Appended, Appender, GroupLayout, Token};
+pub use trash::{RestoredTrash, TrashReport, restore_trash, trash_of};
 pub use windows::{ReadCounts, WindowColumn, Windows};
 pub use write::{Rejected, WriteReport};
 
@@ -130,6 +135,7 @@ use settled::Settled;
 use shard::Shard;
 use stats::Counters;
 use tails::Tails;
+use trusted_time::TrustedTime;
 
 /// An open data folder. Shared by all threads that read and write.
 pub struct Store {
@@ -180,6 +186,8 @@ pub struct Store {
     recovery: Recovery,
     /// What is wrong at present, for operators.
     health: Arc<Health>,
+    /// The time that retention goes by.
+    trusted_time: TrustedTime,
     /// Keeps other processes out; released when the store is dropped.
     _lock: Box<dyn Send + Sync>,
 }
@@ -225,6 +233,7 @@ impl Store {
 
     /// Makes room in memory and in the log.
     pub fn maintain_heads(&self) -> Result<bool, StoreError> {
+        self.observe_time();
         self.account();
         let mut worked = self.flush_due()?;
         // Behind the flush, which may be what makes room for it.
@@ -241,7 +250,9 @@ impl Store {
     }
 
     pub(crate) fn merge_parts(&self, at_last: bool) -> Result<bool, StoreError> {
-        let mut worked = self.drop_expired()?;
+        self.observe_time();
+        let mut worked = self.drop_expired()? | self.empty_trash()?;
+        self.save_time_if_due()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard, at_last)?;
             worked |= self.merge_groups_if_due(shard)?;

@@ -56,6 +56,12 @@ pub struct StoreOptions {
     pub new_series_per_second_max: u64,
     /// Reasons for rejected rows that an answer holds.
     pub rejections_max: usize,
+    /// How far ahead of the time rows may be: data counts as evidence of the time no further than that.
+    pub ahead_ms_max: u64,
+    /// How long what is past keeping stays in the trash.
+    pub trash_age_ms_max: u64,
+    /// Bytes of the trash on this machine's disk; what is oldest goes first. When the disk is nearly full it goes earlier.
+    pub trash_bytes_max: u64,
 }
 
 impl StoreOptions {
@@ -86,6 +92,9 @@ impl StoreOptions {
             series_per_database_max: 0,
             new_series_per_second_max: 0,
             rejections_max: 100,
+            ahead_ms_max: 32 * 86_400_000,
+            trash_age_ms_max: 86_400_000,
+            trash_bytes_max: u64::MAX,
         }
     }
 }
