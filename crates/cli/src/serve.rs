@@ -101,7 +101,9 @@ async fn tell_of_clock(db: Arc<Db>) {
         match &found {
             // What it says changes as time passes: once is enough.
             Some(check) if !was_wrong || jumps_now > jumps => eprintln!("thalweg: {}", check.message),
-            None if was_wrong => eprintln!("thalweg: the clock has run steadily for an hour: retention follows it again"),
+            None if was_wrong => {
+                eprintln!("thalweg: the clock has run steadily for an hour: retention follows it again")
+            }
             _ => {}
         }
         (jumps, was_wrong) = (jumps_now, found.is_some());

@@ -39,11 +39,11 @@ pub use query_api::{InstantQuery, RangeQuery};
 pub use results::{CacheUse, ResultCacheStats};
 pub use sql_api::SqlAnswer;
 pub use store::{
-    Appended, Appender, BEYOND_RETENTION, BackupReport, CheckReport, CheckStatus, CompactReport, Damage, DatabasePolicy, Deleted,
-    FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss, MemoryUse, ObjectTierOptions,
-    PartitionReport, PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery, Rejected, RestoreReport,
-    RestoredTrash,    SelectedGroup, Sent, Stats, StoreError, Token, WindowColumn, Windows, WriteReport, backups, check, inspect,
-    rebuild, restore, restore_trash, trash_of, TrashReport,
+    Appended, Appender, BEYOND_RETENTION, BackupReport, CheckReport, CheckStatus, CompactReport, Damage,
+    DatabasePolicy, Deleted, FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss, MemoryUse,
+    ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery,
+    Rejected, RestoreReport, RestoredTrash, SelectedGroup, Sent, Stats, StoreError, Token, TrashReport, WindowColumn,
+    Windows, WriteReport, backups, check, inspect, rebuild, restore, restore_trash, trash_of,
 };
 pub use write::WriteError;
 

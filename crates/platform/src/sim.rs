@@ -559,7 +559,10 @@ mod tests {
         let start_ns = clock.now_ns();
         simulation.set_clock_ns(5);
         simulation.advance_ns(10);
-        assert_eq!((clock.now_ns(), clock.monotonic_ns() as i64, simulation.honest_ns()), (15, start_ns + 10, start_ns + 10));
+        assert_eq!(
+            (clock.now_ns(), clock.monotonic_ns() as i64, simulation.honest_ns()),
+            (15, start_ns + 10, start_ns + 10)
+        );
         simulation.freeze_clock();
         simulation.advance_ns(10);
         assert_eq!(clock.now_ns(), 15);

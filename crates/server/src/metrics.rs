@@ -330,8 +330,18 @@ fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'stati
         ("thalweg_log_direct", "gauge", "1 if the log is written past the system's cache.", is_direct),
         ("thalweg_log_sequence", "gauge", "Sequence id of the last record.", stats.log.sequence),
         ("thalweg_log_durable_sequence", "gauge", "Sequence id up to which all is on disk.", stats.log.durable),
-        ("thalweg_clock_jumps_total", "counter", "Jumps of the clock, which retention does not follow at once.", stats.clock_jumps),
-        ("thalweg_trash_parts", "gauge", "Parts that are past keeping and whose files are still there.", stats.trash_parts),
+        (
+            "thalweg_clock_jumps_total",
+            "counter",
+            "Jumps of the clock, which retention does not follow at once.",
+            stats.clock_jumps,
+        ),
+        (
+            "thalweg_trash_parts",
+            "gauge",
+            "Parts that are past keeping and whose files are still there.",
+            stats.trash_parts,
+        ),
         ("thalweg_trash_bytes", "gauge", "Bytes of those.", stats.trash_bytes),
     ]
 }

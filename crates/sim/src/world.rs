@@ -546,7 +546,8 @@ impl World {
                 return Ok(Some(missing));
             }
             for group in groups {
-                let compared = check::compare_windows(self.store()?, &group, &windows, oracle, self.kept_now_ns(), true);
+                let compared =
+                    check::compare_windows(self.store()?, &group, &windows, oracle, self.kept_now_ns(), true);
                 if let Err(message) = compared {
                     return Ok(Some(message));
                 }

@@ -93,8 +93,13 @@ impl Store {
         for shard in &self.shards {
             let _work = shard.work.lock();
             let is_due = |trashed: &TrashedPart| due.contains(&trashed.part.info.id);
-            let gone: Vec<Arc<Part>> =
-                shard.trash.lock().iter().filter(|trashed| is_due(trashed)).map(|trashed| trashed.part.clone()).collect();
+            let gone: Vec<Arc<Part>> = shard
+                .trash
+                .lock()
+                .iter()
+                .filter(|trashed| is_due(trashed))
+                .map(|trashed| trashed.part.clone())
+                .collect();
             if gone.is_empty() {
                 continue;
             }
@@ -220,7 +225,9 @@ pub fn restore_trash(
     })?;
     let mut state = read_manifest(files, directory)?;
     if let Some(unknown) = ids.iter().find(|id| !state.trash.contains_key(id)) {
-        return Err(StoreError::Invalid(format!("part {unknown} is not in the trash; `thalweg trash list` names what is")));
+        return Err(StoreError::Invalid(format!(
+            "part {unknown} is not in the trash; `thalweg trash list` names what is"
+        )));
     }
     let now_ns = state.trusted_ns.map_or(i64::MAX, |trusted_ns| trusted_ns.min(platform.clock.now_ns()));
     let chosen: Vec<PartInfo> = state
@@ -271,7 +278,9 @@ fn restore_part(
     let place = |part: &PartInfo| (part.shard, part.class, part.level);
     let overlaps =
         |part: &&PartInfo| is_base(part) && place(part) == place(info) && part.partition.overlaps(&info.partition);
-    if is_base(info) && let Some(other) = state.parts.values().find(overlaps) {
+    if is_base(info)
+        && let Some(other) = state.parts.values().find(overlaps)
+    {
         return Err(format!("rows of its time were written since, and are in part {}", other.id));
     }
     let of_class: BTreeMap<u32, DatabasePolicy> = state

@@ -357,7 +357,8 @@ mod tests {
         machine.run(1, 1);
         assert_eq!(machine.trusted_ns(), machine.now.wall_ns);
         // Of a short stop nobody needs to be told.
-        assert_eq!(Machine::start(Some(SAVED), None, SAVED + HOUR_NS).observer.warning(machine.now), None);
+        let stopped = Machine::start(Some(SAVED), None, SAVED + HOUR_NS);
+        assert_eq!(stopped.observer.warning(stopped.now), None);
         let wrong = Machine::start(Some(SAVED), None, 0);
         let said = wrong.observer.warning(wrong.now).unwrap();
         assert!(said.contains(" behind the time at which") && wrong.trusted_ns() == 0, "{said}");
