@@ -353,8 +353,10 @@ impl World {
 
     fn random_row(&self, database: &str, place: u64) -> Row {
         // Folds are where late rows are rare by themselves and matter most.
+        // Of rows that are kept for hours some come too late.
+        let late_hours = if database == SHORT { 12 } else { 6 };
         let late_ns = match self.below(if database == FOLDED { 4 } else { 20 }) {
-            0 => self.below(6 * HOUR_NS as u64) as i64,
+            0 => self.below(late_hours * HOUR_NS as u64) as i64,
             1 => self.below(20 * MINUTE_NS as u64) as i64,
             _ => self.below(10) as i64 * SECOND_NS,
         };

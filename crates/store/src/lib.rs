@@ -2,7 +2,7 @@
 //!
 //! The life of a sample, file by file:
 //!
-//! * [`write`]: a batch comes in · [`resolve`]: keys become groups, names become slots
+//! * [`write`]: a batch comes in · [`resolve`]: keys become groups, names become slots · [`beyond_retention`]: what is not taken
 //! * [`log`]: the request becomes one record · [`head`]: the rows go into memory · back in `write`: the record is synced
 //! * [`flush`], [`sections`]: a full head becomes parts · [`pressure`]: writers give way to that · [`chunk`], [`summary`], [`part`]: what a part is made of
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few · [`throttle`]: how fast
@@ -16,6 +16,7 @@
 
 mod admission;
 mod backup;
+mod beyond_retention;
 mod check;
 mod chosen;
 mod chunk;
@@ -87,6 +88,7 @@ use tracing_mutex::parkinglot::{Mutex, RwLock};
 pub use backup::{
     BackupReport, PruneReport, RebuildReport, RestoreReport, backups, fuzz_backup, prune, rebuild, restore,
 };
+pub use beyond_retention::BEYOND_RETENTION;
 pub use check::{CheckReport, Damage, check};
 pub use chosen::{GroupTexts, TableGroups};
 pub use compact::CompactReport;
@@ -110,7 +112,6 @@ pub use progress::Progress;
 pub use read::{ByMillisecond, GroupReader};
 pub use recent::RecentRows;
 pub use recover::Recovery;
-pub use resolve::BEYOND_RETENTION;
 pub use retention::Deleted;
 pub use scan::{SelectedColumn, SelectedGroup};
 pub use settled::ObjectTierOptions;

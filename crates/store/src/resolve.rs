@@ -50,14 +50,6 @@ fn key_kind(block: &Block) -> u128 {
     if lone_histograms { HISTOGRAM_KEY } else { 0 }
 }
 
-/// How the reason begins for which rows are rejected that retention would take at once; clients of `InfluxDB` look for the words.
-pub const BEYOND_RETENTION: &str = "points beyond retention policy";
-
-/// The items of rows that are kept.
-fn retained<T: Copy>(items: &[T], is_kept: &[bool]) -> Vec<T> {
-    items.iter().zip(is_kept).filter(|(_, is_kept)| **is_kept).map(|(item, _)| *item).collect()
-}
-
 /// The hash that a row's target is known by.
 fn key_hash(block: &Block, row: usize) -> u128 {
     block.keys.get(row).map_or(0, |key| key.hash) ^ key_kind(block)
@@ -163,43 +155,7 @@ impl Store {
         Ok(route)
     }
 
-    /// Resolves the rows that the database would still keep, and rejects the others: nothing is registered for them.
-    fn resolve_block_with_expired(
-        &self,
-        database: DatabaseId,
-        batch: &Batch<'_>,
-        block: &Block,
-        oldest_ns: i64,
-        rejected: &mut Vec<Rejected>,
-    ) -> Result<BlockRoute, StoreError> {
-        let is_kept: Vec<bool> = block.timestamps_ns.iter().map(|timestamp_ns| *timestamp_ns >= oldest_ns).collect();
-        for (line, timestamp_ns) in block.lines.iter().zip(&block.timestamps_ns) {
-            if *timestamp_ns < oldest_ns && rejected.len() < self.options.rejections_max {
-                let reason = format!(
-                    "{BEYOND_RETENTION}: the time {timestamp_ns} ns is before {oldest_ns} ns, the oldest that the database keeps"
-                );
-                rejected.push(Rejected { line: *line, reason });
-            }
-        }
-        if !is_kept.contains(&true) {
-            return Ok(BlockRoute { columns: None, targets: vec![None; block.rows()] });
-        }
-        let left = Block {
-            measurement: block.measurement.clone(),
-            fields: block.fields.clone(),
-            keys: retained(&block.keys, &is_kept),
-            timestamps_ns: retained(&block.timestamps_ns, &is_kept),
-            lines: retained(&block.lines, &is_kept),
-            // Not looked at here.
-            cells: Vec::new(),
-        };
-        let resolved = self.resolve_block(database, batch, &left, rejected)?;
-        let mut targets = resolved.targets.into_iter();
-        let targets = is_kept.iter().map(|is_kept| if *is_kept { targets.next().flatten() } else { None }).collect();
-        Ok(BlockRoute { targets, ..resolved })
-    }
-
-    fn resolve_block(
+    pub(crate) fn resolve_block(
         &self,
         database: DatabaseId,
         batch: &Batch<'_>,

@@ -96,18 +96,14 @@ impl Store {
 
     /// Makes the trusted time durable now and then.
     pub(crate) fn save_time_if_due(&self) -> Result<(), StoreError> {
-        if !self.trusted_time.is_save_due(self.read_clocks()) {
-            return Ok(());
-        }
+        if self.trusted_time.is_save_due(self.read_clocks()) { self.save_time() } else { Ok(()) }
+    }
+
+    /// Makes the trusted time durable: the folder is about to be closed. On a full disk the next opening begins a little earlier.
+    pub fn save_time(&self) -> Result<(), StoreError> {
         match self.commit_at_trusted_time(&mut Vec::new()) {
-            // Later then.
             Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => Ok(()),
             done => done,
         }
-    }
-
-    /// Makes the trusted time durable: the folder is about to be closed.
-    pub fn save_time(&self) -> Result<(), StoreError> {
-        self.commit_at_trusted_time(&mut Vec::new())
     }
 }

@@ -6,7 +6,6 @@
 use codec::COLUMN_VALUES_MAX;
 use index::{GroupId, MeasurementId, Slot};
 use model::{Field, GroupIdentity, Labels, NativeHistogram, Span, VALUE_FIELD, ValueType};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -252,36 +251,6 @@ impl Store {
                 return Ok(Appended { sequence, stale, is_duplicate, beyond_retention });
             }
         }
-    }
-
-    /// Leaves out the rows that their databases keep no more, and counts them.
-    fn leave_out_expired(&self, rows: &mut ShardRows) -> Result<u64, StoreError> {
-        let oldest = self.oldest_kept_of_all();
-        // A row that is not before any of these needs no look at its database.
-        let (Some(last_ns), Some(shard)) = (oldest.values().copied().max(), self.shards.get(rows.shard)) else {
-            return Ok(0);
-        };
-        let mut left_out = 0;
-        for block in &mut rows.blocks {
-            if block.timestamps_ns.iter().all(|timestamp_ns| *timestamp_ns >= last_ns) {
-                continue;
-            }
-            let index = shard.groups.read();
-            let mut oldest_of_groups = HashMap::new();
-            for (group, timestamp_ns) in block.groups.iter().zip(&block.timestamps_ns) {
-                if *timestamp_ns < last_ns && !oldest_of_groups.contains_key(group) {
-                    let place = index.groups.place(*group).map_err(StoreError::index(&self.options.directory))?;
-                    let oldest_ns = place.and_then(|(database, _)| oldest.get(&database).copied());
-                    oldest_of_groups.insert(*group, oldest_ns.unwrap_or(i64::MIN));
-                }
-            }
-            let before = block.rows();
-            block.retain_rows(|group, timestamp_ns| {
-                oldest_of_groups.get(&group).is_none_or(|oldest_ns| timestamp_ns >= *oldest_ns)
-            });
-            left_out += (before - block.rows()) as u64;
-        }
-        Ok(left_out)
     }
 
     fn leave_out_removed(&self, rows: &mut ShardRows, stale: &mut Vec<Token>) -> Result<(), StoreError> {

@@ -229,9 +229,9 @@ impl TrustedTime {
     /// Takes a look at both clocks. With what changed, what to say of the clock.
     pub(crate) fn observe(&self, now: Reading) -> (Observed, Option<(CheckStatus, String)>) {
         let mut observer = self.observer.lock();
-        let observed = observer.observe(now);
+        let changed = observer.observe(now);
         self.offset_ns.store(observer.offset_ns, Ordering::Relaxed);
-        (observed, observer.warning(now).map(|message| (CheckStatus::Warn, message)))
+        (changed, observer.warning(now).map(|message| (CheckStatus::Warn, message)))
     }
 
     /// Whether it is time to make it durable.
