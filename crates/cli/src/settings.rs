@@ -386,6 +386,15 @@ impl ServeFlags {
         db.result_cache_file.clone_from(&self.result_cache_file);
     }
 
+    fn set_store(&self, db: &mut DbOptions) {
+        set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
+        set(&mut db.store.trash_age_ms_max, self.trash_age_ms_max);
+        set(&mut db.store.trash_bytes_max, self.trash_bytes_max);
+        set(&mut db.store.merge_bytes_per_second_max, self.merge_bytes_per_second_max);
+        set(&mut db.store.series_per_database_max, self.series_per_database_max);
+        set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);
+    }
+
     fn to_settings(&self) -> Result<Settings, String> {
         let http = self.http.as_deref().unwrap_or("127.0.0.1:7780");
         if http == "off" {
@@ -405,12 +414,7 @@ impl ServeFlags {
         let eighth = usize::try_from(db.store.memory_bytes_max / 8).unwrap_or(usize::MAX);
         db.store.head_bytes_max = self.head_bytes_max.unwrap_or(db.store.head_bytes_max.min(eighth));
         self.set_result_cache(&mut db);
-        set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
-        set(&mut db.store.trash_age_ms_max, self.trash_age_ms_max);
-        set(&mut db.store.trash_bytes_max, self.trash_bytes_max);
-        set(&mut db.store.merge_bytes_per_second_max, self.merge_bytes_per_second_max);
-        set(&mut db.store.series_per_database_max, self.series_per_database_max);
-        set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);
+        self.set_store(&mut db);
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));
         set(&mut db.store.log_bytes_max, self.log_bytes_max);
         set(&mut db.store.log_is_direct, self.log_direct);

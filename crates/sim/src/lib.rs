@@ -3,9 +3,10 @@
 //! * [`oracle`]: what the store must hold.
 //! * [`rows`]: rows as they are drawn, and as the store takes them.
 //! * [`world`]: the machine, the store and the oracle, and what happens to them.
-//! * [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups
+//! * [`clock`]: what its clock does. [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups
 
 mod check;
+mod clock;
 mod oracle;
 mod rows;
 mod upkeep;

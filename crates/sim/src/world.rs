@@ -12,9 +12,9 @@ use crate::check::{self, Content};
 use crate::oracle::Oracle;
 use crate::rows::{Row, Value, batch, histogram_of, in_order_of_blocks};
 
-const SECOND_NS: i64 = 1_000_000_000;
-const MINUTE_NS: i64 = 60 * SECOND_NS;
-const HOUR_NS: i64 = 60 * MINUTE_NS;
+pub(crate) const SECOND_NS: i64 = 1_000_000_000;
+pub(crate) const MINUTE_NS: i64 = 60 * SECOND_NS;
+pub(crate) const HOUR_NS: i64 = 60 * MINUTE_NS;
 
 /// Keeps everything; rows are late, rewritten, deleted.
 pub(crate) const PLAIN: &str = "plain";
@@ -25,9 +25,6 @@ pub(crate) const FOLDED: &str = "folded";
 
 /// Widths of the summaries that `folded` ends up with: windows are multiples of it.
 const FOLD_NS: i64 = 4 * MINUTE_NS;
-
-/// How long the wall clock is wrong at most: shorter than it takes to be believed.
-const CLOCK_WRONG_NS: i64 = 9 * MINUTE_NS;
 
 /// Operations between comparisons of everything.
 const EVERYTHING_EACH: u64 = 25;
@@ -42,7 +39,7 @@ pub(crate) struct World {
     /// Operations until the disk has room again.
     pub(crate) full_for: u64,
     /// When a wrong wall clock is set right at the latest, in honest time.
-    clock_right_at_ns: Option<i64>,
+    pub(crate) clock_right_at_ns: Option<i64>,
 }
 
 /// Small sizes, so that a few hundred rows go through every mechanism.
@@ -119,63 +116,6 @@ impl World {
         self.store.as_ref().ok_or_else(|| "no store is open".to_owned())
     }
 
-    /// The time, whatever the machine's clock says: that of those who write rows.
-    pub(crate) fn now_ns(&self) -> i64 {
-        self.simulation.honest_ns()
-    }
-
-    /// The time that the store goes by. It must never be ahead of the time.
-    pub(crate) fn kept_now_ns(&self) -> i64 {
-        self.store.as_ref().map_or(i64::MIN, Store::trusted_now_ns)
-    }
-
-    /// Lets time pass; a clock that has been wrong for long is set right before.
-    fn advance_ns(&mut self, nanoseconds: i64) {
-        if self.clock_right_at_ns.is_some_and(|right_at_ns| self.now_ns() + nanoseconds >= right_at_ns) {
-            self.set_clock_right();
-        }
-        self.simulation.advance_ns(nanoseconds);
-    }
-
-    fn set_clock_right(&mut self) {
-        self.simulation.set_clock_ns(self.now_ns());
-        self.clock_right_at_ns = None;
-    }
-
-    fn set_clock_wrong(&mut self, wrong: impl FnOnce(&Self)) {
-        wrong(self);
-        self.report.clock_faults += 1;
-        let right_at_ns = self.now_ns() + CLOCK_WRONG_NS;
-        self.clock_right_at_ns.get_or_insert(right_at_ns);
-    }
-
-    fn disturb_clock(&mut self) {
-        let now_ns = self.now_ns();
-        match self.below(6) {
-            0 => self.set_clock_wrong(|world| world.simulation.freeze_clock()),
-            1 => self.set_clock_right(),
-            kind => {
-                let wall_ns = match kind {
-                    2 => SECOND_NS,
-                    3 => now_ns - self.below(1_000 * HOUR_NS as u64) as i64,
-                    4 => now_ns + 1_000_000 * HOUR_NS,
-                    _ => now_ns + self.below(1_000 * HOUR_NS as u64) as i64,
-                };
-                self.set_clock_wrong(|world| world.simulation.set_clock_ns(wall_ns));
-            }
-        }
-    }
-
-    /// Nothing within the retention of the time may go or be hidden.
-    fn check_time(&mut self) -> Result<(), String> {
-        let (kept_ns, now_ns) = (self.kept_now_ns(), self.now_ns());
-        if kept_ns > now_ns {
-            return Err(format!("the store goes by the time {kept_ns}, which is {} ns ahead", kept_ns - now_ns));
-        }
-        self.oracles.values_mut().for_each(|oracle| oracle.pass(kept_ns));
-        Ok(())
-    }
-
     pub(crate) fn below(&self, bound: u64) -> u64 {
         self.simulation.below(bound)
     }
@@ -242,19 +182,6 @@ impl World {
         self.open()?;
         self.compare_everything()?;
         Ok(self.report)
-    }
-
-    /// A clock that is right for long enough is followed.
-    fn believe_clock(&mut self) -> Result<(), String> {
-        self.set_clock_right();
-        for minutes in [0, 61] {
-            self.advance_ns(minutes * MINUTE_NS);
-            self.store()?.maintain().map_err(|error| format!("maintaining: {error}"))?;
-        }
-        match (self.kept_now_ns(), self.now_ns()) {
-            (kept_ns, now_ns) if kept_ns == now_ns => self.check_time(),
-            (kept_ns, now_ns) => Err(format!("after an hour the store goes by {kept_ns}, not by {now_ns}")),
-        }
     }
 
     /// Whether a full disk may have refused an operation: then nothing of it must have happened.
