@@ -102,7 +102,7 @@ async fn tell_of_clock(db: Arc<Db>) {
             // What it says changes as time passes: once is enough.
             Some(check) if !was_wrong || jumps_now > jumps => eprintln!("thalweg: {}", check.message),
             None if was_wrong => {
-                eprintln!("thalweg: the clock has run steadily for an hour: retention follows it again")
+                eprintln!("thalweg: the clock has run steadily for an hour: retention follows it again");
             }
             _ => {}
         }
