@@ -63,6 +63,8 @@ enum Command {
     Restore(upkeep::RestoreFlags),
     /// Make a data folder anew from what a lost one had put into its object store
     Rebuild(upkeep::RebuildFlags),
+    /// What is past keeping and still there: list it, or have it back
+    Trash(upkeep::TrashFlags),
     /// Verify every checksum of a data folder; nothing is changed
     Check(upkeep::CheckFlags),
     /// What is in a data folder: read from the manifest, nothing is changed
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
         Some(Command::Backup(flags)) => upkeep::backup(&flags),
         Some(Command::Restore(flags)) => upkeep::restore(&flags),
         Some(Command::Rebuild(flags)) => upkeep::rebuild(&flags),
+        Some(Command::Trash(flags)) => upkeep::trash(&flags),
         Some(Command::Check(flags)) => upkeep::check(&flags),
         Some(Command::Inspect(flags)) => upkeep::inspect(&flags),
         Some(Command::Compact(flags)) => upkeep::compact(&flags),

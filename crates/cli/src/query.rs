@@ -185,7 +185,7 @@ fn parse_time(text: &str) -> Result<i64, String> {
     text.parse::<Timestamp>().map(Timestamp::as_second).map_err(bad)
 }
 
-fn parse_duration_s(text: &str) -> Result<i64, String> {
+pub(crate) fn parse_duration_s(text: &str) -> Result<i64, String> {
     let bad = || format!("{text:?} is not a duration such as 30m, 6h or 7d");
     if let Some(days) = text.strip_suffix('d') {
         return days.parse::<i64>().ok().and_then(|days| days.checked_mul(86_400)).ok_or_else(bad);

@@ -40,6 +40,7 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     for (flag, address) in server.addresses() {
         eprintln!("thalweg: {flag} {address}");
     }
+    tokio::spawn(tell_of_clock(db.clone()));
     let stop = stop_signal()?;
     let mut told = format!("Thalweg is ready: http://{}/\n", server.address());
     // For programs that had it take free ports.
@@ -84,6 +85,29 @@ pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>, String> {
     Ok(async {
         let _ = stopped.await;
     })
+}
+
+/// How often the clock's check is looked at.
+const CLOCK_EACH: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Says on stderr when the clock jumps, and when it is believed again.
+async fn tell_of_clock(db: Arc<Db>) {
+    let (mut jumps, mut was_wrong) = (0, false);
+    let mut interval = tokio::time::interval(CLOCK_EACH);
+    loop {
+        interval.tick().await;
+        let found = db.health().checks().into_iter().find(|check| check.name == "clock");
+        let jumps_now = db.clock_jumps();
+        match &found {
+            // What it says changes as time passes: once is enough.
+            Some(check) if !was_wrong || jumps_now > jumps => eprintln!("thalweg: {}", check.message),
+            None if was_wrong => {
+                eprintln!("thalweg: the clock has run steadily for an hour: retention follows it again");
+            }
+            _ => {}
+        }
+        (jumps, was_wrong) = (jumps_now, found.is_some());
+    }
 }
 
 /// Says on stderr what opening the folder found out of the ordinary.

@@ -166,6 +166,17 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     merge_bytes_per_second_max: Option<u64>,
 
+    /// How long what is past keeping stays in the trash, from which `thalweg trash restore` has it back, in milliseconds
+    /// [default: 86400000]
+    #[arg(long, env = "THALWEG_TRASH_AGE_MS_MAX", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trash_age_ms_max: Option<u64>,
+
+    /// Bytes of the trash on this machine's disk [default: as many as leave the disk a tenth of the data's size, and 64 MiB, free]
+    #[arg(long, env = "THALWEG_TRASH_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trash_bytes_max: Option<u64>,
+
     /// Bytes of newest data in memory at which it is written to parts [default: 268435456]
     #[arg(long, env = "THALWEG_HEAD_BYTES_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -375,6 +386,15 @@ impl ServeFlags {
         db.result_cache_file.clone_from(&self.result_cache_file);
     }
 
+    fn set_store(&self, db: &mut DbOptions) {
+        set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
+        set(&mut db.store.trash_age_ms_max, self.trash_age_ms_max);
+        set(&mut db.store.trash_bytes_max, self.trash_bytes_max);
+        set(&mut db.store.merge_bytes_per_second_max, self.merge_bytes_per_second_max);
+        set(&mut db.store.series_per_database_max, self.series_per_database_max);
+        set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);
+    }
+
     fn to_settings(&self) -> Result<Settings, String> {
         let http = self.http.as_deref().unwrap_or("127.0.0.1:7780");
         if http == "off" {
@@ -394,10 +414,7 @@ impl ServeFlags {
         let eighth = usize::try_from(db.store.memory_bytes_max / 8).unwrap_or(usize::MAX);
         db.store.head_bytes_max = self.head_bytes_max.unwrap_or(db.store.head_bytes_max.min(eighth));
         self.set_result_cache(&mut db);
-        set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
-        set(&mut db.store.merge_bytes_per_second_max, self.merge_bytes_per_second_max);
-        set(&mut db.store.series_per_database_max, self.series_per_database_max);
-        set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);
+        self.set_store(&mut db);
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));
         set(&mut db.store.log_bytes_max, self.log_bytes_max);
         set(&mut db.store.log_is_direct, self.log_direct);
@@ -429,6 +446,7 @@ impl ServeFlags {
         set(&mut server.postgres_message_bytes_max, self.postgres_message_bytes_max);
         set(&mut server.connections_max, self.connections_max);
         set(&mut server.ahead_ms_max, self.ahead_ms_max);
+        db.store.ahead_ms_max = server.ahead_ms_max;
         set(&mut server.http_idle_timeout_ms, self.http_idle_timeout_ms);
         set(&mut server.stream_idle_timeout_ms, self.stream_idle_timeout_ms);
         set(&mut server.stream_line_timeout_ms, self.stream_line_timeout_ms);

@@ -104,6 +104,43 @@ fn check_and_inspect_tell_of_a_live_and_of_a_damaged_folder() {
 }
 
 #[test]
+fn what_retention_took_is_listed_and_restored() {
+    let folder = Folder::new("trash");
+    let data = folder.0.join("data");
+    let named = data.to_str().unwrap();
+    let server = TestServer::start(&data, &["--no-host-metrics"]);
+    let now_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let old_s = now_s - 60 * 86_400;
+    done(&["db", "create", "kept", "--retention", "100d", "--url", server.url()]);
+    let lines = format!("m v=1 {old_s}\nm v=2 {now_s}\n");
+    assert_eq!(server.post("/write?db=kept&precision=s", lines.as_bytes()).0, 204);
+    done(&["compact", "--url", server.url()]);
+    done(&["db", "alter", "kept", "--retention", "10d", "--url", server.url()]);
+    let (status, said) = server.post("/write?db=kept&precision=s", lines.as_bytes());
+    assert!(status == 400 && said.contains("partial write: points beyond retention policy"), "{said}");
+    done(&["compact", "--url", server.url()]);
+    let count = |server: &TestServer| {
+        let query = format!("/api/v1/query?db=kept&query=count_over_time(m_v[80d])&time={}", now_s + 1);
+        server.get(&query).1
+    };
+    assert!(count(&server).contains(r#","1"]"#), "{}", count(&server));
+    let list =
+        || -> serde_json::Value { serde_json::from_str(&done(&["trash", "list", "--data", named, "--json"])).unwrap() };
+    assert_eq!((list()[0]["rows"].as_u64(), list()[0]["databases"][0].as_str()), (Some(1), Some("kept")));
+    assert!(server.get("/metrics").1.contains("thalweg_trash_parts 1\n"));
+    let (code, said) = tell(&["trash", "restore", "--data", named]);
+    assert!(code == Some(2) && said.contains("in use"), "{said}");
+    assert_eq!(server.stop().0, Some(0));
+    let (code, said) = tell(&["trash", "restore", "--data", named]);
+    assert!(code == Some(1) && said.contains("name one of 61 d or more with --retention"), "{said}");
+    let said = done(&["trash", "restore", "--data", named, "--retention", "90d"]);
+    assert!(said.contains("1 part with 1 row") && said.contains("changed for it: kept"), "{said}");
+    let server = TestServer::start(&data, &["--no-host-metrics"]);
+    assert!(count(&server).contains(r#","2"]"#), "{}", count(&server));
+    assert_eq!(list().as_array().map(Vec::len), Some(0));
+}
+
+#[test]
 fn databases_are_listed_made_and_altered() {
     let folder = Folder::new("db");
     let server = TestServer::start(&folder.0.join("data"), &["--no-host-metrics"]);

@@ -39,11 +39,11 @@ pub use query_api::{InstantQuery, RangeQuery};
 pub use results::{CacheUse, ResultCacheStats};
 pub use sql_api::SqlAnswer;
 pub use store::{
-    Appended, Appender, BackupReport, CheckReport, CheckStatus, CompactReport, Damage, DatabasePolicy, Deleted,
-    FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss, MemoryPool, MemoryUse, ObjectTierOptions,
-    PartitionReport, PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery, Rejected, RestoreReport,
-    SelectedGroup, Sent, Stats, StoreError, Token, WindowColumn, Windows, WriteReport, backups, check, inspect,
-    rebuild, restore,
+    Appended, Appender, BEYOND_RETENTION, BackupReport, CheckReport, CheckStatus, CompactReport, Damage,
+    DatabasePolicy, Deleted, FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss, MemoryPool,
+    MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport,
+    Recovery, Rejected, RestoreReport, RestoredTrash, SelectedGroup, Sent, Stats, StoreError, Token, TrashReport,
+    WindowColumn, Windows, WriteReport, backups, check, inspect, rebuild, restore, restore_trash, trash_of,
 };
 pub use write::WriteError;
 
@@ -191,6 +191,12 @@ impl Db {
         self.platform.clock.now_ns()
     }
 
+    /// The latest time that it may be: rows that are ahead of it are ahead of the wall clock, and of where that was when it was last
+    /// right for long.
+    pub fn latest_now_ns(&self) -> i64 {
+        self.store.latest_now_ns()
+    }
+
     /// The clock that all of it goes by.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.platform.clock.clone()
@@ -216,6 +222,11 @@ impl Db {
         self.store.health()
     }
 
+    /// How often the wall clock jumped since the folder was opened.
+    pub fn clock_jumps(&self) -> u64 {
+        self.store.clock_jumps()
+    }
+
     /// Why background work fails at present, if it does.
     pub fn background_error(&self) -> Option<String> {
         self.worker.error()
@@ -235,6 +246,7 @@ impl Db {
     pub fn close(&self) -> Result<(), StoreError> {
         self.worker.stop();
         self.store.flush_all()?;
+        self.store.save_time()?;
         self.results.as_ref().map_or(Ok(()), |results| results.save(&self.store))
     }
 }

@@ -179,7 +179,9 @@ impl World {
 
     fn write(&self, lines: &str) {
         let (report, errors) = self.db().write_lines("default", lines.as_bytes()).unwrap();
-        assert_eq!((report.rejected_total, errors.total), (0, 0));
+        // Some are so late that the database does not keep them any more.
+        let is_late = |rejected: &thalweg_db::Rejected| rejected.reason.starts_with(thalweg_db::BEYOND_RETENTION);
+        assert!(report.rejected.iter().all(is_late) && errors.total == 0, "{report:?}");
     }
 
     /// All hosts for a while, every 15 seconds.

@@ -147,6 +147,11 @@ pub trait Files: Send + Sync {
     /// Makes creations, renames and removals in a folder durable.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
+    /// Bytes that files in a folder may still take before the disk is full; `None` where nobody knows.
+    fn free_bytes(&self, _directory: &Path) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Locks a folder through a file in it; released when the returned guard is dropped or the process ends.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError>;
 }

@@ -67,6 +67,11 @@ impl Files for RealFiles {
         Ok(Arc::new(crate::mapped::GuardedMap::open(path)?))
     }
 
+    fn free_bytes(&self, directory: &Path) -> io::Result<Option<u64>> {
+        let disk = rustix::fs::statvfs(directory)?;
+        Ok(Some(disk.f_bavail.saturating_mul(disk.f_frsize)))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }

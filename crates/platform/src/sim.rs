@@ -1,5 +1,5 @@
 //! A simulated machine: files in memory that lose or tear at a crash whatever was not synced, a clock that moves only
-//! when told, randomness from a seed.
+//! when told and may jump, randomness from a seed.
 //!
 //! What a crash may do follows what disks and ext4 promise: a synced write stays; each write since the last sync
 //! stays, vanishes, or stays in part, by sectors of 512 bytes; of the creations, renames and removals in a folder since
@@ -37,7 +37,7 @@ impl Simulation {
     pub fn new(seed: u64) -> Self {
         Self {
             disk: Arc::new(Disk::default()),
-            clock: Arc::new(SimClock { now_ns: AtomicI64::new(1_700_000_000_000_000_000) }),
+            clock: Arc::new(SimClock::default()),
             random: Arc::new(SimRandom { state: Mutex::new(seed) }),
             buckets: Arc::default(),
         }
@@ -116,9 +116,25 @@ impl Simulation {
         self.disk.state.lock().used_bytes()
     }
 
-    /// Moves the clock.
+    /// Lets time pass: the wall clock and the monotonic one go on together.
     pub fn advance_ns(&self, nanoseconds: i64) {
-        self.clock.now_ns.fetch_add(nanoseconds, Ordering::SeqCst);
+        self.clock.passed_ns.fetch_add(nanoseconds, Ordering::SeqCst);
+    }
+
+    /// What a right clock would show, whatever the wall clock does.
+    pub fn honest_ns(&self) -> i64 {
+        self.clock.passed_ns.load(Ordering::SeqCst)
+    }
+
+    /// Sets the wall clock, and nothing else: from there on it runs as time passes. At [`Simulation::honest_ns`] it is right again.
+    pub fn set_clock_ns(&self, wall_ns: i64) {
+        *self.clock.wall.lock() = Wall::Ahead(wall_ns.wrapping_sub(self.honest_ns()));
+    }
+
+    /// Stops the wall clock until it is set.
+    pub fn freeze_clock(&self) {
+        let now_ns = self.clock.now_ns();
+        *self.clock.wall.lock() = Wall::Frozen(now_ns);
     }
 
     /// A number below the bound, from the seed.
@@ -350,6 +366,12 @@ impl Files for SimFiles {
         Ok(())
     }
 
+    fn free_bytes(&self, _directory: &Path) -> io::Result<Option<u64>> {
+        self.disk.check(self.boot)?;
+        let state = self.disk.state.lock();
+        Ok(state.room_bytes.map(|room| room.saturating_sub(state.used_bytes()) as u64))
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
         self.disk.check(self.boot).map_err(LockError::Io)?;
         if !self.disk.state.lock().locks.insert(path.to_owned()) {
@@ -434,16 +456,35 @@ impl File for SimFile {
 }
 
 struct SimClock {
-    now_ns: AtomicI64,
+    /// Time that has passed, counted on from a day in 2023.
+    passed_ns: AtomicI64,
+    wall: Mutex<Wall>,
+}
+
+/// What the wall clock does.
+enum Wall {
+    /// It runs, so far ahead of the right time.
+    Ahead(i64),
+    /// It stands still.
+    Frozen(i64),
+}
+
+impl Default for SimClock {
+    fn default() -> Self {
+        Self { passed_ns: AtomicI64::new(1_700_000_000_000_000_000), wall: Mutex::new(Wall::Ahead(0)) }
+    }
 }
 
 impl Clock for SimClock {
     fn now_ns(&self) -> i64 {
-        self.now_ns.load(Ordering::SeqCst)
+        match *self.wall.lock() {
+            Wall::Ahead(ahead_ns) => self.passed_ns.load(Ordering::SeqCst).saturating_add(ahead_ns),
+            Wall::Frozen(at_ns) => at_ns,
+        }
     }
 
     fn monotonic_ns(&self) -> u64 {
-        self.now_ns.load(Ordering::SeqCst) as u64
+        self.passed_ns.load(Ordering::SeqCst) as u64
     }
 }
 
@@ -509,6 +550,25 @@ mod tests {
         file.write_all_at(&[2; 100], 0).unwrap();
         simulation.limit_room(None);
         file.write_all_at(&[1], 100).unwrap();
+    }
+
+    #[test]
+    fn the_wall_clock_jumps_and_stands_still_while_time_passes() {
+        let simulation = Simulation::new(1);
+        let clock = simulation.platform().clock;
+        let start_ns = clock.now_ns();
+        simulation.set_clock_ns(5);
+        simulation.advance_ns(10);
+        assert_eq!(
+            (clock.now_ns(), clock.monotonic_ns() as i64, simulation.honest_ns()),
+            (15, start_ns + 10, start_ns + 10)
+        );
+        simulation.freeze_clock();
+        simulation.advance_ns(10);
+        assert_eq!(clock.now_ns(), 15);
+        simulation.set_clock_ns(simulation.honest_ns());
+        simulation.advance_ns(1);
+        assert_eq!(clock.now_ns(), start_ns + 21);
     }
 
     #[test]

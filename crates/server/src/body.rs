@@ -167,7 +167,7 @@ impl Share {
     }
 
     fn take(&mut self, bytes: usize, take: impl FnOnce(&MemoryPool, u64) -> bool) -> Result<(), ApiError> {
-        let Budget { held, bytes_max, pool } = &*self.budget;
+        let Budget { held, bytes_max, pool, .. } = &*self.budget;
         let before = held.fetch_add(bytes, Ordering::Relaxed);
         let bytes_max = if self.bytes + bytes <= SMALL_BYTES { *bytes_max } else { bytes_max - bytes_max / 8 };
         let fits = before + bytes <= bytes_max;

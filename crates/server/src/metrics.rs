@@ -214,6 +214,9 @@ impl Metrics {
             family(&mut out, name, kind, help);
             let _ = writeln!(out, "{name} {value}");
         }
+        let help = "How far the clock is ahead of the time that retention goes by.";
+        family(&mut out, "thalweg_clock_ahead_seconds", "gauge", help);
+        let _ = writeln!(out, "thalweg_clock_ahead_seconds {:.3}", stats.clock_ahead_ns as f64 / 1e9);
         render_memory(&mut out, &stats.memory, deltas);
         render_result_cache(&mut out, db);
         family(&mut out, "thalweg_merges_by_goal_total", "counter", "Merges of parts, by why.");
@@ -296,7 +299,7 @@ fn render_result_cache(out: &mut String, db: &Db) {
     }
 }
 
-fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'static str, &'static str, u64); 18] {
+fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'static str, &'static str, u64); 21] {
     let is_direct = u64::from(stats.log.is_direct.unwrap_or(false));
     [
         ("thalweg_connections", "gauge", "Open connections.", open),
@@ -327,6 +330,19 @@ fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'stati
         ("thalweg_log_direct", "gauge", "1 if the log is written past the system's cache.", is_direct),
         ("thalweg_log_sequence", "gauge", "Sequence id of the last record.", stats.log.sequence),
         ("thalweg_log_durable_sequence", "gauge", "Sequence id up to which all is on disk.", stats.log.durable),
+        (
+            "thalweg_clock_jumps_total",
+            "counter",
+            "Jumps of the clock, which retention does not follow at once.",
+            stats.clock_jumps,
+        ),
+        (
+            "thalweg_trash_parts",
+            "gauge",
+            "Parts that are past keeping and whose files are still there.",
+            stats.trash_parts,
+        ),
+        ("thalweg_trash_bytes", "gauge", "Bytes of those.", stats.trash_bytes),
     ]
 }
 

@@ -3,9 +3,10 @@
 //! * [`oracle`]: what the store must hold.
 //! * [`rows`]: rows as they are drawn, and as the store takes them.
 //! * [`world`]: the machine, the store and the oracle, and what happens to them.
-//! * [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups
+//! * [`clock`]: what its clock does. [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups
 
 mod check;
+mod clock;
 mod oracle;
 mod rows;
 mod upkeep;
@@ -34,6 +35,10 @@ pub struct Report {
     pub nodes: u64,
     /// Backups taken and restored.
     pub backups: u64,
+    /// Times at which the wall clock was set wrong, or stopped.
+    pub clock_faults: u64,
+    /// Rows that were rejected because they are beyond the retention.
+    pub beyond_retention: u64,
 }
 
 /// The store and the oracle differ, or the store failed where it must not.
@@ -65,6 +70,8 @@ impl Report {
         self.comparisons += other.comparisons;
         self.nodes += other.nodes;
         self.backups += other.backups;
+        self.clock_faults += other.clock_faults;
+        self.beyond_retention += other.beyond_retention;
         self.merges.iter_mut().zip(other.merges).for_each(|(sum, more)| *sum += more);
     }
 }

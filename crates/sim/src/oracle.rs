@@ -20,11 +20,13 @@ pub(crate) struct Oracle {
     pub(crate) retention_ns: i64,
     /// What an earlier policy did not keep any more stays gone.
     pub(crate) floor_ns: i64,
+    /// What is before this was past keeping once: where the store goes by an earlier time since, it may be there or not.
+    pub(crate) gone_before_ns: i64,
 }
 
 impl Default for Oracle {
     fn default() -> Self {
-        Self { series: BTreeMap::new(), retention_ns: 0, floor_ns: i64::MIN }
+        Self { series: BTreeMap::new(), retention_ns: 0, floor_ns: i64::MIN, gone_before_ns: i64::MIN }
     }
 }
 
@@ -53,6 +55,19 @@ impl Oracle {
         let oldest_ns = if self.retention_ns > 0 { now_ns - self.retention_ns } else { i64::MIN };
         let oldest_ns = oldest_ns.max(self.floor_ns);
         TimeRange::new(range.start_ns.max(oldest_ns), range.end_ns)
+    }
+
+    /// Remembers what is past keeping at a time.
+    pub(crate) fn pass(&mut self, now_ns: i64) {
+        self.gone_before_ns = self.gone_before_ns.max(self.kept(&TimeRange::ALL, now_ns).start_ns);
+    }
+
+    /// What of a range can be compared.
+    pub(crate) fn certain(&self, range: &TimeRange, now_ns: i64) -> TimeRange {
+        if self.kept(&TimeRange::ALL, now_ns).start_ns >= self.gone_before_ns {
+            return *range;
+        }
+        TimeRange::new(range.start_ns.max(self.gone_before_ns), range.end_ns)
     }
 
     /// A series' samples in a range, as far as they are kept.

@@ -78,8 +78,10 @@ impl World {
             let Some(oracle) = self.oracles.get(database) else {
                 continue;
             };
-            let found = read_all(&store, database, &TimeRange::ALL)?;
-            let expected = expected(oracle, &TimeRange::ALL, self.now_ns());
+            let now_ns = store.trusted_now_ns();
+            let range = oracle.certain(&TimeRange::ALL, now_ns);
+            let found = read_all(&store, database, &range)?;
+            let expected = expected(oracle, &range, now_ns);
             if let Some(difference) = difference(&found, &expected) {
                 return Err(format!("{database}, restored: {difference}"));
             }

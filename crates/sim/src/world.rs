@@ -12,9 +12,9 @@ use crate::check::{self, Content};
 use crate::oracle::Oracle;
 use crate::rows::{Row, Value, batch, histogram_of, in_order_of_blocks};
 
-const SECOND_NS: i64 = 1_000_000_000;
-const MINUTE_NS: i64 = 60 * SECOND_NS;
-const HOUR_NS: i64 = 60 * MINUTE_NS;
+pub(crate) const SECOND_NS: i64 = 1_000_000_000;
+pub(crate) const MINUTE_NS: i64 = 60 * SECOND_NS;
+pub(crate) const HOUR_NS: i64 = 60 * MINUTE_NS;
 
 /// Keeps everything; rows are late, rewritten, deleted.
 pub(crate) const PLAIN: &str = "plain";
@@ -38,6 +38,8 @@ pub(crate) struct World {
     pub(crate) report: Report,
     /// Operations until the disk has room again.
     pub(crate) full_for: u64,
+    /// When a wrong wall clock is set right at the latest, in honest time.
+    pub(crate) clock_right_at_ns: Option<i64>,
 }
 
 /// Small sizes, so that a few hundred rows go through every mechanism.
@@ -59,6 +61,7 @@ pub(crate) fn options(seed: u64) -> StoreOptions {
         join_bytes_max: 40 << 10,
         group_keys_max: 20,
         node_rows_min: 3,
+        trash_age_ms_max: [0, 1_800_000, 86_400_000][seed as usize / 2 % 3],
         ..StoreOptions::new("data")
     }
 }
@@ -84,7 +87,12 @@ impl World {
             step: 0,
             report: Report::default(),
             full_for: 0,
+            clock_right_at_ns: None,
         };
+        // A machine without a clock of its own begins long ago.
+        if seed % 5 == 1 {
+            world.set_clock_wrong(|world| world.simulation.set_clock_ns(SECOND_NS));
+        }
         world.open()?;
         world.set_policy(FOLDED, 0)?;
         world.set_policy(SHORT, 6)?;
@@ -106,10 +114,6 @@ impl World {
 
     pub(crate) fn store(&self) -> Result<&Store, String> {
         self.store.as_ref().ok_or_else(|| "no store is open".to_owned())
-    }
-
-    pub(crate) fn now_ns(&self) -> i64 {
-        self.simulation.platform().clock.now_ns()
     }
 
     pub(crate) fn below(&self, bound: u64) -> u64 {
@@ -150,8 +154,9 @@ impl World {
             0..60 => self.write()?,
             60..68 => self.background(Store::flush_all)?,
             68..78 => self.background(|store| store.maintain().map(|_| ()))?,
-            78..82 => self.spoil_uploads()?,
-            82..87 => self.simulation.advance_ns(self.below(HOUR_NS as u64) as i64),
+            78..81 => self.spoil_uploads()?,
+            81..82 => self.disturb_clock(),
+            82..87 => self.advance_ns(self.below(HOUR_NS as u64) as i64),
             87..91 => self.delete()?,
             91..92 => self.set_policy(SHORT, [6, 12, 24][self.below(3) as usize])?,
             92..95 => self.reopen()?,
@@ -159,6 +164,7 @@ impl World {
             97..98 => self.back_up()?,
             _ => self.fill_disk(),
         }
+        self.check_time()?;
         self.compare_some()?;
         if self.step.is_multiple_of(EVERYTHING_EACH) {
             self.check_folder()?;
@@ -170,6 +176,7 @@ impl World {
     /// Everything settled, compared once more.
     pub(crate) fn finish(mut self) -> Result<Report, String> {
         self.simulation.limit_room(None);
+        self.believe_clock()?;
         self.store()?.settle().map_err(|error| format!("settling: {error}"))?;
         self.compare_everything()?;
         self.open()?;
@@ -213,17 +220,28 @@ impl World {
     }
 
     fn write(&mut self) -> Result<(), String> {
-        self.simulation.advance_ns(self.below(40) as i64 * SECOND_NS);
+        self.advance_ns(self.below(40) as i64 * SECOND_NS);
         let (database, rows) = self.random_rows();
+        let kept = self.within_retention(database, &rows);
+        let beyond = (rows.len() - kept.len()) as u64;
         match self.store()?.write(database, &batch(database, &rows)) {
-            Ok(report) if report.rejected_total > 0 => Err(format!("rows were rejected: {:?}", report.rejected)),
+            Ok(report) if report.rejected_total != beyond => {
+                Err(format!("{} rows were rejected, {beyond} should be: {:?}", report.rejected_total, report.rejected))
+            }
             Ok(_) => {
-                self.apply(database, &rows);
+                self.report.beyond_retention += beyond;
+                self.apply(database, &kept);
                 Ok(())
             }
             Err(error) if self.refused(&error) => Ok(()),
             Err(error) => Err(format!("writing: {error}")),
         }
+    }
+
+    /// The rows that the store must take.
+    fn within_retention(&self, database: &str, rows: &[Row]) -> Vec<Row> {
+        let kept = self.oracles.get(database).map(|oracle| oracle.kept(&TimeRange::ALL, self.kept_now_ns()));
+        rows.iter().filter(|row| kept.is_none_or(|kept| row.timestamp_ns >= kept.start_ns)).cloned().collect()
     }
 
     fn apply(&mut self, database: &str, rows: &[Row]) {
@@ -262,8 +280,10 @@ impl World {
 
     fn random_row(&self, database: &str, place: u64) -> Row {
         // Folds are where late rows are rare by themselves and matter most.
+        // Of rows that are kept for hours some come too late.
+        let late_hours = if database == SHORT { 12 } else { 6 };
         let late_ns = match self.below(if database == FOLDED { 4 } else { 20 }) {
-            0 => self.below(6 * HOUR_NS as u64) as i64,
+            0 => self.below(late_hours * HOUR_NS as u64) as i64,
             1 => self.below(20 * MINUTE_NS as u64) as i64,
             _ => self.below(10) as i64 * SECOND_NS,
         };
@@ -350,13 +370,14 @@ impl World {
     ) -> Result<(), String> {
         let before = self.oracles.get(database).cloned().unwrap_or_default();
         self.delete_from_oracle(database, host, metric, range);
-        let found = check::read_all(self.store()?, database, &TimeRange::ALL)?;
-        let now_ns = self.now_ns();
+        let now_ns = self.kept_now_ns();
+        let range = before.certain(&TimeRange::ALL, now_ns);
+        let found = check::read_all(self.store()?, database, &range)?;
         let Some(oracle) = self.oracles.get_mut(database) else {
             return Ok(());
         };
         for (series, samples) in &before.series {
-            let kept = before.read(series, &TimeRange::ALL, now_ns);
+            let kept = before.read(series, &range, now_ns);
             if found.get(series).map_or(kept.is_empty(), |found| *found == kept) {
                 oracle.series.insert(series.clone(), samples.clone());
             }
@@ -367,7 +388,7 @@ impl World {
     fn set_policy(&mut self, database: &'static str, hours: i64) -> Result<(), String> {
         match self.store()?.set_policy(database, &policy(database, hours)) {
             Ok(()) => {
-                let now_ns = self.now_ns();
+                let now_ns = self.kept_now_ns();
                 if let Some(oracle) =
                     self.oracles.get_mut(database).filter(|oracle| oracle.retention_ns != hours * HOUR_NS)
                 {
@@ -416,9 +437,10 @@ impl World {
             }
             _ => {
                 let (database, rows) = self.random_rows();
+                let kept = self.within_retention(database, &rows);
                 let written = self.store()?.write(database, &batch(database, &rows)).is_ok();
                 self.restart()?;
-                self.accept_written(database, &rows, written)?;
+                self.accept_written(database, &kept, written)?;
             }
         }
         self.compare_everything()
@@ -453,15 +475,18 @@ impl World {
                 return Ok(Some(missing));
             }
             for group in groups {
-                let compared = check::compare_windows(self.store()?, &group, &windows, oracle, self.now_ns(), true);
+                let compared =
+                    check::compare_windows(self.store()?, &group, &windows, oracle, self.kept_now_ns(), true);
                 if let Err(message) = compared {
                     return Ok(Some(message));
                 }
             }
             return Ok(None);
         }
-        let found: Content = check::read_all(self.store()?, database, &TimeRange::ALL)?;
-        let expected = check::expected(oracle, &TimeRange::ALL, self.now_ns());
+        let now_ns = self.kept_now_ns();
+        let range = oracle.certain(&TimeRange::ALL, now_ns);
+        let found: Content = check::read_all(self.store()?, database, &range)?;
+        let expected = check::expected(oracle, &range, now_ns);
         Ok(check::difference(&found, &expected))
     }
 
@@ -473,6 +498,7 @@ impl World {
     }
 
     fn compare_everything(&mut self) -> Result<(), String> {
+        self.check_time()?;
         for database in [PLAIN, SHORT, FOLDED] {
             self.report.comparisons += 1;
             if let Some(difference) = self.differs(database)? {
@@ -492,19 +518,23 @@ impl World {
         let Some(oracle) = self.oracles.get(database) else {
             return Ok(());
         };
-        let now_ns = self.now_ns();
+        let now_ns = self.kept_now_ns();
         self.report.comparisons += 1;
         if database == FOLDED {
             let windows = self.folded_windows(6 * HOUR_NS);
             check::compare_windows(self.store()?, group, &windows, oracle, now_ns, true)?;
             return Ok(());
         }
-        let start_ns = now_ns - self.below(8 * HOUR_NS as u64) as i64;
+        let start_ns = self.now_ns() - self.below(8 * HOUR_NS as u64) as i64;
         let range = TimeRange::new(start_ns, start_ns + self.below(2 * HOUR_NS as u64) as i64);
+        let range = oracle.certain(&range, now_ns);
         check::compare_group(self.store()?, group, &range, oracle, now_ns)
             .map_err(|message| format!("{database}: {message}"))?;
         let width_ns = 1 + self.below(HOUR_NS as u64) as i64;
         let windows = Windows { start_ns, width_ns, count: 1 + self.below(20) as usize };
+        if oracle.certain(&windows.range(), now_ns) != windows.range() {
+            return Ok(());
+        }
         let nodes = check::compare_windows(self.store()?, group, &windows, oracle, now_ns, false)
             .map_err(|message| format!("{database}: {message}"))?;
         self.report.nodes += nodes;

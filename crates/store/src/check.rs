@@ -85,14 +85,14 @@ pub fn check(
         Err(error) => return Err(error),
     };
     let tier = objects.map(|options| open_tier(platform, options, state.objects_incarnation())).transpose()?;
-    let meter = Meter::new(state.parts.values().map(|part| part.bytes).sum(), tell);
+    let meter = Meter::new(state.parts_with_trash().map(|part| part.bytes).sum(), tell);
     let mut check = Check { files, directory, tier, meter, report: CheckReport { files: 1, ..CheckReport::default() } };
     for (id, shard) in &state.segments {
         check.index(*id, *shard)?;
     }
     check.log(&state)?;
     check.places(&state);
-    for part in state.parts.values() {
+    for part in state.parts_with_trash() {
         check.part(&state, part)?;
     }
     check.report.bytes = check.meter.bytes();

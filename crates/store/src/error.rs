@@ -9,6 +9,9 @@ use platform::objects::ObjectError;
 
 use crate::segment::segment_path;
 
+/// What a decoder says of a form that only later versions can have written.
+pub(crate) const NEWER: &str = "written by a newer version of Thalweg";
+
 /// Why the store could not do what was asked.
 #[derive(Debug)]
 pub enum StoreError {
@@ -27,6 +30,13 @@ pub enum StoreError {
         offset: u64,
         /// What should be there, and what is.
         message: String,
+    },
+    /// A file has a form that this version does not know: use the version that wrote it, or a later one.
+    Newer {
+        /// The file.
+        file: PathBuf,
+        /// Where in it.
+        offset: u64,
     },
     /// The operating system refused.
     Io {
@@ -70,6 +80,14 @@ impl StoreError {
         }
     }
 
+    /// What a file's bytes could not be read as: damage, or a form of a later version ([`NEWER`]).
+    pub(crate) fn unreadable(file: &Path, error: &codec::DecodeError) -> Self {
+        match error.what {
+            NEWER => Self::Newer { file: file.to_owned(), offset: error.offset as u64 },
+            what => Self::corrupt(file, error.offset as u64, what),
+        }
+    }
+
     pub(crate) fn corrupt(file: &Path, offset: u64, message: impl Into<String>) -> Self {
         Self::Corrupt { file: file.to_owned(), offset, message: message.into() }
     }
@@ -88,6 +106,12 @@ impl fmt::Display for StoreError {
             Self::Corrupt { file, offset, message } => {
                 write!(formatter, "damaged file {} at offset {offset}: {message}", file.display())
             }
+            Self::Newer { file, offset } => write!(
+                formatter,
+                "{} was written by a newer version of Thalweg (unknown form at offset {offset}): nothing is damaged; use that \
+                 version or a later one",
+                file.display()
+            ),
             Self::Io { action, error } => write!(formatter, "cannot {action}: {error}"),
             Self::Poisoned { reason } => write!(
                 formatter,

@@ -126,7 +126,7 @@ impl Store {
         let parts = infos.iter().map(|info| self.open_part(*info)).collect::<Result<Vec<_>, _>>()?;
         edits.extend(infos.into_iter().map(Edit::AddPart));
         edits.push(Edit::Flushed { shard: shard.number, sequence: frozen.sequence });
-        self.commit_edits(&edits)?;
+        self.commit_at_trusted_time(&mut edits)?;
         if let Some(groups) = groups {
             self.install_groups(shard, groups);
         }

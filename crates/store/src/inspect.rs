@@ -140,7 +140,7 @@ pub(crate) fn named_files(directory: &Path, state: &State) -> BTreeSet<PathBuf> 
     let of_part = |part: &PartInfo| {
         if part.places.local { part_path(directory, part.file) } else { tail_path(directory, part.id) }
     };
-    let parts = state.parts.values().map(of_part);
+    let parts = state.parts_with_trash().map(of_part);
     parts.chain(state.segments.keys().flat_map(|id| copies(directory, *id))).collect()
 }
 
@@ -188,7 +188,7 @@ fn log_sizes(files: &dyn Files, directory: &Path) -> Result<(FileSizes, FileSize
 }
 
 /// What the catalog's segments tell; where one cannot be read its databases have no name here.
-fn databases(files: &dyn Files, directory: &Path, state: &State) -> Vec<PolicyReport> {
+pub(crate) fn databases(files: &dyn Files, directory: &Path, state: &State) -> Vec<PolicyReport> {
     let mut catalog = Catalog::default();
     for (id, _) in state.segments.iter().filter(|(_, shard)| shard.is_none()) {
         let entries = read_catalog(files, &segment_path(directory, *id)).unwrap_or_default();

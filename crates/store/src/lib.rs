@@ -2,11 +2,11 @@
 //!
 //! The life of a sample, file by file:
 //!
-//! * [`write`]: a batch comes in · [`resolve`]: keys become groups, names become slots
+//! * [`write`]: a batch comes in · [`resolve`]: keys become groups, names become slots · [`beyond_retention`]: what is not taken
 //! * [`log`]: the request becomes one record · [`head`]: the rows go into memory · back in `write`: the record is synced
 //! * [`flush`], [`sections`]: a full head becomes parts · [`pressure`]: writers give way to that · [`chunk`], [`summary`], [`part`]: what a part is made of
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few · [`throttle`]: how fast
-//! * [`policy`], [`retention`], [`deletes`]: what goes, and when · [`journal`], [`journal_file`]: what of the past has changed
+//! * [`policy`], [`retention`], [`trash`], [`deletes`]: what goes, and when · [`trusted_time`], [`time`]: by which clock · [`journal`], [`journal_file`]: what of the past has changed
 //! * [`indexing`], [`segment`]: new groups become segments of the index · [`twins`]: their second copies
 //! * [`exemplars`]: what stands beside the samples · [`producers`]: who sent what last
 //! * [`histogram`]: samples that are distributions
@@ -16,6 +16,7 @@
 
 mod admission;
 mod backup;
+mod beyond_retention;
 mod check;
 mod chosen;
 mod chunk;
@@ -69,7 +70,10 @@ mod tables;
 mod tails;
 mod throttle;
 pub mod tier;
+mod time;
 mod tokens;
+mod trash;
+mod trusted_time;
 mod twins;
 mod windows;
 mod write;
@@ -86,6 +90,7 @@ use tracing_mutex::parkinglot::{Mutex, RwLock};
 pub use backup::{
     BackupReport, PruneReport, RebuildReport, RestoreReport, backups, fuzz_backup, prune, rebuild, restore,
 };
+pub use beyond_retention::BEYOND_RETENTION;
 pub use check::{CheckReport, Damage, check};
 pub use chosen::{GroupTexts, TableGroups};
 pub use compact::CompactReport;
@@ -116,6 +121,7 @@ pub use stats::{LevelStats, Stats};
 pub use tables::{GroupRows, TableSchema};
 pub use tier::fuzz_flash_table;
 pub use tokens::{Appended, Appender, GroupLayout, Token};
+pub use trash::{RestoredTrash, TrashReport, restore_trash, trash_of};
 pub use windows::{ReadCounts, WindowColumn, Windows};
 pub use write::{Rejected, WriteReport};
 
@@ -132,6 +138,7 @@ use settled::Settled;
 use shard::Shard;
 use stats::Counters;
 use tails::Tails;
+use trusted_time::TrustedTime;
 
 /// An open data folder. Shared by all threads that read and write.
 pub struct Store {
@@ -184,6 +191,8 @@ pub struct Store {
     health: Arc<Health>,
     index_twins: Arc<twins::IndexTwins>,
     scrub: scrub::Scrub,
+    /// The time that retention goes by.
+    trusted_time: TrustedTime,
     /// Keeps other processes out; released when the store is dropped.
     _lock: Box<dyn Send + Sync>,
 }
@@ -229,6 +238,7 @@ impl Store {
 
     /// Makes room in memory and in the log.
     pub fn maintain_heads(&self) -> Result<bool, StoreError> {
+        self.observe_time();
         self.account();
         let mut worked = self.flush_due()?;
         // Behind the flush, which may be what makes room for it.
@@ -245,7 +255,9 @@ impl Store {
     }
 
     pub(crate) fn merge_parts(&self, at_last: bool) -> Result<bool, StoreError> {
-        let mut worked = self.drop_expired()? | self.repair_index()?;
+        self.observe_time();
+        let mut worked = self.drop_expired()? | self.empty_trash()? | self.repair_index()?;
+        self.save_time_if_due()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard, at_last)?;
             worked |= self.merge_groups_if_due(shard)?;

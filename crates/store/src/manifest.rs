@@ -10,10 +10,10 @@ use std::sync::Arc;
 use codec::{DecodeError, Reader, varint};
 use platform::{File, Files, OpenMode};
 
-use crate::StoreError;
 use crate::deletes::Delete;
 use crate::part::{PartInfo, PartPlaces};
 use crate::policy::DatabasePolicy;
+use crate::{StoreError, error};
 
 const MAGIC: &[u8; 8] = b"THWGMANI";
 const VERSION: u32 = 2;
@@ -68,6 +68,20 @@ pub(crate) enum Edit {
     RemoveDelete { shard: u32, sequence: u64 },
     /// Keys of the folder's objects begin with this incarnation, that of the folder that it was rebuilt from.
     ObjectsOf { incarnation: u64 },
+    /// The time that retention goes by had come so far.
+    TrustedTime(i64),
+    /// A part is in the trash since then: its rows are gone, its file is still there.
+    Expired { id: u64, at_ns: i64 },
+    /// A part is not in the trash any more.
+    Emptied { id: u64 },
+}
+
+/// A part that is past keeping and whose file is still there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Trashed {
+    pub(crate) info: PartInfo,
+    /// Since when it is in the trash, by the trusted time.
+    pub(crate) at_ns: i64,
 }
 
 /// What exists.
@@ -90,12 +104,21 @@ pub(crate) struct State {
     pub(crate) deletes: BTreeMap<(u32, u64), Delete>,
     /// Of a folder that was rebuilt from objects: the incarnation under which those lie.
     pub(crate) objects_of: Option<u64>,
+    /// The time that retention goes by; unknown of a folder that only earlier versions had open.
+    pub(crate) trusted_ns: Option<i64>,
+    /// What is past keeping and still there, by the part's number.
+    pub(crate) trash: BTreeMap<u64, Trashed>,
 }
 
 impl State {
     /// The incarnation with which the keys of the folder's objects begin.
     pub(crate) fn objects_incarnation(&self) -> u64 {
         self.objects_of.unwrap_or(self.incarnation)
+    }
+
+    /// Parts whose files are there: those that have rows, and those in the trash.
+    pub(crate) fn parts_with_trash(&self) -> impl Iterator<Item = &PartInfo> {
+        self.parts.values().chain(self.trash.values().map(|trashed| &trashed.info))
     }
 
     pub(crate) fn apply(&mut self, edit: &Edit) {
@@ -143,6 +166,14 @@ impl State {
                 self.deletes.remove(&(*shard, *sequence));
             }
             Edit::ObjectsOf { incarnation } => self.objects_of = Some(*incarnation),
+            Edit::TrustedTime(trusted_ns) => self.trusted_ns = Some(*trusted_ns),
+            Edit::Expired { id, at_ns } => {
+                let info = self.parts.remove(id);
+                self.trash.extend(info.map(|info| (*id, Trashed { info, at_ns: *at_ns })));
+            }
+            Edit::Emptied { id } => {
+                self.trash.remove(id);
+            }
         }
     }
 
@@ -176,6 +207,10 @@ impl State {
         let delete =
             |((shard, _), delete): (&(u32, u64), &Delete)| Edit::AddDelete { shard: *shard, delete: delete.clone() };
         edits.extend(self.deletes.iter().map(delete));
+        edits.extend(self.trusted_ns.map(Edit::TrustedTime));
+        for (id, trashed) in &self.trash {
+            edits.extend([Edit::AddPart(trashed.info), Edit::Expired { id: *id, at_ns: trashed.at_ns }]);
+        }
         edits
     }
 }
@@ -199,7 +234,7 @@ impl Manifest {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(StoreError::io("read", &path)(error)),
         };
-        parse(&bytes).map(Some).map_err(|error| StoreError::corrupt(&path, error.offset as u64, error.what))
+        parse(&bytes).map(Some).map_err(|error| StoreError::unreadable(&path, &error))
     }
 
     /// Reads the bytes of a manifest.
@@ -301,6 +336,9 @@ fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
         return Err(DecodeError { offset: 0, what: "expected the magic THWGMANI" });
     }
     let version = reader.u32()?;
+    if version > VERSION {
+        return Err(DecodeError { offset: 8, what: error::NEWER });
+    }
     if !matches!(version, VERSION_ONE | VERSION) {
         return Err(DecodeError { offset: 8, what: "unknown version of the manifest" });
     }
@@ -376,6 +414,15 @@ fn push_edit(edit: &Edit, out: &mut Vec<u8>) {
         }
         Edit::RemoveDelete { shard, sequence } => numbers(16, &[u64::from(*shard), *sequence]),
         Edit::ObjectsOf { incarnation } => numbers(17, &[*incarnation]),
+        Edit::TrustedTime(trusted_ns) => {
+            out.push(18);
+            varint::push_signed(out, *trusted_ns);
+        }
+        Edit::Expired { id, at_ns } => {
+            numbers(19, &[*id]);
+            varint::push_signed(out, *at_ns);
+        }
+        Edit::Emptied { id } => numbers(20, &[*id]),
     }
 }
 
@@ -410,7 +457,11 @@ fn take_edit(reader: &mut Reader<'_>) -> Result<Edit, DecodeError> {
         15 => Edit::AddDelete { shard: small(reader)?, delete: Delete::decode(reader)? },
         16 => Edit::RemoveDelete { shard: small(reader)?, sequence: reader.varint()? },
         17 => Edit::ObjectsOf { incarnation: reader.varint()? },
-        _ => return Err(reader.error("unknown edit")),
+        18 => Edit::TrustedTime(reader.varint_signed()?),
+        19 => Edit::Expired { id: reader.varint()?, at_ns: reader.varint_signed()? },
+        20 => Edit::Emptied { id: reader.varint()? },
+        // Its checksum is right: whoever wrote it knew what it means.
+        _ => return Err(reader.error(error::NEWER)),
     })
 }
 
@@ -455,9 +506,17 @@ mod tests {
             Edit::FastLength(60),
             Edit::Policy { database: 2, policy },
             Edit::AddDelete { shard: 1, delete },
+            Edit::TrustedTime(-7),
+            Edit::AddPart(PartInfo::empty(7, 1, 2, 7, TimeRange::new(-10, 9))),
+            Edit::AddPart(PartInfo::empty(8, 1, 2, 7, TimeRange::new(-10, 9))),
+            Edit::Expired { id: 7, at_ns: -3 },
+            Edit::Expired { id: 8, at_ns: -3 },
+            Edit::Emptied { id: 8 },
         ];
         manifest.commit(&edits).unwrap();
         assert_eq!(Manifest::read(&*files, directory).unwrap().unwrap(), manifest.state);
+        assert_eq!((manifest.state.trash.len(), manifest.state.trash[&7].at_ns), (1, -3));
+        assert_eq!(parse(&manifest.state.to_bytes()).unwrap(), manifest.state, "as a snapshot too");
         let bytes = simulation.read(&directory.join("MANIFEST")).unwrap();
         for cut in HEADER_BYTES + 20..bytes.len() {
             assert!(parse(&bytes[..cut]).is_ok_and(|state| state.parts.is_empty()), "cut at {cut}");
@@ -466,6 +525,23 @@ mod tests {
         let mut damaged = bytes;
         damaged[snapshot_bit] ^= 1;
         assert!(parse(&damaged).is_err(), "damage in the middle is an error");
+    }
+
+    #[test]
+    fn what_a_newer_version_wrote_is_no_damage() {
+        let simulation = Simulation::new(1);
+        let files = simulation.platform().files;
+        let mut newer = State::default().to_bytes();
+        newer[8..12].copy_from_slice(&(VERSION + 1).to_le_bytes());
+        let mut unknown_edit = State::default().to_bytes();
+        push_payload(&[1, 0xfe], &mut unknown_edit);
+        for (place, bytes) in [newer, unknown_edit].into_iter().enumerate() {
+            let directory = PathBuf::from(format!("d{place}"));
+            platform::write_file(&*files, &directory.join("MANIFEST"), &bytes).unwrap();
+            let error = Manifest::read(&*files, &directory).unwrap_err();
+            assert!(matches!(error, StoreError::Newer { .. }), "{error}");
+            assert!(error.to_string().contains("written by a newer version of Thalweg"), "{error}");
+        }
     }
 
     #[test]

@@ -60,6 +60,12 @@ pub struct StoreOptions {
     pub scrub_period_ms: u64,
     /// Bytes that this reads in a second, at most.
     pub scrub_bytes_per_second_max: u64,
+    /// How far ahead of the time rows may be: data counts as evidence of the time no further than that.
+    pub ahead_ms_max: u64,
+    /// How long what is past keeping stays in the trash.
+    pub trash_age_ms_max: u64,
+    /// Bytes of the trash on this machine's disk; what is oldest goes first. When the disk is nearly full it goes earlier.
+    pub trash_bytes_max: u64,
 }
 
 impl StoreOptions {
@@ -92,6 +98,9 @@ impl StoreOptions {
             rejections_max: 100,
             scrub_period_ms: 7 * 86_400_000,
             scrub_bytes_per_second_max: 32 << 20,
+            ahead_ms_max: 32 * 86_400_000,
+            trash_age_ms_max: 86_400_000,
+            trash_bytes_max: u64::MAX,
         }
     }
 }

@@ -143,14 +143,19 @@ impl Store {
 
     pub(crate) fn resolve(&self, database: DatabaseId, batch: &Batch<'_>) -> Result<Route, StoreError> {
         let mut route = Route { blocks: Vec::with_capacity(batch.blocks.len()), rejected: Vec::new() };
+        let oldest_ns = self.oldest_kept_ns(database);
         for block in &batch.blocks {
-            let resolved = self.resolve_block(database, batch, block, &mut route.rejected)?;
+            let resolved = if block.timestamps_ns.iter().any(|timestamp_ns| *timestamp_ns < oldest_ns) {
+                self.resolve_block_with_expired(database, batch, block, oldest_ns, &mut route.rejected)?
+            } else {
+                self.resolve_block(database, batch, block, &mut route.rejected)?
+            };
             route.blocks.push(resolved);
         }
         Ok(route)
     }
 
-    fn resolve_block(
+    pub(crate) fn resolve_block(
         &self,
         database: DatabaseId,
         batch: &Batch<'_>,
@@ -375,7 +380,8 @@ impl Store {
         let refusal = self.refusal.read().clone();
         let limits = self.series_limits(database)?;
         let is_limited = refusal.is_some() || limits.per_database_max > 0 || limits.per_second_max > 0;
-        let now_ns = self.platform.clock.now_ns();
+        // A rate: by a clock that neither stands still nor jumps.
+        let now_ns = i64::try_from(self.platform.clock.monotonic_ns()).unwrap_or(i64::MAX);
         let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); self.shards.len()];
         for (place, (_, identity, _)) in groups.iter().enumerate() {
             let hash = routing_hash(database, &identity.measurement, &identity.labels);

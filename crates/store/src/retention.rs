@@ -11,9 +11,9 @@ use crate::deletes::Delete;
 use crate::journal::{Change, ChangeKind};
 use crate::levels::{self, Lengths, Policy};
 use crate::manifest::Edit;
-use crate::part::PartInfo;
+use crate::part::{Part, PartInfo};
 use crate::policy::DatabasePolicy;
-use crate::shard::Shard;
+use crate::shard::{Shard, TrashedPart};
 use crate::{Store, StoreError};
 
 /// What a delete touched.
@@ -65,7 +65,7 @@ impl Store {
         match self.policies.read().get(&database) {
             None => *range,
             Some(policy) => {
-                let oldest_ns = policy.oldest_ns(self.platform.clock.now_ns());
+                let oldest_ns = policy.oldest_ns(self.trusted_now_ns());
                 TimeRange::new(range.start_ns.max(oldest_ns), range.end_ns)
             }
         }
@@ -92,19 +92,20 @@ impl Store {
         }
         let alike = policies.values().find(|other| other.keeps_like(policy)).map(|other| other.class);
         let next = policies.values().map(|known| known.class).max().unwrap_or(0) + 1;
-        let floor_ns = known.oldest_ns(self.platform.clock.now_ns());
+        let floor_ns = known.oldest_ns(self.trusted_now_ns());
         let earlier = if is_new { Vec::new() } else { [known.earlier_classes, vec![known.class]].concat() };
         // A database that has data gets a class of its own: what it wrote later must have the larger number.
         let class = alike.filter(|_| is_new).unwrap_or(next);
         let policy = DatabasePolicy { class, floor_ns, earlier_classes: earlier, ..policy.clone() };
-        self.commit_edits(&[Edit::Policy { database: id, policy: policy.clone() }])?;
+        // With the time that the floor follows from: after a crash no earlier one may show what is beneath it.
+        self.commit_at_trusted_time(&mut vec![Edit::Policy { database: id, policy: policy.clone() }])?;
         policies.insert(id, policy);
         Ok(())
     }
 
-    /// Drops parts all of whose time is past keeping. Whether there were any.
+    /// Puts parts all of whose time is past keeping into the trash. Whether there were any.
     pub(crate) fn drop_expired(&self) -> Result<bool, StoreError> {
-        let now_ns = self.platform.clock.now_ns();
+        let now_ns = self.trusted_now_ns();
         let mut dropped = false;
         for shard in &self.shards {
             let _work = shard.work.lock();
@@ -122,15 +123,25 @@ impl Store {
             }
             dropped = true;
             let removed: Vec<_> = parts.iter().filter(|part| expired.contains(&part.info.id)).cloned().collect();
-            let edits: Vec<Edit> = expired.iter().map(|id| Edit::RemovePart(*id)).collect();
             let _withdrawn = self.withdraw_journal()?;
-            let replaced = self.replace_parts(shard, &edits, &removed, Vec::new());
+            let trashed = self.trash_parts(shard, &removed, now_ns);
             self.journal.replaced(ChangeKind::Deleted, shard.number, &removed);
-            replaced?;
-            let groups = removed.iter().fold(RoaringBitmap::new(), |groups, part| groups | &part.groups);
-            self.purge_groups(shard, groups)?;
+            trashed?;
         }
         Ok(dropped)
+    }
+
+    /// Takes parts from readers and puts them into the trash. Their files stay, and so do their groups in the index.
+    fn trash_parts(&self, shard: &Shard, removed: &[Arc<Part>], at_ns: i64) -> Result<(), StoreError> {
+        let mut edits = removed.iter().map(|part| Edit::Expired { id: part.info.id, at_ns }).collect();
+        self.commit_at_trusted_time(&mut edits)?;
+        let gone: BTreeSet<u64> = removed.iter().map(|part| part.info.id).collect();
+        let mut state = shard.state.lock();
+        let kept = state.parts.iter().filter(|part| !gone.contains(&part.info.id)).cloned().collect();
+        state.parts = Arc::new(kept);
+        let trashed = removed.iter().map(|part| TrashedPart { part: part.clone(), at_ns });
+        shard.trash.lock().extend(trashed);
+        Ok(())
     }
 
     /// Takes groups that have no rows any more out of the index.
@@ -138,6 +149,7 @@ impl Store {
         // No row can come while the state is held: writers look whether a group is still there after they have it.
         let state = shard.state.lock();
         state.parts.iter().for_each(|part| groups -= &part.groups);
+        shard.trash.lock().iter().for_each(|trashed| groups -= &trashed.part.groups);
         let is_silent = |group: &u32| {
             state.head.is_silent(*group) && state.frozen.as_ref().is_none_or(|frozen| frozen.head.is_silent(*group))
         };
@@ -241,9 +253,15 @@ impl Store {
     /// Forgets deletes that no part holds masked rows of any more.
     pub(crate) fn drop_idle_deletes(&self, shard: &Shard) -> Result<(), StoreError> {
         let (parts, deletes) = shard.parts_and_deletes();
-        let is_idle = |delete: &Delete| !parts.iter().any(|part| delete.masks(part));
+        // What is masked in the trash stays so if it is restored.
+        let trash = shard.trash.lock().clone();
+        let is_idle = |delete: &Delete| {
+            let in_trash = trash.iter().map(|trashed| &trashed.part);
+            !parts.iter().chain(in_trash).any(|part| delete.masks(part))
+        };
         let idle: BTreeSet<u64> =
             deletes.iter().filter(|delete| is_idle(delete)).map(|delete| delete.sequence).collect();
+        drop(trash);
         if idle.is_empty() {
             return Ok(());
         }

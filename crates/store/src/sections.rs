@@ -134,7 +134,7 @@ impl Store {
 
     /// How time is cut for a flush: short partitions for what is new, long ones for what is late.
     fn grid(&self, shard: &Shard, head: &Head, class: u32) -> Grid {
-        let now_ns = self.platform.clock.now_ns();
+        let now_ns = self.trusted_now_ns();
         let (parts, _) = shard.parts_and_deletes();
         let flushed_ns = parts.iter().map(|part| part.info.range.end_ns).max();
         let newest_ns = flushed_ns.max(head.newest_ns()).unwrap_or(now_ns).min(now_ns);

@@ -266,7 +266,8 @@ impl Store {
         }
         let folder = format!("{}/parts", settled.prefix);
         let listed = settled.tier.list(&folder, SWEEP_OBJECTS_MAX).map_err(StoreError::Objects)?;
-        let named: BTreeSet<String> = self.manifest.lock().state.parts.keys().map(|id| settled.part_key(*id)).collect();
+        let named: BTreeSet<String> =
+            self.manifest.lock().state.parts_with_trash().map(|part| settled.part_key(part.id)).collect();
         let forgotten = listed.iter().filter(|object| !named.contains(&object.key));
         forgotten.into_iter().try_for_each(|object| settled.tier.delete(&object.key).map_err(StoreError::Objects))
     }
@@ -356,5 +357,7 @@ fn settled_state(state: &State) -> State {
     let mut settled = State { log_ends: std::collections::BTreeMap::new(), log_released: 0, ..state.clone() };
     settled.parts.retain(|_, part| part.places.object);
     settled.parts.values_mut().for_each(|part| part.places.local = false);
+    settled.trash.retain(|_, trashed| trashed.info.places.object);
+    settled.trash.values_mut().for_each(|trashed| trashed.info.places.local = false);
     settled
 }

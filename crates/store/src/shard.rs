@@ -27,6 +27,16 @@ pub(crate) struct Shard {
     pub(crate) measurements: RwLock<Vec<MeasurementId>>,
     /// Held by whoever merges, deletes or moves parts: one at a time.
     pub(crate) work: Mutex<Rest>,
+    /// What is past keeping and still there, oldest in the trash first. Taken after `state`, and alone otherwise.
+    pub(crate) trash: Mutex<Vec<TrashedPart>>,
+}
+
+/// A part that nobody reads any more and whose file is still there.
+#[derive(Clone)]
+pub(crate) struct TrashedPart {
+    pub(crate) part: Arc<Part>,
+    /// Since when it is in the trash, by the trusted time.
+    pub(crate) at_ns: i64,
 }
 
 /// A shard's part of the index.
@@ -92,6 +102,7 @@ impl Shard {
             state: Mutex::new(state),
             measurements: RwLock::default(),
             work: Mutex::default(),
+            trash: Mutex::default(),
         }
     }
 

@@ -117,6 +117,14 @@ pub struct Stats {
     pub series_refused: [(&'static str, u64); 3],
     /// Whether new series are refused because memory is short.
     pub refuses_new_series: bool,
+    /// Jumps of the wall clock since opening.
+    pub clock_jumps: u64,
+    /// How far the wall clock is ahead of the time that retention goes by, in nanoseconds.
+    pub clock_ahead_ns: i64,
+    /// Parts that are past keeping and whose files are still there.
+    pub trash_parts: u64,
+    /// Bytes of those.
+    pub trash_bytes: u64,
 }
 
 /// Parts of one level.
@@ -161,8 +169,14 @@ impl Store {
             memory,
             series_refused: self.admission.refused(),
             refuses_new_series: self.refusal.read().is_some(),
+            clock_jumps: self.trusted_time.jumps_total(),
+            clock_ahead_ns: self.clock_ahead_ns(),
             ..Stats::default()
         };
+        for trashed in self.shards.iter().flat_map(|shard| shard.trash.lock().clone()) {
+            stats.trash_parts += 1;
+            stats.trash_bytes += trashed.part.info.bytes;
+        }
         for shard in &self.shards {
             let groups = shard.groups.read();
             stats.groups += groups.groups.len();

@@ -7,6 +7,7 @@ use codec::COLUMN_VALUES_MAX;
 use index::{GroupId, MeasurementId, Slot};
 use model::{Field, GroupIdentity, Labels, NativeHistogram, Span, VALUE_FIELD, ValueType};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::histogram;
 use crate::keys::Target;
@@ -238,14 +239,16 @@ impl Store {
         sent: Option<Sent>,
     ) -> Result<Appended, StoreError> {
         rows.retain(|rows| !rows.blocks.is_empty());
+        let mut beyond_retention = 0;
         loop {
             let generation = self.keys.generation();
             for rows in &mut rows {
                 self.leave_out_removed(rows, &mut stale)?;
+                beyond_retention += self.leave_out_expired(rows)?;
             }
             if let Some((sequence, is_duplicate)) = self.append_sent(&rows, sent, Some(generation))? {
                 self.spare.give_rows(rows);
-                return Ok(Appended { sequence, stale, is_duplicate });
+                return Ok(Appended { sequence, stale, is_duplicate, beyond_retention });
             }
         }
     }
@@ -287,6 +290,8 @@ pub struct Appended {
     pub stale: Vec<Token>,
     /// Whether the producer's batch had been applied before, and was not again.
     pub is_duplicate: bool,
+    /// How many rows were left out because they are older than what their databases keep.
+    pub beyond_retention: u64,
 }
 
 /// Rows by token, written together: all or none.
@@ -476,8 +481,9 @@ impl Appender<'_> {
         let (rows, cells, known_stale) = (self.rows() as u64, self.cells as u64, self.stale.len() as u64);
         let appended = self.store.append_rows(self.shards, self.stale, sent)?;
         if !appended.is_duplicate {
-            let left_out = appended.stale.len() as u64 - known_stale;
+            let left_out = appended.stale.len() as u64 - known_stale + appended.beyond_retention;
             self.store.counters.appended(rows.saturating_sub(left_out), cells);
+            self.store.counters.rejected_rows.fetch_add(appended.beyond_retention, Ordering::Relaxed);
         }
         Ok(appended)
     }

@@ -567,3 +567,213 @@ fn merges_that_somebody_waits_for_keep_to_no_rate() {
     store.flush_all().unwrap();
     while store.maintain_parts().unwrap() {}
 }
+
+const HOUR_NS: i64 = 3600 * SECOND_NS;
+const DAY_NS: i64 = 24 * HOUR_NS;
+
+fn keep_for(store: &Store, retention_ns: i64) {
+    store.set_policy("default", &DatabasePolicy { retention_ns, ..DatabasePolicy::default() }).unwrap();
+}
+
+/// One row of each of a few hosts.
+fn write_at(store: &Store, timestamp_ns: i64, content: &mut Content) {
+    let row = |host: usize| Row { host: format!("h{host}"), timestamp_ns, fields: vec![("a".to_owned(), host as f64)] };
+    let rows: Vec<Row> = (0..4).map(row).collect();
+    let report = store.write("default", &batch(&rows)).unwrap();
+    assert_eq!(report.rejected, []);
+    apply(content, &rows);
+}
+
+fn maintain(store: &Store) {
+    while store.maintain().unwrap() {}
+}
+
+fn clock_warning(store: &Store) -> Option<String> {
+    store.health().checks().into_iter().find(|check| check.name == "clock").map(|check| check.message)
+}
+
+#[test]
+fn a_wrong_clock_deletes_and_hides_nothing() {
+    for ahead_ns in [40 * DAY_NS, -40 * DAY_NS, 10_000 * DAY_NS] {
+        let simulation = Simulation::new(1);
+        let store = open(&simulation, options("data"));
+        keep_for(&store, 30 * DAY_NS);
+        let mut content = Content::new();
+        write_at(&store, simulation.honest_ns() - 2 * HOUR_NS, &mut content);
+        store.flush_all().unwrap();
+        simulation.set_clock_ns(simulation.honest_ns() + ahead_ns);
+        maintain(&store);
+        // What comes with the wrong time proves nothing.
+        write_at(&store, simulation.platform().clock.now_ns().max(simulation.honest_ns()), &mut content);
+        store.flush_all().unwrap();
+        maintain(&store);
+        assert_eq!(read_all(&store, TimeRange::ALL), content, "{ahead_ns}");
+        assert!(clock_warning(&store).unwrap().starts_with("the clock jumped "));
+        assert_eq!((store.stats().clock_jumps, store.stats().trash_parts), (1, 0));
+        // Nor does it after a restart, with a clock that is still wrong.
+        drop(store);
+        let store = open(&simulation, options("data"));
+        for _ in 0..59 {
+            maintain(&store);
+            simulation.advance_ns(60 * SECOND_NS);
+        }
+        assert_eq!(read_all(&store, TimeRange::ALL), content, "{ahead_ns}");
+        assert!(clock_warning(&store).unwrap().contains("the time at which this folder was last in use"));
+        // The right time again: after an hour it is believed.
+        simulation.set_clock_ns(simulation.honest_ns());
+        maintain(&store);
+        assert_eq!(read_all(&store, TimeRange::ALL), content, "{ahead_ns}");
+        simulation.advance_ns(HOUR_NS);
+        maintain(&store);
+        assert_eq!((store.trusted_now_ns(), clock_warning(&store)), (simulation.honest_ns(), None));
+        assert_eq!(read_all(&store, TimeRange::ALL), content, "{ahead_ns}");
+    }
+}
+
+#[test]
+fn the_time_goes_on_over_restarts_and_crashes() {
+    let simulation = Simulation::new(1);
+    let mut store = open(&simulation, options("data"));
+    keep_for(&store, DAY_NS);
+    let mut content = Content::new();
+    write_at(&store, simulation.honest_ns(), &mut content);
+    for hour in 0..30 {
+        simulation.advance_ns(HOUR_NS);
+        maintain(&store);
+        if hour % 2 == 0 {
+            store.save_time().unwrap();
+            drop(store);
+        } else {
+            simulation.crash();
+        }
+        store = open(&simulation, options("data"));
+        let behind_ns = simulation.honest_ns() - store.trusted_now_ns();
+        assert!((0..=600 * SECOND_NS).contains(&behind_ns), "{behind_ns} ns behind after hour {hour}");
+    }
+    assert!(read_all(&store, TimeRange::ALL).is_empty());
+}
+
+#[test]
+fn rows_beyond_the_retention_are_rejected_and_told() {
+    let simulation = Simulation::new(1);
+    let store = open(&simulation, options("data"));
+    keep_for(&store, DAY_NS);
+    let now_ns = simulation.honest_ns();
+    let row = |host: &str, age_ns: i64| Row {
+        host: host.to_owned(),
+        timestamp_ns: now_ns - age_ns,
+        fields: vec![("a".to_owned(), age_ns as f64)],
+    };
+    let rows = [row("h0", 0), row("h1", 2 * DAY_NS), row("h0", DAY_NS), row("h2", 3 * DAY_NS), row("h3", HOUR_NS)];
+    let report = store.write("default", &batch(&rows)).unwrap();
+    assert_eq!((report.rows_written, report.rejected_total), (3, 2));
+    assert_eq!(report.rejected.iter().map(|rejected| rejected.line).collect::<Vec<_>>(), [2, 4]);
+    assert!(report.rejected.iter().all(|rejected| rejected.reason.starts_with(thalweg_store::BEYOND_RETENTION)));
+    let hosts: Vec<String> = read_all(&store, TimeRange::ALL).into_keys().map(|(host, _)| host).collect();
+    assert_eq!(hosts, ["h0", "h3"]);
+    assert_eq!(store.stats().groups, 2, "nothing is registered for rows that are not taken");
+    let report = store.write("default", &batch(&rows[1..2])).unwrap();
+    assert_eq!((report.rows_written, report.rejected_total), (0, 1));
+    // By token, too.
+    let labels = model::Labels::from_pairs([("host", "h9")]).unwrap();
+    let token = store.register_series("default", &[("m", labels)]).unwrap()[0];
+    let mut appender = store.appender();
+    for age_ns in [0, 2 * DAY_NS, HOUR_NS] {
+        appender.sample(token, now_ns - age_ns, 1.0).unwrap();
+    }
+    assert_eq!(appender.append(None).unwrap().beyond_retention, 1);
+    assert_eq!(store.stats().rejected_rows, 4);
+}
+
+/// A folder whose oldest rows have just gone to the trash, and what it held before.
+fn with_trash(simulation: &Simulation, options: &StoreOptions) -> (Store, Content, Content) {
+    let store = open(simulation, options.clone());
+    keep_for(&store, 6 * HOUR_NS);
+    let (mut all, mut kept) = (Content::new(), Content::new());
+    for _ in 0..8 {
+        write_at(&store, simulation.honest_ns(), &mut all);
+        store.flush_all().unwrap();
+        maintain(&store);
+        simulation.advance_ns(HOUR_NS);
+    }
+    let oldest_ns = simulation.honest_ns() - 6 * HOUR_NS;
+    for (series, samples) in &all {
+        let later = samples.iter().filter(|(timestamp_ns, _)| **timestamp_ns >= oldest_ns);
+        kept.insert(series.clone(), later.map(|(timestamp_ns, value)| (*timestamp_ns, *value)).collect());
+    }
+    store.settle().unwrap();
+    assert_eq!(read_all(&store, TimeRange::ALL), kept);
+    (store, all, kept)
+}
+
+#[test]
+fn what_expires_can_be_had_back_for_a_day() {
+    for options in [options("data"), with_tier("data")] {
+        let simulation = Simulation::new(3);
+        let platform = simulation.platform();
+        let (store, all, kept) = with_trash(&simulation, &options);
+        assert!(store.stats().trash_parts > 0);
+        let directory = Path::new("data");
+        let busy = thalweg_store::restore_trash(&platform, directory, &[], None);
+        assert!(matches!(busy, Err(StoreError::Locked { .. })), "{busy:?}");
+        drop(store);
+        let trash = thalweg_store::trash_of(&platform, directory).unwrap();
+        assert!(trash.iter().all(|part| part.databases == ["default"] && part.rows > 0), "{trash:?}");
+        // It would go again.
+        let refused = thalweg_store::restore_trash(&platform, directory, &[], None).unwrap();
+        assert_eq!((refused.parts, refused.refused.len()), (0, trash.len()));
+        assert!(refused.refused[0].contains("--retention"), "{refused:?}");
+        assert!(thalweg_store::restore_trash(&platform, directory, &[12345], None).is_err());
+        let report = check(&platform, directory, None, &mut quiet).unwrap();
+        assert_eq!((&report.damages, &report.unnamed), (&Vec::new(), &Vec::new()), "files of the trash are named");
+        let store = open(&simulation, options.clone());
+        assert_eq!(read_all(&store, TimeRange::ALL), kept);
+        drop(store);
+        let restored = thalweg_store::restore_trash(&platform, directory, &[], Some(2 * DAY_NS)).unwrap();
+        assert_eq!((restored.parts as usize, restored.databases.clone()), (trash.len(), vec!["default".to_owned()]));
+        let store = open(&simulation, options.clone());
+        maintain(&store);
+        assert_eq!(read_all(&store, TimeRange::ALL), all);
+        assert_eq!(store.policy("default").unwrap().retention_ns, 2 * DAY_NS);
+        store.settle().unwrap();
+        drop(store);
+        assert_eq!(read_all(&open(&simulation, options), TimeRange::ALL), all);
+    }
+}
+
+#[test]
+fn the_trash_is_emptied_after_a_day_or_when_there_is_no_room() {
+    let files_of_parts = |simulation: &Simulation| {
+        let local = simulation.files().iter().filter(|path| path.starts_with("data/parts")).count();
+        local + simulation.object_keys(TIER).iter().filter(|key| key.contains("/parts/")).count()
+    };
+    for options in [options("data"), with_tier("data")] {
+        let simulation = Simulation::new(4);
+        let (store, _, _) = with_trash(&simulation, &options);
+        // Everything goes.
+        simulation.advance_ns(7 * HOUR_NS);
+        maintain(&store);
+        let before = files_of_parts(&simulation);
+        assert!(before > 0 && store.stats().groups > 0, "the trash can be had back whole");
+        assert!(read_all(&store, TimeRange::ALL).is_empty());
+        // A clock that jumps does not empty it.
+        simulation.set_clock_ns(simulation.honest_ns() + 100 * DAY_NS);
+        maintain(&store);
+        simulation.set_clock_ns(simulation.honest_ns());
+        maintain(&store);
+        assert_eq!(files_of_parts(&simulation), before);
+        simulation.advance_ns(25 * HOUR_NS);
+        maintain(&store);
+        assert_eq!((store.stats().trash_parts, store.stats().groups), (0, 0));
+        assert_eq!(files_of_parts(&simulation), 0);
+    }
+    let simulation = Simulation::new(4);
+    let (store, _, _) = with_trash(&simulation, &options("data"));
+    assert!(store.stats().trash_parts > 0);
+    simulation.limit_room(Some(simulation.used_bytes() + (1 << 20)));
+    maintain(&store);
+    assert_eq!(store.stats().trash_parts, 0);
+    let small = StoreOptions { trash_bytes_max: 1, ..options("small") };
+    let (store, _, _) = with_trash(&Simulation::new(4), &small);
+    assert_eq!(store.stats().trash_parts, 0);
+}

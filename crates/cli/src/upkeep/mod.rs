@@ -9,6 +9,7 @@ mod inspect;
 mod rebuild;
 mod restore;
 mod show;
+mod trash;
 
 pub(crate) use backup::{BackupFlags, run as backup};
 pub(crate) use check::{CheckFlags, run as check};
@@ -18,6 +19,7 @@ pub(crate) use delete::{DeleteFlags, run as delete};
 pub(crate) use inspect::{InspectFlags, run as inspect};
 pub(crate) use rebuild::{RebuildFlags, run as rebuild};
 pub(crate) use restore::{RestoreFlags, run as restore};
+pub(crate) use trash::{TrashFlags, run as trash};
 
 use std::path::{Path, PathBuf};
 

@@ -63,7 +63,7 @@ impl Outcome {
     pub(crate) fn quote_lines(mut self, body: &[u8]) -> Self {
         let mut quoted = Quoted::new(body);
         for (line, reason) in &mut self.reasons {
-            *reason = if reason.starts_with(TYPE_CONFLICT) {
+            *reason = if reason.starts_with(TYPE_CONFLICT) || reason.starts_with(db::BEYOND_RETENTION) {
                 format!("{reason} (line {line})")
             } else {
                 format!("unable to parse '{}': {reason} (line {line})", quoted.line(*line))
@@ -143,7 +143,7 @@ impl State {
     ) -> Result<Outcome, ApiError> {
         let Parsed { mut batch, mut errors } = parsed;
         let (limits, ahead_ms_max) = (self.db.limits(), self.settings.ahead_ms_max);
-        ingest::admission::refuse_ahead(&mut batch, &mut errors, limits, self.db.now_ns(), ahead_ms_max);
+        ingest::admission::refuse_ahead(&mut batch, &mut errors, limits, self.db.latest_now_ns(), ahead_ms_max);
         self.metrics.count_rejected(&errors);
         let report = self.db.write(database, &batch)?;
         ingest::recycle(batch);

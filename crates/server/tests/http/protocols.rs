@@ -258,6 +258,43 @@ fn json_lines_and_csv_are_imported() {
     assert_eq!(server.post("/api/v1/import/csv", csv).status, 400);
 }
 
+/// In each protocol's way: the row that retention would take at once is told, the other one is written.
+#[test]
+fn rows_beyond_the_retention_are_told_in_every_protocol() {
+    let server = Running::start();
+    assert_eq!(server.send("PUT", "/api/v1/admin/databases/short", &[], r#"{"retention":"1d"}"#).status, 200);
+    let now_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let old_s = now_s - 3 * 86_400;
+    let requests = [
+        ("/write?db=short&precision=s", format!("line v=1 {old_s}\nline v=2 {now_s}"), 400),
+        ("/api/put?db=short&details", opentsdb(&[old_s, now_s]), 400),
+        ("/api/v1/import/prometheus?db=short", format!("text 1 {old_s}000\ntext 2 {now_s}000\n"), 400),
+        (
+            "/api/v1/import/csv?db=short&measurement=csv&time=t&time_format=s&field=v",
+            format!("t,v\n{old_s},1\n{now_s},2\n"),
+            400,
+        ),
+    ];
+    for (rejected, (path, body, status)) in (1..).zip(requests) {
+        let answer = server.post(path, body);
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+        assert!(answer.body.contains("points beyond retention policy"), "{path}: {}", answer.body);
+        server.wait_for_metric(&format!("thalweg_rejected_total{{reason=\"row refused by the store\"}} {rejected}"));
+    }
+    for metric in ["line_v", "sent", "text", "csv_v"] {
+        let counted = server.result("short", &format!("count_over_time({metric}[7d])"), now_s as i64 + 1);
+        assert!(counted.contains(r#","1"]"#), "{metric}: {counted}");
+    }
+    let answer = server.post("/write?db=short&precision=s", format!("line v=1 {old_s}"));
+    assert!(!answer.body.contains("unable to parse"), "its spelling is right: {}", answer.body);
+}
+
+/// Points of one metric, of OpenTSDB's form.
+fn opentsdb(seconds: &[u64]) -> String {
+    let point = |second: &u64| format!(r#"{{"metric":"sent","timestamp":{second},"value":1,"tags":{{"host":"a"}}}}"#);
+    format!("[{}]", seconds.iter().map(point).collect::<Vec<_>>().join(","))
+}
+
 #[test]
 fn limits_are_named_and_counted() {
     let server = Running::start_with(|settings| {

@@ -174,6 +174,8 @@ impl Store {
 fn backup_state(mut state: State, sequence: u64) -> State {
     state.log_ends.clear();
     state.log_released = 0;
+    // What is past keeping is not copied.
+    state.trash.clear();
     state.parts.values_mut().for_each(|part| part.places = PartPlaces { local: true, object: false });
     // Sequence ids go on behind all that stand in the backup, deletes among them.
     let last = state.deletes.keys().map(|(_, sequence)| *sequence).max().unwrap_or(0).max(sequence);

@@ -70,12 +70,16 @@ impl RowBlock {
 impl RowBlock {
     /// Leaves out the rows of other groups.
     pub(crate) fn retain_groups(&mut self, keep: impl Fn(GroupId) -> bool) {
-        if self.groups.iter().all(|group| keep(*group)) {
-            return;
+        if !self.groups.iter().all(|group| keep(*group)) {
+            self.retain_rows(|group, _| keep(group));
         }
+    }
+
+    /// Leaves out the rows that are not to be kept, by group and timestamp.
+    pub(crate) fn retain_rows(&mut self, mut keep: impl FnMut(GroupId, i64) -> bool) {
         let mut kept = Self { columns: self.columns.clone(), ..Self::default() };
         for (row, (group, timestamp_ns)) in self.groups.iter().zip(&self.timestamps_ns).enumerate() {
-            if keep(*group) {
+            if keep(*group, *timestamp_ns) {
                 kept.push(*group, *timestamp_ns, self.row(row));
             }
         }

@@ -79,7 +79,7 @@ impl Store {
             .filter(|part| deletes.iter().any(|delete| delete.masks(part)))
             .map(|part| part.info.id)
             .collect();
-        let (lengths, now_ns) = (self.lengths(), self.platform.clock.now_ns());
+        let (lengths, now_ns) = (self.lengths(), self.trusted_now_ns());
         classes.into_iter().find_map(|(class, parts)| {
             let situation = Situation { parts: &parts, lengths, now_ns, masked: &masked, haste };
             Some((class, levels::plan(&situation, &self.merge_policy(class))?))
@@ -155,13 +155,23 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.commit_edits(edits)?;
         let gone: BTreeSet<u64> = removed.iter().map(|part| part.info.id).collect();
-        let kept_files: BTreeSet<u64> = {
+        {
             let mut state = shard.state.lock();
             let kept = state.parts.iter().filter(|part| !gone.contains(&part.info.id)).cloned();
             let mut parts: Vec<Arc<Part>> = kept.chain(added).collect();
             parts.sort_unstable_by_key(|part| levels::age_order(&part.info));
             state.parts = Arc::new(parts);
-            state.parts.iter().map(|part| part.info.file).collect()
+        }
+        self.remove_part_files(shard, removed);
+        self.drop_idle_deletes(shard)
+    }
+
+    /// Removes files and objects of parts that are no more, unless other parts are in the same file.
+    pub(crate) fn remove_part_files(&self, shard: &Shard, removed: &[Arc<Part>]) {
+        let kept_files: BTreeSet<u64> = {
+            let state = shard.state.lock();
+            let trash = shard.trash.lock();
+            state.parts.iter().chain(trash.iter().map(|trashed| &trashed.part)).map(|part| part.info.file).collect()
         };
         for part in removed {
             self.counters.bytes_replaced.fetch_add(part.info.bytes, Ordering::Relaxed);
@@ -172,7 +182,6 @@ impl Store {
             }
         }
         self.forget_objects(removed);
-        self.drop_idle_deletes(shard)
     }
 }
 

@@ -31,8 +31,9 @@ use crate::spare::Spare;
 use crate::stats::Counters;
 use crate::tails::Tails;
 use crate::throttle::Throttle;
+use crate::trusted_time::{Opening, Reading, TrustedTime, data_advance_ns_max};
 use crate::twins::IndexTwins;
-use crate::{CatalogState, Store, StoreError, StoreOptions, open_part, part_path, segment};
+use crate::{CatalogState, Store, StoreError, StoreOptions, open_part, part_path, segment, trash};
 
 /// What opening a folder found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -89,7 +90,8 @@ impl Store {
         let memory_bytes_max = opened.options.memory_bytes_max;
         let merge_rate = opened.options.merge_bytes_per_second_max;
         let (fast_ns, policies) = (opened.manifest.state.fast_ns, opened.manifest.state.policies.clone());
-        Ok(Self {
+        let trusted_time = opened.trusted_time();
+        let store = Self {
             keys: Keys::new(opened.options.group_keys_max),
             platform: opened.platform,
             options: opened.options,
@@ -124,8 +126,12 @@ impl Store {
             health: opened.health,
             index_twins: opened.twins,
             scrub: crate::scrub::Scrub::default(),
+            trusted_time,
             _lock: lock,
-        })
+        };
+        store.tell_of_opening_time();
+        store.observe_time();
+        Ok(store)
     }
 }
 
@@ -187,6 +193,7 @@ impl Opened {
             }
         }
         set_aside.iter().for_each(|info| state.apply(&Edit::RemovePart(info.id)));
+        let trash = trash::open(&*files, &directory, settled.as_ref(), &health, &mut state)?;
         let head_bytes = options.head_bytes_max / state.shards.max(1) as usize;
         let shards = groups.into_iter().zip(parts).enumerate();
         let shards = shards.map(|(number, (groups, parts))| {
@@ -195,6 +202,11 @@ impl Opened {
             Shard::new(number as u32, groups, parts, deletes, head_bytes)
         });
         let shards: Vec<Shard> = shards.collect();
+        for trashed in trash {
+            if let Some(shard) = shards.get(trashed.part.info.shard as usize) {
+                shard.trash.lock().push(trashed);
+            }
+        }
         let newest_ns = shards.iter().map(|shard| shard.state.lock().newest_ns).collect();
         let journal = options.journal_is_kept.then(|| Continued::read(&platform, &options, state.epoch, newest_ns));
         let manifest = Manifest::write(&*files, &directory, state)?;
@@ -223,6 +235,24 @@ impl Opened {
         })
     }
 
+    /// Where the time that retention goes by begins.
+    fn trusted_time(&self) -> TrustedTime {
+        let now = Reading::new(&*self.platform.clock);
+        let newest_of = |shard: &Shard| {
+            let state = shard.state.lock();
+            let of_parts = state.parts.iter().flat_map(|part| [part.info.range.start_ns, part.info.range.end_ns]);
+            of_parts.chain(state.head.newest_ns()).filter(|time_ns| *time_ns <= now.wall_ns).max()
+        };
+        let policies = self.manifest.state.policies.values();
+        let shortest = policies.map(|policy| policy.retention_ns).filter(|retention_ns| *retention_ns > 0);
+        let opening = Opening {
+            saved_ns: self.manifest.state.trusted_ns,
+            newest_data_ns: self.shards.iter().filter_map(newest_of).max(),
+            advance_ns_max: data_advance_ns_max(self.options.ahead_ms_max, shortest.min().unwrap_or(0)),
+        };
+        TrustedTime::new(&opening, now)
+    }
+
     /// Removes files that the manifest does not name: what a crash left unfinished.
     fn remove_unnamed(&mut self) -> Result<(), StoreError> {
         let state = &self.manifest.state;
@@ -231,7 +261,7 @@ impl Opened {
                 let directory = &self.options.directory;
                 if part.places.local { part_path(directory, part.file) } else { tail_path(directory, part.id) }
             };
-            state.parts.values().map(path).collect()
+            state.parts_with_trash().map(path).collect()
         };
         let segments: BTreeSet<PathBuf> =
             state.segments.keys().flat_map(|id| segment::copies(&self.options.directory, *id)).collect();
