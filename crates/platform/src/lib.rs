@@ -93,6 +93,15 @@ pub enum LockError {
 /// Bytes of a whole file, for as long as anybody holds them.
 pub type Mapped = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
+/// The room of the disk that a folder is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Bytes that may still be written there.
+    pub free_bytes: u64,
+    /// Bytes that the disk has in all.
+    pub size_bytes: u64,
+}
+
 /// Files and folders.
 pub trait Files: Send + Sync {
     /// Makes a folder, and those above it, durably; no error if it exists.
@@ -127,6 +136,9 @@ pub trait Files: Send + Sync {
 
     /// Makes creations, renames and removals in a folder durable.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// The room of the disk that a folder is on.
+    fn disk_space(&self, directory: &Path) -> io::Result<DiskSpace>;
 
     /// Locks a folder through a file in it; released when the returned guard is dropped or the process ends.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError>;
