@@ -3,7 +3,8 @@
 //! Two bounds hold, whichever is reached first: bytes, and bytes per byte sent. The second stops a small body from making
 //! the server work for a large one; short answers to it stay allowed ([`UNPACKED_BYTES_FREE`]).
 
-use std::io::Read;
+use std::cell::Cell;
+use std::io::{self, Read};
 
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use ruzstd::decoding::StreamingDecoder;
@@ -93,16 +94,20 @@ pub fn decompress_into(
     unpacked: &mut Vec<u8>,
 ) -> Result<(), BodyError> {
     let (size_bytes_max, limit) = limits.of(body.len());
-    let sink = Sink { size_bytes_max, limit };
+    let sink = Sink { size_bytes_max, limit, ratio_max: limits.ratio_max };
+    let taken = Cell::new(0);
+    let counted = Counted { body, taken: &taken };
     match encoding {
         Encoding::Identity => {
             unpacked.clear();
             unpacked.extend_from_slice(body);
             Ok(())
         }
-        Encoding::Gzip => sink.drain("gzip", body.len(), MultiGzDecoder::new(body), unpacked),
-        Encoding::Deflate if is_zlib(body) => sink.drain("deflate", body.len(), ZlibDecoder::new(body), unpacked),
-        Encoding::Deflate => sink.drain("deflate", body.len(), DeflateDecoder::new(body), unpacked),
+        Encoding::Gzip => sink.drain("gzip", (body.len(), &taken), MultiGzDecoder::new(counted), unpacked),
+        Encoding::Deflate if is_zlib(body) => {
+            sink.drain("deflate", (body.len(), &taken), ZlibDecoder::new(counted), unpacked)
+        }
+        Encoding::Deflate => sink.drain("deflate", (body.len(), &taken), DeflateDecoder::new(counted), unpacked),
         Encoding::Zstd => sink.unpack_zstd(body, unpacked),
         Encoding::Snappy => sink.unpack_snappy(body, unpacked),
     }
@@ -113,11 +118,29 @@ fn is_zlib(body: &[u8]) -> bool {
     matches!(body, [first, second, ..] if first & 15 == 8 && u16::from_be_bytes([*first, *second]).is_multiple_of(31))
 }
 
+/// A body, and how many of its bytes were read.
+struct Counted<'a> {
+    body: &'a [u8],
+    taken: &'a Cell<usize>,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.body.read(buffer)?;
+        self.taken.set(self.taken.get() + count);
+        Ok(count)
+    }
+}
+
+/// Bytes that are unpacked before the bounds are looked at again.
+const STEP_BYTES: usize = 1 << 20;
+
 /// Where unpacked bytes go, and how many there may be.
 #[derive(Clone, Copy)]
 struct Sink {
     size_bytes_max: usize,
     limit: &'static str,
+    ratio_max: usize,
 }
 
 impl Sink {
@@ -128,12 +151,12 @@ impl Sink {
     fn drain(
         self,
         name: &str,
-        packed_bytes: usize,
+        (packed_bytes, taken): (usize, &Cell<usize>),
         reader: impl Read,
         unpacked: &mut Vec<u8>,
     ) -> Result<(), BodyError> {
         self.make_room(packed_bytes, unpacked);
-        self.drain_into(unpacked, name, reader)
+        self.drain_into(unpacked, name, reader, || taken.get())
     }
 
     /// Text shrinks five to ten times. A hint only: a small body that claims nothing cannot make us reserve much.
@@ -142,12 +165,28 @@ impl Sink {
         unpacked.reserve(packed_bytes.saturating_mul(6).min(self.size_bytes_max));
     }
 
-    fn drain_into(self, unpacked: &mut Vec<u8>, name: &str, reader: impl Read) -> Result<(), BodyError> {
-        // One byte more than allowed tells "just fits" from "too large".
-        let left = (self.size_bytes_max - unpacked.len()) as u64 + 1;
-        let read = reader.take(left).read_to_end(unpacked);
-        read.map_err(|error| BodyError::Malformed(format!("not a {name} body: {error}")))?;
-        if unpacked.len() > self.size_bytes_max { Err(self.too_large()) } else { Ok(()) }
+    /// Unpacks in steps: a bomb is known by what its first bytes stand for, long before it has unpacked to what its whole length would
+    /// allow.
+    fn drain_into(
+        self,
+        unpacked: &mut Vec<u8>,
+        name: &str,
+        mut reader: impl Read,
+        taken: impl Fn() -> usize,
+    ) -> Result<(), BodyError> {
+        loop {
+            // One byte more than allowed tells "just fits" from "too large".
+            let step = (self.size_bytes_max - unpacked.len() + 1).min(STEP_BYTES) as u64;
+            let read = reader.by_ref().take(step).read_to_end(unpacked);
+            let read = read.map_err(|error| BodyError::Malformed(format!("not a {name} body: {error}")))?;
+            let by_ratio = taken().saturating_mul(self.ratio_max).saturating_add(UNPACKED_BYTES_FREE);
+            if unpacked.len() > self.size_bytes_max || unpacked.len() > by_ratio {
+                return Err(self.too_large());
+            }
+            if (read as u64) < step {
+                return Ok(());
+            }
+        }
     }
 
     fn unpack_zstd(self, body: &[u8], unpacked: &mut Vec<u8>) -> Result<(), BodyError> {
@@ -158,7 +197,7 @@ impl Sink {
         }
         while !rest.is_empty() {
             match StreamingDecoder::new_with_max_window_size(&mut rest, WINDOW_BYTES_MAX) {
-                Ok(decoder) => self.drain_into(unpacked, "zstd", decoder)?,
+                Ok(decoder) => self.drain_into(unpacked, "zstd", decoder, || body.len())?,
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
                     rest = rest.get(length as usize..).unwrap_or_default();
                 }
@@ -200,6 +239,20 @@ mod tests {
     use super::*;
 
     const NO_RATIO: usize = usize::MAX;
+
+    #[test]
+    fn a_bomb_is_known_by_its_first_bytes() {
+        let limits = UnpackLimits { size_bytes_max: 256 << 20, ratio_max: 500 };
+        for encoding in [Encoding::Gzip, Encoding::Deflate] {
+            let mut bomb = pack(encoding, &vec![0; 128 << 20]);
+            // What follows would allow much more.
+            bomb.extend_from_slice(&vec![0; 1 << 20]);
+            let mut unpacked = Vec::new();
+            let error = decompress_into(encoding, &bomb, limits, &mut unpacked).unwrap_err();
+            assert!(matches!(error, BodyError::TooLarge { .. }), "{encoding:?} {error}");
+            assert!(unpacked.len() < 64 << 20, "{encoding:?} {}", unpacked.len());
+        }
+    }
 
     fn pack(encoding: Encoding, text: &[u8]) -> Vec<u8> {
         match encoding {
