@@ -148,6 +148,7 @@ pub(crate) async fn collect(state: &Arc<State>, body: Body) -> Result<(Buffer, S
 }
 
 async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Buffer, Share), ApiError> {
+    check_announced(&body, state.settings.body_bytes_max)?;
     let limit = state.settings.body_bytes_max;
     let mut share = state.bodies.share();
     let mut collected = state.spares.take();
@@ -155,11 +156,7 @@ async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Buffer, S
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| ApiError::bad_data(format!("the body could not be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
-        let taken = if collected.len() + data.len() > limit {
-            Err(ApiError::too_large(format!("the body has more than {limit} bytes (body_bytes_max)")))
-        } else {
-            share.grow(data.len())
-        };
+        let taken = if collected.len() + data.len() > limit { Err(too_long(limit)) } else { share.grow(data.len()) };
         if let Err(error) = taken {
             drop((collected, share));
             pass_over(&mut body, limit).await;
@@ -173,6 +170,18 @@ async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Buffer, S
         collected.extend_from_slice(&data);
     }
     Ok((collected, share))
+}
+
+/// Refuses a body that says itself that it is too long, before anything of it is read.
+fn check_announced(body: &Body, limit: usize) -> Result<(), ApiError> {
+    match body.size_hint().exact().filter(|announced| *announced > limit as u64) {
+        Some(_) => Err(too_long(limit)),
+        None => Ok(()),
+    }
+}
+
+fn too_long(limit: usize) -> ApiError {
+    ApiError::too_large(format!("the body has more than {limit} bytes (body_bytes_max)"))
 }
 
 /// Reads on without keeping anything: a client that still sends when the connection is closed does not get to see why.
