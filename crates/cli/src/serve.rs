@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use db::{Db, Recovery};
-use server::Server;
+use server::Front;
 
 use crate::settings::{ServeFlags, Settings};
 
@@ -30,10 +30,14 @@ fn raise_open_files() {
 }
 
 async fn serve(settings: Settings) -> Result<ExitCode, String> {
-    let db = Db::open(platform::Platform::real(), settings.db).map_err(|error| error.to_string())?;
-    let db = Arc::new(db);
+    // HTTP answers from now on, so that an orchestrator sees that the server is recovering.
+    let front = Front::bind(settings.server).await.map_err(|error| error.to_string())?;
+    let options = settings.db;
+    let opened = tokio::task::spawn_blocking(|| Db::open(platform::Platform::real(), options)).await;
+    let db = opened.map_err(|error| format!("cannot open the data folder: {error}"))?;
+    let db = Arc::new(db.map_err(|error| error.to_string())?);
     report(db.recovery());
-    let server = Server::bind(db.clone(), settings.server).await.map_err(|error| error.to_string())?;
+    let server = front.open(db.clone()).await.map_err(|error| error.to_string())?;
     for error in server.unavailable() {
         eprintln!("thalweg: goes on without a listener: {error}, or turn it off");
     }

@@ -9,9 +9,10 @@ use db::{DbOptions, ObjectTierOptions};
 use ingest::otlp::{DeltaPolicy, Translation};
 use promql::NameRemoval;
 use serde::{Deserialize, Serialize};
-use server::{Compression, Listener, ServerSettings};
+use server::{BackupTarget, Compression, Listener, ServerSettings};
 
-use crate::memory;
+use crate::objects::ObjectAccess;
+use crate::{memory, secrets};
 
 /// Bytes of the file behind kept answers, unless told otherwise.
 const RESULT_CACHE_FLASH_BYTES: u64 = 512 << 20;
@@ -34,6 +35,17 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_HTTP", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     http: Option<String>,
+
+    /// Names by which browsers may reach --http, separated by commas; loopback names, and addresses where it does not listen on loopback, are
+    /// always accepted [default: none]
+    #[arg(long, env = "THALWEG_HOST_NAMES", value_name = "NAMES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_names: Option<String>,
+
+    /// Origins of other pages whose requests are let in, such as `http://grafana:3000`, separated by commas [default: none]
+    #[arg(long, env = "THALWEG_ORIGINS", value_name = "ORIGINS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origins: Option<String>,
 
     /// Where the binary protocol registers, or `off`; port 0 takes a free one [default: 127.0.0.1:7782]
     #[arg(long, env = "THALWEG_CONTROL", value_name = "ADDRESS")]
@@ -151,6 +163,18 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     objects_endpoint: Option<String>,
 
+    /// Further settings of the object store as `name=value`, separated by commas, by the names of the clouds' environment variables in lower
+    /// case, over which they win: `aws_region=eu-west-1,aws_access_key_id=…` [default: none]
+    #[arg(long, env = "THALWEG_OBJECTS_SETTINGS", value_name = "SETTINGS", hide_env_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objects_settings: Option<String>,
+
+    /// Where backups that are asked for by HTTP may go, with what is below: whole paths of folders and addresses such as
+    /// `s3://bucket/prefix`, each also as `name=place`, separated by commas [default: nowhere]
+    #[arg(long, env = "THALWEG_BACKUP_TARGETS", value_name = "PLACES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backup_targets: Option<String>,
+
     /// Bytes of settled data whose local copies are kept beside an object store [default: 17179869184]
     #[arg(long, env = "THALWEG_OBJECTS_LOCAL_BYTES_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,7 +242,8 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     postgres_message_bytes_max: Option<usize>,
 
-    /// Connections of each listener open at the same time [default: 16384]
+    /// Connections of each listener open at the same time; for further clients silent connections of --http are closed, or they are
+    /// refused [default: 16384]
     #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "NUMBER")]
     #[serde(skip_serializing_if = "Option::is_none")]
     connections_max: Option<usize>,
@@ -237,6 +262,16 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_HTTP_IDLE_TIMEOUT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     http_idle_timeout_ms: Option<u64>,
+
+    /// How long a client of --http or --postgres may take nothing of an answer that waits for it, in milliseconds [default: 30000]
+    #[arg(long, env = "THALWEG_WRITE_TIMEOUT_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_timeout_ms: Option<u64>,
+
+    /// How long a session of --postgres may be silent, in milliseconds [default: 600000]
+    #[arg(long, env = "THALWEG_POSTGRES_IDLE_TIMEOUT_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    postgres_idle_timeout_ms: Option<u64>,
 
     /// Whose answers over HTTP are compressed, of clients that ask for it: `remote` (not those of this machine, unless a proxy asks), `always`,
     /// `never` [default: remote]
@@ -369,7 +404,7 @@ impl ServeFlags {
 
     /// These settings over those of a file's text.
     fn over(&self, text: &str) -> Result<Self, String> {
-        let file: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        let file: Self = toml::from_str(text).map_err(|error| secrets::explain(&error, text))?;
         let mut table = toml::Table::try_from(&file).map_err(|error| error.to_string())?;
         table.extend(toml::Table::try_from(self).map_err(|error| error.to_string())?);
         table.try_into().map_err(|error: toml::de::Error| error.to_string())
@@ -403,6 +438,7 @@ impl ServeFlags {
         let address: SocketAddr =
             http.parse().map_err(|_| format!("--http {http:?} is not an address such as 127.0.0.1:7780"))?;
         let mut server = ServerSettings::new(address);
+        self.set_access(&mut server)?;
         server.control = listener("--control", self.control.as_deref(), 7782)?;
         server.ingest = listener("--ingest", self.ingest.as_deref(), 7783)?;
         set(&mut server.ingest_discard, self.ingest_discard);
@@ -415,7 +451,7 @@ impl ServeFlags {
         db.store.head_bytes_max = self.head_bytes_max.unwrap_or(db.store.head_bytes_max.min(eighth));
         self.set_result_cache(&mut db);
         self.set_store(&mut db);
-        db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));
+        db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url)).transpose()?;
         set(&mut db.store.log_bytes_max, self.log_bytes_max);
         set(&mut db.store.log_is_direct, self.log_direct);
         set(&mut db.lookback_ms, self.lookback_ms);
@@ -447,9 +483,7 @@ impl ServeFlags {
         set(&mut server.connections_max, self.connections_max);
         set(&mut server.ahead_ms_max, self.ahead_ms_max);
         db.store.ahead_ms_max = server.ahead_ms_max;
-        set(&mut server.http_idle_timeout_ms, self.http_idle_timeout_ms);
-        set(&mut server.stream_idle_timeout_ms, self.stream_idle_timeout_ms);
-        set(&mut server.stream_line_timeout_ms, self.stream_line_timeout_ms);
+        self.set_timeouts(&mut server);
         set(&mut server.udp_queue_bytes_max, self.udp_queue_bytes_max);
         if let Some(word) = &self.http_compression {
             server.http_compression = Compression::from_name(word)
@@ -475,23 +509,43 @@ impl ServeFlags {
     /// What was set, by the flags' names.
     fn given(&self) -> Result<Vec<(String, String)>, String> {
         let given = serde_json::to_value(self).map_err(|error| error.to_string())?;
-        let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = |name: &str, value: &serde_json::Value| {
+            secrets::shown(name, &value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        };
         let pairs = given.as_object().into_iter().flatten();
-        Ok(pairs.map(|(name, value)| (name.replace('_', "-"), text(value))).collect())
+        Ok(pairs.map(|(name, value)| (name.replace('_', "-"), text(name, value))).collect())
     }
 
-    fn object_tier(&self, url: &str) -> ObjectTierOptions {
-        let mut tier = ObjectTierOptions::new(url);
-        if let Some(endpoint) = &self.objects_endpoint {
-            tier.objects.allow_http = endpoint.starts_with("http://");
-            tier.objects.endpoint = Some(endpoint.clone());
-        }
+    fn object_tier(&self, url: &str) -> Result<ObjectTierOptions, String> {
+        let access = ObjectAccess {
+            objects_endpoint: self.objects_endpoint.clone(),
+            objects_settings: self.objects_settings.clone(),
+        };
+        let mut tier = access.tier(url)?;
         set(&mut tier.local_bytes_max, self.objects_local_bytes_max);
-        tier
+        Ok(tier)
     }
 }
 
 impl ServeFlags {
+    /// Which browsers get in, and where backups may go.
+    fn set_access(&self, server: &mut ServerSettings) -> Result<(), String> {
+        server.host_names = list(self.host_names.as_deref());
+        server.origins = origins(self.origins.as_deref())?;
+        server.backup_targets =
+            list(self.backup_targets.as_deref()).iter().map(|text| BackupTarget::parse(text)).collect();
+        Ok(())
+    }
+
+    /// How long clients may be silent or slow.
+    fn set_timeouts(&self, server: &mut ServerSettings) {
+        set(&mut server.http_idle_timeout_ms, self.http_idle_timeout_ms);
+        set(&mut server.write_timeout_ms, self.write_timeout_ms);
+        set(&mut server.postgres_idle_timeout_ms, self.postgres_idle_timeout_ms);
+        set(&mut server.stream_idle_timeout_ms, self.stream_idle_timeout_ms);
+        set(&mut server.stream_line_timeout_ms, self.stream_line_timeout_ms);
+    }
+
     /// What queries may take.
     fn set_queries(&self, server: &mut ServerSettings) {
         set(&mut server.query_timeout_ms, self.query_timeout_ms);
@@ -517,9 +571,27 @@ impl ServeFlags {
         set(&mut otlp.delta_limits.series_max, self.otlp_delta_series_max);
         set(&mut otlp.delta_limits.size_bytes_max, self.otlp_delta_bytes_max);
         set(&mut otlp.delta_limits.stale_ms, self.otlp_delta_stale_ms);
-        let names = self.otlp_promoted_attributes.as_deref().unwrap_or_default().split(',').map(str::trim);
-        otlp.promoted_attributes = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        otlp.promoted_attributes = list(self.otlp_promoted_attributes.as_deref());
         Ok(otlp)
+    }
+}
+
+/// What stands between commas.
+pub(crate) fn list(text: Option<&str>) -> Vec<String> {
+    let items = text.unwrap_or_default().split(',').map(str::trim);
+    items.filter(|item| !item.is_empty()).map(str::to_owned).collect()
+}
+
+/// Origins of pages, each as a browser says it.
+fn origins(text: Option<&str>) -> Result<Vec<String>, String> {
+    let origins = list(text);
+    let is_origin = |origin: &&String| {
+        let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        rest.is_some_and(|host| !host.is_empty() && !host.trim_end_matches('/').contains('/'))
+    };
+    match origins.iter().find(|origin| !is_origin(origin)) {
+        Some(wrong) => Err(format!("--origins {wrong:?} is not an origin such as http://grafana:3000")),
+        None => Ok(origins),
     }
 }
 
@@ -602,6 +674,50 @@ mod tests {
             ServeFlags { otlp_delta: Some("perhaps".to_owned()), ..ServeFlags::default() },
         ] {
             assert!(flags.to_settings().is_err());
+        }
+    }
+
+    #[test]
+    fn secrets_are_neither_published_nor_quoted() {
+        let text = "objects = \"s3://b\"\nobjects_settings = \"aws_secret_access_key=hidden\"\n\
+                    objects_endpoint = \"http://user:hidden@store:9000\"";
+        let settings = ServeFlags::default().over(text).unwrap().to_settings().unwrap();
+        let objects = settings.db.store.objects.unwrap().objects;
+        assert_eq!(objects.settings, [("aws_secret_access_key".to_owned(), "hidden".to_owned())]);
+        let flags: Vec<(&str, &str)> =
+            settings.server.flags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(
+            flags,
+            [
+                ("objects", "s3://b"),
+                ("objects-endpoint", "http://<secret>@store:9000"),
+                ("objects-settings", "<secret>"),
+            ]
+        );
+        for text in
+            ["objects_settings = 1234", "objects_settings = \"hidden1234\" hidden1234", "objects_settings = [\"1234\"]"]
+        {
+            let error = ServeFlags::default().over(text).unwrap_err();
+            assert!(!error.contains("1234") && error.contains("line 1"), "{error}");
+        }
+        let flags = ServeFlags {
+            objects: Some("s3://b".to_owned()),
+            objects_settings: Some("hidden".to_owned()),
+            ..ServeFlags::default()
+        };
+        let error = flags.to_settings().unwrap_err();
+        assert!(!error.contains("hidden") && error.contains("--objects-settings"), "{error}");
+    }
+
+    #[test]
+    fn origins_are_as_browsers_say_them() {
+        let origins = |text: &str| {
+            let flags = ServeFlags { origins: Some(text.to_owned()), ..ServeFlags::default() };
+            flags.to_settings().map(|settings| settings.server.origins)
+        };
+        assert_eq!(origins("http://a:1, https://b").unwrap(), ["http://a:1", "https://b"]);
+        for wrong in ["a:1", "http://", "http://a/b", "*"] {
+            assert!(origins(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -175,7 +175,7 @@ fn claimed(postgres: SocketAddr) -> TcpStream {
 
 fn asked_once(address: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /ping HTTP/1.1\r\nHost: thalweg\r\n\r\n").unwrap();
+    stream.write_all(b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
         let mut byte = [0];

@@ -40,9 +40,15 @@ fn a_running_server_is_backed_up_and_restored() {
     let folder = Folder::new("backup");
     let path = |name: &str| folder.0.join(name).to_str().unwrap().to_owned();
     let (data, to, restored) = (path("data"), path("backups"), path("restored"));
-    let server = TestServer::start(Path::new(&data), &["--no-host-metrics"]);
+    let targets = format!("nightly={to}");
+    let server = TestServer::start(Path::new(&data), &["--no-host-metrics", "--backup-targets", &targets]);
     write(&server, 0..50);
-    let said = done(&["backup", "--url", server.url(), "--to", &to]);
+    for elsewhere in [path("elsewhere"), path("backups/../elsewhere"), "s3://bucket/x".to_owned(), "hourly".to_owned()]
+    {
+        let (code, said) = tell(&["backup", "--url", server.url(), "--to", &elsewhere]);
+        assert!(code == Some(2) && said.contains("--backup-targets"), "{elsewhere}: {said}");
+    }
+    let said = done(&["backup", "--url", server.url(), "--to", "nightly"]);
     assert!(said.contains("backup ") && said.contains("copied now"), "{said}");
     write(&server, 50..80);
     done(&["backup", "--url", server.url(), "--to", &to]);

@@ -40,7 +40,9 @@ impl Db {
 
     /// Returns when what was appended is on disk; many appends can share one wait.
     pub fn commit(&self, appended: &Appended) -> Result<(), StoreError> {
-        self.store.commit(appended)
+        let committed = self.store.commit(appended);
+        self.watch.note(committed.as_ref().err());
+        committed
     }
 
     /// The sequence of a producer's last batch that was applied; `None` if the producer is not known, or was forgotten.

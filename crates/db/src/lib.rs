@@ -24,13 +24,14 @@ mod sql_api;
 #[cfg(feature = "sql-datafusion")]
 mod sql_beyond;
 mod upkeep;
+mod watch;
 mod worker;
 mod write;
 
 use std::sync::Arc;
 
 use ingest::{KEY_SECRET_BYTES, KeyHasher};
-use platform::{Clock, Platform};
+use platform::{Clock, DiskSpace, Platform};
 use promql::NameRemoval;
 use store::{Store, StoreOptions};
 
@@ -48,6 +49,7 @@ pub use store::{
 pub use write::WriteError;
 
 use results::ResultCache;
+use watch::Watch;
 use worker::Worker;
 
 /// Settings of an open database.
@@ -123,6 +125,7 @@ pub struct Db {
     key_hasher: KeyHasher,
     limits: ingest::Limits,
     settings: promql::Settings,
+    watch: Arc<Watch>,
     worker: Worker,
     /// Threads that help with long queries, for all of them together.
     helpers: query::Helpers,
@@ -145,7 +148,8 @@ impl Db {
         let store = Arc::new(Store::open(platform.clone(), store_options)?);
         let flash = (options.result_cache_flash_bytes_max, options.result_cache_file);
         let results = results(options.result_cache_memory_bytes_max, flash, &platform, &store)?.map(Arc::new);
-        let worker = Worker::start(&store, results.as_ref())
+        let watch = Arc::new(Watch::new(&platform, &store));
+        let worker = Worker::start(&store, results.as_ref(), &watch)
             .map_err(|error| StoreError::Io { action: "start the background thread".to_owned(), error })?;
         Ok(Self {
             platform,
@@ -158,6 +162,7 @@ impl Db {
                 features: promql::Features::all(options.promql_experimental),
                 ..promql::Settings::default()
             },
+            watch,
             worker,
             helpers: query::Helpers::new(options.query_helpers),
             results,
@@ -225,6 +230,16 @@ impl Db {
     /// How often the wall clock jumped since the folder was opened.
     pub fn clock_jumps(&self) -> u64 {
         self.store.clock_jumps()
+    }
+
+    /// The room of the data folder's disk, as it was some seconds ago at most; `None` if the system does not say.
+    pub fn disk_space(&self) -> Option<DiskSpace> {
+        self.watch.space()
+    }
+
+    /// Why no row can be written at present, if none can.
+    pub fn write_refusal(&self) -> Option<String> {
+        self.watch.refusal()
     }
 
     /// Why background work fails at present, if it does.

@@ -46,7 +46,12 @@ impl From<StoreError> for WriteError {
 impl Db {
     /// The number of a database; made on first use. Goes into the hashes of group keys.
     pub fn database_id(&self, database: &str) -> Result<u32, WriteError> {
-        Ok(self.store.database_id(database)?)
+        let found = self.store.database_id(database);
+        // That a known name is found says nothing of the disk.
+        if let Err(error) = &found {
+            self.watch.note(Some(error));
+        }
+        Ok(found?)
     }
 
     /// As [`store::Store::type_conflicts`]: what would be refused, before anything is written.
@@ -56,7 +61,9 @@ impl Db {
 
     /// Writes a batch; returns when it is on disk.
     pub fn write(&self, database: &str, batch: &Batch<'_>) -> Result<WriteReport, WriteError> {
-        Ok(self.store.write(database, batch)?)
+        let written = self.store.write(database, batch);
+        self.watch.note(written.as_ref().err());
+        Ok(written?)
     }
 
     /// Writes line protocol with timestamps in nanoseconds. Good lines are written, bad ones told.

@@ -24,7 +24,7 @@ pub struct Query {
 pub struct Session<'a> {
     /// The database of statements that name none.
     pub database: Option<&'a str>,
-    /// Whether the request should not change anything, as those by GET.
+    /// Whether the request must not change anything, as those by GET: statements that do are refused.
     pub read_only: bool,
 }
 
@@ -56,21 +56,33 @@ impl Query {
         let Some(statement) = self.statements.get(number) else {
             return Ok(Answer::default());
         };
-        let mut answer = run(statement, engine, session)?;
         if session.read_only && changes(statement) {
-            answer.messages.push(format!(
-                "deprecated use of '{statement}' in a read only context, please use a POST request instead"
-            ));
+            return Err(QueryError::Invalid(format!("'{statement}' changes data, which this request may not")));
         }
-        Ok(answer)
+        run(statement, engine, session)
+    }
+
+    /// The first statement that changes data, databases or what runs, in the standard spelling; `None` if all only read.
+    pub fn first_change(&self) -> Option<String> {
+        self.statements.iter().find(|statement| changes(statement)).map(ToString::to_string)
     }
 }
 
+/// Whether a statement changes anything. Each kind is named, so that a new one has to decide.
 fn changes(statement: &Statement) -> bool {
     match statement {
         Statement::Select(select) => select.into.is_some(),
         Statement::Explain { .. } | Statement::Show(_) => false,
-        _ => true,
+        Statement::CreateDatabase { .. }
+        | Statement::DropDatabase(_)
+        | Statement::CreatePolicy { .. }
+        | Statement::AlterPolicy { .. }
+        | Statement::DropPolicy { .. }
+        | Statement::Delete { .. }
+        | Statement::DropSeries { .. }
+        | Statement::DropMeasurement(_)
+        | Statement::KillQuery(_)
+        | Statement::Refused(_) => true,
     }
 }
 

@@ -3,7 +3,8 @@
 //! Two bounds hold, whichever is reached first: bytes, and bytes per byte sent. The second stops a small body from making
 //! the server work for a large one; short answers to it stay allowed ([`UNPACKED_BYTES_FREE`]).
 
-use std::io::Read;
+use std::cell::Cell;
+use std::io::{self, Read};
 
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use ruzstd::decoding::StreamingDecoder;
@@ -105,7 +106,9 @@ pub fn decompress_within(
     reserve: &mut dyn FnMut(usize) -> bool,
 ) -> Result<(), BodyError> {
     let (size_bytes_max, limit) = limits.of(body.len());
-    let mut sink = Sink { size_bytes_max, limit, reserve };
+    let mut sink = Sink { size_bytes_max, limit, ratio_max: limits.ratio_max, reserve };
+    let taken = Cell::new(0);
+    let counted = Counted { body, taken: &taken };
     match encoding {
         Encoding::Identity => {
             unpacked.clear();
@@ -113,9 +116,11 @@ pub fn decompress_within(
             unpacked.extend_from_slice(body);
             Ok(())
         }
-        Encoding::Gzip => sink.drain("gzip", body.len(), MultiGzDecoder::new(body), unpacked),
-        Encoding::Deflate if is_zlib(body) => sink.drain("deflate", body.len(), ZlibDecoder::new(body), unpacked),
-        Encoding::Deflate => sink.drain("deflate", body.len(), DeflateDecoder::new(body), unpacked),
+        Encoding::Gzip => sink.drain("gzip", (body.len(), &taken), MultiGzDecoder::new(counted), unpacked),
+        Encoding::Deflate if is_zlib(body) => {
+            sink.drain("deflate", (body.len(), &taken), ZlibDecoder::new(counted), unpacked)
+        }
+        Encoding::Deflate => sink.drain("deflate", (body.len(), &taken), DeflateDecoder::new(counted), unpacked),
         Encoding::Zstd => sink.unpack_zstd(body, unpacked),
         Encoding::Snappy => sink.unpack_snappy(body, unpacked),
     }
@@ -126,13 +131,28 @@ fn is_zlib(body: &[u8]) -> bool {
     matches!(body, [first, second, ..] if first & 15 == 8 && u16::from_be_bytes([*first, *second]).is_multiple_of(31))
 }
 
-/// Bytes by which a buffer grows at once.
+/// A body, and how many of its bytes were read.
+struct Counted<'a> {
+    body: &'a [u8],
+    taken: &'a Cell<usize>,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.body.read(buffer)?;
+        self.taken.set(self.taken.get() + count);
+        Ok(count)
+    }
+}
+
+/// Bytes that are unpacked before the bounds are looked at again, and by which a buffer grows at once.
 const STEP_BYTES: usize = 1 << 20;
 
 /// How many unpacked bytes there may be, and who is asked before there are.
 struct Sink<'r> {
     size_bytes_max: usize,
     limit: &'static str,
+    ratio_max: usize,
     reserve: &'r mut dyn FnMut(usize) -> bool,
 }
 
@@ -144,12 +164,12 @@ impl Sink<'_> {
     fn drain(
         &mut self,
         name: &str,
-        packed_bytes: usize,
+        (packed_bytes, taken): (usize, &Cell<usize>),
         reader: impl Read,
         unpacked: &mut Vec<u8>,
     ) -> Result<(), BodyError> {
         self.make_room(packed_bytes, unpacked)?;
-        self.drain_into(unpacked, name, reader)
+        self.drain_into(unpacked, name, reader, || taken.get())
     }
 
     /// Text shrinks five to ten times. A hint only: a small body that claims nothing cannot make us reserve much.
@@ -168,18 +188,26 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// One step after another, each into room that was granted.
-    fn drain_into(&mut self, unpacked: &mut Vec<u8>, name: &str, mut reader: impl Read) -> Result<(), BodyError> {
+    /// Unpacks in steps, each into room that was granted. A bomb is known by what its first bytes stand for, long before it has unpacked to what
+    /// its whole length would allow.
+    fn drain_into(
+        &mut self,
+        unpacked: &mut Vec<u8>,
+        name: &str,
+        mut reader: impl Read,
+        taken: impl Fn() -> usize,
+    ) -> Result<(), BodyError> {
         loop {
             // One byte more than allowed tells "just fits" from "too large".
             let left = self.size_bytes_max - unpacked.len() + 1;
             if unpacked.len() == unpacked.capacity() {
                 self.grow(unpacked, STEP_BYTES.min(left))?;
             }
-            let room = (unpacked.capacity() - unpacked.len()).min(left);
+            let room = (unpacked.capacity() - unpacked.len()).min(left).min(STEP_BYTES);
             let read = reader.by_ref().take(room as u64).read_to_end(unpacked);
             let read = read.map_err(|error| BodyError::Malformed(format!("not a {name} body: {error}")))?;
-            if unpacked.len() > self.size_bytes_max {
+            let by_ratio = taken().saturating_mul(self.ratio_max).saturating_add(UNPACKED_BYTES_FREE);
+            if unpacked.len() > self.size_bytes_max || unpacked.len() > by_ratio {
                 return Err(self.too_large());
             }
             if read < room {
@@ -196,7 +224,7 @@ impl Sink<'_> {
         }
         while !rest.is_empty() {
             match StreamingDecoder::new_with_max_window_size(&mut rest, WINDOW_BYTES_MAX) {
-                Ok(decoder) => self.drain_into(unpacked, "zstd", decoder)?,
+                Ok(decoder) => self.drain_into(unpacked, "zstd", decoder, || body.len())?,
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
                     rest = rest.get(length as usize..).unwrap_or_default();
                 }
@@ -239,6 +267,20 @@ mod tests {
     use super::*;
 
     const NO_RATIO: usize = usize::MAX;
+
+    #[test]
+    fn a_bomb_is_known_by_its_first_bytes() {
+        let limits = UnpackLimits { size_bytes_max: 256 << 20, ratio_max: 500 };
+        for encoding in [Encoding::Gzip, Encoding::Deflate] {
+            let mut bomb = pack(encoding, &vec![0; 128 << 20]);
+            // What follows would allow much more.
+            bomb.extend_from_slice(&vec![0; 1 << 20]);
+            let mut unpacked = Vec::new();
+            let error = decompress_into(encoding, &bomb, limits, &mut unpacked).unwrap_err();
+            assert!(matches!(error, BodyError::TooLarge { .. }), "{encoding:?} {error}");
+            assert!(unpacked.len() < 64 << 20, "{encoding:?} {}", unpacked.len());
+        }
+    }
 
     fn pack(encoding: Encoding, text: &[u8]) -> Vec<u8> {
         match encoding {

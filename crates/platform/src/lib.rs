@@ -112,6 +112,15 @@ impl MappedFile for Vec<u8> {
 /// A mapped file, shared by its readers.
 pub type Mapped = Arc<dyn MappedFile>;
 
+/// The room of the disk that a folder is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Bytes that may still be written there.
+    pub free_bytes: u64,
+    /// Bytes that the disk has in all.
+    pub size_bytes: u64,
+}
+
 /// Files and folders.
 pub trait Files: Send + Sync {
     /// Makes a folder, and those above it, durably; no error if it exists.
@@ -147,10 +156,8 @@ pub trait Files: Send + Sync {
     /// Makes creations, renames and removals in a folder durable.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// Bytes that files in a folder may still take before the disk is full; `None` where nobody knows.
-    fn free_bytes(&self, _directory: &Path) -> io::Result<Option<u64>> {
-        Ok(None)
-    }
+    /// The room of the disk that a folder is on.
+    fn disk_space(&self, directory: &Path) -> io::Result<DiskSpace>;
 
     /// Locks a folder through a file in it; released when the returned guard is dropped or the process ends.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError>;

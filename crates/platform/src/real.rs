@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::{Clock, File, Files, LockError, Mapped, OpenMode, Random};
+use crate::{Clock, DiskSpace, File, Files, LockError, Mapped, OpenMode, Random};
 
 pub(crate) struct RealFiles;
 
@@ -67,11 +67,6 @@ impl Files for RealFiles {
         Ok(Arc::new(crate::mapped::GuardedMap::open(path)?))
     }
 
-    fn free_bytes(&self, directory: &Path) -> io::Result<Option<u64>> {
-        let disk = rustix::fs::statvfs(directory)?;
-        Ok(Some(disk.f_bavail.saturating_mul(disk.f_frsize)))
-    }
-
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
@@ -82,6 +77,12 @@ impl Files for RealFiles {
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         fs::File::open(directory)?.sync_all()
+    }
+
+    fn disk_space(&self, directory: &Path) -> io::Result<DiskSpace> {
+        let found = rustix::fs::statvfs(directory)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(DiskSpace { free_bytes: bytes(found.f_bavail), size_bytes: bytes(found.f_blocks) })
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {

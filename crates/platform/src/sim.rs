@@ -15,13 +15,16 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use tracing_mutex::parkinglot::Mutex;
 
-use crate::{Clock, File, Files, LockError, Mapped, OpenMode, Platform, Random};
+use crate::{Clock, DiskSpace, File, Files, LockError, Mapped, OpenMode, Platform, Random};
 
 pub use objects::ObjectFaults;
 
 use objects::{SimBuckets, SimObjectStores};
 
 const SECTOR_BYTES: usize = 512;
+
+/// The room of a disk without a limit.
+const UNLIMITED_BYTES: u64 = 1 << 50;
 
 /// Holds the simulated machine's strings.
 #[derive(Clone)]
@@ -366,10 +369,14 @@ impl Files for SimFiles {
         Ok(())
     }
 
-    fn free_bytes(&self, _directory: &Path) -> io::Result<Option<u64>> {
+    fn disk_space(&self, _directory: &Path) -> io::Result<DiskSpace> {
         self.disk.check(self.boot)?;
         let state = self.disk.state.lock();
-        Ok(state.room_bytes.map(|room| room.saturating_sub(state.used_bytes()) as u64))
+        let Some(room) = state.room_bytes else {
+            return Ok(DiskSpace { free_bytes: UNLIMITED_BYTES, size_bytes: UNLIMITED_BYTES });
+        };
+        let free_bytes = room.saturating_sub(state.used_bytes()) as u64;
+        Ok(DiskSpace { free_bytes, size_bytes: room as u64 })
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
@@ -547,6 +554,8 @@ mod tests {
         file.write_all_at(&[1; 100], 0).unwrap();
         simulation.limit_room(Some(100));
         assert_eq!(file.write_all_at(&[1], 100).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        let space = simulation.platform().files.disk_space(Path::new("d")).unwrap();
+        assert!(space.size_bytes == 100 && space.free_bytes < 100, "{space:?}");
         file.write_all_at(&[2; 100], 0).unwrap();
         simulation.limit_room(None);
         file.write_all_at(&[1], 100).unwrap();

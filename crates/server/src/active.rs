@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::error::ApiError;
 use crate::json;
 use crate::metrics::family;
+use crate::redact;
 use crate::state::State;
 use crate::turns::{InTurn, Turns};
 
@@ -206,7 +207,7 @@ impl Queries {
             let remote = remote.map_or_else(|| "null".to_owned(), |remote| json::text(&remote.to_string()));
             format!(
                 r#"{{"id":"{id}","kind":"{kind}","query":{},"database":{},"started":{:.3},"duration_seconds":{:.3},"samples":{},"samples_held":{},"remote":{remote}}}"#,
-                json::text(text),
+                json::text(&redact::passwords(text)),
                 json::text(database),
                 running.started_ns as f64 / NS_PER_S,
                 seconds_between(running.started_ns, now_ns),
@@ -349,7 +350,7 @@ struct SlowQuery<'q> {
 impl SlowQuery<'_> {
     fn text(&self) -> String {
         let Description { kind, text, database, remote } = &self.running.description;
-        let shown: String = text.chars().take(LOGGED_CHARACTERS_MAX).collect();
+        let shown: String = redact::passwords(text).chars().take(LOGGED_CHARACTERS_MAX).collect();
         let remote = remote.map_or_else(|| "unknown".to_owned(), |remote| remote.to_string());
         let (outcome, duration_s) = (self.outcome.name(), self.duration_s);
         let (samples, answer_bytes) = (self.samples, self.answer_bytes);

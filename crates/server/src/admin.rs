@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State as From};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::Next;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use db::{DatabasePolicy, StoreError};
 use model::TimeRange;
@@ -16,27 +15,9 @@ use crate::json;
 use crate::parameters::{duration_text, parse_duration_ms};
 use crate::routes::take;
 use crate::state::State;
+use crate::targets;
 
 const NS_PER_MS: i64 = 1_000_000;
-
-/// Pages of other sites cannot ask for any of this through a browser that reaches the server.
-pub(crate) async fn same_site(request: Request, next: Next) -> Response {
-    if is_of_another_site(request.headers()) {
-        let message =
-            "a page of another site asked for this; administration is for this server's own page and for programs";
-        return ApiError { status: StatusCode::FORBIDDEN, kind: "forbidden", message: message.to_owned() }
-            .into_response();
-    }
-    next.run(request).await
-}
-
-fn is_of_another_site(headers: &HeaderMap) -> bool {
-    let text = |name: header::HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let from_afar =
-        matches!(headers.get("sec-fetch-site").map(header::HeaderValue::as_bytes), Some(b"cross-site" | b"same-site"));
-    let origin = text(header::ORIGIN).map(|origin| origin.split_once("://").map_or("?", |(_, authority)| authority));
-    from_afar || origin.is_some_and(|origin| text(header::HOST) != Some(origin))
-}
 
 pub(crate) async fn backup(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
@@ -46,8 +27,12 @@ pub(crate) async fn backup(From(state): From<Arc<State>>, request: Request) -> R
         Some(Ok(keep @ 1..)) => Some(keep),
         Some(_) => return Err(ApiError::invalid_parameter("keep", "it is not a number from 1 up")),
     };
-    let run = move |state: &State| state.db.backup(&to, &ObjectOptions::default(), keep, &mut |_| {});
-    let (report, pruned) = state.work(run).await?.map_err(|error| storage(&error))?;
+    let run = move |state: &State| {
+        let to = targets::resolve(&state.settings.backup_targets, &to)?;
+        let done = state.db.backup(&to, &ObjectOptions::default(), keep, &mut |_| {});
+        done.map_err(|error| storage(&error))
+    };
+    let (report, pruned) = state.work(run).await??;
     let data = json!({
         "name": report.name,
         "sequence": report.sequence,
@@ -259,21 +244,5 @@ mod tests {
         {
             assert_eq!(read(bad).unwrap_err().status, StatusCode::BAD_REQUEST, "{bad}");
         }
-    }
-
-    #[test]
-    fn pages_of_other_sites_are_told_by_their_headers() {
-        let check = |pairs: &[(&'static str, &'static str)], expected: bool| {
-            let pairs = pairs
-                .iter()
-                .map(|(name, value)| (header::HeaderName::from_static(name), header::HeaderValue::from_static(value)));
-            assert_eq!(is_of_another_site(&pairs.collect()), expected);
-        };
-        check(&[("host", "127.0.0.1:7780")], false);
-        check(&[("host", "127.0.0.1:7780"), ("origin", "http://127.0.0.1:7780")], false);
-        check(&[("host", "127.0.0.1:7780"), ("origin", "https://elsewhere.example")], true);
-        check(&[("host", "127.0.0.1:7780"), ("origin", "null")], true);
-        check(&[("host", "127.0.0.1:7780"), ("sec-fetch-site", "cross-site")], true);
-        check(&[("host", "127.0.0.1:7780"), ("sec-fetch-site", "same-origin")], false);
     }
 }

@@ -4,7 +4,11 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use query::{QueryError, Stop};
 
+use crate::influx::RETRY_AFTER_S;
 use crate::json;
+
+/// The type of errors of statements that a method may not run.
+const ONLY_BY_POST: &str = "method_not_allowed";
 
 /// An error with Prometheus's type and the status that goes with it.
 #[derive(Debug, Clone)]
@@ -29,6 +33,24 @@ impl ApiError {
 
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_FOUND, kind: "not_found", message: message.into() }
+    }
+
+    /// A statement that changes something came by a method that only reads.
+    pub(crate) fn only_by_post(statement: &str) -> Self {
+        let words: Vec<&str> = statement.split_whitespace().take(2).collect();
+        Self {
+            status: StatusCode::METHOD_NOT_ALLOWED,
+            kind: ONLY_BY_POST,
+            message: format!(
+                "{} changes things: send it by POST; nothing of the request was executed",
+                words.join(" ")
+            ),
+        }
+    }
+
+    /// What may be sent again later, as it is.
+    pub(crate) fn later(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::TOO_MANY_REQUESTS, kind: "unavailable", message: message.into() }
     }
 
     pub(crate) fn too_large(message: impl Into<String>) -> Self {
@@ -59,6 +81,13 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let kind = json::text(self.kind);
         let body = format!(r#"{{"status":"error","errorType":{kind},"error":{}}}"#, json::text(&self.message));
-        (self.status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+        let mut response = (self.status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+        if matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_S);
+        }
+        if self.kind == ONLY_BY_POST {
+            response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("POST"));
+        }
+        response
     }
 }

@@ -14,13 +14,15 @@ use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
+use axum::http::{HeaderValue, header};
+use axum::response::IntoResponse;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::Service;
@@ -33,7 +35,13 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
 use crate::active::Remote;
-use crate::state::State;
+use crate::door::Door;
+use crate::error::ApiError;
+use crate::metrics::Metrics;
+use crate::places::Parking;
+use crate::state::{ServerSettings, State};
+use crate::wire::linger;
+use crate::{health, routes};
 
 /// Bytes that are read from a connection at a time, and that a request's head may have. A buffer that fits the cache of a
 /// core is copied from faster, and got from the allocator without a page fault.
@@ -41,8 +49,37 @@ const READ_BYTES_MAX: usize = 128 << 10;
 
 /// What the connections of a port share.
 pub(crate) struct Shared {
-    pub(crate) state: Arc<State>,
-    pub(crate) router: Router,
+    pub(crate) settings: Arc<ServerSettings>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) parking: Parking,
+    door: Arc<Door>,
+    /// Who answers until the data folder is open.
+    before: Router,
+    /// Who answers from then on.
+    router: OnceLock<Router>,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: ServerSettings, door: Arc<Door>) -> Self {
+        Self {
+            settings: Arc::new(settings),
+            metrics: Arc::default(),
+            parking: Parking::default(),
+            before: health::recovering(door.clone()),
+            door,
+            router: OnceLock::new(),
+        }
+    }
+
+    /// The data folder is open: requests are answered from it.
+    pub(crate) fn open(&self, state: &Arc<State>) {
+        // Once per server.
+        let _ = self.router.set(routes::router(state.clone(), self.door.clone()));
+    }
+
+    fn router(&self) -> Router {
+        self.router.get().unwrap_or(&self.before).clone()
+    }
 }
 
 /// A connection that nobody reads from, and what was read of its next request.
@@ -52,15 +89,23 @@ struct Parked {
 }
 
 /// Serves a connection until it ends: because its client wants it to, is silent or slow, or because of the stop.
-pub(crate) async fn serve(shared: &Shared, stream: TcpStream, remote: SocketAddr, mut stop: watch::Receiver<bool>) {
-    let settings = &shared.state.settings;
+pub(crate) async fn serve(
+    shared: &Arc<Shared>,
+    stream: TcpStream,
+    remote: SocketAddr,
+    mut stop: watch::Receiver<bool>,
+) {
+    let settings = &shared.settings;
     let mut parked = Parked { stream, ahead: Bytes::new() };
     let mut patience = Duration::from_millis(settings.head_timeout_ms);
     loop {
         let says_more = {
-            let _counted = shared.state.metrics.park();
+            let _counted = shared.metrics.park();
+            let mut place = shared.parking.enter();
             tokio::select! {
+                biased;
                 says_more = timeout(patience, parked.says_more()) => says_more.unwrap_or(false),
+                _ = &mut place.evicted => false,
                 _ = stop.wait_for(|stop| *stop) => false,
             }
         };
@@ -98,12 +143,72 @@ struct Activity {
     stuck: AtomicBool,
     /// Nothing is to be read: the connection is being taken apart.
     held: AtomicBool,
+    /// Bytes that the client took.
+    written: AtomicUsize,
+    /// The head of the request that is coming, as it was sent.
+    head: Mutex<Head>,
+}
+
+/// A request's head, for what is not in it any more once it is parsed.
+#[derive(Debug, Default)]
+struct Head {
+    bytes: Vec<u8>,
+    is_whole: bool,
+}
+
+impl Head {
+    fn push(&mut self, bytes: &[u8]) {
+        if self.is_whole || self.bytes.len() > READ_BYTES_MAX {
+            return;
+        }
+        // The end may have been cut.
+        let searched = self.bytes.len().saturating_sub(3);
+        self.bytes.extend_from_slice(bytes);
+        let added = self.bytes.get(searched..).unwrap_or_default();
+        let end = memchr::memmem::find(added, b"\r\n\r\n").map(|end| end + 4);
+        if let Some(end) = end.or_else(|| memchr::memmem::find(added, b"\n\n").map(|end| end + 2)) {
+            self.bytes.truncate(searched + end);
+            self.is_whole = true;
+        }
+    }
+
+    /// Whether there is a line of a header of this name; the next head may come then.
+    fn take(&mut self, name: &[u8]) -> bool {
+        let mut lines = self.bytes.split(|byte| *byte == b'\n').skip(1);
+        let is_there = lines.any(|line| {
+            let found = line.split(|byte| *byte == b':').next().unwrap_or_default();
+            found.trim_ascii().eq_ignore_ascii_case(name)
+        });
+        self.bytes.clear();
+        self.is_whole = false;
+        is_there
+    }
 }
 
 impl Activity {
+    fn lock_head(&self) -> MutexGuard<'_, Head> {
+        self.head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes came; between two requests they are a head.
+    fn note_read(&self, bytes: &[u8]) {
+        if self.under_way.load(Ordering::Relaxed) == 0 {
+            self.lock_head().push(bytes);
+        }
+    }
+
     fn begin(self: &Arc<Self>) -> UnderWay {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(self.clone())
+    }
+
+    /// Whether the client has taken nothing of an answer for as long as it may.
+    fn is_stuck(&self, reading: &mut Reading, timeout: Duration) -> bool {
+        let written = self.written.load(Ordering::Relaxed);
+        if written != reading.written || !self.stuck.load(Ordering::Relaxed) {
+            *reading = Reading { written, since: Instant::now() };
+        }
+        reading.since.elapsed() >= timeout
     }
 
     /// Whether nothing at all has happened since this was asked last, and nothing is awaited but another request.
@@ -138,51 +243,66 @@ struct Awake {
     connection: http1::Connection<TokioIo<Watched>, Requests>,
     activity: Arc<Activity>,
     park_after: Duration,
+    write_timeout: Duration,
+}
+
+/// How far a client had come with reading when this was looked at last.
+struct Reading {
+    written: usize,
+    since: Instant,
 }
 
 impl Awake {
-    fn new(shared: &Shared, parked: Parked, remote: SocketAddr) -> Self {
-        let settings = &shared.state.settings;
+    fn new(shared: &Arc<Shared>, parked: Parked, remote: SocketAddr) -> Self {
+        let settings = &shared.settings;
         let activity = Arc::new(Activity::default());
-        let requests = Requests { router: shared.router.clone(), remote, activity: activity.clone() };
+        let requests = Requests { shared: shared.clone(), remote, activity: activity.clone() };
         let Parked { stream, ahead } = parked;
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .max_buf_size(READ_BYTES_MAX)
             .header_read_timeout(Duration::from_millis(settings.head_timeout_ms))
             .serve_connection(TokioIo::new(Watched { stream, ahead, activity: activity.clone() }), requests);
-        Self { connection, activity, park_after: Duration::from_millis(settings.park_after_ms) }
+        let [park_after, write_timeout] =
+            [settings.park_after_ms, settings.write_timeout_ms].map(Duration::from_millis);
+        Self { connection, activity, park_after, write_timeout }
     }
 
     /// Serves requests until the connection is to be parked, or ends.
     async fn run(mut self, stop: &mut watch::Receiver<bool>) -> Option<Parked> {
         let mut look = std::pin::pin!(sleep(self.park_after));
         let mut is_last = false;
+        let mut reading = Reading { written: 0, since: Instant::now() };
         loop {
             let event = tokio::select! {
                 biased;
                 ended = poll_fn(|context| self.connection.poll_without_shutdown(context)) => Event::Ended(ended),
                 _ = stop.wait_for(|stop| *stop), if !is_last => Event::Stop,
-                () = &mut look, if !is_last => Event::Look,
+                () = &mut look => Event::Look,
             };
             match event {
                 Event::Ended(Err(_)) => return None,
                 Event::Ended(Ok(())) => {
                     // A client that is gone already needs no goodbye.
-                    let _ = self.take_apart().stream.shutdown().await;
+                    let mut stream = self.take_apart().stream;
+                    if stream.shutdown().await.is_ok() && !*stop.borrow() {
+                        // A body that was not read would take the answer away from a client that still sends it.
+                        linger(stream).await;
+                    }
                     return None;
                 }
                 Event::Stop => {
                     is_last = true;
                     Pin::new(&mut self.connection).graceful_shutdown();
                 }
-                Event::Look if !self.activity.is_quiet() => look.set(sleep(self.park_after)),
+                Event::Look if self.activity.is_stuck(&mut reading, self.write_timeout) => return None,
+                Event::Look if is_last || !self.activity.is_quiet() => look.set(sleep(self.park_after)),
                 Event::Look => {
                     is_last = true;
                     match self.let_go().await {
                         Poll::Ready(Ok(())) => return Some(self.take_apart()),
                         Poll::Ready(Err(_)) => return None,
-                        Poll::Pending => {}
+                        Poll::Pending => look.set(sleep(self.park_after)),
                     }
                 }
             }
@@ -211,7 +331,7 @@ impl Awake {
 
 /// Hands requests to the router.
 struct Requests {
-    router: Router,
+    shared: Arc<Shared>,
     remote: SocketAddr,
     activity: Arc<Activity>,
 }
@@ -224,7 +344,15 @@ impl Service<Request<Incoming>> for Requests {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(Remote(self.remote));
         let under_way = self.activity.begin();
-        let answering = self.router.clone().oneshot(request);
+        let has_length = self.activity.lock_head().take(header::CONTENT_LENGTH.as_str().as_bytes());
+        if has_length && request.headers().contains_key(header::TRANSFER_ENCODING) {
+            // Parsed, the request has one of them left: what stands between client and server may have gone by the other.
+            let refused = ApiError::bad_data("a body has a Content-Length or is chunked, not both").into_response();
+            let mut refused = refused.map(|body| Answer { body, _under_way: under_way });
+            refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            return Box::pin(async move { Ok(refused) });
+        }
+        let answering = self.shared.router().oneshot(request);
         Box::pin(async move { Ok(answering.await?.map(|body| Answer { body, _under_way: under_way })) })
     }
 }
@@ -266,6 +394,9 @@ impl Watched {
     fn note_written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.activity.stirred.store(true, Ordering::Relaxed);
         self.activity.stuck.store(written.is_pending(), Ordering::Relaxed);
+        if let Poll::Ready(Ok(count)) = &written {
+            self.activity.written.fetch_add(*count, Ordering::Relaxed);
+        }
         written
     }
 }
@@ -282,11 +413,15 @@ impl AsyncRead for Watched {
         }
         if !self.ahead.is_empty() {
             let count = self.ahead.len().min(buffer.remaining());
-            buffer.put_slice(&self.ahead.split_to(count));
+            let ahead = self.ahead.split_to(count);
+            self.activity.note_read(&ahead);
+            buffer.put_slice(&ahead);
             return Poll::Ready(Ok(()));
         }
+        let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if read.is_ready() {
+            self.activity.note_read(buffer.filled().get(before..).unwrap_or_default());
             self.activity.stirred.store(true, Ordering::Relaxed);
         }
         read

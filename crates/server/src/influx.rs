@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::error::ApiError;
 use crate::json;
-use crate::write::Outcome;
+use crate::write::{Outcome, with_retry};
 
 /// When to send again what the storage could not take, in seconds.
 pub(crate) const RETRY_AFTER_S: header::HeaderValue = header::HeaderValue::from_static("5");
@@ -28,8 +28,8 @@ pub(crate) struct BadLine {
     pub(crate) reason: String,
 }
 
-/// The third interface's answer: 204, or 400 with the lines one by one.
-pub(crate) fn answer_v3(what: &str, bad_lines: &[BadLine]) -> Response {
+/// The third interface's answer: 204, or the status with the lines one by one.
+pub(crate) fn answer_v3(status: StatusCode, what: &str, bad_lines: &[BadLine]) -> Response {
     if bad_lines.is_empty() {
         return StatusCode::NO_CONTENT.into_response();
     }
@@ -39,15 +39,16 @@ pub(crate) fn answer_v3(what: &str, bad_lines: &[BadLine]) -> Response {
     };
     let lines: Vec<String> = bad_lines.iter().map(line).collect();
     let body = format!(r#"{{"error":{},"data":[{}]}}"#, json::text(what), lines.join(","));
-    (StatusCode::BAD_REQUEST, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+    with_retry(status, (status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// 204 if all lines were taken; else 400 with the lines that were not, and why.
+/// 204 if all lines were taken; else 400, or 429 if they are to be sent again, with the lines that were not, and why.
 pub(crate) fn answer(version: Version, outcome: &Outcome) -> Response {
     if outcome.dropped == 0 {
         return StatusCode::NO_CONTENT.into_response();
     }
-    error(version, StatusCode::BAD_REQUEST, "invalid", &outcome.message())
+    let code = if outcome.for_now > 0 { "too many requests" } else { "invalid" };
+    error(version, outcome.status(), code, &outcome.message())
 }
 
 /// An error for the whole request.
@@ -55,6 +56,7 @@ pub(crate) fn failure(version: Version, failed: &ApiError) -> Response {
     let code = match failed.status {
         StatusCode::PAYLOAD_TOO_LARGE => "request too large",
         StatusCode::SERVICE_UNAVAILABLE => "unavailable",
+        StatusCode::TOO_MANY_REQUESTS => "too many requests",
         StatusCode::INTERNAL_SERVER_ERROR => "internal error",
         _ => "invalid",
     };
@@ -77,9 +79,5 @@ fn error(version: Version, status: StatusCode, code: &str, message: &str) -> Res
         (header::CONTENT_TYPE, "application/json"),
         (header::HeaderName::from_static("x-influxdb-error"), plain.as_str()),
     ];
-    let mut response = (status, headers, body).into_response();
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_S);
-    }
-    response
+    with_retry(status, (status, headers, body).into_response())
 }

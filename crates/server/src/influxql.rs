@@ -65,10 +65,13 @@ pub(crate) async fn query(From(state): From<Arc<State>>, request: Request) -> Re
 }
 
 async fn answer(state: &Arc<State>, request: Request) -> Result<Response, ApiError> {
-    let read_only = request.method() == Method::GET;
+    let read_only = request.method() != Method::POST;
     let taken = take(state, request).await?;
     let file = form::query_file(&taken.headers, &taken.body)?;
     let wanted = read(&taken.parameters, &taken.headers, file, read_only)?;
+    if let Some(change) = wanted.query.first_change().filter(|_| wanted.read_only) {
+        return Err(ApiError::only_by_post(&change));
+    }
     let budget = state.query_budget(&taken.parameters);
     let description = Description {
         kind: "influxql",

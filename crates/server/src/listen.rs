@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware;
 use db::Db;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -17,22 +18,25 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use ingest::wire::frame::Plane;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tower::ServiceExt;
 
 use crate::active::Remote;
+use crate::door::{self, Door};
+use crate::metrics::Metrics;
+use crate::places::{FULL, Places};
 use crate::sql::postgres;
 use crate::state::{Listener, ServerSettings, State};
 use crate::stream::{LineProtocol, serve_tcp, serve_udp};
 use crate::wire::Planes;
-use crate::{grpc, host, http1, routes};
+use crate::{grpc, health, host, http1};
 
 /// How long accepting pauses when the process has no file descriptors left.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often a silent connection of gRPC is asked whether its client is still there, and how long it may think about it.
-const PING_INTERVAL: Duration = Duration::from_mins(1);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Calls that a connection of gRPC may have under way.
 const CALLS_MAX: u32 = 32;
@@ -66,10 +70,64 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
+/// HTTP, which is listened on before the data folder is open: `/health` and `/ready` tell of that, all else is to be asked again.
+pub struct Front {
+    address: SocketAddr,
+    http: Arc<http1::Shared>,
+    stopping: watch::Sender<bool>,
+    stopped: watch::Receiver<bool>,
+    alive: mpsc::Sender<()>,
+    all_ended: mpsc::Receiver<()>,
+}
+
+impl Front {
+    /// Listens, and answers from now on.
+    pub async fn bind(settings: ServerSettings) -> Result<Self, ServeError> {
+        let failed = |error| ServeError::Bind { flag: "--http", address: settings.http, error };
+        let listener = TcpListener::bind(settings.http).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let door = Arc::new(Door::new(address.ip(), &settings));
+        let http = Arc::new(http1::Shared::new(settings, door));
+        let (stopping, stopped) = watch::channel(false);
+        let (alive, all_ended) = mpsc::channel(1);
+        let port = Port {
+            settings: http.settings.clone(),
+            metrics: http.metrics.clone(),
+            version: Version::One(http.clone()),
+        };
+        tokio::spawn(accept_http(port, listener, stopped.clone(), alive.clone()));
+        Ok(Self { address, http, stopping, stopped, alive, all_ended })
+    }
+
+    /// Where HTTP is served.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Listens on the other ports, and hands HTTP to the database: connections that are open stay so.
+    pub async fn open(self, db: Arc<Db>) -> Result<Server, ServeError> {
+        let state = Arc::new(State::new(db, self.http.settings.clone(), self.http.metrics.clone()));
+        let mut server = Server {
+            front: self,
+            lines: Vec::new(),
+            otlp_grpc: None,
+            postgres: None,
+            flight_sql: None,
+            control: None,
+            ingest: None,
+            addresses: Vec::new(),
+            unavailable: Vec::new(),
+            state,
+        };
+        server.bind_others().await?;
+        server.front.http.open(&server.state);
+        Ok(server)
+    }
+}
+
 /// A server that listens.
 pub struct Server {
-    http: TcpListener,
-    address: SocketAddr,
+    front: Front,
     lines: Vec<(LineProtocol, TcpListener, Option<UdpSocket>)>,
     otlp_grpc: Option<TcpListener>,
     postgres: Option<TcpListener>,
@@ -82,30 +140,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens; clients may connect from now on, and are served by [`Server::run`].
+    /// Listens; [`Server::run`] serves until the end. [`Front`] does it in two steps.
     pub async fn bind(db: Arc<Db>, settings: ServerSettings) -> Result<Self, ServeError> {
-        let failed = |error| ServeError::Bind { flag: "--http", address: settings.http, error };
-        let http = TcpListener::bind(settings.http).await.map_err(failed)?;
-        let address = http.local_addr().map_err(failed)?;
-        let mut server = Self {
-            http,
-            address,
-            lines: Vec::new(),
-            otlp_grpc: None,
-            postgres: None,
-            flight_sql: None,
-            control: None,
-            ingest: None,
-            addresses: Vec::new(),
-            unavailable: Vec::new(),
-            state: Arc::new(State::new(db, settings)),
-        };
-        server.bind_others().await?;
-        Ok(server)
+        Front::bind(settings).await?.open(db).await
     }
 
     async fn bind_others(&mut self) -> Result<(), ServeError> {
-        let settings = &self.state.settings;
+        let settings = self.state.settings.clone();
         let lines = [
             ("--line", settings.line, LineProtocol::Line, true),
             ("--graphite", settings.graphite, LineProtocol::Graphite, true),
@@ -155,7 +196,7 @@ impl Server {
 
     /// Where HTTP is served.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.front.address
     }
 
     /// Where the listeners beside HTTP listen, by their flags.
@@ -171,8 +212,8 @@ impl Server {
     /// Serves until `stop` resolves; then finishes requests under way, for as long as the settings allow.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let sampling = host::start(&self.state);
-        let (stopping, stopped) = watch::channel(false);
-        let (alive, mut all_ended) = mpsc::channel(1);
+        let Front { stopping, stopped, alive, mut all_ended, .. } = self.front;
+        tokio::spawn(health::tell(self.state.clone(), stopped.clone()));
         for (protocol, tcp, udp) in self.lines {
             tokio::spawn(serve_tcp(self.state.clone(), protocol, tcp, stopped.clone(), alive.clone()));
             if let Some(udp) = udp {
@@ -180,16 +221,17 @@ impl Server {
             }
         }
         let state = &self.state;
-        let http =
-            Version::One(Arc::new(http1::Shared { state: state.clone(), router: routes::router(state.clone()) }));
-        tokio::spawn(accept_http(state.clone(), http, self.http, stopped.clone(), alive.clone()));
         #[cfg(feature = "flight-sql")]
         let flight_sql = self.flight_sql.map(|listener| (listener, crate::sql::flight::router(state.clone())));
         #[cfg(not(feature = "flight-sql"))]
         let flight_sql = None;
         let otlp = self.otlp_grpc.map(|listener| (listener, grpc::router(state.clone())));
         for (listener, router) in otlp.into_iter().chain(flight_sql) {
-            tokio::spawn(accept_http(state.clone(), Version::Two(router), listener, stopped.clone(), alive.clone()));
+            let Ok(address) = listener.local_addr() else { continue };
+            let door = Arc::new(Door::new(address.ip(), &state.settings));
+            let version = Version::Two(router.layer(middleware::from_fn_with_state(door, door::check)));
+            let port = Port { settings: state.settings.clone(), metrics: state.metrics.clone(), version };
+            tokio::spawn(accept_http(port, listener, stopped.clone(), alive.clone()));
         }
         if let Some(listener) = self.postgres {
             tokio::spawn(postgres::accept(self.state.clone(), listener, stopped.clone()));
@@ -218,46 +260,53 @@ enum Version {
     Two(Router),
 }
 
+/// What the connections of a port share.
+struct Port {
+    settings: Arc<ServerSettings>,
+    metrics: Arc<Metrics>,
+    version: Version,
+}
+
 /// What a connection has of its port's for as long as it is open.
 struct Open {
-    state: Arc<State>,
+    metrics: Arc<Metrics>,
     _place: OwnedSemaphorePermit,
     _alive: mpsc::Sender<()>,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+        self.metrics.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Accepts until the stop. Each connection holds a clone of `alive` as long as it lives.
-async fn accept_http(
-    state: Arc<State>,
-    version: Version,
-    listener: TcpListener,
-    mut stop: watch::Receiver<bool>,
-    alive: mpsc::Sender<()>,
-) {
-    let places = Arc::new(Semaphore::new(state.settings.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
-    let accept = async || {
-        let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
-        let (stream, remote) = listener.accept().await?;
-        Ok::<_, io::Error>((place, stream, remote))
-    };
+async fn accept_http(port: Port, listener: TcpListener, mut stop: watch::Receiver<bool>, alive: mpsc::Sender<()>) {
+    let Port { settings, metrics, version } = port;
+    let places = Places::new(settings.connections_max);
     loop {
         let accepted = tokio::select! {
-            accepted = accept() => accepted,
+            accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => return,
         };
-        let Ok((place, stream, remote)) = accepted else {
+        let Ok((stream, remote)) = accepted else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let evict = || match &version {
+            Version::One(shared) => shared.parking.evict(),
+            Version::Two(_) => false,
+        };
+        let Some(place) = places.take(evict).await else {
+            metrics.refuse_connection();
+            let answer: &[u8] = if matches!(version, Version::One(_)) { FULL } else { &[] };
+            places.refuse(stream, answer);
             continue;
         };
         // Answers are small and complete: waiting to fill a packet only delays them.
         let _ = stream.set_nodelay(true);
-        state.metrics.connections.fetch_add(1, Ordering::Relaxed);
-        let open = Open { state: state.clone(), _place: place, _alive: alive.clone() };
+        metrics.connections.fetch_add(1, Ordering::Relaxed);
+        let open = Open { metrics: metrics.clone(), _place: place, _alive: alive.clone() };
         let stop = stop.clone();
         match version.clone() {
             Version::One(shared) => tokio::spawn(async move {

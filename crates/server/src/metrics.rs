@@ -27,6 +27,7 @@ pub(crate) struct Metrics {
     datagrams: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     pub(crate) connections: AtomicU64,
     parked: AtomicU64,
+    connections_refused: AtomicU64,
 }
 
 /// Routes by which requests are counted; everything else is `other`.
@@ -127,6 +128,11 @@ impl Metrics {
     }
 
     /// Counts a connection of HTTP/1 that waits for its client to ask, until what this returns is dropped.
+    /// A client found no place.
+    pub(crate) fn refuse_connection(&self) {
+        self.connections_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn park(&self) -> impl Drop {
         self.parked.fetch_add(1, Ordering::Relaxed);
         ParkedCount(&self.parked)
@@ -217,7 +223,11 @@ impl Metrics {
         let help = "How far the clock is ahead of the time that retention goes by.";
         family(&mut out, "thalweg_clock_ahead_seconds", "gauge", help);
         let _ = writeln!(out, "thalweg_clock_ahead_seconds {:.3}", stats.clock_ahead_ns as f64 / 1e9);
+        let name = "thalweg_connections_refused_total";
+        family(&mut out, name, "counter", "Connections closed at once because connections_max were open.");
+        let _ = writeln!(out, "{name} {}", self.connections_refused.load(Ordering::Relaxed));
         render_memory(&mut out, &stats.memory, deltas);
+        render_disk(&mut out, db);
         render_result_cache(&mut out, db);
         family(&mut out, "thalweg_merges_by_goal_total", "counter", "Merges of parts, by why.");
         for (goal, count) in MERGE_GOALS.iter().zip(stats.merges_by_goal) {
@@ -245,6 +255,26 @@ struct ParkedCount<'a>(&'a AtomicU64);
 impl Drop for ParkedCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The disk of the data folder, and what was found damaged on it.
+fn render_disk(out: &mut String, db: &Db) {
+    if let Some(space) = db.disk_space() {
+        for (name, help, value) in [
+            ("thalweg_disk_free_bytes", "Bytes that are free on the data folder's disk.", space.free_bytes),
+            ("thalweg_disk_size_bytes", "Bytes of the data folder's disk.", space.size_bytes),
+        ] {
+            family(out, name, "gauge", help);
+            let _ = writeln!(out, "{name} {value}");
+        }
+    }
+    let name = "thalweg_damaged_blocks_total";
+    family(out, name, "counter", "Blocks of files that were found damaged since the data folder was opened.");
+    let _ = writeln!(out, "{name} {}", db.health().damages_total());
+    family(out, "thalweg_health_checks", "gauge", "1 for each check of /health that does not pass.");
+    for check in db.health().checks() {
+        let _ = writeln!(out, "thalweg_health_checks{{check=\"{}\"}} 1", check.name);
     }
 }
 

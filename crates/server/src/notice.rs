@@ -26,7 +26,12 @@ impl Notices {
         };
         *last = (now_ns, 0);
         drop(last);
-        // Nobody reads it: nothing to be done.
-        let _ = writeln!(std::io::stderr(), "thalweg: {}{untold}", message());
+        write(&format!("{}{untold}", message()));
     }
+}
+
+/// Tells without a bound on how often: for what says itself how often it is told.
+pub(crate) fn write(message: &str) {
+    // Nobody reads it: nothing to be done.
+    let _ = writeln!(std::io::stderr(), "thalweg: {message}");
 }

@@ -13,11 +13,13 @@ use axum::routing::{get, post, put};
 
 use crate::active::Remote;
 use crate::body::{Buffer, Share};
+use crate::door::Door;
 use crate::error::ApiError;
 use crate::parameters::Parameters;
 use crate::state::State;
 use crate::{
-    active, admin, body, compression, export, influxql, names, page, plan, query, remote_read, sql, status, write,
+    active, admin, body, compression, door, export, health, influxql, names, page, plan, query, remote_read, sql,
+    status, write,
 };
 
 /// Bytes of a form that a network thread reads itself.
@@ -73,7 +75,7 @@ pub(crate) async fn take_write(state: &Arc<State>, request: Request) -> Result<T
     Ok(Taken { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned(), remote })
 }
 
-pub(crate) fn router(state: Arc<State>) -> Router {
+pub(crate) fn router(state: Arc<State>, door: Arc<Door>) -> Router {
     let api = Router::new()
         .route("/api/v1/query", get(query::instant).post(query::instant))
         .route("/api/v1/query_range", get(query::range).post(query::range))
@@ -119,8 +121,7 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         )
         .route("/api/v1/admin/tsdb/delete_series", put(admin::delete_series).post(admin::delete_series))
         .route("/api/v1/admin/tsdb/snapshot", put(admin::snapshot).post(admin::snapshot))
-        .route("/api/v1/admin/tsdb/clean_tombstones", put(admin::clean_tombstones).post(admin::clean_tombstones))
-        .layer(middleware::from_fn(admin::same_site));
+        .route("/api/v1/admin/tsdb/clean_tombstones", put(admin::clean_tombstones).post(admin::clean_tombstones));
     Router::new()
         .route("/write", post(write::influx::influx_v1))
         .route("/api/v2/write", post(write::influx::influx_v2))
@@ -134,11 +135,12 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/import/native", post(write::imports::native))
         .route("/api/v1/import/prometheus", post(write::prometheus::exposition))
         .route("/ping", get(status::ping).head(status::ping))
-        .route("/health", get(status::health))
-        .route("/ready", get(status::ready))
+        .route("/health", get(health::health))
+        .route("/ready", get(health::ready))
         .merge(api)
         .merge(admin)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(door, door::check))
         .layer(middleware::from_fn_with_state(state.clone(), count))
         .with_state(state)
 }

@@ -16,6 +16,7 @@ use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
 use crate::parameters::Parameters;
+use crate::targets::BackupTarget;
 use crate::threads::QueryThreads;
 use crate::turns::Turns;
 
@@ -33,6 +34,10 @@ pub struct Listener {
 pub struct ServerSettings {
     /// Where HTTP is served. Port 0 takes a free one.
     pub http: SocketAddr,
+    /// Names beside those of loopback and addresses by which browsers may reach HTTP.
+    pub host_names: Vec<String>,
+    /// Origins of pages, as `http://grafana:3000`, whose requests are let in beside those of this server's own page.
+    pub origins: Vec<String>,
     /// Where the binary protocol registers; `None`: nowhere.
     pub control: Option<Listener>,
     /// Where it takes rows.
@@ -79,12 +84,16 @@ pub struct ServerSettings {
     pub bodies_bytes_max: usize,
     /// Requests that work at the same time; others wait.
     pub requests_max: usize,
-    /// Connections of each listener that are open at the same time; others wait to be accepted.
+    /// Connections of each listener that are open at the same time; for others silent ones are closed, or they are refused.
     pub connections_max: usize,
     /// How long a client may take to send a request's head.
     pub head_timeout_ms: u64,
     /// How long a connection of HTTP/1 that has asked before may be silent.
     pub http_idle_timeout_ms: u64,
+    /// How long a client may take nothing of an answer that waits for it.
+    pub write_timeout_ms: u64,
+    /// How long a session of Postgres's protocol may be silent.
+    pub postgres_idle_timeout_ms: u64,
     /// After how long a silence it gives up its buffers; one of the binary protocol its thread, too.
     pub park_after_ms: u64,
     /// How long a client may take to send a body.
@@ -123,7 +132,9 @@ pub struct ServerSettings {
     pub host_metrics_interval_ms: Option<u64>,
     /// How long a stop waits for requests under way.
     pub stop_timeout_ms: u64,
-    /// What was set and is no default, by name, for those who ask.
+    /// Where backups that are asked for by HTTP may go; none by default.
+    pub backup_targets: Vec<BackupTarget>,
+    /// What was set, is no default and no secret, by name, for those who ask.
     pub flags: Vec<(String, String)>,
 }
 
@@ -132,6 +143,8 @@ impl ServerSettings {
     pub fn new(http: SocketAddr) -> Self {
         Self {
             http,
+            host_names: Vec::new(),
+            origins: Vec::new(),
             control: None,
             ingest: None,
             ingest_discard: false,
@@ -158,6 +171,8 @@ impl ServerSettings {
             connections_max: 16_384,
             head_timeout_ms: 10_000,
             http_idle_timeout_ms: 600_000,
+            write_timeout_ms: 30_000,
+            postgres_idle_timeout_ms: 600_000,
             park_after_ms: 250,
             body_timeout_ms: 30_000,
             stream_idle_timeout_ms: 600_000,
@@ -177,6 +192,7 @@ impl ServerSettings {
             query_slow_ms: 10_000,
             host_metrics_interval_ms: Some(5_000),
             stop_timeout_ms: 10_000,
+            backup_targets: Vec::new(),
             flags: Vec::new(),
         }
     }
@@ -185,8 +201,8 @@ impl ServerSettings {
 /// What all handlers share.
 pub(crate) struct State {
     pub(crate) db: Arc<Db>,
-    pub(crate) settings: ServerSettings,
-    pub(crate) metrics: Metrics,
+    pub(crate) settings: Arc<ServerSettings>,
+    pub(crate) metrics: Arc<Metrics>,
     /// What series of OpenTelemetry's delta temporality add up to.
     pub(crate) otlp_deltas: ingest::otlp::Deltas,
     /// When the server began, in nanoseconds since the Unix epoch.
@@ -205,7 +221,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(db: Arc<Db>, settings: ServerSettings) -> Self {
+    pub(crate) fn new(db: Arc<Db>, settings: Arc<ServerSettings>, metrics: Arc<Metrics>) -> Self {
         let requests = Arc::new(Semaphore::new(settings.requests_max.clamp(1, Semaphore::MAX_PERMITS)));
         let bodies = Arc::new(Budget::new(settings.bodies_bytes_max, db.request_memory()));
         let bounds = Bounds {
@@ -219,7 +235,7 @@ impl State {
             otlp_deltas: ingest::otlp::Deltas::new(settings.otlp.delta_limits),
             db,
             settings,
-            metrics: Metrics::default(),
+            metrics,
             notices: Notices::default(),
             slow_queries: Notices::default(),
             queries,

@@ -1,4 +1,4 @@
-//! Whether the server lives and what it is.
+//! What the server is.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const TOP_DEFAULT: usize = 10;
 /// Most items of such a list.
 const TOP_MAX: usize = 10_000;
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version of Prometheus whose API this one is: clients such as Grafana choose what they ask by it.
 const PROMETHEUS_VERSION: &str = "3.15.0";
@@ -141,24 +141,6 @@ pub(crate) async fn ping(request: Request) -> Response {
         return (StatusCode::OK, headers, [(header::CONTENT_TYPE, "application/json")], body).into_response();
     }
     (StatusCode::NO_CONTENT, headers).into_response()
-}
-
-/// 200 as long as background work gets on; else 503 with the reason. In the form of InfluxDB 2.
-pub(crate) async fn health(From(state): From<Arc<State>>) -> Response {
-    let (status, word, message) = match state.db.background_error() {
-        None => (StatusCode::OK, "pass", "ready for queries and writes".to_owned()),
-        Some(error) => (StatusCode::SERVICE_UNAVAILABLE, "fail", error),
-    };
-    let body = format!(
-        r#"{{"name":"thalweg","message":{},"status":"{word}","checks":[],"version":"{VERSION}"}}"#,
-        json::text(&message)
-    );
-    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
-}
-
-/// 200 whenever the server answers: it listens only once the data folder is open.
-pub(crate) async fn ready() -> &'static str {
-    "Thalweg is ready.\n"
 }
 
 pub(crate) async fn metrics(From(state): From<Arc<State>>) -> Response {

@@ -8,6 +8,7 @@
 //!
 //! What this layer does not have is refused with [`SqlError::Unsupported`].
 
+mod access;
 mod arrow;
 mod catalog;
 mod change;

@@ -22,6 +22,20 @@ pub(crate) struct Admission {
     refused_by_memory: AtomicU64,
 }
 
+/// Why rows are not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) reason: String,
+    /// Whether the same rows may be taken when they are sent again later.
+    pub(crate) is_for_now: bool,
+}
+
+impl Refusal {
+    pub(crate) const fn for_good(reason: String) -> Self {
+        Self { reason, is_for_now: false }
+    }
+}
+
 /// Settings of [`Admission`]; 0 is no limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeriesLimits {
@@ -37,24 +51,25 @@ impl Admission {
         count: u64,
         now_ns: i64,
         limits: SeriesLimits,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let mut series = self.series.lock();
         let known = series.entry(database).or_default();
         if limits.per_database_max > 0 && *known + count > limits.per_database_max {
             self.refused_by_database.fetch_add(1, Ordering::Relaxed);
-            return Err(format!(
+            return Err(Refusal::for_good(format!(
                 "new series are refused: the database has {known} of the {} that series_per_database_max allows; raise it, or \
                  write fewer different labels",
                 limits.per_database_max
-            ));
+            )));
         }
         if limits.per_second_max > 0 && !self.fits_second(count, now_ns, limits.per_second_max) {
             self.refused_by_rate.fetch_add(1, Ordering::Relaxed);
-            return Err(format!(
+            let reason = format!(
                 "new series are refused: more than the {} a second that new_series_per_second_max allows; send the row again \
                  later, or raise the limit",
                 limits.per_second_max
-            ));
+            );
+            return Err(Refusal { reason, is_for_now: true });
         }
         *known += count;
         Ok(())
@@ -66,7 +81,8 @@ impl Admission {
         if present.0 != second {
             *present = (second, 0);
         }
-        let fits = present.1 + count <= max;
+        // A group with more series than a second may bring comes alone, or it would never come.
+        let fits = present.1 == 0 || present.1 + count <= max;
         if fits {
             present.1 += count;
         }
@@ -120,8 +136,12 @@ mod tests {
         assert_eq!(admitted(&admission, &[4], NS_PER_S, limits), [true]);
         assert_eq!(admitted(&admission, &[3, 2, 1], 2 * NS_PER_S, limits), [false, true, false]);
         assert_eq!(admission.refused().map(|(_, count)| count), [2, 1, 0]);
-        let message = admission.admit(1, 1, 0, limits).unwrap_err();
-        assert!(message.contains("has 10 of the 10 that series_per_database_max allows"), "{message}");
+        let refusal = admission.admit(1, 1, 0, limits).unwrap_err();
+        assert!(refusal.reason.contains("has 10 of the 10 that series_per_database_max allows"), "{refusal:?}");
+        assert!(!refusal.is_for_now);
+        let large = SeriesLimits { per_database_max: 0, per_second_max: 4 };
+        assert_eq!(admitted(&admission, &[9, 1], 3 * NS_PER_S, large), [true, false], "a large group comes alone");
+        assert!(admission.admit(1, 1, 3 * NS_PER_S, large).unwrap_err().is_for_now);
         let none = SeriesLimits { per_database_max: 0, per_second_max: 0 };
         assert_eq!(admitted(&admission, &[1 << 40], 0, none), [true]);
         admission.forget();

@@ -6,7 +6,7 @@ use index::DatabaseId;
 use model::{Batch, Block};
 
 use crate::log::record::ShardRows;
-use crate::resolve::BlockRoute;
+use crate::resolve::{BlockRoute, Route};
 use crate::write::Rejected;
 use crate::{Store, StoreError};
 
@@ -22,19 +22,18 @@ impl Store {
     /// Resolves the rows that the database would still keep, and rejects the others: nothing is registered for them.
     pub(crate) fn resolve_block_with_expired(
         &self,
-        database: DatabaseId,
+        (database, oldest_ns): (DatabaseId, i64),
         batch: &Batch<'_>,
         block: &Block,
-        oldest_ns: i64,
-        rejected: &mut Vec<Rejected>,
+        route: &mut Route,
     ) -> Result<BlockRoute, StoreError> {
         let is_kept: Vec<bool> = block.timestamps_ns.iter().map(|timestamp_ns| *timestamp_ns >= oldest_ns).collect();
         for (line, timestamp_ns) in block.lines.iter().zip(&block.timestamps_ns) {
-            if *timestamp_ns < oldest_ns && rejected.len() < self.options.rejections_max {
+            if *timestamp_ns < oldest_ns && route.rejected.len() < self.options.rejections_max {
                 let reason = format!(
                     "{BEYOND_RETENTION}: the time {timestamp_ns} ns is before {oldest_ns} ns, the oldest that the database keeps"
                 );
-                rejected.push(Rejected { line: *line, reason });
+                route.rejected.push(Rejected { line: *line, reason });
             }
         }
         if !is_kept.contains(&true) {
@@ -49,7 +48,7 @@ impl Store {
             // Not looked at here.
             cells: Vec::new(),
         };
-        let resolved = self.resolve_block(database, batch, &left, rejected)?;
+        let resolved = self.resolve_block(database, batch, &left, route)?;
         let mut targets = resolved.targets.into_iter();
         let targets = is_kept.iter().map(|is_kept| if *is_kept { targets.next().flatten() } else { None }).collect();
         Ok(BlockRoute { targets, ..resolved })

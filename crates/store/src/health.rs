@@ -85,13 +85,13 @@ impl Health {
             return;
         }
         self.damages_total.fetch_add(1, Ordering::Relaxed);
+        let message = format!("{} at offset {}: {}", damage.file, damage.offset, damage.message);
         if damages.listed.len() < LISTED_MAX {
             damages.known.insert(block);
             damages.listed.push(damage.clone());
-            damages.unreported.push(damage.clone());
+            damages.unreported.push(damage);
         }
         drop(damages);
-        let message = format!("{} at offset {}: {}", damage.file, damage.offset, damage.message);
         self.set("damage", Some((CheckStatus::Warn, message)));
     }
 

@@ -343,6 +343,11 @@ impl Store {
         }
     }
 
+    /// Fails if nothing may be written until the folder is opened again.
+    pub fn check_writable(&self) -> Result<(), StoreError> {
+        self.log.check()
+    }
+
     /// Removes the files that edits which cannot be committed would have named: on a full disk they would only take room.
     fn remove_added(&self, edits: &[Edit]) {
         for edit in edits {

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use index::{DatabaseId, MeasurementId, Slot, routing_hash};
 use model::{Batch, Block, Field, GroupIdentity, Labels, MetricMetadata, ValueType};
 
+use crate::admission::Refusal;
 use crate::keys::{Target, TargetsByHash};
 use crate::log::record;
 use crate::shard::ShardGroups;
@@ -18,6 +19,8 @@ use crate::{CatalogState, Store, StoreError};
 pub(crate) struct Route {
     pub(crate) blocks: Vec<BlockRoute>,
     pub(crate) rejected: Vec<Rejected>,
+    /// Rows among those that were not taken, of which some have no entry above, that may be taken later.
+    pub(crate) rejected_for_now: u64,
 }
 
 /// Where a block's rows go.
@@ -30,7 +33,7 @@ pub(crate) struct BlockRoute {
 }
 
 /// New keys of a block: what each means, or why it means nothing.
-type Registered = TargetsByHash<Result<Target, String>>;
+type Registered = TargetsByHash<Result<Target, Refusal>>;
 
 /// A group to be registered.
 struct NewGroup {
@@ -142,13 +145,14 @@ impl Store {
     }
 
     pub(crate) fn resolve(&self, database: DatabaseId, batch: &Batch<'_>) -> Result<Route, StoreError> {
-        let mut route = Route { blocks: Vec::with_capacity(batch.blocks.len()), rejected: Vec::new() };
+        let blocks = Vec::with_capacity(batch.blocks.len());
+        let mut route = Route { blocks, rejected: Vec::new(), rejected_for_now: 0 };
         let oldest_ns = self.oldest_kept_ns(database);
         for block in &batch.blocks {
             let resolved = if block.timestamps_ns.iter().any(|timestamp_ns| *timestamp_ns < oldest_ns) {
-                self.resolve_block_with_expired(database, batch, block, oldest_ns, &mut route.rejected)?
+                self.resolve_block_with_expired((database, oldest_ns), batch, block, &mut route)?
             } else {
-                self.resolve_block(database, batch, block, &mut route.rejected)?
+                self.resolve_block(database, batch, block, &mut route)?
             };
             route.blocks.push(resolved);
         }
@@ -160,7 +164,7 @@ impl Store {
         database: DatabaseId,
         batch: &Batch<'_>,
         block: &Block,
-        rejected: &mut Vec<Rejected>,
+        route: &mut Route,
     ) -> Result<BlockRoute, StoreError> {
         let shared = match &block.measurement {
             None => None,
@@ -168,7 +172,7 @@ impl Store {
                 Ok(found) => Some(found),
                 Err(reason) => {
                     let reject = |line: &u32| Rejected { line: *line, reason: reason.clone() };
-                    rejected.extend(block.lines.iter().take(self.options.rejections_max).map(reject));
+                    route.rejected.extend(block.lines.iter().take(self.options.rejections_max).map(reject));
                     return Ok(BlockRoute { columns: None, targets: vec![None; block.rows()] });
                 }
             },
@@ -184,10 +188,13 @@ impl Store {
                 last = Some((hash, found));
                 match found {
                     Some(Ok(target)) => targets[row] = Some(*target),
-                    Some(Err(reason)) if rejected.len() < self.options.rejections_max => {
-                        rejected.push(Rejected { line: block.lines[row], reason: reason.clone() });
+                    Some(Err(refusal)) => {
+                        route.rejected_for_now += u64::from(refusal.is_for_now);
+                        if route.rejected.len() < self.options.rejections_max {
+                            route.rejected.push(Rejected { line: block.lines[row], reason: refusal.reason.clone() });
+                        }
                     }
-                    _ => {}
+                    None => {}
                 }
             }
         }
@@ -312,11 +319,11 @@ impl Store {
             if let Entry::Vacant(vacant) = registered.entry(hash) {
                 match (batch.key_decoder)(batch.text(block.keys[*row].text)) {
                     Ok(identity) => {
-                        vacant.insert(Err("the group could not be registered".to_owned()));
+                        vacant.insert(Err(Refusal::for_good("the group could not be registered".to_owned())));
                         identities.push((hash, identity));
                     }
                     Err(reason) => {
-                        vacant.insert(Err(reason));
+                        vacant.insert(Err(Refusal::for_good(reason)));
                     }
                 }
             }
@@ -351,7 +358,7 @@ impl Store {
             match self.resolve_fields(database, &identity.measurement, fields)? {
                 Ok((measurement, slots)) => groups.push(NewGroup { hash, identity, measurement, slots }),
                 Err(reason) => {
-                    registered.insert(hash, Err(reason));
+                    registered.insert(hash, Err(Refusal::for_good(reason)));
                 }
             }
         }
@@ -376,7 +383,7 @@ impl Store {
         &self,
         database: DatabaseId,
         groups: &[(MeasurementId, GroupIdentity, Vec<Slot>)],
-    ) -> Result<Vec<Result<Target, String>>, StoreError> {
+    ) -> Result<Vec<Result<Target, Refusal>>, StoreError> {
         let refusal = self.refusal.read().clone();
         let limits = self.series_limits(database)?;
         let is_limited = refusal.is_some() || limits.per_database_max > 0 || limits.per_second_max > 0;
@@ -388,7 +395,7 @@ impl Store {
             by_shard[(hash % self.shards.len() as u64) as usize].push(place);
         }
         let nowhere = Target { shard: 0, group: 0, slot: 0 };
-        let mut targets: Vec<Result<Target, String>> = vec![Ok(nowhere); groups.len()];
+        let mut targets: Vec<Result<Target, Refusal>> = vec![Ok(nowhere); groups.len()];
         for (number, (shard, places)) in self.shards.iter().zip(by_shard).enumerate() {
             if places.is_empty() {
                 continue;
@@ -402,7 +409,7 @@ impl Store {
                     let admit = || match &refusal {
                         Some(reason) => {
                             self.admission.refused_by_memory();
-                            Err(reason.clone())
+                            Err(Refusal::for_good(reason.clone()))
                         }
                         None => self.admission.admit(database, slots.len() as u64, now_ns, limits),
                     };

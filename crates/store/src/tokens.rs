@@ -9,6 +9,7 @@ use model::{Field, GroupIdentity, Labels, NativeHistogram, Span, VALUE_FIELD, Va
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::admission::Refusal;
 use crate::histogram;
 use crate::keys::Target;
 use crate::log::record::{BLOCK_ROWS_MAX, RowBlock, ShardRows, text_of};
@@ -198,9 +199,9 @@ impl Store {
         let targets = self.register_identities(database, groups)?;
         // A token that is handed out stands for something after a crash too.
         self.log.commit(self.log.last_sequence())?;
-        let token = |target: Result<Target, String>| {
+        let token = |target: Result<Target, Refusal>| {
             let bits = target
-                .map_err(StoreError::Invalid)?
+                .map_err(|refusal| StoreError::Invalid(refusal.reason))?
                 .pack()
                 .ok_or_else(|| StoreError::Invalid("a slot beyond 20 bits has no token".to_owned()));
             bits.map(Token)

@@ -9,8 +9,8 @@ use index::RoaringBitmap;
 use model::TimeRange;
 use platform::{Files, LockError, Platform};
 
-use crate::inspect::{databases, read_manifest};
 use crate::health::Health;
+use crate::inspect::{databases, read_manifest};
 use crate::manifest::{Edit, Manifest, State, Trashed};
 use crate::part::{Part, PartInfo};
 use crate::policy::DatabasePolicy;
@@ -116,7 +116,7 @@ impl Store {
 
     /// Bytes that are free on the folder's disk, if somebody knows.
     fn free_bytes(&self) -> Option<u64> {
-        self.platform.files.free_bytes(&self.options.directory).ok().flatten()
+        self.platform.files.disk_space(&self.options.directory).ok().map(|space| space.free_bytes)
     }
 
     /// Bytes of parts on this machine's disk, without the trash.

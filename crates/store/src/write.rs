@@ -26,6 +26,8 @@ pub struct WriteReport {
     pub rejected: Vec<Rejected>,
     /// How many rows were not taken.
     pub rejected_total: u64,
+    /// How many of those may be taken when they are sent again later: a limit for a time refused them.
+    pub rejected_for_now: u64,
 }
 
 /// A row that was not taken.
@@ -150,10 +152,11 @@ impl Store {
     }
 
     fn report(&self, batch: &Batch<'_>, route: Route) -> WriteReport {
-        let mut report = WriteReport { rejected: route.rejected, ..WriteReport::default() };
+        let Route { blocks, rejected, rejected_for_now } = route;
+        let mut report = WriteReport { rejected, rejected_for_now, ..WriteReport::default() };
         report.rejected.sort_by_key(|rejected| rejected.line);
         report.rejected.truncate(self.options.rejections_max);
-        for (block, route) in batch.blocks.iter().zip(&route.blocks) {
+        for (block, route) in batch.blocks.iter().zip(&blocks) {
             let rows = route.targets.iter().flatten().count() as u64;
             report.rows_written += rows;
             report.values_written += rows * block.fields.len() as u64;

@@ -10,11 +10,13 @@ use super::{Place, Where, counted, size};
 use crate::client::Client;
 
 const EXAMPLES: &str = "Examples:
-  thalweg backup --to /mnt/backups/thalweg                       the server on 127.0.0.1:7780
+  thalweg backup --to nightly                                    the server on 127.0.0.1:7780, to a target that it has by that name
+  thalweg backup --to /mnt/backups/thalweg                       the same, to a folder of its machine
   thalweg backup --to s3://bucket/thalweg --keep 14              two weeks of daily backups
   thalweg backup --data /var/lib/thalweg --to /mnt/backups/thalweg   a folder that no server runs on
 
-A server writes the backup itself: a folder is one of its machine, and it needs the bucket's credentials.
+A server writes the backup itself: a folder is one of its machine, and it needs the bucket's credentials. It writes only where
+its setting --backup-targets lets it. A folder that no server runs on is backed up anywhere.
 Only what the target does not have yet is copied. thalweg restore brings a backup back.";
 
 /// Back up a running server, or a folder that no server runs on
@@ -23,7 +25,7 @@ Only what the target does not have yet is copied. thalweg restore brings a backu
 pub(crate) struct BackupFlags {
     #[command(flatten)]
     place: Place,
-    /// Where backups are kept: a folder, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`
+    /// Where backups are kept: a name of the server's --backup-targets (a word alone), a folder, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`
     #[arg(long, value_name = "FOLDER-OR-URL")]
     to: String,
     /// Remove all but the newest so many backups afterwards [default: none is removed]
@@ -35,7 +37,7 @@ pub(crate) fn run(flags: &BackupFlags) -> Result<ExitCode, String> {
     let bar = Bar::new();
     let (name, all, copied, removed) = match flags.place.resolve() {
         Where::Server(url) => {
-            let to = absolute(&flags.to)?;
+            let to = if is_name(&flags.to) { flags.to.clone() } else { absolute(&flags.to)? };
             let keep = flags.keep.map(|keep| keep.to_string());
             let mut parameters = vec![("to", to.as_str())];
             parameters.extend(keep.as_deref().map(|keep| ("keep", keep)));
@@ -67,6 +69,11 @@ pub(crate) fn run(flags: &BackupFlags) -> Result<ExitCode, String> {
         println!("{} removed", counted(removed, "old backup was", "old backups were"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether this names a target of the server: a folder beside would be `./name`.
+fn is_name(to: &str) -> bool {
+    !to.contains(['/', '\\', '.'])
 }
 
 /// The server has a working folder of its own.

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use db::{CheckReport, ObjectTierOptions};
+use db::CheckReport;
 use platform::Platform;
 use serde_json::{Value, json};
 
 use super::show::{Bar, partitions, partitions_json};
 use super::{counted, size};
+use crate::objects::ObjectAccess;
 
 const EXAMPLES: &str = "Examples:
   thalweg check --data /var/lib/thalweg
@@ -27,8 +28,10 @@ pub(crate) struct CheckFlags {
     #[arg(long, env = "THALWEG_DATA", value_name = "FOLDER", default_value = "./thalweg-data")]
     data: PathBuf,
     /// The object store that holds the folder's settled parts: they are read and checked too
-    #[arg(long, value_name = "URL")]
+    #[arg(long, env = "THALWEG_OBJECTS", value_name = "URL")]
     objects: Option<String>,
+    #[command(flatten)]
+    access: ObjectAccess,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -36,7 +39,7 @@ pub(crate) struct CheckFlags {
 
 pub(crate) fn run(flags: &CheckFlags) -> Result<ExitCode, String> {
     let platform = Platform::real();
-    let tier = flags.objects.as_deref().map(ObjectTierOptions::new);
+    let tier = flags.objects.as_deref().map(|url| flags.access.tier(url)).transpose()?;
     let bar = Bar::new();
     let checked = db::check(&platform, &flags.data, tier.as_ref(), &mut |progress| bar.tell(progress));
     drop(bar);

@@ -24,8 +24,10 @@ pub(crate) use trash::{TrashFlags, run as trash};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use db::{Db, DbOptions, ObjectTierOptions};
+use db::{Db, DbOptions};
 use platform::Platform;
+
+use crate::objects::ObjectAccess;
 
 /// Where a running database listens unless told otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:7780";
@@ -40,8 +42,10 @@ pub(crate) struct Place {
     #[arg(long)]
     url: Option<String>,
     /// With --data: the object store that holds the folder's settled parts, if there is one
-    #[arg(long, value_name = "URL", requires = "data")]
+    #[arg(long, env = "THALWEG_OBJECTS", value_name = "URL")]
     objects: Option<String>,
+    #[command(flatten)]
+    access: ObjectAccess,
 }
 
 /// One of the two.
@@ -67,7 +71,7 @@ impl Place {
         // Opening would make a new folder where a name is misspelt.
         db::inspect(&platform, data).map_err(|error| error.to_string())?;
         let mut options = DbOptions::new(data);
-        options.store.objects = self.objects.as_deref().map(ObjectTierOptions::new);
+        options.store.objects = self.objects.as_deref().map(|url| self.access.tier(url)).transpose()?;
         Db::open(platform, options).map_err(|error| match error {
             locked @ db::StoreError::Locked { .. } => {
                 format!("{locked}; or name the running server with --url instead of --data")

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use platform::Platform;
-use platform::objects::ObjectOptions;
 
 use super::show::{Bar, time};
 use super::{counted, size};
+use crate::objects::ObjectAccess;
 
 const EXAMPLES: &str = "Examples:
   thalweg rebuild --objects s3://bucket/thalweg --data /var/lib/thalweg
@@ -22,8 +22,10 @@ The lost folder's server, should it come back, is refused by the object store: i
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RebuildFlags {
     /// The lost folder's object store: a folder, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`
-    #[arg(long, value_name = "FOLDER-OR-URL")]
+    #[arg(long, env = "THALWEG_OBJECTS", value_name = "FOLDER-OR-URL")]
     objects: String,
+    #[command(flatten)]
+    access: ObjectAccess,
     /// The folder to make; it must be empty or new
     #[arg(long, value_name = "FOLDER")]
     data: PathBuf,
@@ -34,7 +36,7 @@ pub(crate) struct RebuildFlags {
 
 pub(crate) fn run(flags: &RebuildFlags) -> Result<ExitCode, String> {
     let platform = Platform::real();
-    let source = platform.objects.open(&flags.objects, &ObjectOptions::default()).map_err(|error| error.to_string())?;
+    let source = platform.objects.open(&flags.objects, &flags.access.options()?).map_err(|error| error.to_string())?;
     let bar = Bar::new();
     let rebuilt =
         db::rebuild(&*source, flags.folder.as_deref(), &platform, &flags.data, &mut |progress| bar.tell(progress));

@@ -39,6 +39,10 @@ pub(super) struct Gate {
     /// When it must be there.
     deadline: Option<Pin<Box<Sleep>>>,
     refusal: Option<Refusal>,
+    /// When a silent client is given up.
+    idle: Option<Pin<Box<Sleep>>>,
+    /// When one is that does not read.
+    unread: Option<Pin<Box<Sleep>>>,
 }
 
 impl Gate {
@@ -54,6 +58,8 @@ impl Gate {
             share: None,
             deadline: None,
             refusal: None,
+            idle: None,
+            unread: None,
         }
     }
 
@@ -123,14 +129,35 @@ impl Gate {
         read.map_ok(|()| count)
     }
 
-    /// A message that began to come is waited for, but not for ever.
-    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// A message that began to come is waited for, but not for ever; nor is one that did not.
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<Refusal> {
+        let settings = &self.state.settings;
         if self.buffer.len() == self.whole {
-            return Poll::Pending;
+            let patience_ms = settings.postgres_idle_timeout_ms;
+            ready!(poll_timer(&mut self.idle, patience_ms, context));
+            let message = format!("the session was silent for {patience_ms} ms (postgres_idle_timeout_ms)");
+            return Poll::Ready(Refusal { code: "57P05", message });
         }
-        let patience = Duration::from_millis(self.state.settings.body_timeout_ms);
-        self.deadline.get_or_insert_with(|| Box::pin(sleep(patience))).as_mut().poll(context)
+        let patience_ms = settings.body_timeout_ms;
+        ready!(poll_timer(&mut self.deadline, patience_ms, context));
+        let message = format!("a message took longer than {patience_ms} ms (body_timeout_ms)");
+        Poll::Ready(Refusal { code: "08006", message })
     }
+
+    /// A client that takes nothing of what it asked for is waited for, but not for ever.
+    fn note_written<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.unread = None;
+            return written;
+        }
+        ready!(poll_timer(&mut self.unread, self.state.settings.write_timeout_ms, context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+/// Whether a timer that begins now, if it has not before, has run out.
+fn poll_timer(timer: &mut Option<Pin<Box<Sleep>>>, patience_ms: u64, context: &mut Context<'_>) -> Poll<()> {
+    timer.get_or_insert_with(|| Box::pin(sleep(Duration::from_millis(patience_ms)))).as_mut().poll(context)
 }
 
 impl AsyncRead for Gate {
@@ -151,12 +178,10 @@ impl AsyncRead for Gate {
             // Whoever asks again is done with what it got.
             gate.settle();
             let Poll::Ready(count) = gate.poll_fill(context)? else {
-                ready!(gate.poll_deadline(context));
-                let patience_ms = gate.state.settings.body_timeout_ms;
-                let message = format!("a message took longer than {patience_ms} ms (body_timeout_ms)");
-                gate.refusal = Some(Refusal { code: "08006", message });
+                gate.refusal = Some(ready!(gate.poll_deadline(context)));
                 continue;
             };
+            gate.idle = None;
             if count == 0 {
                 return Poll::Ready(Ok(()));
             }
@@ -170,7 +195,8 @@ impl AsyncRead for Gate {
 
 impl AsyncWrite for Gate {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.note_written(written, context)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

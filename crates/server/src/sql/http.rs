@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::extract::{Request, State as From};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use db::SqlAnswer;
 use query::arrow::STREAM_MEDIA_TYPE;
@@ -13,9 +13,11 @@ use sql::{Column, Manner, PARQUET_MEDIA_TYPE, Relation, Session, SqlError};
 
 use super::text::{self, Style};
 use crate::active::Description;
+use crate::door::Admitted;
 use crate::error::ApiError;
 use crate::json;
 use crate::query::{Asked, timeout, watched};
+use crate::redact;
 use crate::routes::{Taken, take};
 use crate::state::State;
 
@@ -70,27 +72,55 @@ impl Form {
     }
 }
 
+/// Which statements a request may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// Those that only read.
+    Read,
+    /// All.
+    Change,
+}
+
+impl Access {
+    /// By POST all.
+    fn of(request: &Request) -> Self {
+        if request.method() == Method::POST { Self::Change } else { Self::Read }
+    }
+
+    /// QuestDB's tools change things by GET: programs may, pages of browsers may not.
+    fn of_exec(request: &Request) -> Self {
+        let admitted = request.extensions().get::<Admitted>();
+        match admitted.filter(|_| request.method() == Method::GET) {
+            Some(admitted) if admitted.is_trusted_program => Self::Change,
+            _ => Self::of(request),
+        }
+    }
+}
+
 /// `/sql`: statements as the parameter `query` (or `q`), or as the body; the last one's answer.
 pub(crate) async fn sql(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let access = Access::of(&request);
     let taken = take(&state, request).await?;
     let accepts = taken.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let form = Form::of(taken.parameters.get("format"), accepts)?;
-    answer(&state, &taken, form).await
+    answer(&state, &taken, access, form).await
 }
 
 /// `/exec`, as QuestDB answers it.
 pub(crate) async fn exec(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let access = Access::of_exec(&request);
     let taken = take(&state, request).await?;
-    answer(&state, &taken, Form::QuestDbJson).await
+    answer(&state, &taken, access, Form::QuestDbJson).await
 }
 
 /// `/exp`, as QuestDB answers it.
 pub(crate) async fn exp(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let access = Access::of(&request);
     let taken = take(&state, request).await?;
-    answer(&state, &taken, Form::QuestDbCsv).await
+    answer(&state, &taken, access, Form::QuestDbCsv).await
 }
 
-async fn answer(state: &Arc<State>, taken: &Taken, form: Form) -> Result<Response, ApiError> {
+async fn answer(state: &Arc<State>, taken: &Taken, access: Access, form: Form) -> Result<Response, ApiError> {
     let text = statements(taken)?;
     let budget = state.query_budget(&taken.parameters);
     let database = taken.parameters.database(&taken.headers);
@@ -99,19 +129,45 @@ async fn answer(state: &Arc<State>, taken: &Taken, form: Form) -> Result<Respons
     let manner = if form.style() == Style::QuestDb { Manner::QuestDb } else { Manner::Postgres };
     let session = Session { manner, ..Session::new(database, state.db.now_ns()) };
     let bounds = limit_of(taken)?;
-    let work = move |state: &State| match run(state, &text, &session, &budget) {
-        Ok(given) => Ok((written(&text, given, bounds, form)?, StatusCode::OK)),
+    let work = move |state: &State| match run(state, &text, access, (&session, &budget)) {
+        Ok(Ran::Refused(error)) => {
+            let code = SqlError::Invalid(String::new()).code();
+            Ok((failed(&text, (code, &error.message), form).into_bytes(), error.status))
+        }
+        Ok(Ran::Given(given)) => Ok((written(&text, given, bounds, form)?, StatusCode::OK)),
         Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
-        Err(error) => Ok((failed(&text, &error, form).into_bytes(), StatusCode::BAD_REQUEST)),
+        Err(error) => {
+            let error = (error.code(), error.to_string());
+            Ok((failed(&text, (error.0, &error.1), form).into_bytes(), StatusCode::BAD_REQUEST))
+        }
     };
     let (body, status) = watched(state, asked, work).await?;
     let content_type = if status == StatusCode::OK { form.content_type() } else { "application/json" };
-    Ok((status, [(header::CONTENT_TYPE, content_type)], body).into_response())
+    let mut response = (status, [(header::CONTENT_TYPE, content_type)], body).into_response();
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    }
+    Ok(response)
+}
+
+/// What came of a request's statements.
+enum Ran {
+    Given(SqlAnswer),
+    /// One of them changes something, which the request may not: none was run.
+    Refused(ApiError),
 }
 
 /// Runs statements one after another; the last one's table, if it gives one.
-fn run(state: &State, text: &str, session: &Session, budget: &Arc<Budget>) -> Result<SqlAnswer, SqlError> {
+fn run(
+    state: &State,
+    text: &str,
+    access: Access,
+    (session, budget): (&Session, &Arc<Budget>),
+) -> Result<Ran, SqlError> {
     let parsed = sql::parse(text)?;
+    if let Some(change) = parsed.first_change().filter(|_| access == Access::Read) {
+        return Ok(Ran::Refused(ApiError::only_by_post(&change.to_string())));
+    }
     let mut last = SqlAnswer::Rows(Relation::default());
     for place in 0..parsed.statements.len() {
         last = match state.db.sql(&parsed, place, session, budget)? {
@@ -124,7 +180,7 @@ fn run(state: &State, text: &str, session: &Session, budget: &Arc<Budget>) -> Re
             }
         };
     }
-    Ok(last)
+    Ok(Ran::Given(last))
 }
 
 fn statements(taken: &Taken) -> Result<String, ApiError> {
@@ -210,12 +266,14 @@ fn push_total(out: &mut String, total: usize, form: Form) {
     let _ = write!(out, r#","{name}":{total}}}"#);
 }
 
-fn failed(text: &str, error: &SqlError, form: Form) -> String {
-    let message = json::text(&error.to_string());
+fn failed(text: &str, (code, message): (&str, &str), form: Form) -> String {
+    let message = json::text(&redact::passwords(message));
     match form.style() {
         Style::Plain => {
-            format!(r#"{{"status":"error","errorType":"bad_data","code":"{}","error":{message}}}"#, error.code())
+            format!(r#"{{"status":"error","errorType":"bad_data","code":"{code}","error":{message}}}"#)
         }
-        Style::QuestDb => format!(r#"{{"query":{},"error":{message},"position":0}}"#, json::text(text)),
+        Style::QuestDb => {
+            format!(r#"{{"query":{},"error":{message},"position":0}}"#, json::text(&redact::passwords(text)))
+        }
     }
 }

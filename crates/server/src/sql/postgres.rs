@@ -21,28 +21,36 @@ use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::data::DataRow;
 use sql::{Column, Manner, Parsed, Relation, Session, SqlError, Value};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::copy::Copying;
 use crate::listen::ACCEPT_PAUSE;
+use crate::places::Places;
 use crate::state::State;
 
 /// Microseconds from the Unix epoch to Postgres's, 2000-01-01.
 const EPOCH_US: i64 = 946_684_800_000_000;
 const US_PER_DAY: i64 = 86_400_000_000;
 
+/// What a client is told that finds no place: an error message with its length, severity, code and text.
+const FULL: &[u8] = b"E\0\0\0\x4aSFATAL\0C53300\0Mas many sessions are open as may be (connections_max)\0\0";
+
 /// Accepts connections until the stop, so many at a time.
 pub(crate) async fn accept(state: Arc<State>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
-    let permits = Arc::new(Semaphore::new(state.settings.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+    let places = Places::new(state.settings.connections_max);
     let manager = Arc::new(ConnectionManager::new());
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => return,
         };
         let Ok((socket, _)) = accepted else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let Some(permit) = places.take(|| false).await else {
+            state.metrics.refuse_connection();
+            places.refuse(socket, FULL);
             continue;
         };
         let (state, manager, mut stop) = (state.clone(), manager.clone(), stop.clone());
@@ -437,6 +445,11 @@ fn push_cell(out: &mut BytesMut, value: &Value, field: &FieldInfo) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_refusal_says_its_length() {
+        assert_eq!(FULL.get(1..5).unwrap(), (FULL.len() as u32 - 1).to_be_bytes());
+    }
 
     #[test]
     fn placeholders_are_counted_outside_of_texts() {

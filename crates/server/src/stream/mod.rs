@@ -3,8 +3,10 @@
 //! * `tcp.rs`: connections. What was read is on disk before more is read, so that whoever sends faster than it can be stored
 //!   is held back by TCP itself. A connection has a buffer only while it has bytes to store.
 //! * `udp.rs`: datagrams, through a bounded queue.
+//! * `http.rs`: requests of HTTP, which are turned away.
 //! * `protocols.rs`: what the lines are, and what becomes of bad ones.
 
+mod http;
 mod protocols;
 mod tcp;
 mod udp;

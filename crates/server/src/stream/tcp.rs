@@ -10,9 +10,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::http;
 use super::protocols::{Close, LineProtocol, Served};
 use crate::body::{Form, reserve_rows};
 use crate::listen::ACCEPT_PAUSE;
+use crate::places::Places;
 use crate::state::State;
 
 /// Room that is made for bytes to read; more if there are more.
@@ -36,17 +38,21 @@ pub(crate) async fn serve_tcp(
     mut stop: watch::Receiver<bool>,
     alive: mpsc::Sender<()>,
 ) {
-    let connections = Arc::new(Semaphore::new(state.settings.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+    let places = Places::new(state.settings.connections_max);
     let busy = Semaphore::new(state.settings.streams_busy_max.clamp(1, Semaphore::MAX_PERMITS));
     let shared = Arc::new(Shared { state, protocol, busy, rest_bytes: AtomicUsize::new(0) });
     loop {
-        let Ok(permit) = connections.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => return,
         };
         let Ok((stream, _)) = accepted else {
             sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let Some(permit) = places.take(|| false).await else {
+            // A line's client cannot be told why.
+            shared.state.metrics.refuse_connection();
             continue;
         };
         let (shared, stop, alive) = (shared.clone(), stop.clone(), alive.clone());
@@ -65,6 +71,8 @@ struct Connection {
     stream: TcpStream,
     /// The beginning of a line whose end has not come.
     rest: Vec<u8>,
+    /// Its first line has come, and was none of HTTP.
+    has_begun: bool,
     /// When patience ends.
     deadline: Instant,
 }
@@ -78,7 +86,7 @@ enum Read {
 
 impl Connection {
     fn new(shared: Arc<Shared>, stream: TcpStream) -> Self {
-        Self { shared, stream, rest: Vec::new(), deadline: sleep(Duration::ZERO).deadline() }
+        Self { shared, stream, rest: Vec::new(), has_begun: false, deadline: sleep(Duration::ZERO).deadline() }
     }
 
     /// Reads and stores until the connection ends; why it did, as metrics name it.
@@ -181,6 +189,11 @@ impl Connection {
             None => Read::Nothing,
             Some(end) => {
                 buffer.truncate(end);
+                if !self.has_begun && http::is_request(&buffer) {
+                    self.tell_closed("it speaks HTTP, which this port does not: nothing of it was stored");
+                    return Read::End("http");
+                }
+                self.has_begun |= !buffer.trim_ascii().is_empty();
                 Read::Lines(buffer)
             }
         }
@@ -195,12 +208,16 @@ impl Connection {
             None => None,
             Some(Close::Asked) => Some("client left"),
             Some(Close::BadLine(why)) => {
-                let name = self.shared.protocol.name();
-                let peer = self.stream.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
-                self.shared.state.tell(|| format!("{name}: the connection of {peer} was closed: {why}"));
+                self.tell_closed(&why);
                 Some("bad line")
             }
         }
+    }
+
+    fn tell_closed(&self, why: &str) {
+        let name = self.shared.protocol.name();
+        let peer = self.stream.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
+        self.shared.state.tell(|| format!("{name}: the connection of {peer} was closed: {why}"));
     }
 }
 

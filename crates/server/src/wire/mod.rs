@@ -32,6 +32,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::listen::ACCEPT_PAUSE;
+use crate::places::Places;
 use crate::state::{ServerSettings, State};
 use commit::Committer;
 pub(crate) use socket::linger;
@@ -83,19 +84,20 @@ impl Planes {
 
     /// Accepts until the stop, then waits until all connections have been answered.
     pub(crate) async fn accept(self: Arc<Self>, plane: Plane, listener: TcpListener, alive: mpsc::Sender<()>) {
-        let open_max = Arc::new(Semaphore::new(self.settings().connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+        let room = Places::new(self.settings().connections_max);
         let mut connections = JoinSet::new();
         let mut stop = self.stop.clone();
         loop {
-            let Ok(permit) = open_max.clone().acquire_owned().await else {
-                break;
-            };
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = stop.wait_for(|stop| *stop) => break,
             };
             let Ok((stream, _)) = accepted else {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let Some(permit) = room.take(|| false).await else {
+                self.state.metrics.refuse_connection();
                 continue;
             };
             // Acknowledgements are small and complete: waiting to fill a packet only delays them.

@@ -110,6 +110,7 @@ fn write_csv(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
 fn add(whole: &mut Outcome, chunk: Outcome, errors: LineErrors) {
     whole.written += chunk.written;
     whole.dropped += chunk.dropped + errors.total;
+    whole.for_now += chunk.for_now;
     whole.reasons.extend(errors.first.into_iter().map(|error| (error.line, error.reason)));
     whole.reasons.extend(chunk.reasons);
     whole.reasons.truncate(100);

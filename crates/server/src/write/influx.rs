@@ -116,5 +116,5 @@ fn write_lines_v3(state: &State, mut taken: Taken) -> Result<Response, ApiError>
         .iter()
         .map(|(line, reason)| BadLine { line: *line, text: quoted.line(*line).to_owned(), reason: reason.clone() })
         .collect();
-    Ok(influx::answer_v3(what, &bad_lines))
+    Ok(influx::answer_v3(outcome.status(), what, &bad_lines))
 }

@@ -29,6 +29,8 @@ const TYPE_CONFLICT: &str = "field type conflict";
 pub(crate) struct Outcome {
     pub(crate) written: u64,
     pub(crate) dropped: u64,
+    /// How many of the dropped rows may be taken when they are sent again later.
+    pub(crate) for_now: u64,
     /// Lines (counted from 1) that were not taken, and why; the first ones.
     pub(crate) reasons: Vec<(u32, String)>,
     /// Lines that the store refused, of which some have several rows; `None` if not all are known.
@@ -48,6 +50,7 @@ impl Outcome {
         Self {
             written: report.rows_written,
             dropped: errors.total + report.rejected_total,
+            for_now: report.rejected_for_now,
             reasons,
             refused: all_known.then_some(lines),
         }
@@ -56,6 +59,12 @@ impl Outcome {
     /// What was not even tried.
     pub(crate) fn of_errors(errors: LineErrors) -> Self {
         Self::new(WriteReport::default(), errors)
+    }
+
+    /// The status that tells a sender what to do with what was dropped. Where some of it is to be sent again all is: what was taken is the
+    /// same then.
+    pub(crate) const fn status(&self) -> StatusCode {
+        if self.for_now > 0 { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::BAD_REQUEST }
     }
 
     /// Quotes the lines as InfluxDB does, for its clients look for the words: `unable to parse 'cpu value=': missing field
@@ -163,10 +172,11 @@ impl State {
     }
 }
 
-/// 204 if everything was taken, 400 with the reasons if not.
+/// 204 if everything was taken, 400 with the reasons if not, 429 if it is to be sent again.
 pub(crate) fn plain_answer(outcome: &Result<Outcome, ApiError>) -> Response {
     match outcome {
         Ok(outcome) if outcome.dropped == 0 => StatusCode::NO_CONTENT.into_response(),
+        Ok(outcome) if outcome.for_now > 0 => failure(&ApiError::later(outcome.message())),
         Ok(outcome) => ApiError::bad_data(outcome.message()).into_response(),
         Err(error) => failure(error),
     }
@@ -174,8 +184,12 @@ pub(crate) fn plain_answer(outcome: &Result<Outcome, ApiError>) -> Response {
 
 /// An error for the whole request, with the time to wait if it is to be sent again.
 pub(crate) fn failure(error: &ApiError) -> Response {
-    let mut response = error.clone().into_response();
-    if error.status == StatusCode::SERVICE_UNAVAILABLE {
+    error.clone().into_response()
+}
+
+/// An answer with the time to wait, if it is to be sent again.
+pub(crate) fn with_retry(status: StatusCode, mut response: Response) -> Response {
+    if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         response.headers_mut().insert(axum::http::header::RETRY_AFTER, RETRY_AFTER_S);
     }
     response

@@ -8,7 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ingest::{Protocol, opentsdb};
 
-use super::{Outcome, RETRY_AFTER_S};
+use super::{Outcome, with_retry};
 use crate::body::{Form, body_error, unpack};
 use crate::error::ApiError;
 use crate::json;
@@ -51,7 +51,7 @@ fn write_points(state: &State, mut taken: Taken) -> Result<Outcome, ApiError> {
 
 /// As OpenTSDB answers: 204, or 400 if a point was not taken; with what was asked for.
 fn answer(outcome: &Outcome, detail: Detail) -> Response {
-    let status = if outcome.dropped == 0 { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+    let status = if outcome.dropped == 0 { StatusCode::OK } else { outcome.status() };
     if detail == Detail::Nothing {
         if outcome.dropped == 0 {
             return StatusCode::NO_CONTENT.into_response();
@@ -71,7 +71,7 @@ fn answer(outcome: &Outcome, detail: Detail) -> Response {
         body.push_str("],");
     }
     let _ = write!(body, r#""failed":{},"success":{}}}"#, outcome.dropped, outcome.written);
-    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+    with_retry(status, (status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// `details` is JSON's text already.
@@ -81,9 +81,5 @@ fn failure(error: &ApiError, details: &str) -> Response {
         error.status.as_u16(),
         json::text(&error.message)
     );
-    let mut response = (error.status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
-    if error.status == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_S);
-    }
-    response
+    with_retry(error.status, (error.status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
 }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use ingest::otlp::{self, Answer};
 use ingest::{Parsed, Protocol};
 
-use super::{Outcome, RETRY_AFTER_S};
+use super::{Outcome, with_retry};
 use crate::body::{Form, body_error, unpack};
 use crate::error::ApiError;
 use crate::json;
@@ -76,6 +76,10 @@ pub(crate) fn write_metrics(state: &State, database: &str, body: &[u8]) -> Resul
     };
     let otlp::Request { batch, errors, points } = otlp::parse(body, &options).map_err(|error| body_error(&error))?;
     let outcome = state.store("otlp", database, Parsed { batch, errors })?;
+    if outcome.for_now > 0 {
+        // A partial success is final for exporters: they would not send what was refused again.
+        return Err(ApiError::later(outcome.number_points().message()));
+    }
     Ok(answer(&outcome, points))
 }
 
@@ -88,7 +92,7 @@ fn answer(outcome: &Outcome, points: u64) -> Answer {
     lines.dedup();
     let all_told = outcome.reasons.len() as u64 == outcome.dropped;
     let points_rejected = if all_told { lines.len() as u64 } else { outcome.dropped.min(points) };
-    let numbered = Outcome { reasons: outcome.reasons.clone(), written: 0, dropped: outcome.dropped, refused: None };
+    let numbered = Outcome { reasons: outcome.reasons.clone(), dropped: outcome.dropped, ..Outcome::default() };
     Answer { points_rejected, message: numbered.number_points().message() }
 }
 
@@ -117,13 +121,6 @@ fn failure(error: &ApiError, spelling: Spelling) -> Response {
     with_retry(error.status, answer)
 }
 
-fn with_retry(status: StatusCode, mut response: Response) -> Response {
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_S);
-    }
-    response
-}
-
 /// The code of gRPC that says the same to its clients: whether to send again, above all.
 pub(crate) fn grpc_code(status: StatusCode) -> u32 {
     match status {
@@ -132,7 +129,7 @@ pub(crate) fn grpc_code(status: StatusCode) -> u32 {
         StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::PAYLOAD_TOO_LARGE => 3,
         StatusCode::REQUEST_TIMEOUT => 4,
         StatusCode::NOT_FOUND => 12,
-        StatusCode::SERVICE_UNAVAILABLE => 14,
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => 14,
         _ => 13,
     }
 }

@@ -46,9 +46,12 @@ fn series_are_deleted_as_in_prometheus() {
 
 #[test]
 fn a_backup_goes_where_it_is_told() {
-    let server = Running::start();
-    server.write("m,host=a v=1 1000000000");
     let folder = std::env::temp_dir().join(format!("thalweg-admin-backup-{}", std::process::id()));
+    let place = folder.to_str().unwrap().to_owned();
+    let server = Running::start_with(|settings| {
+        settings.backup_targets = vec![thalweg_server::BackupTarget::parse(&format!("disk={place}"))];
+    });
+    server.write("m,host=a v=1 1000000000");
     let path = format!("/api/v1/admin/backup?keep=1&to={}", folder.display());
     let answer = server.post(&path, "");
     assert!(answer.status == 200 && answer.body.contains(r#""backups_removed":0"#), "{}", answer.body);
@@ -60,8 +63,17 @@ fn a_backup_goes_where_it_is_told() {
     );
     assert!(folder.join("LATEST").is_file());
     std::fs::remove_dir_all(&folder).unwrap();
-    for (query, why) in [("", "missing"), ("to=ftp://x", "not known"), ("to=/x&keep=0", "from 1 up")] {
+    for (query, status, why) in [
+        ("", 400, "missing"),
+        ("to=disk&keep=0", 400, "from 1 up"),
+        ("to=ftp://x", 403, "--backup-targets"),
+        ("to=/tmp/thalweg-never", 403, "names are disk"),
+        ("to=s3://bucket/x", 403, "--backup-targets"),
+    ] {
         let answer = server.post(&format!("/api/v1/admin/backup?{query}"), "");
-        assert!(answer.status == 400 && answer.body.contains(why), "{query}: {}", answer.body);
+        assert!(answer.status == status && answer.body.contains(why), "{query}: {}", answer.body);
     }
+    let answer = server.post("/api/v1/admin/backup?to=disk", "");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    std::fs::remove_dir_all(&folder).unwrap();
 }

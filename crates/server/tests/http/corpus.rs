@@ -158,7 +158,8 @@ fn in_chunks(server: &Running, path: &str, body: &[u8], chunk_bytes: usize) -> S
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.set_nodelay(true).unwrap();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     for chunk in body.chunks(chunk_bytes) {
         let framed = [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat();
@@ -192,7 +193,7 @@ fn a_body_that_trickles_is_not_waited_for() {
     let server = Running::start_with(|settings| settings.body_timeout_ms = 200);
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream.write_all(b"POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n").unwrap();
+    stream.write_all(b"POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000000\r\n\r\n").unwrap();
     // Something comes all the time, but the whole would not come in this.
     let mut reader = stream.try_clone().unwrap();
     let answered = std::thread::spawn(move || {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::Running;
 
-const PING: &[u8] = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
+const PING: &[u8] = b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -80,7 +80,7 @@ fn a_parked_connection_goes_on() {
         assert_eq!(answer(&mut stream), (204, String::new()));
         wait_for_parked(&server, 1);
     }
-    stream.write_all(b"POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\na v=1 1000000").unwrap();
+    stream.write_all(b"POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: 14\r\n\r\na v=1 1000000").unwrap();
     // A body in two pieces, and a silence between them that would do for parking.
     wait(Duration::from_millis(60));
     assert_eq!(parked(&server), 0);
@@ -102,8 +102,9 @@ fn a_request_at_the_very_moment_of_parking_is_answered() {
                     let number = thread * 1_000 + round;
                     let body = format!("moment,n={number} v={number} 1000000");
                     let length = body.len();
-                    let request = format!("POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}")
-                        .into_bytes();
+                    let request =
+                        format!("POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}")
+                            .into_bytes();
                     // Cut anywhere, the pauses around the time that it takes to be parked.
                     let (first, second) = request.split_at((round as usize * 7) % request.len());
                     stream.write_all(first).unwrap();
@@ -124,7 +125,8 @@ fn requests_that_come_together_are_answered_in_order() {
     let server = start(1);
     let mut stream = connect(&server);
     for round in 0..50 {
-        let query = |number: usize| format!("GET /api/v1/query?query={number}&time=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+        let query =
+            |number: usize| format!("GET /api/v1/query?query={number}&time=1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let mut requests: String = (0..round).map(query).collect();
         // The last one without its end, until the others are answered and it is quiet.
         let last = query(round);
@@ -150,7 +152,7 @@ fn a_client_that_reads_slowly_gets_everything() {
     let lines: Vec<String> = (0..20_000).map(|number| format!("wide,n={number:0200} v=1 1000000")).collect();
     server.write(&lines.join("\n"));
     let mut stream = connect(&server);
-    let request = b"GET /api/v1/series?match[]=wide_v&start=0&end=10 HTTP/1.1\r\nHost: x\r\n\r\n";
+    let request = b"GET /api/v1/series?match[]=wide_v&start=0&end=10 HTTP/1.1\r\nHost: localhost\r\n\r\n";
     stream.write_all(&request.repeat(2)).unwrap();
     for _ in 0..2 {
         // More than the sockets hold, so that the server waits with the rest.
@@ -165,7 +167,8 @@ fn a_client_that_reads_slowly_gets_everything() {
 #[test]
 fn whoever_asks_for_an_end_gets_it() {
     let server = start(1);
-    for request in ["GET /ping HTTP/1.0\r\n\r\n", "GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"] {
+    for request in ["GET /ping HTTP/1.0\r\n\r\n", "GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"]
+    {
         let mut stream = connect(&server);
         stream.write_all(request.as_bytes()).unwrap();
         let mut whole = String::new();

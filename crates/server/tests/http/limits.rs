@@ -1,0 +1,177 @@
+//! Limits that answer at once: connections, lengths, silent and unreading clients, new series.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use db::DbOptions;
+use thalweg_server::Listener;
+
+use crate::harness::Running;
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+fn until_closed(mut stream: TcpStream) -> String {
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn exchange(address: SocketAddr, request: &str) -> String {
+    let mut stream = connect(address);
+    let _ = stream.write_all(request.as_bytes());
+    until_closed(stream)
+}
+
+/// Asks for little on a connection that stays open.
+fn ping(stream: &mut TcpStream) {
+    stream.write_all(b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 204");
+}
+
+#[test]
+fn silent_connections_make_room_and_busy_ones_do_not() {
+    let server = Running::start_with(|settings| {
+        settings.connections_max = 2;
+        settings.park_after_ms = 1;
+    });
+    let mut idle = [connect(server.address), connect(server.address)];
+    idle.iter_mut().for_each(ping);
+    // They are known to be silent a moment after their answers.
+    let started = Instant::now();
+    let asked = "GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    while !exchange(server.address, asked).starts_with("HTTP/1.1 204 ") {
+        assert!(started.elapsed() < Duration::from_secs(20), "no connection makes room");
+    }
+    let [first, second] = idle;
+    until_closed(first);
+    assert!(started.elapsed() < Duration::from_secs(10), "the one that was silent for longest was closed");
+    drop(second);
+    let half = b"POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\na";
+    let mut busy = Vec::new();
+    for _ in 0..2 {
+        let mut stream = connect(server.address);
+        stream.write_all(half).unwrap();
+        busy.push(stream);
+    }
+    // Both are known to be busy when a further one is refused.
+    loop {
+        let answer = exchange(server.address, asked);
+        if answer.starts_with("HTTP/1.1 503 ") {
+            assert!(answer.contains("connections_max") && answer.contains("retry-after: 1"), "{answer}");
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "{answer}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(20), "it was told at once");
+}
+
+#[test]
+fn a_body_has_one_length_and_a_possible_one() {
+    let server = Running::start();
+    for (headers, status) in [
+        ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", 400),
+        ("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", 400),
+        ("Transfer-Encoding: chunked\r\ncontent-length : 5\r\n", 400),
+        ("Content-Length: 99999999999\r\n", 413),
+        ("Transfer-Encoding: chunked\r\nX-Content-Length: 5\r\n", 204),
+    ] {
+        let mut stream = connect(server.address);
+        let started = Instant::now();
+        let head = format!("POST /write HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        if status != 413 {
+            let _ = stream.write_all(b"7\r\nm v=1 1\r\n0\r\n\r\n");
+        }
+        let answer = until_closed(stream);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{headers} {answer}");
+        assert!(started.elapsed() < Duration::from_secs(10), "{headers}: it was waited for");
+    }
+}
+
+#[test]
+fn a_client_that_never_reads_is_closed() {
+    let server = Running::start_with(|settings| settings.write_timeout_ms = 300);
+    let mut lines = String::new();
+    for time in 0..50_000 {
+        writeln!(lines, "m v={time} {time}000000").unwrap();
+    }
+    server.write(&lines);
+    let mut stream = connect(server.address);
+    let request = b"GET /sql?format=csv&query=SELECT%20*%20FROM%20m HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    stream.write_all(&request.repeat(20)).unwrap();
+    // Of the harness's own there is one.
+    server.wait_for_metric("thalweg_connections 2");
+    server.wait_for_metric("thalweg_connections 1");
+    drop(stream);
+}
+
+#[test]
+fn a_silent_session_of_postgres_is_closed_and_impossible_lengths_are_refused() {
+    let free = Some(Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)), required: true });
+    let server = Running::start_with(|settings| {
+        settings.postgres = free;
+        settings.postgres_idle_timeout_ms = 200;
+        settings.connections_max = 2;
+    });
+    let address = server.at("--postgres");
+    let mut silent = connect(address);
+    let parameters = b"\0\x03\0\0user\0a\0\0";
+    let length = u32::try_from(parameters.len() + 4).unwrap().to_be_bytes();
+    silent.write_all(&[&length[..], parameters].concat()).unwrap();
+    let said = until_closed(silent);
+    assert!(said.contains("57P05") && said.contains("postgres_idle_timeout_ms"), "{said}");
+    for impossible in [&b"\x7f\xff\xff\xff"[..], b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
+        let started = Instant::now();
+        let mut stream = connect(address);
+        stream.write_all(impossible).unwrap();
+        let said = until_closed(stream);
+        assert!(started.elapsed() < Duration::from_secs(5) && !said.contains("Host"), "{said}");
+    }
+    let held = [connect(address), connect(address)];
+    let started = Instant::now();
+    loop {
+        let said = until_closed(connect(address));
+        if said.contains("53300") {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "{said}");
+    }
+    drop(held);
+}
+
+#[test]
+fn new_series_beyond_the_rate_are_to_be_sent_again() {
+    let folder = std::env::temp_dir().join(format!("thalweg-rate-{}", std::process::id()));
+    let mut options = DbOptions::new(&folder);
+    options.store.new_series_per_second_max = 1;
+    let server = Running::start_on(options, |_| {});
+    for (number, path) in
+        ["/write", "/api/v2/write", "/api/v3/write_lp?db=default", "/api/v1/import/prometheus", "/api/put"]
+            .iter()
+            .enumerate()
+    {
+        let body = match *path {
+            "/api/v1/import/prometheus" => "a4 1 1000\nb4 1 1000\nc4 1 1000\n".to_owned(),
+            "/api/put" => r#"[{"metric":"a5","timestamp":1,"value":1,"tags":{"h":"a"}},{"metric":"b5","timestamp":1,"value":1,"tags":{"h":"a"}},{"metric":"c5","timestamp":1,"value":1,"tags":{"h":"a"}}]"#.to_owned(),
+            _ => format!("n{number},h=a v=1 1000000000\nn{number},h=b v=1 1000000000\nn{number},h=c v=1 1000000000\n"),
+        };
+        let answer = server.post(path, &body);
+        assert_eq!(answer.status, 429, "{path} {}", answer.body);
+        assert!(!answer.header("retry-after").is_empty(), "{path}");
+    }
+    // As a sender does that is told to come again: each time a second has begun, one gets in.
+    let started = Instant::now();
+    let body = "again,h=a v=1 1000000000\nagain,h=b v=1 1000000000\n";
+    while server.post("/write", body).status == 429 {
+        assert!(started.elapsed() < Duration::from_secs(20));
+    }
+    assert!(server.result("default", "sum(again_v)", 1).contains(r#""2""#));
+}
