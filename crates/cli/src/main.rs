@@ -63,10 +63,14 @@ enum Command {
     Restore(upkeep::RestoreFlags),
     /// Make a data folder anew from what a lost one had put into its object store
     Rebuild(upkeep::RebuildFlags),
+    /// Put a manifest together for a folder that has none which can be read, from its parts, index and log
+    Repair(upkeep::RepairFlags),
     /// Verify every checksum of a data folder; nothing is changed
     Check(upkeep::CheckFlags),
     /// What is in a data folder: read from the manifest, nothing is changed
     Inspect(upkeep::InspectFlags),
+    /// What a folder lost and an operator accepted; answers about its time carry a warning until that is acknowledged
+    Losses(upkeep::LossesFlags),
     /// Flush, merge all that is due, and give back the room of deleted rows now
     Compact(upkeep::CompactFlags),
     /// Keep answers of queries on flash, in front of any database
@@ -101,8 +105,10 @@ fn main() -> ExitCode {
         Some(Command::Backup(flags)) => upkeep::backup(&flags),
         Some(Command::Restore(flags)) => upkeep::restore(&flags),
         Some(Command::Rebuild(flags)) => upkeep::rebuild(&flags),
+        Some(Command::Repair(flags)) => upkeep::repair(&flags),
         Some(Command::Check(flags)) => upkeep::check(&flags),
         Some(Command::Inspect(flags)) => upkeep::inspect(&flags),
+        Some(Command::Losses(flags)) => upkeep::losses(&flags),
         Some(Command::Compact(flags)) => upkeep::compact(&flags),
         Some(Command::Cache(flags)) => cache::run(&flags),
         Some(Command::Bench(flags)) => bench::run(&flags),

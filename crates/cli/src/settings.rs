@@ -171,6 +171,17 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     head_bytes_max: Option<usize>,
 
+    /// Open a folder although acknowledged rows are missing, and go on without them: answers about their time carry a warning until it is
+    /// acknowledged (thalweg losses --acknowledge). For one start: it is in no settings file
+    #[arg(long)]
+    #[serde(skip)]
+    accept_loss: bool,
+
+    /// Bytes of files that no manifest names and that are kept in `lost+found`; the oldest go first [default: 1073741824]
+    #[arg(long, env = "THALWEG_LOST_FOUND_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_found_bytes_max: Option<u64>,
+
     /// Bytes of log at which data is written to parts so that the log can be given up [default: 268435456]
     #[arg(long, env = "THALWEG_LOG_BYTES_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -399,6 +410,8 @@ impl ServeFlags {
         set(&mut db.store.series_per_database_max, self.series_per_database_max);
         set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));
+        db.store.accept_loss = self.accept_loss;
+        set(&mut db.store.lost_found_bytes_max, self.lost_found_bytes_max);
         set(&mut db.store.log_bytes_max, self.log_bytes_max);
         set(&mut db.store.log_is_direct, self.log_direct);
         set(&mut db.lookback_ms, self.lookback_ms);

@@ -40,10 +40,10 @@ pub use results::{CacheUse, ResultCacheStats};
 pub use sql_api::SqlAnswer;
 pub use store::{
     Appended, Appender, BackupReport, CheckReport, CheckStatus, CompactReport, Damage, DatabasePolicy, Deleted,
-    FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss, MemoryUse, ObjectTierOptions,
-    PartitionReport, PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery, Rejected, RestoreReport,
-    SelectedGroup, Sent, Stats, StoreError, Token, WindowColumn, Windows, WriteReport, backups, check, inspect,
-    rebuild, restore,
+    FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss, LostFile, MemoryUse, ObjectTierOptions,
+    PartitionReport, PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery, Rejected, RepairReport,
+    RestoreReport, SelectedGroup, Sent, Stats, StoreError, Token, WindowColumn, Windows, WriteReport, backups, check,
+    inspect, lost_found, rebuild, repair, restore,
 };
 pub use write::WriteError;
 

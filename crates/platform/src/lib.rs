@@ -128,7 +128,7 @@ pub trait Files: Send + Sync {
     /// Makes creations, renames and removals in a folder durable.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// Locks a folder through a file in it; released when the returned guard is dropped or the process ends.
+    /// Locks a folder, and a file in it that names the process; removing the file lets nobody in. Released when the returned guard is dropped or the process ends.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError>;
 }
 

@@ -143,6 +143,40 @@ impl Simulation {
         Ok(())
     }
 
+    /// Replaces what a file holds, durably, as a bad disk or an operator's mistake does; `None` removes it. An error if there is no
+    /// such file.
+    pub fn spoil(&self, path: &Path, content: Option<Vec<u8>>) -> io::Result<()> {
+        let mut state = self.disk.state.lock();
+        let inode = state.inode_of(path)?;
+        match content {
+            Some(content) => {
+                inode.durable.clone_from(&content);
+                inode.content = content;
+                inode.unsynced.clear();
+            }
+            None => drop(state.entries.remove(path)),
+        }
+        state.settle_names();
+        Ok(())
+    }
+
+    /// Puts a file back that was spoilt, durably.
+    pub fn put_back(&self, path: &Path, content: Vec<u8>) {
+        let mut state = self.disk.state.lock();
+        if !state.entries.contains_key(path) {
+            state.inodes_made += 1;
+            let number = state.inodes_made;
+            state.inodes.insert(number, Inode::default());
+            state.entries.insert(path.to_owned(), number);
+        }
+        state.settle_names();
+        if let Ok(inode) = state.inode_of(path) {
+            inode.durable.clone_from(&content);
+            inode.content = content;
+            inode.unsynced.clear();
+        }
+    }
+
     /// What a file holds, written but unsynced bytes included.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         Ok(self.disk.state.lock().inode_of(path)?.content.clone())
@@ -200,6 +234,12 @@ impl DiskState {
                 self.entries.remove(&path);
             }
         }
+    }
+
+    /// Makes all names durable as they are.
+    fn settle_names(&mut self) {
+        self.journal.clear();
+        self.durable_entries = self.entries.clone();
     }
 
     fn change(&mut self, directory: &Path, change: NameChange) {
@@ -352,10 +392,12 @@ impl Files for SimFiles {
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
         self.disk.check(self.boot).map_err(LockError::Io)?;
-        if !self.disk.state.lock().locks.insert(path.to_owned()) {
+        // The folder's own lock: no file has to be there.
+        let folder = parent(path).to_owned();
+        if !self.disk.state.lock().locks.insert(folder.clone()) {
             return Err(LockError::Held { pid: None });
         }
-        Ok(Box::new(SimLock { disk: self.disk.clone(), boot: self.boot, path: path.to_owned() }))
+        Ok(Box::new(SimLock { disk: self.disk.clone(), boot: self.boot, path: folder }))
     }
 }
 

@@ -87,6 +87,43 @@ pub(crate) async fn compact(From(state): From<Arc<State>>, request: Request) -> 
     Ok(json::success(&data.to_string(), &[], &[]))
 }
 
+/// What is lost and not yet acknowledged.
+pub(crate) async fn losses(From(state): From<Arc<State>>) -> Response {
+    let losses: Vec<Value> = state.db.health().losses().iter().map(loss_json).collect();
+    json::success(&Value::from(losses).to_string(), &[], &[])
+}
+
+/// Has answers no longer warn of what is lost.
+pub(crate) async fn acknowledge_losses(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    take(&state, request).await?;
+    let count = state.work(|state| state.db.acknowledge_losses()).await?.map_err(|error| storage(&error))?;
+    Ok(json::success(&json!({ "acknowledged": count }).to_string(), &[], &[]))
+}
+
+fn loss_json(loss: &db::Loss) -> Value {
+    json!({
+        "file": loss.file,
+        "message": loss.message,
+        "start_ns": loss.range.start_ns,
+        "end_ns": loss.range.end_ns,
+        "text": loss.to_string(),
+    })
+}
+
+/// Says in a header of every answer about data that some is lost, until that is acknowledged. Answers of PromQL have a warning where their
+/// time is hit.
+pub(crate) async fn warn_of_losses(From(state): From<Arc<State>>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if let Some(warning) = state.db.health().loss_warning(None) {
+        let printable: String =
+            warning.chars().map(|letter| if (' '..='~').contains(&letter) { letter } else { '?' }).collect();
+        if let Ok(value) = header::HeaderValue::from_str(&printable) {
+            response.headers_mut().insert("x-thalweg-warning", value);
+        }
+    }
+    response
+}
+
 pub(crate) async fn databases(From(state): From<Arc<State>>) -> Result<Response, ApiError> {
     let list = |state: &State| {
         let of = |name: &String| state.db.policy(name).map(|policy| policy_json(name, &policy));

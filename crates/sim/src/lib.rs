@@ -3,11 +3,12 @@
 //! * [`oracle`]: what the store must hold.
 //! * [`rows`]: rows as they are drawn, and as the store takes them.
 //! * [`world`]: the machine, the store and the oracle, and what happens to them.
-//! * [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups
+//! * [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups · [`spoil`]: missing, cut and flipped files
 
 mod check;
 mod oracle;
 mod rows;
+mod spoil;
 mod upkeep;
 mod world;
 
@@ -34,6 +35,10 @@ pub struct Report {
     pub nodes: u64,
     /// Backups taken and restored.
     pub backups: u64,
+    /// Files spoilt while the store was closed.
+    pub spoilt: u64,
+    /// Openings refused for a loss, and then accepted.
+    pub refused_losses: u64,
 }
 
 /// The store and the oracle differ, or the store failed where it must not.
@@ -65,6 +70,8 @@ impl Report {
         self.comparisons += other.comparisons;
         self.nodes += other.nodes;
         self.backups += other.backups;
+        self.spoilt += other.spoilt;
+        self.refused_losses += other.refused_losses;
         self.merges.iter_mut().zip(other.merges).for_each(|(sum, more)| *sum += more);
     }
 }

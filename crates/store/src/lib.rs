@@ -38,6 +38,7 @@ mod known_times;
 mod levels;
 mod locate;
 mod log;
+mod lost_found;
 mod manifest;
 mod memory;
 mod merge;
@@ -54,6 +55,7 @@ mod progress;
 mod read;
 mod recent;
 mod recover;
+mod repair;
 mod resolve;
 mod retention;
 mod scan;
@@ -69,6 +71,7 @@ mod tails;
 mod throttle;
 pub mod tier;
 mod tokens;
+mod twin;
 mod windows;
 mod write;
 
@@ -94,6 +97,7 @@ pub use journal::{Change, ChangeKind, Changes, JournalGap};
 pub use journal_file::fuzz_journal;
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
+pub use lost_found::{LostFile, lost_found};
 pub use manifest::fuzz_manifest;
 pub use memory::{MemoryUse, QueryMemory};
 pub use milliseconds::to_milliseconds;
@@ -107,6 +111,7 @@ pub use progress::Progress;
 pub use read::{ByMillisecond, GroupReader};
 pub use recent::RecentRows;
 pub use recover::Recovery;
+pub use repair::{RepairReport, repair};
 pub use retention::Deleted;
 pub use scan::{SelectedColumn, SelectedGroup};
 pub use settled::ObjectTierOptions;
@@ -124,7 +129,7 @@ use journal::Journal;
 use keys::Keys;
 use log::WriteAheadLog;
 use manifest::{Edit, Manifest};
-use part::{Part, PartData, PartInfo, SeenBlocks};
+use part::{MadeAt, Part, PartData, PartInfo, PartLabel, SeenBlocks};
 use producers::Producers;
 use settled::Settled;
 use shard::Shard;
@@ -272,7 +277,10 @@ impl Store {
 
     /// Flushes everything, so that the next opening has no log to read.
     pub fn flush_all(&self) -> Result<(), StoreError> {
-        self.shards.iter().try_for_each(|shard| self.flush(shard).map(|_| ()))
+        self.shards.iter().try_for_each(|shard| self.flush(shard).map(|_| ()))?;
+        // Nothing may come any more, and nothing later would tell damage to the last record from a torn one.
+        self.log.commit(self.log.last_sequence())?;
+        self.log.note()
     }
 
     /// Has merges keep to no rate any more: the store is about to be closed, and somebody waits for the one under way.
@@ -298,6 +306,16 @@ impl Store {
         part_path(&self.options.directory, file)
     }
 
+    /// What a part that is about to be written says of itself. Edits are those that will be committed with it.
+    pub(crate) fn label(&self, info: PartInfo, replaces: &[u64], edits: &[Edit]) -> PartLabel {
+        let manifest = self.manifest.lock();
+        let state = &manifest.state;
+        let made_at = MadeAt { incarnation: state.incarnation, epoch: state.epoch, edition: state.edition };
+        // Once a file.
+        let folder = if info.id == info.file { manifest::folder_label(state, edits) } else { Vec::new() };
+        PartLabel { made_at, info, replaces: replaces.to_vec(), folder }
+    }
+
     fn open_part(&self, info: PartInfo) -> Result<Arc<Part>, StoreError> {
         open_part(&*self.platform.files, &self.options.directory, self.settled.as_ref(), info)
     }
@@ -315,7 +333,7 @@ impl Store {
         manifest.reserve(edits).inspect_err(|_| self.remove_added(edits))?;
         let committed = manifest.commit(edits);
         committed.inspect_err(|error| self.log.poison(&error.to_string()))?;
-        let shortened = manifest.shorten(&*self.platform.files, &self.options.directory);
+        let shortened = manifest.shorten(&*self.platform.files);
         match shortened {
             // Until the new one has the old one's name the old one counts: the next edit tries again.
             Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => Ok(()),
@@ -325,6 +343,16 @@ impl Store {
             }
             Ok(()) => Ok(()),
         }
+    }
+
+    /// Forgets the losses that answers warn of: an operator has seen them. How many there were.
+    pub fn acknowledge_losses(&self) -> Result<usize, StoreError> {
+        let losses = self.health.losses();
+        if !losses.is_empty() {
+            self.commit_edits(&[Edit::ForgetLosses])?;
+            self.health.set_losses(Vec::new());
+        }
+        Ok(losses.len())
     }
 
     /// Removes the files that edits which cannot be committed would have named: on a full disk they would only take room.
@@ -372,7 +400,7 @@ pub fn fuzz_log_record(kind: u8, payload: &[u8]) {
 
 /// Reads bytes as a log segment: the entry for fuzzing.
 pub fn fuzz_log_segment(bytes: &[u8]) {
-    let mut scan = log::reader::Scan::new();
+    let mut scan = log::reader::Scan::new(log::reader::ScanStart::default());
     let segment = log::reader::SegmentBytes { number: 1, path: Path::new("1.log"), bytes, end: None };
     let _ = scan.segment(&segment, |frame| {
         fuzz_log_record(frame.kind, frame.payload);

@@ -56,6 +56,10 @@ pub struct StoreOptions {
     pub new_series_per_second_max: u64,
     /// Reasons for rejected rows that an answer holds.
     pub rejections_max: usize,
+    /// Whether to go on without rows that are lost; otherwise a folder with losses is not opened.
+    pub accept_loss: bool,
+    /// Bytes of files in `lost+found`; beyond them the oldest are removed, which is reported.
+    pub lost_found_bytes_max: u64,
 }
 
 impl StoreOptions {
@@ -86,6 +90,8 @@ impl StoreOptions {
             series_per_database_max: 0,
             new_series_per_second_max: 0,
             rejections_max: 100,
+            accept_loss: false,
+            lost_found_bytes_max: 1 << 30,
         }
     }
 }

@@ -6,7 +6,9 @@ mod compact;
 mod database;
 mod delete;
 mod inspect;
+mod losses;
 mod rebuild;
+mod repair;
 mod restore;
 mod show;
 
@@ -16,7 +18,9 @@ pub(crate) use compact::{CompactFlags, run as compact};
 pub(crate) use database::{DatabaseFlags, run as database};
 pub(crate) use delete::{DeleteFlags, run as delete};
 pub(crate) use inspect::{InspectFlags, run as inspect};
+pub(crate) use losses::{LossesFlags, run as losses};
 pub(crate) use rebuild::{RebuildFlags, run as rebuild};
+pub(crate) use repair::{RepairFlags, run as repair};
 pub(crate) use restore::{RestoreFlags, run as restore};
 
 use std::path::{Path, PathBuf};
