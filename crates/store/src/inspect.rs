@@ -179,7 +179,7 @@ fn log_sizes(files: &dyn Files, directory: &Path) -> Result<(FileSizes, FileSize
     for name in list(files, &directory)? {
         let sizes = match segment_number(&name) {
             Some(_) => &mut segments,
-            None if name.ends_with(".free") => &mut spares,
+            None if Path::new(&name).extension().is_some_and(|ending| ending == "free") => &mut spares,
             None => continue,
         };
         // A segment that is given up just now has another name already.

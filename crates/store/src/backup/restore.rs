@@ -1,5 +1,6 @@
 //! From a backup to a folder that can be opened.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use platform::objects::{ObjectErrorKind, Objects};
@@ -161,6 +162,6 @@ pub(super) fn write_manifest(platform: &Platform, directory: &Path, state: State
     let mut incarnation = [0; 8];
     platform.random.fill(&mut incarnation).map_err(StoreError::io("make an identity for", directory))?;
     // The log is not there, and neither are gaps in it.
-    let state = State { incarnation: u64::from_le_bytes(incarnation), log_gaps: Default::default(), ..state };
+    let state = State { incarnation: u64::from_le_bytes(incarnation), log_gaps: BTreeSet::new(), ..state };
     Manifest::write(&*platform.files, directory, state).map(|_| ())
 }

@@ -19,6 +19,7 @@ mod index_block;
 mod info;
 mod label;
 mod reader;
+mod scan;
 mod seen;
 mod writer;
 
@@ -29,7 +30,8 @@ pub(crate) use index_block::{ChunkRef, KeyEntry, Place};
 pub(crate) use info::{PartInfo, PartPlaces};
 pub(crate) use label::{MadeAt, PartLabel};
 pub use reader::fuzz_part;
-pub(crate) use reader::{KeyCursor, Part, scan_file};
+pub(crate) use reader::{KeyCursor, Part};
+pub(crate) use scan::scan_file;
 pub(crate) use seen::SeenBlocks;
 pub(crate) use writer::{EncodedChunk, FileWriter, PartWriter};
 

@@ -1,13 +1,10 @@
 //! Reading a part.
 
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use codec::{DecodeError, Reader};
 use index::Slot;
 use model::TimeRange;
-use platform::{File, Files, OpenMode};
 use roaring::RoaringBitmap;
 
 use super::ahead::ReadAhead;
@@ -364,7 +361,7 @@ fn corrupt(data: &PartData, base: u64, error: &DecodeError) -> StoreError {
 }
 
 /// The part's version.
-fn check_header(header: &[u8]) -> Result<u32, DecodeError> {
+pub(super) fn check_header(header: &[u8]) -> Result<u32, DecodeError> {
     let mut reader = Reader::new(header);
     if reader.bytes(8)? != HEADER_MAGIC {
         return Err(DecodeError { offset: 0, what: "expected the magic THWGPART" });
@@ -375,8 +372,8 @@ fn check_header(header: &[u8]) -> Result<u32, DecodeError> {
     }
 }
 
-struct Footer {
-    index_offset: u64,
+pub(super) struct Footer {
+    pub(super) index_offset: u64,
     index_bytes: u64,
     directory_bytes: u64,
     groups_bytes: u64,
@@ -386,7 +383,7 @@ struct Footer {
 }
 
 impl Footer {
-    fn decode(bytes: &[u8], version: u32) -> Result<Self, DecodeError> {
+    pub(super) fn decode(bytes: &[u8], version: u32) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let checked = bytes.get(..FOOTER_BYTES - 12).unwrap_or_default();
         let mut end = Reader::new(bytes.get(FOOTER_BYTES - 12..).unwrap_or_default());
@@ -408,60 +405,9 @@ impl Footer {
         Ok(Self { index_offset, index_bytes, directory_bytes, groups_bytes, directory_checksum, groups_checksum })
     }
 
-    fn tail_bytes(&self) -> u64 {
+    pub(super) fn tail_bytes(&self) -> u64 {
         self.index_bytes.saturating_add(self.directory_bytes).saturating_add(self.groups_bytes)
     }
-}
-
-/// A part as its footer tells of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PartEnd {
-    /// Where in the file it begins, and how long it is.
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
-    pub(crate) range: TimeRange,
-    pub(crate) sequences: (u64, u64),
-    pub(crate) chunks: u64,
-}
-
-/// The parts of a file, first to last, found from its end without a manifest.
-pub(crate) fn scan_file(files: &dyn Files, path: &Path) -> Result<Vec<PartEnd>, StoreError> {
-    let file = files.open(path, OpenMode::Read).map_err(StoreError::io("open part", path))?;
-    let mut end = file.size_bytes().map_err(StoreError::io("open part", path))?;
-    let mut found = Vec::new();
-    while end > 0 {
-        let part = read_end(&*file, end).map_err(StoreError::io("read part", path))?;
-        let part = part.ok_or_else(|| StoreError::corrupt(path, end, "expected the end of a part"))?;
-        end = part.offset;
-        found.push(part);
-    }
-    found.reverse();
-    Ok(found)
-}
-
-/// The part that ends at an offset; `None` if none does.
-fn read_end(file: &dyn File, end: u64) -> io::Result<Option<PartEnd>> {
-    let Some(footer_at) = end.checked_sub(FOOTER_BYTES as u64) else { return Ok(None) };
-    let mut bytes = [0; FOOTER_BYTES];
-    file.read_exact_at(&mut bytes, footer_at)?;
-    // Both versions are told apart by where their sizes lead: to a header.
-    for version in [VERSION, VERSION_ONE] {
-        let Ok(footer) = Footer::decode(&bytes, version) else { continue };
-        let length = footer.index_offset.saturating_add(footer.tail_bytes()).saturating_add(FOOTER_BYTES as u64);
-        let Some(offset) = end.checked_sub(length) else { continue };
-        let mut header = [0; HEADER_BYTES];
-        file.read_exact_at(&mut header, offset)?;
-        if check_header(&header) == Ok(version) {
-            let u64_at =
-                |at: usize| bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes));
-            // Version 1 has no directory, and all that comes after it eight bytes earlier.
-            let at = if version == VERSION { 32 } else { 24 };
-            let range = TimeRange::new(u64_at(at + 8) as i64, u64_at(at + 16) as i64);
-            let sequences = (u64_at(at + 24), u64_at(at + 32));
-            return Ok(Some(PartEnd { offset, bytes: length, range, sequences, chunks: u64_at(at) }));
-        }
-    }
-    Ok(None)
 }
 
 /// Bytes of index, directory and groups before a footer of the present version.

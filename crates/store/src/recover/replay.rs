@@ -274,9 +274,10 @@ fn needed_segments(state: &State, has_editions: bool, note: Option<Note>, names:
     let noted = note.map_or(0, |note| note.newest).max(state.log_ends.keys().last().copied().unwrap_or(0));
     let newest = last_present.max(noted);
     // Earlier versions gave up a segment before they said so.
-    let (first, last) = match has_editions {
-        true => (released.saturating_add(1), newest),
-        false => (present.first().copied().unwrap_or(u32::MAX), last_present),
+    let (first, last) = if has_editions {
+        (released.saturating_add(1), newest)
+    } else {
+        (present.first().copied().unwrap_or(u32::MAX), last_present)
     };
     let missing: BTreeSet<u32> = (first..=last).filter(|number| !present.contains(number)).collect();
     let numbers = present.union(&missing).copied().collect();

@@ -52,7 +52,7 @@ impl Opened {
                 }
             }
         }
-        self.keep(kept, state.epoch)
+        self.keep(&kept, state.epoch)
     }
 
     /// `None`: it is an operator's.
@@ -67,17 +67,10 @@ impl Opened {
                 let nothing = PartInfo::empty(0, 0, 0, 0, TimeRange::ALL);
                 let data = PartData::open_local(files, path.to_owned(), &nothing);
                 let label = data.and_then(|data| PartLabel::read(&data)).ok().flatten();
-                Some(match is_whole {
-                    true => fate(label.as_ref(), state.incarnation, self.before, is_sound),
-                    // Never finished, where nothing else is wrong.
-                    false => {
-                        if is_sound {
-                            Fate::Remove
-                        } else {
-                            Fate::Keep
-                        }
-                    }
-                })
+                // One that is not whole was never finished, where nothing else is wrong.
+                let never_finished = !is_whole && is_sound;
+                let known = fate(label.as_ref(), state.incarnation, self.before, is_sound);
+                Some(if never_finished { Fate::Remove } else { known })
             }
             // All that one tells is in the named ones and in the log, of which nothing is missing.
             "segment" => Some(if is_sound { Fate::Remove } else { Fate::Keep }),
@@ -100,13 +93,12 @@ impl Opened {
         gone.map(|number| log_path(&directory, number)).try_for_each(|path| self.remove(&path))
     }
 
-    fn keep(&mut self, kept: Vec<PathBuf>, epoch: u64) -> Result<(), StoreError> {
+    fn keep(&mut self, kept: &[PathBuf], epoch: u64) -> Result<(), StoreError> {
         if kept.is_empty() {
             return Ok(());
         }
         let directory = &self.options.directory;
-        let moved =
-            lost_found::keep(&*self.platform.files, directory, &kept, epoch, self.options.lost_found_bytes_max)?;
+        let moved = lost_found::keep(&*self.platform.files, directory, kept, epoch, self.options.lost_found_bytes_max)?;
         self.recovery.files_set_aside = kept.iter().map(|path| path.display().to_string()).collect();
         self.recovery.lost_found_removed = moved;
         Ok(())
