@@ -372,7 +372,9 @@ impl ServeFlags {
         let file: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         let mut table = toml::Table::try_from(&file).map_err(|error| error.to_string())?;
         table.extend(toml::Table::try_from(self).map_err(|error| error.to_string())?);
-        table.try_into().map_err(|error: toml::de::Error| error.to_string())
+        let merged: Self = table.try_into().map_err(|error: toml::de::Error| error.to_string())?;
+        // Of one start, and of no file.
+        Ok(Self { accept_loss: self.accept_loss, ..merged })
     }
 
     fn network_threads(&self, cores: u32) -> usize {
@@ -384,6 +386,13 @@ impl ServeFlags {
         db.result_cache_memory_bytes_max = self.result_cache_memory_bytes_max.unwrap_or(sixteenth);
         db.result_cache_flash_bytes_max = self.result_cache_flash_bytes_max.unwrap_or(RESULT_CACHE_FLASH_BYTES);
         db.result_cache_file.clone_from(&self.result_cache_file);
+    }
+
+    fn set_durability(&self, db: &mut DbOptions) {
+        db.store.accept_loss = self.accept_loss;
+        set(&mut db.store.lost_found_bytes_max, self.lost_found_bytes_max);
+        set(&mut db.store.log_bytes_max, self.log_bytes_max);
+        set(&mut db.store.log_is_direct, self.log_direct);
     }
 
     fn to_settings(&self) -> Result<Settings, String> {
@@ -410,10 +419,7 @@ impl ServeFlags {
         set(&mut db.store.series_per_database_max, self.series_per_database_max);
         set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url));
-        db.store.accept_loss = self.accept_loss;
-        set(&mut db.store.lost_found_bytes_max, self.lost_found_bytes_max);
-        set(&mut db.store.log_bytes_max, self.log_bytes_max);
-        set(&mut db.store.log_is_direct, self.log_direct);
+        self.set_durability(&mut db);
         set(&mut db.lookback_ms, self.lookback_ms);
         if let Some(word) = &self.delayed_name_removal {
             db.name_removal = NameRemoval::from_word(word)

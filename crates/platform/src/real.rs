@@ -89,7 +89,7 @@ impl Files for RealFiles {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
-        // The folder first: a lock file that was removed meanwhile lets nobody in, and is not made anew by who is not let in.
+        // The folder first: a lock file that was removed meanwhile lets no second process in.
         let folder = lock_folder(path)?;
         let mut file = fs::OpenOptions::new()
             .read(true)

@@ -110,18 +110,15 @@ fn loss_json(loss: &db::Loss) -> Value {
     })
 }
 
-/// Says in a header of every answer about data that some is lost, until that is acknowledged. Answers of PromQL have a warning where their
-/// time is hit.
-pub(crate) async fn warn_of_losses(From(state): From<Arc<State>>, request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
-    if let Some(warning) = state.db.health().loss_warning(None) {
-        let printable: String =
-            warning.chars().map(|letter| if (' '..='~').contains(&letter) { letter } else { '?' }).collect();
-        if let Ok(value) = header::HeaderValue::from_str(&printable) {
-            response.headers_mut().insert("x-thalweg-warning", value);
-        }
+/// Says in a header of every answer that some data is lost, until that is acknowledged. Answers of PromQL have a warning where their time
+/// is hit.
+pub(crate) fn warn_of_losses(state: &State, response: &mut Response) {
+    let Some(warning) = state.db.health().loss_warning(None) else { return };
+    let is_printable = |letter: char| (' '..='~').contains(&letter);
+    let printable: String = warning.chars().map(|letter| if is_printable(letter) { letter } else { '?' }).collect();
+    if let Ok(value) = header::HeaderValue::from_str(&printable) {
+        response.headers_mut().insert("x-thalweg-warning", value);
     }
-    response
 }
 
 pub(crate) async fn databases(From(state): From<Arc<State>>) -> Result<Response, ApiError> {

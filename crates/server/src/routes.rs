@@ -84,15 +84,13 @@ pub(crate) fn router(state: Arc<State>) -> Router {
         .route("/api/v1/status/buildinfo", get(status::build_info))
         .route("/metrics", get(status::metrics))
         .fallback(page)
-        .layer(middleware::from_fn_with_state(state.clone(), admin::warn_of_losses))
         .layer(middleware::from_fn_with_state(state.clone(), compression::mark))
         .layer(compression::layer());
     let admin = Router::new()
         .route("/api/v1/admin/backup", post(admin::backup))
         .route("/api/v1/status/active_queries/{id}/kill", post(active::kill))
         .route("/api/v1/admin/compact", post(admin::compact))
-        .route("/api/v1/admin/losses", get(admin::losses))
-        .route("/api/v1/admin/losses/acknowledge", post(admin::acknowledge_losses))
+        .route("/api/v1/admin/losses", get(admin::losses).post(admin::acknowledge_losses))
         .route("/api/v1/admin/databases", get(admin::databases))
         .route(
             "/api/v1/admin/databases/{name}",
@@ -128,7 +126,8 @@ pub(crate) fn router(state: Arc<State>) -> Router {
 async fn count(From(state): From<Arc<State>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let route = if page::asset(path).is_some() { "page" } else { crate::metrics::route_of(path) };
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
+    admin::warn_of_losses(&state, &mut response);
     state.metrics.count_request(route, response.status().as_u16());
     response
 }

@@ -342,7 +342,7 @@ fn missing_log_segments_are_noticed() {
         assert!(refused.contains(&names), "{refused}");
         simulation.put_back(path, whole);
     }
-    // In the middle: the rest is served, and what is lost is remembered until somebody says that it is known.
+    // In the middle: the rest is served, and what is lost is remembered until it is acknowledged.
     simulation.spoil(&segments[2], None).unwrap();
     let store = accepting(&simulation);
     let found = read_all(&store, TimeRange::ALL);

@@ -30,7 +30,7 @@ pub(crate) fn run(flags: &LossesFlags) -> Result<ExitCode, String> {
             let text = |loss: &serde_json::Value| loss["text"].as_str().unwrap_or_default().to_owned();
             let losses: Vec<String> = listed.as_array().into_iter().flatten().map(text).collect();
             if flags.acknowledge {
-                client.send_api("POST", "/api/v1/admin/losses/acknowledge", &[], b"")?;
+                client.send_api("POST", "/api/v1/admin/losses", &[], b"")?;
             }
             (losses, flags.acknowledge)
         }
