@@ -67,10 +67,14 @@ enum Command {
     Rebuild(upkeep::RebuildFlags),
     /// What is past keeping and still there: list it, or have it back
     Trash(upkeep::TrashFlags),
+    /// Put a manifest together for a folder that has none which can be read, from its parts, index and log
+    Repair(upkeep::RepairFlags),
     /// Verify every checksum of a data folder; nothing is changed
     Check(upkeep::CheckFlags),
     /// What is in a data folder: read from the manifest, nothing is changed
     Inspect(upkeep::InspectFlags),
+    /// What a folder lost and an operator accepted; answers about its time carry a warning until that is acknowledged
+    Losses(upkeep::LossesFlags),
     /// Flush, merge all that is due, and give back the room of deleted rows now
     Compact(upkeep::CompactFlags),
     /// Keep answers of queries on flash, in front of any database
@@ -106,8 +110,10 @@ fn main() -> ExitCode {
         Some(Command::Restore(flags)) => upkeep::restore(&flags),
         Some(Command::Rebuild(flags)) => upkeep::rebuild(&flags),
         Some(Command::Trash(flags)) => upkeep::trash(&flags),
+        Some(Command::Repair(flags)) => upkeep::repair(&flags),
         Some(Command::Check(flags)) => upkeep::check(&flags),
         Some(Command::Inspect(flags)) => upkeep::inspect(&flags),
+        Some(Command::Losses(flags)) => upkeep::losses(&flags),
         Some(Command::Compact(flags)) => upkeep::compact(&flags),
         Some(Command::Cache(flags)) => cache::run(&flags),
         Some(Command::Bench(flags)) => bench::run(&flags),

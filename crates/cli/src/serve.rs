@@ -119,8 +119,24 @@ fn report(recovery: &Recovery) {
     for finding in &recovery.log_findings {
         eprintln!("thalweg: {finding}");
     }
-    for part in &recovery.parts_set_aside {
-        eprintln!("thalweg: a part is set aside (its file is renamed to .damaged), everything else is served: {part}");
+    if let Some(damage) = &recovery.manifest_repaired {
+        eprintln!("thalweg: {}: {}; it was written anew", damage.file, damage.message);
+    }
+    for loss in &recovery.losses_accepted {
+        eprintln!(
+            "thalweg: lost, and accepted: {loss}; a damaged file is renamed to .damaged, everything else is served"
+        );
+    }
+    for part in &recovery.parts_fetched {
+        eprintln!("thalweg: a part is read from the object store from now on: {part}");
+    }
+    for file in &recovery.files_set_aside {
+        eprintln!(
+            "thalweg: nothing names {file}: it was moved to lost+found (thalweg repair --list shows what is there)"
+        );
+    }
+    for file in &recovery.lost_found_removed {
+        eprintln!("thalweg: lost+found was full: {file} was removed");
     }
     if recovery.objects_unfenced {
         eprintln!(

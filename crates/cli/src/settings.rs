@@ -206,6 +206,17 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     head_bytes_max: Option<usize>,
 
+    /// Open a folder although acknowledged rows are missing, and go on without them: answers about their time carry a warning until it is
+    /// acknowledged (thalweg losses --acknowledge). For one start: it is in no settings file
+    #[arg(long)]
+    #[serde(skip)]
+    accept_loss: bool,
+
+    /// Bytes of files that no manifest names and that are kept in `lost+found`; the oldest go first [default: 1073741824]
+    #[arg(long, env = "THALWEG_LOST_FOUND_BYTES_MAX", value_name = "BYTES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_found_bytes_max: Option<u64>,
+
     /// Bytes of log at which data is written to parts so that the log can be given up [default: 268435456]
     #[arg(long, env = "THALWEG_LOG_BYTES_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -407,7 +418,9 @@ impl ServeFlags {
         let file: Self = toml::from_str(text).map_err(|error| secrets::explain(&error, text))?;
         let mut table = toml::Table::try_from(&file).map_err(|error| error.to_string())?;
         table.extend(toml::Table::try_from(self).map_err(|error| error.to_string())?);
-        table.try_into().map_err(|error: toml::de::Error| error.to_string())
+        let merged: Self = table.try_into().map_err(|error: toml::de::Error| error.to_string())?;
+        // Of one start, and of no file.
+        Ok(Self { accept_loss: self.accept_loss, ..merged })
     }
 
     fn network_threads(&self, cores: u32) -> usize {
@@ -428,6 +441,13 @@ impl ServeFlags {
         set(&mut db.store.merge_bytes_per_second_max, self.merge_bytes_per_second_max);
         set(&mut db.store.series_per_database_max, self.series_per_database_max);
         set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);
+    }
+
+    fn set_durability(&self, db: &mut DbOptions) {
+        db.store.accept_loss = self.accept_loss;
+        set(&mut db.store.lost_found_bytes_max, self.lost_found_bytes_max);
+        set(&mut db.store.log_bytes_max, self.log_bytes_max);
+        set(&mut db.store.log_is_direct, self.log_direct);
     }
 
     fn to_settings(&self) -> Result<Settings, String> {
@@ -452,8 +472,7 @@ impl ServeFlags {
         self.set_result_cache(&mut db);
         self.set_store(&mut db);
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url)).transpose()?;
-        set(&mut db.store.log_bytes_max, self.log_bytes_max);
-        set(&mut db.store.log_is_direct, self.log_direct);
+        self.set_durability(&mut db);
         set(&mut db.lookback_ms, self.lookback_ms);
         if let Some(word) = &self.delayed_name_removal {
             db.name_removal = NameRemoval::from_word(word)

@@ -191,3 +191,63 @@ fn help_teaches_with_examples() {
         assert!(said.contains("Examples:") && said.contains(&format!("  thalweg {command} ")), "{said}");
     }
 }
+
+/// A part is removed: the server says which, goes on without it if it is told to, and warns until that is acknowledged.
+#[test]
+fn losses_are_refused_accepted_and_acknowledged() {
+    let folder = Folder::new("losses");
+    let data = folder.0.join("data");
+    let flags = ["--no-host-metrics"];
+    let server = TestServer::start(&data, &flags);
+    write(&server, 0..50);
+    // A second server is not let in, whatever happens to the file that says so.
+    fs::remove_file(data.join("LOCK")).unwrap();
+    let serve = ["serve", "--data", data.to_str().unwrap(), "--http", "127.0.0.1:0"];
+    let (code, said) = tell(&serve);
+    assert!(code == Some(2) && said.contains("is in use"), "{said}");
+    assert_eq!(server.stop().0, Some(0));
+    let parts = files(&data.join("parts"), "part");
+    fs::remove_file(&parts[0]).unwrap();
+    let (code, said) = tell(&serve);
+    let names = parts[0].to_str().unwrap();
+    assert!(code == Some(2) && said.contains(names) && said.contains("--accept-loss"), "{said}");
+    let server = TestServer::start(&data, &["--no-host-metrics", "--accept-loss"]);
+    let counted = count(&server);
+    assert!(counted.contains("\"warnings\"") && counted.contains(names), "{counted}");
+    let elsewhere = server.get("/api/v1/query?query=sum(count_over_time(m_v[1m]))&time=9000").1;
+    assert!(!elsewhere.contains("warnings"), "{elsewhere}");
+    let url = server.url().to_owned();
+    let header = || {
+        let answer = support::agent().get(format!("{url}/query?q=SHOW%20DATABASES")).call().unwrap();
+        answer.headers().contains_key("x-thalweg-warning")
+    };
+    assert!(header());
+    assert!(done(&["losses", "--url", &url]).contains(names));
+    assert!(done(&["losses", "--url", &url, "--acknowledge"]).contains("1 loss acknowledged"));
+    assert!(!header() && !count(&server).contains("warnings"));
+    assert_eq!(server.stop().0, Some(0));
+    drop(TestServer::start(&data, &flags));
+}
+
+#[test]
+fn a_folder_without_a_manifest_is_repaired() {
+    let folder = Folder::new("repair");
+    let data = folder.0.join("data");
+    let path = data.to_str().unwrap();
+    let flags = ["--no-host-metrics"];
+    let server = TestServer::start(&data, &flags);
+    write(&server, 0..50);
+    assert_eq!(server.stop().0, Some(0));
+    for name in ["MANIFEST", "MANIFEST.twin"] {
+        fs::remove_file(data.join(name)).unwrap();
+    }
+    let (code, said) = tell(&["serve", "--data", path, "--http", "127.0.0.1:0"]);
+    assert!(code == Some(2) && said.contains("thalweg repair"), "{said}");
+    assert!(done(&["repair", "--data", path, "--dry-run"]).contains("nothing was changed"));
+    assert!(done(&["repair", "--data", path]).contains("with 50 rows"));
+    assert!(done(&["repair", "--data", path]).contains("nothing to repair"));
+    let server = TestServer::start(&data, &flags);
+    let counted = count(&server);
+    assert!(counted.contains(r#"[1000,"50"]"#), "{counted}");
+    assert!(done(&["repair", "--data", path, "--list"]).contains("0 files in lost+found"));
+}

@@ -41,10 +41,11 @@ pub use results::{CacheUse, ResultCacheStats};
 pub use sql_api::SqlAnswer;
 pub use store::{
     Appended, Appender, BEYOND_RETENTION, BackupReport, CheckReport, CheckStatus, CompactReport, Damage,
-    DatabasePolicy, Deleted, FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss, MemoryPool,
-    MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport,
-    Recovery, Rejected, RestoreReport, RestoredTrash, SelectedGroup, Sent, Stats, StoreError, Token, TrashReport,
-    WindowColumn, Windows, WriteReport, backups, check, inspect, rebuild, restore, restore_trash, trash_of,
+    DatabasePolicy, Deleted, FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss, LostFile,
+    MemoryPool, MemoryUse, ObjectTierOptions, PartitionReport, PolicyReport, Progress, PruneReport, ReadCounts,
+    RebuildReport, Recovery, Rejected, RepairReport, RestoreReport, RestoredTrash, SelectedGroup, Sent, Stats,
+    StoreError, Token, TrashReport, WindowColumn, Windows, WriteReport, backups, check, inspect, lost_found, rebuild,
+    repair, restore, restore_trash, trash_of,
 };
 pub use write::WriteError;
 

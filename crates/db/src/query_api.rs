@@ -4,13 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use index::Cardinality;
-use model::Matcher;
+use model::{Matcher, TimeRange};
 use promql::{Answer, Expression, NameRemoval, SampleCounts, Settings};
 use query::{BinsAsked, BinsFound, Budget, KeptBins, MakeBins, QueryError, Selection, Series, Source, StoreSource};
 use store::StoreError;
 
 use crate::Db;
 use crate::results::{Asker, CacheUse, ResultCacheStats, Run};
+
+const NS_PER_MS: i64 = 1_000_000;
 
 /// Samples that a query may hold at once unless its budget says otherwise.
 pub(crate) const QUERY_SAMPLES_MAX: u64 = 50_000_000;
@@ -88,7 +90,11 @@ impl Db {
 
     /// The same; also says how much of the answer was kept before.
     pub fn instant_told(&self, database: &str, query: &InstantQuery) -> Result<(Answer, CacheUse), QueryError> {
-        self.instant_from(&StoreSource::new(&self.store, database, &self.helpers), database, query)
+        let source = StoreSource::new(&self.store, database, &self.helpers);
+        let (mut answer, used) = self.instant_from(&source, database, query)?;
+        let settings = (query.lookback_ms, query.name_removal);
+        self.warn_of_losses(&mut answer, &query.text, (query.time_ms, query.time_ms, 1), settings);
+        Ok((answer, used))
     }
 
     pub(crate) fn instant_from(
@@ -116,7 +122,31 @@ impl Db {
 
     /// The same; also says how much of the answer was kept before.
     pub fn range_told(&self, database: &str, query: &RangeQuery) -> Result<(Answer, CacheUse), QueryError> {
-        self.range_from(&StoreSource::new(&self.store, database, &self.helpers), database, query)
+        let source = StoreSource::new(&self.store, database, &self.helpers);
+        let (mut answer, used) = self.range_from(&source, database, query)?;
+        let times = (query.start_ms, query.end_ms, query.step_ms);
+        self.warn_of_losses(&mut answer, &query.text, times, (query.lookback_ms, query.name_removal));
+        Ok((answer, used))
+    }
+
+    /// Says in an answer if rows that it would have been made of may be lost. Times are the first, the last and the step.
+    fn warn_of_losses(
+        &self,
+        answer: &mut Answer,
+        text: &str,
+        (start_ms, end_ms, step_ms): (i64, i64, i64),
+        (lookback_ms, name_removal): (Option<i64>, Option<NameRemoval>),
+    ) {
+        if !self.health().has_losses() {
+            return;
+        }
+        let settings = self.settings(lookback_ms, name_removal);
+        let reads = self.parse(text).ok().and_then(|parsed| parsed.reads(start_ms, end_ms, step_ms, &settings));
+        let range = reads.map(|reads| {
+            let ns = |ms: i64| ms.saturating_mul(NS_PER_MS);
+            TimeRange::new(ns(reads.first_ms), ns(reads.last_ms).saturating_add(NS_PER_MS - 1))
+        });
+        answer.warnings.extend(self.health().loss_warning(range.as_ref()));
     }
 
     pub(crate) fn range_from(

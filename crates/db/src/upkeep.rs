@@ -42,6 +42,11 @@ impl Db {
         self.store.compact(tell)
     }
 
+    /// Forgets the losses that answers warn of: an operator has seen them. How many there were.
+    pub fn acknowledge_losses(&self) -> Result<usize, StoreError> {
+        self.store.acknowledge_losses()
+    }
+
     /// How a database keeps its data; `None` if there is none of that name.
     pub fn policy(&self, database: &str) -> Option<DatabasePolicy> {
         self.store.policy(database)

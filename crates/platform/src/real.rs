@@ -86,6 +86,8 @@ impl Files for RealFiles {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
+        // The folder first: a lock file that was removed meanwhile lets no second process in.
+        let folder = lock_folder(path)?;
         let mut file = fs::OpenOptions::new()
             .read(true)
             .write(true)
@@ -95,17 +97,30 @@ impl Files for RealFiles {
             .map_err(LockError::Io)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                // The text only serves the message: a lock file that cannot be read still is locked.
-                let _ = file.take(32).read_to_string(&mut text);
-                return Err(LockError::Held { pid: text.trim().parse().ok() });
-            }
+            Err(fs::TryLockError::WouldBlock) => return Err(LockError::Held { pid: holder(path) }),
             Err(fs::TryLockError::Error(error)) => return Err(LockError::Io(error)),
         }
         write_pid(&mut file).map_err(LockError::Io)?;
-        Ok(Box::new(file))
+        Ok(Box::new((file, folder)))
     }
+}
+
+/// Locks the folder that a lock file is in. `None` where the file system has no locks of folders: some over a network.
+fn lock_folder(path: &Path) -> Result<Option<fs::File>, LockError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = fs::File::open(parent).map_err(LockError::Io)?;
+    match folder.try_lock() {
+        Ok(()) => Ok(Some(folder)),
+        Err(fs::TryLockError::WouldBlock) => Err(LockError::Held { pid: holder(path) }),
+        Err(fs::TryLockError::Error(_)) => Ok(None),
+    }
+}
+
+/// The process that a lock file names. That only serves the message: a file that cannot be read still is locked.
+fn holder(path: &Path) -> Option<u32> {
+    let mut text = String::new();
+    let _ = fs::File::open(path).ok()?.take(32).read_to_string(&mut text);
+    text.trim().parse().ok()
 }
 
 fn options(mode: OpenMode) -> fs::OpenOptions {
@@ -187,5 +202,26 @@ pub(crate) struct RealRandom;
 impl Random for RealRandom {
     fn fill(&self, buffer: &mut [u8]) -> io::Result<()> {
         getrandom::fill(buffer).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removed_lock_file_lets_nobody_in() {
+        let folder = std::env::temp_dir().join(format!("thalweg-lock-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("LOCK");
+        let held = RealFiles.lock(&path).unwrap();
+        let own = std::process::id();
+        assert!(matches!(RealFiles.lock(&path), Err(LockError::Held { pid: Some(pid) }) if pid == own));
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(RealFiles.lock(&path), Err(LockError::Held { pid: None })));
+        assert!(!path.exists(), "who is not let in leaves nothing");
+        drop(held);
+        drop(RealFiles.lock(&path).unwrap());
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -6,6 +6,7 @@
 //! its last sync, some first ones stay. Nothing else changes. Object stores are elsewhere and survive (`objects.rs`).
 
 mod objects;
+mod spoil;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -221,6 +222,12 @@ impl DiskState {
         }
     }
 
+    /// Makes all names durable as they are.
+    fn settle_names(&mut self) {
+        self.journal.clear();
+        self.durable_entries = self.entries.clone();
+    }
+
     fn change(&mut self, directory: &Path, change: NameChange) {
         self.apply(change.clone());
         self.journal.entry(directory.to_owned()).or_default().push(change);
@@ -381,10 +388,12 @@ impl Files for SimFiles {
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
         self.disk.check(self.boot).map_err(LockError::Io)?;
-        if !self.disk.state.lock().locks.insert(path.to_owned()) {
+        // The folder's own lock: no file has to be there.
+        let folder = parent(path).to_owned();
+        if !self.disk.state.lock().locks.insert(folder.clone()) {
             return Err(LockError::Held { pid: None });
         }
-        Ok(Box::new(SimLock { disk: self.disk.clone(), boot: self.boot, path: path.to_owned() }))
+        Ok(Box::new(SimLock { disk: self.disk.clone(), boot: self.boot, path: folder }))
     }
 }
 

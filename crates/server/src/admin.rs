@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State as From};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use db::{DatabasePolicy, StoreError};
 use model::TimeRange;
@@ -70,6 +70,40 @@ pub(crate) async fn compact(From(state): From<Arc<State>>, request: Request) -> 
         "deletes_after": report.deletes.1,
     });
     Ok(json::success(&data.to_string(), &[], &[]))
+}
+
+/// What is lost and not yet acknowledged.
+pub(crate) async fn losses(From(state): From<Arc<State>>) -> Response {
+    let losses: Vec<Value> = state.db.health().losses().iter().map(loss_json).collect();
+    json::success(&Value::from(losses).to_string(), &[], &[])
+}
+
+/// Has answers no longer warn of what is lost.
+pub(crate) async fn acknowledge_losses(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    take(&state, request).await?;
+    let count = state.work(|state| state.db.acknowledge_losses()).await?.map_err(|error| storage(&error))?;
+    Ok(json::success(&json!({ "acknowledged": count }).to_string(), &[], &[]))
+}
+
+fn loss_json(loss: &db::Loss) -> Value {
+    json!({
+        "file": loss.file,
+        "message": loss.message,
+        "start_ns": loss.range.start_ns,
+        "end_ns": loss.range.end_ns,
+        "text": loss.to_string(),
+    })
+}
+
+/// Says in a header of every answer that some data is lost, until that is acknowledged. Answers of PromQL have a warning where their time
+/// is hit.
+pub(crate) fn warn_of_losses(state: &State, response: &mut Response) {
+    let Some(warning) = state.db.health().loss_warning(None) else { return };
+    let is_printable = |letter: char| (' '..='~').contains(&letter);
+    let printable: String = warning.chars().map(|letter| if is_printable(letter) { letter } else { '?' }).collect();
+    if let Ok(value) = header::HeaderValue::from_str(&printable) {
+        response.headers_mut().insert("x-thalweg-warning", value);
+    }
 }
 
 pub(crate) async fn databases(From(state): From<Arc<State>>) -> Result<Response, ApiError> {

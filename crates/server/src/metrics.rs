@@ -36,6 +36,7 @@ const ROUTES: &[&str] = &[
     "/api/v1/plan",
     "/api/v1/admin/backup",
     "/api/v1/admin/compact",
+    "/api/v1/admin/losses",
     "/api/v1/admin/databases",
     "/api/v1/admin/tsdb/delete_series",
     "/api/v1/admin/tsdb/clean_tombstones",

@@ -114,6 +114,7 @@ pub(crate) fn router(state: Arc<State>, door: Arc<Door>) -> Router {
         .route("/api/v1/admin/backup", post(admin::backup))
         .route("/api/v1/status/active_queries/{id}/kill", post(active::kill))
         .route("/api/v1/admin/compact", post(admin::compact))
+        .route("/api/v1/admin/losses", get(admin::losses).post(admin::acknowledge_losses))
         .route("/api/v1/admin/databases", get(admin::databases))
         .route(
             "/api/v1/admin/databases/{name}",
@@ -149,7 +150,8 @@ pub(crate) fn router(state: Arc<State>, door: Arc<Door>) -> Router {
 async fn count(From(state): From<Arc<State>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let route = if page::asset(path).is_some() { "page" } else { crate::metrics::route_of(path) };
-    let response = next.run(request).await;
+    let mut response = next.run(request).await;
+    admin::warn_of_losses(&state, &mut response);
     state.metrics.count_request(route, response.status().as_u16());
     response
 }

@@ -3,12 +3,14 @@
 //! * [`oracle`]: what the store must hold.
 //! * [`rows`]: rows as they are drawn, and as the store takes them.
 //! * [`world`]: the machine, the store and the oracle, and what happens to them.
-//! * [`clock`]: what its clock does. [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups
+//! * [`clock`]: what its clock does. [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups.
+//!   [`spoil`]: missing, cut and flipped files.
 
 mod check;
 mod clock;
 mod oracle;
 mod rows;
+mod spoil;
 mod upkeep;
 mod world;
 
@@ -39,6 +41,10 @@ pub struct Report {
     pub clock_faults: u64,
     /// Rows that were rejected because they are beyond the retention.
     pub beyond_retention: u64,
+    /// Files spoilt while the store was closed.
+    pub spoilt: u64,
+    /// Openings refused for a loss, and then accepted.
+    pub refused_losses: u64,
 }
 
 /// The store and the oracle differ, or the store failed where it must not.
@@ -72,6 +78,8 @@ impl Report {
         self.backups += other.backups;
         self.clock_faults += other.clock_faults;
         self.beyond_retention += other.beyond_retention;
+        self.spoilt += other.spoilt;
+        self.refused_losses += other.refused_losses;
         self.merges.iter_mut().zip(other.merges).for_each(|(sum, more)| *sum += more);
     }
 }

@@ -30,9 +30,9 @@ const FOLD_NS: i64 = 4 * MINUTE_NS;
 const EVERYTHING_EACH: u64 = 25;
 
 pub(crate) struct World {
-    seed: u64,
+    pub(crate) seed: u64,
     pub(crate) simulation: Simulation,
-    store: Option<Store>,
+    pub(crate) store: Option<Store>,
     pub(crate) oracles: BTreeMap<&'static str, Oracle>,
     step: u64,
     pub(crate) report: Report,
@@ -53,8 +53,8 @@ pub(crate) fn options(seed: u64) -> StoreOptions {
     StoreOptions {
         objects: seed.is_multiple_of(2).then_some(objects),
         head_bytes_max: 8 << 10,
-        log_segment_bytes: 16 << 10,
-        log_bytes_max: 96 << 10,
+        log_segment_bytes: 32 << 10,
+        log_bytes_max: 384 << 10,
         partition_ns: MINUTE_NS,
         fast_bytes_max: 64 << 10,
         level0_parts_max: 3,
@@ -120,7 +120,7 @@ impl World {
         self.simulation.below(bound)
     }
 
-    fn open(&mut self) -> Result<(), String> {
+    pub(crate) fn open(&mut self) -> Result<(), String> {
         if let Some(store) = self.store.take() {
             let stats = store.stats();
             self.report.flushes += stats.flushes;
@@ -162,6 +162,7 @@ impl World {
             92..95 => self.reopen()?,
             95..97 => self.crash()?,
             97..98 => self.back_up()?,
+            98..99 => self.spoil()?,
             _ => self.fill_disk(),
         }
         self.check_time()?;
@@ -497,7 +498,7 @@ impl World {
         Windows { start_ns, width_ns, count: (length_ns / width_ns + 1) as usize }
     }
 
-    fn compare_everything(&mut self) -> Result<(), String> {
+    pub(crate) fn compare_everything(&mut self) -> Result<(), String> {
         self.check_time()?;
         for database in [PLAIN, SHORT, FOLDED] {
             self.report.comparisons += 1;

@@ -9,15 +9,16 @@ use crate::exemplars::{self, EXEMPLARS_SHARD};
 use crate::inspect::{list, read_manifest, unnamed};
 use crate::log::frame::Frame;
 use crate::log::reader::{Finding, Scan, SegmentBytes};
-use crate::log::{record, segment_number, segment_path as log_path};
+use crate::log::{note, record, segment_path as log_path};
 use crate::manifest::State;
 use crate::part::{Part, PartData, PartInfo};
 use crate::producers::{self, PRODUCERS_SHARD};
 use crate::progress::{Meter, Progress};
+use crate::recover::{needed_segments_of, scan_start};
 use crate::segment::{GroupsFile, copies, damaged_segment, open_groups, read_catalog};
 use crate::settled::{ObjectTierOptions, part_key, prefix, tail_path};
 use crate::tier::{Tier, TierOptions};
-use crate::{StoreError, part_path};
+use crate::{StoreError, manifest_twin, part_path};
 
 /// Bytes that a log segment's file may have.
 const LOG_SEGMENT_BYTES_MAX: u64 = 8 << 30;
@@ -87,6 +88,7 @@ pub fn check(
     let tier = objects.map(|options| open_tier(platform, options, state.objects_incarnation())).transpose()?;
     let meter = Meter::new(state.parts_with_trash().map(|part| part.bytes).sum(), tell);
     let mut check = Check { files, directory, tier, meter, report: CheckReport { files: 1, ..CheckReport::default() } };
+    check.manifest()?;
     for (id, shard) in &state.segments {
         check.index(*id, *shard)?;
     }
@@ -146,6 +148,17 @@ impl Check<'_> {
                 Some(damage) => self.report.damages.push(damage),
                 None => return Err(error),
             },
+        }
+        Ok(())
+    }
+
+    /// Whether both copies of the manifest are what was written. They are read while they may be written: what is said twice counts.
+    fn manifest(&mut self) -> Result<(), StoreError> {
+        let damage =
+            || Ok::<_, StoreError>(manifest_twin::read(self.files, self.directory)?.and_then(|found| found.damage));
+        let found = damage()?;
+        if found.is_some() && found == damage()? {
+            self.report.damages.extend(found);
         }
         Ok(())
     }
@@ -279,12 +292,16 @@ impl Check<'_> {
 fn scan_log(files: &dyn Files, directory: &Path, state: &State) -> Result<CheckReport, StoreError> {
     let directory = directory.join("log");
     let mut report = CheckReport::default();
-    let mut scan = Scan::new();
-    for number in list(files, &directory)?.iter().filter_map(|name| segment_number(name)) {
-        if number <= state.log_released {
+    // Before the segments: what it says is in them.
+    let note = note::read(files, &directory)?;
+    let mut scan = Scan::new(scan_start(state, state.epoch, note));
+    let (numbers, missing) = needed_segments_of(state, state.edition > 0, note, &list(files, &directory)?);
+    for number in numbers {
+        let path: PathBuf = log_path(&directory, number);
+        if missing.contains(&number) {
+            scan.missing_segment(number, &path, state.log_ends.contains_key(&number));
             continue;
         }
-        let path: PathBuf = log_path(&directory, number);
         let bytes = match platform::read_file(files, &path, LOG_SEGMENT_BYTES_MAX) {
             // Given up since it was listed.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,

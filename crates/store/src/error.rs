@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use index::IndexError;
 use platform::objects::ObjectError;
 
+use crate::Loss;
 use crate::segment::segment_path;
 
 /// What a decoder says of a form that only later versions can have written.
 pub(crate) const NEWER: &str = "written by a newer version of Thalweg";
+/// Losses that one message lists.
+const LOSSES_SHOWN: usize = 20;
 
 /// Why the store could not do what was asked.
 #[derive(Debug)]
@@ -52,6 +55,13 @@ pub enum StoreError {
     },
     /// The object store refused, or could not be reached; [`ObjectError::kind`] says what to do.
     Objects(ObjectError),
+    /// Rows that the folder should hold are lost: restore the files, or accept the loss ([`crate::StoreOptions::accept_loss`]).
+    Lossy {
+        /// The data folder.
+        directory: PathBuf,
+        /// What is lost.
+        losses: Vec<Loss>,
+    },
     /// The request can not be taken as it is: change it.
     Invalid(String),
 }
@@ -118,6 +128,21 @@ impl fmt::Display for StoreError {
                 "writes are refused until the data folder is opened again, because an earlier write failed: {reason}"
             ),
             Self::Objects(error) => error.fmt(formatter),
+            Self::Lossy { directory, losses } => {
+                writeln!(
+                    formatter,
+                    "data folder {} is not opened, because acknowledged rows are missing:",
+                    directory.display()
+                )?;
+                losses.iter().take(LOSSES_SHOWN).try_for_each(|loss| writeln!(formatter, "  {loss}"))?;
+                if losses.len() > LOSSES_SHOWN {
+                    writeln!(formatter, "  and {} more", losses.len() - LOSSES_SHOWN)?;
+                }
+                formatter.write_str(
+                    "Put these files back as they were, or restore a backup into a new folder (thalweg restore). To go on without \
+                     these rows, start with --accept-loss: answers about their time carry a warning until it is acknowledged",
+                )
+            }
             Self::Invalid(message) => formatter.write_str(message),
         }
     }

@@ -122,16 +122,28 @@ impl Store {
         }
         let groups = unsaved.groups.as_ref().map(|frozen| self.write_groups(shard, frozen)).transpose()?;
         edits.extend(groups.iter().flat_map(|groups| groups.edits.clone()));
-        let infos = self.write_parts(shard, &frozen.head)?;
+        let infos = self.write_parts(shard, &frozen.head, &edits)?;
         let parts = infos.iter().map(|info| self.open_part(*info)).collect::<Result<Vec<_>, _>>()?;
         edits.extend(infos.into_iter().map(Edit::AddPart));
         edits.push(Edit::Flushed { shard: shard.number, sequence: frozen.sequence });
+        edits.extend(self.idle_shards(shard.number, frozen.sequence));
         self.commit_at_trusted_time(&mut edits)?;
         if let Some(groups) = groups {
             self.install_groups(shard, groups);
         }
         self.remove_segments(&obsolete);
         Ok(parts)
+    }
+
+    /// Says of other shards without rows in memory that all of theirs are in parts: then it is known of every record of the log
+    /// whether it is still needed.
+    fn idle_shards(&self, flushed: u32, sequence: u64) -> Vec<Edit> {
+        let known = self.manifest.lock().state.flushed.clone();
+        let is_behind = |shard: &&Shard| known.get(&shard.number).is_none_or(|known| *known < sequence);
+        // Records up to the sequence id that touch a shard are in its head and its index in memory, or in files.
+        let is_idle = |shard: &&Shard| shard.number != flushed && shard.first_needed().is_none();
+        let others = self.shards.iter().filter(is_behind).filter(is_idle);
+        others.map(|shard| Edit::Flushed { shard: shard.number, sequence }).collect()
     }
 
     /// Writes the catalog's new entries as a segment; when there are many segments, everything as one that replaces them.
@@ -178,9 +190,12 @@ impl Store {
         }
         let unsaved = [self.exemplars.lock().unsaved_since, self.producers.lock().unsaved_since];
         let needed = unsaved.into_iter().flatten().fold(needed, u64::min);
-        let released = self.log.release_before(needed)?;
-        match released {
-            Some(through) => self.commit_edits(&[Edit::LogReleased { through }]),
+        match self.log.releasable(needed) {
+            // Said first: a segment that is gone and that nothing says so of counts as lost.
+            Some(through) => {
+                self.commit_edits(&[Edit::LogReleased { through }])?;
+                self.log.release(through)
+            }
             None => Ok(()),
         }
     }

@@ -3,7 +3,7 @@
 //! Whatever notices a fault says so here, once; `/health`, the log and the counters read it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use model::TimeRange;
 use tracing_mutex::parkinglot::Mutex;
@@ -44,6 +44,32 @@ pub struct Loss {
     pub range: TimeRange,
 }
 
+impl std::fmt::Display for Loss {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}: {} ", self.file, self.message)?;
+        match (self.range.start_ns, self.range.end_ns) {
+            (i64::MIN, i64::MAX) => formatter.write_str("(of what time is not known)"),
+            (start_ns, end_ns) => write!(formatter, "(from {} to {})", time_text(start_ns), time_text(end_ns)),
+        }
+    }
+}
+
+/// A timestamp as RFC 3339 has it, in whole seconds.
+pub(crate) fn time_text(timestamp_ns: i64) -> String {
+    let seconds = timestamp_ns.div_euclid(1_000_000_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days since 1 March of the year 0, in eras of 400 years: Howard Hinnant's `civil_from_days`.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
 /// The faults of one open folder.
 #[derive(Default)]
 pub struct Health {
@@ -51,6 +77,8 @@ pub struct Health {
     damages: Mutex<Damages>,
     damages_total: AtomicU64,
     losses: Mutex<Vec<Loss>>,
+    /// Whether there are any: asked by every query.
+    has_losses: AtomicBool,
 }
 
 #[derive(Default)]
@@ -116,8 +144,29 @@ impl Health {
             let more = if losses.len() > 1 { format!(" (and {} more)", losses.len() - 1) } else { String::new() };
             (CheckStatus::Warn, format!("{}: {}{more}", first.file, first.message))
         });
+        self.has_losses.store(!losses.is_empty(), Ordering::Relaxed);
         *self.losses.lock() = losses;
         self.set("loss", message);
+    }
+
+    /// Whether anything is lost and not yet acknowledged.
+    pub fn has_losses(&self) -> bool {
+        self.has_losses.load(Ordering::Relaxed)
+    }
+
+    /// A warning for an answer about a stretch of time (`None`: it is not known which), if lost rows may have been in it.
+    pub fn loss_warning(&self, range: Option<&TimeRange>) -> Option<String> {
+        if !self.has_losses() {
+            return None;
+        }
+        let losses = self.losses();
+        let mut hit = losses.iter().filter(|loss| range.is_none_or(|range| range.overlaps(&loss.range)));
+        let first = hit.next()?;
+        let more = hit.count();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Some(format!(
+            "rows may be missing from this answer, because data was lost: {first}{more}; see /api/v1/admin/losses"
+        ))
     }
 
     /// What is lost and not yet acknowledged: answers whose range it touches carry a warning.
@@ -129,6 +178,34 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_about_lost_time_are_warned_of() {
+        let health = Health::default();
+        let range = |start_ns, end_ns| TimeRange::new(start_ns, end_ns);
+        assert_eq!(health.loss_warning(None), None);
+        let loss = |range| Loss { file: "7.part".to_owned(), message: "the file is missing;".to_owned(), range };
+        health.set_losses(vec![loss(range(10, 20))]);
+        assert_eq!(health.loss_warning(Some(&range(21, 30))), None);
+        for asked in [Some(range(20, 30)), None] {
+            assert!(health.loss_warning(asked.as_ref()).is_some_and(|text| text.contains("7.part")));
+        }
+        health.set_losses(Vec::new());
+        assert_eq!(health.loss_warning(None), None);
+    }
+
+    #[test]
+    fn times_are_told_as_calendars_do() {
+        for (timestamp_ns, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (1_700_000_000_000_000_000, "2023-11-14T22:13:20Z"),
+            (1_709_164_800_000_000_000, "2024-02-29T00:00:00Z"),
+            (-1, "1969-12-31T23:59:59Z"),
+            (i64::MIN, "1677-09-21T00:12:43Z"),
+        ] {
+            assert_eq!(time_text(timestamp_ns), text);
+        }
+    }
 
     #[test]
     fn a_damaged_block_is_reported_once() {

@@ -177,7 +177,11 @@ fn log_sizes(files: &dyn Files, directory: &Path) -> Result<(FileSizes, FileSize
     let directory = directory.join("log");
     let (mut segments, mut spares) = (FileSizes::default(), FileSizes::default());
     for name in list(files, &directory)? {
-        let sizes = if segment_number(&name).is_some() { &mut segments } else { &mut spares };
+        let sizes = match segment_number(&name) {
+            Some(_) => &mut segments,
+            None if Path::new(&name).extension().is_some_and(|ending| ending == "free") => &mut spares,
+            None => continue,
+        };
         // A segment that is given up just now has another name already.
         if let Ok(bytes) = size_of(files, &directory.join(&name)) {
             sizes.files += 1;

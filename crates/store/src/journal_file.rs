@@ -40,7 +40,7 @@ pub(crate) struct Continued {
 }
 
 /// Which records the log had.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LogExtent {
     /// The first that was read.
     pub(crate) first: Option<u64>,

@@ -7,7 +7,7 @@
 //! * [`flush`], [`sections`]: a full head becomes parts · [`pressure`]: writers give way to that · [`chunk`], [`summary`], [`part`]: what a part is made of
 //! * [`levels`]: what to merge next · [`merge`]: many parts become few · [`throttle`]: how fast
 //! * [`policy`], [`retention`], [`trash`], [`deletes`]: what goes, and when · [`trusted_time`], [`time`]: by which clock · [`journal`], [`journal_file`]: what of the past has changed
-//! * [`indexing`], [`segment`]: new groups become segments of the index · [`twins`]: their second copies
+//! * [`indexing`], [`segment`]: new groups become segments of the index · [`index_twins`]: their second copies
 //! * [`exemplars`]: what stands beside the samples · [`producers`]: who sent what last
 //! * [`histogram`]: samples that are distributions
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
@@ -30,6 +30,7 @@ mod generations;
 mod head;
 mod health;
 mod histogram;
+mod index_twins;
 mod indexing;
 mod inspect;
 mod journal;
@@ -39,7 +40,9 @@ mod known_times;
 mod levels;
 mod locate;
 mod log;
+mod lost_found;
 mod manifest;
+mod manifest_twin;
 mod memory;
 mod merge;
 mod milliseconds;
@@ -55,6 +58,7 @@ mod progress;
 mod read;
 mod recent;
 mod recover;
+mod repair;
 mod resolve;
 mod retention;
 mod scan;
@@ -74,7 +78,6 @@ mod time;
 mod tokens;
 mod trash;
 mod trusted_time;
-mod twins;
 mod windows;
 mod write;
 
@@ -101,6 +104,7 @@ pub use journal::{Change, ChangeKind, Changes, JournalGap};
 pub use journal_file::fuzz_journal;
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
+pub use lost_found::{LostFile, lost_found};
 pub use manifest::fuzz_manifest;
 pub use memory::{MemoryPool, MemoryUse};
 pub use milliseconds::to_milliseconds;
@@ -114,6 +118,7 @@ pub use progress::Progress;
 pub use read::{ByMillisecond, GroupReader};
 pub use recent::RecentRows;
 pub use recover::Recovery;
+pub use repair::{RepairReport, repair};
 pub use retention::Deleted;
 pub use scan::{SelectedColumn, SelectedGroup};
 pub use settled::ObjectTierOptions;
@@ -132,7 +137,7 @@ use journal::Journal;
 use keys::Keys;
 use log::WriteAheadLog;
 use manifest::{Edit, Manifest};
-use part::{Part, PartData, PartInfo, SeenBlocks};
+use part::{MadeAt, Part, PartData, PartInfo, PartLabel, SeenBlocks};
 use producers::Producers;
 use settled::Settled;
 use shard::Shard;
@@ -189,7 +194,7 @@ pub struct Store {
     recovery: Recovery,
     /// What is wrong at present, for operators.
     health: Arc<Health>,
-    index_twins: Arc<twins::IndexTwins>,
+    index_twins: Arc<index_twins::IndexTwins>,
     scrub: scrub::Scrub,
     /// The time that retention goes by.
     trusted_time: TrustedTime,
@@ -288,7 +293,10 @@ impl Store {
 
     /// Flushes everything, so that the next opening has no log to read.
     pub fn flush_all(&self) -> Result<(), StoreError> {
-        self.shards.iter().try_for_each(|shard| self.flush(shard).map(|_| ()))
+        self.shards.iter().try_for_each(|shard| self.flush(shard).map(|_| ()))?;
+        // Nothing may come any more, and nothing later would tell damage to the last record from a torn one.
+        self.log.commit(self.log.last_sequence())?;
+        self.log.note()
     }
 
     /// Has merges keep to no rate any more: the store is about to be closed, and somebody waits for the one under way.
@@ -314,6 +322,16 @@ impl Store {
         part_path(&self.options.directory, file)
     }
 
+    /// What a part that is about to be written says of itself. Edits are those that will be committed with it.
+    pub(crate) fn label(&self, info: PartInfo, replaces: &[u64], edits: &[Edit]) -> PartLabel {
+        let manifest = self.manifest.lock();
+        let state = &manifest.state;
+        let made_at = MadeAt { incarnation: state.incarnation, epoch: state.epoch, edition: state.edition };
+        // Once a file.
+        let folder = if info.id == info.file { manifest::folder_label(state, edits) } else { Vec::new() };
+        PartLabel { made_at, info, replaces: replaces.to_vec(), folder }
+    }
+
     fn open_part(&self, info: PartInfo) -> Result<Arc<Part>, StoreError> {
         open_part(&*self.platform.files, &self.options.directory, self.settled.as_ref(), &self.health, info)
     }
@@ -331,7 +349,7 @@ impl Store {
         manifest.reserve(edits).inspect_err(|_| self.remove_added(edits))?;
         let committed = manifest.commit(edits);
         committed.inspect_err(|error| self.log.poison(&error.to_string()))?;
-        let shortened = manifest.shorten(&*self.platform.files, &self.options.directory);
+        let shortened = manifest.shorten(&*self.platform.files);
         match shortened {
             // Until the new one has the old one's name the old one counts: the next edit tries again.
             Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => Ok(()),
@@ -346,6 +364,16 @@ impl Store {
     /// Fails if nothing may be written until the folder is opened again.
     pub fn check_writable(&self) -> Result<(), StoreError> {
         self.log.check()
+    }
+
+    /// Forgets the losses that answers warn of: an operator has seen them. How many there were.
+    pub fn acknowledge_losses(&self) -> Result<usize, StoreError> {
+        let losses = self.health.losses();
+        if !losses.is_empty() {
+            self.commit_edits(&[Edit::ForgetLosses])?;
+            self.health.set_losses(Vec::new());
+        }
+        Ok(losses.len())
     }
 
     /// Removes the files that edits which cannot be committed would have named: on a full disk they would only take room.
@@ -394,7 +422,7 @@ pub fn fuzz_log_record(kind: u8, payload: &[u8]) {
 
 /// Reads bytes as a log segment: the entry for fuzzing.
 pub fn fuzz_log_segment(bytes: &[u8]) {
-    let mut scan = log::reader::Scan::new();
+    let mut scan = log::reader::Scan::new(log::reader::ScanStart::default());
     let segment = log::reader::SegmentBytes { number: 1, path: Path::new("1.log"), bytes, end: None };
     let _ = scan.segment(&segment, |frame| {
         fuzz_log_record(frame.kind, frame.payload);

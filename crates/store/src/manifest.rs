@@ -1,24 +1,31 @@
 //! Which files exist and how far they go: the only commit point. A file that it does not name does not exist.
 //!
 //! `MANIFEST` starts with a snapshot and goes on with edits; each is a record of checksum, length and payload that is
-//! taken whole or not at all. At every opening it is written anew. Layout: `docs/formats/manifest.md`.
+//! taken whole or not at all. At every opening it is written anew. `MANIFEST.twin` says the same ([`crate::manifest_twin`]).
+//! Layout: `docs/formats/manifest.md`.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod file;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use codec::{DecodeError, Reader, varint};
-use platform::{File, Files, OpenMode};
+use model::TimeRange;
 
+use crate::Loss;
 use crate::deletes::Delete;
+use crate::error;
 use crate::part::{PartInfo, PartPlaces};
 use crate::policy::DatabasePolicy;
-use crate::{StoreError, error};
+
+pub(crate) use file::Manifest;
 
 const MAGIC: &[u8; 8] = b"THWGMANI";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
-/// Of this version records lie one behind another, whatever sectors they begin in.
+/// Of this version there is no twin, and records have no editions.
+const VERSION_TWO: u32 = 2;
+
+/// Of this version records also lie one after another, whatever sectors they begin in.
 const VERSION_ONE: u32 = 1;
 
 /// What a disk writes whole or not at all, in bytes. A record begins with eight that tell how long it is: were they in two sectors, half
@@ -26,10 +33,7 @@ const VERSION_ONE: u32 = 1;
 const SECTOR_BYTES: u64 = 512;
 const RECORD_HEADER_BYTES: u64 = 8;
 
-/// Bytes of edits behind the snapshot, besides its own size, at which the file is written anew.
-const EDITS_BYTES: u64 = 1 << 20;
 const HEADER_BYTES: usize = 16;
-const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 /// The largest number that a file may have.
 const NUMBER_MAX: u64 = u64::MAX >> 1;
 
@@ -74,6 +78,14 @@ pub(crate) enum Edit {
     Expired { id: u64, at_ns: i64 },
     /// A part is not in the trash any more.
     Emptied { id: u64 },
+    /// The record's number: one more than the record's before it.
+    Edition(u64),
+    /// Rows are lost, and an operator went on without them.
+    AddLoss(Loss),
+    /// An operator has seen all losses.
+    ForgetLosses,
+    /// Records are missing in a log segment from an offset on, and an operator went on without them.
+    LogGap { segment: u32, offset: u64 },
 }
 
 /// A part that is past keeping and whose file is still there.
@@ -108,6 +120,12 @@ pub(crate) struct State {
     pub(crate) trusted_ns: Option<i64>,
     /// What is past keeping and still there, by the part's number.
     pub(crate) trash: BTreeMap<u64, Trashed>,
+    /// Number of the last record; 0 in folders of versions that had none.
+    pub(crate) edition: u64,
+    /// Losses that an operator accepted and has not acknowledged yet.
+    pub(crate) losses: Vec<Loss>,
+    /// Segments and offsets of the log at which accepted losses begin.
+    pub(crate) log_gaps: BTreeSet<(u32, u64)>,
 }
 
 impl State {
@@ -147,6 +165,7 @@ impl State {
             }
             Edit::LogReleased { through } => {
                 self.log_ends.retain(|segment, _| segment > through);
+                self.log_gaps.retain(|(segment, _)| segment > through);
                 self.log_released = self.log_released.max(*through);
             }
             Edit::NextId(next_id) => self.next_id = self.next_id.max(*next_id),
@@ -174,6 +193,12 @@ impl State {
             Edit::Emptied { id } => {
                 self.trash.remove(id);
             }
+            Edit::Edition(edition) => self.edition = *edition,
+            Edit::AddLoss(loss) => self.losses.push(loss.clone()),
+            Edit::ForgetLosses => self.losses.clear(),
+            Edit::LogGap { segment, offset } => {
+                self.log_gaps.insert((*segment, *offset));
+            }
         }
     }
 
@@ -181,7 +206,8 @@ impl State {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.resize(HEADER_BYTES, 0);
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
         push_record(&self.snapshot(), &mut bytes);
         bytes
     }
@@ -191,6 +217,7 @@ impl State {
             Edit::Identity { incarnation: self.incarnation, shards: self.shards },
             Edit::Epoch(self.epoch),
             Edit::NextId(self.next_id),
+            Edit::Edition(self.edition),
         ];
         edits.extend(self.flushed.iter().map(|(shard, sequence)| Edit::Flushed { shard: *shard, sequence: *sequence }));
         edits.extend(self.parts.values().map(|info| Edit::AddPart(*info)));
@@ -211,77 +238,35 @@ impl State {
         for (id, trashed) in &self.trash {
             edits.extend([Edit::AddPart(trashed.info), Edit::Expired { id: *id, at_ns: trashed.at_ns }]);
         }
+        edits.extend(self.losses.iter().cloned().map(Edit::AddLoss));
+        let gap = |(segment, offset): &(u32, u64)| Edit::LogGap { segment: *segment, offset: *offset };
+        edits.extend(self.log_gaps.iter().map(gap));
         edits
     }
 }
 
-/// The open manifest.
-pub(crate) struct Manifest {
-    path: PathBuf,
-    file: Arc<dyn File>,
-    end: u64,
-    /// Where the snapshot ends.
-    snapshot_end: u64,
-    pub(crate) state: State,
+/// What a part's label says of the folder, as it will be after some edits: everything but parts, of those their numbers, and where one
+/// that a merge adopted lies.
+pub(crate) fn folder_label(state: &State, edits: &[Edit]) -> Vec<u8> {
+    let mut state = state.clone();
+    edits.iter().for_each(|edit| state.apply(edit));
+    let ids: Vec<u64> = state.parts.keys().copied().collect();
+    state.parts.retain(|id, info| info.level > 0 && *id != info.file);
+    let mut payload = Vec::new();
+    varint::push(&mut payload, ids.len() as u64);
+    ids.iter().for_each(|id| varint::push(&mut payload, *id));
+    push_edits(&state.snapshot(), &mut payload);
+    payload
 }
 
-impl Manifest {
-    /// Reads a folder's manifest; `None` if the folder has none.
-    pub(crate) fn read(files: &dyn Files, directory: &Path) -> Result<Option<State>, StoreError> {
-        let path = directory.join("MANIFEST");
-        let bytes = match platform::read_file(files, &path, MANIFEST_BYTES_MAX) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(StoreError::io("read", &path)(error)),
-        };
-        parse(&bytes).map(Some).map_err(|error| StoreError::unreadable(&path, &error))
-    }
-
-    /// Reads the bytes of a manifest.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
-        parse(bytes)
-    }
-
-    /// Writes the manifest anew, as a snapshot, and opens it for edits.
-    pub(crate) fn write(files: &dyn Files, directory: &Path, state: State) -> Result<Self, StoreError> {
-        let path = directory.join("MANIFEST");
-        let bytes = state.to_bytes();
-        platform::write_file(files, &path, &bytes).map_err(StoreError::io("write", &path))?;
-        let file = files.open(&path, OpenMode::Write).map_err(StoreError::io("open", &path))?;
-        let end = bytes.len() as u64;
-        Ok(Self { path, file, end, snapshot_end: end, state })
-    }
-
-    /// Writes the manifest anew when edits outgrow the snapshot, so that a folder which is open for years stays small.
-    pub(crate) fn shorten(&mut self, files: &dyn Files, directory: &Path) -> Result<(), StoreError> {
-        if self.end - self.snapshot_end <= self.snapshot_end + EDITS_BYTES {
-            return Ok(());
-        }
-        *self = Self::write(files, directory, self.state.clone())?;
-        Ok(())
-    }
-
-    /// Makes room for edits: fails if the disk has none, and then nothing has happened.
-    pub(crate) fn reserve(&mut self, edits: &[Edit]) -> Result<(), StoreError> {
-        let zeros = vec![0; record_at(self.end, edits).len()];
-        self.file.write_all_at(&zeros, self.end).map_err(StoreError::io("write", &self.path))
-    }
-
-    /// Makes the edits durable, all or none. After an error nobody knows which.
-    pub(crate) fn commit(&mut self, edits: &[Edit]) -> Result<(), StoreError> {
-        let record = record_at(self.end, edits);
-        self.file.write_all_at(&record, self.end).map_err(StoreError::io("write", &self.path))?;
-        self.file.sync_data().map_err(StoreError::io("sync", &self.path))?;
-        self.end += record.len() as u64;
-        edits.iter().for_each(|edit| self.state.apply(edit));
-        Ok(())
-    }
-
-    /// A number for a new file. The number is used up even if the file never makes it into the manifest.
-    pub(crate) fn take_id(&mut self) -> u64 {
-        self.state.next_id += 1;
-        self.state.next_id - 1
-    }
+/// Reads what [`folder_label`] wrote: the state, and the numbers of its parts.
+pub(crate) fn read_folder_label(payload: &[u8]) -> Result<(State, BTreeSet<u64>), DecodeError> {
+    let mut reader = Reader::new(payload);
+    let count = reader.length(payload.len())?;
+    let ids = (0..count).map(|_| reader.varint()).collect::<Result<_, _>>()?;
+    let mut state = State::default();
+    take_edits(reader.rest())?.iter().for_each(|edit| state.apply(edit));
+    Ok((state, ids))
 }
 
 /// A record for a place in the file, behind zeros if its header would lie in two sectors.
@@ -298,11 +283,15 @@ const fn padding_bytes(place: u64) -> u64 {
 
 fn push_record(edits: &[Edit], out: &mut Vec<u8>) {
     let mut payload = Vec::new();
-    varint::push(&mut payload, edits.len() as u64);
-    for edit in edits {
-        push_edit(edit, &mut payload);
-    }
+    push_edits(edits, &mut payload);
     push_payload(&payload, out);
+}
+
+fn push_edits(edits: &[Edit], payload: &mut Vec<u8>) {
+    varint::push(payload, edits.len() as u64);
+    for edit in edits {
+        push_edit(edit, payload);
+    }
 }
 
 fn push_payload(payload: &[u8], out: &mut Vec<u8>) {
@@ -320,46 +309,66 @@ pub fn fuzz_manifest(bytes: &[u8]) {
     let _ = parse(bytes);
     let mut file = State::default().to_bytes();
     push_payload(bytes, &mut file);
-    if let Ok(state) = parse(&file) {
+    if let Ok(Parsed { state, .. }) = parse(&file) {
         let again = parse(&state.to_bytes());
         assert!(
-            again.is_ok_and(|again| again.parts == state.parts),
+            again.is_ok_and(|again| again.state.parts == state.parts),
             "what was read is written so that it is read again"
         );
     }
 }
 
-/// Reads all records. A last one that is not whole was never acknowledged; one in the middle is damage.
-fn parse(bytes: &[u8]) -> Result<State, DecodeError> {
-    let mut reader = Reader::new(bytes);
+/// What a file says.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Parsed {
+    pub(crate) state: State,
+    /// Whether something that is no whole record stands after the last one: a crash or damage cut it.
+    pub(crate) is_cut: bool,
+    /// Whether the version that wrote it also wrote a twin.
+    pub(crate) has_twin: bool,
+}
+
+/// The file's version.
+fn take_version(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    let start = reader.clone();
     if reader.bytes(8)? != MAGIC {
         return Err(DecodeError { offset: 0, what: "expected the magic THWGMANI" });
     }
-    let version = reader.u32()?;
-    if version > VERSION {
-        return Err(DecodeError { offset: 8, what: error::NEWER });
+    let (version, checksum) = (reader.u32()?, reader.u32()?);
+    let expected = match version {
+        VERSION_ONE | VERSION_TWO => 0,
+        _ => crc32c::crc32c(start.rest().get(..12).unwrap_or_default()),
+    };
+    match version {
+        _ if checksum != expected => Err(DecodeError { offset: 8, what: "checksum of the header does not match" }),
+        VERSION_ONE | VERSION_TWO | VERSION => Ok(version),
+        _ => Err(DecodeError { offset: 8, what: error::NEWER }),
     }
-    if !matches!(version, VERSION_ONE | VERSION) {
-        return Err(DecodeError { offset: 8, what: "unknown version of the manifest" });
-    }
-    reader.u32()?;
-    let mut state = State::default();
+}
+
+/// Reads all records. A last one that is not whole was never acknowledged; one in the middle is damage.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let version = take_version(&mut reader)?;
+    let mut parsed = Parsed { state: State::default(), is_cut: false, has_twin: version == VERSION };
     let mut records = 0;
     while !reader.is_empty() {
         let place = (bytes.len() - reader.rest().len()) as u64;
         let padding = if version == VERSION_ONE { 0 } else { padding_bytes(place) };
         // Without it there is nothing behind it.
         let _ = reader.bytes(padding as usize);
+        let rest = reader.rest();
         let Some(edits) = take_record(&mut reader)? else {
+            parsed.is_cut = rest.iter().any(|byte| *byte != 0);
             break;
         };
-        edits.iter().for_each(|edit| state.apply(edit));
+        edits.iter().for_each(|edit| parsed.state.apply(edit));
         records += 1;
     }
     if records == 0 {
         return Err(DecodeError { offset: HEADER_BYTES, what: "the snapshot is missing or damaged" });
     }
-    Ok(state)
+    Ok(parsed)
 }
 
 /// A record, or `None` where an unfinished one ends the file.
@@ -377,9 +386,23 @@ fn take_record(reader: &mut Reader<'_>) -> Result<Option<Vec<Edit>>, DecodeError
         let is_last = reader.rest().iter().all(|byte| *byte == 0);
         return if is_last { Ok(None) } else { Err(start.error("checksum of an edit does not match")) };
     }
+    take_edits(payload).map(Some)
+}
+
+fn take_edits(payload: &[u8]) -> Result<Vec<Edit>, DecodeError> {
     let mut payload = Reader::new(payload);
     let count = payload.length(payload.rest().len())?;
-    (0..count).map(|_| take_edit(&mut payload)).collect::<Result<Vec<Edit>, _>>().map(Some)
+    (0..count).map(|_| take_edit(&mut payload)).collect()
+}
+
+fn push_text(text: &str, out: &mut Vec<u8>) {
+    varint::push(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn take_text(reader: &mut Reader<'_>) -> Result<String, DecodeError> {
+    let length = reader.length(reader.rest().len())?;
+    Ok(String::from_utf8_lossy(reader.bytes(length)?).into_owned())
 }
 
 fn push_edit(edit: &Edit, out: &mut Vec<u8>) {
@@ -423,6 +446,16 @@ fn push_edit(edit: &Edit, out: &mut Vec<u8>) {
             varint::push_signed(out, *at_ns);
         }
         Edit::Emptied { id } => numbers(20, &[*id]),
+        Edit::Edition(edition) => numbers(22, &[*edition]),
+        Edit::AddLoss(loss) => {
+            out.push(23);
+            push_text(&loss.file, out);
+            push_text(&loss.message, out);
+            varint::push_signed(out, loss.range.start_ns);
+            varint::push_signed(out, loss.range.end_ns);
+        }
+        Edit::ForgetLosses => numbers(24, &[]),
+        Edit::LogGap { segment, offset } => numbers(25, &[u64::from(*segment), *offset]),
     }
 }
 
@@ -460,14 +493,23 @@ fn take_edit(reader: &mut Reader<'_>) -> Result<Edit, DecodeError> {
         18 => Edit::TrustedTime(reader.varint_signed()?),
         19 => Edit::Expired { id: reader.varint()?, at_ns: reader.varint_signed()? },
         20 => Edit::Emptied { id: reader.varint()? },
-        // Its checksum is right: whoever wrote it knew what it means.
+        22 => Edit::Edition(counted(reader.varint()?, reader)?),
+        23 => Edit::AddLoss(Loss {
+            file: take_text(reader)?,
+            message: take_text(reader)?,
+            range: TimeRange::new(reader.varint_signed()?, reader.varint_signed()?),
+        }),
+        24 => Edit::ForgetLosses,
+        25 => Edit::LogGap { segment: small(reader)?, offset: reader.varint()? },
+        // Its checksum is right: the program that wrote it knew what it means.
         _ => return Err(reader.error(error::NEWER)),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use model::TimeRange;
+    use std::path::Path;
+
     use platform::sim::Simulation;
 
     use super::*;
@@ -516,10 +558,10 @@ mod tests {
         manifest.commit(&edits).unwrap();
         assert_eq!(Manifest::read(&*files, directory).unwrap().unwrap(), manifest.state);
         assert_eq!((manifest.state.trash.len(), manifest.state.trash[&7].at_ns), (1, -3));
-        assert_eq!(parse(&manifest.state.to_bytes()).unwrap(), manifest.state, "as a snapshot too");
+        assert_eq!(parse(&manifest.state.to_bytes()).unwrap().state, manifest.state, "as a snapshot too");
         let bytes = simulation.read(&directory.join("MANIFEST")).unwrap();
         for cut in HEADER_BYTES + 20..bytes.len() {
-            assert!(parse(&bytes[..cut]).is_ok_and(|state| state.parts.is_empty()), "cut at {cut}");
+            assert!(parse(&bytes[..cut]).is_ok_and(|parsed| parsed.state.parts.is_empty()), "cut at {cut}");
         }
         let snapshot_bit = HEADER_BYTES + 9;
         let mut damaged = bytes;
@@ -533,13 +575,15 @@ mod tests {
         let files = simulation.platform().files;
         let mut newer = State::default().to_bytes();
         newer[8..12].copy_from_slice(&(VERSION + 1).to_le_bytes());
+        let checksum = crc32c::crc32c(&newer[..12]);
+        newer[12..16].copy_from_slice(&checksum.to_le_bytes());
         let mut unknown_edit = State::default().to_bytes();
         push_payload(&[1, 0xfe], &mut unknown_edit);
         for (place, bytes) in [newer, unknown_edit].into_iter().enumerate() {
-            let directory = PathBuf::from(format!("d{place}"));
+            let directory = std::path::PathBuf::from(format!("d{place}"));
             platform::write_file(&*files, &directory.join("MANIFEST"), &bytes).unwrap();
             let error = Manifest::read(&*files, &directory).unwrap_err();
-            assert!(matches!(error, StoreError::Newer { .. }), "{error}");
+            assert!(matches!(error, crate::StoreError::Newer { .. }), "{error}");
             assert!(error.to_string().contains("written by a newer version of Thalweg"), "{error}");
         }
     }
@@ -554,7 +598,7 @@ mod tests {
         }
         let mut file = State::default().to_bytes();
         push_record(&[part(NUMBER_MAX)], &mut file);
-        assert_eq!(parse(&file).map(|state| state.next_id), Ok(NUMBER_MAX + 1));
+        assert_eq!(parse(&file).map(|parsed| parsed.state.next_id), Ok(NUMBER_MAX + 1));
     }
 
     /// Whichever of the last record's sectors are on disk, the file is read, and nothing but that record is missing.
@@ -576,12 +620,12 @@ mod tests {
                 for (_, sector) in sectors.iter().enumerate().filter(is_missing) {
                     found[(sector * 512).max(begun)..((sector + 1) * 512).min(bytes.len())].fill(0);
                 }
-                let state = parse(&found).unwrap();
+                let state = parse(&found).unwrap().state;
                 let expected = if found == bytes { epoch } else { epoch - 1 };
                 assert_eq!(state.epoch, expected, "{missing:b} of {sectors:?}");
             }
             // Room that was reserved and not used.
-            assert_eq!(parse(&[&bytes[..], &[0; 600]].concat()).unwrap().epoch, epoch);
+            assert_eq!(parse(&[&bytes[..], &[0; 600]].concat()).unwrap().state.epoch, epoch);
         }
         assert!(padded > 0);
     }

@@ -66,6 +66,10 @@ pub struct StoreOptions {
     pub trash_age_ms_max: u64,
     /// Bytes of the trash on this machine's disk; what is oldest goes first. When the disk is nearly full it goes earlier.
     pub trash_bytes_max: u64,
+    /// Whether to go on without rows that are lost; otherwise a folder with losses is not opened.
+    pub accept_loss: bool,
+    /// Bytes of files in `lost+found`; beyond them the oldest are removed, which is reported.
+    pub lost_found_bytes_max: u64,
 }
 
 impl StoreOptions {
@@ -101,6 +105,8 @@ impl StoreOptions {
             ahead_ms_max: 32 * 86_400_000,
             trash_age_ms_max: 86_400_000,
             trash_bytes_max: u64::MAX,
+            accept_loss: false,
+            lost_found_bytes_max: 1 << 30,
         }
     }
 }

@@ -9,6 +9,7 @@ use model::TimeRange;
 use crate::chunk::{self, Rows};
 use crate::head::{FlushPiece, Head, SealedChunk};
 use crate::levels::{self, Lengths, SettledTime};
+use crate::manifest::Edit;
 use crate::part::{EncodedChunk, FileWriter, PartInfo, PartKey, PartWriter};
 use crate::shard::Shard;
 use crate::{Store, StoreError, summary};
@@ -39,15 +40,15 @@ impl From<SealedChunk> for Piece {
 }
 
 impl Store {
-    /// Writes a head's rows to a file of parts.
-    pub(crate) fn write_parts(&self, shard: &Shard, head: &Head) -> Result<Vec<PartInfo>, StoreError> {
+    /// Writes a head's rows to a file of parts, which will be committed with edits.
+    pub(crate) fn write_parts(&self, shard: &Shard, head: &Head, edits: &[Edit]) -> Result<Vec<PartInfo>, StoreError> {
         let sections = self.sections(shard, head)?;
         if sections.is_empty() {
             return Ok(Vec::new());
         }
         let file_id = self.manifest.lock().take_id();
         let path = self.part_path(file_id);
-        let written = self.write_sections(shard.number, file_id, sections);
+        let written = self.write_sections(shard.number, file_id, sections, edits);
         // What was written of it goes at once: on a full disk it would keep the next attempt from succeeding.
         let infos = written.inspect_err(|_| self.remove_file(&path))?;
         self.sync_folder("parts")?;
@@ -107,7 +108,13 @@ impl Store {
         Ok(sections)
     }
 
-    fn write_sections(&self, shard: u32, file_id: u64, sections: Sections) -> Result<Vec<PartInfo>, StoreError> {
+    fn write_sections(
+        &self,
+        shard: u32,
+        file_id: u64,
+        sections: Sections,
+        edits: &[Edit],
+    ) -> Result<Vec<PartInfo>, StoreError> {
         let mut file = FileWriter::create(&*self.platform.files, self.part_path(file_id))?;
         let mut infos = Vec::with_capacity(sections.len());
         for ((class, start_ns, end_ns), pieces) in sections {
@@ -115,7 +122,7 @@ impl Store {
             let id = if infos.is_empty() { file_id } else { self.manifest.lock().take_id() };
             let partition = TimeRange::new(start_ns, end_ns);
             let info = PartInfo { file: file_id, ..PartInfo::empty(id, shard, 0, class, partition) };
-            let mut part = PartWriter::begin(&mut file, info)?;
+            let mut part = PartWriter::begin(&mut file, self.label(info, &[], edits))?;
             for of_key in pieces.chunk_by(|a, b| a.0 == b.0) {
                 let encoded: Vec<EncodedChunk<'_>> = of_key.iter().map(|(_, piece)| piece.sealed.encoded()).collect();
                 // Nodes are those of all rows that a part has of a key, or there are none.

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use model::TimeRange;
 use platform::sim::Simulation;
@@ -16,8 +16,8 @@ const SECOND_NS: i64 = 1_000_000_000;
 fn options() -> StoreOptions {
     StoreOptions {
         head_bytes_max: 6 << 10,
-        log_segment_bytes: 8 << 10,
-        log_bytes_max: 64 << 10,
+        log_segment_bytes: 32 << 10,
+        log_bytes_max: 256 << 10,
         partition_ns: 60 * SECOND_NS,
         level0_parts_max: 2,
         ..StoreOptions::new("data")
@@ -26,6 +26,18 @@ fn options() -> StoreOptions {
 
 fn open(simulation: &Simulation) -> Store {
     Store::open(simulation.platform(), options()).unwrap()
+}
+
+fn accepting(simulation: &Simulation) -> Store {
+    Store::open(simulation.platform(), StoreOptions { accept_loss: true, ..options() }).unwrap()
+}
+
+/// Why the folder is not opened.
+fn refusal(simulation: &Simulation) -> String {
+    let before = simulation.files();
+    let refused = Store::open(simulation.platform(), options()).err().unwrap().to_string();
+    assert_eq!(simulation.files(), before, "nothing is changed in a folder that is refused");
+    refused
 }
 
 /// A batch of a few rows: mostly in order of time, some late, some rewriting what is there, some with other fields.
@@ -132,7 +144,9 @@ fn a_crash_loses_nothing_acknowledged_and_halves_nothing() {
 /// Lets the sync of a write (or of a flush) fail, cuts the power, and says what the store must hold: everything from
 /// before, and the failed batch whole or not at all. Counts records that the crash tore.
 fn crash_in_a_write(simulation: &Simulation, store: Store, before: Content, step: i64, torn: &mut usize) -> Content {
-    let rows = random_rows(simulation, step);
+    // Of many sectors, each of which a crash may take.
+    let mut rows: Vec<Row> = (0..10).flat_map(|_| random_rows(simulation, step)).collect();
+    rows.sort_by_key(|row| row.fields.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
     if simulation.below(3) == 0 {
         simulation.fail_syncs_after(simulation.below(8) as u32);
         // Whether it gets through, and how far, is the simulation's choice.
@@ -172,10 +186,13 @@ fn a_flipped_bit_in_an_acknowledged_record_is_told_and_costs_only_that_record() 
         }
         drop(store);
         simulation.crash();
-        let path = Path::new("data/log/0000000001.log");
+        let logs = files(&simulation, "log");
+        let path = &logs[simulation.below(logs.len() as u64) as usize];
         let used = simulation.read(path).unwrap().iter().rposition(|byte| *byte != 0).unwrap() as u64;
-        simulation.flip_bit(path, simulation.below(used), simulation.below(8) as u8).unwrap();
-        let store = open(&simulation);
+        // Each record begins a block.
+        let offset = simulation.below(used / 4096 + 1) * 4096 + simulation.below(40);
+        simulation.flip_bit(path, offset, simulation.below(8) as u8).unwrap();
+        let store = accepting(&simulation);
         told += store.recovery().log_findings.len();
         let found = read_all(&store, TimeRange::ALL);
         let samples: usize = found.values().map(std::collections::BTreeMap::len).sum();
@@ -208,15 +225,289 @@ fn a_damaged_part_is_set_aside_and_the_rest_is_served() {
         store.flush_all().unwrap();
     }
     drop(store);
-    let is_part = |path: &&std::path::PathBuf| path.extension().is_some_and(|extension| extension == "part");
+    let is_part = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "part");
     let files = simulation.files();
     let part = files.iter().find(is_part).unwrap();
     let size = simulation.read(part).unwrap().len() as u64;
     simulation.flip_bit(part, size - 50, 3).unwrap();
-    let store = open(&simulation);
+    let refused = refusal(&simulation);
+    assert!(refused.contains(part.to_str().unwrap()) && refused.contains("--accept-loss"), "{refused}");
+    assert!(refused.contains("(from 1970-01-01T00:00:00Z to 1970-01-01T00:00:00Z)"), "{refused}");
+    let store = accepting(&simulation);
     assert_eq!(store.recovery().parts_set_aside.len(), 1);
     assert!(store.recovery().parts_set_aside[0].contains("checksum"), "{:?}", store.recovery());
     assert!(!read_all(&store, TimeRange::ALL).is_empty());
     drop(store);
     assert_eq!(open(&simulation).recovery().parts_set_aside.len(), 0, "told once, not again");
+}
+
+/// One row of a host at some second.
+fn row(host: &str, second: i64) -> Row {
+    Row { host: host.to_owned(), timestamp_ns: second * SECOND_NS, fields: vec![("a".to_owned(), second as f64)] }
+}
+
+/// Writes a row for each second of a range.
+fn write_seconds(store: &Store, expected: &mut Content, seconds: std::ops::Range<i64>) {
+    for second in seconds {
+        let rows = [row("h", second)];
+        store.write("default", &batch(&rows)).unwrap();
+        apply(expected, &rows);
+    }
+}
+
+/// Files with an ending, sorted.
+fn files(simulation: &Simulation, ending: &str) -> Vec<PathBuf> {
+    simulation.files().into_iter().filter(|path| path.extension().is_some_and(|found| found == ending)).collect()
+}
+
+#[test]
+fn either_copy_of_the_manifest_is_enough() {
+    for name in ["MANIFEST", "MANIFEST.twin"] {
+        for spoilt in 0..60u64 {
+            let simulation = Simulation::new(spoilt);
+            let (path, mut expected) = (Path::new("data").join(name), Content::new());
+            let store = open(&simulation);
+            for round in 0..4 {
+                write_seconds(&store, &mut expected, round * 10..round * 10 + 10);
+                store.flush_all().unwrap();
+            }
+            drop(store);
+            let whole = simulation.read(&path).unwrap();
+            let length = whole.len();
+            let content = match spoilt {
+                0 => None,
+                1 => Some(Vec::new()),
+                2..30 => Some(whole[..length - (spoilt as usize - 1).min(length)].to_vec()),
+                30..40 => Some(whole[..simulation.below(length as u64) as usize].to_vec()),
+                _ => {
+                    let mut flipped = whole.clone();
+                    flipped[simulation.below(length as u64) as usize] ^= 1 << simulation.below(8);
+                    Some(flipped)
+                }
+            };
+            simulation.spoil(&path, content).unwrap();
+            let store = open(&simulation);
+            assert_eq!(read_all(&store, TimeRange::ALL), expected, "{name} {spoilt}");
+            let repaired = store.recovery().manifest_repaired.as_ref().map(|damage| damage.file.clone());
+            // A crash may have taken the twin's last record, too.
+            let is_told = repaired.as_deref() == path.to_str() || name == "MANIFEST.twin" && repaired.is_none();
+            assert!(is_told, "{name} {spoilt}: {repaired:?}");
+            drop(store);
+            let [one, other] =
+                ["data/MANIFEST", "data/MANIFEST.twin"].map(|path| simulation.read(Path::new(path)).unwrap());
+            assert!(one == other, "{name} {spoilt}: both are written anew");
+        }
+    }
+}
+
+#[test]
+fn a_folder_with_data_and_without_a_manifest_is_refused() {
+    let simulation = Simulation::new(5);
+    let (store, mut expected) = (open(&simulation), Content::new());
+    write_seconds(&store, &mut expected, 0..30);
+    store.flush_all().unwrap();
+    drop(store);
+    let [one, other] = ["data/MANIFEST", "data/MANIFEST.twin"].map(Path::new);
+    let whole = [one, other].map(|path| simulation.read(path).unwrap());
+    for path in [one, other] {
+        simulation.spoil(path, None).unwrap();
+    }
+    let refused = refusal(&simulation);
+    assert!(refused.contains("data/MANIFEST") && refused.contains("thalweg repair"), "{refused}");
+    // One of them is there, and it is cut: nothing says how much is missing.
+    simulation.put_back(one, whole[0][..whole[0].len() - 1].to_vec());
+    let refused = refusal(&simulation);
+    assert!(refused.contains("it is cut") && refused.contains("thalweg repair"), "{refused}");
+    simulation.put_back(one, whole[0].clone());
+    let store = open(&simulation);
+    assert_eq!(read_all(&store, TimeRange::ALL), expected);
+}
+
+#[test]
+fn missing_log_segments_are_noticed() {
+    let simulation = Simulation::new(6);
+    let (store, mut expected) = (open(&simulation), Content::new());
+    write_seconds(&store, &mut expected, 0..40);
+    drop(store);
+    let store = open(&simulation);
+    write_seconds(&store, &mut expected, 40..80);
+    drop(store);
+    let segments = files(&simulation, "log");
+    assert!(segments.len() > 4, "{segments:?}");
+    for path in &segments {
+        let whole = simulation.read(path).unwrap();
+        simulation.spoil(path, None).unwrap();
+        let refused = refusal(&simulation);
+        let names = format!("{}: the file is missing; log records", path.display());
+        assert!(refused.contains(&names), "{refused}");
+        simulation.put_back(path, whole);
+    }
+    // In the middle: the rest is served, and what is lost is remembered until it is acknowledged.
+    simulation.spoil(&segments[2], None).unwrap();
+    let store = accepting(&simulation);
+    let found = read_all(&store, TimeRange::ALL);
+    let samples = |content: &Content| content.values().map(|samples| samples.len()).sum::<usize>();
+    assert!(samples(&found) > 40 && samples(&found) < samples(&expected), "{found:?}");
+    assert_eq!(store.recovery().losses_accepted, store.health().losses());
+    assert_eq!(store.health().losses().len(), 1);
+    store.write("default", &batch(&[row("h", 1000)])).unwrap();
+    drop(store);
+    let store = open(&simulation);
+    assert_eq!((store.health().losses().len(), samples(&read_all(&store, TimeRange::ALL))), (1, samples(&found) + 1));
+    assert_eq!(store.acknowledge_losses().unwrap(), 1);
+    drop(store);
+    let store = open(&simulation);
+    assert!(!store.health().has_losses() && store.recovery().losses_accepted.is_empty());
+}
+
+#[test]
+fn damage_to_the_last_acknowledged_record_is_no_torn_tail() {
+    for seed in 0..40 {
+        let simulation = Simulation::new(seed);
+        let (store, mut expected) = (open(&simulation), Content::new());
+        write_seconds(&store, &mut expected, 0..5);
+        let is_noted = seed % 2 == 0;
+        if is_noted {
+            // Idle: nothing was written between these.
+            store.maintain().unwrap();
+            store.maintain().unwrap();
+        }
+        drop(store);
+        simulation.crash();
+        let path = files(&simulation, "log").pop().unwrap();
+        let bytes = simulation.read(&path).unwrap();
+        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+        // The last record begins a block.
+        let begin = used / 4096 * 4096;
+        let offset = begin as u64 + simulation.below((used - begin) as u64);
+        simulation.flip_bit(&path, offset, simulation.below(8) as u8).unwrap();
+        if is_noted {
+            let refused = refusal(&simulation);
+            let names = format!("{}: damaged at offset", path.display());
+            assert!(refused.contains(&names), "{seed}: {refused}");
+            let store = accepting(&simulation);
+            assert_eq!(store.health().losses().len(), 1);
+            assert!(read_all(&store, TimeRange::ALL).values().all(|samples| samples.len() == 4));
+            // Numbers of lost records are not given out again.
+            store.write("default", &batch(&[row("h", 100)])).unwrap();
+            drop(store);
+            assert_eq!(open(&simulation).health().losses().len(), 1);
+        } else if let Some(finding) = open(&simulation).recovery().log_findings.first() {
+            assert!(finding.to_string().contains("may have been"), "{finding}");
+        }
+    }
+}
+
+#[test]
+fn damage_to_records_whose_rows_are_in_parts_loses_nothing() {
+    for is_last in [false, true] {
+        let simulation = Simulation::new(8);
+        let (store, mut expected) = (open(&simulation), Content::new());
+        write_seconds(&store, &mut expected, 0..5);
+        store.flush_all().unwrap();
+        drop(store);
+        let path = files(&simulation, "log").pop().unwrap();
+        let used = simulation.read(&path).unwrap().iter().rposition(|byte| *byte != 0).unwrap();
+        simulation.flip_bit(&path, if is_last { used as u64 - 2 } else { 40 }, 1).unwrap();
+        let store = open(&simulation);
+        assert_eq!(read_all(&store, TimeRange::ALL), expected);
+        let told: Vec<String> = store.recovery().log_findings.iter().map(ToString::to_string).collect();
+        assert!(told.iter().any(|finding| finding.contains("nothing is lost")), "{told:?}");
+    }
+}
+
+#[test]
+fn a_missing_part_is_refused_and_its_time_is_marked() {
+    let simulation = Simulation::new(9);
+    let (store, mut expected) = (open(&simulation), Content::new());
+    for round in 0..3 {
+        write_seconds(&store, &mut expected, round * 1000..round * 1000 + 5);
+        store.flush_all().unwrap();
+    }
+    drop(store);
+    let part = files(&simulation, "part").remove(1);
+    simulation.spoil(&part, None).unwrap();
+    let refused = refusal(&simulation);
+    let names = format!("{}: the file is missing; 5 rows", part.display());
+    assert!(
+        refused.contains(&names) && refused.contains("from 1970-01-01T00:16:40Z to 1970-01-01T00:16:44Z"),
+        "{refused}"
+    );
+    let store = accepting(&simulation);
+    expected
+        .values_mut()
+        .for_each(|samples| samples.retain(|time_ns, _| !(1000..1005).contains(&(time_ns / SECOND_NS))));
+    assert_eq!(read_all(&store, TimeRange::ALL), expected);
+    let range = |from: i64, to: i64| TimeRange::new(from * SECOND_NS, to * SECOND_NS);
+    let warning = |range: TimeRange| store.health().loss_warning(Some(&range));
+    assert!(warning(range(1004, 1100)).is_some_and(|text| text.contains(part.to_str().unwrap())));
+    assert_eq!((warning(range(0, 999)), warning(range(1005, 9000))), (None, None));
+}
+
+#[test]
+fn whole_files_that_nothing_names_are_kept() {
+    let simulation = Simulation::new(10);
+    let (store, mut expected) = (open(&simulation), Content::new());
+    write_seconds(&store, &mut expected, 0..5);
+    store.flush_all().unwrap();
+    let older = ["data/MANIFEST", "data/MANIFEST.twin"].map(|path| simulation.read(Path::new(path)).unwrap());
+    write_seconds(&store, &mut expected, 100..105);
+    store.flush_all().unwrap();
+    write_seconds(&store, &mut expected, 200..205);
+    store.flush_all().unwrap();
+    drop(store);
+    // Someone puts an older manifest in place: the log's segments tell, or the part does that says when it was made.
+    let newest = files(&simulation, "part").pop().unwrap();
+    let whole = simulation.read(&newest).unwrap();
+    for (path, content) in ["data/MANIFEST", "data/MANIFEST.twin"].into_iter().zip(older) {
+        simulation.spoil(Path::new(path), Some(content)).unwrap();
+    }
+    let options = StoreOptions { accept_loss: true, ..options() };
+    let store = Store::open(simulation.platform(), options).unwrap();
+    assert!(store.recovery().files_set_aside.iter().any(|file| Path::new(file) == newest), "{:?}", store.recovery());
+    let kept = thalweg_store::lost_found(&simulation.platform(), Path::new("data")).unwrap();
+    let found = kept.iter().find(|kept| kept.file.ends_with(newest.file_name().unwrap().to_str().unwrap())).unwrap();
+    assert_eq!(simulation.read(Path::new(&found.file)).unwrap(), whole);
+    assert_eq!(found.range, Some(TimeRange::new(200 * SECOND_NS, 204 * SECOND_NS)));
+    drop(store);
+    // Beyond the bound the oldest go, and that is told.
+    let unnamed = Path::new("data/parts/0000099999.part");
+    simulation.put_back(unnamed, whole);
+    let options = StoreOptions { lost_found_bytes_max: 10, ..self::options() };
+    let store = Store::open(simulation.platform(), options).unwrap();
+    assert!(!store.recovery().lost_found_removed.is_empty());
+}
+
+#[test]
+fn a_folder_is_repaired_from_its_parts() {
+    for seed in 0..25 {
+        let simulation = Simulation::new(seed);
+        let (store, mut expected) = (open(&simulation), Content::new());
+        for step in 0..60 + simulation.below(60) as i64 {
+            let rows = random_rows(&simulation, step);
+            store.write("default", &batch(&rows)).unwrap();
+            apply(&mut expected, &rows);
+            background(&store, &simulation).unwrap();
+        }
+        if seed % 2 == 0 {
+            store.flush_all().unwrap();
+        }
+        store.maintain_heads().unwrap();
+        store.maintain_heads().unwrap();
+        drop(store);
+        let platform = simulation.platform();
+        let readable = thalweg_store::repair(&platform, Path::new("data"), false).unwrap();
+        assert!(readable.is_readable, "{readable:?}");
+        for name in ["data/MANIFEST", "data/MANIFEST.twin"] {
+            simulation.spoil(Path::new(name), None).unwrap();
+        }
+        let before = simulation.files();
+        let planned = thalweg_store::repair(&platform, Path::new("data"), true).unwrap();
+        assert_eq!(simulation.files(), before, "a dry run changes nothing");
+        assert_eq!(thalweg_store::repair(&platform, Path::new("data"), false).unwrap(), planned);
+        let store = open(&simulation);
+        assert_eq!(read_all(&store, TimeRange::ALL), expected, "seed {seed}: {planned:?}");
+        let report = thalweg_store::check(&platform, Path::new("data"), None, &mut |_| {}).unwrap();
+        assert_eq!(report.damages, Vec::new(), "seed {seed}");
+    }
 }

@@ -1,5 +1,6 @@
 //! From a backup to a folder that can be opened.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use platform::objects::{ObjectErrorKind, Objects};
@@ -160,6 +161,7 @@ fn write_file(files: &dyn Files, target: &Target<'_>, file: &BackupFile, path: &
 pub(super) fn write_manifest(platform: &Platform, directory: &Path, state: State) -> Result<(), StoreError> {
     let mut incarnation = [0; 8];
     platform.random.fill(&mut incarnation).map_err(StoreError::io("make an identity for", directory))?;
-    let state = State { incarnation: u64::from_le_bytes(incarnation), ..state };
+    // The log is not there, and neither are gaps in it.
+    let state = State { incarnation: u64::from_le_bytes(incarnation), log_gaps: BTreeSet::new(), ..state };
     Manifest::write(&*platform.files, directory, state).map(|_| ())
 }

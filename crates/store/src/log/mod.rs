@@ -2,12 +2,14 @@
 //!
 //! * [`frame`]: a record's bytes in a segment, and what is wrong with those that are none.
 //! * [`record`]: what the records say.
+//! * [`note`]: the newest segment, and how far records are on disk.
 //! * [`writer`]: appending, group commit, rotation, recycling.
 //! * [`reader`]: reading segments back after a crash; [`sums`]: checksums of what may be records behind damage.
 //!
 //! Layout: `docs/formats/log.md`.
 
 pub(crate) mod frame;
+pub(crate) mod note;
 pub(crate) mod reader;
 pub(crate) mod record;
 mod sums;
@@ -40,9 +42,14 @@ pub(crate) trait WriteAheadLog: Send + Sync {
     /// Refuses everything from now on.
     fn poison(&self, reason: &str);
 
-    /// Gives up records with smaller sequence ids, as far as that is worth while; the number of the last segment given up, if
-    /// that must be remembered.
-    fn release_before(&self, sequence: u64) -> Result<Option<u32>, StoreError>;
+    /// The last segment whose records all have smaller sequence ids, if there is one that may be given up.
+    fn releasable(&self, sequence: u64) -> Option<u32>;
+
+    /// Gives up segments up to this one, which must be remembered before.
+    fn release(&self, through: u32) -> Result<(), StoreError>;
+
+    /// Writes down how far records are durable, so that damage to them is told from what a crash tore.
+    fn note(&self) -> Result<(), StoreError>;
 
     /// Prepares room for records to come, away from the write path.
     fn prepare(&self) -> Result<(), StoreError>;

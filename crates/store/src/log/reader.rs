@@ -1,14 +1,17 @@
-//! Reading segments back: which records count, what was torn, what was damaged.
+//! Reading segments back: which records count, what was torn, what was damaged, what is missing.
 //!
-//! Records of one run follow one another without a gap. Where they stop, either the run stopped there, or a record was
-//! torn by a crash before it was acknowledged (then nothing behind it counts: it was not acknowledged either), or
-//! a record that had been acknowledged was damaged since (then a later record says that it had been durable: the damaged
-//! one is reported, and the later ones still count). How far each segment counts is kept in the manifest once it was
-//! found out, so that records written after a crash do not change the answer.
+//! Records of one run follow one another; each commit begins a block of 4 KiB. Where they stop, either the run stopped there, or a
+//! record was torn by a crash before it was acknowledged (then nothing after it counts: it was not acknowledged either), or a record
+//! that had been acknowledged was damaged since: a later record, the log's note or the manifest says so then. The damaged one is
+//! reported, and later ones still count. How far each segment counts is kept in the manifest once it was found out, so that records
+//! written after a crash do not change the answer.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::frame::{ALIGNMENT_BYTES, Claim, Found, Frame, claim, look};
+use platform::DIRECT_ALIGN_BYTES;
+
+use super::frame::{ALIGNMENT_BYTES, Claim, Found, Frame, HEADER_BYTES, claim, look};
+use super::note::Note;
 use super::sums::Sums;
 
 /// A segment's bytes, and how far they count if that is known.
@@ -23,21 +26,27 @@ pub(crate) struct SegmentBytes<'a> {
 /// Something that recovery found, for the log file's reader and for `/metrics`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// Unacknowledged records at the log's end were cut off by the crash: nothing that was promised is lost.
+    /// Records at the log's end were cut off by a crash; nothing says that they were acknowledged.
     TornTail {
         /// The segment's file.
         file: String,
         /// Where the whole records end.
         offset: u64,
     },
-    /// A record that had been acknowledged cannot be read any more.
+    /// Records that had been written durably cannot be read any more.
     DamagedRecord {
         /// The segment's file.
         file: String,
+        /// Its number.
+        segment: u32,
         /// Where the damage starts.
         offset: u64,
-        /// Sequence ids that are missing.
+        /// Sequence ids that are missing; the last is that of the record before the next one that is there.
         sequences: (u64, u64),
+        /// Whether the file is not there at all.
+        is_missing: bool,
+        /// Whether rows are lost: others are in parts already.
+        is_lost: bool,
     },
 }
 
@@ -46,39 +55,151 @@ impl std::fmt::Display for Finding {
         match self {
             Self::TornTail { file, offset } => write!(
                 formatter,
-                "log {file}: torn at offset {offset}; what stood behind had not been acknowledged and is dropped"
+                "log {file}: torn at offset {offset}; what stood there is dropped. It was being written at the last stop and had not \
+                 been acknowledged, as far as the log tells; only what was written in the last moments before the stop may have been"
             ),
-            Self::DamagedRecord { file, offset, sequences: (first, last) } => write!(
-                formatter,
-                "log {file}: damaged at offset {offset}; acknowledged records {first} to {last} are lost, later ones \
-                 are kept"
-            ),
+            Self::DamagedRecord { file, offset, sequences: (first, last), is_missing, is_lost, .. } => {
+                match is_missing {
+                    true => write!(formatter, "log {file}: the file is missing; ")?,
+                    false => write!(formatter, "log {file}: damaged at offset {offset}; ")?,
+                }
+                match is_lost {
+                    true => write!(formatter, "acknowledged records {first} to {last} are lost, later ones are kept"),
+                    false => write!(formatter, "records {first} to {last} are in parts already: nothing is lost"),
+                }
+            }
         }
     }
 }
 
+/// What is known of the log before it is read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ScanStart {
+    /// Rows of records up to this sequence id are in parts.
+    pub(crate) in_parts_through: u64,
+    /// What the last run of the program noted down.
+    pub(crate) last_run: Option<Note>,
+}
+
+/// Where the records of a segment stopped.
+#[derive(Clone)]
+struct Stop {
+    segment: u32,
+    path: PathBuf,
+    offset: u64,
+}
+
 /// Goes through segments in order.
 pub(crate) struct Scan {
-    /// Sequence id of the record that must come next; unknown at a run's first record.
+    start: ScanStart,
+    /// Sequence id of the record that must come next; unknown at the first record of an earlier run.
     expected: Option<u64>,
+    /// Whether a segment of the last run was seen.
+    is_in_last_run: bool,
     /// Largest sequence id seen, also among records that do not count.
     pub(crate) largest_sequence: u64,
-    /// Where the records stopped without the file being at its end; no more than that if nothing behind disproves it.
-    torn: Option<Finding>,
+    /// Where records were torn, if nothing after it disproves that.
+    torn: Option<Stop>,
+    /// Where the records of the last run's last segment stopped.
+    stop: Option<Stop>,
+    /// A segment of the last run, before its newest, in which no record was found: there was at least one.
+    empty: Option<Stop>,
     findings: Vec<Finding>,
+    /// Findings from this one on do not know yet where the missing records end: the next record tells.
+    open_from: Option<usize>,
     /// Bytes that were checked behind damage.
     work_bytes: u64,
 }
 
 impl Scan {
-    pub(crate) fn new() -> Self {
-        Self { expected: None, largest_sequence: 0, torn: None, findings: Vec::new(), work_bytes: 0 }
+    pub(crate) fn new(start: ScanStart) -> Self {
+        Self {
+            start,
+            expected: None,
+            is_in_last_run: false,
+            largest_sequence: 0,
+            torn: None,
+            stop: None,
+            empty: None,
+            findings: Vec::new(),
+            open_from: None,
+            work_bytes: 0,
+        }
+    }
+
+    /// The last sequence id that is known to have been on disk, by the note.
+    fn durable(&self) -> u64 {
+        self.start.last_run.map_or(0, |note| note.durable)
     }
 
     /// What was found, once all segments were gone through.
     pub(crate) fn into_findings(mut self) -> Vec<Finding> {
-        self.findings.extend(self.torn);
+        let durable = self.durable();
+        if self.open_from.is_some() {
+            self.close(durable);
+        } else if let Some(next) = self.expected.filter(|next| self.is_in_last_run && *next <= durable) {
+            // Whatever it looks like: the note says that these were on disk.
+            if let Some(stop) = self.torn.take().or(self.stop.take()) {
+                self.push_missing(&stop, (next, durable), false);
+            }
+        }
+        let of_stop = |stop: Stop| Finding::TornTail { file: stop.path.display().to_string(), offset: stop.offset };
+        self.findings.extend(self.torn.take().map(of_stop));
+        let in_parts_through = self.start.in_parts_through;
+        for finding in &mut self.findings {
+            if let Finding::DamagedRecord { sequences, is_lost, .. } = finding {
+                *is_lost = sequences.1 > in_parts_through;
+            }
+        }
         self.findings
+    }
+
+    fn push_missing(&mut self, stop: &Stop, sequences: (u64, u64), is_missing: bool) {
+        self.findings.push(Finding::DamagedRecord {
+            file: stop.path.display().to_string(),
+            segment: stop.segment,
+            offset: stop.offset,
+            sequences,
+            is_missing,
+            is_lost: true,
+        });
+    }
+
+    /// The same where it is not known yet how many records are missing.
+    fn push_open(&mut self, stop: &Stop, is_missing: bool) {
+        let first = self.expected.unwrap_or_else(|| self.largest_sequence.saturating_add(1));
+        self.open_from.get_or_insert(self.findings.len());
+        self.push_missing(stop, (first, first), is_missing);
+    }
+
+    /// Records up to a sequence id are missing in the findings that did not know.
+    fn close(&mut self, through: u64) {
+        let from = self.open_from.take().unwrap_or(self.findings.len());
+        for finding in self.findings.iter_mut().skip(from) {
+            if let Finding::DamagedRecord { sequences, .. } = finding {
+                sequences.1 = sequences.1.max(through);
+            }
+        }
+    }
+
+    /// Begins a segment: of the newest it is known which record comes first, where those before it do not tell.
+    fn begin(&mut self, number: u32, is_ended: bool) {
+        if is_ended {
+            self.expected = None;
+            return;
+        }
+        if !std::mem::replace(&mut self.is_in_last_run, true) {
+            self.expected = None;
+        }
+        let newest = self.start.last_run.filter(|note| note.newest == number);
+        self.expected = self.expected.or(newest.map(|note| note.newest_first));
+    }
+
+    /// Notes that a segment which should be there is not.
+    pub(crate) fn missing_segment(&mut self, number: u32, path: &Path, is_ended: bool) {
+        self.begin(number, is_ended);
+        self.push_open(&Stop { segment: number, path: path.to_owned(), offset: 0 }, true);
+        self.expected = None;
     }
 
     /// Hands each record that counts to `visit`, and says where those of the segment end.
@@ -91,30 +212,26 @@ impl Scan {
             Some(end) => segment.bytes.get(..end as usize).unwrap_or(segment.bytes),
             None => segment.bytes,
         };
-        if segment.end.is_some() {
-            self.expected = None;
-        }
+        self.begin(segment.number, segment.end.is_some());
         let mut offset = 0;
         let mut behind: Option<Behind<'_>> = None;
         loop {
-            let found = match &behind {
-                None => look(bytes.get(offset..).unwrap_or_default(), segment.number),
-                // Looking at every place anew would take time for its square.
-                Some(behind) => behind.at(offset),
-            };
+            let (at, found) = look_past_padding(bytes, behind.as_ref(), offset, segment.number);
             let (frame, next) = match found {
-                Found::Record(frame, length) if self.follows(&frame) => (frame, offset + length),
+                Found::Record(frame, length) if self.follows(&frame) => (frame, at + length),
                 _ => {
-                    let behind = behind.get_or_insert_with(|| Behind::new(bytes, offset, segment.number));
-                    match self.behind_damage(segment, behind, offset) {
+                    let behind = behind.get_or_insert_with(|| Behind::new(bytes, at, segment.number));
+                    match self.behind_damage(segment, behind, at) {
                         Some(record) => record,
                         None => {
-                            self.note_end(segment, offset, found);
+                            self.note_end(segment, (offset, at), found);
                             break;
                         }
                     }
                 }
             };
+            self.close(frame.sequence.saturating_sub(1));
+            self.close_empty(&frame);
             self.expected = Some(frame.sequence.saturating_add(1));
             self.largest_sequence = self.largest_sequence.max(frame.sequence);
             visit(frame)?;
@@ -125,6 +242,16 @@ impl Scan {
             self.expected = None;
         }
         Ok(segment.end.unwrap_or(offset as u64))
+    }
+
+    /// What was in an empty segment came before the record: if it had been on disk, it is lost.
+    fn close_empty(&mut self, frame: &Frame<'_>) {
+        let Some(stop) = self.empty.take() else { return };
+        let last = frame.sequence.saturating_sub(1);
+        if frame.durable_through.max(self.durable()) >= last {
+            self.torn = None;
+            self.push_missing(&stop, (self.largest_sequence.saturating_add(1).min(last), last), false);
+        }
     }
 
     fn follows(&self, frame: &Frame<'_>) -> bool {
@@ -144,24 +271,71 @@ impl Scan {
         let Found::Record(frame, length) = behind.at(record.offset) else { return None };
         let missing = self.expected.unwrap_or(frame.sequence.saturating_sub(1));
         self.largest_sequence = self.largest_sequence.max(record.sequence_max);
-        let is_proven = record.durable_through_max >= missing || segment.end.is_some();
+        let is_proven = record.durable_through_max.max(self.durable()) >= missing || segment.end.is_some();
         if frame.sequence <= missing || !is_proven {
             return None;
         }
-        self.torn = None;
-        self.findings.push(Finding::DamagedRecord {
-            file: segment.path.display().to_string(),
-            offset: offset as u64,
-            sequences: (missing, frame.sequence - 1),
-        });
+        let here = Stop { segment: segment.number, path: segment.path.to_owned(), offset: offset as u64 };
+        // What is missing before a segment's first record was at the end of the one before.
+        let before = self.torn.take().or_else(|| self.stop.take().filter(|_| offset == 0));
+        let stop = before.unwrap_or(here);
+        self.push_missing(&stop, (missing, frame.sequence - 1), false);
         Some((frame, record.offset + length))
     }
 
-    fn note_end(&mut self, segment: &SegmentBytes<'_>, offset: usize, found: Found<'_>) {
-        if found != Found::Nothing && segment.end.is_none() && self.torn.is_none() {
-            let file = segment.path.display().to_string();
-            self.torn = Some(Finding::TornTail { file, offset: offset as u64 });
+    /// Notes where a segment's records end, and where the next one would begin.
+    fn note_end(&mut self, segment: &SegmentBytes<'_>, (offset, at): (usize, usize), found: Found<'_>) {
+        let stop = Stop { segment: segment.number, path: segment.path.to_owned(), offset: at as u64 };
+        match segment.end {
+            // The manifest says that there were more.
+            Some(end) if (offset as u64) < end => return self.push_open(&stop, false),
+            Some(_) => return,
+            None if self.expected.is_none() => self.empty = Some(stop.clone()),
+            None => {}
         }
+        let bytes = segment.bytes.get(at..).unwrap_or_default();
+        // A block that was never written holds whatever an older life of the file left there.
+        let is_ours = !at.is_multiple_of(DIRECT_ALIGN_BYTES) || is_trace(bytes, segment.number, self.expected);
+        if found != Found::Nothing && is_ours && self.torn.is_none() {
+            self.torn = Some(stop);
+        } else {
+            self.stop = Some(stop);
+        }
+    }
+}
+
+/// Whether bytes look like the beginning of the record that would come next: they have its segment or its sequence id.
+fn is_trace(bytes: &[u8], segment: u32, expected: Option<u64>) -> bool {
+    let number = bytes.get(24..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes));
+    let sequence = bytes.get(8..).and_then(<[u8]>::first_chunk).map(|bytes| u64::from_le_bytes(*bytes));
+    number == Some(segment) || expected.is_some() && sequence == expected
+}
+
+/// What stands at an offset, or where only zeros do up to the end of the block, at the beginning of the next one: there the next commit is.
+fn look_past_padding<'a>(
+    bytes: &'a [u8],
+    behind: Option<&Behind<'a>>,
+    offset: usize,
+    segment: u32,
+) -> (usize, Found<'a>) {
+    let found = look_at(bytes, behind, offset, segment);
+    let next = offset.next_multiple_of(DIRECT_ALIGN_BYTES);
+    let rest = bytes.get(offset..next).unwrap_or_default();
+    let is_padding = found == Found::Nothing && !rest.is_empty() && rest.iter().all(|byte| *byte == 0);
+    if is_padding { (next, look_at(bytes, behind, next, segment)) } else { (offset, found) }
+}
+
+/// What stands at an offset; once there was damage, by what was found after it: looking at every place anew would take time for its
+/// square.
+fn look_at<'a>(bytes: &'a [u8], behind: Option<&Behind<'a>>, offset: usize, segment: u32) -> Found<'a> {
+    // Too little for a header, which would be made of zeros and of what the next block holds.
+    let rest = bytes.get(offset..offset.next_multiple_of(DIRECT_ALIGN_BYTES)).unwrap_or_default();
+    if (1..HEADER_BYTES).contains(&rest.len()) && rest.iter().all(|byte| *byte == 0) {
+        return Found::Nothing;
+    }
+    match behind {
+        None => look(bytes.get(offset..).unwrap_or_default(), segment),
+        Some(behind) => behind.at(offset),
     }
 }
 
@@ -241,7 +415,7 @@ mod tests {
 
     /// Sequence ids that count and the findings, with a bit flipped in each of the given records (40 bytes each).
     fn check(segments: &[&[(u64, u64)]], damaged: &[(usize, usize)], counted: &[u64], findings: &[&str]) {
-        let mut scan = Scan::new();
+        let mut scan = Scan::new(ScanStart::default());
         let mut seen = Vec::new();
         for (place, records) in segments.iter().enumerate() {
             let mut bytes = segment(place as u32 + 1, records);
@@ -269,6 +443,39 @@ mod tests {
         check(&[&[(1, 0), (2, 1)], &[(3, 2)]], &[], &[1, 2, 3], &[]);
     }
 
+    /// Commits of all lengths, each in blocks of its own, over what an older life of the file left.
+    #[test]
+    fn commits_begin_blocks_wherever_the_one_before_ends() {
+        for payload_bytes in (3900..4300).step_by(4) {
+            let payload = vec![7; payload_bytes];
+            let mut bytes = vec![0xff; 1 << 16];
+            let mut old = Vec::new();
+            for sequence in 1..500 {
+                frame::push(&mut old, 2, &Frame { sequence, durable_through: u64::MAX, kind: 1, payload: &[9; 200] });
+            }
+            bytes[..old.len().min(1 << 16)].copy_from_slice(&old[..old.len().min(1 << 16)]);
+            let mut offset = 0;
+            for sequence in 1000..1004 {
+                let mut commit = Vec::new();
+                frame::push(&mut commit, 3, &Frame { sequence, durable_through: 0, kind: 1, payload: &payload });
+                commit.resize(commit.len().next_multiple_of(DIRECT_ALIGN_BYTES), 0);
+                bytes[offset..offset + commit.len()].copy_from_slice(&commit);
+                offset += commit.len();
+            }
+            let noted = Note { newest: 3, newest_first: 1000, durable: 1003, ..Note::default() };
+            let mut scan = Scan::new(ScanStart { in_parts_through: 0, last_run: Some(noted) });
+            let mut seen = Vec::new();
+            let whole = SegmentBytes { number: 3, path: Path::new("3.log"), bytes: &bytes, end: None };
+            scan.segment(&whole, |frame| {
+                seen.push(frame.sequence);
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+            assert_eq!(seen, [1000, 1001, 1002, 1003], "{payload_bytes}");
+            assert_eq!(scan.into_findings(), [], "{payload_bytes}");
+        }
+    }
+
     #[test]
     fn a_torn_tail_costs_only_what_was_not_acknowledged() {
         check(&[&[(1, 0), (2, 1), (3, 1)]], &[(0, 1)], &[1], &["1.log: torn at offset 40"]);
@@ -286,7 +493,7 @@ mod tests {
 
     /// The work that a segment behind damage takes, for each of its bytes.
     fn work_per_byte(bytes: &[u8]) -> u64 {
-        let mut scan = Scan::new();
+        let mut scan = Scan::new(ScanStart::default());
         let whole = SegmentBytes { number: 7, path: Path::new("7.log"), bytes, end: None };
         scan.segment(&whole, |_| Ok::<(), ()>(())).unwrap();
         scan.work_bytes / bytes.len() as u64
@@ -317,7 +524,7 @@ mod tests {
                     7,
                     &Frame { sequence: 10 * number, durable_through, kind: 1, payload: b"rows" },
                 );
-                let mut header = [0; frame::HEADER_BYTES];
+                let mut header = [0; HEADER_BYTES];
                 header[4..8].copy_from_slice(&(count as u32 * 10).to_le_bytes());
                 header[24] = 7;
                 bytes.extend(header);
@@ -328,7 +535,7 @@ mod tests {
         let mut seen = Vec::new();
         let bytes = hostile(200);
         let whole = SegmentBytes { number: 7, path: Path::new("7.log"), bytes: &bytes, end: None };
-        let mut scan = Scan::new();
+        let mut scan = Scan::new(ScanStart::default());
         scan.segment(&whole, |frame| {
             seen.push(frame.sequence);
             Ok::<(), ()>(())

@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use platform::{AlignedBytes, DIRECT_ALIGN_BYTES, File, Files, OpenMode};
 
 use super::frame::{self, Frame};
+use super::note::{Note, NoteFile};
 use super::{WriteAheadLog, segment_path};
 use crate::StoreError;
 
@@ -32,6 +33,25 @@ pub(crate) struct Log {
     is_direct: bool,
     state: Mutex<State>,
     committed: Condvar,
+    /// Taken after `state`, where both are.
+    note: Mutex<NoteFile>,
+}
+
+/// Where a log goes on.
+pub(crate) struct LogStart {
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) directory: PathBuf,
+    pub(crate) segment_bytes: usize,
+    /// Whether to write past the system's cache.
+    pub(crate) is_direct: bool,
+    /// Last sequence id given out.
+    pub(crate) sequence: u64,
+    /// Those that hold records still.
+    pub(crate) segments: Vec<SegmentInfo>,
+    pub(crate) next_number: u32,
+    pub(crate) spares: Vec<PathBuf>,
+    /// Which opening of the folder this is.
+    pub(crate) epoch: u64,
 }
 
 struct State {
@@ -42,9 +62,8 @@ struct State {
     active: Option<Segment>,
     /// Where the active segment's next record goes.
     position: usize,
-    /// What the active segment holds of its last block, where that is not full and on its way to disk: it is written again with
-    /// what comes behind it.
-    tail: Vec<u8>,
+    /// Bytes appended when the note was looked after last: as many as then mean that nothing was written since.
+    noted_bytes: u64,
     /// Where the disk takes what is written from; not there while a writer uses it.
     outgoing: Option<AlignedBytes>,
     /// Bytes of records since opening.
@@ -109,22 +128,19 @@ pub struct LogStats {
 }
 
 impl Log {
-    /// Goes on behind the last sequence id, in a new segment; `segments` are those that hold records still.
-    pub(crate) fn start(
-        files: Arc<dyn Files>,
-        directory: PathBuf,
-        (segment_bytes, is_direct): (usize, bool),
-        sequence: u64,
-        segments: Vec<SegmentInfo>,
-        next_number: u32,
-        spares: Vec<PathBuf>,
-    ) -> Self {
+    /// Goes on after the last sequence id, in a new segment.
+    pub(crate) fn start(start: LogStart) -> Result<Self, StoreError> {
+        let LogStart { files, directory, segment_bytes, is_direct, sequence, segments, next_number, spares, epoch } =
+            start;
+        let newest = next_number.saturating_sub(1);
+        let note = Note { epoch, run_start: sequence, durable: sequence, newest_first: sequence + 1, newest };
+        let note = NoteFile::start(&*files, &directory, note)?;
         let state = State {
             sequence,
             durable: sequence,
             active: None,
             position: 0,
-            tail: Vec::new(),
+            noted_bytes: 0,
             outgoing: None,
             appended_bytes: 0,
             spare: Vec::new(),
@@ -136,8 +152,9 @@ impl Log {
             spares,
             next_number,
         };
+        let (state, note) = (Mutex::new(state), Mutex::new(note));
         let segment_bytes = whole_blocks(segment_bytes);
-        Self { files, directory, segment_bytes, is_direct, state: Mutex::new(state), committed: Condvar::new() }
+        Ok(Self { files, directory, segment_bytes, is_direct, state, committed: Condvar::new(), note })
     }
 
     fn fill(&self, path: &Path, bytes: usize) -> Result<(), StoreError> {
@@ -169,14 +186,26 @@ impl Log {
         let Some(spare) = state.spares.pop() else {
             return Ok(());
         };
-        let opened = self.begin_segment(&spare, &path);
+        let opened = self.begin_segment(&spare, &path).and_then(|opened| {
+            // Before the first record in it: from here on a segment that is not there is missed.
+            self.write_note(state.durable, Some((number, state.sequence + 1)))?;
+            Ok(opened)
+        });
         let (file, is_direct) = opened.inspect_err(|error| state.failed = Some(error.to_string()))?;
         state.next_number += 1;
         state.position = 0;
-        state.tail.clear();
         state.segments.push_back(SegmentInfo { number, first_sequence: state.sequence + 1, bytes: bytes as u64 });
         state.active = Some(Segment { number, path, file, is_direct, bytes });
         Ok(())
+    }
+
+    /// Notes how far records are durable, and the number of a new segment with its first sequence id.
+    fn write_note(&self, durable: u64, newest: Option<(u32, u64)>) -> Result<(), StoreError> {
+        let mut file = self.note.lock();
+        let known = file.note;
+        let (newest, newest_first) = newest.unwrap_or((known.newest, known.newest_first));
+        let note = Note { durable: durable.max(known.durable), newest, newest_first, ..known };
+        if note == known { Ok(()) } else { file.write(note) }
     }
 
     fn begin_segment(&self, spare: &Path, path: &Path) -> Result<(Arc<dyn File>, bool), StoreError> {
@@ -268,14 +297,19 @@ impl WriteAheadLog for Log {
         self.committed.notify_all();
     }
 
-    fn release_before(&self, sequence: u64) -> Result<Option<u32>, StoreError> {
+    fn releasable(&self, sequence: u64) -> Option<u32> {
         let mut state = self.state.lock();
-        let mut released = None;
-        while let [oldest, next, ..] = *state.segments.make_contiguous() {
-            if next.first_sequence > sequence {
+        let pairs = state.segments.make_contiguous().windows(2);
+        let needless = pairs.take_while(|pair| pair.get(1).is_some_and(|next| next.first_sequence <= sequence));
+        needless.last().and_then(|pair| pair.first()).map(|segment| segment.number)
+    }
+
+    fn release(&self, through: u32) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        while let [oldest, _, ..] = *state.segments.make_contiguous() {
+            if oldest.number > through {
                 break;
             }
-            released = Some(oldest.number);
             let path = segment_path(&self.directory, oldest.number);
             let reusable = oldest.bytes == self.segment_bytes as u64 && state.spares.len() < SPARE_FILES_MAX;
             if reusable {
@@ -287,10 +321,18 @@ impl WriteAheadLog for Log {
             }
             state.segments.pop_front();
         }
-        Ok(released)
+        Ok(())
+    }
+
+    fn note(&self) -> Result<(), StoreError> {
+        let state = self.state.lock();
+        let durable = state.durable;
+        drop(state);
+        self.write_note(durable, None)
     }
 
     fn prepare(&self) -> Result<(), StoreError> {
+        self.note_if_idle()?;
         let mut state = self.state.lock();
         if !state.spares.is_empty() || state.failed.is_some() {
             return Ok(());
@@ -306,6 +348,18 @@ impl WriteAheadLog for Log {
             }
         }
         Ok(())
+    }
+}
+
+impl Log {
+    /// Writes a note if nothing was appended since the last call. Under load the next record's header tells how far records are on disk.
+    fn note_if_idle(&self) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        let is_idle = state.noted_bytes == state.appended_bytes && state.durable == state.sequence;
+        state.noted_bytes = state.appended_bytes;
+        let may_write = is_idle && state.failed.is_none();
+        drop(state);
+        if may_write { self.note() } else { Ok(()) }
     }
 }
 
@@ -326,9 +380,8 @@ impl State {
         if !joins {
             let mut bytes = std::mem::take(&mut self.spare);
             bytes.clear();
-            bytes.reserve((self.tail.len() + needed).max(1 << 16));
-            bytes.extend_from_slice(&self.tail);
-            self.pending.push(Pending { segment: segment.clone(), offset: self.position - self.tail.len(), bytes });
+            bytes.reserve(needed.max(1 << 16));
+            self.pending.push(Pending { segment: segment.clone(), offset: self.position, bytes });
         }
         if let Some(last) = self.pending.last_mut() {
             frame::push(&mut last.bytes, segment.number, frame);
@@ -337,13 +390,10 @@ impl State {
         self.appended_bytes += needed as u64;
     }
 
-    /// What is to be written, of which the last block may be written again.
+    /// What is to be written. The next record begins a block: one that holds acknowledged records is never written again, since a
+    /// crash in that moment could take them.
     fn take_pending(&mut self) -> Vec<Pending> {
-        if let Some(last) = self.pending.last() {
-            let begun = last.bytes.len() % DIRECT_ALIGN_BYTES;
-            self.tail.clear();
-            self.tail.extend_from_slice(&last.bytes[last.bytes.len() - begun..]);
-        }
+        self.position = whole_blocks(self.position);
         std::mem::take(&mut self.pending)
     }
 

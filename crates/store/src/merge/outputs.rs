@@ -223,7 +223,8 @@ impl<'a> Outputs<'a> {
                 deletes_through: self.deletes_through,
                 ..PartInfo::empty(id, self.shard, target.level, self.class, target.partition)
             };
-            let part = PartWriter::begin(&mut file, info)?;
+            let replaces: Vec<u64> = self.job.inputs.iter().copied().collect();
+            let part = PartWriter::begin(&mut file, self.store.label(info, &replaces, &[]))?;
             self.open.insert(place, Output { file, part });
         }
         // Inserted just now if it was not there.

@@ -129,7 +129,7 @@ impl PartData {
         Ok(self.read(&[Place { offset, bytes }])?.pop().unwrap_or_default())
     }
 
-    fn bytes(&self) -> Result<u64, StoreError> {
+    pub(super) fn bytes(&self) -> Result<u64, StoreError> {
         match self {
             Self::Local { path, file, base, .. } => {
                 let size = file.size_bytes().map_err(StoreError::io("read part", path))?;

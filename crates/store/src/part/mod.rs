@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! header     magic, version
+//! label      what the part says of itself, with its checksum
 //! keys       for each key its chunks, oldest first, and its summary, each with its checksum
 //! index      blocks of up to 128 keys: places and time ranges of their chunks, each block with its checksum
 //! directory  first key and size of each block
@@ -16,7 +17,9 @@ mod data;
 mod fuzz;
 mod index_block;
 mod info;
+mod label;
 mod reader;
+mod scan;
 mod seen;
 mod writer;
 
@@ -25,8 +28,10 @@ pub(crate) use data::PartData;
 pub use fuzz::fuzz_part_file;
 pub(crate) use index_block::{ChunkRef, KeyEntry, Place};
 pub(crate) use info::{PartInfo, PartPlaces};
+pub(crate) use label::{MadeAt, PartLabel};
 pub use reader::fuzz_part;
 pub(crate) use reader::{KeyCursor, Part};
+pub(crate) use scan::scan_file;
 pub(crate) use seen::SeenBlocks;
 pub(crate) use writer::{EncodedChunk, FileWriter, PartWriter};
 

@@ -12,7 +12,8 @@ use super::data::Kept;
 use super::index_block::{self, ChunkRef, KeyEntry, Place};
 use super::seen::{HeldBlock, SeenBlocks, Sight};
 use super::{
-    FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, VERSION, VERSION_ONE,
+    FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, PartLabel, VERSION,
+    VERSION_ONE,
 };
 use crate::StoreError;
 use crate::chunk::{self, ChunkHeader, Onto, Rows};
@@ -259,6 +260,7 @@ impl Part {
 
     /// Reads everything and checks it; the number of chunks.
     pub(crate) fn verify(&self) -> Result<u64, StoreError> {
+        PartLabel::read(&self.data)?;
         let mut chunks = 0;
         for number in 0..self.blocks.len() {
             for entry in self.block(number, None)? {
@@ -359,7 +361,7 @@ fn corrupt(data: &PartData, base: u64, error: &DecodeError) -> StoreError {
 }
 
 /// The part's version.
-fn check_header(header: &[u8]) -> Result<u32, DecodeError> {
+pub(super) fn check_header(header: &[u8]) -> Result<u32, DecodeError> {
     let mut reader = Reader::new(header);
     if reader.bytes(8)? != HEADER_MAGIC {
         return Err(DecodeError { offset: 0, what: "expected the magic THWGPART" });
@@ -370,8 +372,8 @@ fn check_header(header: &[u8]) -> Result<u32, DecodeError> {
     }
 }
 
-struct Footer {
-    index_offset: u64,
+pub(super) struct Footer {
+    pub(super) index_offset: u64,
     index_bytes: u64,
     directory_bytes: u64,
     groups_bytes: u64,
@@ -381,7 +383,7 @@ struct Footer {
 }
 
 impl Footer {
-    fn decode(bytes: &[u8], version: u32) -> Result<Self, DecodeError> {
+    pub(super) fn decode(bytes: &[u8], version: u32) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let checked = bytes.get(..FOOTER_BYTES - 12).unwrap_or_default();
         let mut end = Reader::new(bytes.get(FOOTER_BYTES - 12..).unwrap_or_default());
@@ -403,7 +405,7 @@ impl Footer {
         Ok(Self { index_offset, index_bytes, directory_bytes, groups_bytes, directory_checksum, groups_checksum })
     }
 
-    fn tail_bytes(&self) -> u64 {
+    pub(super) fn tail_bytes(&self) -> u64 {
         self.index_bytes.saturating_add(self.directory_bytes).saturating_add(self.groups_bytes)
     }
 }

@@ -9,7 +9,7 @@ use platform::{File, Files, OpenMode};
 use roaring::RoaringBitmap;
 
 use super::index_block::{self, BLOCK_KEYS, ChunkRef, KeyEntry, Place};
-use super::{FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartInfo, PartKey, VERSION};
+use super::{FOOTER_BYTES, FOOTER_MAGIC, HEADER_MAGIC, PartInfo, PartKey, PartLabel, VERSION};
 use crate::StoreError;
 
 /// Bytes gathered before they are written.
@@ -78,13 +78,16 @@ pub(crate) struct PartWriter {
 }
 
 impl PartWriter {
-    /// Begins a part at the end of a file; `info` says what it will be.
-    pub(crate) fn begin(file: &mut FileWriter, mut info: PartInfo) -> Result<Self, StoreError> {
-        info.offset = file.end();
+    /// Begins a part at the end of a file; the label says what it will be.
+    pub(crate) fn begin(file: &mut FileWriter, mut label: PartLabel) -> Result<Self, StoreError> {
+        label.info.offset = file.end();
+        let info = label.info;
+        let label = label.encode();
         let mut header = HEADER_MAGIC.to_vec();
         header.extend_from_slice(&VERSION.to_le_bytes());
-        header.resize(HEADER_BYTES, 0);
+        header.extend_from_slice(&(label.len() as u32).to_le_bytes());
         file.push(&header)?;
+        file.push(&label)?;
         Ok(Self {
             info,
             block: Vec::new(),

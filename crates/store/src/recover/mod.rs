@@ -1,9 +1,12 @@
 //! Opening a folder: lock, manifest, index, parts, then the log's records that are in no part yet ([`replay`]).
 
+mod losses;
 mod replay;
+mod unnamed;
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+pub(crate) use replay::{needed_segments_of, scan_start};
+
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
@@ -15,25 +18,25 @@ use crate::admission::Admission;
 use crate::chosen::ChosenGroups;
 use crate::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
 use crate::health::Health;
+use crate::index_twins::IndexTwins;
 use crate::journal::Journal;
 use crate::journal_file::Continued;
 use crate::keys::{Keys, SHARDS_MAX};
 use crate::log::reader::Finding;
-use crate::manifest::{Edit, Manifest, State};
+use crate::manifest::State;
 use crate::memory::MemoryPools;
-use crate::part::{Part, PartInfo, SeenBlocks};
+use crate::part::{PartInfo, SeenBlocks};
 use crate::pressure::Pressure;
 use crate::producers::{self, PRODUCERS_SHARD, Producers};
 use crate::segment::GroupsFile;
-use crate::settled::{Settled, tail_path};
+use crate::settled::Settled;
 use crate::shard::{Shard, ShardGroups};
 use crate::spare::Spare;
 use crate::stats::Counters;
 use crate::tails::Tails;
 use crate::throttle::Throttle;
 use crate::trusted_time::{Opening, Reading, TrustedTime, data_advance_ns_max};
-use crate::twins::IndexTwins;
-use crate::{CatalogState, Store, StoreError, StoreOptions, open_part, part_path, segment, trash};
+use crate::{CatalogState, Damage, Loss, Store, StoreError, StoreOptions, manifest_twin, segment, trash};
 
 /// What opening a folder found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,8 +53,18 @@ pub struct Recovery {
     pub log_findings: Vec<Finding>,
     /// Parts that could not be opened and were set aside, with the reason.
     pub parts_set_aside: Vec<String>,
-    /// Files that nothing named and that were removed.
+    /// Parts whose local files are missing or damaged and that are read from the object store again, with the reason.
+    pub parts_fetched: Vec<String>,
+    /// The copy of the manifest that was missing or damaged, and was written anew from the other.
+    pub manifest_repaired: Option<Damage>,
+    /// What is lost and was accepted at this opening.
+    pub losses_accepted: Vec<Loss>,
+    /// Files that nothing named and that were removed, since all that they hold is elsewhere.
     pub files_removed: u64,
+    /// Files that nothing named and that were moved to `lost+found`.
+    pub files_set_aside: Vec<String>,
+    /// Files that were removed from `lost+found` because it holds more than it may.
+    pub lost_found_removed: Vec<String>,
     /// Whether the object store cannot keep two writers apart: nothing there says what a lost folder held.
     pub objects_unfenced: bool,
 }
@@ -62,7 +75,14 @@ struct Opened {
     options: StoreOptions,
     catalog: Catalog,
     shards: Vec<Shard>,
-    manifest: Manifest,
+    /// What the manifest will say.
+    state: State,
+    /// What it says: nothing is written before it is clear that the folder can be opened.
+    before: Before,
+    /// Parts that cannot be opened.
+    set_aside: Vec<PartInfo>,
+    /// What is missing, and where it begins in the log.
+    losses: Vec<(Loss, Option<(u32, u64)>)>,
     settled: Option<Settled>,
     exemplars: Exemplars,
     producers: Producers,
@@ -71,6 +91,15 @@ struct Opened {
     twins: Arc<IndexTwins>,
     /// The journal of the opening before, if it is to go on.
     journal: Option<Continued>,
+}
+
+/// The folder as it was left.
+#[derive(Clone, Copy)]
+struct Before {
+    /// The last opening.
+    epoch: u64,
+    /// The manifest's last record.
+    edition: u64,
 }
 
 impl Store {
@@ -82,23 +111,33 @@ impl Store {
         }
         let lock = lock(&*platform.files, directory)?;
         let mut opened = Opened::load(platform, options)?;
-        let log = opened.replay_log()?;
-        opened.remove_unnamed()?;
-        let continued = opened.journal.take().and_then(|journal| journal.finish(log.2, &opened.recovery));
+        let replayed = opened.replay_log()?;
+        opened.decide()?;
+        let manifest = opened.write_manifest()?;
+        opened.clear_unnamed(&manifest.state)?;
+        let (catalog_since, extent) = (replayed.catalog_since, replayed.extent);
+        let log = opened.start_log(replayed)?;
+        let continued = opened.journal.take().and_then(|journal| journal.finish(extent, &opened.recovery));
         let journal = continued.map_or_else(|| Journal::fresh(&opened.platform, &opened.options), Ok)?;
         let heads_bytes = opened.options.head_bytes_max as u64;
         let memory_bytes_max = opened.options.memory_bytes_max;
         let merge_rate = opened.options.merge_bytes_per_second_max;
-        let (fast_ns, policies) = (opened.manifest.state.fast_ns, opened.manifest.state.policies.clone());
-        let trusted_time = opened.trusted_time();
+        let (fast_ns, policies) = (manifest.state.fast_ns, manifest.state.policies.clone());
+        opened.health.set_losses(manifest.state.losses.clone());
+        opened.recovery.manifest_repaired.iter().for_each(|damage| opened.health.report_damage(damage.clone()));
+        let trusted_time = opened.trusted_time(&manifest.state);
         let store = Self {
             keys: Keys::new(opened.options.group_keys_max),
             platform: opened.platform,
             options: opened.options,
-            catalog: RwLock::new(CatalogState { catalog: opened.catalog, unsaved_since: log.1, untold: Vec::new() }),
-            log: Box::new(log.0),
+            catalog: RwLock::new(CatalogState {
+                catalog: opened.catalog,
+                unsaved_since: catalog_since,
+                untold: Vec::new(),
+            }),
+            log: Box::new(log),
             shards: opened.shards,
-            manifest: Mutex::new(opened.manifest),
+            manifest: Mutex::new(manifest),
             flushing: Mutex::new(()),
             pressure: Pressure::default(),
             throttle: Throttle::new(merge_rate),
@@ -135,7 +174,7 @@ impl Store {
     }
 }
 
-fn lock(files: &dyn Files, directory: &Path) -> Result<Box<dyn Send + Sync>, StoreError> {
+pub(crate) fn lock(files: &dyn Files, directory: &Path) -> Result<Box<dyn Send + Sync>, StoreError> {
     let path = directory.join("LOCK");
     files.lock(&path).map_err(|error| match error {
         LockError::Held { pid } => StoreError::Locked { directory: directory.to_owned(), pid },
@@ -155,13 +194,18 @@ impl Opened {
         let files = platform.files.clone();
         let directory = options.directory.clone();
         let mut recovery = Recovery::default();
-        let mut state = match Manifest::read(&*files, &directory)? {
-            Some(state) => state,
+        let mut state = match manifest_twin::read(&*files, &directory)? {
+            Some(found) => {
+                recovery.manifest_repaired = found.damage;
+                found.state
+            }
             None => {
+                manifest_twin::check_is_new(&*files, &directory)?;
                 recovery.created = true;
                 new_state(&platform, &options)?
             }
         };
+        let before = Before { epoch: state.epoch, edition: state.edition };
         state.epoch += 1;
         if state.fast_ns <= 0 {
             state.fast_ns = options.partition_ns.max(1);
@@ -172,27 +216,8 @@ impl Opened {
         let twins = IndexTwins::new(files.clone(), directory.clone(), health.clone());
         twins.restore_at_opening(&state)?;
         let Named { catalog, groups, exemplars, producers } = Named::load(&platform, &options, &state, &twins)?;
-        let mut parts: Vec<Vec<Arc<Part>>> = vec![Vec::new(); state.shards as usize];
-        let mut set_aside = Vec::new();
-        let is_gone = |error: &StoreError| match error {
-            StoreError::Corrupt { .. } => true,
-            StoreError::Io { error, .. } => error.kind() == std::io::ErrorKind::NotFound,
-            _ => false,
-        };
-        for info in state.parts.values() {
-            let opened = open_part(&*files, &directory, settled.as_ref(), &health, *info);
-            match (opened, parts.get_mut(info.shard as usize)) {
-                (Ok(part), Some(parts)) => parts.push(part),
-                (Err(error), _) if is_gone(&error) => {
-                    set_aside.push(*info);
-                    recovery.parts_set_aside.push(error.to_string());
-                }
-                // What the operating system refuses now (open files, memory) it may give later: nothing is given up.
-                (Err(error), _) => return Err(error),
-                (Ok(_), None) => {}
-            }
-        }
-        set_aside.iter().for_each(|info| state.apply(&Edit::RemovePart(info.id)));
+        let place = losses::Place { files: &*files, directory: &directory, settled: settled.as_ref(), health: &health };
+        let losses::OpenedParts { parts, set_aside, losses } = losses::open_parts(&place, &mut state, &mut recovery)?;
         let trash = trash::open(&*files, &directory, settled.as_ref(), &health, &mut state)?;
         let head_bytes = options.head_bytes_max / state.shards.max(1) as usize;
         let shards = groups.into_iter().zip(parts).enumerate();
@@ -209,22 +234,17 @@ impl Opened {
         }
         let newest_ns = shards.iter().map(|shard| shard.state.lock().newest_ns).collect();
         let journal = options.journal_is_kept.then(|| Continued::read(&platform, &options, state.epoch, newest_ns));
-        let manifest = Manifest::write(&*files, &directory, state)?;
-        for info in set_aside {
-            let is_shared = manifest.state.parts.values().any(|other| other.file == info.file);
-            let path = part_path(&directory, info.file);
-            // A missing file cannot be renamed; it is reported all the same. One that holds other parts too stays.
-            if !is_shared {
-                let _ = files.rename(&path, &path.with_extension("damaged"));
-            }
-        }
         let journal = journal.flatten();
+        let losses = losses.into_iter().map(|loss| (loss, None)).collect();
         Ok(Self {
             platform,
             options,
             catalog,
             shards,
-            manifest,
+            state,
+            before,
+            set_aside,
+            losses,
             settled,
             exemplars,
             producers,
@@ -236,47 +256,21 @@ impl Opened {
     }
 
     /// Where the time that retention goes by begins.
-    fn trusted_time(&self) -> TrustedTime {
+    fn trusted_time(&self, manifest: &State) -> TrustedTime {
         let now = Reading::new(&*self.platform.clock);
         let newest_of = |shard: &Shard| {
             let state = shard.state.lock();
             let of_parts = state.parts.iter().flat_map(|part| [part.info.range.start_ns, part.info.range.end_ns]);
             of_parts.chain(state.head.newest_ns()).filter(|time_ns| *time_ns <= now.wall_ns).max()
         };
-        let policies = self.manifest.state.policies.values();
+        let policies = manifest.policies.values();
         let shortest = policies.map(|policy| policy.retention_ns).filter(|retention_ns| *retention_ns > 0);
         let opening = Opening {
-            saved_ns: self.manifest.state.trusted_ns,
+            saved_ns: manifest.trusted_ns,
             newest_data_ns: self.shards.iter().filter_map(newest_of).max(),
             advance_ns_max: data_advance_ns_max(self.options.ahead_ms_max, shortest.min().unwrap_or(0)),
         };
         TrustedTime::new(&opening, now)
-    }
-
-    /// Removes files that the manifest does not name: what a crash left unfinished.
-    fn remove_unnamed(&mut self) -> Result<(), StoreError> {
-        let state = &self.manifest.state;
-        let parts: BTreeSet<PathBuf> = {
-            let path = |part: &PartInfo| {
-                let directory = &self.options.directory;
-                if part.places.local { part_path(directory, part.file) } else { tail_path(directory, part.id) }
-            };
-            state.parts_with_trash().map(path).collect()
-        };
-        let segments: BTreeSet<PathBuf> =
-            state.segments.keys().flat_map(|id| segment::copies(&self.options.directory, *id)).collect();
-        for (folder, named) in [("parts", parts), ("index", segments)] {
-            let directory = self.options.directory.join(folder);
-            let names = self.platform.files.list(&directory).map_err(StoreError::io("list", &directory))?;
-            for path in names.iter().map(|name| directory.join(name)) {
-                let is_ours = path.extension().is_some_and(|extension| extension != "damaged");
-                if is_ours && !named.contains(&path) {
-                    self.platform.files.remove(&path).map_err(StoreError::io("remove", &path))?;
-                    self.recovery.files_removed += 1;
-                }
-            }
-        }
-        Ok(())
     }
 }
 

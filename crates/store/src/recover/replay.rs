@@ -1,22 +1,25 @@
 //! The log's records that are in no part yet: read and checked one after another, taken in by a thread for each shard. A shard's records
 //! keep their order; records of different shards have nothing to do with each other.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use model::TimeRange;
 use platform::OpenMode;
 
 use super::Opened;
-use crate::StoreError;
 use crate::journal_file::LogExtent;
 use crate::log::frame::Frame;
-use crate::log::reader::{Scan, SegmentBytes};
+use crate::log::note::{self, Note};
+use crate::log::reader::{Scan, ScanStart, SegmentBytes};
 use crate::log::record::{self, Record, ShardRows};
-use crate::log::writer::{Log, SegmentInfo, whole_blocks};
+use crate::log::writer::{Log, LogStart, SegmentInfo, whole_blocks};
 use crate::log::{segment_number, segment_path};
-use crate::manifest::Edit;
+use crate::manifest::{Edit, State};
 use crate::shard::Shard;
+use crate::{Loss, StoreError};
 
 /// Bytes that a log segment's file may have.
 const LOG_SEGMENT_BYTES_MAX: u64 = 8 << 30;
@@ -26,13 +29,23 @@ const QUEUE_RECORDS_MAX: usize = 64;
 
 /// What the segments hold.
 #[derive(Default)]
-struct Replayed {
+pub(super) struct Replayed {
     infos: Vec<SegmentInfo>,
-    ended: Vec<Edit>,
     /// First sequence id that the catalog needs.
-    catalog_since: Option<u64>,
+    pub(super) catalog_since: Option<u64>,
     /// Sequence id of the first record.
     first_sequence: Option<u64>,
+    /// What was read.
+    pub(super) extent: LogExtent,
+    /// The largest number of a segment that is known of.
+    newest: u32,
+}
+
+/// The segments that hold what no part holds yet, those that are missing among them.
+struct Segments {
+    numbers: Vec<u32>,
+    missing: BTreeSet<u32>,
+    newest: u32,
 }
 
 /// A record's piece for one shard.
@@ -57,44 +70,58 @@ struct Taken {
 }
 
 impl Opened {
-    /// Reads the log and starts a new segment behind it. With it, the first sequence id that the catalog needs, and what was read.
-    pub(super) fn replay_log(&mut self) -> Result<(Log, Option<u64>, LogExtent), StoreError> {
+    /// Reads the log, and finds what is missing in it. Nothing is written.
+    pub(super) fn replay_log(&mut self) -> Result<Replayed, StoreError> {
         let directory = self.options.directory.join("log");
         let names = self.platform.files.list(&directory).map_err(StoreError::io("list", &directory))?;
-        let numbers = self.needed_segments(&directory, &names)?;
-        let mut scan = Scan::new();
-        let Replayed { infos, ended, catalog_since, first_sequence } =
-            self.replay_segments(&directory, &numbers, &mut scan)?;
-        let flushed = self.manifest.state.flushed.values().copied().max().unwrap_or(0);
-        let deleted = self.manifest.state.deletes.keys().map(|(_, sequence)| *sequence).max().unwrap_or(0);
-        let sequence = scan.largest_sequence.max(flushed).max(deleted);
-        let extent = LogExtent { first: first_sequence, largest: scan.largest_sequence, last: sequence };
-        self.recovery.log_findings = scan.into_findings();
-        // From here on the records that count are settled, whatever is written behind them.
-        self.manifest.commit(&ended)?;
-        let spares = self.usable_spares(&directory, &names)?;
-        let log = self.start_log(directory, sequence, infos, spares);
-        Ok((log, catalog_since, extent))
-    }
-
-    /// Numbers of the segments that are not given up yet. Where a crash undid the removal of others, it is done again.
-    fn needed_segments(&mut self, directory: &Path, names: &[String]) -> Result<Vec<u32>, StoreError> {
-        let numbers = names.iter().filter_map(|name| segment_number(name));
-        let released = self.manifest.state.log_released;
-        let (needed, gone): (Vec<u32>, Vec<u32>) = numbers.partition(|number| *number > released);
-        for path in gone.into_iter().map(|number| segment_path(directory, number)) {
-            self.platform.files.remove(&path).map_err(StoreError::io("remove log segment", &path))?;
-            self.recovery.files_removed += 1;
+        let note = note::read(&*self.platform.files, &directory)?;
+        self.check_note(note);
+        let segments = needed_segments(&self.state, self.before.edition > 0, note, &names);
+        if self.before.edition == 0 {
+            // Earlier versions gave up a segment before they said so.
+            let through = segments.numbers.first().map_or(segments.newest, |first| first.saturating_sub(1));
+            self.state.apply(&Edit::LogReleased { through });
         }
-        Ok(needed)
+        let mut scan = Scan::new(scan_start(&self.state, self.before.epoch, note));
+        let mut replayed = self.replay_segments(&directory, &segments, &mut scan)?;
+        let flushed = self.state.flushed.values().copied().max().unwrap_or(0);
+        let deleted = self.state.deletes.keys().map(|(_, sequence)| *sequence).max().unwrap_or(0);
+        let durable = note.map_or(0, |note| note.durable);
+        let sequence = scan.largest_sequence.max(flushed).max(deleted).max(durable);
+        replayed.extent = LogExtent { first: replayed.first_sequence, largest: scan.largest_sequence, last: sequence };
+        replayed.newest = segments.newest;
+        self.recovery.log_findings = scan.into_findings();
+        self.note_log_losses();
+        Ok(replayed)
     }
 
-    fn start_log(&self, directory: PathBuf, sequence: u64, infos: Vec<SegmentInfo>, spares: Vec<PathBuf>) -> Log {
-        let last = infos.last().map_or(0, |last| last.number);
-        let next_number = last.max(self.manifest.state.log_released) + 1;
-        let files = self.platform.files.clone();
-        let how = (self.options.log_segment_bytes, self.options.log_is_direct);
-        Log::start(files, directory, how, sequence, infos, next_number, spares)
+    /// A note of an opening that the manifest knows nothing of: the manifest is an older one.
+    fn check_note(&mut self, note: Option<Note>) {
+        let Some(note) = note.filter(|note| note.epoch > self.before.epoch && self.before.edition > 0) else { return };
+        let message = format!(
+            "it is an older one: it ends with opening {}, the log was written by opening {}",
+            self.before.epoch, note.epoch
+        );
+        let file = self.options.directory.join("MANIFEST").display().to_string();
+        self.losses.push((Loss { file, message, range: TimeRange::ALL }, None));
+    }
+
+    /// Starts a new segment after what was read.
+    pub(super) fn start_log(&self, replayed: Replayed) -> Result<Log, StoreError> {
+        let directory = self.options.directory.join("log");
+        let names = self.platform.files.list(&directory).map_err(StoreError::io("list", &directory))?;
+        let spares = self.usable_spares(&directory, &names)?;
+        Log::start(LogStart {
+            files: self.platform.files.clone(),
+            directory,
+            segment_bytes: self.options.log_segment_bytes,
+            is_direct: self.options.log_is_direct,
+            sequence: replayed.extent.last,
+            segments: replayed.infos,
+            next_number: replayed.newest.max(self.state.log_released) + 1,
+            spares,
+            epoch: self.state.epoch,
+        })
     }
 
     /// Spare files of the right size; others (unfinished, or made under another setting) are removed.
@@ -115,9 +142,14 @@ impl Opened {
         Ok(usable)
     }
 
-    fn replay_segments(&mut self, directory: &Path, numbers: &[u32], scan: &mut Scan) -> Result<Replayed, StoreError> {
+    fn replay_segments(
+        &mut self,
+        directory: &Path,
+        segments: &Segments,
+        scan: &mut Scan,
+    ) -> Result<Replayed, StoreError> {
         let shards = std::mem::take(&mut self.shards);
-        let flushed = self.manifest.state.flushed.clone();
+        let flushed = self.state.flushed.clone();
         let replayed = std::thread::scope(|scope| {
             let mut queues = Vec::with_capacity(shards.len());
             let mut threads = Vec::with_capacity(shards.len());
@@ -127,7 +159,7 @@ impl Opened {
                 let flushed = flushed.get(&shard.number).copied().unwrap_or(0);
                 threads.push(scope.spawn(move || take_pieces(shard, flushed, &pieces)));
             }
-            let replayed = self.read_segments(directory, numbers, scan, &queues);
+            let replayed = self.read_segments(directory, segments, scan, &queues);
             drop(queues);
             let mut taken = Vec::with_capacity(threads.len());
             for thread in threads {
@@ -150,23 +182,28 @@ impl Opened {
     fn read_segments(
         &mut self,
         directory: &Path,
-        numbers: &[u32],
+        segments: &Segments,
         scan: &mut Scan,
         queues: &[SyncSender<Piece>],
     ) -> Result<Replayed, StoreError> {
         let mut replayed = Replayed::default();
-        for number in numbers {
+        for number in &segments.numbers {
             let path = Arc::new(segment_path(directory, *number));
+            let end = self.state.log_ends.get(number).copied();
+            if segments.missing.contains(number) {
+                scan.missing_segment(*number, &path, end.is_some());
+                continue;
+            }
             let bytes = platform::read_file(&*self.platform.files, &path, LOG_SEGMENT_BYTES_MAX)
                 .map_err(StoreError::io("read log segment", &path))?;
-            let end = self.manifest.state.log_ends.get(number).copied();
             let segment = SegmentBytes { number: *number, path: &path, bytes: &bytes, end };
             let mut first = None;
             let end = scan.segment(&segment, |frame| {
                 first.get_or_insert(frame.sequence);
                 self.hand_out(&frame, &path, &mut replayed.catalog_since, queues)
             })?;
-            replayed.ended.push(Edit::LogEnded { segment: *number, end });
+            // From here on the records that count are settled, whatever is written after them.
+            self.state.apply(&Edit::LogEnded { segment: *number, end });
             replayed.first_sequence = replayed.first_sequence.or(first);
             let first_sequence = first.unwrap_or(scan.largest_sequence + 1);
             replayed.infos.push(SegmentInfo { number: *number, first_sequence, bytes: bytes.len() as u64 });
@@ -215,6 +252,44 @@ impl Opened {
             Record::Groups { .. } | Record::Mark => {}
         }
         Ok(())
+    }
+}
+
+/// Segments after those that were given up. Their numbers follow one another, and the manifest and the note know the last one.
+pub(crate) fn needed_segments_of(
+    state: &State,
+    has_editions: bool,
+    note: Option<Note>,
+    names: &[String],
+) -> (Vec<u32>, BTreeSet<u32>) {
+    let segments = needed_segments(state, has_editions, note, names);
+    (segments.numbers, segments.missing)
+}
+
+fn needed_segments(state: &State, has_editions: bool, note: Option<Note>, names: &[String]) -> Segments {
+    let released = state.log_released;
+    let present: BTreeSet<u32> =
+        names.iter().filter_map(|name| segment_number(name)).filter(|number| *number > released).collect();
+    let last_present = present.last().copied().unwrap_or(released);
+    let noted = note.map_or(0, |note| note.newest).max(state.log_ends.keys().last().copied().unwrap_or(0));
+    let newest = last_present.max(noted);
+    // Earlier versions gave up a segment before they said so.
+    let (first, last) = if has_editions {
+        (released.saturating_add(1), newest)
+    } else {
+        (present.first().copied().unwrap_or(u32::MAX), last_present)
+    };
+    let missing: BTreeSet<u32> = (first..=last).filter(|number| !present.contains(number)).collect();
+    let numbers = present.union(&missing).copied().collect();
+    Segments { numbers, missing, newest }
+}
+
+/// What is known of the log before it is read. A note of an earlier opening says nothing of the last one, which then wrote nothing.
+pub(crate) fn scan_start(state: &State, epoch: u64, note: Option<Note>) -> ScanStart {
+    let flushed = |shard: u32| state.flushed.get(&shard).copied().unwrap_or(0);
+    ScanStart {
+        in_parts_through: (0..state.shards).map(flushed).min().unwrap_or(0),
+        last_run: note.filter(|note| note.epoch == epoch),
     }
 }
 
