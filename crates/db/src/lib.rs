@@ -150,7 +150,7 @@ impl Db {
         let flash = (options.result_cache_flash_bytes_max, options.result_cache_file);
         let results = results(options.result_cache_memory_bytes_max, flash, &platform, &store)?.map(Arc::new);
         let watch = Arc::new(Watch::new(&platform, &store));
-        let worker = Worker::start(&store, results.as_ref(), &watch)
+        let worker = Worker::start(&store, results.as_ref(), &watch, &platform.clock)
             .map_err(|error| StoreError::Io { action: "start the background thread".to_owned(), error })?;
         Ok(Self {
             platform,

@@ -7,9 +7,10 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use platform::Clock;
 use store::{CheckStatus, Health, Store, StoreError};
 
 use crate::results::ResultCache;
@@ -85,6 +86,7 @@ impl Worker {
         store: &Arc<Store>,
         results: Option<&Arc<ResultCache>>,
         watch: &Arc<Watch>,
+        clock: &Arc<dyn Clock>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let worker = Self { store: store.clone(), shared, threads: Mutex::default() };
@@ -92,7 +94,7 @@ impl Worker {
         worker.shared.state.lock().errors.resize(works.len(), None);
         for (place, (name, work)) in works.into_iter().enumerate() {
             let shared = worker.shared.clone();
-            let report = Report::new(name, store.health());
+            let report = Report::new(name, store.health(), clock);
             let thread = thread::Builder::new().name(name.to_owned());
             let thread = thread.spawn(move || repeat(&work, place, &shared, (report, PAUSES)))?;
             worker.threads.lock().push(thread);
@@ -150,17 +152,18 @@ struct Report {
     /// The check that it has set.
     set: Option<&'static str>,
     /// When its work panicked, the last times.
-    panics: VecDeque<Instant>,
+    panics: VecDeque<Duration>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Report {
-    fn new(thread: &'static str, health: &Arc<Health>) -> Self {
-        Self { thread, health: health.clone(), set: None, panics: VecDeque::new() }
+    fn new(thread: &'static str, health: &Arc<Health>, clock: &Arc<dyn Clock>) -> Self {
+        Self { thread, health: health.clone(), set: None, panics: VecDeque::new(), clock: clock.clone() }
     }
 
-    /// Takes note of a turn; whether the work is given up.
-    fn note(&mut self, failure: Option<&Failure>, now: Instant) -> bool {
-        self.panics.retain(|panic| now.duration_since(*panic) < PANICS_WITHIN);
+    /// Takes note of a turn that ended at a time of the monotonic clock; whether the work is given up.
+    fn note(&mut self, failure: Option<&Failure>, now: Duration) -> bool {
+        self.panics.retain(|panic| now.saturating_sub(*panic) < PANICS_WITHIN);
         let thread = self.thread;
         match failure {
             None if self.panics.is_empty() => self.say(None),
@@ -210,7 +213,7 @@ fn check_of(thread: &'static str, error: &StoreError) -> &'static str {
 fn repeat(work: &Work, place: usize, shared: &Shared, (mut report, pauses): (Report, Pauses)) {
     loop {
         let result = turn(work);
-        let is_given_up = report.note(result.as_ref().err(), Instant::now());
+        let is_given_up = report.note(result.as_ref().err(), Duration::from_nanos(report.clock.monotonic_ns()));
         let mut state = shared.state.lock();
         let pause = match &result {
             Ok(true) => None,
@@ -255,7 +258,7 @@ mod tests {
             stopped.state.lock().stopping = true;
             Ok(false)
         });
-        repeat(&work, 0, &shared, (Report::new("flush", &health), NO_PAUSES));
+        repeat(&work, 0, &shared, (Report::new("flush", &health, &platform::Platform::real().clock), NO_PAUSES));
         let checks = health.checks().into_iter().map(|check| (check.name, check.status));
         (turns.load(Ordering::Relaxed), checks.collect())
     }
@@ -271,9 +274,9 @@ mod tests {
     fn what_fails_is_told_as_long_as_it_does() {
         use platform::objects::{ObjectError, ObjectErrorKind};
         let health = Arc::new(Health::default());
-        let mut report = Report::new("upload", &health);
+        let mut report = Report::new("upload", &health, &platform::Platform::real().clock);
         let away = ObjectError::new(ObjectErrorKind::Busy, "put x".to_owned(), "away".to_owned());
-        let now = Instant::now();
+        let now = Duration::from_secs(1);
         let names = || health.checks().iter().map(|check| check.name).collect::<Vec<_>>();
         assert!(!report.note(Some(&Failure::Error(StoreError::Objects(away))), now));
         assert_eq!(names(), ["objects"]);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State as From};
@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use db::{CheckStatus, HealthCheck};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::door::{self, Door};
 use crate::error::ApiError;
@@ -79,7 +80,7 @@ fn not_ready(reason: &str) -> Response {
 
 /// What is answered until the data folder is open, which has begun now.
 pub(crate) fn recovering(door: Arc<Door>) -> Router {
-    let started = Instant::now();
+    let started = sleep(Duration::ZERO).deadline();
     let reason = move || {
         let elapsed_s = started.elapsed().as_secs_f64();
         format!("recovering: the data folder is being opened, for {elapsed_s:.1} s so far; ask again later")
@@ -111,7 +112,7 @@ pub(crate) async fn tell(state: Arc<State>, mut stop: watch::Receiver<bool>) {
         }
         known = checks;
         tokio::select! {
-            () = tokio::time::sleep(TELL_EVERY) => {}
+            () = sleep(TELL_EVERY) => {}
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }

@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -31,7 +31,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt;
 
 use crate::active::Remote;
@@ -206,7 +206,7 @@ impl Activity {
     fn is_stuck(&self, reading: &mut Reading, timeout: Duration) -> bool {
         let written = self.written.load(Ordering::Relaxed);
         if written != reading.written || !self.stuck.load(Ordering::Relaxed) {
-            *reading = Reading { written, since: Instant::now() };
+            *reading = Reading { written, since: now() };
         }
         reading.since.elapsed() >= timeout
     }
@@ -272,7 +272,7 @@ impl Awake {
     async fn run(mut self, stop: &mut watch::Receiver<bool>) -> Option<Parked> {
         let mut look = std::pin::pin!(sleep(self.park_after));
         let mut is_last = false;
-        let mut reading = Reading { written: 0, since: Instant::now() };
+        let mut reading = Reading { written: 0, since: now() };
         loop {
             let event = tokio::select! {
                 biased;
@@ -454,4 +454,9 @@ impl AsyncWrite for Watched {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
+}
+
+/// The time, by the runtime's clock.
+fn now() -> Instant {
+    sleep(Duration::ZERO).deadline()
 }

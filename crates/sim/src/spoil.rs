@@ -19,6 +19,7 @@ fn is_of_kind(kind: u64, path: &Path) -> bool {
             1 => name == "MANIFEST.twin",
             2 => name == "NOTE",
             3 => ending == "log",
+            4 => path.starts_with("data/index") && ending != "damaged",
             _ => ending == "part" && !path.starts_with("data/lost+found"),
         }
 }
@@ -34,7 +35,7 @@ impl World {
             self.store()?.maintain_heads().map_err(|error| format!("before spoiling: {error}"))?;
         }
         self.store = None;
-        let kind = self.below(5);
+        let kind = self.below(6);
         let files = self.simulation.files();
         let candidates: Vec<&PathBuf> = files.iter().filter(|path| is_of_kind(kind, path)).collect();
         let Some(path) = candidates.get(self.below(candidates.len() as u64) as usize) else {
@@ -118,8 +119,10 @@ impl World {
         let is_lost = |timestamp_ns: i64| losses.iter().any(|loss| loss.range.contains(timestamp_ns));
         for database in [PLAIN, SHORT] {
             let Some(oracle) = self.oracles.get(database) else { continue };
-            let found = read_all(self.store()?, database, &TimeRange::ALL)?;
-            let expected = expected(oracle, &TimeRange::ALL, self.now_ns());
+            let now_ns = self.kept_now_ns();
+            let range = oracle.certain(&TimeRange::ALL, now_ns);
+            let found = read_all(self.store()?, database, &range)?;
+            let expected = expected(oracle, &range, now_ns);
             let mut found = found;
             let mut expected = expected;
             for content in [&mut found, &mut expected] {

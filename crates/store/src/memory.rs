@@ -1,11 +1,13 @@
 //! What takes memory, and what happens when there is too little: heads are flushed earlier, new series are refused with a
 //! reason, what is there goes on being written and read.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use platform::Clock;
 
 use crate::Store;
 use crate::shard::Shard;
@@ -37,8 +39,8 @@ const PROGRAM_BYTES_MAX: u64 = 64 << 20;
 const PROGRAM_SHARE: (u64, u64) = (1, 8);
 
 /// The one ledger of what clients cause: what the store holds for itself, as it was counted last, and what all pools have lent.
-#[derive(Debug)]
 struct Ledger {
+    clock: Arc<dyn Clock>,
     limit_bytes: u64,
     store_bytes: AtomicU64,
     lent_bytes: AtomicU64,
@@ -61,7 +63,6 @@ impl Ledger {
 }
 
 /// Memory that clients' queries, or their requests, hold together. Asked before anything is allocated for them.
-#[derive(Debug)]
 pub struct MemoryPool {
     ledger: Arc<Ledger>,
     used_bytes: AtomicU64,
@@ -74,6 +75,13 @@ pub struct MemoryPool {
     given_back: Condvar,
 }
 
+impl fmt::Debug for MemoryPool {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used_bytes = self.used_bytes();
+        formatter.debug_struct("MemoryPool").field("used_bytes", &used_bytes).finish_non_exhaustive()
+    }
+}
+
 /// The pools of a folder.
 pub(crate) struct MemoryPools {
     pub(crate) queries: Arc<MemoryPool>,
@@ -81,8 +89,9 @@ pub(crate) struct MemoryPools {
 }
 
 impl MemoryPools {
-    pub(crate) fn new(memory_bytes_max: u64) -> Self {
+    pub(crate) fn new(memory_bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
         let ledger = Arc::new(Ledger {
+            clock,
             limit_bytes: memory_bytes_max,
             store_bytes: AtomicU64::new(0),
             lent_bytes: AtomicU64::new(0),
@@ -133,14 +142,16 @@ impl MemoryPool {
         if !self.may_ever_hold(held_bytes.saturating_add(bytes)) {
             return false;
         }
-        let until = Instant::now() + patience;
+        let begun_ns = self.ledger.clock.monotonic_ns();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut trying = self.trying.lock();
         let taken = loop {
             if self.take(bytes, held_bytes) {
                 break true;
             }
-            if self.given_back.wait_until(&mut trying, until).timed_out() {
+            let waited = Duration::from_nanos(self.ledger.clock.monotonic_ns().saturating_sub(begun_ns));
+            let left = patience.saturating_sub(waited);
+            if left.is_zero() || self.given_back.wait_for(&mut trying, left).timed_out() {
                 break false;
             }
         };
@@ -300,6 +311,10 @@ fn heads_bytes(shard: &Shard) -> u64 {
 mod tests {
     use super::*;
 
+    fn pools(memory_bytes_max: u64) -> MemoryPools {
+        MemoryPools::new(memory_bytes_max, platform::Platform::real().clock)
+    }
+
     #[test]
     fn heads_give_way_to_the_index_down_to_their_share() {
         assert_eq!(heads_bytes_max(800, 256, 100), 256);
@@ -309,7 +324,7 @@ mod tests {
 
     #[test]
     fn queries_share_a_quarter_of_the_limit() {
-        let memory = MemoryPools::new(400).queries;
+        let memory = pools(400).queries;
         assert!(memory.take(60, 0) && memory.take(20, 0));
         assert!(!memory.take(21, 0));
         memory.give_back(60);
@@ -331,7 +346,7 @@ mod tests {
     #[test]
     fn the_greedy_leave_room_for_small_ones() {
         for (greedy, bytes_max, share) in [(1, 1000, 800), (2, 900, 400), (3, 1300, 400)] {
-            let memory = MemoryPools::new(4 * bytes_max).queries;
+            let memory = pools(4 * bytes_max).queries;
             assert_eq!(held_by_greedy(&memory, greedy), vec![share; greedy]);
             assert!(memory.take(50, 0) && !memory.take(1, share), "{greedy}");
         }
@@ -339,7 +354,7 @@ mod tests {
 
     #[test]
     fn what_is_lent_stays_beside_what_the_store_holds() {
-        let pools = MemoryPools::new(1600);
+        let pools = pools(1600);
         // Of 1600 the program has 200 and the store 1200.
         pools.account(1200);
         assert!(pools.queries.take(120, 0) && !pools.queries.take(100, 0));
@@ -351,7 +366,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_memory_gets_what_others_give_back() {
-        let pool = MemoryPools::new(4000).requests;
+        let pool = pools(4000).requests;
         assert!(pool.take(800, 0) && !pool.take_within(900, 0, Duration::from_secs(60)), "it never could");
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| pool.take_within(500, 0, Duration::from_secs(60)));

@@ -19,7 +19,7 @@ pub(crate) const END_MAGIC: &[u8; 4] = b"GEND";
 pub(crate) const VERSION: u32 = 3;
 /// As the present one, with a checksum for each MiB.
 const VERSION_TWO: u32 = 2;
-/// Magic, version, four bytes of zero.
+/// Magic, version, checksum of both.
 pub(crate) const HEADER_BYTES: usize = 16;
 /// Where the directory begins, its checksum, magic.
 pub(crate) const TRAILER_BYTES: usize = 16;
@@ -48,14 +48,25 @@ pub(crate) fn slice(bytes: &[u8], offset: u64, length: u64) -> Result<&[u8], Dec
     bytes.get(start..end).ok_or_else(missing)
 }
 
+/// The header of a file: magic, version, checksum of both.
+pub(crate) fn header() -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    let checksum = crc32c::crc32c(&header[..12]);
+    header[12..].copy_from_slice(&checksum.to_le_bytes());
+    header
+}
+
 /// The bytes of a block, if the file begins as a segment of a version that is known.
 pub(crate) fn checked_bytes(bytes: &[u8]) -> Option<usize> {
-    let version = bytes.strip_prefix(MAGIC)?.first_chunk()?;
-    match u32::from_le_bytes(*version) {
-        VERSION => Some(CHECKED_BYTES),
-        VERSION_TWO => Some(CHECKED_BYTES_TWO),
-        _ => None,
+    let start = bytes.get(..HEADER_BYTES)?;
+    if start == header() {
+        return Some(CHECKED_BYTES);
     }
+    let rest = start.strip_prefix(MAGIC)?;
+    let is_version_two = rest.strip_prefix(&VERSION_TWO.to_le_bytes()).is_some_and(|zeros| zeros == [0; 4]);
+    is_version_two.then_some(CHECKED_BYTES_TWO)
 }
 
 /// Where the directory begins and what its checksum is.
@@ -77,9 +88,7 @@ pub(crate) fn directory_place(bytes: &[u8]) -> Result<(usize, u32), DecodeError>
 
 /// Body and directory with what makes a file of them.
 pub(crate) fn enclosed(body: &[u8], directory: &[u8]) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
-    bytes.resize(HEADER_BYTES, 0);
+    let mut bytes = header().to_vec();
     bytes.extend_from_slice(body);
     let offset = bytes.len() as u64;
     bytes.extend_from_slice(directory);

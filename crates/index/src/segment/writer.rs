@@ -14,7 +14,7 @@ use roaring::RoaringBitmap;
 use super::dictionary::DictionaryWriter;
 use super::directory::{DatabasePlaces, Directory, NamePlaces, Posting, Table};
 use super::rows::RowsWriter;
-use super::{CHECKED_BYTES, END_MAGIC, HEADER_BYTES, MAGIC, VERSION};
+use super::{CHECKED_BYTES, END_MAGIC, HEADER_BYTES, header};
 use crate::ids::Ids;
 use crate::source::{Family, Source, TermCursor};
 use crate::{DatabaseId, GroupId, IndexError, SlotSet};
@@ -38,9 +38,7 @@ pub(crate) fn write_segment(
     let mut maps = Vec::new();
     maps.resize_with(sources.len(), HashMap::new);
     let mut writer = Writer { sources, removed, out: Out::new(sink), directory, maps, tables: Tables::default() };
-    writer.out.push(MAGIC)?;
-    writer.out.push(&VERSION.to_le_bytes())?;
-    writer.out.push(&[0; 4])?;
+    writer.out.push(&header())?;
     let databases: BTreeSet<DatabaseId> = sources.iter().flat_map(|source| source.databases()).collect();
     for database in databases {
         writer.database(database)?;

@@ -121,6 +121,7 @@ impl Store {
         let journal = continued.map_or_else(|| Journal::fresh(&opened.platform, &opened.options), Ok)?;
         let heads_bytes = opened.options.head_bytes_max as u64;
         let memory_bytes_max = opened.options.memory_bytes_max;
+        let memory_pools = MemoryPools::new(memory_bytes_max, opened.platform.clock.clone());
         let merge_rate = opened.options.merge_bytes_per_second_max;
         let (fast_ns, policies) = (manifest.state.fast_ns, manifest.state.policies.clone());
         opened.health.set_losses(manifest.state.losses.clone());
@@ -149,7 +150,7 @@ impl Store {
             fast_ns: AtomicI64::new(fast_ns),
             policies: RwLock::new(policies),
             heads_bytes: AtomicU64::new(heads_bytes),
-            memory_pools: MemoryPools::new(memory_bytes_max),
+            memory_pools,
             seen: Arc::new(SeenBlocks::new(memory_bytes_max)),
             tails: Arc::new(Tails::new(memory_bytes_max)),
             chosen: ChosenGroups::new(memory_bytes_max),
