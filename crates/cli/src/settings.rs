@@ -201,6 +201,16 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     trash_bytes_max: Option<u64>,
 
+    /// In which time everything on the local disk is read once and checked, in milliseconds; 0: never [default: 604800000]
+    #[arg(long, env = "THALWEG_SCRUB_PERIOD_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scrub_period_ms: Option<u64>,
+
+    /// Bytes that this reads in a second, at most [default: 33554432]
+    #[arg(long, env = "THALWEG_SCRUB_BYTES_PER_SECOND_MAX", value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scrub_bytes_per_second_max: Option<u64>,
+
     /// Bytes of newest data in memory at which it is written to parts [default: 268435456]
     #[arg(long, env = "THALWEG_HEAD_BYTES_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -438,6 +448,8 @@ impl ServeFlags {
         set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
         set(&mut db.store.trash_age_ms_max, self.trash_age_ms_max);
         set(&mut db.store.trash_bytes_max, self.trash_bytes_max);
+        set(&mut db.store.scrub_period_ms, self.scrub_period_ms);
+        set(&mut db.store.scrub_bytes_per_second_max, self.scrub_bytes_per_second_max);
         set(&mut db.store.merge_bytes_per_second_max, self.merge_bytes_per_second_max);
         set(&mut db.store.series_per_database_max, self.series_per_database_max);
         set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);

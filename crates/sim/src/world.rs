@@ -53,6 +53,7 @@ pub(crate) fn options(seed: u64) -> StoreOptions {
     StoreOptions {
         objects: seed.is_multiple_of(2).then_some(objects),
         head_bytes_max: 8 << 10,
+        reserve_bytes: 64 << 10,
         log_segment_bytes: 32 << 10,
         log_bytes_max: 384 << 10,
         partition_ns: MINUTE_NS,
@@ -404,10 +405,21 @@ impl World {
     }
 
     fn reopen(&mut self) -> Result<(), String> {
-        if self.full_for > 0 {
-            return Ok(());
+        if self.full_for == 0 {
+            self.open()?;
+            return self.compare_everything();
         }
-        self.open()?;
+        self.store = None;
+        match Store::open(self.simulation.platform(), options(self.seed)) {
+            Ok(store) => self.store = Some(store),
+            // What is set apart for this was used up before.
+            Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => {
+                self.simulation.limit_room(None);
+                self.full_for = 0;
+                self.open()?;
+            }
+            Err(error) => return Err(format!("opening on a full disk: {error}")),
+        }
         self.compare_everything()
     }
 

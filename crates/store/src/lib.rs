@@ -11,7 +11,7 @@
 //! * [`exemplars`]: what stands beside the samples · [`producers`]: who sent what last
 //! * [`histogram`]: samples that are distributions
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
-//! * [`inspect`], [`check`], [`backup`], [`compact`], [`scrub`]: upkeep · [`health`]: what is wrong at present
+//! * [`inspect`], [`check`], [`backup`], [`compact`], [`scrub`], [`reserve`]: upkeep · [`health`]: what is wrong at present
 //! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to · [`recent`]: the newest of many groups at once
 
 mod admission;
@@ -59,6 +59,7 @@ mod read;
 mod recent;
 mod recover;
 mod repair;
+mod reserve;
 mod resolve;
 mod retention;
 mod scan;
@@ -196,6 +197,7 @@ pub struct Store {
     health: Arc<Health>,
     index_twins: Arc<index_twins::IndexTwins>,
     scrub: scrub::Scrub,
+    reserve: reserve::Reserve,
     /// The time that retention goes by.
     trusted_time: TrustedTime,
     /// Keeps other processes out; released when the store is dropped.
@@ -245,6 +247,7 @@ impl Store {
     pub fn maintain_heads(&self) -> Result<bool, StoreError> {
         self.observe_time();
         self.account();
+        self.hold_reserve();
         let mut worked = self.flush_due()?;
         // Behind the flush, which may be what makes room for it.
         self.log.prepare()?;
@@ -261,7 +264,7 @@ impl Store {
 
     pub(crate) fn merge_parts(&self, at_last: bool) -> Result<bool, StoreError> {
         self.observe_time();
-        let mut worked = self.drop_expired()? | self.empty_trash()? | self.repair_index()?;
+        let mut worked = self.with_reserve(|| Ok(self.drop_expired()? | self.empty_trash()?))? | self.repair_index()?;
         self.save_time_if_due()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard, at_last)?;

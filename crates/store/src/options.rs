@@ -56,6 +56,8 @@ pub struct StoreOptions {
     pub new_series_per_second_max: u64,
     /// Reasons for rejected rows that an answer holds.
     pub rejections_max: usize,
+    /// Bytes of the disk that are set apart for opening the folder and for making room on a full disk; 0: none.
+    pub reserve_bytes: usize,
     /// In which time everything on the local disk is read once and checked, in milliseconds; 0: never.
     pub scrub_period_ms: u64,
     /// Bytes that this reads in a second, at most.
@@ -100,6 +102,7 @@ impl StoreOptions {
             series_per_database_max: 0,
             new_series_per_second_max: 0,
             rejections_max: 100,
+            reserve_bytes: 4 << 20,
             scrub_period_ms: 7 * 86_400_000,
             scrub_bytes_per_second_max: 32 << 20,
             ahead_ms_max: 32 * 86_400_000,

@@ -225,7 +225,11 @@ impl Store {
     }
 
     /// Flushes a shard and masks rows in what is then on disk: rows that come meanwhile are younger than the delete.
-    pub(crate) fn delete_in(&self, shard: &Shard, mut delete: Delete) -> Result<(), StoreError> {
+    pub(crate) fn delete_in(&self, shard: &Shard, delete: Delete) -> Result<(), StoreError> {
+        self.with_reserve(|| self.delete_once(shard, delete.clone()))
+    }
+
+    fn delete_once(&self, shard: &Shard, mut delete: Delete) -> Result<(), StoreError> {
         let _hurry = self.throttle.hurry();
         let _work = shard.work.lock();
         // A record of its own, on disk, so that no two deletes have the same number.

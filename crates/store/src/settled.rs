@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use platform::objects::{ObjectOptions, Version};
+use platform::objects::{ObjectErrorKind, ObjectOptions, Version};
 use platform::{OpenMode, Platform};
 use tracing_mutex::parkinglot::Mutex;
 
@@ -54,8 +54,8 @@ pub(crate) struct Settled {
     pub(crate) tier: Arc<Tier>,
     /// Keys of this folder's objects begin with it.
     prefix: String,
-    /// Whether the store keeps two writers apart.
-    conditional_put: bool,
+    /// Whether the store keeps two writers apart; unknown while it has not been reached.
+    conditional_put: OnceLock<bool>,
     local_bytes_max: u64,
     state: Mutex<SettledState>,
 }
@@ -88,19 +88,34 @@ impl Settled {
         let memory_bytes = options.cache_memory_bytes;
         let tier_options = TierOptions { identity: incarnation, memory_bytes, flash, ..TierOptions::default() };
         let tier = Tier::open(platform.clone(), objects, tier_options).map_err(StoreError::Objects)?;
-        let probe = tier.probe().map_err(StoreError::Objects)?;
+        let conditional_put = match tier.probe() {
+            Ok(probe) => OnceLock::from(probe.conditional_put),
+            // It may be back later: what is here is served meanwhile, and uploads wait.
+            Err(error) if error.kind == ObjectErrorKind::Busy => OnceLock::new(),
+            Err(error) => return Err(StoreError::Objects(error)),
+        };
         Ok(Self {
             tier: Arc::new(tier),
             prefix: prefix(incarnation),
-            conditional_put: probe.conditional_put,
+            conditional_put,
             local_bytes_max: options.local_bytes_max,
             state: Mutex::default(),
         })
     }
 
     /// Whether the store keeps two writers apart.
-    pub(crate) const fn conditional_put(&self) -> bool {
-        self.conditional_put
+    pub(crate) fn conditional_put(&self) -> bool {
+        self.conditional_put.get().copied().unwrap_or(true)
+    }
+
+    /// Finds out what a store can do that could not be reached at the opening.
+    fn reach(&self) -> Result<(), StoreError> {
+        if self.conditional_put.get().is_none() {
+            let probe = self.tier.probe().map_err(StoreError::Objects)?;
+            // Another thread may have found out meanwhile: the same.
+            let _ = self.conditional_put.set(probe.conditional_put);
+        }
+        Ok(())
     }
 
     fn part_key(&self, id: u64) -> String {
@@ -150,6 +165,7 @@ impl Store {
         let Some(settled) = &self.settled else {
             return Ok(false);
         };
+        settled.reach()?;
         self.sweep_objects(settled)?;
         if self.upload_next(settled)? || self.evict_next(settled)? {
             settled.state.lock().copied = false;
@@ -287,7 +303,7 @@ impl Store {
     fn copy_manifest(&self, settled: &Settled) -> Result<bool, StoreError> {
         let expected = {
             let state = settled.state.lock();
-            if state.copied || !settled.conditional_put {
+            if state.copied || !settled.conditional_put() {
                 return Ok(state.copied);
             }
             state.copy.clone()

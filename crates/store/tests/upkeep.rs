@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use index::compile;
 use model::{MatchOp, Matcher, TimeRange};
 use platform::objects::{ObjectOptions, Objects};
-use platform::sim::Simulation;
+use platform::sim::{ObjectFaults, Simulation};
 use support::{Content, Row, apply, batch, read_all};
 use thalweg_store::{
     BackupReport, CheckReport, DatabasePolicy, ObjectTierOptions, Progress, Store, StoreError, StoreOptions, backups,
@@ -49,6 +49,17 @@ fn target(simulation: &Simulation) -> Arc<dyn Objects> {
 }
 
 fn quiet(_: &Progress) {}
+
+/// As [`write`], without maintenance of what cannot be reached.
+fn write_here(simulation: &Simulation, store: &Store, content: &mut Content, steps: std::ops::Range<i64>) {
+    for step in steps {
+        let fields = vec![("a".to_owned(), step as f64)];
+        let host = format!("h{}", simulation.below(6));
+        let rows = [Row { host, timestamp_ns: step * 10 * SECOND_NS, fields }];
+        store.write("default", &batch(&rows)).unwrap();
+        apply(content, &rows);
+    }
+}
 
 /// Writes rows of some steps; values are unique, some rows are late, some rewrite others.
 fn write(simulation: &Simulation, store: &Store, content: &mut Content, steps: std::ops::Range<i64>) {
@@ -278,6 +289,54 @@ fn a_damaged_copy_of_the_index_is_served_around_and_repaired() {
         assert_eq!(of_kind("segment").len(), of_kind("twin").len());
         assert_eq!(checked(&simulation, false).damages, []);
     }
+}
+
+/// A full disk keeps no folder closed, and what gives room back works on it.
+#[test]
+fn a_folder_opens_on_a_full_disk_and_deletes_give_room() {
+    let simulation = Simulation::new(19);
+    let store = open(&simulation, options("data"));
+    let mut content = Content::new();
+    write(&simulation, &store, &mut content, 0..120);
+    store.settle().unwrap();
+    drop(store);
+    simulation.limit_room(Some(simulation.used_bytes()));
+    let store = open(&simulation, options("data"));
+    assert_eq!(read_all(&store, TimeRange::ALL), content);
+    let hosts = compile(&[Matcher::new("host", MatchOp::Equal, "h1")]).unwrap();
+    store.delete("default", &hosts, &TimeRange::ALL).unwrap();
+    content.retain(|(host, _), _| host != "h1");
+    assert_eq!(read_all(&store, TimeRange::ALL), content);
+    simulation.limit_room(None);
+    write(&simulation, &store, &mut content, 120..130);
+    assert_eq!(read_all(&store, TimeRange::ALL), content);
+}
+
+/// Without its object store a folder opens all the same, serves what is here, and uploads once the store is back.
+#[test]
+fn a_folder_opens_without_its_object_store() {
+    let simulation = Simulation::new(20);
+    let with_copies = || StoreOptions {
+        objects: Some(ObjectTierOptions { cache_flash_bytes: 0, ..ObjectTierOptions::new(TIER) }),
+        ..options("data")
+    };
+    let store = open(&simulation, with_copies());
+    let mut content = Content::new();
+    write(&simulation, &store, &mut content, 0..100);
+    store.settle().unwrap();
+    drop(store);
+    simulation.set_object_faults(ObjectFaults { busy_per_mille: 1000, ..ObjectFaults::default() });
+    let store = open(&simulation, with_copies());
+    assert_eq!(read_all(&store, TimeRange::ALL), content);
+    write_here(&simulation, &store, &mut content, 100..140);
+    store.flush_all().unwrap();
+    assert!(matches!(store.maintain_objects(), Err(StoreError::Objects(_))));
+    assert_eq!(read_all(&store, TimeRange::ALL), content);
+    let before = simulation.object_keys(TIER).len();
+    simulation.set_object_faults(ObjectFaults::default());
+    store.settle().unwrap();
+    assert!(simulation.object_keys(TIER).len() > before);
+    assert_eq!(read_all(&store, TimeRange::ALL), content);
 }
 
 /// Reads everything there is, as time passes.

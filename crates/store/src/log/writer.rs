@@ -11,6 +11,10 @@ use super::frame::{self, Frame};
 use super::note::{Note, NoteFile};
 use super::{WriteAheadLog, segment_path};
 use crate::StoreError;
+use crate::reserve::is_full;
+
+/// Bytes of the smallest segment that a small disk gets instead of one of the usual size.
+const SMALL_SEGMENT_BYTES_MIN: usize = 1 << 20;
 
 /// Files of segments that are kept for new segments once their records are not needed any more.
 const SPARE_FILES_MAX: usize = 8;
@@ -170,17 +174,28 @@ impl Log {
         file.sync_data().map_err(failed())
     }
 
+    /// Makes a file of so many bytes, or of as many as a small disk has room for; how many. None that is needed may be missing.
+    fn fill_what_fits(&self, path: &Path, bytes: usize, needed: usize) -> Result<usize, StoreError> {
+        match self.fill(path, bytes) {
+            Ok(()) => Ok(bytes),
+            Err(error) => {
+                // On a full disk an unfinished file would only take room.
+                let _ = self.files.remove(path);
+                let smaller = whole_blocks(bytes / 2).max(needed);
+                let is_worth_it = is_full(&error) && smaller < bytes && bytes > SMALL_SEGMENT_BYTES_MIN;
+                if is_worth_it { self.fill_what_fits(path, smaller, needed) } else { Err(error) }
+            }
+        }
+    }
+
     /// Starts a new segment. Where there is no room for its file nothing has happened: a later attempt may succeed.
     fn rotate(&self, state: &mut State, needed: usize) -> Result<(), StoreError> {
         let number = state.next_number;
         let path = segment_path(&self.directory, number);
-        let bytes = self.segment_bytes.max(whole_blocks(needed));
+        let mut bytes = self.segment_bytes.max(whole_blocks(needed));
         if bytes > self.segment_bytes || state.spares.is_empty() {
             let spare = state.spare_path(&self.directory);
-            self.fill(&spare, bytes).inspect_err(|_| {
-                // On a full disk an unfinished file would only take room.
-                let _ = self.files.remove(&spare);
-            })?;
+            bytes = self.fill_what_fits(&spare, bytes, whole_blocks(needed))?;
             state.spares.push(spare);
         }
         let Some(spare) = state.spares.pop() else {
@@ -344,7 +359,8 @@ impl WriteAheadLog for Log {
             Err(error) => {
                 // On a full disk an unfinished file would only take room.
                 let _ = self.files.remove(&path);
-                return Err(error);
+                // When it is needed, a smaller one may do.
+                return if is_full(&error) { Ok(()) } else { Err(error) };
             }
         }
         Ok(())

@@ -28,6 +28,7 @@ use crate::memory::MemoryPools;
 use crate::part::{PartInfo, SeenBlocks};
 use crate::pressure::Pressure;
 use crate::producers::{self, PRODUCERS_SHARD, Producers};
+use crate::reserve::{Reserve, is_full};
 use crate::segment::GroupsFile;
 use crate::settled::Settled;
 use crate::shard::{Shard, ShardGroups};
@@ -105,6 +106,16 @@ struct Before {
 impl Store {
     /// Opens a data folder, or makes one.
     pub fn open(platform: Platform, options: StoreOptions) -> Result<Self, StoreError> {
+        match Self::open_once(platform.clone(), options.clone()) {
+            // On a full disk: what is set apart is for this.
+            Err(error) if is_full(&error) && Reserve::new(platform.files.clone(), &options).release() => {
+                Self::open_once(platform, options)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_once(platform: Platform, options: StoreOptions) -> Result<Self, StoreError> {
         let directory = &options.directory;
         for folder in [directory.clone(), directory.join("log"), directory.join("parts"), directory.join("index")] {
             platform.files.create_directory(&folder).map_err(StoreError::io("create folder", &folder))?;
@@ -122,6 +133,7 @@ impl Store {
         let heads_bytes = opened.options.head_bytes_max as u64;
         let memory_bytes_max = opened.options.memory_bytes_max;
         let memory_pools = MemoryPools::new(memory_bytes_max, opened.platform.clock.clone());
+        let reserve = Reserve::new(opened.platform.files.clone(), &opened.options);
         let merge_rate = opened.options.merge_bytes_per_second_max;
         let (fast_ns, policies) = (manifest.state.fast_ns, manifest.state.policies.clone());
         opened.health.set_losses(manifest.state.losses.clone());
@@ -166,6 +178,7 @@ impl Store {
             health: opened.health,
             index_twins: opened.twins,
             scrub: crate::scrub::Scrub::default(),
+            reserve,
             trusted_time,
             _lock: lock,
         };
