@@ -126,15 +126,20 @@ impl Budget {
         }
     }
 
-    /// Fails if the query was stopped. To be called at least once per series and per few thousand samples.
+    /// Fails if the query was stopped. To be called at least once per series and per few thousand samples. May wait so that other queries
+    /// come first: not for threads that hold a lock; these call [`Budget::check_stopped`].
     pub fn check(&self) -> Result<(), QueryError> {
+        self.check_stopped()?;
+        if let Some(pace) = self.pace.get() {
+            pace.go_on();
+        }
+        Ok(())
+    }
+
+    /// Fails if the query was stopped, and never waits.
+    pub fn check_stopped(&self) -> Result<(), QueryError> {
         match self.stop.load(Ordering::Relaxed) {
-            0 => {
-                if let Some(pace) = self.pace.get() {
-                    pace.go_on();
-                }
-                Ok(())
-            }
+            0 => Ok(()),
             1 => Err(QueryError::Stopped(Stop::Timeout)),
             _ => Err(QueryError::Stopped(Stop::Cancelled)),
         }

@@ -33,7 +33,9 @@ fn within<T>(
     select: impl FnOnce(&dyn Fn(u64) -> bool) -> Result<Option<T>, StoreError>,
 ) -> Result<T, QueryError> {
     let refused = RefCell::new(None);
-    let reserve = |bytes| match budget.check().and_then(|()| budget.hold_bytes(bytes)) {
+    budget.check()?;
+    // The index is locked meanwhile: nothing may wait here.
+    let reserve = |bytes| match budget.check_stopped().and_then(|()| budget.hold_bytes(bytes)) {
         Ok(()) => true,
         Err(error) => {
             refused.replace(Some(error));

@@ -125,6 +125,24 @@ impl IndexTwins {
         self.due.lock().insert(id);
     }
 
+    /// A copy of a segment every byte of which is what was written: for what is copied elsewhere.
+    pub(crate) fn whole_copy(&self, id: u64) -> Result<PathBuf, StoreError> {
+        let path = segment_path(&self.directory, id);
+        let error = match self.verify(id, &path) {
+            Ok(()) => return Ok(path),
+            Err(error) => error,
+        };
+        let twin = twin_path(&path);
+        match self.verify(id, &twin) {
+            Ok(()) => {
+                self.repair_later(id, &path, &error);
+                Ok(twin)
+            }
+            // What is wrong with the first says more than that there is no second.
+            Err(_) => Err(error),
+        }
+    }
+
     /// Reads every byte of a copy.
     pub(crate) fn verify(&self, id: u64, path: &Path) -> Result<(), StoreError> {
         let bytes = map_segment(&*self.files, path)?;

@@ -1,4 +1,4 @@
-//! Reads everything on the local disk once in a period, so that damage is found while there is another copy to repair it from.
+//! Reads all parts and index segments on the local disk once in a period, so that damage is found while there is another copy to repair it from.
 //!
 //! A pass is spread over its whole period: parts and index segments come one at a time, each when its share of the period has passed, and
 //! never faster than a rate. A damaged part that is in the object store too is fetched again; of an index segment the twin is copied;
@@ -123,13 +123,15 @@ impl Store {
                 what: What::Part { shard: shard.number, id: part.info.id },
                 bytes: part.info.bytes,
             }));
-            let segments = shard.groups.read().groups.segments().to_vec();
-            due.extend(
-                segments
-                    .iter()
-                    .map(|segment| Item { what: What::Segment(segment.number()), bytes: 2 * segment.file_bytes() }),
-            );
         }
+        let segments: Vec<u64> = self.manifest.lock().state.segments.keys().copied().collect();
+        due.extend(segments.into_iter().map(|id| {
+            let size = |path| crate::inspect::size_of(&*self.platform.files, path).unwrap_or(0);
+            Item {
+                what: What::Segment(id),
+                bytes: copies(&self.options.directory, id).iter().map(|path| size(path)).sum(),
+            }
+        }));
         due
     }
 
@@ -210,6 +212,9 @@ impl Store {
         self.remove_file(&tail_path(&self.options.directory, info.id));
         if is_there {
             self.counters.parts_fetched_again.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        } else {
+            // Merged meanwhile: nothing names the file.
+            self.remove_file(&path);
         }
         Ok(())
     }

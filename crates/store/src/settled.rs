@@ -16,7 +16,7 @@ use crate::manifest::{self, Edit, State};
 use crate::part::{Part, PartData, PartInfo, PartPlaces};
 use crate::shard::Shard;
 use crate::tier::{FlashOptions, ManifestPut, Tier, TierOptions};
-use crate::{Store, StoreError, levels, segment};
+use crate::{Store, StoreError, levels};
 
 /// Objects that one sweep for forgotten ones looks at.
 const SWEEP_OBJECTS_MAX: usize = 1 << 20;
@@ -204,12 +204,14 @@ impl Store {
         let named: BTreeSet<u64> = self.manifest.lock().state.segments.keys().copied().collect();
         let missing: Vec<u64> = named.difference(&settled.state.lock().segments).copied().collect();
         for id in missing {
-            let path = segment::segment_path(&self.options.directory, id);
-            match settled.tier.upload(&path, &settled.segment_key(id)) {
+            let whole = self.index_twins.whole_copy(id);
+            let uploaded = whole
+                .and_then(|path| settled.tier.upload(&path, &settled.segment_key(id)).map_err(StoreError::Objects));
+            match uploaded {
                 Ok(_) => drop(settled.state.lock().segments.insert(id)),
                 // Merged into another meanwhile: that one comes with the next part.
                 Err(_) if !self.manifest.lock().state.segments.contains_key(&id) => {}
-                Err(error) => return Err(StoreError::Objects(error)),
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -44,7 +44,7 @@ pub trait SegmentTwin: Send + Sync {
 /// The file of a segment, and where a second one comes from.
 pub(crate) struct Copies {
     first: Checked,
-    second: OnceLock<Option<Checked>>,
+    second: OnceLock<Checked>,
     twin: Option<Box<dyn SegmentTwin>>,
 }
 
@@ -127,25 +127,27 @@ impl Copies {
     }
 
     fn current(&self) -> &Checked {
-        match self.second.get() {
-            Some(Some(second)) => second,
-            _ => &self.first,
-        }
+        self.second.get().unwrap_or(&self.first)
     }
 
     /// The second copy, opened if need be; the error if there is none, or if it is the one that is damaged.
     #[cold]
     fn fall_back(&self, error: &DecodeError) -> Result<&Checked, DecodeError> {
-        let second = self.second.get_or_init(|| {
-            let bytes = self.twin.as_ref()?.open(error.offset as u64, error.what)?;
+        if self.second.get().is_none() {
+            // One that could not be opened now may be there later.
+            let bytes = self.twin.as_ref().and_then(|twin| twin.open(error.offset as u64, error.what));
+            let bytes = bytes.ok_or_else(|| error.clone())?;
             let first = &self.first;
             // A copy of the same file has the same directory, byte for byte.
             let directory = |bytes: &SegmentBytes| bytes.bytes().get(first.end..).map(<[u8]>::to_vec);
-            let is_twin =
-                bytes.bytes().len() == first.bytes.bytes().len() && directory(&bytes) == directory(&first.bytes);
-            is_twin.then(|| Checked::new(bytes, first.block_bytes, first.end, first.checksums.clone()))
-        });
-        second.as_ref().filter(|second| second.bytes.is_readable()).ok_or_else(|| error.clone())
+            let has_same_length = bytes.bytes().len() == first.bytes.bytes().len();
+            if !has_same_length || directory(&bytes) != directory(&first.bytes) {
+                return Err(error.clone());
+            }
+            // Another thread may have been quicker.
+            let _ = self.second.set(Checked::new(bytes, first.block_bytes, first.end, first.checksums.clone()));
+        }
+        self.second.get().filter(|second| second.bytes.is_readable()).ok_or_else(|| error.clone())
     }
 }
 

@@ -23,7 +23,6 @@ use platform::{File, Mapped};
 use crate::manifest::State;
 use crate::part::{Part, PartData, PartPlaces, Place};
 use crate::progress::{Meter, Progress};
-use crate::segment::segment_path;
 use crate::shard::ShardState;
 use crate::{Store, StoreError, settled};
 
@@ -159,7 +158,10 @@ impl Store {
         }
         let mut segments = BTreeMap::new();
         for id in state.segments.keys() {
-            let path = segment_path(&self.options.directory, *id);
+            let path = match self.index_twins.whole_copy(*id) {
+                Err(StoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                whole => whole?,
+            };
             match self.platform.files.map(&path) {
                 Ok(bytes) => drop(segments.insert(*id, bytes)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -246,7 +248,8 @@ impl File for MappedFile {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let found = start.checked_add(buffer.len()).and_then(|end| bytes.get(start..end));
         buffer.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
+        // Zeros in the place of a page that cannot be read must not go into a backup.
+        if self.0.is_readable() { Ok(()) } else { Err(io::Error::other("a page of the mapped file could not be read")) }
     }
 
     fn write_all_at(&self, _data: &[u8], _offset: u64) -> io::Result<()> {
