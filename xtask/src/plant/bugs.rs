@@ -16,7 +16,7 @@ pub struct Bug {
 }
 
 /// All of them.
-pub const BUGS: [Bug; 15] = [
+pub const BUGS: [Bug; 20] = [
     Bug {
         name: "lost-sync",
         file: "crates/store/src/merge/outputs.rs",
@@ -69,8 +69,8 @@ pub const BUGS: [Bug; 15] = [
     Bug {
         name: "log-released-early",
         file: "crates/store/src/log/writer.rs",
-        find: "if next.first_sequence > sequence {",
-        replace: "if next.first_sequence > sequence + 1 {",
+        find: "next.first_sequence <= sequence)",
+        replace: "next.first_sequence <= sequence + 1)",
         breaks: "the log keeps every record that no part holds yet",
     },
     Bug {
@@ -122,5 +122,40 @@ pub const BUGS: [Bug; 15] = [
         find: "Claim::Record(claimed) if claimed.is(crc32c::crc32c(bytes.get(claimed.checked()).unwrap_or_default())) => {",
         replace: "Claim::Record(claimed) if !claimed.checked().is_empty() => {",
         breaks: "a record that a crash tore does not count",
+    },
+    Bug {
+        name: "clock-believed-at-once",
+        file: "crates/store/src/trusted_time.rs",
+        find: "const BELIEVED_AFTER_NS: i64 = HOUR_NS;",
+        replace: "const BELIEVED_AFTER_NS: i64 = 0;",
+        breaks: "a clock that jumps deletes and hides nothing",
+    },
+    Bug {
+        name: "first-manifest-believed",
+        file: "crates/store/src/manifest_twin.rs",
+        find: "let state = if one.state.edition < other.state.edition { other.state } else { one.state };",
+        replace: "let state = one.state;",
+        breaks: "a manifest that was cut is not taken for the newest",
+    },
+    Bug {
+        name: "lost-part-unnoticed",
+        file: "crates/store/src/recover/losses.rs",
+        find: "                        losses.push(loss_of(place.directory, info, &error));\n",
+        replace: "",
+        breaks: "a folder that misses a part is refused",
+    },
+    Bug {
+        name: "index-block-unchecked",
+        file: "crates/index/src/segment/copies.rs",
+        find: "            if !is_whole {\n",
+        replace: "            if !is_whole && block == usize::MAX {\n",
+        breaks: "a flipped bit of the index is never served",
+    },
+    Bug {
+        name: "damage-taken-for-tearing",
+        file: "crates/store/src/log/reader.rs",
+        find: "*is_lost = sequences.1 > in_parts_through;",
+        replace: "*is_lost = sequences.1 > in_parts_through + 1;",
+        breaks: "damage to acknowledged records is no torn tail",
     },
 ];

@@ -116,11 +116,7 @@ impl Store {
     }
 
     fn open_once(platform: Platform, options: StoreOptions) -> Result<Self, StoreError> {
-        let directory = &options.directory;
-        for folder in [directory.clone(), directory.join("log"), directory.join("parts"), directory.join("index")] {
-            platform.files.create_directory(&folder).map_err(StoreError::io("create folder", &folder))?;
-        }
-        let lock = lock(&*platform.files, directory)?;
+        let lock = make_and_lock(&*platform.files, &options.directory)?;
         let mut opened = Opened::load(platform, options)?;
         let replayed = opened.replay_log()?;
         opened.decide()?;
@@ -186,6 +182,14 @@ impl Store {
         store.observe_time();
         Ok(store)
     }
+}
+
+/// Makes what is missing of a folder, and keeps other processes out of it.
+fn make_and_lock(files: &dyn Files, directory: &Path) -> Result<Box<dyn Send + Sync>, StoreError> {
+    for folder in [directory.to_owned(), directory.join("log"), directory.join("parts"), directory.join("index")] {
+        files.create_directory(&folder).map_err(StoreError::io("create folder", &folder))?;
+    }
+    lock(files, directory)
 }
 
 pub(crate) fn lock(files: &dyn Files, directory: &Path) -> Result<Box<dyn Send + Sync>, StoreError> {
