@@ -135,6 +135,12 @@ fn report(recovery: &Recovery) {
             "thalweg: nothing names {file}: it was moved to lost+found (thalweg repair --list shows what is there)"
         );
     }
+    for file in &recovery.files_left {
+        eprintln!(
+            "thalweg: nothing names {file}, and lost+found has no room for it: it stays there; move it elsewhere, or raise \
+             --lost-found-bytes-max and start again"
+        );
+    }
     for file in &recovery.lost_found_removed {
         eprintln!("thalweg: lost+found was full: {file} was removed");
     }
