@@ -124,7 +124,8 @@ fn report(recovery: &Recovery) {
     }
     for loss in &recovery.losses_accepted {
         eprintln!(
-            "thalweg: lost, and accepted: {loss}; a damaged file is renamed to .damaged, everything else is served"
+            "thalweg: lost, and accepted: {loss}; a damaged file is renamed to .damaged, everything else is served; an object store is \
+             left as it is until that is acknowledged (thalweg losses --acknowledge)"
         );
     }
     for part in &recovery.parts_fetched {

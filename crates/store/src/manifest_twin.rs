@@ -29,6 +29,7 @@ pub(crate) struct Found {
 }
 
 /// One of the files, read.
+#[allow(clippy::large_enum_variant, reason = "there are two of them, for a moment")]
 enum Copy {
     Missing,
     Damaged(DecodeError),

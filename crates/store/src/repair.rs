@@ -124,7 +124,7 @@ fn gather(files: &dyn Files, directory: &Path) -> Result<Evidence, StoreError> {
         match read_file(files, &path, file) {
             Ok(parts) => {
                 for (found, folder) in parts {
-                    evidence.add_label(&found, folder, &path);
+                    evidence.add_label(&found, &folder, &path);
                     evidence.parts.insert(found.info.id, found);
                 }
             }
@@ -138,13 +138,13 @@ fn gather(files: &dyn Files, directory: &Path) -> Result<Evidence, StoreError> {
 }
 
 impl Evidence {
-    fn add_label(&mut self, found: &FoundPart, folder: Vec<u8>, path: &Path) {
+    fn add_label(&mut self, found: &FoundPart, folder: &[u8], path: &Path) {
         let key = |made_at: &MadeAt| (made_at.epoch, made_at.edition);
         let is_newer = self.newest.as_ref().is_none_or(|(newest, ..)| key(&found.made_at) > key(newest));
         if folder.is_empty() || !is_newer {
             return;
         }
-        match read_folder_label(&folder) {
+        match read_folder_label(folder) {
             Ok((state, ids)) => self.newest = Some((found.made_at, state, ids)),
             Err(DecodeError { what, .. }) => self.left_out.push((path.to_owned(), format!("its label: {what}"))),
         }
