@@ -124,7 +124,8 @@ fn report(recovery: &Recovery) {
     }
     for loss in &recovery.losses_accepted {
         eprintln!(
-            "thalweg: lost, and accepted: {loss}; a damaged file is renamed to .damaged, everything else is served"
+            "thalweg: lost, and accepted: {loss}; a damaged file is renamed to .damaged, everything else is served; an object store is \
+             left as it is until that is acknowledged (thalweg losses --acknowledge)"
         );
     }
     for part in &recovery.parts_fetched {
@@ -133,6 +134,12 @@ fn report(recovery: &Recovery) {
     for file in &recovery.files_set_aside {
         eprintln!(
             "thalweg: nothing names {file}: it was moved to lost+found (thalweg repair --list shows what is there)"
+        );
+    }
+    for file in &recovery.files_left {
+        eprintln!(
+            "thalweg: nothing names {file}, and lost+found has no room for it: it stays there; move it elsewhere, or raise \
+             --lost-found-bytes-max and start again"
         );
     }
     for file in &recovery.lost_found_removed {

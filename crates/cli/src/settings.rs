@@ -222,7 +222,8 @@ pub(crate) struct ServeFlags {
     #[serde(skip)]
     accept_loss: bool,
 
-    /// Bytes of files that no manifest names and that are kept in `lost+found`; the oldest go first [default: 1073741824]
+    /// Bytes of files that no manifest names and that are kept in `lost+found`; those of earlier starts go first, what does not fit
+    /// stays where it is [default: 1073741824]
     #[arg(long, env = "THALWEG_LOST_FOUND_BYTES_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     lost_found_bytes_max: Option<u64>,

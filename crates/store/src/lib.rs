@@ -369,7 +369,7 @@ impl Store {
         self.log.check()
     }
 
-    /// Forgets the losses that answers warn of: an operator has seen them. How many there were.
+    /// Forgets the losses that answers warn of: an operator has seen them. The object store is used again. How many there were.
     pub fn acknowledge_losses(&self) -> Result<usize, StoreError> {
         let losses = self.health.losses();
         if !losses.is_empty() {

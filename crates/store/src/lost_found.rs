@@ -39,21 +39,41 @@ pub fn lost_found(platform: &Platform, directory: &Path) -> Result<Vec<LostFile>
     Ok(found)
 }
 
-/// Moves files there, under names that begin with the opening that found them. Beyond so many bytes the oldest are removed: what they
-/// were is returned.
+/// What became of files that were to be kept.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// Those that were moved there, under the names that they had.
+    pub(crate) moved: Vec<String>,
+    /// Those for which there is no room: they stay in their folder, under these names, which no new file gets.
+    pub(crate) left: Vec<String>,
+    /// Those of earlier openings that were removed, with their sizes.
+    pub(crate) removed: Vec<String>,
+}
+
+/// Moves files there, under names that begin with the opening that found them. Beyond so many bytes those of earlier openings are removed,
+/// the oldest first, and none of this one: what does not fit stays in its folder.
 pub(crate) fn keep(
     files: &dyn Files,
     directory: &Path,
     paths: &[PathBuf],
     epoch: u64,
     bytes_max: u64,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Kept, StoreError> {
     let folder = folder(directory);
     files.create_directory(&folder).map_err(StoreError::io("create folder", &folder))?;
+    let earlier = inspect::list(files, &folder)?;
+    let (mut kept, mut all) = (Kept::default(), 0_u64);
     for path in paths {
+        let bytes = inspect::size_of(files, path)?;
+        if bytes > bytes_max.saturating_sub(all) {
+            kept.left.push(leave(files, path, epoch)?.display().to_string());
+            continue;
+        }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let to = folder.join(format!("{epoch:010}-{name}"));
         files.rename(path, &to).map_err(StoreError::io("move to lost+found", path))?;
+        kept.moved.push(path.display().to_string());
+        all += bytes;
     }
     let sync = |folder: &Path| files.sync_directory(folder).map_err(StoreError::io("sync folder", folder));
     sync(&folder)?;
@@ -61,19 +81,30 @@ pub(crate) fn keep(
         sync(&directory.join(from))?;
     }
     let mut sizes = Vec::new();
-    for name in inspect::list(files, &folder)? {
+    for name in earlier {
         let path = folder.join(name);
-        sizes.push((inspect::size_of(files, &path)?, path));
+        let bytes = inspect::size_of(files, &path)?;
+        all += bytes;
+        sizes.push((bytes, path));
     }
-    let mut all: u64 = sizes.iter().map(|(bytes, _)| bytes).sum();
-    let mut removed = Vec::new();
     for (bytes, path) in sizes {
         if all <= bytes_max {
             break;
         }
         files.remove(&path).map_err(StoreError::io("remove", &path))?;
         all -= bytes;
-        removed.push(format!("{} ({bytes} bytes)", path.display()));
+        kept.removed.push(format!("{} ({bytes} bytes)", path.display()));
     }
-    Ok(removed)
+    Ok(kept)
+}
+
+/// Gives a file that stays in its folder a name that is nobody's, unless it has one from an earlier opening.
+fn leave(files: &dyn Files, path: &Path, epoch: u64) -> Result<PathBuf, StoreError> {
+    if path.extension().is_some_and(|ending| ending == "unnamed") {
+        return Ok(path.to_owned());
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let to = path.with_file_name(format!("{epoch:010}-{name}.unnamed"));
+    files.rename(path, &to).map_err(StoreError::io("rename", path))?;
+    Ok(to)
 }

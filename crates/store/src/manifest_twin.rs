@@ -29,6 +29,7 @@ pub(crate) struct Found {
 }
 
 /// One of the files, read.
+#[allow(clippy::large_enum_variant, reason = "there are two of them, for a moment")]
 enum Copy {
     Missing,
     Damaged(DecodeError),
@@ -41,6 +42,19 @@ pub(crate) fn read(files: &dyn Files, directory: &Path) -> Result<Option<Found>,
     let [first, second] = &paths;
     let (one, other) = (read_copy(files, first)?, read_copy(files, second)?);
     choose(&paths, one, other)
+}
+
+/// Gives the files names that end in `.damaged`: another manifest takes their place.
+pub(crate) fn set_aside(files: &dyn Files, directory: &Path) -> Result<(), StoreError> {
+    let present = files.list(directory).map_err(StoreError::io("list", directory))?;
+    for name in NAMES.iter().filter(|name| present.iter().any(|found| found == *name)) {
+        let is_free = |kept: &String| !present.contains(kept);
+        let numbered = (2_u64..).map(|number| format!("{name}.{number}.damaged"));
+        let kept = std::iter::once(format!("{name}.damaged")).chain(numbered).find(is_free).unwrap_or_default();
+        let (from, to) = (directory.join(name), directory.join(kept));
+        files.rename(&from, &to).map_err(StoreError::io("set aside", &from))?;
+    }
+    files.sync_directory(directory).map_err(StoreError::io("sync folder", directory))
 }
 
 fn read_copy(files: &dyn Files, path: &Path) -> Result<Copy, StoreError> {

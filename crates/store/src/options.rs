@@ -70,7 +70,8 @@ pub struct StoreOptions {
     pub trash_bytes_max: u64,
     /// Whether to go on without rows that are lost; otherwise a folder with losses is not opened.
     pub accept_loss: bool,
-    /// Bytes of files in `lost+found`; beyond them the oldest are removed, which is reported.
+    /// Bytes of files in `lost+found`; beyond them those of earlier openings are removed, the oldest first, which is reported. What does
+    /// not fit then stays where it is.
     pub lost_found_bytes_max: u64,
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use codec::DecodeError;
 use index::Groups;
+use model::TimeRange;
 use platform::{Files, Platform};
 
 use crate::exemplars::{self, EXEMPLARS_SHARD};
@@ -17,7 +18,7 @@ use crate::manifest::{Manifest, State, read_folder_label};
 use crate::part::{self, KeyCursor, MadeAt, Part, PartData, PartInfo, PartLabel};
 use crate::producers::{self, PRODUCERS_SHARD};
 use crate::segment::{GroupsFile, copies, open_groups, read_catalog, segment_path};
-use crate::{StoreError, inspect, lost_found, manifest_twin, part_path, recover};
+use crate::{Loss, StoreError, inspect, lost_found, manifest_twin, part_path, recover};
 
 /// What repairing did, or would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,9 +65,14 @@ pub fn repair(platform: &Platform, directory: &Path, is_dry: bool) -> Result<Rep
     let files = &*platform.files;
     inspect::list(files, &directory.join("parts"))?;
     let _lock = recover::lock(files, directory)?;
-    if let Ok(Some(found)) = manifest_twin::read(files, directory) {
-        let edition = found.state.edition;
-        return Ok(RepairReport { is_readable: true, edition, ..RepairReport::default() });
+    match manifest_twin::read(files, directory) {
+        Ok(Some(found)) => {
+            let edition = found.state.edition;
+            return Ok(RepairReport { is_readable: true, edition, ..RepairReport::default() });
+        }
+        Ok(None) | Err(StoreError::Corrupt { .. }) => {}
+        // It may be whole: of a newer version, or what cannot be read now.
+        Err(error) => return Err(error),
     }
     let mut evidence = gather(files, directory)?;
     let Some((made_at, mut state, ids)) = evidence.newest.take() else {
@@ -92,9 +98,21 @@ pub fn repair(platform: &Platform, directory: &Path, is_dry: bool) -> Result<Rep
         if !kept.is_empty() {
             lost_found::keep(files, directory, &kept, epoch, u64::MAX)?;
         }
+        doubt(&mut state, directory);
+        manifest_twin::set_aside(files, directory)?;
         Manifest::write(files, directory, state)?;
     }
     Ok(report)
+}
+
+/// What was in no part of this folder is not known, nor which numbers were given out: answers warn of it, and the object store is left as
+/// it is, until an operator acknowledges that.
+fn doubt(state: &mut State, directory: &Path) {
+    let message = "put together by `thalweg repair`: what only the object store has is not in it, and stays there until this is \
+                   acknowledged (thalweg losses --acknowledge)";
+    let file = directory.join(manifest_twin::NAMES[0]).display().to_string();
+    state.losses.push(Loss { file, message: message.to_owned(), range: TimeRange::ALL });
+    state.begin_life();
 }
 
 /// Reads every part file to its end.
@@ -106,7 +124,7 @@ fn gather(files: &dyn Files, directory: &Path) -> Result<Evidence, StoreError> {
         match read_file(files, &path, file) {
             Ok(parts) => {
                 for (found, folder) in parts {
-                    evidence.add_label(&found, folder, &path);
+                    evidence.add_label(&found, &folder, &path);
                     evidence.parts.insert(found.info.id, found);
                 }
             }
@@ -120,13 +138,13 @@ fn gather(files: &dyn Files, directory: &Path) -> Result<Evidence, StoreError> {
 }
 
 impl Evidence {
-    fn add_label(&mut self, found: &FoundPart, folder: Vec<u8>, path: &Path) {
+    fn add_label(&mut self, found: &FoundPart, folder: &[u8], path: &Path) {
         let key = |made_at: &MadeAt| (made_at.epoch, made_at.edition);
         let is_newer = self.newest.as_ref().is_none_or(|(newest, ..)| key(&found.made_at) > key(newest));
         if folder.is_empty() || !is_newer {
             return;
         }
-        match read_folder_label(&folder) {
+        match read_folder_label(folder) {
             Ok((state, ids)) => self.newest = Some((found.made_at, state, ids)),
             Err(DecodeError { what, .. }) => self.left_out.push((path.to_owned(), format!("its label: {what}"))),
         }

@@ -3,6 +3,8 @@
 //! A part of level 2 is first a local file. It is uploaded and verified, then the manifest says so; its local copy stays until
 //! the room is needed, and then only its index stays. Objects of parts that merges replaced go when nobody reads them any
 //! more.
+//!
+//! While the manifest [is in doubt](State::is_in_doubt) nothing there is changed: what it does not name may be all that is left.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -122,6 +124,10 @@ impl Settled {
         part_key(&self.prefix, id)
     }
 
+    fn copy_key(&self) -> String {
+        format!("{}/MANIFEST", self.prefix)
+    }
+
     fn segment_key(&self, id: u64) -> String {
         format!("{}/index/{id:010}.segment", self.prefix)
     }
@@ -165,16 +171,22 @@ impl Store {
         let Some(settled) = &self.settled else {
             return Ok(false);
         };
+        if self.manifest.lock().state.is_in_doubt() {
+            return Ok(false);
+        }
         settled.reach()?;
         self.sweep_objects(settled)?;
         if self.upload_next(settled)? || self.evict_next(settled)? {
             settled.state.lock().copied = false;
             return Ok(true);
         }
-        if self.copy_manifest(settled)? {
+        let is_copied = self.copy_manifest(settled)?;
+        if is_copied {
             self.delete_replaced_segments(settled)?;
         }
-        delete_doomed(settled)?;
+        if is_copied || !settled.conditional_put() {
+            delete_doomed(settled)?;
+        }
         Ok(false)
     }
 
@@ -277,15 +289,21 @@ impl Store {
         state.copied = false;
     }
 
-    /// Once after opening: objects that an earlier process left behind.
+    /// Once after opening: objects that an earlier process left behind. Those that the copy of the manifest names stay until another copy
+    /// has taken its place; if it cannot be read, all stay.
     fn sweep_objects(&self, settled: &Settled) -> Result<(), StoreError> {
         if std::mem::replace(&mut settled.state.lock().swept, true) {
             return Ok(());
         }
+        let copy = settled.tier.load_manifest(&settled.copy_key(), u64::MAX).map_err(StoreError::Objects)?;
+        let Ok(copy) = copy.map(|copy| manifest::Manifest::parse(&copy.bytes)).transpose() else {
+            return Ok(());
+        };
         let folder = format!("{}/parts", settled.prefix);
         let listed = settled.tier.list(&folder, SWEEP_OBJECTS_MAX).map_err(StoreError::Objects)?;
-        let named: BTreeSet<String> =
-            self.manifest.lock().state.parts_with_trash().map(|part| settled.part_key(part.id)).collect();
+        let keys = |state: &State| state.parts_with_trash().map(|part| settled.part_key(part.id)).collect();
+        let mut named: BTreeSet<String> = keys(&self.manifest.lock().state);
+        named.extend(copy.as_ref().map(keys).unwrap_or_default());
         let forgotten = listed.iter().filter(|object| !named.contains(&object.key));
         forgotten.into_iter().try_for_each(|object| settled.tier.delete(&object.key).map_err(StoreError::Objects))
     }
@@ -312,7 +330,7 @@ impl Store {
         };
         // It names no segment that is not there.
         self.upload_segments(settled)?;
-        let key = format!("{}/MANIFEST", settled.prefix);
+        let key = settled.copy_key();
         let expected = match expected {
             Some(version) => Some(version),
             None => {

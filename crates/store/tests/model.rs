@@ -472,10 +472,47 @@ fn whole_files_that_nothing_names_are_kept() {
     drop(store);
     // Beyond the bound the oldest go, and that is told.
     let unnamed = Path::new("data/parts/0000099999.part");
-    simulation.put_back(unnamed, whole);
-    let options = StoreOptions { lost_found_bytes_max: 10, ..self::options() };
+    simulation.put_back(unnamed, whole.clone());
+    simulation.put_back(Path::new("data/parts/0000099998.part"), whole.clone());
+    let options = StoreOptions { lost_found_bytes_max: whole.len() as u64, ..self::options() };
     let store = Store::open(simulation.platform(), options).unwrap();
-    assert!(!store.recovery().lost_found_removed.is_empty());
+    let recovery = store.recovery();
+    assert!(!recovery.lost_found_removed.is_empty());
+    // None of those that were found just now: the one that does not fit stays.
+    assert_eq!(recovery.files_set_aside, ["data/parts/0000099998.part"]);
+    let kept = thalweg_store::lost_found(&simulation.platform(), Path::new("data")).unwrap();
+    assert!(kept.len() == 1 && kept[0].file.ends_with("-0000099998.part"), "{kept:?}");
+    let [left] = recovery.files_left.as_slice() else { panic!("{recovery:?}") };
+    assert!(left.starts_with("data/parts/") && left.ends_with("-0000099999.part.unnamed"), "{left}");
+    assert_eq!(simulation.read(Path::new(left)).unwrap(), whole);
+    let left = left.clone();
+    drop(store);
+    let store =
+        Store::open(simulation.platform(), StoreOptions { lost_found_bytes_max: 10, ..self::options() }).unwrap();
+    assert_eq!(store.recovery().files_left, [left.clone()]);
+    drop(store);
+    assert_eq!(open(&simulation).recovery().files_set_aside, [left]);
+}
+
+/// What cannot be read for another reason than damage may be whole.
+#[test]
+fn a_manifest_of_a_newer_version_is_not_repaired() {
+    let simulation = Simulation::new(11);
+    let (store, mut expected) = (open(&simulation), Content::new());
+    write_seconds(&store, &mut expected, 0..5);
+    store.flush_all().unwrap();
+    drop(store);
+    let paths = ["data/MANIFEST", "data/MANIFEST.twin"].map(Path::new);
+    let mut newer = simulation.read(paths[0]).unwrap();
+    newer[8] += 1;
+    let checksum = crc32c::crc32c(&newer[..12]);
+    newer[12..16].copy_from_slice(&checksum.to_le_bytes());
+    paths.iter().for_each(|path| simulation.spoil(path, Some(newer.clone())).unwrap());
+    for is_dry in [true, false] {
+        let refused = thalweg_store::repair(&simulation.platform(), Path::new("data"), is_dry).unwrap_err();
+        assert!(matches!(refused, StoreError::Newer { .. }), "{refused}");
+    }
+    assert!(paths.iter().all(|path| simulation.read(path).unwrap() == newer));
 }
 
 #[test]
@@ -498,8 +535,9 @@ fn a_folder_is_repaired_from_its_parts() {
         let platform = simulation.platform();
         let readable = thalweg_store::repair(&platform, Path::new("data"), false).unwrap();
         assert!(readable.is_readable, "{readable:?}");
+        let damaged = (seed % 3 > 0).then(|| b"damaged".to_vec());
         for name in ["data/MANIFEST", "data/MANIFEST.twin"] {
-            simulation.spoil(Path::new(name), None).unwrap();
+            simulation.spoil(Path::new(name), damaged.clone()).unwrap();
         }
         let before = simulation.files();
         let planned = thalweg_store::repair(&platform, Path::new("data"), true).unwrap();
@@ -509,5 +547,9 @@ fn a_folder_is_repaired_from_its_parts() {
         assert_eq!(read_all(&store, TimeRange::ALL), expected, "seed {seed}: {planned:?}");
         let report = thalweg_store::check(&platform, Path::new("data"), None, &mut |_| {}).unwrap();
         assert_eq!(report.damages, Vec::new(), "seed {seed}");
+        for name in ["data/MANIFEST.damaged", "data/MANIFEST.twin.damaged"] {
+            assert_eq!(simulation.read(Path::new(name)).ok(), damaged, "{name}");
+        }
+        assert_eq!((store.health().losses().len(), store.acknowledge_losses().unwrap()), (1, 1));
     }
 }

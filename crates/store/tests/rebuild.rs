@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,14 +11,18 @@ use model::TimeRange;
 use platform::objects::{ObjectOptions, Objects};
 use platform::sim::Simulation;
 use support::{Content, Row, batch, read_all};
-use thalweg_store::{ObjectTierOptions, RebuildReport, Store, StoreError, StoreOptions, rebuild};
+use thalweg_store::{ObjectTierOptions, RebuildReport, Store, StoreError, StoreOptions, rebuild, repair};
 
 const SECOND_NS: i64 = 1_000_000_000;
 const TIER: &str = "sim://tier";
 
 fn open(simulation: &Simulation, directory: &str) -> Store {
+    Store::open(simulation.platform(), options(directory)).unwrap()
+}
+
+fn options(directory: &str) -> StoreOptions {
     let tier = ObjectTierOptions { local_bytes_max: 0, cache_flash_bytes: 0, ..ObjectTierOptions::new(TIER) };
-    let options = StoreOptions {
+    StoreOptions {
         head_bytes_max: 6 << 10,
         log_segment_bytes: 8 << 10,
         log_bytes_max: 64 << 10,
@@ -26,8 +31,7 @@ fn open(simulation: &Simulation, directory: &str) -> Store {
         fast_bytes_max: 4 << 10,
         objects: Some(tier),
         ..StoreOptions::new(directory)
-    };
-    Store::open(simulation.platform(), options).unwrap()
+    }
 }
 
 fn objects(simulation: &Simulation) -> Arc<dyn Objects> {
@@ -117,4 +121,91 @@ fn what_is_missing_or_unclear_is_named_and_nothing_is_left_behind() {
     refused(rebuilt(&simulation, None, "third"), "several data folders have settled in");
     let folder = segment.split('/').next();
     rebuilt(&simulation, folder, "third").unwrap();
+}
+
+const MANIFESTS: [&str; 2] = ["data/MANIFEST", "data/MANIFEST.twin"];
+
+fn row(host: &str) -> Row {
+    Row { host: host.to_owned(), timestamp_ns: 0, fields: vec![("a".to_owned(), -1.0)] }
+}
+
+/// Objects whose keys have a text in them, and what they hold.
+fn bucket(simulation: &Simulation, of: &str) -> BTreeMap<String, Vec<u8>> {
+    let keys = simulation.object_keys(TIER).into_iter().filter(|key| key.contains(of));
+    keys.map(|key| (key.clone(), simulation.object(TIER, &key).unwrap())).collect()
+}
+
+/// Whatever a folder does whose manifest may not know all, the bucket stays as it is, and `uploaded` rows can be had from it.
+fn leaves_the_bucket_alone(simulation: &Simulation, before: &BTreeMap<String, Vec<u8>>, uploaded: u64) {
+    for round in 0..2 {
+        let store = open(simulation, "data");
+        write(&store, 2000 + round * 300..2300 + round * 300).unwrap();
+        store.compact(&mut |_| {}).unwrap();
+        assert!(store.health().has_losses());
+        assert!(bucket(simulation, "") == *before, "{:?}", simulation.object_keys(TIER));
+    }
+    rebuilt(simulation, None, "again").unwrap();
+    assert_eq!(samples(&read_all(&open(simulation, "again"), TimeRange::ALL)), uploaded);
+}
+
+#[test]
+fn what_a_repaired_folder_does_not_know_of_stays_in_the_bucket_until_that_is_acknowledged() {
+    for seed in 0..4 {
+        let simulation = Simulation::new(seed);
+        let store = open(&simulation, "data");
+        write(&store, 0..500).unwrap();
+        let uploaded = store.stats().levels[2].rows;
+        store.write("default", &batch(&[row("h0")])).unwrap();
+        store.flush_all().unwrap();
+        drop(store);
+        let before = bucket(&simulation, "");
+        MANIFESTS.iter().for_each(|path| simulation.spoil(Path::new(path), None).unwrap());
+        let report = repair(&simulation.platform(), Path::new("data"), false).unwrap();
+        assert!(!report.missing.is_empty(), "{report:?}");
+        leaves_the_bucket_alone(&simulation, &before, uploaded);
+
+        // Acknowledged: what the copy named goes once another copy has taken its place, and not before.
+        let store = open(&simulation, "data");
+        assert_eq!(store.acknowledge_losses().unwrap(), 1);
+        let content = read_all(&store, TimeRange::ALL);
+        store.settle().unwrap();
+        let lost = bucket(&simulation, "/parts/");
+        let old = before.keys().filter(|key| key.contains("/parts/"));
+        assert!(old.clone().count() > 0 && old.clone().all(|key| lost.get(key) == before.get(key)));
+        assert!(
+            bucket(&simulation, "/MANIFEST").iter().all(|(key, copy)| before[key] != *copy),
+            "a copy is kept again"
+        );
+        drop(store);
+        let store = open(&simulation, "data");
+        store.settle().unwrap();
+        let left = bucket(&simulation, "/parts/");
+        assert!(!left.is_empty() && old.clone().all(|key| !left.contains_key(key)));
+        assert_eq!(read_all(&store, TimeRange::ALL), content);
+    }
+}
+
+#[test]
+fn what_an_older_manifest_does_not_know_of_stays_in_the_bucket_when_its_losses_are_accepted() {
+    let simulation = Simulation::new(7);
+    let store = open(&simulation, "data");
+    let rows: Vec<Row> = (0..6).map(|host| row(&format!("h{host}"))).collect();
+    store.write("default", &batch(&rows)).unwrap();
+    store.flush_all().unwrap();
+    let older = MANIFESTS.map(|path| simulation.read(Path::new(path)).unwrap());
+    write(&store, 1..500).unwrap();
+    let uploaded = store.stats().levels[2].rows;
+    drop(store);
+    let before = bucket(&simulation, "");
+    for (path, content) in MANIFESTS.into_iter().zip(older) {
+        simulation.spoil(Path::new(path), Some(content)).unwrap();
+    }
+    let refused = Store::open(simulation.platform(), options("data")).err().unwrap();
+    assert!(matches!(refused, StoreError::Lossy { .. }), "{refused}");
+    let accepting = StoreOptions { accept_loss: true, ..options("data") };
+    let store = Store::open(simulation.platform(), accepting).unwrap();
+    store.settle().unwrap();
+    assert!(bucket(&simulation, "") == before);
+    drop(store);
+    leaves_the_bucket_alone(&simulation, &before, uploaded);
 }

@@ -9,7 +9,10 @@ use crate::client::Client;
 
 const EXAMPLES: &str = "Examples:
   thalweg losses                                   what the server on 127.0.0.1:7780 lost
-  thalweg losses --acknowledge                     answers do not warn of it any more";
+  thalweg losses --acknowledge                     answers do not warn of it any more
+
+Until losses are acknowledged the object store is left as it is. After that what the folder does not name is deleted there:
+run `thalweg rebuild` before, if it has parts that this folder has lost.";
 
 /// What a folder lost and an operator accepted; answers about its time carry a warning until that is acknowledged
 #[derive(Debug, Args)]

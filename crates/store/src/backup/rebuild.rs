@@ -19,10 +19,6 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 /// Folders of objects that one store may hold.
 const FOLDERS_MAX: usize = 1000;
 
-/// The new folder numbers its files from the next multiple of this on: a process that still serves the lost folder may put objects there
-/// until it finds out that it is fenced off, and none of them may have the key of one of ours.
-const IDS_OF_A_LIFE: u64 = 1 << 32;
-
 /// What rebuilding did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RebuildReport {
@@ -57,8 +53,10 @@ pub fn rebuild(
     let files = &*platform.files;
     let _lock = make_folder(files, directory)?;
     let fetched = fetch_segments(source, &folder, files, directory, &state, tell);
-    let next_id = (state.next_id / IDS_OF_A_LIFE + 1) * IDS_OF_A_LIFE;
-    let rebuilt = State { objects_of: Some(state.objects_incarnation()), next_id, ..state.clone() };
+    let mut rebuilt = State { objects_of: Some(state.objects_incarnation()), ..state.clone() };
+    // A process that still serves the lost folder may put objects there until it finds out that it is fenced off: none of them may have
+    // the key of one of ours.
+    rebuilt.begin_life();
     let written = fetched.and_then(|bytes| write_manifest(platform, directory, rebuilt).map(|()| bytes));
     let bytes = written.inspect_err(|_| {
         for id in state.segments.keys() {

@@ -12,6 +12,21 @@ use crate::{StoreError, manifest_twin};
 /// Bytes of edits after the snapshot, besides its own size, at which the file is written anew.
 const EDITS_BYTES: u64 = 1 << 20;
 
+/// Numbers of files begin anew at the next multiple of this where some that are not known of may have been given out.
+const IDS_OF_A_LIFE: u64 = 1 << 32;
+
+impl State {
+    /// Whether there may have been files that this manifest does not know of: rows are lost, and no operator has said yet that it is well.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        !self.losses.is_empty()
+    }
+
+    /// From here on files get numbers that no file had, whatever was made that the manifest does not know of.
+    pub(crate) fn begin_life(&mut self) {
+        self.next_id = (self.next_id / IDS_OF_A_LIFE + 1) * IDS_OF_A_LIFE;
+    }
+}
+
 /// One of the two files, open for edits.
 struct Copy {
     path: PathBuf,

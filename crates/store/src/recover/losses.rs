@@ -125,6 +125,8 @@ impl Opened {
             }
             self.recovery.losses_accepted.push(loss.clone());
         }
+        // The manifest may be an older one.
+        self.state.begin_life();
         Ok(())
     }
 

@@ -64,7 +64,9 @@ pub struct Recovery {
     pub files_removed: u64,
     /// Files that nothing named and that were moved to `lost+found`.
     pub files_set_aside: Vec<String>,
-    /// Files that were removed from `lost+found` because it holds more than it may.
+    /// Files that nothing names and for which `lost+found` has no room: they stay in their folder, under these names.
+    pub files_left: Vec<String>,
+    /// Files of earlier openings that were removed from `lost+found` because it holds more than it may.
     pub lost_found_removed: Vec<String>,
     /// Whether the object store cannot keep two writers apart: nothing there says what a lost folder held.
     pub objects_unfenced: bool,

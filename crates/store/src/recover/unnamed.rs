@@ -98,9 +98,10 @@ impl Opened {
             return Ok(());
         }
         let directory = &self.options.directory;
-        let moved = lost_found::keep(&*self.platform.files, directory, kept, epoch, self.options.lost_found_bytes_max)?;
-        self.recovery.files_set_aside = kept.iter().map(|path| path.display().to_string()).collect();
-        self.recovery.lost_found_removed = moved;
+        let kept = lost_found::keep(&*self.platform.files, directory, kept, epoch, self.options.lost_found_bytes_max)?;
+        self.recovery.files_set_aside = kept.moved;
+        self.recovery.files_left = kept.left;
+        self.recovery.lost_found_removed = kept.removed;
         Ok(())
     }
 }
