@@ -97,6 +97,36 @@ fn a_body_has_one_length_and_a_possible_one() {
 }
 
 #[test]
+fn a_request_that_comes_before_the_last_answer_has_one_length_too() {
+    let server = Running::start();
+    let post = |headers: &str| {
+        format!(
+            "POST /write HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n{headers}\r\n7\r\nm v=1 1\r\n0\r\n\r\n"
+        )
+    };
+    let ahead = "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for headers in ["Content-Length: 5\r\n", ""] {
+        let answers = exchange(server.address, &format!("{ahead}{}", post(headers)));
+        let answers: Vec<&str> = answers.matches("HTTP/1.1 204").chain(answers.matches("HTTP/1.1 400")).collect();
+        assert_eq!(answers, ["HTTP/1.1 204", "HTTP/1.1 400"], "{headers}");
+    }
+    let answer = exchange(server.address, &format!("\r\n\r\n{}", post("Content-Length: 5\r\n")));
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    // One after another they are taken.
+    let mut stream = connect(server.address);
+    for _ in 0..3 {
+        stream.write_all(post("").as_bytes()).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.extend(byte);
+        }
+        assert!(head.starts_with(b"HTTP/1.1 204"), "{}", String::from_utf8_lossy(&head));
+    }
+}
+
+#[test]
 fn a_client_that_never_reads_is_closed() {
     let server = Running::start_with(|settings| settings.write_timeout_ms = 300);
     let mut lines = String::new();
