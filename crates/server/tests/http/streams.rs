@@ -136,21 +136,18 @@ fn lines_for_which_there_is_no_memory_wait_by_tcp_and_are_counted_by_udp() {
     let server = Running::start_listening(|settings| settings.bodies_bytes_max = 1 << 20);
     let dropped = "thalweg_datagrams_total{protocol=\"graphite\",outcome=\"dropped\"}";
     // Two bodies that do not end leave little for others.
-    let held: Vec<TcpStream> = [900_000, 140_000]
-        .into_iter()
-        .map(|bytes| {
-            let mut stream = TcpStream::connect(server.address).unwrap();
-            let head = format!("POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", bytes + 1);
-            stream.write_all(head.as_bytes()).unwrap();
-            stream.write_all(&vec![b'x'; bytes]).unwrap();
-            stream
-        })
-        .collect();
-    let memory = server.db.request_memory();
-    let started = std::time::Instant::now();
-    while memory.used_bytes() < 1_040_000 {
-        assert!(started.elapsed() < Duration::from_secs(20), "{} bytes are held", memory.used_bytes());
-        std::thread::yield_now();
+    let (memory, started) = (server.db.request_memory(), std::time::Instant::now());
+    let mut held = Vec::new();
+    for (bytes, together) in [(900_000, 900_000), (140_000, 1_040_000)] {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let head = format!("POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", bytes + 1);
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&vec![b'x'; bytes]).unwrap();
+        held.push(stream);
+        while memory.used_bytes() < together {
+            assert!(started.elapsed() < Duration::from_secs(20), "{} bytes are held", memory.used_bytes());
+            std::thread::yield_now();
+        }
     }
     let mut stream = connect(&server, "--line");
     let lines: Vec<String> = (1..=1000).map(|time| format!("m,n={} v=1 {time}\n", "x".repeat(100))).collect();
