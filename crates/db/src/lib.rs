@@ -36,6 +36,7 @@ use promql::NameRemoval;
 use store::{Store, StoreOptions};
 
 pub use explain_api::Analysis;
+pub use index::Cardinality;
 pub use query_api::{InstantQuery, RangeQuery};
 pub use results::{CacheUse, ResultCacheStats};
 pub use sql_api::SqlAnswer;

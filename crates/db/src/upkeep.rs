@@ -24,6 +24,14 @@ impl Db {
         Ok((report, pruned))
     }
 
+    /// As Prometheus's snapshots: a backup in `snapshots` of the folder itself, which is no part of what it backs up.
+    pub fn snapshot(&self, tell: &mut dyn FnMut(&Progress)) -> Result<BackupReport, StoreError> {
+        let _turn = self.backing_up.lock();
+        let to = self.store.directory().join("snapshots");
+        let target = self.platform.objects.open(&to.to_string_lossy(), &ObjectOptions::default());
+        self.store.backup(&*target.map_err(StoreError::Objects)?, tell)
+    }
+
     /// A backup inside of what it backs up would go with it, and be taken for files of the folder.
     fn check_target(&self, url: &str) -> Result<(), StoreError> {
         let own = self.store.directory().display().to_string();

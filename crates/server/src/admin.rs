@@ -49,11 +49,7 @@ pub(crate) async fn backup(From(state): From<Arc<State>>, request: Request) -> R
 /// As Prometheus: a backup within the data folder, `snapshots/NAME`; `thalweg restore` reads it.
 pub(crate) async fn snapshot(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     take(&state, request).await?;
-    let run = |state: &State| {
-        let to = state.db.directory().join("snapshots");
-        state.db.backup(&to.to_string_lossy(), &ObjectOptions::default(), None, &mut |_| {})
-    };
-    let (report, _) = state.work(run).await?.map_err(|error| storage(&error))?;
+    let report = state.work(|state| state.db.snapshot(&mut |_| {})).await?.map_err(|error| storage(&error))?;
     Ok(json::success(&json!({ "name": report.name }).to_string(), &[], &[]))
 }
 

@@ -36,6 +36,11 @@ const LARGE_BESIDE_CORES: usize = 2;
 const TEXT_WORK_FACTOR: usize = 12;
 /// And for a byte of protobuf, where a sample of zeros has two.
 const PROTOBUF_WORK_FACTOR: usize = 44;
+/// Bytes of rows for a byte of protobuf in which samples and points have at least so many bytes.
+const PROTOBUF_LIKELY_FACTOR: usize = 12;
+const SHORT_MESSAGE_BYTES: u8 = 8;
+/// And for each message that is shorter.
+const SHORT_MESSAGE_WORK_BYTES: usize = 88;
 /// Bytes of rows for each separator of a text: every value and every row has one.
 const SEPARATOR_WORK_BYTES: usize = 25;
 
@@ -108,6 +113,7 @@ impl Drop for Buffer {
 /// ones, so that a few clients with large bodies do not shut the others out.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    /// Bytes of bodies, as sent and unpacked; what rows take is the pool's alone.
     held: AtomicUsize,
     bytes_max: usize,
     pool: Arc<MemoryPool>,
@@ -119,7 +125,10 @@ pub(crate) struct Budget {
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
+    /// Of the pool.
     bytes: usize,
+    /// How many of them are a body's.
+    body_bytes: usize,
     /// A large request's place among those that work at the same time.
     large: Option<OwnedSemaphorePermit>,
 }
@@ -133,70 +142,137 @@ impl Budget {
 
     /// Nothing yet.
     pub(crate) fn share(self: &Arc<Self>) -> Share {
-        Share { budget: self.clone(), bytes: 0, large: None }
+        Share { budget: self.clone(), bytes: 0, body_bytes: 0, large: None }
     }
 }
 
 impl Share {
-    /// Has a request whose body will be large wait until few enough others work.
-    pub(crate) async fn queue_if_large(&mut self, headers: &HeaderMap, body: &[u8]) {
-        let is_packed = headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity");
-        let likely_bytes = body.len().saturating_mul(if is_packed { LIKELY_RATIO } else { 1 });
-        if likely_bytes > LARGE_BYTES {
-            // It is never closed.
-            self.large = self.budget.large.clone().acquire_owned().await.ok();
+    /// Has a request whose body will be large wait until few enough others work, for so long at most.
+    pub(crate) async fn queue_if_large(
+        &mut self,
+        encoding: Encoding,
+        body: &[u8],
+        patience: Duration,
+    ) -> Result<(), ApiError> {
+        if likely_bytes(encoding, body) <= LARGE_BYTES {
+            return Ok(());
         }
+        let place = tokio::time::timeout(patience, self.budget.large.clone().acquire_owned()).await;
+        // It is never closed.
+        self.large = place.map_err(|_| busy_with_large())?.ok();
+        Ok(())
     }
 
-    /// Takes so many bytes more, if they are to be had now.
+    /// A body that unpacks to more than was to be expected needs a large one's place from here on. It does not wait for it: it holds a place
+    /// that small ones want.
+    fn enter_large(&mut self) -> Result<(), ApiError> {
+        if self.large.is_none() {
+            let place = self.budget.large.clone().try_acquire_owned();
+            self.large = Some(place.map_err(|_| busy_with_large())?);
+        }
+        Ok(())
+    }
+
+    /// Takes so many bytes more of a body, if they are to be had now.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
-        self.take(bytes, |pool, held| pool.take(bytes as u64, held))
+        self.take_body(bytes, |pool, held| pool.take(bytes as u64, held))
     }
 
     /// As [`Share::grow`], but waits a moment for others to end. Only for threads that may block.
     pub(crate) fn grow_patiently(&mut self, bytes: usize) -> Result<(), ApiError> {
-        self.take(bytes, |pool, held| pool.take_within(bytes as u64, held, PATIENCE))
+        self.take_body(bytes, |pool, held| pool.take_within(bytes as u64, held, PATIENCE))
     }
 
-    /// As [`Share::grow_patiently`], for one of two amounts: the second is for when the first is not to be had.
+    /// Takes memory for rows, one of two amounts: the second is for when the first is not to be had. Only for threads that may block.
     fn grow_to_fit(&mut self, most: usize, counted: impl FnOnce() -> usize) -> Result<(), ApiError> {
-        if self.grow(most).is_ok() {
+        if self.take(most, |pool, held| pool.take(most as u64, held)).is_ok() {
             return Ok(());
         }
-        self.grow_patiently(counted().min(most))
+        let counted = counted().min(most);
+        self.take(counted, |pool, held| pool.take_within(counted as u64, held, PATIENCE))
     }
 
+    /// Takes bytes of a body: of all bodies' (`bodies_bytes_max`), and of the pool.
+    fn take_body(&mut self, bytes: usize, take: impl FnOnce(&MemoryPool, u64) -> bool) -> Result<(), ApiError> {
+        let budget = self.budget.clone();
+        let own = self.body_bytes + bytes;
+        let most = if own <= SMALL_BYTES { budget.bytes_max } else { budget.bytes_max - budget.bytes_max / 8 };
+        if own > most {
+            return Err(ApiError::too_large(format!(
+                "the body takes {own} bytes as sent and unpacked, and one may have {most} (bodies_bytes_max): send it in smaller pieces or \
+                 raise bodies_bytes_max"
+            )));
+        }
+        let before = budget.held.fetch_add(bytes, Ordering::Relaxed);
+        let taken =
+            if before + bytes <= most { self.take(bytes, take) } else { Err(full("bodies_bytes_max", before as u64)) };
+        match taken {
+            Ok(()) => self.body_bytes = own,
+            Err(_) => drop(budget.held.fetch_sub(bytes, Ordering::Relaxed)),
+        }
+        taken
+    }
+
+    /// Takes bytes of the pool.
     fn take(&mut self, bytes: usize, take: impl FnOnce(&MemoryPool, u64) -> bool) -> Result<(), ApiError> {
-        let Budget { held, bytes_max, pool, .. } = &*self.budget;
-        let before = held.fetch_add(bytes, Ordering::Relaxed);
-        let bytes_max = if self.bytes + bytes <= SMALL_BYTES { *bytes_max } else { bytes_max - bytes_max / 8 };
-        let fits = before + bytes <= bytes_max;
-        if fits && take(pool, self.bytes as u64) {
+        let pool = &self.budget.pool;
+        if take(pool, self.bytes as u64) {
             self.bytes += bytes;
             return Ok(());
         }
-        held.fetch_sub(bytes, Ordering::Relaxed);
-        if fits && !pool.may_ever_hold((self.bytes + bytes) as u64) {
+        let needed = self.bytes.saturating_add(bytes);
+        if !pool.may_ever_hold(needed as u64) {
             let most = pool.bytes_max;
             return Err(ApiError::too_large(format!(
-                "the request needs {} bytes of memory, and all requests together have {most} (a quarter of memory_bytes_max): send it in \
-                 smaller pieces or raise memory_bytes_max",
-                self.bytes + bytes
+                "the request needs {needed} bytes of memory, and all requests together have {most} (a quarter of memory_bytes_max): send it \
+                 in smaller pieces or raise memory_bytes_max"
             )));
         }
-        let (limit, used) =
-            if fits { ("memory_bytes_max", pool.used_bytes()) } else { ("bodies_bytes_max", before as u64) };
-        Err(ApiError {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            kind: "unavailable",
-            message: format!("the server holds {used} bytes of requests already ({limit}); send it again later"),
-        })
+        Err(full("memory_bytes_max", pool.used_bytes()))
     }
+}
+
+fn full(limit: &str, used: u64) -> ApiError {
+    unavailable(format!("the server holds {used} bytes of requests already ({limit}); send it again later"))
+}
+
+fn busy_with_large() -> ApiError {
+    unavailable(format!(
+        "as many requests of more than {LARGE_BYTES} bytes as may are being worked on: send it again later, or in smaller pieces"
+    ))
+}
+
+fn unavailable(message: String) -> ApiError {
+    ApiError { status: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", message }
+}
+
+/// Bytes that a body will probably unpack to: by what it says of itself where that is quickly found, else by its size.
+fn likely_bytes(encoding: Encoding, body: &[u8]) -> usize {
+    let said = match encoding {
+        Encoding::Identity => return body.len(),
+        // RFC 1952: the last four bytes.
+        Encoding::Gzip => body.last_chunk::<4>().map_or(0, |size| u32::from_le_bytes(*size) as usize),
+        Encoding::Snappy => snappy_bytes(body),
+        Encoding::Deflate | Encoding::Zstd => 0,
+    };
+    said.max(body.len().saturating_mul(LIKELY_RATIO))
+}
+
+/// What a block of snappy begins with: its unpacked bytes, seven bits at a time.
+fn snappy_bytes(body: &[u8]) -> usize {
+    let mut bytes = 0;
+    for (place, byte) in body.iter().take(5).enumerate() {
+        bytes |= usize::from(byte & 0x7f) << (7 * place);
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    bytes
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.held.fetch_sub(self.body_bytes, Ordering::Relaxed);
         self.budget.pool.give_back(self.bytes as u64);
     }
 }
@@ -226,7 +302,13 @@ impl Form {
                 let separators = body.iter().filter(|byte| b",= \n:\t;".contains(byte)).count();
                 body.len().saturating_add(separators.saturating_mul(SEPARATOR_WORK_BYTES))
             }
-            Self::Protobuf => self.work_bytes_max(body),
+            Self::Protobuf => {
+                // The tag of a message has the type 2, then comes its length; one of several bytes may be a small number, too.
+                let is_short = |pair: &&[u8]| matches!(pair, [tag, length] if tag & 7 == 2 && !(SHORT_MESSAGE_BYTES..0x80).contains(length));
+                let short = body.windows(2).filter(is_short).count();
+                let likely = body.len().saturating_mul(PROTOBUF_LIKELY_FACTOR);
+                likely.saturating_add(short.saturating_mul(SHORT_MESSAGE_WORK_BYTES))
+            }
         }
     }
 }
@@ -303,13 +385,17 @@ pub(crate) fn unpack(
     body: Buffer,
     (share, form): (&mut Share, Form),
 ) -> Result<Buffer, ApiError> {
+    unpack_as(state, encoding_of(headers)?, body, (share, form))
+}
+
+/// How a body is packed, by its headers.
+pub(crate) fn encoding_of(headers: &HeaderMap) -> Result<Encoding, ApiError> {
     let name = headers.get(header::CONTENT_ENCODING).map_or("", |value| value.to_str().unwrap_or("?"));
-    let encoding = Encoding::from_name(name).ok_or_else(|| ApiError {
+    Encoding::from_name(name).ok_or_else(|| ApiError {
         status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
         kind: "bad_data",
         message: format!("content encoding {name:?} is not supported; use {}", Encoding::NAMES),
-    })?;
-    unpack_as(state, encoding, body, (share, form))
+    })
 }
 
 /// Unpacks a body that is packed so.
@@ -329,9 +415,19 @@ pub(crate) fn unpack_as(
     };
     let mut unpacked = state.unpacked_spares.take();
     let mut refused = None;
-    let mut reserve = |bytes| share.grow_patiently(bytes).map_err(|error| refused = Some(error)).is_ok();
+    let mut unpacked_bytes = 0;
+    let mut reserve = |bytes| {
+        // A step that a small body has begun may be more than it needs.
+        let is_large = unpacked_bytes > LARGE_BYTES || bytes > LARGE_BYTES;
+        unpacked_bytes += bytes;
+        let place = if is_large { share.enter_large() } else { Ok(()) };
+        place.and_then(|()| share.grow_patiently(bytes)).map_err(|error| refused = Some(error)).is_ok()
+    };
     let done = decompress_within(encoding, &body, limits, &mut unpacked, &mut reserve);
     done.map_err(|error| refused.take().unwrap_or_else(|| body_error(&error)))?;
+    if unpacked.len() > LARGE_BYTES {
+        share.enter_large()?;
+    }
     reserve_rows(share, form, &unpacked)?;
     Ok(unpacked)
 }
@@ -344,5 +440,33 @@ pub(crate) fn body_error(error: &ingest::BodyError) -> ApiError {
         ingest::BodyError::NoMemory => {
             ApiError { status: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", message: error.to_string() }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_protobuf_are_counted_where_they_are_short() {
+        let counted = |body: &[u8]| Form::Protobuf.work_bytes_counted(body);
+        // A sample as Prometheus sends it, and one of zeros.
+        let sample = [&[0x12, 0x10, 0x09][..], &[0x40; 8], &[0x10, 1, 1, 1, 1, 1, 1]].concat();
+        assert_eq!(counted(&sample.repeat(100)), 100 * sample.len() * PROTOBUF_LIKELY_FACTOR);
+        assert!(counted(&[0x12, 0].repeat(100)) >= 100 * SHORT_MESSAGE_WORK_BYTES);
+        // Spelled longer than needed.
+        assert!(counted(&[0x12, 0x80, 0].repeat(100)) >= 100 * SHORT_MESSAGE_WORK_BYTES);
+        assert!(counted(&[0x92, 0, 0].repeat(100)) >= 100 * SHORT_MESSAGE_WORK_BYTES);
+    }
+
+    #[test]
+    fn bodies_say_what_they_unpack_to() {
+        let packed = |encoding, body: &[u8]| likely_bytes(encoding, body);
+        assert_eq!(packed(Encoding::Identity, b"abc"), 3);
+        assert_eq!(packed(Encoding::Gzip, &[0, 0, 0, 0x20, 0]), 0x0020_0000);
+        // As much as it says, seven bits at a time.
+        assert_eq!(packed(Encoding::Snappy, &[0x80, 0x80, 0x80, 1, 0]), 1 << 21);
+        assert_eq!(packed(Encoding::Snappy, &[3, 0]), 2 * LIKELY_RATIO);
+        assert_eq!(packed(Encoding::Zstd, &[0; 100]), 100 * LIKELY_RATIO);
     }
 }

@@ -27,7 +27,8 @@ const FETCH_PREFIX: &str = "sec-fetch-";
 /// What a request may do beside what its method says; put into its extensions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Admitted {
-    /// Whether it comes from a program that reached the server by a name that the server accepts: `GET /exec` may change things then.
+    /// Whether it comes from a program that reached a loopback listener by a name that the server accepts: `GET /exec` may change things
+    /// then. Elsewhere programs are not told from pages: to plain HTTP of other machines browsers send none of their headers.
     pub(crate) is_trusted_program: bool,
 }
 
@@ -63,7 +64,8 @@ impl Door {
         if from_browser {
             self.check_page(request, host.as_ref())?;
         }
-        Ok(Admitted { is_trusted_program: is_accepted && !from_browser })
+        let is_trusted_program = self.is_loopback && is_accepted && !from_browser && !calls_itself_browser(headers);
+        Ok(Admitted { is_trusted_program })
     }
 
     /// Whether a host may be this server: a loopback name always; an address where the listener is not on loopback, because a page
@@ -106,6 +108,11 @@ impl Door {
         }
         Err(forbidden("a page of another site asked for this (Sec-Fetch-Site)"))
     }
+}
+
+/// Whether a client is a browser by its own word: all of them begin so.
+fn calls_itself_browser(headers: &HeaderMap) -> bool {
+    headers.get_all(header::USER_AGENT).iter().any(|agent| agent.as_bytes().starts_with(b"Mozilla/"))
 }
 
 /// Whether a person follows a link to the page: that is not told apart from typing the address.
@@ -223,11 +230,19 @@ mod tests {
             ("127.0.0.1", "", Err(400)),
             // A program may reach a public listener by any name, but is not trusted with changes by GET.
             ("0.0.0.0", "anything", Ok(false)),
-            ("0.0.0.0", "10.0.0.1:7780", Ok(true)),
-            ("10.0.0.1", "localhost", Ok(true)),
+            ("0.0.0.0", "10.0.0.1:7780", Ok(false)),
+            ("10.0.0.1", "localhost", Ok(false)),
         ] {
             assert_eq!(admitted(listener, "/", &[("host", host)]), expected, "{listener} {host}");
         }
+        assert_eq!(
+            admitted("127.0.0.1", "/", &[("host", "localhost"), ("user-agent", "Mozilla/5.0 (X11)")]),
+            Ok(false)
+        );
+        assert_eq!(
+            admitted("127.0.0.1", "/", &[("host", "localhost"), ("user-agent", "curl/8 Mozilla/5.0")]),
+            Ok(true)
+        );
         assert_eq!(admitted("127.0.0.1", "/", &[]), Err(400), "none");
         assert_eq!(admitted("127.0.0.1", "/", &[("host", "localhost"), ("host", "localhost")]), Err(400), "two");
         assert_eq!(admitted("127.0.0.1", "http://evil.example/", &[("host", "localhost")]), Err(400), "another target");

@@ -51,6 +51,7 @@ async fn export(From(state): From<Arc<State>>, request: Request) -> Response {
         let (mut body, mut share) = collect(&state, body).await?;
         let database = Parameters::default().database(&head.headers);
         let packing = packing(&head.headers)?;
+        share.queue_if_large(packing, &body, state.body_timeout()).await?;
         let work = move |state: &State| {
             let is_packed = read_message(&mut body)?;
             let encoding = if is_packed { packing } else { Encoding::Identity };

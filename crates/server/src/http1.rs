@@ -163,7 +163,9 @@ impl Head {
         }
         // The end may have been cut.
         let searched = self.bytes.len().saturating_sub(3);
-        self.bytes.extend_from_slice(bytes);
+        // Line ends before a request are of no meaning.
+        let blank = bytes.iter().take_while(|byte| self.bytes.is_empty() && matches!(byte, b'\r' | b'\n')).count();
+        self.bytes.extend_from_slice(bytes.get(blank..).unwrap_or_default());
         let added = self.bytes.get(searched..).unwrap_or_default();
         let end = memchr::memmem::find(added, b"\r\n\r\n").map(|end| end + 4);
         if let Some(end) = end.or_else(|| memchr::memmem::find(added, b"\n\n").map(|end| end + 2)) {
@@ -172,7 +174,8 @@ impl Head {
         }
     }
 
-    /// Whether there is a line of a header of this name; the next head may come then.
+    /// Whether there is a line of a header of this name, or may be: of a head that came before the last answer had gone nothing is known. The
+    /// next head may come then.
     fn take(&mut self, name: &[u8]) -> bool {
         let mut lines = self.bytes.split(|byte| *byte == b'\n').skip(1);
         let is_there = lines.any(|line| {
@@ -180,8 +183,8 @@ impl Head {
             found.trim_ascii().eq_ignore_ascii_case(name)
         });
         self.bytes.clear();
-        self.is_whole = false;
-        is_there
+        let is_whole = std::mem::take(&mut self.is_whole);
+        is_there || !is_whole
     }
 }
 
@@ -344,10 +347,13 @@ impl Service<Request<Incoming>> for Requests {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(Remote(self.remote));
         let under_way = self.activity.begin();
-        let has_length = self.activity.lock_head().take(header::CONTENT_LENGTH.as_str().as_bytes());
-        if has_length && request.headers().contains_key(header::TRANSFER_ENCODING) {
+        let may_have_length = self.activity.lock_head().take(header::CONTENT_LENGTH.as_str().as_bytes());
+        if may_have_length && request.headers().contains_key(header::TRANSFER_ENCODING) {
             // Parsed, the request has one of them left: what stands between client and server may have gone by the other.
-            let refused = ApiError::bad_data("a body has a Content-Length or is chunked, not both").into_response();
+            let refused = ApiError::bad_data(
+                "a body has a Content-Length or is chunked, not both, and a chunked one is sent after the answer before it has come",
+            );
+            let refused = refused.into_response();
             let mut refused = refused.map(|body| Answer { body, _under_way: under_way });
             refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             return Box::pin(async move { Ok(refused) });

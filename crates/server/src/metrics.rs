@@ -156,6 +156,11 @@ impl Metrics {
         add(&self.datagrams, (protocol, if taken { "taken" } else { "dropped" }), 1);
     }
 
+    /// Datagrams that were taken were dropped later.
+    pub(crate) fn drop_datagrams(&self, protocol: &'static str, count: u64) {
+        add(&self.datagrams, (protocol, "dropped"), count);
+    }
+
     /// What came in by protocol.
     fn render_protocols(&self, out: &mut String) {
         family(out, "thalweg_protocol_rows_total", "counter", "Rows written, by protocol.");
@@ -175,7 +180,7 @@ impl Metrics {
             out,
             "thalweg_datagrams_total",
             "counter",
-            "Datagrams of line listeners; dropped ones found the queue full.",
+            "Datagrams of line listeners; dropped ones found no room in the queue, or later in memory.",
         );
         for ((protocol, outcome), count) in lock(&self.datagrams).iter() {
             let labels = format!("protocol=\"{protocol}\",outcome=\"{outcome}\"");

@@ -117,11 +117,14 @@ fn listed(found: &[String], limit: usize, budget: &Budget) -> Result<(String, bo
 
 pub(crate) async fn metadata(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
-    let limit = taken.parameters.limit()?;
-    let database = taken.parameters.database(&taken.headers);
     let metric = taken.parameters.get("metric").map(str::to_owned);
-    let body = state.work(move |state| metadata_of(state, &database, metric.as_deref(), limit)).await?;
-    Ok(json::respond(body))
+    answer(&state, taken, "metadata", move |state, wanted, budget| {
+        budget.check()?;
+        let body = metadata_of(state, &wanted.database, metric.as_deref(), wanted.limit);
+        budget.hold_bytes(body.capacity() as u64)?;
+        Ok((body, false))
+    })
+    .await
 }
 
 fn metadata_of(state: &State, database: &str, metric: Option<&str>, limit: usize) -> String {
@@ -136,7 +139,7 @@ fn metadata_of(state: &State, database: &str, metric: Option<&str>, limit: usize
         let _ = write!(data, r#"{comma}{family}:[{{"type":"{kind}","help":{help},"unit":{unit}}}]"#);
     }
     data.push('}');
-    json::end(data, &[], &[])
+    data
 }
 
 /// One more than asked for tells whether something was cut off.

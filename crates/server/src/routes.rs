@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
+use ingest::encoding::Encoding;
 
 use crate::active::Remote;
 use crate::body::{Buffer, Share};
@@ -69,7 +70,9 @@ async fn read_form(
 pub(crate) async fn take_write(state: &Arc<State>, request: Request) -> Result<Taken, ApiError> {
     let (head, body) = request.into_parts();
     let (body, mut share) = body::collect(state, body).await?;
-    share.queue_if_large(&head.headers, &body).await;
+    // What is not known is refused when it is unpacked.
+    let encoding = body::encoding_of(&head.headers).unwrap_or(Encoding::Identity);
+    share.queue_if_large(encoding, &body, state.body_timeout()).await?;
     let parameters = Parameters::read(head.uri.query(), &HeaderMap::new(), &[])?;
     let remote = head.extensions.get::<Remote>().map(|remote| remote.0);
     Ok(Taken { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned(), remote })

@@ -6,12 +6,14 @@ use axum::extract::{Request, State as From};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use db::StoreError;
+use db::Cardinality;
 use model::DEFAULT_DATABASE;
+use query::QueryError;
 
 use crate::error::ApiError;
 use crate::json;
 use crate::parameters::duration_text;
+use crate::query::{Asked, watched};
 use crate::routes::take;
 use crate::state::State;
 
@@ -96,7 +98,7 @@ pub(crate) async fn runtime_info(From(state): From<Arc<State>>) -> Response {
     json::success(&data.to_string(), &[], &[])
 }
 
-/// What makes the database large, from the index: groups count, whose members are series.
+/// What makes the database large, from the index: groups count, whose members are series. It looks at all of them, so it is a query.
 pub(crate) async fn tsdb(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let taken = take(&state, request).await?;
     let top = match taken.parameters.limit()? {
@@ -105,15 +107,21 @@ pub(crate) async fn tsdb(From(state): From<Arc<State>>, request: Request) -> Res
         _ => return Err(ApiError::invalid_parameter("limit", format!("it is at most {TOP_MAX}"))),
     };
     let database = taken.parameters.database(&taken.headers);
+    let budget = state.query_budget(&taken.parameters);
+    let asked = Asked::new(&state, "tsdb", "", &budget, &taken)?;
     let count = move |state: &State| {
-        let found = state.db.cardinality(&database, top)?.unwrap_or_default();
-        let named = |(id, _, series): &(u32, u64, u64)| (state.db.measurement_name(*id), *series);
-        let measurements: Vec<(String, u64)> = found.measurements.iter().map(named).collect();
-        Ok::<_, StoreError>((found, measurements, state.db.stats().levels))
+        budget.check()?;
+        let found = state.db.cardinality(&database, top).map_err(|error| QueryError::Storage(error.to_string()))?;
+        budget.check()?;
+        Ok((tsdb_json(state, &found.unwrap_or_default()), ()))
     };
-    let (found, measurements, levels) =
-        state.work(count).await?.map_err(|error| ApiError::internal(error.to_string()))?;
+    Ok(json::respond(watched(&state, asked, count).await?.0))
+}
+
+fn tsdb_json(state: &State, found: &Cardinality) -> String {
+    let levels = state.db.stats().levels;
     let pair = |name: &str, value: u64| serde_json::json!({ "name": name, "value": value });
+    let measurements = found.measurements.iter().map(|(id, _, series)| pair(&state.db.measurement_name(*id), *series));
     let labels = found.labels.iter().map(|(name, value, groups)| pair(&format!("{name}={value}"), *groups));
     let data = serde_json::json!({
         "headStats": {
@@ -121,12 +129,12 @@ pub(crate) async fn tsdb(From(state): From<Arc<State>>, request: Request) -> Res
             "numLabelPairs": found.pairs,
             "chunkCount": levels.iter().map(|level| level.chunks).sum::<u64>(),
         },
-        "seriesCountByMetricName": measurements.iter().map(|(name, series)| pair(name, *series)).collect::<Vec<_>>(),
+        "seriesCountByMetricName": measurements.collect::<Vec<_>>(),
         "labelValueCountByLabelName": found.names.iter().map(|name| pair(&name.name, name.values)).collect::<Vec<_>>(),
         "memoryInBytesByLabelName": [],
         "seriesCountByLabelValuePair": labels.collect::<Vec<_>>(),
     });
-    Ok(json::success(&data.to_string(), &[], &[]))
+    json::end(json::begin() + &data.to_string(), &[], &[])
 }
 
 /// InfluxDB's sign of life: 204, or with `verbose=true` 200 and the version.

@@ -57,9 +57,9 @@ impl Copying {
             return Err(("54000", message));
         }
         if needed > self.bytes.capacity() {
-            // Doubled, so that it is not copied for each message; for a moment both are there.
+            // Doubled, so that it is not copied for each message.
             let grown = needed.max(2 * self.bytes.capacity()).min(bytes_max);
-            self.share.grow(grown).map_err(|error| ("53200", error.message))?;
+            self.share.grow(grown - self.bytes.capacity()).map_err(|error| ("53200", error.message))?;
             self.bytes.reserve_exact(grown - self.bytes.len());
         }
         self.bytes.extend_from_slice(data);

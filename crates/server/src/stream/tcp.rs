@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use memchr::memrchr;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -13,12 +14,16 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::http;
 use super::protocols::{Close, LineProtocol, Served};
 use crate::body::{Form, reserve_rows};
+use crate::error::ApiError;
 use crate::listen::ACCEPT_PAUSE;
 use crate::places::Places;
 use crate::state::State;
 
 /// Room that is made for bytes to read; more if there are more.
 const READ_BYTES: usize = 64 << 10;
+
+/// How long lines for which there is no memory wait until it is asked for again.
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the connections of a listener share.
 struct Shared {
@@ -113,14 +118,14 @@ impl Connection {
                 Ok(Err(_)) => return "broken",
                 Ok(Ok(())) => {}
             }
-            if let Some(reason) = self.take_turn(&mut had_rest).await {
+            if let Some(reason) = self.take_turn(&mut had_rest, &mut stop).await {
                 return reason;
             }
         }
     }
 
     /// Reads what is there and stores its whole lines, if it is this connection's turn. Why the connection ends, if it does.
-    async fn take_turn(&mut self, had_rest: &mut bool) -> Option<&'static str> {
+    async fn take_turn(&mut self, had_rest: &mut bool, stop: &mut watch::Receiver<bool>) -> Option<&'static str> {
         let shared = self.shared.clone();
         let Ok(_turn) = shared.busy.acquire().await else { return Some("server stopped") };
         let lines = match self.read() {
@@ -129,18 +134,10 @@ impl Connection {
             Read::End(reason) => return Some(reason),
         };
         *had_rest = false;
-        let protocol = shared.protocol;
-        let mut share = shared.state.bodies.share();
-        let serve = move |state: &State| {
-            share.grow_patiently(lines.len())?;
-            reserve_rows(&mut share, Form::Text, &lines)?;
-            protocol.serve(state, &lines)
-        };
-        let served = shared.state.work_unbounded(serve).await;
-        match served.and_then(|served| served) {
+        match store(&shared, lines, stop).await {
             Ok(served) => self.answer(served),
             Err(error) => {
-                shared.state.tell(|| format!("{}: a connection was closed: {}", protocol.name(), error.message));
+                shared.state.tell(|| format!("{}: a connection was closed: {}", shared.protocol.name(), error.message));
                 Some("not stored")
             }
         }
@@ -218,6 +215,33 @@ impl Connection {
         let name = self.shared.protocol.name();
         let peer = self.stream.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
         self.shared.state.tell(|| format!("{name}: the connection of {peer} was closed: {why}"));
+    }
+}
+
+/// Stores whole lines when there is memory for them and their rows, however long that takes: meanwhile the sender is held back. An error if
+/// there can never be so much, and on the stop.
+async fn store(shared: &Arc<Shared>, mut lines: Vec<u8>, stop: &mut watch::Receiver<bool>) -> Result<Served, ApiError> {
+    let protocol = shared.protocol;
+    loop {
+        let attempt = move |state: &State| {
+            let mut share = state.bodies.share();
+            let room = share.grow_patiently(lines.len());
+            match room.and_then(|()| reserve_rows(&mut share, Form::Text, &lines)) {
+                Ok(()) => Ok(protocol.serve(state, &lines)),
+                Err(error) => Err((error, lines)),
+            }
+        };
+        match shared.state.work_unbounded(attempt).await? {
+            Ok(served) => return served,
+            Err((error, kept)) if error.status == StatusCode::SERVICE_UNAVAILABLE => {
+                lines = kept;
+                let stopped = tokio::time::timeout(ROOM_PAUSE, stop.wait_for(|stop| *stop)).await;
+                if stopped.is_ok() {
+                    return Err(error);
+                }
+            }
+            Err((error, _)) => return Err(error),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::protocols::{Close, LineProtocol};
 use crate::body::{Form, reserve_rows};
+use crate::error::ApiError;
 use crate::state::State;
 
 /// The largest datagram there is.
@@ -15,14 +16,21 @@ const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 /// Datagrams that wait to be stored.
 #[derive(Default)]
 struct Queue {
-    lines: Mutex<Vec<u8>>,
+    waiting: Mutex<Waiting>,
     filled: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    lines: Vec<u8>,
+    datagrams: u64,
 }
 
 impl Queue {
     /// Adds a datagram; whether there was room.
     fn push(&self, datagram: &[u8], bytes_max: usize) -> bool {
-        let mut lines = self.lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut waiting = self.waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Waiting { lines, datagrams } = &mut *waiting;
         if lines.len() + datagram.len() + 1 > bytes_max {
             return false;
         }
@@ -30,12 +38,13 @@ impl Queue {
         if datagram.last() != Some(&b'\n') {
             lines.push(b'\n');
         }
+        *datagrams += 1;
         self.filled.notify_one();
         true
     }
 
-    fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    fn take(&self) -> Waiting {
+        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 }
 
@@ -75,12 +84,16 @@ async fn store(
     loop {
         queue.filled.notified().await;
         let stopped = *stop.borrow();
-        let lines = queue.take();
+        let Waiting { lines, datagrams } = queue.take();
         if !lines.is_empty() {
             let mut share = state.bodies.share();
             let serve = move |state: &State| {
-                share.grow_patiently(lines.len())?;
-                reserve_rows(&mut share, Form::Text, &lines)?;
+                let room = share.grow_patiently(lines.len());
+                if let Err(error) = room.and_then(|()| reserve_rows(&mut share, Form::Text, &lines)) {
+                    state.metrics.drop_datagrams(protocol.name(), datagrams);
+                    let message = format!("{datagrams} datagrams were dropped: {}", error.message);
+                    return Err(ApiError { message, ..error });
+                }
                 protocol.serve(state, &lines)
             };
             let served = state.work(serve).await;

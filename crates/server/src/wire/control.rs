@@ -59,7 +59,7 @@ async fn requests(planes: &Arc<Planes>, stream: &mut TcpStream, patience: Durati
         };
         let registered = match done {
             Ok(registered) => registered.map_err(|error| error.to_string()),
-            Err(_) => Err("the server could not finish this request".to_owned()),
+            Err(()) => Err("the server could not finish this request".to_owned()),
         };
         let answer = Answer { id, incarnation: planes.db().incarnation(), registered };
         let mut out = Vec::new();

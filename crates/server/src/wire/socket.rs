@@ -69,7 +69,7 @@ pub(super) async fn message(
         let mut filled = 0;
         while filled < bytes {
             let room = bytes.min((2 * filled).max(UNSENT_BYTES_MAX));
-            share.grow(room).map_err(|error| End::Broken(WireError(error.message)))?;
+            share.grow(room - filled).map_err(|error| End::Broken(WireError(error.message)))?;
             let into = buffer.grow(room).get_mut(filled..).unwrap_or_default();
             from.read_exact(into).await.map_err(|_| End::Gone)?;
             filled = room;

@@ -57,7 +57,8 @@ fn spelling_of(request: &Request) -> Result<Spelling, ApiError> {
 
 fn write_http(state: &State, mut taken: Taken, spelling: Spelling) -> Result<Answer, ApiError> {
     let database = taken.parameters.database(&taken.headers);
-    let mut body = unpack(state, &taken.headers, taken.body, (&mut taken.share, Form::Protobuf))?;
+    let form = if spelling == Spelling::Json { Form::Text } else { Form::Protobuf };
+    let mut body = unpack(state, &taken.headers, taken.body, (&mut taken.share, form))?;
     if spelling == Spelling::Json {
         *body = otlp::json_to_protobuf(&body).map_err(|error| body_error(&error))?;
         taken.share.grow_patiently(body.len())?;

@@ -93,6 +93,7 @@ fn changes_need_a_post_but_by_programs_at_exec() {
         format!("Referer: http://127.0.0.1:{}/\r\n", server.address.port()),
         "Sec-Fetch-Site: none\r\n".to_owned(),
         "Sec-Fetch-Site: same-origin\r\n".to_owned(),
+        "User-Agent: Mozilla/5.0 (X11)\r\n".to_owned(),
     ] {
         let (status, answer) = ask(server.address, "GET", exec, &format!("{own}{browser}"), "");
         assert_eq!(status, 405, "{browser} {answer}");

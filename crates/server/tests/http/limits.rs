@@ -39,37 +39,38 @@ fn ping(stream: &mut TcpStream) {
 #[test]
 fn silent_connections_make_room_and_busy_ones_do_not() {
     let server = Running::start_with(|settings| {
-        settings.connections_max = 2;
+        settings.connections_max = 3;
         settings.park_after_ms = 1;
     });
-    let mut idle = [connect(server.address), connect(server.address)];
-    idle.iter_mut().for_each(ping);
-    // They are known to be silent a moment after their answers.
     let started = Instant::now();
+    let mut first = connect(server.address);
+    ping(&mut first);
+    // Only when it is known to be silent does the other one begin. The harness has a connection, too, which is awake while it asks.
+    server.wait_for_metric("thalweg_connections_parked 1");
+    let mut second = connect(server.address);
+    ping(&mut second);
     let asked = "GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     while !exchange(server.address, asked).starts_with("HTTP/1.1 204 ") {
         assert!(started.elapsed() < Duration::from_secs(20), "no connection makes room");
     }
-    let [first, second] = idle;
     until_closed(first);
     assert!(started.elapsed() < Duration::from_secs(10), "the one that was silent for longest was closed");
     drop(second);
-    let half = b"POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\na";
+    let head = b"POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n";
     let mut busy = Vec::new();
-    for _ in 0..2 {
+    while busy.len() < 3 {
+        assert!(started.elapsed() < Duration::from_secs(20), "{} are busy", busy.len());
         let mut stream = connect(server.address);
-        stream.write_all(half).unwrap();
-        busy.push(stream);
-    }
-    // Both are known to be busy when a further one is refused.
-    loop {
-        let answer = exchange(server.address, asked);
-        if answer.starts_with("HTTP/1.1 503 ") {
-            assert!(answer.contains("connections_max") && answer.contains("retry-after: 1"), "{answer}");
-            break;
+        let _ = stream.write_all(head);
+        // Once it is told to go on, its request is under way. Until then it may have to make room.
+        let mut told = [0; 12];
+        if stream.read_exact(&mut told).is_ok() && &told == b"HTTP/1.1 100" {
+            busy.push(stream);
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "{answer}");
     }
+    let answer = exchange(server.address, asked);
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("connections_max") && answer.contains("retry-after: 1"), "{answer}");
     assert!(started.elapsed() < Duration::from_secs(20), "it was told at once");
 }
 
@@ -93,6 +94,36 @@ fn a_body_has_one_length_and_a_possible_one() {
         let answer = until_closed(stream);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{headers} {answer}");
         assert!(started.elapsed() < Duration::from_secs(10), "{headers}: it was waited for");
+    }
+}
+
+#[test]
+fn a_request_that_comes_before_the_last_answer_has_one_length_too() {
+    let server = Running::start();
+    let post = |headers: &str| {
+        format!(
+            "POST /write HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n{headers}\r\n7\r\nm v=1 1\r\n0\r\n\r\n"
+        )
+    };
+    let ahead = "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for headers in ["Content-Length: 5\r\n", ""] {
+        let answers = exchange(server.address, &format!("{ahead}{}", post(headers)));
+        let answers: Vec<&str> = answers.matches("HTTP/1.1 204").chain(answers.matches("HTTP/1.1 400")).collect();
+        assert_eq!(answers, ["HTTP/1.1 204", "HTTP/1.1 400"], "{headers}");
+    }
+    let answer = exchange(server.address, &format!("\r\n\r\n{}", post("Content-Length: 5\r\n")));
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    // One after another they are taken.
+    let mut stream = connect(server.address);
+    for _ in 0..3 {
+        stream.write_all(post("").as_bytes()).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.extend(byte);
+        }
+        assert!(head.starts_with(b"HTTP/1.1 204"), "{}", String::from_utf8_lossy(&head));
     }
 }
 

@@ -131,6 +131,34 @@ fn a_greedy_client_does_not_starve_others() {
     server.wait_for_metric("thalweg_protocol_rows_total{protocol=\"line\"} 59997");
 }
 
+#[test]
+fn lines_for_which_there_is_no_memory_wait_by_tcp_and_are_counted_by_udp() {
+    let server = Running::start_listening(|settings| settings.bodies_bytes_max = 1 << 20);
+    let dropped = "thalweg_datagrams_total{protocol=\"graphite\",outcome=\"dropped\"}";
+    // Two bodies that do not end leave little for others.
+    let (memory, started) = (server.db.request_memory(), std::time::Instant::now());
+    let mut held = Vec::new();
+    for (bytes, together) in [(900_000, 900_000), (140_000, 1_040_000)] {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let head = format!("POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", bytes + 1);
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&vec![b'x'; bytes]).unwrap();
+        held.push(stream);
+        while memory.used_bytes() < together {
+            assert!(started.elapsed() < Duration::from_secs(20), "{} bytes are held", memory.used_bytes());
+            std::thread::yield_now();
+        }
+    }
+    let mut stream = connect(&server, "--line");
+    let lines: Vec<String> = (1..=1000).map(|time| format!("m,n={} v=1 {time}\n", "x".repeat(100))).collect();
+    stream.write_all(lines.concat().as_bytes()).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to("a 1 1\n".repeat(5000).as_bytes(), server.at("--graphite")).unwrap();
+    server.wait_for_metric(&format!("{dropped} 1"));
+    drop(held);
+    server.wait_for_metric("thalweg_protocol_rows_total{protocol=\"line\"} 1000");
+}
+
 /// Client and server are this process: two descriptors each. The usual limit is 1,024.
 #[cfg(target_os = "linux")]
 const CONNECTIONS: u64 = 400;
