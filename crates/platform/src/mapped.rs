@@ -177,7 +177,7 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
     match previous {
         // SAFETY: with SA_SIGINFO the address is that of a function of this type.
         Some(previous) => unsafe {
-            std::mem::transmute::<libc::sighandler_t, Handler>(previous.sa_sigaction)(signal, info, context)
+            std::mem::transmute::<libc::sighandler_t, Handler>(previous.sa_sigaction)(signal, info, context);
         },
         // SAFETY: restores the system's handling; the instruction that failed is tried again and ends the process.
         None => unsafe {

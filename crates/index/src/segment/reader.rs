@@ -353,10 +353,7 @@ impl Segment {
     /// Ends a read that cannot be repeated if what it read was not what the file holds; the next one reads a second copy.
     fn confirm(&self) -> Result<(), IndexError> {
         let unreadable = DecodeError { offset: 0, what: "a page could not be read; another copy is used from here on" };
-        match self.copies.confirm().map_err(self.damaged())? {
-            true => Ok(()),
-            false => Err(self.damaged()(unreadable)),
-        }
+        if self.copies.confirm().map_err(self.damaged())? { Ok(()) } else { Err(self.damaged()(unreadable)) }
     }
 
     /// Families that the file has room for.
