@@ -77,7 +77,7 @@ impl Store {
         range: &TimeRange,
     ) -> Result<(), StoreError> {
         for (shard, groups) in self.shards.iter().zip(groups).filter(|(_, groups)| !groups.is_empty()) {
-            self.delete_in(shard, Delete { sequence: 0, database, range: *range, groups, columns: Vec::new() })?;
+            self.delete_in(shard, &Delete { sequence: 0, database, range: *range, groups, columns: Vec::new() })?;
         }
         Ok(())
     }

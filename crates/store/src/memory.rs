@@ -367,9 +367,9 @@ mod tests {
     #[test]
     fn who_waits_for_memory_gets_what_others_give_back() {
         let pool = pools(4000).requests;
-        assert!(pool.take(800, 0) && !pool.take_within(900, 0, Duration::from_secs(60)), "it never could");
+        assert!(pool.take(800, 0) && !pool.take_within(900, 0, Duration::from_mins(1)), "it never could");
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| pool.take_within(500, 0, Duration::from_secs(60)));
+            let waiter = scope.spawn(|| pool.take_within(500, 0, Duration::from_mins(1)));
             while pool.waiting.load(Ordering::SeqCst) == 0 {
                 std::thread::yield_now();
             }

@@ -219,13 +219,13 @@ impl Store {
             let columns = columns.into_iter().map(|(measurement, slots)| (measurement, slots.into_iter().collect()));
             let delete =
                 Delete { sequence: 0, database: id, range: *range, groups: masked.groups, columns: columns.collect() };
-            self.delete_in(shard, delete)?;
+            self.delete_in(shard, &delete)?;
         }
         Ok(deleted)
     }
 
     /// Flushes a shard and masks rows in what is then on disk: rows that come meanwhile are younger than the delete.
-    pub(crate) fn delete_in(&self, shard: &Shard, delete: Delete) -> Result<(), StoreError> {
+    pub(crate) fn delete_in(&self, shard: &Shard, delete: &Delete) -> Result<(), StoreError> {
         self.with_reserve(|| self.delete_once(shard, delete.clone()))
     }
 

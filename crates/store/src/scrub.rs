@@ -83,10 +83,11 @@ impl Store {
         };
         match item.what {
             What::Segment(id) => self.scrub_segment(id),
-            What::Part { shard, id } => match self.shards.get(shard as usize) {
-                Some(shard) => self.scrub_part(shard, id)?,
-                None => {}
-            },
+            What::Part { shard, id } => {
+                if let Some(shard) = self.shards.get(shard as usize) {
+                    self.scrub_part(shard, id)?;
+                }
+            }
         }
         Ok(true)
     }

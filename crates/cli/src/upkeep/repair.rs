@@ -67,9 +67,10 @@ fn as_text(report: &RepairReport, flags: &RepairFlags) -> String {
         counted(report.segments, "index segment", "index segments"),
         report.edition
     ));
-    lines.push(match flags.dry_run {
-        true => "nothing was changed".to_owned(),
-        false => format!("the manifest is written; `thalweg serve --data {}` serves the folder", flags.data.display()),
+    lines.push(if flags.dry_run {
+        "nothing was changed".to_owned()
+    } else {
+        format!("the manifest is written; `thalweg serve --data {}` serves the folder", flags.data.display())
     });
     lines.join("\n")
 }

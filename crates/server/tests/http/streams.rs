@@ -140,8 +140,8 @@ fn lines_for_which_there_is_no_memory_wait_by_tcp_and_are_counted_by_udp() {
     let mut held = Vec::new();
     for (bytes, together) in [(900_000, 900_000), (140_000, 1_040_000)] {
         let mut stream = TcpStream::connect(server.address).unwrap();
-        let head = format!("POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", bytes + 1);
-        stream.write_all(head.as_bytes()).unwrap();
+        let request = format!("POST /write HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", bytes + 1);
+        stream.write_all(request.as_bytes()).unwrap();
         stream.write_all(&vec![b'x'; bytes]).unwrap();
         held.push(stream);
         while memory.used_bytes() < together {
