@@ -264,13 +264,15 @@ impl Store {
 
     pub(crate) fn merge_parts(&self, at_last: bool) -> Result<bool, StoreError> {
         self.observe_time();
-        let mut worked = self.with_reserve(|| Ok(self.drop_expired()? | self.empty_trash()?))? | self.repair_index()?;
+        let mut worked = self.with_reserve(|| Ok(self.drop_expired()? | self.empty_trash()?))?;
         self.save_time_if_due()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard, at_last)?;
             worked |= self.merge_groups_if_due(shard)?;
         }
         self.fit_partitions()?;
+        // After the merges: a full disk, on which no copy can be written, must not keep them from giving room back.
+        worked |= self.repair_index()?;
         Ok(worked)
     }
 
