@@ -19,7 +19,9 @@ fn is_of_kind(kind: u64, path: &Path) -> bool {
             1 => name == "MANIFEST.twin",
             2 => name == "NOTE",
             3 => ending == "log",
-            4 => path.starts_with("data/index") && ending != "damaged",
+            4 => ending == "twin" && path.starts_with("data/index"),
+            // Small ones of which most is directory: more often than others.
+            5 | 6 => ending == "segment",
             _ => ending == "part" && !path.starts_with("data/lost+found"),
         }
 }
@@ -35,7 +37,7 @@ impl World {
             self.store()?.maintain_heads().map_err(|error| format!("before spoiling: {error}"))?;
         }
         self.store = None;
-        let kind = self.below(6);
+        let kind = self.below(8);
         let files = self.simulation.files();
         let candidates: Vec<&PathBuf> = files.iter().filter(|path| is_of_kind(kind, path)).collect();
         let Some(path) = candidates.get(self.below(candidates.len() as u64) as usize) else {
