@@ -23,6 +23,8 @@ impl World {
     pub(crate) fn advance_ns(&mut self, nanoseconds: i64) {
         if self.clock_right_at_ns.is_some_and(|right_at_ns| self.now_ns() + nanoseconds >= right_at_ns) {
             self.set_clock_right();
+            // The server looks at the clock ten times a second: it sees the clock right before it is set wrong by as much again.
+            let _ = self.store().map(Store::maintain_heads);
         }
         self.simulation.advance_ns(nanoseconds);
     }
