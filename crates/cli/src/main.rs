@@ -65,7 +65,7 @@ enum Command {
     Restore(upkeep::RestoreFlags),
     /// Make a data folder anew from what a lost one had put into its object store
     Rebuild(upkeep::RebuildFlags),
-    /// What is past keeping and still there: list it, or have it back
+    /// List the parts that retention took in the last day, or restore them
     Trash(upkeep::TrashFlags),
     /// Put a manifest together for a folder that has none which can be read, from its parts, index and log
     Repair(upkeep::RepairFlags),

@@ -31,7 +31,7 @@ fn without_password(address: &str) -> String {
     }
 }
 
-/// What is wrong with a file of settings, without the line itself, which may hold a secret.
+/// Explains the error in a settings file without quoting the line, which may hold a secret.
 pub(crate) fn explain(error: &toml::de::Error, text: &str) -> String {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let before = text.get(..at).unwrap_or_default();

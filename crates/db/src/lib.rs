@@ -224,7 +224,7 @@ impl Db {
         self.store.stats()
     }
 
-    /// What is wrong with the folder at present.
+    /// The folder's faults at present.
     pub fn health(&self) -> &Arc<Health> {
         self.store.health()
     }

@@ -159,7 +159,8 @@ pub trait Files: Send + Sync {
     /// The room of the disk that a folder is on.
     fn disk_space(&self, directory: &Path) -> io::Result<DiskSpace>;
 
-    /// Locks a folder, and a file in it that names the process; removing the file lets nobody in. Released when the returned guard is dropped or the process ends.
+    /// Locks a folder, and a file in it that names the process. Removing the file does not release the lock; dropping the returned guard or ending the
+    /// process does.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError>;
 }
 

@@ -68,7 +68,7 @@ pub(crate) async fn compact(From(state): From<Arc<State>>, request: Request) -> 
     Ok(json::success(&data.to_string(), &[], &[]))
 }
 
-/// What is lost and not yet acknowledged.
+/// The losses that no operator has acknowledged yet.
 pub(crate) async fn losses(From(state): From<Arc<State>>) -> Response {
     let losses: Vec<Value> = state.db.health().losses().iter().map(loss_json).collect();
     json::success(&Value::from(losses).to_string(), &[], &[])

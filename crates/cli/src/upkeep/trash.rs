@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:
 
 What retention takes stays in the trash for a day (`thalweg serve --trash-age-ms-max`), as long as the disk has room.";
 
-/// What is past keeping and still there: list it, or have it back
+/// List the parts that retention took in the last day, or restore them
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TrashFlags {

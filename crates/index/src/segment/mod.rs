@@ -25,7 +25,7 @@ pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const TRAILER_BYTES: usize = 16;
 /// Bytes of a block: each has a checksum in the directory, and is checked when something in it is first read.
 pub(crate) const CHECKED_BYTES: usize = 1 << 16;
-/// The same of version 2.
+/// Bytes of a block in version 2.
 const CHECKED_BYTES_TWO: usize = 1 << 20;
 /// Terms in a block of a dictionary, and groups in a block of rows.
 pub(crate) const BLOCK: u32 = 16;
