@@ -3,14 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::Db;
+use crate::results::{Asker, CacheUse, ResultCacheStats, Run};
 use index::Cardinality;
 use model::{Matcher, TimeRange};
 use promql::{Answer, Expression, NameRemoval, SampleCounts, Settings};
 use query::{BinsAsked, BinsFound, Budget, KeptBins, MakeBins, QueryError, Selection, Series, Source, StoreSource};
 use store::StoreError;
-
-use crate::Db;
-use crate::results::{Asker, CacheUse, ResultCacheStats, Run};
 
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -234,9 +233,9 @@ impl Db {
         self.settings.lookback_ms
     }
 
-    /// What makes a database large; each list holds the `top` largest. `None` if there is no such database.
-    pub fn cardinality(&self, database: &str, top: usize) -> Result<Option<Cardinality>, StoreError> {
-        self.store.cardinality(database, top)
+    /// What makes a database large; each list holds the `top` largest. A database that does not exist has nothing.
+    pub fn cardinality(&self, database: &str, top: usize, budget: &Budget) -> Result<Cardinality, QueryError> {
+        query::cardinality(&self.store, database, top, budget)
     }
 
     /// The name of a measurement by its number; empty if there is none.

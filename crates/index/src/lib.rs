@@ -98,7 +98,7 @@ pub fn fuzz_segment_opened(segment: Segment) {
     let mut texts = std::collections::BTreeSet::new();
     let _ = groups.label_names(0, &chosen, &mut texts);
     let _ = groups.label_values(0, "x", &chosen, &mut texts);
-    let _ = cardinality(&[&groups], 0, 10);
+    let _ = cardinality(&[&groups], 0, 10, &|_| true);
     let _ = groups.register(0, 0, &Labels::empty(), &[0]);
     groups.remove(&chosen);
     let _ = groups.freeze().map(|frozen| frozen.write(&mut Vec::new()));

@@ -26,6 +26,7 @@ pub use frame::{Cell, Frame, FrameColumn};
 pub use model::Values;
 pub use plan::Plan;
 pub use read_rows::{RowPlace, Shows};
+pub use selection::cardinality;
 pub use series_labels::{SeriesLabels, SeriesTexts};
 pub use sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
 pub use source::{QueryError, Selection, Series, SeriesSink, Source, WindowSink};

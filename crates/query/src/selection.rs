@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use index::CompiledMatcher;
+use index::{Cardinality, CompiledMatcher};
 use store::{SelectedGroup, Store, StoreError, TableGroups};
 
 use crate::{Budget, QueryError};
@@ -26,6 +26,11 @@ pub(crate) fn select_table(
     budget: &Budget,
 ) -> Result<Arc<TableGroups>, QueryError> {
     within(budget, |reserve| store.select_table_within(table, matchers, reserve))
+}
+
+/// What makes a database large, from its index; each list holds the `top` largest. A database that does not exist has nothing.
+pub fn cardinality(store: &Store, database: &str, top: usize, budget: &Budget) -> Result<Cardinality, QueryError> {
+    within(budget, |reserve| store.cardinality_within(database, top, reserve))
 }
 
 fn within<T>(

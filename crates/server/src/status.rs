@@ -8,7 +8,6 @@ use axum::response::{IntoResponse, Response};
 
 use db::Cardinality;
 use model::DEFAULT_DATABASE;
-use query::QueryError;
 
 use crate::error::ApiError;
 use crate::json;
@@ -110,10 +109,8 @@ pub(crate) async fn tsdb(From(state): From<Arc<State>>, request: Request) -> Res
     let budget = state.query_budget(&taken.parameters);
     let asked = Asked::new(&state, "tsdb", "", &budget, &taken)?;
     let count = move |state: &State| {
-        budget.check()?;
-        let found = state.db.cardinality(&database, top).map_err(|error| QueryError::Storage(error.to_string()))?;
-        budget.check()?;
-        Ok((tsdb_json(state, &found.unwrap_or_default()), ()))
+        let found = state.db.cardinality(&database, top, &budget)?;
+        Ok((tsdb_json(state, &found), ()))
     };
     Ok(json::respond(watched(&state, asked, count).await?.0))
 }

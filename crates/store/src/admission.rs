@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use index::DatabaseId;
+use model::RejectionKind;
 use tracing_mutex::parkinglot::Mutex;
 
 use crate::{Store, StoreError};
@@ -25,14 +26,15 @@ pub(crate) struct Admission {
 /// Why rows are not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
+    pub(crate) kind: RejectionKind,
     pub(crate) reason: String,
     /// Whether the same rows may be taken when they are sent again later.
     pub(crate) is_for_now: bool,
 }
 
 impl Refusal {
-    pub(crate) const fn for_good(reason: String) -> Self {
-        Self { reason, is_for_now: false }
+    pub(crate) const fn for_good(kind: RejectionKind, reason: String) -> Self {
+        Self { kind, reason, is_for_now: false }
     }
 }
 
@@ -56,11 +58,14 @@ impl Admission {
         let known = series.entry(database).or_default();
         if limits.per_database_max > 0 && *known + count > limits.per_database_max {
             self.refused_by_database.fetch_add(1, Ordering::Relaxed);
-            return Err(Refusal::for_good(format!(
-                "new series are refused: the database has {known} of the {} that series_per_database_max allows; raise it, or \
+            return Err(Refusal::for_good(
+                RejectionKind::SeriesRefused,
+                format!(
+                    "new series are refused: the database has {known} of the {} that series_per_database_max allows; raise it, or \
                  write fewer different labels",
-                limits.per_database_max
-            )));
+                    limits.per_database_max
+                ),
+            ));
         }
         if limits.per_second_max > 0 && !self.fits_second(count, now_ns, limits.per_second_max) {
             self.refused_by_rate.fetch_add(1, Ordering::Relaxed);
@@ -69,7 +74,7 @@ impl Admission {
                  later, or raise the limit",
                 limits.per_second_max
             );
-            return Err(Refusal { reason, is_for_now: true });
+            return Err(Refusal { kind: RejectionKind::SeriesRefused, reason, is_for_now: true });
         }
         *known += count;
         Ok(())
@@ -113,7 +118,7 @@ impl Store {
     pub(crate) fn series_limits(&self, database: DatabaseId) -> Result<SeriesLimits, StoreError> {
         let per_database_max = self.options.series_per_database_max;
         if per_database_max > 0 && !self.admission.series.lock().contains_key(&database) {
-            let count = self.cardinality_of(database, 0)?.series;
+            let count = self.cardinality_of(database, 0, &|_| true)?.series;
             self.admission.series.lock().entry(database).or_insert(count);
         }
         Ok(SeriesLimits { per_database_max, per_second_max: self.options.new_series_per_second_max })

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use index::DatabaseId;
-use model::{Batch, Block};
+use model::{Batch, Block, RejectionKind};
 
 use crate::log::record::ShardRows;
 use crate::resolve::{BlockRoute, Route};
@@ -33,7 +33,7 @@ impl Store {
                 let reason = format!(
                     "{BEYOND_RETENTION}: the time {timestamp_ns} ns is before {oldest_ns} ns, the oldest that the database keeps"
                 );
-                route.rejected.push(Rejected { line: *line, reason });
+                route.rejected.push(Rejected { line: *line, kind: RejectionKind::BeyondRetention, reason });
             }
         }
         if !is_kept.contains(&true) {

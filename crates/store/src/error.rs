@@ -87,6 +87,7 @@ impl StoreError {
                 Self::Io { action: format!("write an index segment in {}", directory.display()), error }
             }
             IndexError::Full(what) => Self::Invalid(what.to_owned()),
+            IndexError::Refused => Self::Invalid(error.to_string()),
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering;
 
 use index::{DatabaseId, MeasurementId, Slot, routing_hash};
-use model::{Batch, Block, Field, GroupIdentity, Labels, MetricMetadata, ValueType};
+use model::{Batch, Block, Field, GroupIdentity, Labels, MetricMetadata, RejectionKind, ValueType};
 
 use crate::admission::Refusal;
 use crate::keys::{Target, TargetsByHash};
@@ -171,7 +171,11 @@ impl Store {
             Some(measurement) => match self.resolve_fields(database, measurement, &block.fields)? {
                 Ok(found) => Some(found),
                 Err(reason) => {
-                    let reject = |line: &u32| Rejected { line: *line, reason: reason.clone() };
+                    let reject = |line: &u32| Rejected {
+                        line: *line,
+                        kind: RejectionKind::TypeConflict,
+                        reason: reason.clone(),
+                    };
                     route.rejected.extend(block.lines.iter().take(self.options.rejections_max).map(reject));
                     return Ok(BlockRoute { columns: None, targets: vec![None; block.rows()] });
                 }
@@ -191,7 +195,8 @@ impl Store {
                     Some(Err(refusal)) => {
                         route.rejected_for_now += u64::from(refusal.is_for_now);
                         if route.rejected.len() < self.options.rejections_max {
-                            route.rejected.push(Rejected { line: block.lines[row], reason: refusal.reason.clone() });
+                            let Refusal { kind, reason, .. } = refusal.clone();
+                            route.rejected.push(Rejected { line: block.lines[row], kind, reason });
                         }
                     }
                     None => {}
@@ -263,7 +268,7 @@ impl Store {
                     }
                     _ => continue,
                 };
-                conflicts.push(Rejected { line: *line, reason });
+                conflicts.push(Rejected { line: *line, kind: RejectionKind::TypeConflict, reason });
                 break;
             }
         }
@@ -319,11 +324,12 @@ impl Store {
             if let Entry::Vacant(vacant) = registered.entry(hash) {
                 match (batch.key_decoder)(batch.text(block.keys[*row].text)) {
                     Ok(identity) => {
-                        vacant.insert(Err(Refusal::for_good("the group could not be registered".to_owned())));
+                        let reason = "the group could not be registered".to_owned();
+                        vacant.insert(Err(Refusal::for_good(RejectionKind::Unreadable, reason)));
                         identities.push((hash, identity));
                     }
                     Err(reason) => {
-                        vacant.insert(Err(Refusal::for_good(reason)));
+                        vacant.insert(Err(Refusal::for_good(RejectionKind::Unreadable, reason)));
                     }
                 }
             }
@@ -358,7 +364,7 @@ impl Store {
             match self.resolve_fields(database, &identity.measurement, fields)? {
                 Ok((measurement, slots)) => groups.push(NewGroup { hash, identity, measurement, slots }),
                 Err(reason) => {
-                    registered.insert(hash, Err(Refusal::for_good(reason)));
+                    registered.insert(hash, Err(Refusal::for_good(RejectionKind::TypeConflict, reason)));
                 }
             }
         }
@@ -409,7 +415,7 @@ impl Store {
                     let admit = || match &refusal {
                         Some(reason) => {
                             self.admission.refused_by_memory();
-                            Err(Refusal::for_good(reason.clone()))
+                            Err(Refusal::for_good(RejectionKind::SeriesRefused, reason.clone()))
                         }
                         None => self.admission.admit(database, slots.len() as u64, now_ns, limits),
                     };

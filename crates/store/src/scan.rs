@@ -1,5 +1,6 @@
 //! Reading: which groups satisfy matchers, and their samples in a stretch of time.
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -189,13 +190,26 @@ impl Store {
         Ok(values.into_iter().collect())
     }
 
-    /// What makes a database large, from the index alone; each list holds the `top` largest. `None` if there is no
-    /// such database.
-    pub fn cardinality(&self, database: &str, top: usize) -> Result<Option<Cardinality>, StoreError> {
+    /// What makes a database large, from the index alone; each list holds the `top` largest. A database that does not exist has nothing.
+    /// `reserve` is asked as by [`Store::select_within`]: when it says no, there is no answer.
+    pub fn cardinality_within(
+        &self,
+        database: &str,
+        top: usize,
+        reserve: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<Cardinality>, StoreError> {
         let Some(database) = self.catalog.read().catalog.database(database) else {
-            return Ok(None);
+            return Ok(Some(Cardinality::default()));
         };
-        self.cardinality_of(database, top).map(Some)
+        let is_refused = Cell::new(false);
+        let reserve = |bytes| {
+            is_refused.set(!reserve(bytes));
+            !is_refused.get()
+        };
+        match self.cardinality_of(database, top, &reserve) {
+            Err(_) if is_refused.get() => Ok(None),
+            counted => counted.map(Some),
+        }
     }
 
     /// The name of a measurement by its number; empty if there is none.
@@ -213,10 +227,15 @@ impl Store {
         self.options.objects.as_ref().map(|objects| objects.url.as_str())
     }
 
-    pub(crate) fn cardinality_of(&self, database: DatabaseId, top: usize) -> Result<Cardinality, StoreError> {
+    pub(crate) fn cardinality_of(
+        &self,
+        database: DatabaseId,
+        top: usize,
+        reserve: &dyn Fn(u64) -> bool,
+    ) -> Result<Cardinality, StoreError> {
         let shards: Vec<_> = self.shards.iter().map(|shard| shard.groups.read()).collect();
         let groups: Vec<&Groups> = shards.iter().map(|shard| &shard.groups).collect();
-        index::cardinality(&groups, database, top).map_err(StoreError::index(&self.options.directory))
+        index::cardinality(&groups, database, top, reserve).map_err(StoreError::index(&self.options.directory))
     }
 
     fn each_shard(

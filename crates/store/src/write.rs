@@ -2,7 +2,7 @@
 
 use codec::COLUMN_VALUES_MAX;
 use index::Slot;
-use model::{Batch, Block, Field, HISTOGRAM_FIELD, Span, VALUE_FIELD, ValueType};
+use model::{Batch, Block, Field, HISTOGRAM_FIELD, RejectionKind, Span, VALUE_FIELD, ValueType};
 
 use crate::histogram;
 use crate::log::record::{self, BLOCK_ROWS_MAX, RowBlock, ShardRows};
@@ -35,6 +35,8 @@ pub struct WriteReport {
 pub struct Rejected {
     /// The line or item of the request that it came from, counted from 1.
     pub line: u32,
+    /// What the reason is about.
+    pub kind: RejectionKind,
     /// Why.
     pub reason: String,
 }

@@ -98,8 +98,8 @@ fn serve_opentsdb(state: &State, lines: &[u8]) -> Result<Served, ApiError> {
         // Writing to a string cannot fail.
         let _ = writeln!(reply, "thalweg {} speaks OpenTSDB's put", env!("CARGO_PKG_VERSION"));
     }
-    for (_, reason) in outcome.reasons.iter().take(REPLIES_MAX) {
-        let _ = writeln!(reply, "put: illegal argument: {reason}");
+    for reason in outcome.reasons.iter().take(REPLIES_MAX) {
+        let _ = writeln!(reply, "put: illegal argument: {}", reason.text);
     }
     Ok(Served { reply: reply.into_bytes(), close: commands.exit.then_some(Close::Asked) })
 }

@@ -11,7 +11,7 @@ use ingest::{LineErrors, Parsed, Protocol, json_lines, remote_write};
 
 use super::influx::line_options;
 use super::prometheus::extra_labels;
-use super::{Outcome, plain_answer};
+use super::{Outcome, Reason, plain_answer};
 use crate::body::{Form, body_error, unpack};
 use crate::error::ApiError;
 use crate::parameters::Parameters;
@@ -111,7 +111,7 @@ fn add(whole: &mut Outcome, chunk: Outcome, errors: LineErrors) {
     whole.written += chunk.written;
     whole.dropped += chunk.dropped + errors.total;
     whole.for_now += chunk.for_now;
-    whole.reasons.extend(errors.first.into_iter().map(|error| (error.line, error.reason)));
+    whole.reasons.extend(errors.first.into_iter().map(Reason::from));
     whole.reasons.extend(chunk.reasons);
     whole.reasons.truncate(100);
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State as From};
 use axum::response::Response;
+use db::Rejected;
 use ingest::line::{self, Precision};
-use ingest::{Parsed, Protocol};
+use ingest::{LineError, Parsed, Protocol};
 
-use super::{Outcome, Quoted};
+use super::{Outcome, Quoted, Reason};
 use crate::body::{Form, body_error, unpack};
 use crate::error::ApiError;
 use crate::influx::{self, BadLine, Version};
@@ -75,7 +76,8 @@ pub(crate) async fn influx_v3(From(state): From<Arc<State>>, request: Request) -
 /// Adds lines that the store would refuse for their fields' types to those that cannot be read.
 fn refuse_conflicts(state: &State, database: &str, parsed: &mut Parsed<'_>) {
     for conflict in state.db.type_conflicts(database, &parsed.batch) {
-        parsed.errors.push(state.db.limits().errors_max, conflict.line, || conflict.reason);
+        let Rejected { line, kind, reason } = conflict;
+        parsed.errors.push_error(state.db.limits().errors_max, LineError { line, kind, reason });
     }
     parsed.errors.first.sort_by_key(|error| error.line);
 }
@@ -114,7 +116,11 @@ fn write_lines_v3(state: &State, mut taken: Taken) -> Result<Response, ApiError>
     let bad_lines: Vec<BadLine> = outcome
         .reasons
         .iter()
-        .map(|(line, reason)| BadLine { line: *line, text: quoted.line(*line).to_owned(), reason: reason.clone() })
+        .map(|Reason { line, text, .. }| BadLine {
+            line: *line,
+            text: quoted.line(*line).to_owned(),
+            reason: text.clone(),
+        })
         .collect();
     Ok(influx::answer_v3(outcome.status(), what, &bad_lines))
 }

@@ -11,8 +11,9 @@ pub(crate) mod prometheus;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use db::{WriteError, WriteReport};
-use ingest::{LineErrors, Parsed, Protocol, ScopedKeyHasher};
+use db::{Rejected, WriteError, WriteReport};
+use ingest::{LineError, LineErrors, Parsed, Protocol, ScopedKeyHasher};
+use model::RejectionKind;
 
 use crate::error::ApiError;
 use crate::influx::RETRY_AFTER_S;
@@ -21,8 +22,26 @@ use crate::state::State;
 /// How much of a bad line an answer quotes.
 const QUOTED_CHARACTERS_MAX: usize = 200;
 
-/// How the catalog's reason begins when a field has another type than before.
-const TYPE_CONFLICT: &str = "field type conflict";
+/// Why a line was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Reason {
+    /// Counted from 1.
+    pub(crate) line: u32,
+    pub(crate) text: String,
+    pub(crate) kind: RejectionKind,
+}
+
+impl From<LineError> for Reason {
+    fn from(error: LineError) -> Self {
+        Self { line: error.line, text: error.reason, kind: error.kind }
+    }
+}
+
+impl From<Rejected> for Reason {
+    fn from(rejected: Rejected) -> Self {
+        Self { line: rejected.line, text: rejected.reason, kind: rejected.kind }
+    }
+}
 
 /// What became of a request's lines.
 #[derive(Debug, Default)]
@@ -31,8 +50,8 @@ pub(crate) struct Outcome {
     pub(crate) dropped: u64,
     /// How many of the dropped rows may be taken when they are sent again later.
     pub(crate) for_now: u64,
-    /// Lines (counted from 1) that were not taken, and why; the first ones.
-    pub(crate) reasons: Vec<(u32, String)>,
+    /// Why lines were not taken; of the first ones.
+    pub(crate) reasons: Vec<Reason>,
     /// Lines that the store refused, of which some have several rows; `None` if not all are known.
     pub(crate) refused: Option<Vec<u32>>,
 }
@@ -43,9 +62,8 @@ impl Outcome {
         let mut lines: Vec<u32> = report.rejected.iter().map(|rejected| rejected.line).collect();
         lines.sort_unstable();
         lines.dedup();
-        let refused = report.rejected.into_iter().map(|rejected| (rejected.line, rejected.reason));
-        let mut reasons: Vec<(u32, String)> =
-            errors.first.into_iter().map(|error| (error.line, error.reason)).chain(refused).collect();
+        let refused = report.rejected.into_iter().map(Reason::from);
+        let mut reasons: Vec<Reason> = errors.first.into_iter().map(Reason::from).chain(refused).collect();
         reasons.sort();
         Self {
             written: report.rows_written,
@@ -68,14 +86,15 @@ impl Outcome {
     }
 
     /// Quotes the lines as InfluxDB does, for its clients look for the words: `unable to parse 'cpu value=': missing field
-    /// value (line 2)`. A conflict of types is no fault of the line's spelling.
+    /// value (line 2)`. A conflict of types is no fault of the line's spelling, nor is its age.
     pub(crate) fn quote_lines(mut self, body: &[u8]) -> Self {
         let mut quoted = Quoted::new(body);
-        for (line, reason) in &mut self.reasons {
-            *reason = if reason.starts_with(TYPE_CONFLICT) || reason.starts_with(db::BEYOND_RETENTION) {
-                format!("{reason} (line {line})")
-            } else {
-                format!("unable to parse '{}': {reason} (line {line})", quoted.line(*line))
+        for Reason { line, text, kind } in &mut self.reasons {
+            *text = match kind {
+                RejectionKind::TypeConflict | RejectionKind::BeyondRetention => format!("{text} (line {line})"),
+                RejectionKind::Unreadable | RejectionKind::SeriesRefused => {
+                    format!("unable to parse '{}': {text} (line {line})", quoted.line(*line))
+                }
             };
         }
         self
@@ -83,22 +102,22 @@ impl Outcome {
 
     /// For the reasons of protocols without a form of their own.
     pub(crate) fn number_lines(mut self) -> Self {
-        for (line, reason) in &mut self.reasons {
-            *reason = format!("line {line}: {reason}");
+        for Reason { line, text, .. } in &mut self.reasons {
+            *text = format!("line {line}: {text}");
         }
         self
     }
 
     /// The reasons, a line each; if something was written, `partial write: … dropped=2` around them.
     pub(crate) fn message(&self) -> String {
-        let mut told: Vec<&str> = self.reasons.iter().map(|(_, reason)| reason.as_str()).collect();
-        let more = self.dropped.saturating_sub(told.len() as u64);
+        let mut reasons: Vec<&str> = self.reasons.iter().map(|reason| reason.text.as_str()).collect();
+        let more = self.dropped.saturating_sub(reasons.len() as u64);
         let more = format!("and {more} more");
-        if self.dropped > told.len() as u64 {
-            told.push(&more);
+        if self.dropped > reasons.len() as u64 {
+            reasons.push(&more);
         }
-        let told = told.join("\n");
-        if self.written == 0 { told } else { format!("partial write: {told} dropped={}", self.dropped) }
+        let reasons = reasons.join("\n");
+        if self.written == 0 { reasons } else { format!("partial write: {reasons} dropped={}", self.dropped) }
     }
 }
 

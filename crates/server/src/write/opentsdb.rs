@@ -8,7 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ingest::{Protocol, opentsdb};
 
-use super::{Outcome, with_retry};
+use super::{Outcome, Reason, with_retry};
 use crate::body::{Form, body_error, unpack};
 use crate::error::ApiError;
 use crate::json;
@@ -63,10 +63,10 @@ fn answer(outcome: &Outcome, detail: Detail) -> Response {
     let mut body = String::from("{");
     if detail == Detail::Details {
         body.push_str(r#""errors":["#);
-        for (place, (point, reason)) in outcome.reasons.iter().enumerate() {
+        for (place, Reason { line: point, text, .. }) in outcome.reasons.iter().enumerate() {
             let comma = if place == 0 { "" } else { "," };
             // Writing to a string cannot fail.
-            let _ = write!(body, r#"{comma}{{"datapoint":{point},"error":{}}}"#, json::text(reason));
+            let _ = write!(body, r#"{comma}{{"datapoint":{point},"error":{}}}"#, json::text(text));
         }
         body.push_str("],");
     }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use ingest::otlp::{self, Answer};
 use ingest::{Parsed, Protocol};
 
-use super::{Outcome, with_retry};
+use super::{Outcome, Reason, with_retry};
 use crate::body::{Form, body_error, unpack};
 use crate::error::ApiError;
 use crate::json;
@@ -89,7 +89,7 @@ fn answer(outcome: &Outcome, points: u64) -> Answer {
     if outcome.dropped == 0 {
         return Answer::default();
     }
-    let mut lines: Vec<u32> = outcome.reasons.iter().map(|(line, _)| *line).collect();
+    let mut lines: Vec<u32> = outcome.reasons.iter().map(|reason| reason.line).collect();
     lines.dedup();
     let all_told = outcome.reasons.len() as u64 == outcome.dropped;
     let points_rejected = if all_told { lines.len() as u64 } else { outcome.dropped.min(points) };
@@ -99,8 +99,8 @@ fn answer(outcome: &Outcome, points: u64) -> Answer {
 
 impl Outcome {
     fn number_points(mut self) -> Self {
-        for (point, reason) in &mut self.reasons {
-            *reason = format!("data point {point}: {reason}");
+        for Reason { line: point, text, .. } in &mut self.reasons {
+            *text = format!("data point {point}: {text}");
         }
         self
     }
