@@ -81,7 +81,7 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     postgres: Option<String>,
 
-    /// Where Arrow Flight SQL's drivers (ADBC, JDBC) connect, or `off`; needs a build with the cargo feature flight-sql [default: 127.0.0.1:7785]
+    /// Where Arrow Flight SQL's drivers (ADBC, JDBC) connect, or `off`; needs a build with the cargo feature flight-sql [default: 127.0.0.1:7786]
     #[arg(long, env = "THALWEG_FLIGHT_SQL", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     flight_sql: Option<String>,
@@ -501,7 +501,7 @@ impl ServeFlags {
         server.graphite_database = database("--graphite-database", self.graphite_database.as_deref())?;
         server.opentsdb_database = database("--opentsdb-database", self.opentsdb_database.as_deref())?;
         server.postgres = listener("--postgres", self.postgres.as_deref(), 7784)?;
-        server.flight_sql = listener("--flight-sql", self.flight_sql.as_deref(), 7785)?;
+        server.flight_sql = listener("--flight-sql", self.flight_sql.as_deref(), 7786)?;
         if !cfg!(feature = "flight-sql") && server.flight_sql.is_some_and(|listener| listener.required) {
             return Err(
                 "--flight-sql: this program was built without it; build it with --features flight-sql".to_owned()

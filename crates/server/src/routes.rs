@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State as From};
+use axum::extract::{MatchedPath, Request, State as From};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -149,12 +149,14 @@ pub(crate) fn router(state: Arc<State>, door: Arc<Door>) -> Router {
         .with_state(state)
 }
 
-/// Counts requests by path and status. Paths are those of routes, so that there are not more counters than routes.
+/// Counts requests by route, as the router matched it, and by status: there are not more counters than routes.
 async fn count(From(state): From<Arc<State>>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let route = if page::asset(path).is_some() { "page" } else { crate::metrics::route_of(path) };
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let is_page = matched.is_none() && page::asset(request.uri().path()).is_some();
     let mut response = next.run(request).await;
     admin::warn_of_losses(&state, &mut response);
+    let unmatched = if is_page { "page" } else { "other" };
+    let route = matched.as_ref().map_or(unmatched, MatchedPath::as_str);
     state.metrics.count_request(route, response.status().as_u16());
     response
 }
