@@ -9,6 +9,7 @@ use xtask::plant::{Options, Outcome};
 
 const USAGE: &str = "Usage:
   cargo xtask tidy                                         hold the source against the house rules
+  cargo xtask full                                         tests of the features flight-sql and sql-datafusion; builds for half an hour
   cargo xtask capnp                                        make Rust code of the binary protocol's schema
   cargo xtask sim [--seeds N] [--operations N] [--first N] run the simulation, optimised; failing seeds are printed
   cargo xtask fuzz [--target NAME,…] [--inputs N] [--seconds N] [--list]
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
         Some((command, [])) if command == "tidy" => tidy(&root),
+        Some((command, [])) if command == "full" => xtask::full::run(&root, &mut |text| println!("{text}")),
         Some((command, [])) if command == "capnp" => xtask::capnp::run(&root).map(|()| true),
         Some((command, options)) if command == "sim" => xtask::sim::run(&root, options),
         Some((command, options)) if command == "fuzz" => {

@@ -19,7 +19,6 @@ pub mod policy;
 mod pool;
 mod resolve;
 pub mod server;
-pub mod simulate;
 mod slab;
 mod span;
 

@@ -1,9 +1,8 @@
 //! The `thalweg` program.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
 
-mod bench;
 mod cache;
-mod client;
+mod http;
 mod import;
 mod lines;
 mod memory;
@@ -80,6 +79,7 @@ enum Command {
     /// Keep answers of queries on flash, in front of any database
     Cache(cache::CacheFlags),
     /// Measure
+    #[cfg(feature = "bench")]
     Bench(bench::BenchFlags),
 }
 
@@ -116,6 +116,7 @@ fn main() -> ExitCode {
         Some(Command::Losses(flags)) => upkeep::losses(&flags),
         Some(Command::Compact(flags)) => upkeep::compact(&flags),
         Some(Command::Cache(flags)) => cache::run(&flags),
+        #[cfg(feature = "bench")]
         Some(Command::Bench(flags)) => bench::run(&flags),
     };
     match done {

@@ -27,12 +27,15 @@
 //!
 //! * [`session`]: what is under way, without a socket · [`cache`]: what is registered
 //! * [`answers`]: answers of queries kept by `thalweg cache`
+//! * `http` (a cargo feature): the HTTP API for programs that ask now and then
 //! * [`asynchronous`]: the client on tokio · [`blocking`]: the same for programs without · [`rows`]: rows into batches
 
 pub mod answers;
 pub mod asynchronous;
 mod blocking;
 mod cache;
+#[cfg(feature = "http")]
+pub mod http;
 mod rows;
 mod session;
 
@@ -40,9 +43,9 @@ use std::fmt;
 use std::net::SocketAddr;
 
 pub use blocking::Client;
-pub use ingest::wire::control::Registered;
-pub use ingest::wire::data::{Exception, Outgoing, Values};
 pub use rows::GroupRows;
+pub use wire::control::Registered;
+pub use wire::data::{Exception, Outgoing, Values};
 
 /// Where the server is and how patient the client.
 #[derive(Debug, Clone)]
@@ -102,8 +105,8 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
-impl From<ingest::wire::WireError> for ClientError {
-    fn from(error: ingest::wire::WireError) -> Self {
+impl From<wire::WireError> for ClientError {
+    fn from(error: wire::WireError) -> Self {
         Self::Invalid(error.0)
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use ingest::wire::data::{Answer, Encoder, Exception, Hello, Outgoing, Reason, Welcome, encode_hello};
-use ingest::wire::frame::{HEADER_BYTES, Plane, preface};
+use wire::data::{Answer, Encoder, Exception, Hello, Outgoing, Reason, Welcome, encode_hello};
+use wire::frame::{HEADER_BYTES, Plane, preface};
 
 use crate::{ClientError, Options};
 
@@ -169,7 +169,7 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use ingest::wire::data::{Ack, Values};
+    use wire::data::{Ack, Values};
 
     use super::*;
 

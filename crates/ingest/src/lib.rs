@@ -10,7 +10,6 @@
 //! * [`opentsdb`]: OpenTSDB's telnet commands and JSON.
 //! * [`json_lines`]: series as lines of JSON.
 //! * [`csv`]: CSV files, by a mapping of columns, into line protocol.
-//! * [`wire`]: the binary protocol, with tokens for what was registered; it makes no batch.
 //! * [`encoding`]: bounded decompression of bodies.
 //! * [`admission`]: what is refused because of its time.
 //!
@@ -28,7 +27,6 @@ pub mod exposition;
 pub mod graphite;
 pub mod json_lines;
 mod key_hash;
-mod limits;
 pub mod line;
 mod lone;
 mod number;
@@ -39,12 +37,11 @@ pub mod remote_read;
 pub mod remote_write;
 #[cfg(test)]
 mod render;
-pub mod wire;
 
 pub use columns::{give_back, kept_bytes, recycle};
 pub use errors::{BodyError, LineError, LineErrors, limit_named};
 pub use key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
-pub use limits::Limits;
+pub use model::Limits;
 
 use model::Batch;
 

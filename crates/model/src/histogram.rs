@@ -141,6 +141,34 @@ impl<T> Counts<T> {
 }
 
 impl NativeHistogram {
+    /// Whether the buckets add up to the count, as Prometheus demands; observations of NaN are in no bucket.
+    ///
+    /// # Errors
+    ///
+    /// What does not add up, for the sender.
+    pub fn check_counts(&self) -> Result<(), String> {
+        match &self.counts {
+            HistogramCounts::Integer(counts) => {
+                let buckets = counts.positive.iter().chain(&counts.negative);
+                let sum = buckets.fold(counts.zero_count, |sum, count| sum.saturating_add(*count));
+                let fits = if self.sum.is_nan() { sum <= counts.count } else { sum == counts.count };
+                if fits {
+                    return Ok(());
+                }
+                Err(format!("native histogram: {sum} observations in buckets, but a count of {}", counts.count))
+            }
+            HistogramCounts::Float(counts) => {
+                let mut all = counts.positive.iter().chain(&counts.negative).chain([&counts.count, &counts.zero_count]);
+                let negative = all.any(|count| *count < 0.0);
+                if negative {
+                    Err("native histogram: a bucket has fewer than no observations".to_owned())
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+
     /// Whether layout and counts belong together and the schema is one that there is.
     pub fn validate(&self) -> Result<(), InvalidHistogram> {
         let layout = &*self.layout;

@@ -16,10 +16,10 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use ingest::wire::frame::Plane;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tower::ServiceExt;
+use wire::frame::Plane;
 
 use crate::active::Remote;
 use crate::door::{self, Door};

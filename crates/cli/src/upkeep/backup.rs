@@ -7,7 +7,6 @@ use platform::objects::ObjectOptions;
 
 use super::show::Bar;
 use super::{Place, Where, counted, size};
-use crate::client::Client;
 
 const EXAMPLES: &str = "Examples:
   thalweg backup --to nightly                                    the server on 127.0.0.1:7780, to a target that it has by that name
@@ -41,7 +40,7 @@ pub(crate) fn run(flags: &BackupFlags) -> Result<ExitCode, String> {
             let keep = flags.keep.map(|keep| keep.to_string());
             let mut parameters = vec![("to", to.as_str())];
             parameters.extend(keep.as_deref().map(|keep| ("keep", keep)));
-            let data = Client::patient(&url).send_api("POST", "/api/v1/admin/backup", &parameters, b"")?;
+            let data = crate::http::patient_client(&url).send_api("POST", "/api/v1/admin/backup", &parameters, b"")?;
             let number = |name: &str| data[name].as_u64().unwrap_or(0);
             let name = data["name"].as_str().unwrap_or_default().to_owned();
             let copied = (number("files_copied"), number("bytes_copied"));

@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::show::Bar;
 use super::{Place, Where, size};
-use crate::client::Client;
 
 const EXAMPLES: &str = "Examples:
   thalweg compact                                  the server on 127.0.0.1:7780
@@ -24,7 +23,7 @@ pub(crate) fn run(flags: &CompactFlags) -> Result<ExitCode, String> {
     let bar = Bar::new();
     let (merges, before, after) = match flags.place.resolve() {
         Where::Server(url) => {
-            let data = Client::patient(&url).send_api("POST", "/api/v1/admin/compact", &[], b"")?;
+            let data = crate::http::patient_client(&url).send_api("POST", "/api/v1/admin/compact", &[], b"")?;
             let number = |name: &str| data[name].as_u64().unwrap_or(0);
             (number("merges"), number("bytes_before"), number("bytes_after"))
         }

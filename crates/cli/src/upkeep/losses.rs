@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{Place, Where, counted};
-use crate::client::Client;
 
 const EXAMPLES: &str = "Examples:
   thalweg losses                                   what the server on 127.0.0.1:7780 lost
@@ -28,7 +27,7 @@ pub(crate) struct LossesFlags {
 pub(crate) fn run(flags: &LossesFlags) -> Result<ExitCode, String> {
     let (losses, acknowledged) = match flags.place.resolve() {
         Where::Server(url) => {
-            let client = Client::new(&url);
+            let client = crate::http::client(&url);
             let listed = client.api("/api/v1/admin/losses", &[])?;
             let text = |loss: &serde_json::Value| loss["text"].as_str().unwrap_or_default().to_owned();
             let losses: Vec<String> = listed.as_array().into_iter().flatten().map(text).collect();

@@ -1,10 +1,10 @@
 //! A batch into the database: its columns are read in place, turned into rows, and appended by token.
 
 use db::{Appended, Appender, Db, GroupLayout, Sent, StoreError};
-use ingest::wire::WireError;
-use ingest::wire::data::Batch;
-use ingest::wire::rows::{Block, Rows, Run};
 use model::{NativeHistogram, ValueType};
+use wire::WireError;
+use wire::data::Batch;
+use wire::rows::{Block, Rows, Run};
 
 /// Layouts that a connection remembers.
 const LAYOUTS_MAX: usize = 64;

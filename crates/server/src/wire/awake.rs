@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ingest::wire::data::{Ack, Answer, Reason, Refused};
-use ingest::wire::frame::{self, HEADER_BYTES, MessageBuffer};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::{Instant, sleep, timeout_at};
+use wire::data::{Ack, Answer, Reason, Refused};
+use wire::frame::{self, HEADER_BYTES, MessageBuffer};
 
 use super::commit::Told;
 use super::data::{Parked, Session, stopping, tell};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use db::{Appended, Db};
-use ingest::wire::data::{Exception, Reason, Refused};
 use tokio::sync::mpsc::UnboundedSender;
+use wire::data::{Exception, Reason, Refused};
 
 /// What a connection's writer is to tell, in order.
 pub(super) enum Told {

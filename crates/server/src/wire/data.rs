@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::wire::data::{self, Answer, Hello, Message, Reason, Refused, Request, Welcome};
-use ingest::wire::frame::{MessageBuffer, Plane};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use wire::data::{self, Answer, Hello, Message, Reason, Refused, Request, Welcome};
+use wire::frame::{MessageBuffer, Plane};
 
 use super::awake;
 use super::socket::{self, End};

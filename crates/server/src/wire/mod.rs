@@ -26,10 +26,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use db::Db;
-use ingest::wire::frame::Plane;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
+use wire::frame::Plane;
 
 use crate::listen::ACCEPT_PAUSE;
 use crate::places::Places;

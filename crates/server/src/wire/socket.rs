@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ingest::wire::WireError;
-use ingest::wire::frame::{self, HEADER_BYTES, MessageBuffer, PREFACE_BYTES, Plane};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
+use wire::WireError;
+use wire::frame::{self, HEADER_BYTES, MessageBuffer, PREFACE_BYTES, Plane};
 
 use crate::body::Share;
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ingest::wire::data::{Exception, Message, Reason, Refused, Request};
-use ingest::wire::frame::{HEADER_BYTES, MessageBuffer};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wire::data::{Exception, Message, Reason, Refused, Request};
+use wire::frame::{HEADER_BYTES, MessageBuffer};
 
 use super::Planes;
 use super::apply::{Applier, ApplyError};
