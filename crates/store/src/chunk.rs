@@ -116,7 +116,7 @@ impl RowsColumn {
     }
 
     /// Which cells of some rows are null; empty if none is.
-    fn nulls_of(&self, places: &Range<usize>) -> &[bool] {
+    pub(crate) fn nulls_in(&self, places: &Range<usize>) -> &[bool] {
         self.nulls.get(places.clone()).unwrap_or_default()
     }
 
@@ -214,7 +214,7 @@ pub(crate) fn encode(rows: &Rows, places: Range<usize>, sequences: (u64, u64), e
     let mut body = Vec::with_capacity(COLUMN_BYTES + (COLUMN_BYTES + timestamps_ns.len()) * rows.columns.len());
     integer::encode_with(timestamps_ns, effort, &mut body);
     let timestamps_bytes = body.len();
-    let has_cells = |column: &&RowsColumn| column.nulls.is_empty() || column.nulls_of(&places).contains(&false);
+    let has_cells = |column: &&RowsColumn| column.nulls.is_empty() || column.nulls_in(&places).contains(&false);
     let encoded = |column| {
         let start = body.len();
         encode_column(column, &places, effort, &mut body);
@@ -240,7 +240,7 @@ pub(crate) fn encode(rows: &Rows, places: Range<usize>, sequences: (u64, u64), e
 }
 
 fn encode_column(column: &RowsColumn, places: &Range<usize>, effort: Effort, out: &mut Vec<u8>) {
-    let (cells, nulls) = (column.cells.get(places.clone()).unwrap_or_default(), column.nulls_of(places));
+    let (cells, nulls) = (column.cells.get(places.clone()).unwrap_or_default(), column.nulls_in(places));
     let is_stale = |bits: &u64| column.value_type == ValueType::F64 && *bits == STALE_NAN_BITS;
     // Nearly always there is none: looking at all of them takes vectors, stopping at the first does not.
     let has_stale = cells.iter().fold(false, |found, bits| found | is_stale(bits));

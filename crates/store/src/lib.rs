@@ -12,17 +12,17 @@
 //! * [`histogram`]: samples that are distributions
 //! * [`manifest`]: which files exist · [`recover`]: what happens at opening
 //! * [`inspect`], [`check`], [`backup`], [`compact`], [`scrub`], [`reserve`]: upkeep · [`health`]: what is wrong at present
-//! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to · [`recent`]: the newest of many groups at once
+//! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to · [`last_rows`]: the last rows of many groups at once
 
 mod admission;
 mod backup;
 mod beyond_retention;
 mod check;
-mod chosen;
 mod chunk;
 mod compact;
 mod databases;
 mod deletes;
+mod end_rows;
 mod error;
 mod exemplars;
 mod flush;
@@ -37,6 +37,8 @@ mod journal;
 mod journal_file;
 mod keys;
 mod known_times;
+mod last_rows;
+mod last_rows_cache;
 mod levels;
 mod locate;
 mod log;
@@ -46,7 +48,6 @@ mod manifest_twin;
 mod memory;
 mod merge;
 mod milliseconds;
-mod newest;
 mod number_hash;
 mod options;
 mod origins;
@@ -66,13 +67,14 @@ mod scan;
 mod scrub;
 mod sections;
 mod segment;
+mod selection_cache;
 mod settled;
 mod shard;
 mod spare;
 mod stats;
 mod summary;
+mod table_rows;
 mod tables;
-mod tails;
 mod throttle;
 pub mod tier;
 mod time;
@@ -96,20 +98,20 @@ pub use backup::{
 };
 pub use beyond_retention::BEYOND_RETENTION;
 pub use check::{CheckReport, Damage, check};
-pub use chosen::{GroupTexts, TableGroups};
 pub use compact::CompactReport;
+pub use end_rows::{End, EndRows};
 pub use error::StoreError;
 pub use health::{CheckStatus, Health, HealthCheck, Loss};
 pub use inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
 pub use journal_file::fuzz_journal;
+pub use last_rows::BatchLastRows;
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
 pub use lost_found::{LostFile, lost_found};
 pub use manifest::fuzz_manifest;
 pub use memory::{MemoryPool, MemoryUse};
 pub use milliseconds::to_milliseconds;
-pub use newest::NewestRows;
 pub use options::StoreOptions;
 pub use origins::{Origin, Origins};
 pub use part::{fuzz_part, fuzz_part_file};
@@ -122,9 +124,11 @@ pub use recover::Recovery;
 pub use repair::{RepairReport, repair};
 pub use retention::Deleted;
 pub use scan::{SelectedColumn, SelectedGroup};
+pub use selection_cache::{GroupTexts, TableGroups};
 pub use settled::ObjectTierOptions;
 pub use stats::{LevelStats, Stats};
-pub use tables::{GroupRows, TableSchema};
+pub use table_rows::TableRows;
+pub use tables::TableSchema;
 pub use tier::fuzz_flash_table;
 pub use tokens::{Appended, Appender, GroupLayout, Token};
 pub use trash::{RestoredTrash, TrashReport, restore_trash, trash_of};
@@ -132,18 +136,18 @@ pub use windows::{ReadCounts, WindowColumn, Windows};
 pub use write::{Rejected, WriteReport};
 
 use admission::Admission;
-use chosen::ChosenGroups;
 use exemplars::Exemplars;
 use journal::Journal;
 use keys::Keys;
+use last_rows_cache::LastRowsCache;
 use log::WriteAheadLog;
 use manifest::{Edit, Manifest};
 use part::{MadeAt, Part, PartData, PartInfo, PartLabel, SeenBlocks};
 use producers::Producers;
+use selection_cache::SelectionCache;
 use settled::Settled;
 use shard::Shard;
 use stats::Counters;
-use tails::Tails;
 use trusted_time::TrustedTime;
 
 /// An open data folder. Shared by all threads that read and write.
@@ -172,11 +176,11 @@ pub struct Store {
     /// Bytes that all heads may take at present.
     heads_bytes: AtomicU64,
     memory_pools: memory::MemoryPools,
-    /// Index blocks and ends of chunks that readers came by.
+    /// Index blocks and last rows of chunks that readers decoded.
     seen: Arc<SeenBlocks>,
-    tails: Arc<Tails>,
-    /// What matchers chose of tables.
-    chosen: ChosenGroups,
+    last_rows: Arc<LastRowsCache>,
+    /// Groups that matchers selected of tables.
+    selections: SelectionCache,
     /// Bytes of answers that are kept of its data.
     results_bytes: AtomicU64,
     /// Bytes that are kept outside of requests that are done with.

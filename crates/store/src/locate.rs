@@ -6,7 +6,7 @@ use index::Slot;
 use model::TimeRange;
 
 use crate::keys::Target;
-use crate::part::{ChunkRef, Part, PartKey, SeenBlocks};
+use crate::part::{ChunkRef, Part, PartKey};
 use crate::read::{KeyView, by_block};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::{Store, StoreError, Token};
@@ -35,20 +35,6 @@ impl Store {
         Ok(selected)
     }
 
-    /// A time behind which a group has no rows within a range, nearly the newest of them: chunks count whole. `None` if there are no rows.
-    pub fn newest(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Option<i64>, StoreError> {
-        let Some(shard) = self.shards.get(selected.shard) else {
-            return Ok(None);
-        };
-        let range = &self.kept(selected.key.database, range);
-        let mut newest: Option<i64> = None;
-        for (block, _) in by_block(&selected.columns) {
-            let (view, in_heads_ns) = KeyView::take_newest(shard, PartKey { block, ..selected.key }, range);
-            newest = newest.max(in_heads_ns).max(view.newest(range, &self.seen)?);
-        }
-        Ok(newest)
-    }
-
     /// A range that holds all rows of a group within another, nearly the smallest: chunks count whole. `None` if there are
     /// no rows.
     pub fn extent(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Option<TimeRange>, StoreError> {
@@ -73,22 +59,6 @@ impl Store {
     }
 }
 
-impl KeyView {
-    /// A time behind which the key's parts have no rows within the range of the view, as [`Store::newest`].
-    pub(crate) fn newest(&self, range: &TimeRange, seen: &SeenBlocks) -> Result<Option<i64>, StoreError> {
-        let mut newest: Option<TimeRange> = None;
-        // What was written last is mostly what is newest: few of the others are to be looked into.
-        for part in self.parts.iter().rev().filter(|part| part.info.range.overlaps(range)) {
-            if newest.is_none_or(|newest| newest.end_ns < part.info.range.end_ns.min(range.end_ns)) {
-                part.find(self.key, seen, |chunks, _| {
-                    ranges_of(part, chunks).for_each(|found| widen(&mut newest, range, found));
-                })?;
-            }
-        }
-        Ok(newest.map(|newest| newest.end_ns))
-    }
-}
-
 /// Where a part may have rows of a key that has these chunks in it.
 pub(crate) fn ranges_of<'a>(part: &Part, chunks: &'a [ChunkRef]) -> impl Iterator<Item = TimeRange> + use<'a> {
     // A fold's nodes have no chunks.
@@ -97,7 +67,7 @@ pub(crate) fn ranges_of<'a>(part: &Part, chunks: &'a [ChunkRef]) -> impl Iterato
 }
 
 /// Adds what of a range lies in the wanted one.
-fn widen(extent: &mut Option<TimeRange>, wanted: &TimeRange, found: TimeRange) {
+pub(crate) fn widen(extent: &mut Option<TimeRange>, wanted: &TimeRange, found: TimeRange) {
     if !found.overlaps(wanted) {
         return;
     }

@@ -8,15 +8,15 @@ use tracing_mutex::parkinglot::Mutex;
 
 use crate::chunk::{self, HeldTimes, Onto, Rows, RowsColumn};
 use crate::deletes::Delete;
-use crate::head::{Head, HeadPiece};
+use crate::head::HeadPiece;
 use crate::histogram;
 use crate::known_times::KnownTimes;
+use crate::last_rows_cache::LastRowsCache;
 use crate::locate::ranges_of;
 use crate::origins::Origins;
 use crate::part::{BLOCK_SLOTS, ChunkRef, Part, PartKey, ReadAhead, SeenBlocks};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::shard::Shard;
-use crate::tails::{Tail, Tails};
 use crate::{Store, StoreError};
 
 /// What a shard has of a key at a moment, oldest first.
@@ -40,21 +40,6 @@ impl KeyView {
         let heads = frozen.into_iter().flatten().chain(newest).map(|piece| piece.found(slots));
         let heads = heads.filter(|piece| piece.range().is_some()).collect();
         Self { key, parts, deletes, heads }
-    }
-
-    /// The same of parts alone, and a time behind which heads have no rows in the range; `None`: they have none at all.
-    pub(crate) fn take_newest(shard: &Shard, key: PartKey, range: &TimeRange) -> (Self, Option<i64>) {
-        let newest = |head: &Head| head.newest(std::iter::once(key), range);
-        let (parts, deletes, frozen, head) = {
-            let state = shard.state.lock();
-            (state.parts.clone(), state.deletes.clone(), state.frozen.clone(), newest(&state.head))
-        };
-        let heads = frozen.map(|frozen| newest(&frozen.head)).into_iter().chain([head]);
-        let until_ns = heads.filter_map(|mut head| {
-            head.finish();
-            head.of(0).until_ns()
-        });
-        (Self { key, parts, deletes, heads: Vec::new() }, until_ns.max())
     }
 
     /// Deletes that mask something of the key in a part.
@@ -88,22 +73,10 @@ impl KeyView {
         Ok(found)
     }
 
-    /// The end of the only chunk that was found, if no more of it is wanted and it is held.
-    pub(crate) fn held_tail(
-        &self,
-        found: &[(&Part, ChunkRef)],
-        range: &TimeRange,
-        slots: &[Slot],
-        way: &ReadersWay,
-    ) -> Option<Arc<Tail>> {
-        let (part, chunk) = self.only_tail(found, range)?;
-        way.tails.get(part, &chunk, range, slots)
-    }
-
-    /// The only chunk that was found, if it is but its end that is wanted, and nothing of it is deleted.
-    fn only_tail<'s>(&self, found: &[(&'s Part, ChunkRef)], range: &TimeRange) -> Option<(&'s Part, ChunkRef)> {
+    /// The only chunk that was found, if only its last rows are wanted and no delete masks it: then they may be cached.
+    fn cacheable<'s>(&self, found: &[(&'s Part, ChunkRef)], range: &TimeRange) -> Option<(&'s Part, ChunkRef)> {
         let [(part, chunk)] = found else { return None };
-        (Tails::is_tail(chunk, range) && self.masking(part).is_empty()).then_some((*part, *chunk))
+        (LastRowsCache::takes(chunk, range) && self.masking(part).is_empty()).then_some((*part, *chunk))
     }
 
     /// All rows that overlap a range, oldest first; those of chunks that do not overlap in time joined in order of it.
@@ -119,13 +92,13 @@ impl KeyView {
         slots: &[Slot],
         (way, may_hold): (&ReadersWay, bool),
     ) -> Result<(Vec<Rows>, Option<HeldTimes>), StoreError> {
-        if let Some(tail) = self.held_tail(&found, range, slots, way) {
+        let cacheable = self.cacheable(&found, range);
+        if let Some(cached) = cacheable.and_then(|(part, chunk)| way.last_rows.get(part, &chunk, range, slots)) {
             let heads = self.read_heads(slots)?;
             way.origins.lock().add_head(&heads);
-            return Ok((std::iter::once(tail.rows(slots)).chain(heads).collect(), None));
+            return Ok((std::iter::once(cached).chain(heads).collect(), None));
         }
         let (mut origins, mut chunks) = (Origins::default(), Vec::new());
-        let tail_of = self.only_tail(&found, range);
         Part::warm(found.iter().map(|(part, chunk)| (*part, chunk.place)));
         let apart = in_order_apart(&mut found);
         let heads = self.read_heads(slots)?;
@@ -152,8 +125,8 @@ impl KeyView {
             }
             origins.add_chunks(part, &chunks, rows as u64);
         }
-        if let (Some((part, chunk)), [rows], None) = (tail_of, onto.pieces.as_slice(), &onto.held) {
-            way.tails.hold(part, &chunk, range, slots, rows);
+        if let (Some((part, chunk)), [rows], None) = (cacheable, onto.pieces.as_slice(), &onto.held) {
+            way.last_rows.insert(part, &chunk, range, slots, rows);
         }
         let mut pieces = onto.pieces;
         way.origins.lock().merge(&origins);
@@ -196,7 +169,7 @@ pub(crate) fn by_block(columns: &[SelectedColumn]) -> Vec<(u32, Vec<usize>)> {
 pub(crate) struct ReadersWay {
     /// The store's, both.
     pub(crate) seen: Arc<SeenBlocks>,
-    pub(crate) tails: Arc<Tails>,
+    pub(crate) last_rows: Arc<LastRowsCache>,
     ahead: ReadAhead,
     times: KnownTimes,
     origins: Mutex<Origins>,
@@ -271,7 +244,7 @@ impl GroupReader<'_> {
     }
 
     /// Calls for each member block of a group with what there is of it, the range that is kept, the columns and their slots.
-    fn each_block(
+    pub(crate) fn each_block(
         &self,
         selected: &SelectedGroup,
         range: &TimeRange,
@@ -296,7 +269,7 @@ impl Store {
     pub fn reader(&self) -> GroupReader<'_> {
         let way = ReadersWay {
             seen: self.seen.clone(),
-            tails: self.tails.clone(),
+            last_rows: self.last_rows.clone(),
             ahead: ReadAhead::default(),
             times: KnownTimes::default(),
             origins: Mutex::default(),

@@ -11,7 +11,7 @@ use crate::Store;
 use crate::head::{GroupedRows, LayoutId, Shares};
 use crate::scan::{SelectedColumn, SelectedGroup};
 use crate::shard::ShardState;
-use crate::tables::only_block;
+use crate::table_rows::only_block;
 use crate::windows::Windows;
 
 /// Rows that are looked at for each group that is asked for, and for all of them: with more, each group is read by itself. They are copied while

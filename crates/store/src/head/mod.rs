@@ -18,8 +18,8 @@
 mod block;
 mod contents;
 mod group;
+mod last_rows;
 mod layouts;
-mod newest;
 mod packed;
 mod row_buffer;
 mod spare_rows;
@@ -42,8 +42,8 @@ use row_buffer::{GroupRows, NONE, SharedRows, SharedView};
 use spare_rows::SpareRows;
 
 pub(crate) use contents::{FlushPiece, HeadContents};
+pub(crate) use last_rows::{HeadLastRow, HeadLastRows};
 pub(crate) use layouts::LayoutId;
-pub(crate) use newest::{HeadNewest, NewestRow};
 pub(crate) use row_buffer::GroupedRows;
 
 /// Least bytes of a group's row buffer before it is sealed (design: 2 KiB, or 40 B a member if that is more).

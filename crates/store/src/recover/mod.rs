@@ -15,13 +15,13 @@ use platform::{Files, LockError, Platform};
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 use crate::admission::Admission;
-use crate::chosen::ChosenGroups;
 use crate::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
 use crate::health::Health;
 use crate::index_twins::IndexTwins;
 use crate::journal::Journal;
 use crate::journal_file::Continued;
 use crate::keys::{Keys, SHARDS_MAX};
+use crate::last_rows_cache::LastRowsCache;
 use crate::log::reader::Finding;
 use crate::manifest::State;
 use crate::memory::MemoryPools;
@@ -30,11 +30,11 @@ use crate::pressure::Pressure;
 use crate::producers::{self, PRODUCERS_SHARD, Producers};
 use crate::reserve::{Reserve, is_full};
 use crate::segment::GroupsFile;
+use crate::selection_cache::SelectionCache;
 use crate::settled::Settled;
 use crate::shard::{Shard, ShardGroups};
 use crate::spare::Spare;
 use crate::stats::Counters;
-use crate::tails::Tails;
 use crate::throttle::Throttle;
 use crate::trusted_time::{Opening, Reading, TrustedTime, data_advance_ns_max};
 use crate::{CatalogState, Damage, Loss, Store, StoreError, StoreOptions, manifest_twin, segment, trash};
@@ -162,8 +162,8 @@ impl Store {
             heads_bytes: AtomicU64::new(heads_bytes),
             memory_pools,
             seen: Arc::new(SeenBlocks::new(memory_bytes_max)),
-            tails: Arc::new(Tails::new(memory_bytes_max)),
-            chosen: ChosenGroups::new(memory_bytes_max),
+            last_rows: Arc::new(LastRowsCache::new(memory_bytes_max)),
+            selections: SelectionCache::new(memory_bytes_max),
             results_bytes: AtomicU64::new(0),
             requests_bytes: AtomicU64::new(0),
             memory_is_short: AtomicBool::new(false),

@@ -1,4 +1,4 @@
-//! The newest row of each of some groups in a range, as a head has them: to learn when a group's newest row is, nobody needs the others.
+//! The last row in a range of each of some groups, as a head has them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::part::PartKey;
 
 /// What a head has of some groups at a moment. What other rows than those of open blocks say is looked for while the head is not held.
 #[derive(Default)]
-pub(crate) struct HeadNewest {
+pub(crate) struct HeadLastRows {
     groups: Vec<OfGroup>,
     layouts: Vec<SharedLayout>,
     /// Timestamp and cells of rows among the shared ones.
@@ -38,7 +38,7 @@ struct SharedLayout {
 
 /// A group's newest row in a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NewestRow<'a> {
+pub(crate) enum HeadLastRow<'a> {
     /// There is none.
     None,
     /// The row, with all cells that it has.
@@ -47,7 +47,7 @@ pub(crate) enum NewestRow<'a> {
     Until(i64),
 }
 
-impl NewestRow<'_> {
+impl HeadLastRow<'_> {
     /// The newer one of two; of one time each may have some of the columns.
     pub(crate) fn or(self, other: Self) -> Self {
         let [until_ns, other_ns] = [self.until_ns(), other.until_ns()];
@@ -70,26 +70,26 @@ impl NewestRow<'_> {
 
 impl Head {
     /// The newest rows of keys in a range; to be finished.
-    pub(crate) fn newest(&self, keys: impl Iterator<Item = PartKey>, range: &TimeRange) -> HeadNewest {
-        let mut newest = HeadNewest::default();
-        newest.groups.reserve(keys.size_hint().0);
+    pub(crate) fn last_rows(&self, keys: impl Iterator<Item = PartKey>, range: &TimeRange) -> HeadLastRows {
+        let mut last = HeadLastRows::default();
+        last.groups.reserve(keys.size_hint().0);
         for key in keys {
-            let own_until_ns = self.group(&key).and_then(|head| head.newest_until(range));
+            let own_until_ns = self.group(&key).and_then(|head| head.last_until(range));
             let place = self.shared_place(key.group).filter(|_| key.block == 0);
-            let shared = place.map(|(shared, layout, last)| {
+            let shared = place.map(|(shared, layout, newest)| {
                 let place =
-                    newest.layout(layout, || SharedLayout::new(layout, self.layouts.get(layout), shared.full_rows()));
-                (place, shared.newest(last, range, &mut newest.rows))
+                    last.layout(layout, || SharedLayout::new(layout, self.layouts.get(layout), shared.full_rows()));
+                (place, shared.newest(newest, range, &mut last.rows))
             });
-            newest.groups.push(OfGroup { own_until_ns, shared });
+            last.groups.push(OfGroup { own_until_ns, shared });
         }
-        newest
+        last
     }
 }
 
 impl GroupHead {
     /// A time behind which there are no rows in a range, by whole buffers; `None` if there are no rows in it.
-    fn newest_until(&self, range: &TimeRange) -> Option<i64> {
+    fn last_until(&self, range: &TimeRange) -> Option<i64> {
         let sealed = self.sealed.iter().map(super::Sealed::range);
         let found = sealed.chain(self.range()).filter(|found| found.overlaps(range));
         found.map(|found| found.end_ns.min(range.end_ns)).max()
@@ -102,7 +102,7 @@ impl SharedLayout {
     }
 }
 
-impl HeadNewest {
+impl HeadLastRows {
     /// The place of a layout, which is made if it is not known.
     fn layout(&mut self, id: LayoutId, make: impl FnOnce() -> SharedLayout) -> usize {
         let known = self.layouts.iter().position(|layout| layout.id == id);
@@ -122,20 +122,20 @@ impl HeadNewest {
     }
 
     /// The newest row of one of the groups, by its place among them.
-    pub(crate) fn of(&self, place: usize) -> NewestRow<'_> {
-        let Some(group) = self.groups.get(place) else { return NewestRow::None };
+    pub(crate) fn get(&self, group: usize) -> HeadLastRow<'_> {
+        let Some(group) = self.groups.get(group) else { return HeadLastRow::None };
         let shared =
             group.shared.as_ref().and_then(|(layout, search)| Some((self.layouts.get(*layout)?, search.found()?)));
         match (shared, group.own_until_ns) {
-            (None, None) => NewestRow::None,
+            (None, None) => HeadLastRow::None,
             (Some((layout, (time_ns, at))), None) if !layout.has_texts => {
                 let columns = &*layout.columns;
                 let cells = self.rows.get(at + 1..at + 1 + columns.len()).unwrap_or_default();
-                NewestRow::Row { time_ns, cells, columns }
+                HeadLastRow::Row { time_ns, cells, columns }
             }
             (shared, own_until_ns) => {
                 let until_ns = shared.map(|(_, (time_ns, _))| time_ns).max(own_until_ns);
-                until_ns.map_or(NewestRow::None, NewestRow::Until)
+                until_ns.map_or(HeadLastRow::None, HeadLastRow::Until)
             }
         }
     }
