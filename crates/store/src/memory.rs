@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use platform::Clock;
 
 use crate::Store;
-use crate::shard::Shard;
+use crate::head::shard::Shard;
 
 /// Share of the limit that index, keys and the indexes of parts may take before new series are refused.
 const INDEX_SHARE: (u64, u64) = (7, 10);

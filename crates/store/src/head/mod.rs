@@ -15,6 +15,8 @@
 //! none missing, as it is, because writers have no time for more; others sorted, merged, encoded as a chunk. Rows keep the order of
 //! arrival until then, so that for the same time the later one wins.
 
+pub(crate) mod shard;
+
 mod block;
 mod contents;
 mod group;
@@ -32,8 +34,8 @@ use codec::{DecodeError, Effort};
 use index::{GroupId, Slot};
 use model::{Span, TimeRange, ValueType};
 
-use crate::chunk::{self, CHUNK_ROWS_MAX, Rows, RowsColumn};
 use crate::log::record::{RowBlock, ShardRows};
+use crate::part::chunk::{self, CHUNK_ROWS_MAX, Rows, RowsColumn};
 use crate::part::{BLOCK_SLOTS, EncodedChunk, PartKey};
 
 use group::{DenseRows, GroupHead, Sealed, has_texts, is_present};
