@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Labels, TimeRange};
-use query::plan::{Expression, Scan, TableColumns};
+use query::plan::{Scan, TableColumns};
 use query::{Frame, FrameColumn, Plan, QueryError};
 
 use crate::engine::Engine;
@@ -235,8 +235,7 @@ fn newest(of: &Resolved, scan: Plan, is_all: bool) -> Plan {
     if !(is_all && of.descending && of.limits.rows > 0 && of.calls.is_empty()) {
         return scan;
     }
-    let input = Box::new(Plan::Order { input: Box::new(scan), by: Expression::Time, descending: true });
-    Plan::Limit { input, rows: usize::try_from(rows).unwrap_or(usize::MAX), skip: 0 }
+    Plan::Last { input: Box::new(scan), rows: usize::try_from(rows).unwrap_or(usize::MAX) }
 }
 
 fn each_field(call: &Call, add: &mut impl FnMut(&str)) {

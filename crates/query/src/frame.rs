@@ -171,7 +171,7 @@ impl FrameColumn {
         size_of::<Self>() + self.name.len() + values + self.present.as_ref().map_or(0, Vec::len)
     }
 
-    fn pick(&self, rows: &[usize]) -> Self {
+    pub(crate) fn pick(&self, rows: &[usize]) -> Self {
         let present = self.present.as_ref().map(|present| pick(present, rows));
         Self { name: self.name.clone(), values: picked(&self.values, rows), present }
     }

@@ -19,8 +19,8 @@ mod windows;
 
 pub use budget::{Budget, Pace, SAMPLE_BYTES, Stop};
 pub use execute::{
-    BinsAsked, BinsFound, Context, KeptBins, KeptReads, MakeBins, NewestRow, NewestRows, Outcome, Reads, StepReport,
-    execute, newest_rows,
+    BinsAsked, BinsFound, Context, KeptBins, KeptReads, LastRow, LastRows, MakeBins, Outcome, Reads, StepReport,
+    execute, last_rows,
 };
 pub use frame::{Cell, Frame, FrameColumn};
 pub use model::Values;

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use model::Labels;
-use query::{Frame, FrameColumn, NewestRow, NewestRows, RowPlace, SeriesLabels};
+use query::{Frame, FrameColumn, LastRow, LastRows, RowPlace, SeriesLabels};
 
 use crate::order::Order;
 use crate::relation::{Column, Relation};
@@ -171,9 +171,9 @@ impl ReadRows {
     }
 
     /// A row of each series, in the same order.
-    pub(crate) fn of_newest(newest: NewestRows, schema: &query::TableSchema) -> Self {
-        let NewestRows { labels, rows, frames, .. } = newest;
-        let place = |(series, row): (u32, &NewestRow)| RowPlace { time_ns: row.time_ns, series, row: row.row };
+    pub(crate) fn of_last(last: LastRows, schema: &query::TableSchema) -> Self {
+        let LastRows { labels, rows, frames, .. } = last;
+        let place = |(series, row): (u32, &LastRow)| RowPlace { time_ns: row.time_ns, series, row: row.row };
         let order = (0..).zip(&rows).map(place).collect();
         let frame_of = rows.iter().map(|row| row.frame).collect();
         let fields = || schema.fields.iter().map(|(name, _)| name.as_str());

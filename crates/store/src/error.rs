@@ -8,7 +8,7 @@ use index::IndexError;
 use platform::objects::ObjectError;
 
 use crate::Loss;
-use crate::segment::segment_path;
+use crate::flush::segment::segment_path;
 
 /// What a decoder says of a form that only later versions can have written.
 pub(crate) const NEWER: &str = "written by a newer version of Thalweg";

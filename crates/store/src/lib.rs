@@ -1,85 +1,37 @@
-//! Durable, ordered time series on fast disk. Synchronous; owns no threads: whoever embeds it calls [`Store::maintain`].
+//! Durable, ordered time series on fast disk. Synchronous; owns no threads: its embedder calls [`Store::maintain`].
 //!
-//! The life of a sample, file by file:
+//! The rooms, in the order in which a sample passes through them:
 //!
-//! * [`write`]: a batch comes in · [`resolve`]: keys become groups, names become slots · [`beyond_retention`]: what is not taken
-//! * [`log`]: the request becomes one record · [`head`]: the rows go into memory · back in `write`: the record is synced
-//! * [`flush`], [`sections`]: a full head becomes parts · [`pressure`]: writers give way to that · [`chunk`], [`summary`], [`part`]: what a part is made of
-//! * [`levels`]: what to merge next · [`merge`]: many parts become few · [`throttle`]: how fast
-//! * [`policy`], [`retention`], [`trash`], [`deletes`]: what goes, and when · [`trusted_time`], [`time`]: by which clock · [`journal`], [`journal_file`]: what of the past has changed
-//! * [`indexing`], [`segment`]: new groups become segments of the index · [`index_twins`]: their second copies
-//! * [`exemplars`]: what stands beside the samples · [`producers`]: who sent what last
-//! * [`histogram`]: samples that are distributions
-//! * [`manifest`]: which files exist · [`recover`]: what happens at opening
-//! * [`inspect`], [`check`], [`backup`], [`compact`], [`scrub`], [`reserve`]: upkeep · [`health`]: what is wrong at present
-//! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to · [`recent`]: the newest of many groups at once
+//! * [`write`]: a request becomes rows: admission, keys and names, rows that are too old, producers, exemplars, tokens
+//! * [`log`]: the request as one record of the write-ahead log
+//! * [`head`]: the newest rows of each shard, in memory
+//! * [`flush`]: a full head becomes parts; new groups become segments of the index
+//! * [`part`]: immutable files of chunks and summaries
+//! * [`compaction`]: which parts to merge next, merging them, and how fast
+//! * [`retention`]: policies, deletes, the trash, and the clock that they go by
+//! * [`journal`]: what changed in the past, for caches of results
+//! * [`manifest`]: which files exist
+//! * [`tier`]: parts in the object store, and the cache of their blocks on flash
+//! * [`read`]: selecting groups, reading their rows, windows of summaries, last rows
+//! * [`cache`]: caches in memory
+//! * [`memory`]: how much of it everything may take
+//! * [`upkeep`]: opening, checks, repairs, backups, health, figures
+//! * [`error`]: what can go wrong
 
-mod admission;
-mod backup;
-mod beyond_retention;
-mod check;
-mod chosen;
-mod chunk;
-mod compact;
-mod databases;
-mod deletes;
+mod cache;
+mod compaction;
 mod error;
-mod exemplars;
 mod flush;
-mod generations;
 mod head;
-mod health;
-mod histogram;
-mod index_twins;
-mod indexing;
-mod inspect;
 mod journal;
-mod journal_file;
-mod keys;
-mod known_times;
-mod levels;
-mod locate;
 mod log;
-mod lost_found;
 mod manifest;
-mod manifest_twin;
 mod memory;
-mod merge;
-mod milliseconds;
-mod newest;
-mod number_hash;
-mod options;
-mod origins;
 mod part;
-mod policy;
-mod pressure;
-mod producers;
-mod progress;
 mod read;
-mod recent;
-mod recover;
-mod repair;
-mod reserve;
-mod resolve;
 mod retention;
-mod scan;
-mod scrub;
-mod sections;
-mod segment;
-mod settled;
-mod shard;
-mod spare;
-mod stats;
-mod summary;
-mod tables;
-mod tails;
-mod throttle;
 pub mod tier;
-mod time;
-mod tokens;
-mod trash;
-mod trusted_time;
-mod windows;
+mod upkeep;
 mod write;
 
 use std::collections::BTreeMap;
@@ -91,60 +43,62 @@ use index::{Catalog, CatalogEntry, DatabaseId};
 use platform::{Files, Platform};
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
-pub use backup::{
-    BackupReport, PruneReport, RebuildReport, RestoreReport, backups, fuzz_backup, prune, rebuild, restore,
-};
-pub use beyond_retention::BEYOND_RETENTION;
-pub use check::{CheckReport, Damage, check};
-pub use chosen::{GroupTexts, TableGroups};
-pub use compact::CompactReport;
+pub use cache::selections::{GroupTexts, TableGroups};
 pub use error::StoreError;
-pub use health::{CheckStatus, Health, HealthCheck, Loss};
-pub use inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
+pub use journal::file::fuzz_journal;
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
-pub use journal_file::fuzz_journal;
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
-pub use lost_found::{LostFile, lost_found};
 pub use manifest::fuzz_manifest;
 pub use memory::{MemoryPool, MemoryUse};
-pub use milliseconds::to_milliseconds;
-pub use newest::NewestRows;
-pub use options::StoreOptions;
-pub use origins::{Origin, Origins};
 pub use part::{fuzz_part, fuzz_part_file};
-pub use policy::DatabasePolicy;
-pub use producers::{Sent, fuzz_producers};
-pub use progress::Progress;
+pub use read::end_rows::{End, EndRows};
+pub use read::last_rows::BatchLastRows;
+pub use read::milliseconds::to_milliseconds;
+pub use read::origins::{Origin, Origins};
+pub use read::recent::RecentRows;
+pub use read::select::{SelectedColumn, SelectedGroup};
+pub use read::table_rows::TableRows;
+pub use read::tables::TableSchema;
+pub use read::windows::{ReadCounts, WindowColumn, Windows};
 pub use read::{ByMillisecond, GroupReader};
-pub use recent::RecentRows;
-pub use recover::Recovery;
-pub use repair::{RepairReport, repair};
 pub use retention::Deleted;
-pub use scan::{SelectedColumn, SelectedGroup};
-pub use settled::ObjectTierOptions;
-pub use stats::{LevelStats, Stats};
-pub use tables::{GroupRows, TableSchema};
+pub use retention::policy::DatabasePolicy;
+pub use retention::trash::{RestoredTrash, TrashReport, restore_trash, trash_of};
 pub use tier::fuzz_flash_table;
-pub use tokens::{Appended, Appender, GroupLayout, Token};
-pub use trash::{RestoredTrash, TrashReport, restore_trash, trash_of};
-pub use windows::{ReadCounts, WindowColumn, Windows};
+pub use tier::parts::ObjectTierOptions;
+pub use upkeep::backup::{
+    BackupReport, PruneReport, RebuildReport, RestoreReport, backups, fuzz_backup, prune, rebuild, restore,
+};
+pub use upkeep::check::{CheckReport, Damage, check};
+pub use upkeep::compact::CompactReport;
+pub use upkeep::health::{CheckStatus, Health, HealthCheck, Loss};
+pub use upkeep::inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
+pub use upkeep::lost_found::{LostFile, lost_found};
+pub use upkeep::options::StoreOptions;
+pub use upkeep::progress::Progress;
+pub use upkeep::recover::Recovery;
+pub use upkeep::repair::{RepairReport, repair};
+pub use upkeep::stats::{LevelStats, Stats};
+pub use write::beyond_retention::BEYOND_RETENTION;
+pub use write::producers::{Sent, fuzz_producers};
+pub use write::tokens::{Appended, Appender, GroupLayout, Token};
 pub use write::{Rejected, WriteReport};
 
-use admission::Admission;
-use chosen::ChosenGroups;
-use exemplars::Exemplars;
+use cache::last_rows::LastRowsCache;
+use cache::selections::SelectionCache;
+use head::shard::Shard;
 use journal::Journal;
-use keys::Keys;
 use log::WriteAheadLog;
 use manifest::{Edit, Manifest};
 use part::{MadeAt, Part, PartData, PartInfo, PartLabel, SeenBlocks};
-use producers::Producers;
-use settled::Settled;
-use shard::Shard;
-use stats::Counters;
-use tails::Tails;
-use trusted_time::TrustedTime;
+use retention::trusted_time::TrustedTime;
+use tier::parts::Settled;
+use upkeep::stats::Counters;
+use write::admission::Admission;
+use write::exemplars::Exemplars;
+use write::keys::Keys;
+use write::producers::Producers;
 
 /// An open data folder. Shared by all threads that read and write.
 pub struct Store {
@@ -157,14 +111,14 @@ pub struct Store {
     manifest: Mutex<Manifest>,
     /// Held by whoever flushes: one shard at a time.
     flushing: Mutex<()>,
-    pressure: pressure::Pressure,
-    throttle: throttle::Throttle,
+    pressure: write::pressure::Pressure,
+    throttle: compaction::throttle::Throttle,
     counters: Counters,
     /// Whether there are entries that the log does not hold yet.
     untold: AtomicBool,
     journal: Journal,
-    journal_file: Mutex<journal_file::JournalFile>,
-    spare: spare::Spare,
+    journal_file: Mutex<journal::file::JournalFile>,
+    spare: write::buffer_pool::Spare,
     /// Length of partitions on the fast tier, in nanoseconds.
     fast_ns: AtomicI64,
     /// As in the manifest.
@@ -172,11 +126,11 @@ pub struct Store {
     /// Bytes that all heads may take at present.
     heads_bytes: AtomicU64,
     memory_pools: memory::MemoryPools,
-    /// Index blocks and ends of chunks that readers came by.
+    /// Index blocks and last rows of chunks that readers decoded.
     seen: Arc<SeenBlocks>,
-    tails: Arc<Tails>,
-    /// What matchers chose of tables.
-    chosen: ChosenGroups,
+    last_rows: Arc<LastRowsCache>,
+    /// Groups that matchers selected of tables.
+    selections: SelectionCache,
     /// Bytes of answers that are kept of its data.
     results_bytes: AtomicU64,
     /// Bytes that are kept outside of requests that are done with.
@@ -195,9 +149,9 @@ pub struct Store {
     recovery: Recovery,
     /// What is wrong at present, for operators.
     health: Arc<Health>,
-    index_twins: Arc<index_twins::IndexTwins>,
-    scrub: scrub::Scrub,
-    reserve: reserve::Reserve,
+    index_twins: Arc<flush::index_copies::IndexTwins>,
+    scrub: upkeep::scrub::Scrub,
+    reserve: upkeep::reserve::Reserve,
     /// The time that retention goes by.
     trusted_time: TrustedTime,
     /// Keeps other processes out; released when the store is dropped.

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use platform::Clock;
 
 use crate::Store;
-use crate::shard::Shard;
+use crate::head::shard::Shard;
 
 /// Share of the limit that index, keys and the indexes of parts may take before new series are refused.
 const INDEX_SHARE: (u64, u64) = (7, 10);
@@ -246,7 +246,7 @@ impl Store {
             spare: self.spare.size_bytes() as u64 + self.requests_bytes.load(Ordering::Relaxed),
             results: self.results_bytes.load(Ordering::Relaxed),
             cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes)
-                + (self.seen.memory_bytes() + self.tails.memory_bytes() + self.chosen.memory_bytes()) as u64,
+                + (self.seen.memory_bytes() + self.last_rows.memory_bytes() + self.selections.memory_bytes()) as u64,
             ..MemoryUse::default()
         };
         for shard in &self.shards {
@@ -293,8 +293,8 @@ impl Store {
         self.shards.iter().for_each(|shard| shard.state.lock().head.spare().look(is_short));
         if is_short {
             self.seen.give_back();
-            self.tails.give_back();
-            self.chosen.give_back();
+            self.last_rows.clear();
+            self.selections.clear();
             self.spare.give_back();
         }
         *self.refusal.write() = refusal(limit, &memory);

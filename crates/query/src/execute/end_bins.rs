@@ -2,11 +2,11 @@
 //! there are enough.
 
 use model::TimeRange;
-use store::SelectedGroup;
+use store::{End, SelectedGroup};
 
-use super::scan::{End, Reader, unreadable};
+use super::scan::{Reader, unreadable};
 use super::{Run, filtered_scan, kept, limited};
-use crate::plan::{Expression, Grouping, Of, Plan, Scan};
+use crate::plan::{Grouping, Of, Plan, Scan};
 use crate::{Frame, QueryError};
 
 /// How much longer the next stretch is than the one before.
@@ -23,15 +23,10 @@ pub(super) struct EndBins<'a> {
 }
 
 impl<'a> EndBins<'a> {
-    /// What a limit is of, if that is bins of one series in order of time. The bins of several may begin at any time, and without a table
-    /// names and types of columns depend on what all bins have.
-    pub(super) fn of(plan: &'a Plan) -> Option<Self> {
-        let (input, end) = match plan {
-            Plan::Order { input, by: Expression::Time, descending: true } => (&**input, End::Newest),
-            Plan::Order { input, by: Expression::Time, descending: false } => (&**input, End::Oldest),
-            other => (other, End::Oldest),
-        };
-        let Plan::GroupBy { input, grouping } = input else { return None };
+    /// The bins of which a plan wants some at an end, if they are those of one series. The bins of several may begin at any time, and without
+    /// a table names and types of columns depend on what all bins have.
+    pub(super) fn new(plan: &'a Plan, end: End) -> Option<Self> {
+        let Plan::GroupBy { input, grouping } = plan else { return None };
         let scan = match &**input {
             Plan::Scan(scan) => scan,
             other => filtered_scan(other)?.0,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::{Labels, SummaryParts, TimeRange, ValueType};
-use store::{SelectedGroup, Windows};
+use store::{End, EndRows, SelectedGroup, Windows};
 
 use super::Run;
 use super::bins::{self, Bin, Bins};
@@ -12,7 +12,7 @@ use super::evaluate;
 use super::narrow::Wanted;
 use super::recent;
 use super::rows::{self, RowBins, Starts};
-use super::scan::{End, Reader, named_columns, of_table, unreadable};
+use super::scan::{Reader, named_columns, of_table, unreadable};
 use crate::QueryError;
 use crate::frame::{Cell, Frame, FrameColumn, VALUE};
 use crate::plan::{Aggregate, Expression, Grouping, Kept, Of, Scan};
@@ -137,7 +137,7 @@ impl Reader<'_> {
 
     /// The one bin of a group that has nothing of what is wanted: it is there if there is a row.
     fn all_in_one(&mut self, scan: &Scan, group: &SelectedGroup) -> Result<Vec<Binned>, QueryError> {
-        let frames = self.end_of(scan, group, (&scan.range, 1), End::Oldest)?;
+        let frames = self.end_rows(scan, group, &EndRows { range: scan.range, rows: 1, end: End::Oldest })?;
         self.context.budget.give_back(frames.iter().map(Frame::samples).sum());
         let binned = |frame: Frame| {
             let rows = frame.timestamps_ns.first().map(|first_ns| (0, *first_ns)).into_iter().collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::ValueType;
 use query::Frame;
 use query::TableSchema;
-use query::plan::{Expression, Plan, Scan};
+use query::plan::{Plan, Scan};
 use sqlparser::ast::{JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
 
 use super::filter::Filter;
@@ -155,13 +155,9 @@ impl Run<'_> {
         let mut scan = table.scan();
         let filter = condition.map(|condition| Filter::of(condition.expression, &mut scan, scope)).unwrap_or_default();
         let is_all = filter.rest.is_empty();
-        let limited = |plan, rows| Plan::Limit { input: Box::new(plan), rows, skip: 0 };
         let plan = match wanted {
-            Wanted::Some(rows) if is_all => limited(filter.plan(scan), rows),
-            Wanted::Newest(rows) if is_all => {
-                let input = Box::new(filter.plan(scan));
-                limited(Plan::Order { input, by: Expression::Time, descending: true }, rows)
-            }
+            Wanted::Some(rows) if is_all => Plan::Limit { input: Box::new(filter.plan(scan)), rows, skip: 0 },
+            Wanted::Newest(rows) if is_all => Plan::Last { input: Box::new(filter.plan(scan)), rows },
             _ => filter.plan(scan),
         };
         let frames = self.plan(plan)?;

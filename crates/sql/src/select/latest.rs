@@ -35,9 +35,9 @@ impl Run<'_> {
         let filter = condition.map(|condition| Filter::of(condition.expression, &mut scan, scope)).unwrap_or_default();
         let newest_is_enough = keys.iter().all(is_tag) && filter.is_of_series();
         let rows = if newest_is_enough {
-            let newest = self.newest_rows(scan)?;
+            let newest = self.last_rows(scan)?;
             self.charge(newest.rows.len() * ReadRows::width_of(&table.schema))?;
-            Rows::Read(ReadRows::of_newest(newest, &table.schema))
+            Rows::Read(ReadRows::of_last(newest, &table.schema))
         } else {
             let frames = self.plan(filter.plan(scan))?;
             self.rows_of_frames(frames, &table.schema, filter.rest)?

@@ -1,6 +1,6 @@
 //! Groups that the plan can make, mostly from summaries: by tags and by bins of time of a fixed width.
 
-use query::plan::{Aggregate, Expression, Grouping, Kept, Of, Plan};
+use query::plan::{Aggregate, Grouping, Kept, Of, Plan};
 use query::{Frame, FrameColumn, Values};
 
 use super::filter::Filter;
@@ -162,10 +162,7 @@ fn cut(plan: Plan, wanted: Wanted) -> Plan {
     match wanted {
         Wanted::All => plan,
         Wanted::Some(rows) => Plan::Limit { input: Box::new(plan), rows, skip: 0 },
-        Wanted::Newest(rows) => {
-            let input = Box::new(Plan::Order { input: Box::new(plan), by: Expression::Time, descending: true });
-            Plan::Limit { input, rows, skip: 0 }
-        }
+        Wanted::Newest(rows) => Plan::Last { input: Box::new(plan), rows },
     }
 }
 

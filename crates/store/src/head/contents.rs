@@ -6,8 +6,8 @@ use model::TimeRange;
 use super::group::Sealed;
 use super::row_buffer::{RowsByGroup, SharedRows};
 use super::{Head, SealedChunk};
-use crate::chunk::{self, Rows};
 use crate::part::PartKey;
+use crate::part::chunk::{self, Rows};
 
 /// Everything in a head, for a flush.
 pub(crate) struct HeadContents<'a> {

@@ -7,7 +7,7 @@ use model::{TimeRange, ValueType};
 
 use super::SealedChunk;
 use super::layouts::LayoutId;
-use crate::chunk::{self, Rows, RowsColumn};
+use crate::part::chunk::{self, Rows, RowsColumn};
 
 /// One member block of a group.
 #[derive(Debug, Clone, Default)]

@@ -14,7 +14,7 @@ use model::{TimeRange, ValueType};
 use super::block::{Block, Link};
 use super::packed::{self, RowForm};
 use super::spare_rows::SpareRows;
-use crate::chunk;
+use crate::part::chunk;
 
 /// Bytes of rows that are kept together if their cells are large: rows of full blocks never move.
 const BLOCK_BYTES: usize = 1 << 20;

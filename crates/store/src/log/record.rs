@@ -4,8 +4,8 @@ use codec::{COLUMN_VALUES_MAX, DecodeError, Reader, cells, histogram, integer, v
 use index::{CatalogEntry, GroupEntry, GroupId, Slot, decode_entries, encode_entries};
 use model::ValueType;
 
-use crate::exemplars;
-use crate::producers::Sent;
+use crate::write::exemplars;
+use crate::write::producers::Sent;
 
 /// Kinds of records. Rows of kind 1 were written by earlier versions.
 pub(crate) const PLAIN_ROWS: u8 = 1;

@@ -11,7 +11,7 @@ use super::frame::{self, Frame};
 use super::note::{Note, NoteFile};
 use super::{WriteAheadLog, segment_path};
 use crate::StoreError;
-use crate::reserve::is_full;
+use crate::upkeep::reserve::is_full;
 
 /// Bytes of the smallest segment that a small disk gets instead of one of the usual size.
 const SMALL_SEGMENT_BYTES_MIN: usize = 1 << 20;

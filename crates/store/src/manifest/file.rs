@@ -7,7 +7,8 @@ use codec::DecodeError;
 use platform::{File, Files, OpenMode};
 
 use super::{Edit, State, parse, record_at};
-use crate::{StoreError, manifest_twin};
+use crate::StoreError;
+use crate::manifest::twin;
 
 /// Bytes of edits after the snapshot, besides its own size, at which the file is written anew.
 const EDITS_BYTES: u64 = 1 << 20;
@@ -64,7 +65,7 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Reads a folder's manifest; `None` if the folder has none.
     pub(crate) fn read(files: &dyn Files, directory: &Path) -> Result<Option<State>, StoreError> {
-        Ok(manifest_twin::read(files, directory)?.map(|found| found.state))
+        Ok(twin::read(files, directory)?.map(|found| found.state))
     }
 
     /// Reads the bytes of a manifest.
@@ -76,7 +77,7 @@ impl Manifest {
     pub(crate) fn write(files: &dyn Files, directory: &Path, mut state: State) -> Result<Self, StoreError> {
         state.edition += 1;
         let bytes = state.to_bytes();
-        let copies = manifest_twin::NAMES.map(|name| Copy::write(files, directory.join(name), &bytes));
+        let copies = twin::NAMES.map(|name| Copy::write(files, directory.join(name), &bytes));
         Ok(Self { copies: copies.into_iter().collect::<Result<_, _>>()?, state })
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tracing_mutex::parkinglot::Mutex;
 
 use super::index_block::Place;
-use crate::number_hash::NumberHash;
+use crate::cache::number_hash::NumberHash;
 
 /// What is read at once when a chunk turns out to lie behind the one before; twice as much each time that goes on.
 const AHEAD_BYTES_MIN: u32 = 8 << 10;

@@ -9,9 +9,9 @@ use platform::{File, Files, Mapped, OpenMode};
 use super::reader::tail_bytes;
 use super::{FOOTER_BYTES, HEADER_BYTES, HEADER_MAGIC, PartInfo, Place, VERSION};
 use crate::StoreError;
-use crate::check::Damage;
-use crate::health::Health;
 use crate::tier::Tier;
+use crate::upkeep::check::Damage;
+use crate::upkeep::health::Health;
 
 /// A part's bytes.
 pub(crate) enum PartData {

@@ -3,7 +3,7 @@
 use codec::{DecodeError, Reader, varint};
 use model::TimeRange;
 
-use crate::levels;
+use crate::compaction;
 
 /// Length of partitions that version 1 wrote.
 const PARTITION_NS_VERSION_ONE: i64 = 2 * 3600 * 1_000_000_000;
@@ -127,8 +127,9 @@ impl PartInfo {
         let range = TimeRange::new(reader.varint_signed()?, reader.varint_signed()?);
         let sequences = (reader.varint()?, reader.varint()?);
         let (chunks, bytes) = (reader.varint()?, reader.varint()?);
-        let start_ns = levels::partition_of(range.start_ns, PARTITION_NS_VERSION_ONE).start_ns;
-        let partition = TimeRange::new(start_ns, levels::partition_of(range.end_ns, PARTITION_NS_VERSION_ONE).end_ns);
+        let start_ns = compaction::partition_of(range.start_ns, PARTITION_NS_VERSION_ONE).start_ns;
+        let partition =
+            TimeRange::new(start_ns, compaction::partition_of(range.end_ns, PARTITION_NS_VERSION_ONE).end_ns);
         Ok(Self { bytes, range, sequences, chunks, ..Self::empty(id, shard, level, 0, partition) })
     }
 }

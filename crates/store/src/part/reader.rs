@@ -10,13 +10,13 @@ use roaring::RoaringBitmap;
 use super::ahead::ReadAhead;
 use super::data::Kept;
 use super::index_block::{self, ChunkRef, KeyEntry, Place};
-use super::seen::{HeldBlock, SeenBlocks, Sight};
 use super::{
     FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, PartLabel, VERSION,
     VERSION_ONE,
 };
 use crate::StoreError;
-use crate::chunk::{self, ChunkHeader, Onto, Rows};
+use crate::cache::index_blocks::{HeldBlock, SeenBlocks, Sight};
+use crate::part::chunk::{self, ChunkHeader, Onto, Rows};
 
 /// Bytes of index, directory and groups that a part may have: more is damage.
 const TAIL_BYTES_MAX: u64 = 1 << 32;
@@ -267,7 +267,7 @@ impl Part {
                 chunks += self.read(&entry.chunks, None)?.len() as u64;
                 if let Some(place) = entry.summary {
                     let bytes = self.read_summary(place)?;
-                    crate::summary::decode(&bytes, None).map_err(|error| self.corrupt(place.offset, &error))?;
+                    crate::part::summary::decode(&bytes, None).map_err(|error| self.corrupt(place.offset, &error))?;
                 }
             }
         }
@@ -456,5 +456,5 @@ pub fn fuzz_part(index: &[u8], chunk: &[u8]) {
     let mut sealed = chunk.to_vec();
     sealed.extend_from_slice(&crc32c::crc32c(chunk).to_le_bytes());
     let _ = chunk::decode(&sealed, None);
-    let _ = crate::summary::decode(&sealed, None);
+    let _ = crate::part::summary::decode(&sealed, None);
 }

@@ -10,6 +10,8 @@
 //! Synchronous; owns no threads. **Keys are never used again for other bytes**: the cache outlives deletions and
 //! restarts, and tells objects apart by store, identity, key and size only.
 
+pub(crate) mod parts;
+
 mod blocks;
 mod flash;
 mod flights;

@@ -1,0 +1,132 @@
+//! Times that a reader of many groups came by: nearly all series of a scrape have the same ones, in the same bytes. Those are decoded, cut to the
+//! range and turned into milliseconds once, and whoever gets them again gets the same memory, so that he need not compare them either.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use codec::DecodeError;
+use model::TimeRange;
+use tracing_mutex::parkinglot::Mutex;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::cache::number_hash::NumberHash;
+use crate::part::chunk::HeldTimes;
+use crate::read::milliseconds::to_milliseconds;
+
+/// Bytes of times that are remembered. When they are full, all are forgotten.
+const KNOWN_BYTES_MAX: usize = 4 << 20;
+
+/// Times of a key in a range.
+#[derive(Debug, Default)]
+pub(crate) struct CutTimes {
+    encoded: Vec<u8>,
+    range: Option<TimeRange>,
+    /// The rows that are in the range.
+    pub(crate) stretch: Range<usize>,
+    /// Their times; `None` if two are in the same millisecond.
+    pub(crate) times_ms: Option<Arc<Vec<i64>>>,
+}
+
+impl CutTimes {
+    fn new(held: &HeldTimes, range: &TimeRange) -> Result<Self, DecodeError> {
+        let mut times = Vec::with_capacity(held.rows());
+        held.decode(&mut times)?;
+        let from = times.partition_point(|time_ns| *time_ns < range.start_ns);
+        let to = times.partition_point(|time_ns| *time_ns <= range.end_ns).max(from);
+        times.truncate(to);
+        times.drain(..from);
+        let same = to_milliseconds(&mut times);
+        let times_ms = (!same).then(|| Arc::new(times));
+        Ok(Self { encoded: held.bytes().to_vec(), range: Some(*range), stretch: from..to, times_ms })
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.encoded.len() + self.times_ms.as_ref().map_or(0, |times_ms| times_ms.len() * 8)
+    }
+}
+
+/// What one reader knows.
+#[derive(Default)]
+pub(crate) struct KnownTimes(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    by_hash: HashMap<u64, Arc<CutTimes>, NumberHash>,
+    bytes: usize,
+}
+
+impl KnownTimes {
+    /// The times that were held for a key, as far as they are in a range.
+    pub(crate) fn cut(&self, held: &HeldTimes, range: &TimeRange) -> Result<Arc<CutTimes>, DecodeError> {
+        let hash = xxh3_64(held.bytes());
+        let found = self.0.lock().by_hash.get(&hash).cloned();
+        if let Some(found) = found.filter(|found| found.range == Some(*range) && found.encoded == held.bytes()) {
+            return Ok(found);
+        }
+        let cut = Arc::new(CutTimes::new(held, range)?);
+        if cut.bytes() <= KNOWN_BYTES_MAX {
+            let mut known = self.0.lock();
+            if known.bytes + cut.bytes() > KNOWN_BYTES_MAX {
+                *known = Known::default();
+            }
+            let before = known.by_hash.insert(hash, cut.clone());
+            known.bytes += cut.bytes();
+            known.bytes -= before.map_or(0, |before| before.bytes());
+        }
+        Ok(cut)
+    }
+
+    /// About as many bytes as it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.0.lock().bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use codec::integer;
+
+    use super::*;
+
+    fn held(pieces: &[&[i64]]) -> HeldTimes {
+        let mut held = HeldTimes::default();
+        for times in pieces {
+            let mut encoded = Vec::new();
+            integer::encode(times, &mut encoded);
+            held.push(times.len(), &encoded);
+        }
+        held
+    }
+
+    const MS: i64 = 1_000_000;
+
+    #[test]
+    fn the_same_bytes_and_range_are_the_same_memory() {
+        let known = KnownTimes::default();
+        let cut = |pieces: &[&[i64]], end_ns| known.cut(&held(pieces), &TimeRange::new(2 * MS, end_ns)).unwrap();
+        let first = cut(&[&[MS, 2 * MS, 3 * MS], &[7 * MS, 9 * MS]], 8 * MS);
+        assert_eq!((first.stretch.clone(), first.times_ms.as_deref()), (1..4, Some(&vec![2, 3, 7])));
+        let again = cut(&[&[MS, 2 * MS, 3 * MS], &[7 * MS, 9 * MS]], 8 * MS);
+        assert!(Arc::ptr_eq(&first, &again));
+        let longer = cut(&[&[MS, 2 * MS, 3 * MS], &[7 * MS, 9 * MS]], 9 * MS);
+        assert_eq!((longer.stretch.clone(), longer.times_ms.as_deref()), (1..5, Some(&vec![2, 3, 7, 9])));
+        let other = cut(&[&[MS, 2 * MS, 3 * MS, 7 * MS, 9 * MS]], 9 * MS);
+        assert_eq!(other.times_ms, longer.times_ms);
+        let same_millisecond = cut(&[&[2 * MS, 2 * MS + 1]], 9 * MS);
+        assert_eq!(same_millisecond.times_ms, None);
+        assert_eq!(known.memory_bytes(), known.0.lock().by_hash.values().map(|cut| cut.bytes()).sum::<usize>());
+    }
+
+    #[test]
+    fn what_is_known_is_bounded() {
+        let known = KnownTimes::default();
+        let range = TimeRange::new(i64::MIN, i64::MAX);
+        for start in 0..100 {
+            let times: Vec<i64> = (0..10_000).map(|place| (start + place) * MS).collect();
+            let cut = known.cut(&held(&[&times]), &range).unwrap();
+            assert_eq!(cut.times_ms.as_ref().and_then(|times_ms| times_ms.first()), Some(&start));
+            assert!((1..=KNOWN_BYTES_MAX).contains(&known.memory_bytes()));
+        }
+    }
+}
