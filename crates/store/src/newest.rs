@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use index::Slot;
-use model::{CellColumn, STALE_NAN_BITS, TimeRange, ValueType, Values};
+use model::{Column, STALE_NAN_BITS, TimeRange, ValueType, Values};
 
 use crate::StoreError;
 use crate::chosen::{TableGroups, Taken};
@@ -24,7 +24,7 @@ pub struct NewestRows {
     /// When, in nanoseconds since the Unix epoch.
     pub timestamps_ns: Vec<i64>,
     /// One for each of [`SelectedGroup::columns`], stale markers as nulls; `None` for histograms.
-    pub columns: Vec<Option<CellColumn>>,
+    pub columns: Vec<Option<Column>>,
 }
 
 impl NewestRows {
@@ -33,7 +33,7 @@ impl NewestRows {
         let empty = |column: &SelectedColumn| {
             let mut values = Values::empty(column.value_type)?;
             values.reserve(rows);
-            Some(CellColumn { values, present: None })
+            Some(Column::of_values(values))
         };
         Self { timestamps_ns: Vec::with_capacity(rows), columns: columns.iter().map(empty).collect() }
     }
@@ -42,12 +42,12 @@ impl NewestRows {
     fn push(&mut self, time_ns: i64, columns: &[SelectedColumn], cell: impl Fn(&SelectedColumn, usize) -> Option<u64>) {
         let before = self.timestamps_ns.len();
         for (place, (column, wanted)) in self.columns.iter_mut().zip(columns).enumerate() {
-            let Some(CellColumn { values, present }) = column else { continue };
+            let Some(Column { values, validity }) = column else { continue };
             let cell = cell(wanted, place);
             let cell = cell.filter(|cell| wanted.value_type != ValueType::F64 || *cell != STALE_NAN_BITS);
             push_cell(values, cell.unwrap_or_default());
-            if cell.is_none() || present.is_some() {
-                present.get_or_insert_with(|| vec![true; before]).push(cell.is_some());
+            if cell.is_none() || validity.is_some() {
+                validity.get_or_insert_with(|| vec![true; before]).push(cell.is_some());
             }
         }
         self.timestamps_ns.push(time_ns);
@@ -57,13 +57,13 @@ impl NewestRows {
     fn push_all(&mut self, others: &Self, rows: Range<usize>) {
         let before = self.timestamps_ns.len();
         for (column, other) in self.columns.iter_mut().zip(&others.columns) {
-            let (Some(CellColumn { values, present }), Some(other)) = (column, other) else { continue };
+            let (Some(Column { values, validity }), Some(other)) = (column, other) else { continue };
             push_values(values, &other.values, rows.clone());
-            if other.present.is_some() || present.is_some() {
-                let present = present.get_or_insert_with(|| vec![true; before]);
-                match &other.present {
-                    Some(other) => present.extend_from_slice(other.get(rows.clone()).unwrap_or_default()),
-                    None => present.resize(before + rows.len(), true),
+            if other.validity.is_some() || validity.is_some() {
+                let validity = validity.get_or_insert_with(|| vec![true; before]);
+                match &other.validity {
+                    Some(other) => validity.extend_from_slice(other.get(rows.clone()).unwrap_or_default()),
+                    None => validity.resize(before + rows.len(), true),
                 }
             }
         }
@@ -73,7 +73,7 @@ impl NewestRows {
     /// About as many bytes as it takes.
     fn size_bytes(&self) -> usize {
         let rows = self.timestamps_ns.len();
-        let of_column = |column: &CellColumn| rows * (size_of::<u64>() + usize::from(column.present.is_some()));
+        let of_column = |column: &Column| rows * (size_of::<u64>() + usize::from(column.validity.is_some()));
         let columns: usize = self.columns.iter().flatten().map(of_column).sum();
         columns + rows * size_of::<i64>() + size_of_val(&*self.columns)
     }

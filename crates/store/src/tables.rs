@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use index::{CompiledMatcher, Slot};
-use model::{CellColumn, STALE_NAN_BITS, TimeRange, ValueType, Values};
+use model::{Column, STALE_NAN_BITS, TimeRange, ValueType, Values};
 
 use crate::chosen::{Asked, TableGroups};
 use crate::chunk::{self, Rows, RowsColumn};
@@ -31,7 +31,7 @@ pub struct GroupRows {
     /// When, in nanoseconds since the Unix epoch: ascending, none twice.
     pub timestamps_ns: Vec<i64>,
     /// One for each of [`SelectedGroup::columns`], stale markers as nulls; `None` for histograms.
-    pub columns: Vec<Option<CellColumn>>,
+    pub columns: Vec<Option<Column>>,
 }
 
 impl Store {
@@ -283,9 +283,9 @@ impl<'a> Piece<'a> {
 }
 
 /// One member's cells of all pieces, one behind another.
-fn collect(pieces: &[Piece<'_>], wanted: &SelectedColumn) -> Option<CellColumn> {
+fn collect(pieces: &[Piece<'_>], wanted: &SelectedColumn) -> Option<Column> {
     let mut values = Values::empty(wanted.value_type)?;
-    let mut present: Option<Vec<bool>> = None;
+    let mut validity: Option<Vec<bool>> = None;
     let mut before = 0;
     for piece in pieces {
         let found = piece.column(wanted);
@@ -300,14 +300,14 @@ fn collect(pieces: &[Piece<'_>], wanted: &SelectedColumn) -> Option<CellColumn> 
             Some(_) => None,
         };
         if let Some(nulls) = nulls {
-            let present = present.get_or_insert_with(|| vec![true; before]);
-            present.extend(nulls.iter().map(|null| !null));
-        } else if let Some(present) = &mut present {
-            present.resize(before + piece.len(), true);
+            let validity = validity.get_or_insert_with(|| vec![true; before]);
+            validity.extend(nulls.iter().map(|null| !null));
+        } else if let Some(validity) = &mut validity {
+            validity.resize(before + piece.len(), true);
         }
         before += piece.len();
     }
-    Some(CellColumn { values, present })
+    Some(Column { values, validity })
 }
 
 /// Adds a piece's cells, or as many of anything.
@@ -340,7 +340,7 @@ fn resize(values: &mut Values, more: usize) {
 
 impl GroupRows {
     /// Adds the columns of a member block, which has an axis of its own.
-    fn align(&mut self, timestamps_ns: Vec<i64>, columns: impl Iterator<Item = (usize, Option<CellColumn>)>) {
+    fn align(&mut self, timestamps_ns: Vec<i64>, columns: impl Iterator<Item = (usize, Option<Column>)>) {
         let is_first = self.columns.iter().all(Option::is_none);
         let same = is_first || self.timestamps_ns == timestamps_ns;
         let mut union = if same { Vec::new() } else { [self.timestamps_ns.as_slice(), &timestamps_ns].concat() };
@@ -361,7 +361,7 @@ impl GroupRows {
 }
 
 /// A column on an axis that holds its own and more.
-fn spread(column: &CellColumn, own: &[i64], axis: &[i64]) -> CellColumn {
+fn spread(column: &Column, own: &[i64], axis: &[i64]) -> Column {
     let mut next = 0;
     let mut places = Vec::with_capacity(axis.len());
     for time in axis {
@@ -369,10 +369,8 @@ fn spread(column: &CellColumn, own: &[i64], axis: &[i64]) -> CellColumn {
         places.push(found.then_some(next));
         next += usize::from(found);
     }
-    let is_present = |place: &Option<usize>| {
-        place.is_some_and(|place| column.present.as_ref().is_none_or(|present| present.get(place) == Some(&true)))
-    };
-    let present = Some(places.iter().map(is_present).collect());
+    let is_valid = |place: &Option<usize>| place.is_some_and(|place| column.is_valid(place));
+    let validity = Some(places.iter().map(is_valid).collect());
     let values = match &column.values {
         Values::F64(values) => Values::F64(pick(values, &places)),
         Values::I64(values) => Values::I64(pick(values, &places)),
@@ -380,7 +378,7 @@ fn spread(column: &CellColumn, own: &[i64], axis: &[i64]) -> CellColumn {
         Values::Bool(values) => Values::Bool(pick(values, &places)),
         Values::Text(values) => Values::Text(pick(values, &places)),
     };
-    CellColumn { values, present }
+    Column { values, validity }
 }
 
 fn pick<T: Clone + Default>(values: &[T], places: &[Option<usize>]) -> Vec<T> {

@@ -158,10 +158,11 @@ impl Piece {
             if is_at_hand { found.push(place) } else { others.push(place) }
         });
         read.map_err(|error| unreadable(&error))?;
-        let named = at_hand.columns.into_iter().zip(columns.iter()).filter_map(|(cells, column)| {
-            let cells = cells?;
-            Some(FrameColumn { name: column.field.clone(), values: cells.values, present: cells.present })
-        });
+        let named = at_hand
+            .columns
+            .into_iter()
+            .zip(columns.iter())
+            .filter_map(|(cells, column)| Some(FrameColumn { name: column.field.clone(), cells: cells? }));
         let frame = self.frames.len() as u32;
         reader.charge(found.len() * columns.len())?;
         self.frames.push(named.collect());
