@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use influxql::{Query, Session};
+use influxql::{Query, RequestContext};
 use libfuzzer_sys::fuzz_target;
 use query::Budget;
 use thalweg_fuzz::database::{DATABASE, SAMPLES_MAX, database};
@@ -11,7 +11,7 @@ use thalweg_fuzz::database::{DATABASE, SAMPLES_MAX, database};
 fuzz_target!(init: { database(); }, |text: &str| {
     let Ok(query) = Query::parse(text, &BTreeMap::new()) else { return };
     // Inputs must not see what others left behind.
-    let session = Session { database: Some(DATABASE), read_only: true };
+    let session = RequestContext { database: Some(DATABASE), read_only: true };
     for number in 0..query.len().min(3) {
         let _ = database().run_influxql(&query, number, &session, &Budget::new(SAMPLES_MAX));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use query::Budget;
-use sql::Session;
+use sql::ClientContext;
 use thalweg_fuzz::database::{DATABASE, SAMPLES_MAX, database};
 
 /// Statements that change nothing: inputs must not see what others left behind.

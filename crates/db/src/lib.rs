@@ -20,6 +20,7 @@ mod names;
 mod plan_api;
 mod query_api;
 mod results;
+mod session;
 mod sql_api;
 #[cfg(feature = "sql-datafusion")]
 mod sql_beyond;
@@ -39,7 +40,6 @@ pub use explain_api::Analysis;
 pub use index::Cardinality;
 pub use query_api::{InstantQuery, RangeQuery};
 pub use results::{CacheUse, ResultCacheStats};
-pub use sql_api::SqlAnswer;
 pub use store::{
     Appended, Appender, BEYOND_RETENTION, BackupReport, CheckReport, CheckStatus, CompactReport, Damage,
     DatabasePolicy, Deleted, FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss, LostFile,

@@ -1,6 +1,6 @@
 //! Asking by plan.
 
-use query::{Budget, Context, Outcome, Plan, QueryError};
+use query::{Budget, Outcome, Plan, QueryError, Session};
 
 use crate::Db;
 
@@ -12,15 +12,6 @@ impl Db {
 
     /// Runs a plan.
     pub fn run_plan(&self, database: &str, plan: &Plan, budget: &Budget) -> Result<Outcome, QueryError> {
-        let clock_ns = || self.now_ns();
-        let context = Context {
-            store: &self.store,
-            database,
-            budget,
-            clock_ns: &clock_ns,
-            helpers: &self.helpers,
-            kept_bins: self.kept_bins(budget),
-        };
-        query::execute(plan, &context)
+        self.session(budget).run(database, plan)
     }
 }

@@ -8,7 +8,9 @@ use crate::results::{Asker, CacheUse, ResultCacheStats, Run};
 use index::Cardinality;
 use model::{Matcher, TimeRange};
 use promql::{Answer, Expression, NameRemoval, SampleCounts, Settings};
-use query::{BinsAsked, BinsFound, Budget, KeptBins, MakeBins, QueryError, Selection, Series, Source, StoreSource};
+use query::{
+    BinCache, BinsRequest, BinsResponse, Budget, ComputeBins, QueryError, Selection, Series, Source, StoreSource,
+};
 use store::StoreError;
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -62,16 +64,23 @@ pub struct RangeQuery {
     pub budget: Arc<Budget>,
 }
 
-impl KeptBins for Db {
-    fn bins(&self, database: &str, asked: &BinsAsked<'_>, make: &mut MakeBins<'_>) -> Result<BinsFound, QueryError> {
+impl BinCache for Db {
+    fn bins(
+        &self,
+        database: &str,
+        asked: &BinsRequest<'_>,
+        make: &mut ComputeBins<'_>,
+    ) -> Result<BinsResponse, QueryError> {
         match &self.results {
             Some(results) => {
                 let from = Asker { store: &self.store, database, now_ns: self.now_ns() };
                 self.accounted(results.bins(&from, asked, make))
             }
-            None => {
-                make(asked.scan.range, asked.width_ns).map(|frames| BinsFound { frames, memory_rows: 0, flash_rows: 0 })
-            }
+            None => make(asked.scan.range, asked.width_ns).map(|frames| BinsResponse {
+                frames,
+                memory_rows: 0,
+                flash_rows: 0,
+            }),
         }
     }
 }
@@ -202,8 +211,8 @@ impl Db {
     }
 
     /// Who keeps the bins of SQL, InfluxQL and plans.
-    pub(crate) fn kept_bins(&self, budget: &Budget) -> Option<&dyn KeptBins> {
-        (self.results.is_some() && !budget.computes_all()).then_some(self as &dyn KeptBins)
+    pub(crate) fn bin_cache(&self, budget: &Budget) -> Option<&dyn BinCache> {
+        (self.results.is_some() && !budget.computes_all()).then_some(self as &dyn BinCache)
     }
 
     /// Tells the store's accountant what kept answers take after a query.

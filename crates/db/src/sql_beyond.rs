@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use query::{Budget, Plan};
-use sql::{Column, Manner, Parsed, Relation, Session, SqlError, Value};
+use sql::{ClientContext, Column, Manner, Parsed, Relation, SqlError, Value};
 use sql_datafusion::{Asked, BeyondError, Parameter};
 
 use crate::Db;
@@ -15,10 +15,10 @@ impl Db {
         &self,
         parsed: &Parsed,
         place: usize,
-        session: &Session,
+        client: &ClientContext,
         budget: &Arc<Budget>,
     ) -> Result<Relation, SqlError> {
-        Ok(self.sql_beyond_told(parsed, place, session, budget)?.0)
+        Ok(self.sql_beyond_told(parsed, place, client, budget)?.0)
     }
 
     /// As [`Db::sql_beyond`], with the plans by which tables were read.
@@ -26,13 +26,11 @@ impl Db {
         &self,
         parsed: &Parsed,
         place: usize,
-        session: &Session,
+        client: &ClientContext,
         budget: &Arc<Budget>,
     ) -> Result<(Relation, Vec<Plan>), SqlError> {
-        let asked = asked(parsed, place, session)?;
-        let clock_ns = || self.now_ns();
-        let answer =
-            sql_datafusion::run(&asked, &self.context(session, budget, &clock_ns), budget).map_err(error_of)?;
+        let asked = asked(parsed, place, client)?;
+        let answer = sql_datafusion::run(&asked, &self.session(budget), budget).map_err(error_of)?;
         Ok((Relation::of_batches(&answer.schema, answer.batches)?, answer.plans))
     }
 
@@ -41,12 +39,11 @@ impl Db {
         &self,
         parsed: &Parsed,
         place: usize,
-        session: &Session,
+        client: &ClientContext,
         budget: &Arc<Budget>,
     ) -> Result<Vec<Column>, SqlError> {
-        let asked = asked(parsed, place, session)?;
-        let clock_ns = || self.now_ns();
-        let schema = sql_datafusion::describe(&asked, &self.context(session, budget, &clock_ns), budget);
+        let asked = asked(parsed, place, client)?;
+        let schema = sql_datafusion::describe(&asked, &self.session(budget), budget);
         Ok(sql::columns_of(&schema.map_err(error_of)?))
     }
 }
@@ -61,7 +58,7 @@ const DIFFERENT: [(&[&str], &str); 5] = [
     (&["percentile_cont("], "percentile_cont in such a statement"),
 ];
 
-fn asked(parsed: &Parsed, place: usize, session: &Session) -> Result<Asked, SqlError> {
+fn asked(parsed: &Parsed, place: usize, client: &ClientContext) -> Result<Asked, SqlError> {
     let Some(text) = parsed.query_text(place) else {
         return Err(SqlError::Unsupported("a statement that is no query of standard SQL".to_owned()));
     };
@@ -70,13 +67,13 @@ fn asked(parsed: &Parsed, place: usize, session: &Session) -> Result<Asked, SqlE
         return Err(SqlError::Invalid(format!("{what} is neither in the built-in SQL nor given to DataFusion")));
     }
     // DataFusion would cut days where another zone has them.
-    if !session.is_in_utc() {
+    if !client.is_in_utc() {
         let message = "a statement beyond the built-in SQL runs in UTC: SET TIME ZONE 'UTC' first";
         return Err(SqlError::Invalid(message.to_owned()));
     }
-    let time_name = if session.manner == Manner::QuestDb { "timestamp" } else { "time" };
-    let parameters = session.parameters.iter().map(parameter).collect();
-    Ok(Asked { text, parameters, now_ns: session.now_ns, time_name })
+    let time_name = if client.manner == Manner::QuestDb { "timestamp" } else { "time" };
+    let parameters = client.parameters.iter().map(parameter).collect();
+    Ok(Asked { text, parameters, database: client.database.clone(), now_ns: client.now_ns, time_name })
 }
 
 fn parameter(value: &Value) -> Parameter {

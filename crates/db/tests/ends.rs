@@ -11,7 +11,7 @@ use std::sync::Arc;
 use platform::Platform;
 use proptest::prelude::*;
 use query::{Budget, Frame};
-use sql::{Manner, Session, Value};
+use sql::{ClientContext, Manner, Value};
 use thalweg_db::{Db, DbOptions};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -84,13 +84,13 @@ fn plan(db: &Db, text: &str) -> Vec<Frame> {
 /// Columns, then rows as text.
 fn influxql(db: &Db, text: &str) -> Vec<String> {
     let query = influxql::Query::parse(text, &BTreeMap::new()).unwrap();
-    let session = influxql::Session { database: Some("default"), read_only: false };
+    let session = influxql::RequestContext { database: Some("default"), read_only: false };
     let answer = db.run_influxql(&query, 0, &session, &db.budget(10_000_000)).unwrap();
     answer.series.iter().flat_map(|series| series.rows.values().into_owned()).map(|row| format!("{row:?}")).collect()
 }
 
 fn ask_sql(db: &Db, text: &str) -> Vec<Vec<Value>> {
-    let session = Session { manner: Manner::QuestDb, ..Session::new("default", START_NS) };
+    let session = ClientContext { manner: Manner::QuestDb, ..ClientContext::new("default", START_NS) };
     let parsed = sql::parse(text).unwrap();
     let answer = db.sql(&parsed, 0, &session, &Arc::new(Budget::new(10_000_000))).unwrap();
     answer.relation().unwrap_or_else(|| panic!("{text}: no rows")).rows

@@ -6,7 +6,7 @@ mod scratch;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use influxql::{Answer, Query, Series, Session, TimeFormat, Value};
+use influxql::{Answer, Query, RequestContext, Series, TimeFormat, Value};
 use query::QueryError;
 use scratch::Folder;
 use thalweg_db::{Db, DbOptions};
@@ -23,7 +23,7 @@ fn open(name: &str) -> (Db, Folder) {
 
 fn ask(db: &Db, text: &str) -> Result<Answer, QueryError> {
     let query = Query::parse(text, &BTreeMap::new())?;
-    let session = Session { database: Some("t"), read_only: false };
+    let session = RequestContext { database: Some("t"), read_only: false };
     let budget = db.budget(1_000_000);
     let mut last = Answer::default();
     for number in 0..query.len() {
@@ -271,7 +271,7 @@ fn mutated_statements_get_an_answer_or_an_error() {
             refused += 1;
             continue;
         };
-        let (session, budget) = (Session { database: Some("t"), read_only: false }, db.budget(SAMPLES_MAX));
+        let (session, budget) = (RequestContext { database: Some("t"), read_only: false }, db.budget(SAMPLES_MAX));
         for number in 0..query.len() {
             match db.run_influxql(&query, number, &session, &budget) {
                 Ok(_) => answered += 1,

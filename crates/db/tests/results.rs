@@ -387,14 +387,14 @@ fn ask_sql(db: &Db, of: &str, (start_ns, end_ns, width): (i64, i64, &str), may_c
     let range = format!("time >= {} AND time < {}", time(start_ns), time(end_ns));
     let text = of.replace("RANGE", &range).replace("WIDTH", width);
     let parsed = sql::parse(&text).unwrap();
-    let session = sql::Session::new("default", db.now_ns());
+    let session = sql::ClientContext::new("default", db.now_ns());
     format!("{:?}", db.sql(&parsed, 0, &session, &budget(db, may_cache)).unwrap())
 }
 
 fn ask_influxql(db: &Db, of: &str, (start_ns, end_ns, width): (i64, i64, &str), may_cache: bool) -> String {
     let text = of.replace("RANGE", &format!("time >= {start_ns} AND time < {end_ns}")).replace("WIDTH", width);
     let query = influxql::Query::parse(&text, &std::collections::BTreeMap::new()).unwrap();
-    let session = influxql::Session { database: Some("default"), read_only: true };
+    let session = influxql::RequestContext { database: Some("default"), read_only: true };
     format!("{:?}", db.run_influxql(&query, 0, &session, &budget(db, may_cache)).unwrap())
 }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use query::Budget;
 use scratch::Folder;
-use sql::{Manner, Session, Value};
-use thalweg_db::{Db, SqlAnswer};
+use sql::{Answer, ClientContext, Manner, Value};
+use thalweg_db::Db;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// 2016-01-01T00:00:00Z.
@@ -21,12 +21,12 @@ fn open(name: &str) -> (Db, Folder) {
     scratch::open(&format!("sql-{name}"))
 }
 
-fn session(manner: Manner) -> Session {
-    Session {
+fn session(manner: Manner) -> ClientContext {
+    ClientContext {
         user: "tester".to_owned(),
         parameters: vec![Value::text("host_1"), Value::Int(15)],
         manner,
-        ..Session::new("default", START_NS + 86_400 * SECOND_NS)
+        ..ClientContext::new("default", START_NS + 86_400 * SECOND_NS)
     }
 }
 
@@ -78,7 +78,7 @@ fn ask(db: &Db, text: &str, manner: Manner) -> String {
         let budget = Arc::new(Budget::new(10_000_000));
         let answer = db.sql(&parsed, place, &session(manner), &budget);
         match answer {
-            Ok(answer @ (SqlAnswer::Rows(_) | SqlAnswer::Table(_))) => {
+            Ok(answer @ (Answer::Rows(_) | Answer::Table(_))) => {
                 let relation = answer.relation().unwrap();
                 let described = db.describe_sql(&parsed, place, &session(manner), &budget).unwrap();
                 let names = |columns: &[sql::Column]| {
@@ -106,10 +106,10 @@ fn ask(db: &Db, text: &str, manner: Manner) -> String {
                     }
                 }
             }
-            Ok(SqlAnswer::CopyOut(rows)) => out += &String::from_utf8_lossy(&rows.messages.concat()),
-            Ok(SqlAnswer::CopyIn(copy)) => writeln!(out, "rows for {} {:?}", copy.table, copy.columns).unwrap(),
-            Ok(SqlAnswer::Set(name, value)) => writeln!(out, "{name}={value}").unwrap(),
-            Ok(SqlAnswer::Done(tag)) => writeln!(out, "{tag}").unwrap(),
+            Ok(Answer::CopyOut(rows)) => out += &String::from_utf8_lossy(&rows.messages.concat()),
+            Ok(Answer::CopyIn(copy)) => writeln!(out, "rows for {} {:?}", copy.table, copy.columns).unwrap(),
+            Ok(Answer::Set(name, value)) => writeln!(out, "{name}={value}").unwrap(),
+            Ok(Answer::Done(tag)) => writeln!(out, "{tag}").unwrap(),
             Err(error) => writeln!(out, "error: {error}").unwrap(),
         }
     }

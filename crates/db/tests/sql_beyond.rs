@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use query::{Budget, QueryError, Stop};
 use scratch::Folder;
-use sql::{Manner, Parsed, Relation, Session, SqlError, Value};
+use sql::{ClientContext, Manner, Parsed, Relation, SqlError, Value};
 use thalweg_db::Db;
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -45,9 +45,9 @@ fn open(name: &str) -> (Db, Folder) {
     (db, folder)
 }
 
-fn session(manner: Manner) -> Session {
+fn session(manner: Manner) -> ClientContext {
     let parameters = vec![Value::text("host_1"), Value::Int(4)];
-    Session { manner, parameters, ..Session::new("default", START_NS + 86_400 * SECOND_NS) }
+    ClientContext { manner, parameters, ..ClientContext::new("default", START_NS + 86_400 * SECOND_NS) }
 }
 
 fn parsed(text: &str) -> Parsed {
@@ -195,7 +195,8 @@ fn scans_are_narrowed() {
 #[test]
 fn what_is_asked_wrong_is_told() {
     let (db, _folder) = open("errors");
-    let zone = Session { time_zone: jiff::tz::TimeZone::get("Europe/Berlin").unwrap(), ..session(Manner::Postgres) };
+    let zone =
+        ClientContext { time_zone: jiff::tz::TimeZone::get("Europe/Berlin").unwrap(), ..session(Manner::Postgres) };
     let utc = session(Manner::Postgres);
     for (text, session, part) in [
         ("SELECT rank() OVER (ORDER BY nothing) FROM cpu", &utc, "nothing"),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use promql::NameRemoval;
 use query::Budget;
-use sql::{Manner, Session};
+use sql::{ClientContext, Manner};
 use thalweg_db::{Db, RangeQuery};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -93,7 +93,7 @@ fn add_rows(points: &mut Points, tags: &[(String, String)], columns: &[String], 
 
 fn of_sql(db: &Db, text: &str, fields: &[&str]) -> Points {
     let parsed = sql::parse(text).unwrap();
-    let session = Session { manner: Manner::QuestDb, ..Session::new("default", START_S * SECOND_NS) };
+    let session = ClientContext { manner: Manner::QuestDb, ..ClientContext::new("default", START_S * SECOND_NS) };
     let answer = db
         .sql(&parsed, 0, &session, &Arc::new(Budget::new(10_000_000)))
         .unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -114,7 +114,7 @@ fn of_sql(db: &Db, text: &str, fields: &[&str]) -> Points {
 
 fn of_influxql(db: &Db, text: &str, fields: &[&str]) -> Points {
     let query = influxql::Query::parse(text, &BTreeMap::new()).unwrap();
-    let session = influxql::Session { database: Some("default"), read_only: false };
+    let session = influxql::RequestContext { database: Some("default"), read_only: false };
     let answer = db.run_influxql(&query, 0, &session, &Budget::new(10_000_000));
     let answer = answer.unwrap_or_else(|error| panic!("{text}: {error}"));
     let cell = |value: influxql::Value| match value {

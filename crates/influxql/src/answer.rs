@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::read_rows::Rows;
+use crate::rows::Rows;
 use crate::time;
 use crate::value::Value;
 
 /// What a statement gave.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Default)]
 pub struct Answer {
     /// Its series.
     pub series: Vec<Series>,
@@ -19,7 +19,7 @@ pub struct Answer {
 }
 
 /// A series of an answer.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Default)]
 pub struct Series {
     /// The measurement, if it has one.
     pub name: String,

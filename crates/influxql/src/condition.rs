@@ -2,6 +2,7 @@
 
 use jiff::tz::TimeZone;
 use model::TimeRange;
+use query::plan::Operator as PlanOperator;
 
 use crate::syntax::ast::{Expr, Operator};
 use crate::time::{self, TIME_MAX_NS, TIME_MIN_NS};
@@ -24,19 +25,17 @@ impl Split {
     }
 
     fn limit(&mut self, operator: Operator, time_ns: i64) -> Result<(), String> {
-        let (start_ns, end_ns) = match operator {
-            Operator::Greater => (Some(time_ns.saturating_add(1)), None),
-            Operator::GreaterOrEqual => (Some(time_ns), None),
-            Operator::Less => (None, Some(time_ns.saturating_sub(1))),
-            Operator::LessOrEqual => (None, Some(time_ns)),
-            Operator::Equal => (Some(time_ns), Some(time_ns)),
-            _ => return Err(format!("invalid time comparison operator: {}", operator.written())),
+        let Some(compares) = operator.in_plan().filter(|operator| *operator != PlanOperator::NotEqual) else {
+            return Err(format!("invalid time comparison operator: {}", operator.written()));
         };
-        self.start_ns = self.start_ns.max(start_ns);
-        self.end_ns = match (self.end_ns, end_ns) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        // Nothing is before the first time of all, nor after the last.
+        let range = compares.time_range(time_ns).unwrap_or(TimeRange::new(time_ns, time_ns));
+        if range.start_ns != i64::MIN {
+            self.start_ns = self.start_ns.max(Some(range.start_ns));
+        }
+        if range.end_ns != i64::MAX {
+            self.end_ns = Some(self.end_ns.map_or(range.end_ns, |known| known.min(range.end_ns)));
+        }
         Ok(())
     }
 }

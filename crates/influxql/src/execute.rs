@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use query::QueryError;
+use query::{QueryError, Session};
 
 use crate::answer::{Answer, Series, Zone};
-use crate::engine::Engine;
 use crate::resolve::{self, Outer, Resolved};
 use crate::select::SeriesRows;
 use crate::syntax::ast::{Expr, Select, Source, Statement};
@@ -21,7 +20,7 @@ pub struct Query {
 
 /// What statements take from the request around them.
 #[derive(Debug, Clone, Copy)]
-pub struct Session<'a> {
+pub struct RequestContext<'a> {
     /// The database of statements that name none.
     pub database: Option<&'a str>,
     /// Whether the request must not change anything, as those by GET: statements that do are refused.
@@ -52,14 +51,19 @@ impl Query {
     }
 
     /// Runs a statement, counted from 0.
-    pub fn run(&self, number: usize, engine: &dyn Engine, session: &Session<'_>) -> Result<Answer, QueryError> {
+    pub fn run(
+        &self,
+        number: usize,
+        session: &dyn Session,
+        request: &RequestContext<'_>,
+    ) -> Result<Answer, QueryError> {
         let Some(statement) = self.statements.get(number) else {
             return Ok(Answer::default());
         };
-        if session.read_only && changes(statement) {
+        if request.read_only && changes(statement) {
             return Err(QueryError::Invalid(format!("'{statement}' changes data, which this request may not")));
         }
-        run(statement, engine, session)
+        run(statement, session, request)
     }
 
     /// The first statement that changes data, databases or what runs, in the standard spelling; `None` if all only read.
@@ -86,27 +90,27 @@ fn changes(statement: &Statement) -> bool {
     }
 }
 
-fn run(statement: &Statement, engine: &dyn Engine, session: &Session<'_>) -> Result<Answer, QueryError> {
+fn run(statement: &Statement, session: &dyn Session, request: &RequestContext<'_>) -> Result<Answer, QueryError> {
     match statement {
         Statement::Select(select) => {
-            let resolved = resolved(select, engine, session)?;
-            let rows = select::rows(engine, &resolved)?;
+            let resolved = resolved(select, session, request)?;
+            let rows = select::rows(session, &resolved)?;
             match &select.into {
-                Some(target) => into::write(engine, session, target, &resolved, &rows),
+                Some(target) => into::write(session, request, target, &resolved, &rows),
                 None => Ok(Answer { series: series(&resolved, rows), messages: Vec::new() }),
             }
         }
         Statement::Explain { analyze, select } => {
-            let resolved = resolved(select, engine, session)?;
-            explain::explain(engine, &resolved, *analyze)
+            let resolved = resolved(select, session, request)?;
+            explain::explain(session, &resolved, *analyze)
         }
-        Statement::Show(show) => show::show(engine, session, show),
-        other => manage::run(engine, session, other),
+        Statement::Show(show) => show::show(session, request, show),
+        other => manage::run(session, request, other),
     }
 }
 
-fn resolved(select: &Select, engine: &dyn Engine, session: &Session<'_>) -> Result<Resolved, QueryError> {
-    let databases = engine.databases();
+fn resolved(select: &Select, session: &dyn Session, request: &RequestContext<'_>) -> Result<Resolved, QueryError> {
+    let databases = session.databases();
     let mut all_named = true;
     each_database(select, &mut |database| match database {
         None => {
@@ -115,7 +119,7 @@ fn resolved(select: &Select, engine: &dyn Engine, session: &Session<'_>) -> Resu
         }
         Some(name) => existing(&databases, name),
     })?;
-    let database = match session.database {
+    let database = match request.database {
         None | Some("") if all_named => "",
         None | Some("") => return Err(QueryError::Invalid("database name required".to_owned())),
         Some(database) if all_named => database,
@@ -124,7 +128,7 @@ fn resolved(select: &Select, engine: &dyn Engine, session: &Session<'_>) -> Resu
             database
         }
     };
-    resolve::resolve(engine, select, &Outer::statement(database))
+    resolve::resolve(session, select, &Outer::statement(database))
 }
 
 /// Visits the databases that sources name.
@@ -148,13 +152,13 @@ pub(crate) fn existing(databases: &[String], name: &str) -> Result<(), QueryErro
 
 /// The database that a statement is about, given the one that it names.
 pub(crate) fn database<'s>(
-    engine: &dyn Engine,
-    session: &Session<'s>,
+    session: &dyn Session,
+    request: &RequestContext<'s>,
     named: Option<&'s str>,
 ) -> Result<&'s str, QueryError> {
-    let name = named.or(session.database).filter(|name| !name.is_empty());
+    let name = named.or(request.database).filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| QueryError::Invalid("database name required".to_owned()))?;
-    existing(&engine.databases(), name)?;
+    existing(&session.databases(), name)?;
     Ok(name)
 }
 
@@ -170,14 +174,18 @@ fn series(of: &Resolved, rows: Vec<SeriesRows>) -> Vec<Series> {
 }
 
 /// The measurements that `FROM` names, without those of other databases.
-pub(crate) fn named_tables(engine: &dyn Engine, database: &str, sources: &[Source]) -> Result<Vec<String>, QueryError> {
+pub(crate) fn named_tables(
+    session: &dyn Session,
+    database: &str,
+    sources: &[Source],
+) -> Result<Vec<String>, QueryError> {
     if sources.is_empty() {
-        return engine.tables(database);
+        return session.tables(database);
     }
     let mut names = Vec::new();
     for source in sources {
         if let Source::Measurement(measurement) = source {
-            names.extend(resolve::tables(engine, database, measurement)?);
+            names.extend(resolve::tables(session, database, measurement)?);
         }
     }
     names.sort();

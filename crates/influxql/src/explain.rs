@@ -1,33 +1,32 @@
 //! `EXPLAIN`: what a selection becomes.
 
-use query::QueryError;
+use query::{QueryError, Session};
 
 use crate::answer::{Answer, Series};
-use crate::engine::Engine;
 use crate::resolve::{From, Resolved};
 use crate::value::Value;
 use crate::{fast, scan, select};
 
 /// The plans of a selection and of those in it, one a line; with `analyze` also what running it gave.
-pub(crate) fn explain(engine: &dyn Engine, of: &Resolved, analyze: bool) -> Result<Answer, QueryError> {
+pub(crate) fn explain(session: &dyn Session, of: &Resolved, analyze: bool) -> Result<Answer, QueryError> {
     let mut lines = Vec::new();
-    describe(engine, of, 0, &mut lines)?;
+    describe(session, of, 0, &mut lines)?;
     if analyze {
-        let rows = select::rows(engine, of)?;
+        let rows = select::rows(session, of)?;
         let count: usize = rows.iter().map(|series| series.rows.len()).sum();
         lines.push(format!("SERIES: {}", rows.len()));
         lines.push(format!("ROWS: {count}"));
-        let reads = engine.reads();
+        let reads = session.reads();
         lines.push(format!("READ: groups={} samples={} nodes={}", reads.groups, reads.samples, reads.nodes));
-        lines.extend(reads.kept.told().map(|told| format!("BINS: {told}")));
+        lines.extend(reads.cached_bins.summary().map(|told| format!("BINS: {told}")));
     }
     let rows = lines.iter().map(|line| vec![Value::from(line.as_str())]).collect();
     Ok(Answer { series: vec![Series::list("", &["QUERY PLAN"], rows)], messages: Vec::new() })
 }
 
-fn describe(engine: &dyn Engine, of: &Resolved, depth: usize, lines: &mut Vec<String>) -> Result<(), QueryError> {
+fn describe(session: &dyn Session, of: &Resolved, depth: usize, lines: &mut Vec<String>) -> Result<(), QueryError> {
     let indent = "  ".repeat(depth);
-    if let Some(plans) = fast::plans(engine, of)? {
+    if let Some(plans) = fast::plans(session, of)? {
         lines.extend(plans.iter().map(|(_, name, plan)| format!("{indent}AGGREGATES OF {name}: {plan}")));
         return Ok(());
     }
@@ -40,7 +39,7 @@ fn describe(engine: &dyn Engine, of: &Resolved, depth: usize, lines: &mut Vec<St
             }
             From::Subquery(inner) => {
                 lines.push(format!("{indent}SUBQUERY:"));
-                describe(engine, inner, depth + 1, lines)?;
+                describe(session, inner, depth + 1, lines)?;
             }
         }
     }

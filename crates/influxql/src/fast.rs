@@ -4,17 +4,16 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use model::{Labels, Values};
-use query::plan::{Aggregate, Expression, Grouping, Kept, Scan, TableColumns};
-use query::{Frame, FrameColumn, Plan, QueryError, RowPlace};
+use query::plan::{Aggregate, AggregateCall, Expression, Grouping, Lowered, Scan, TableColumns};
+use query::{Frame, Plan, QueryError, ResultRows, RowOrder, Session, TableGroup};
 
-use crate::engine::{Engine, TableGroup};
 use crate::fill::Filling;
 use crate::lower;
 use crate::names::Schema;
-use crate::read_rows::{ReadRows, Rows};
 use crate::reduce::Out;
 use crate::resolve::{Argument, Call, Code, From, Reference, Resolved};
-use crate::scan::Input;
+use crate::rows::{Rows, shape_of};
+use crate::scan;
 use crate::select::{self, CallResults, SeriesRows};
 use crate::syntax::ast::Expr;
 use crate::time::TIME_MIN_NS;
@@ -35,11 +34,11 @@ impl Grouped {
 }
 
 /// What the calls of a selection give, group by group; `None` if rows have to be looked at.
-pub(crate) fn results(engine: &dyn Engine, of: &Resolved) -> Result<Option<Vec<Grouped>>, QueryError> {
-    let Some(plans) = plans(engine, of)? else { return Ok(None) };
+pub(crate) fn results(session: &dyn Session, of: &Resolved) -> Result<Option<Vec<Grouped>>, QueryError> {
+    let Some(plans) = plans(session, of)? else { return Ok(None) };
     let mut found: BTreeMap<(Arc<str>, Vec<String>), Frame> = BTreeMap::new();
     for (database, name, plan) in plans {
-        for frame in engine.run(database, &plan)?.frames {
+        for frame in session.run(database, &plan)?.frames {
             found.insert((name.clone(), group_tags(of, &frame.labels)), frame);
         }
     }
@@ -52,27 +51,27 @@ fn group_tags(of: &Resolved, labels: &Labels) -> Vec<String> {
 }
 
 /// The rows of one series of the answer.
-pub(crate) fn rows(engine: &dyn Engine, of: &Resolved, grouped: Grouped) -> Result<Option<SeriesRows>, QueryError> {
+pub(crate) fn rows(session: &dyn Session, of: &Resolved, grouped: Grouped) -> Result<Option<SeriesRows>, QueryError> {
     let held = grouped.samples();
     let Grouped { name, tags, mut frame } = grouped;
     if let Some(shown) = shown_as_read(of, &mut frame) {
-        let rows = Rows::Read(read_rows(of, &name, frame, shown));
+        let rows = Rows::Read(read_rows(of, frame, &shown));
         if rows.is_empty() {
-            engine.budget().give_back(held);
+            session.budget().give_back(held);
             return Ok(None);
         }
         return Ok(Some(SeriesRows { name, tags, rows }));
     }
     let mut outs = Vec::with_capacity(of.calls.len());
     for call in &of.calls {
-        outs.push(call_outs(engine, of, call, &frame)?);
+        outs.push(call_outs(session, of, call, &frame)?);
     }
-    engine.budget().give_back(held);
-    select::joined(engine, of, CallResults { name, tags, outs }, None)
+    session.budget().give_back(held);
+    select::joined(session, of, CallResults { name, tags, outs }, None)
 }
 
 /// What the columns of the answer show of a frame, if its rows are those of the answer as they are.
-fn shown_as_read(of: &Resolved, frame: &mut Frame) -> Option<Arc<[Reference]>> {
+fn shown_as_read(of: &Resolved, frame: &mut Frame) -> Option<Vec<Reference>> {
     of.windows.as_ref()?;
     if Filling::of(of).is_some_and(|filling| !filling.is_full(&frame.timestamps_ns)) {
         return None;
@@ -83,13 +82,13 @@ fn shown_as_read(of: &Resolved, frame: &mut Frame) -> Option<Arc<[Reference]>> {
         let call = of.calls.get(place)?;
         let name = column_name(call)?;
         let column = frame.columns.iter_mut().find(|column| *column.name == *name)?;
-        if column.present.is_some() {
+        if column.cells.validity.is_some() {
             return None;
         }
         if call.function == "count" {
-            count_as_integers(column)?;
+            count_as_integers(&mut column.cells.values)?;
         }
-        let data_type = match column.values {
+        let data_type = match column.cells.values {
             Values::F64(_) => DataType::Float,
             Values::I64(_) => DataType::Integer,
             Values::U64(_) => DataType::Unsigned,
@@ -101,45 +100,35 @@ fn shown_as_read(of: &Resolved, frame: &mut Frame) -> Option<Arc<[Reference]>> {
         }
         shown.push(Reference { name, cast: None, data_type });
     }
-    Some(shown.into())
+    Some(shown)
 }
 
 /// Counts are integers here; `None` if there is a window that has other values of the row only.
-fn count_as_integers(column: &mut FrameColumn) -> Option<()> {
-    if let Values::U64(counts) = &column.values {
-        column.values = Values::I64(counts.iter().map(|count| *count as i64).collect());
+fn count_as_integers(values: &mut Values) -> Option<()> {
+    if let Values::U64(counts) = &*values {
+        *values = Values::I64(counts.iter().map(|count| *count as i64).collect());
     }
-    match &column.values {
+    match &*values {
         Values::I64(counts) if !counts.contains(&0) => Some(()),
         _ => None,
     }
 }
 
-fn read_rows(of: &Resolved, name: &Arc<str>, frame: Frame, shown: Arc<[Reference]>) -> ReadRows {
-    let place = |(row, time_ns): (u32, &i64)| RowPlace { time_ns: *time_ns, series: 0, row };
-    let mut order: Vec<RowPlace> = (0..).zip(&frame.timestamps_ns).map(place).collect();
+fn read_rows(of: &Resolved, frame: Frame, shown: &[Reference]) -> ResultRows {
+    let mut rows = ResultRows::new(vec![frame], shape_of(shown));
     if of.descending {
-        order.reverse();
+        rows.sort(&[RowOrder::Time { is_descending: true }]);
     }
     let (skip, take) = select::row_limits(of);
-    order.drain(..skip.min(order.len()));
-    order.truncate(take);
-    let input = Input {
-        name: name.clone(),
-        tags: Labels::empty(),
-        times: frame.timestamps_ns,
-        columns: frame.columns,
-        every_row: true,
-        in_time_order: true,
-    };
-    ReadRows { inputs: vec![input], shown, order }
+    rows.cut(skip, skip.saturating_add(take));
+    rows
 }
 
 /// Plans of tables, with their databases and names.
 pub(crate) type Plans<'a> = Vec<(&'a str, Arc<str>, Plan)>;
 
 /// The plans of all tables, if all calls and the condition can be said there.
-pub(crate) fn plans<'a>(engine: &dyn Engine, of: &'a Resolved) -> Result<Option<Plans<'a>>, QueryError> {
+pub(crate) fn plans<'a>(session: &dyn Session, of: &'a Resolved) -> Result<Option<Plans<'a>>, QueryError> {
     let shown_at_windows = of.windows.is_some() || !of.selects_rows();
     let plain_windows = of.windows.as_ref().is_none_or(|windows| windows.zone.is_none());
     if of.calls.is_empty() || !of.references.is_empty() || !shown_at_windows || !plain_windows || of.extra_windows > 0 {
@@ -152,66 +141,55 @@ pub(crate) fn plans<'a>(engine: &dyn Engine, of: &'a Resolved) -> Result<Option<
             // Rows of several databases are one series of the answer.
             return Ok(None);
         }
-        let Some(kept) = all_kept(of, schema) else { return Ok(None) };
-        if kept.is_empty() {
+        let Some(aggregates) = all_aggregates(of, schema) else { return Ok(None) };
+        if aggregates.is_empty() {
             continue;
         }
-        let Some((scan, condition)) = scan_of(of, name, schema) else { return Ok(None) };
+        let Some((scan, lowered)) = scan_of(of, name, schema) else { return Ok(None) };
         // Of several series' values of one time the largest counts, which the plan does not know.
-        let is_of_one = |kept: &Kept| matches!(kept.aggregate, Aggregate::First | Aggregate::Last);
-        if kept.iter().any(is_of_one) && !is_each_apart(engine, of, (database, schema), &scan)? {
+        let is_of_one = |call: &AggregateCall| matches!(call.aggregate, Aggregate::First | Aggregate::Last);
+        if aggregates.iter().any(is_of_one) && !is_each_apart(session, of, (database, schema), &scan)? {
             return Ok(None);
         }
-        let mut input = Box::new(Plan::Scan(scan));
-        if let Some(condition) = condition {
-            input = Box::new(Plan::Where { input, condition });
-        }
+        let input = Box::new(lowered.plan(scan));
         let (width_ns, offset_ns) = of.windows.as_ref().map_or((None, 0), |of| (Some(of.width_ns), of.offset_ns));
-        let grouping = Grouping { width_ns, offset_ns, kept, by: Some(of.grouped_by.clone()) };
+        let grouping = Grouping { width_ns, offset_ns, aggregates, by: Some(of.grouped_by.clone()) };
         plans.push((database.as_str(), name.clone(), cut(of, Plan::GroupBy { input, grouping })));
     }
     Ok(Some(plans))
 }
 
-/// What the plan keeps of a table's fields; `None` if it cannot keep what a call wants.
-fn all_kept(of: &Resolved, schema: &Schema) -> Option<Vec<Kept>> {
-    let mut kept: Vec<Kept> = Vec::new();
+/// The aggregates of a table's fields; `None` if the plan lacks one that a call wants.
+fn all_aggregates(of: &Resolved, schema: &Schema) -> Option<Vec<AggregateCall>> {
+    let mut all: Vec<AggregateCall> = Vec::new();
     for call in &of.calls {
-        let (aggregate, field) = kept_of(call, schema)?;
+        let (aggregate, field) = aggregate_of(call, schema)?;
         let Some(field) = field else { continue };
-        let new = Kept::of_column(aggregate, field);
-        if !kept.contains(&new) {
-            kept.push(new);
+        let new = AggregateCall::of_column(aggregate, field);
+        if !all.contains(&new) {
+            all.push(new);
         }
     }
-    Some(kept)
+    Some(all)
 }
 
-/// The rows that are read of a table, and what of the condition is not in their choice; `None` if the plan cannot say that.
-fn scan_of(of: &Resolved, name: &str, schema: &Schema) -> Option<(Scan, Option<Expression>)> {
-    let field = |call| Some(kept_of(call, schema)?.1?.to_owned());
+/// The rows that are read of a table, and the conditions that are not in their choice; `None` if the plan cannot have all of them.
+fn scan_of(of: &Resolved, name: &str, schema: &Schema) -> Option<(Scan, Lowered<Expr>)> {
+    let field = |call| Some(aggregate_of(call, schema)?.1?.to_owned());
     let mut fields: Vec<String> = of.calls.iter().filter_map(field).collect();
-    let (selectors, rest) = lower::selectors(of.condition.as_ref(), schema);
-    let condition = match &rest {
-        None => None,
-        Some(rest) => {
-            rest.walk(&mut |expr| {
-                if let Expr::Reference { name, .. } = expr {
-                    fields.push(name.clone());
-                }
-            });
-            Some(lower::expression(rest, schema)?)
-        }
-    };
+    let table = TableColumns { name: name.to_owned(), fields: Vec::new(), every_row: false };
+    let mut scan = Scan { table: Some(table), selectors: Vec::new(), tokens: Vec::new(), range: of.range };
+    let lowered = lower::lower(of.condition.as_ref(), schema, &mut scan);
+    scan::each_condition_field(&lowered, &mut |name| fields.push(name.to_owned()));
     fields.sort();
     fields.dedup();
-    let table = Some(TableColumns { name: name.to_owned(), fields, every_row: false });
-    Some((Scan { table, selectors, tokens: Vec::new(), range: of.range }, condition))
+    scan.table.iter_mut().for_each(|table| table.fields = std::mem::take(&mut fields));
+    lowered.rest.is_empty().then_some((scan, lowered))
 }
 
 /// Whether no two series of a scan are grouped together.
 fn is_each_apart(
-    engine: &dyn Engine,
+    session: &dyn Session,
     of: &Resolved,
     (database, schema): (&str, &Schema),
     scan: &Scan,
@@ -226,7 +204,7 @@ fn is_each_apart(
         // Columns with labels of their own are several series.
         fields.is_sorted_by(|a, b| a != b) && seen.insert(group_tags(of, &group.tags))
     };
-    Ok(engine.groups(database, scan)?.iter().all(is_apart))
+    Ok(session.groups(database, scan)?.iter().all(is_apart))
 }
 
 /// Windows of all series together, no more than are wanted where there is one call: what is filled in lies between those that have values, or
@@ -244,7 +222,7 @@ fn cut(of: &Resolved, plan: Plan) -> Plan {
 }
 
 /// The plan's aggregate of a call, and its field if the table has it; `None` if the plan has no such aggregate.
-fn kept_of<'c>(call: &'c Call, schema: &Schema) -> Option<(Aggregate, Option<&'c str>)> {
+fn aggregate_of<'c>(call: &'c Call, schema: &Schema) -> Option<(Aggregate, Option<&'c str>)> {
     let Argument::Reference(reference) = &call.argument else { return None };
     let aggregate = match call.function.as_str() {
         "count" => Aggregate::Count,
@@ -279,7 +257,7 @@ fn column_name(call: &Call) -> Option<String> {
 }
 
 /// A call's results out of a frame, in the order of the answer.
-fn call_outs(engine: &dyn Engine, of: &Resolved, call: &Call, frame: &Frame) -> Result<Vec<Out>, QueryError> {
+fn call_outs(session: &dyn Session, of: &Resolved, call: &Call, frame: &Frame) -> Result<Vec<Out>, QueryError> {
     let Some(name) = column_name(call) else { return Ok(Vec::new()) };
     let column = frame.column(&name);
     let start_ns = if of.range.start_ns == TIME_MIN_NS { 0 } else { of.range.start_ns };
@@ -302,7 +280,7 @@ fn call_outs(engine: &dyn Engine, of: &Resolved, call: &Call, frame: &Frame) -> 
         outs.reverse();
     }
     match Filling::of(of) {
-        Some(filling) => filling.of_call(call).fill(outs, engine.budget()),
+        Some(filling) => filling.of_call(call).fill(outs, session.budget()),
         None => Ok(outs),
     }
 }

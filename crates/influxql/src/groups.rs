@@ -1,10 +1,9 @@
 //! Groups of tables that a condition on tags chooses, for `SHOW` and `DELETE`.
 
-use query::QueryError;
 use query::plan::{Scan, Selector, TableColumns};
+use query::{QueryError, Session, TableGroup};
 
 use crate::condition::Split;
-use crate::engine::{Engine, TableGroup};
 use crate::lower;
 use crate::names::Schema;
 use crate::resolve::{Code, Reference, condition_code, table_schema};
@@ -24,26 +23,26 @@ pub(crate) struct Chosen {
 
 /// The groups of tables that a condition chooses; tables without any are left out.
 pub(crate) fn choose(
-    engine: &dyn Engine,
+    session: &dyn Session,
     database: &str,
     tables: &[String],
     condition: &Split,
 ) -> Result<Vec<Chosen>, QueryError> {
     let mut all = Vec::new();
     for name in tables {
-        let Some(table) = engine.table(database, name)? else { continue };
+        let Some(table) = session.table(database, name)? else { continue };
         let schema = table_schema(&table);
-        let (selectors, rest) = lower::selectors(condition.rest.as_ref(), &schema);
         let columns = Some(TableColumns { name: name.clone(), fields: Vec::new(), every_row: false });
-        let scan = Scan { table: columns, selectors: selectors.clone(), tokens: Vec::new(), range: condition.range() };
-        let mut groups = engine.groups(database, &scan)?;
+        let mut scan = Scan { table: columns, selectors: Vec::new(), tokens: Vec::new(), range: condition.range() };
+        let rest = lower::lower_tags(condition.rest.as_ref(), &schema, &mut scan);
+        let mut groups = session.groups(database, &scan)?;
         let filtered = rest.is_some();
         if let Some(rest) = rest {
             filter(&mut groups, &rest, &schema)?;
         }
         if !groups.is_empty() {
             groups.sort_by(|a, b| a.tags.iter().cmp(b.tags.iter()));
-            all.push(Chosen { name: name.clone(), schema, selectors, filtered, groups });
+            all.push(Chosen { name: name.clone(), schema, selectors: scan.selectors, filtered, groups });
         }
     }
     Ok(all)

@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
-use query::QueryError;
+use query::{QueryError, Session};
 
 use crate::answer::{Answer, Series};
-use crate::engine::Engine;
-use crate::execute::{Session, existing};
+use crate::execute::{RequestContext, existing};
 use crate::resolve::{Column, Resolved};
 use crate::select::{SeriesRows, fits, time_of};
 use crate::syntax::ast::Target;
@@ -17,14 +16,14 @@ const CHUNK_BYTES: usize = 4 << 20;
 
 /// Writes rows and tells how many there were.
 pub(crate) fn write(
-    engine: &dyn Engine,
-    session: &Session<'_>,
+    session: &dyn Session,
+    request: &RequestContext<'_>,
     target: &Target,
     of: &Resolved,
     rows: &[SeriesRows],
 ) -> Result<Answer, QueryError> {
-    let database = target.database.as_deref().or(session.database).unwrap_or_default();
-    existing(&engine.databases(), database)?;
+    let database = target.database.as_deref().or(request.database).unwrap_or_default();
+    existing(&session.databases(), database)?;
     let mut written = 0i64;
     let mut lines = String::new();
     for series in rows {
@@ -39,16 +38,24 @@ pub(crate) fn write(
                 lines.truncate(before);
             }
             if lines.len() > CHUNK_BYTES {
-                engine.write(database, lines.as_bytes())?;
+                write_all(session, database, &lines)?;
                 lines.clear();
             }
         }
     }
     if !lines.is_empty() {
-        engine.write(database, lines.as_bytes())?;
+        write_all(session, database, &lines)?;
     }
     let row = vec![Value::Time(0), Value::Integer(written)];
     Ok(Answer { series: vec![Series::list("result", &["time", "written"], vec![row])], messages: Vec::new() })
+}
+
+/// Writes lines; fails if one of them is refused.
+fn write_all(session: &dyn Session, database: &str, lines: &str) -> Result<(), QueryError> {
+    match session.write(database, lines.as_bytes())? {
+        Some(refused) => Err(QueryError::Invalid(format!("partial write: {}", refused.reason))),
+        None => Ok(()),
+    }
 }
 
 fn series_key(measurement: &str, of: &Resolved, series: &SeriesRows) -> String {

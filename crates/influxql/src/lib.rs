@@ -10,11 +10,10 @@
 //! ```
 //!
 //! Conditions are taken apart once: times become a range (`condition`), tags select series and fields are tried column by column in the
-//! plan (`lower`), and what is left is tried row by row. Data comes from an [`Engine`]; there is no clock, no I/O and no thread in here.
+//! plan (`lower`), and what is left is tried row by row. Data comes from a [`query::Session`]; there is no clock, no I/O and no thread in here.
 
 mod answer;
 mod condition;
-mod engine;
 mod execute;
 mod explain;
 mod fast;
@@ -25,9 +24,9 @@ mod into;
 mod lower;
 mod manage;
 mod names;
-mod read_rows;
 mod reduce;
 mod resolve;
+mod rows;
 mod scan;
 mod select;
 mod show;
@@ -39,9 +38,8 @@ mod validate;
 mod value;
 
 pub use answer::{Answer, Series, TimeFormat, Zone};
-pub use engine::{Engine, TableGroup};
-pub use execute::{Query, Session};
-pub use read_rows::{ReadRows, Rows};
+pub use execute::{Query, RequestContext};
+pub use rows::Rows;
 pub use syntax::{Parameter, TEXT_BYTES_MAX};
 pub use value::Value;
 

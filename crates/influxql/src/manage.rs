@@ -1,13 +1,12 @@
 //! Statements that change databases.
 
 use model::{MatchOp, TimeRange};
-use query::QueryError;
 use query::plan::Selector;
+use query::{DatabaseSettings, QueryError, Session};
 
 use crate::answer::Answer;
 use crate::condition;
-use crate::engine::Engine;
-use crate::execute::{Session, database, existing, mentions_time, named_tables};
+use crate::execute::{RequestContext, database, existing, mentions_time, named_tables};
 use crate::groups::choose;
 use crate::syntax::ast::{Expr, PolicyOptions, Source, Statement};
 use crate::time::{TIME_MAX_NS, TIME_MIN_NS};
@@ -15,44 +14,50 @@ use crate::time::{TIME_MAX_NS, TIME_MIN_NS};
 /// As InfluxDB: no policy keeps data for less.
 const RETENTION_MIN_NS: i64 = 3_600_000_000_000;
 
-pub(crate) fn run(engine: &dyn Engine, session: &Session<'_>, statement: &Statement) -> Result<Answer, QueryError> {
+pub(crate) fn run(
+    session: &dyn Session,
+    request: &RequestContext<'_>,
+    statement: &Statement,
+) -> Result<Answer, QueryError> {
     match statement {
         Statement::CreateDatabase { name, policy } => {
             let retention_ns = policy.as_ref().and_then(|policy| policy.duration_ns);
             check_retention(retention_ns)?;
-            engine.create_database(name, retention_ns)?;
+            set_up(session, name, retention_ns)?;
         }
-        Statement::DropDatabase(name) => engine.drop_database(name)?,
+        Statement::DropDatabase(name) => {
+            session.drop_database(name)?;
+        }
         Statement::CreatePolicy { name, database, options } => {
-            existing(&engine.databases(), database)?;
+            existing(&session.databases(), database)?;
             if !options.default && name != "autogen" {
                 let message = format!(
                     "a database has one retention policy here: make it DEFAULT, or make a database of its own for {name}"
                 );
                 return Err(QueryError::Invalid(message));
             }
-            set_retention(engine, database, options)?;
+            set_retention(session, database, options)?;
         }
         Statement::AlterPolicy { database, options, .. } => {
-            existing(&engine.databases(), database)?;
-            set_retention(engine, database, options)?;
+            existing(&session.databases(), database)?;
+            set_retention(session, database, options)?;
         }
         Statement::DropPolicy { database, .. } => {
-            existing(&engine.databases(), database)?;
-            engine.create_database(database, Some(0))?;
+            existing(&session.databases(), database)?;
+            set_up(session, database, Some(0))?;
         }
         Statement::DropMeasurement(name) => {
-            let database = database(engine, session, None)?;
-            engine.delete(database, Some(name), &[], &TimeRange::ALL)?;
+            let database = database(session, request, None)?;
+            session.delete(database, name, &[], &TimeRange::ALL)?;
         }
         Statement::DropSeries { sources, condition } => {
             if condition.as_ref().is_some_and(mentions_time) {
                 return Err(QueryError::Invalid("DROP SERIES doesn't support time in WHERE clause".to_owned()));
             }
-            delete(engine, database(engine, session, None)?, sources, condition.as_ref())?;
+            delete(session, database(session, request, None)?, sources, condition.as_ref())?;
         }
         Statement::Delete { sources, condition } => {
-            delete(engine, database(engine, session, None)?, sources, condition.as_ref())?;
+            delete(session, database(session, request, None)?, sources, condition.as_ref())?;
         }
         Statement::KillQuery(number) => {
             return Err(QueryError::Invalid(format!("no such query id: {number}")));
@@ -73,25 +78,35 @@ fn check_retention(retention_ns: Option<i64>) -> Result<(), QueryError> {
     Ok(())
 }
 
-fn set_retention(engine: &dyn Engine, database: &str, options: &PolicyOptions) -> Result<(), QueryError> {
+fn set_retention(session: &dyn Session, database: &str, options: &PolicyOptions) -> Result<(), QueryError> {
     check_retention(options.duration_ns)?;
     match options.duration_ns {
-        Some(retention_ns) => engine.create_database(database, Some(retention_ns)),
         None => Ok(()),
+        retention_ns => set_up(session, database, retention_ns),
     }
 }
 
-fn delete(engine: &dyn Engine, database: &str, sources: &[Source], condition: Option<&Expr>) -> Result<(), QueryError> {
-    let split = condition::split(condition, engine.now_ns(), None).map_err(QueryError::Invalid)?;
+/// Makes a database if it does not exist, and sets how long it keeps rows if that is given.
+fn set_up(session: &dyn Session, database: &str, retention_ns: Option<i64>) -> Result<(), QueryError> {
+    session.set_up_database(database, &DatabaseSettings { retention_ns, folds: None })
+}
+
+fn delete(
+    session: &dyn Session,
+    database: &str,
+    sources: &[Source],
+    condition: Option<&Expr>,
+) -> Result<(), QueryError> {
+    let split = condition::split(condition, session.now_ns(), None).map_err(QueryError::Invalid)?;
     let bounds = TimeRange::new(split.start_ns.unwrap_or(TIME_MIN_NS), split.end_ns.unwrap_or(TIME_MAX_NS));
     let range = if split.start_ns.is_none() && split.end_ns.is_none() { TimeRange::ALL } else { bounds };
-    let tables = named_tables(engine, database, sources)?;
+    let tables = named_tables(session, database, sources)?;
     for table in &tables {
-        refuse_fields(engine, database, table, split.rest.as_ref())?;
+        refuse_fields(session, database, table, split.rest.as_ref())?;
     }
-    for chosen in choose(engine, database, &tables, &split)? {
+    for chosen in choose(session, database, &tables, &split)? {
         if !chosen.filtered {
-            engine.delete(database, Some(&chosen.name), &chosen.selectors, &range)?;
+            session.delete(database, &chosen.name, &chosen.selectors, &range)?;
             continue;
         }
         for group in &chosen.groups {
@@ -101,15 +116,20 @@ fn delete(engine: &dyn Engine, database: &str, sources: &[Source], condition: Op
                 values: vec![group.tags.get(tag).unwrap_or_default().to_owned()],
             };
             let selectors: Vec<Selector> = chosen.schema.tags.iter().map(exactly).collect();
-            engine.delete(database, Some(&chosen.name), &selectors, &range)?;
+            session.delete(database, &chosen.name, &selectors, &range)?;
         }
     }
     Ok(())
 }
 
 /// Rows are deleted by tags and time only.
-fn refuse_fields(engine: &dyn Engine, database: &str, table: &str, condition: Option<&Expr>) -> Result<(), QueryError> {
-    let (Some(condition), Some(schema)) = (condition, engine.table(database, table)?) else {
+fn refuse_fields(
+    session: &dyn Session,
+    database: &str,
+    table: &str,
+    condition: Option<&Expr>,
+) -> Result<(), QueryError> {
+    let (Some(condition), Some(schema)) = (condition, session.table(database, table)?) else {
         return Ok(());
     };
     let mut field = None;

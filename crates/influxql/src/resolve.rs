@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use model::TimeRange;
-use query::QueryError;
+use query::{QueryError, Session};
 use regex::Regex;
 
 use crate::condition;
-use crate::engine::Engine;
 use crate::names::{self, Schema};
 use crate::syntax::ast::{Cast, Dimension, Expr, Field, Fill, Limits, Measurement, Named, Operator, Select, Source};
 use crate::syntax::expr_text;
@@ -119,10 +118,10 @@ impl<'a> Outer<'a> {
 }
 
 /// Resolves a selection.
-pub(crate) fn resolve(engine: &dyn Engine, select: &Select, outer: &Outer<'_>) -> Result<Resolved, QueryError> {
+pub(crate) fn resolve(session: &dyn Session, select: &Select, outer: &Outer<'_>) -> Result<Resolved, QueryError> {
     let invalid = QueryError::Invalid;
     let zone = select.zone.as_deref().map(time::zone).transpose().map_err(invalid)?;
-    let now_ns = engine.now_ns();
+    let now_ns = session.now_ns();
     let split = condition::split(select.condition.as_ref(), now_ns, zone.as_ref()).map_err(invalid)?;
     let own_windows = windows(&select.dimensions, zone.as_ref(), now_ns).map_err(invalid)?;
     let has_own_windows = own_windows.is_some();
@@ -146,7 +145,7 @@ pub(crate) fn resolve(engine: &dyn Engine, select: &Select, outer: &Outer<'_>) -
     }));
     let within =
         Outer { database: outer.database, range, windows: windows.clone(), grouped_by, descending: Some(descending) };
-    let (sources, schema) = sources(engine, &select.sources, &within)?;
+    let (sources, schema) = sources(session, &select.sources, &within)?;
     let mut grouped_by = names::dimensions(&select.dimensions, &schema).map_err(invalid)?;
     grouped_by.extend(outer.grouped_by.iter().cloned());
     grouped_by.sort();
@@ -215,13 +214,13 @@ fn windows(dimensions: &[Dimension], zone: Option<&TimeZone>, now_ns: i64) -> Re
     Ok(found)
 }
 
-fn sources(engine: &dyn Engine, sources: &[Source], within: &Outer<'_>) -> Result<(Vec<From>, Schema), QueryError> {
+fn sources(session: &dyn Session, sources: &[Source], within: &Outer<'_>) -> Result<(Vec<From>, Schema), QueryError> {
     let mut found = Vec::new();
     let mut schema = Schema::default();
     for source in sources {
         match source {
             Source::Subquery(select) => {
-                let resolved = resolve(engine, select, within)?;
+                let resolved = resolve(session, select, within)?;
                 for column in &resolved.columns {
                     schema.add_field(&column.name, column.data_type);
                 }
@@ -232,8 +231,8 @@ fn sources(engine: &dyn Engine, sources: &[Source], within: &Outer<'_>) -> Resul
             }
             Source::Measurement(measurement) => {
                 let database = measurement.database.as_deref().unwrap_or(within.database);
-                for name in tables(engine, database, measurement)? {
-                    let Some(table) = engine.table(database, &name)? else { continue };
+                for name in tables(session, database, measurement)? {
+                    let Some(table) = session.table(database, &name)? else { continue };
                     let of_table = table_schema(&table);
                     of_table.fields.iter().for_each(|(name, data_type)| schema.add_field(name, *data_type));
                     schema.tags.extend(of_table.tags.iter().cloned());
@@ -259,7 +258,7 @@ fn tags_below(resolved: &Resolved) -> Schema {
 
 /// Names of the tables that a measurement stands for.
 pub(crate) fn tables(
-    engine: &dyn Engine,
+    session: &dyn Session,
     database: &str,
     measurement: &Measurement,
 ) -> Result<Vec<String>, QueryError> {
@@ -267,7 +266,7 @@ pub(crate) fn tables(
         Named::Exactly(name) => Ok(vec![name.clone()]),
         Named::Pattern(pattern) => {
             let pattern = names::compile(pattern).map_err(QueryError::Invalid)?;
-            Ok(engine.tables(database)?.into_iter().filter(|name| pattern.is_match(name)).collect())
+            Ok(session.tables(database)?.into_iter().filter(|name| pattern.is_match(name)).collect())
         }
     }
 }

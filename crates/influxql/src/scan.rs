@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Labels, TimeRange};
-use query::plan::{Scan, TableColumns};
-use query::{Frame, FrameColumn, Plan, QueryError};
+use query::plan::{Lowered, Scan, TableColumns};
+use query::{Frame, FrameColumn, Plan, QueryError, Session};
 
-use crate::engine::Engine;
 use crate::lower;
 use crate::names::Schema;
 use crate::resolve::{Argument, Call, Code, From, Reference, Resolved, condition_code};
@@ -42,7 +41,7 @@ pub(crate) struct Group {
 
 /// What an input has for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found<'a> {
+enum Found<'a> {
     Column(usize),
     Tag(&'a str),
     Nothing,
@@ -86,11 +85,11 @@ impl Input {
     /// Whether a field is known to have a value in every row.
     pub(crate) fn has_all(&self, place: &Place) -> bool {
         let Place::Column(column, None) = place else { return false };
-        self.columns.get(*column).is_some_and(|column| column.present.is_none())
+        self.columns.get(*column).is_some_and(|column| column.cells.validity.is_none())
     }
 
     /// Where references are found, if they are not in a condition.
-    pub(crate) fn find_all(&self, references: &[Reference]) -> Vec<Found<'_>> {
+    fn find_all(&self, references: &[Reference]) -> Vec<Found<'_>> {
         let mut expected = 0;
         let find = |reference| {
             let found = self.find(reference, expected);
@@ -127,16 +126,21 @@ impl Input {
         }
     }
 
+    /// Its rows without the measurement.
+    pub(crate) fn into_frame(self) -> Frame {
+        Frame { labels: self.tags, timestamps_ns: self.times, columns: self.columns }
+    }
+
     pub(crate) fn samples(&self) -> usize {
         self.times.len() * self.columns.len().max(1)
     }
 }
 
 /// The groups that a selection reads, sorted by name and tags.
-pub(crate) fn groups(engine: &dyn Engine, of: &Resolved) -> Result<Vec<Group>, QueryError> {
+pub(crate) fn groups(session: &dyn Session, of: &Resolved) -> Result<Vec<Group>, QueryError> {
     let mut groups: BTreeMap<(Arc<str>, Vec<String>), Vec<Input>> = BTreeMap::new();
     for source in &of.sources {
-        for input in inputs(engine, of, source)? {
+        for input in inputs(session, of, source)? {
             let tags = of.grouped_by.iter().map(|tag| input.tags.get(tag).unwrap_or_default().to_owned()).collect();
             groups.entry((input.name.clone(), tags)).or_default().push(input);
         }
@@ -144,15 +148,15 @@ pub(crate) fn groups(engine: &dyn Engine, of: &Resolved) -> Result<Vec<Group>, Q
     Ok(groups.into_iter().map(|((name, tags), inputs)| Group { name, tags, inputs }).collect())
 }
 
-fn inputs(engine: &dyn Engine, of: &Resolved, source: &From) -> Result<Vec<Input>, QueryError> {
+fn inputs(session: &dyn Session, of: &Resolved, source: &From) -> Result<Vec<Input>, QueryError> {
     match source {
         From::Table { database, name, schema } => {
             let Some((plan, rest)) = table_plan(of, name, schema) else {
                 return Ok(Vec::new());
             };
-            let frames = engine.run(database, &plan)?.frames;
+            let frames = session.run(database, &plan)?.frames;
             let mut inputs: Vec<Input> = frames.into_iter().map(|frame| of_frame(name.clone(), frame)).collect();
-            filter(engine, &mut inputs, rest.as_ref(), schema)?;
+            filter(session, &mut inputs, rest.as_ref(), schema)?;
             Ok(inputs)
         }
         From::Subquery(inner) => {
@@ -160,12 +164,12 @@ fn inputs(engine: &dyn Engine, of: &Resolved, source: &From) -> Result<Vec<Input
             inner.columns.iter().for_each(|column| schema.add_field(&column.name, column.data_type));
             schema.tags.extend(inner.grouped_by.iter().cloned());
             let mut inputs = Vec::new();
-            for rows in select::rows(engine, inner)? {
+            for rows in select::rows(session, inner)? {
                 let input = select::input(inner, &rows);
-                engine.budget().take(input.samples())?;
+                session.budget().take(input.samples())?;
                 inputs.push(input);
             }
-            filter(engine, &mut inputs, of.condition.as_ref(), &schema)?;
+            filter(session, &mut inputs, of.condition.as_ref(), &schema)?;
             Ok(inputs)
         }
     }
@@ -205,27 +209,32 @@ pub(crate) fn table_plan(of: &Resolved, name: &str, schema: &Schema) -> Option<(
         return None;
     }
     let is_all = fields.len() == schema.fields.len();
-    let (selectors, rest) = lower::selectors(of.condition.as_ref(), schema);
-    if let Some(rest) = &rest {
-        let mut add = |name: &str| {
-            if schema.fields.contains_key(name) && !fields.iter().any(|known| known == name) {
-                fields.push(name.to_owned());
-            }
-        };
+    let table = TableColumns { name: name.to_owned(), fields: Vec::new(), every_row: false };
+    let mut scan = Scan { table: Some(table), selectors: Vec::new(), tokens: Vec::new(), range: widened(of) };
+    let lowered = lower::lower(of.condition.as_ref(), schema, &mut scan);
+    each_condition_field(&lowered, &mut |name| {
+        if schema.fields.contains_key(name) && !fields.iter().any(|known| known == name) {
+            fields.push(name.to_owned());
+        }
+    });
+    scan.table.iter_mut().for_each(|table| table.fields = std::mem::take(&mut fields));
+    if lowered.is_in_scan() {
+        return Some((newest(of, Plan::Scan(scan), is_all), None));
+    }
+    Some((lowered.plan(scan), lower::joined(lowered.rest)))
+}
+
+/// Visits the names of fields in conditions that are not part of the scan; those of tags may be among them.
+pub(crate) fn each_condition_field(lowered: &Lowered<Expr>, add: &mut impl FnMut(&str)) {
+    for condition in &lowered.conditions {
+        condition.each_column(&mut |name| add(name));
+    }
+    for rest in &lowered.rest {
         rest.walk(&mut |expr| {
             if let Expr::Reference { name, .. } = expr {
                 add(name);
             }
         });
-    }
-    let table = Some(TableColumns { name: name.to_owned(), fields, every_row: false });
-    let scan = Plan::Scan(Scan { table, selectors, tokens: Vec::new(), range: widened(of) });
-    let Some(rest) = rest else {
-        return Some((newest(of, scan, is_all), None));
-    };
-    match lower::expression(&rest, schema) {
-        Some(condition) => Some((Plan::Where { input: Box::new(scan), condition }, None)),
-        None => Some((scan, Some(rest))),
     }
 }
 
@@ -264,7 +273,7 @@ pub(crate) fn widened(of: &Resolved) -> TimeRange {
 
 /// Leaves the rows that satisfy a condition.
 fn filter(
-    engine: &dyn Engine,
+    session: &dyn Session,
     inputs: &mut Vec<Input>,
     condition: Option<&Expr>,
     schema: &Schema,
@@ -273,10 +282,10 @@ fn filter(
     let mut references = Vec::new();
     let code = condition_code(condition, &mut references, schema).map_err(QueryError::Invalid)?;
     for input in inputs.iter_mut() {
-        engine.budget().check()?;
+        session.budget().check()?;
         let before = input.samples();
         input.filter(&code, &references);
-        engine.budget().give_back(before - input.samples());
+        session.budget().give_back(before - input.samples());
     }
     inputs.retain(|input| !input.times.is_empty());
     Ok(())

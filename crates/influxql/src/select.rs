@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use model::Labels;
-use query::{FrameColumn, QueryError, RowPlace, Values};
+use query::{Column, FrameColumn, QueryError, ResultRows, RowRef, Session, Values};
 
-use crate::engine::Engine;
 use crate::fast;
 use crate::fill::Filling;
 use crate::holt_winters::{self, Asked};
-use crate::read_rows::{self, ReadRows, Rows};
 use crate::reduce::{self, Out, TagsOf};
 use crate::resolve::{Argument, Call, Code, Reference, Resolved};
+use crate::rows::{Rows, shape_of, shown};
 use crate::scan::{self, Group, Input, Place};
 use crate::syntax::ast::{Expr, Fill, Limits};
 use crate::transform::transform;
@@ -38,35 +37,35 @@ pub(crate) struct CallResults {
 }
 
 /// The rows of a selection: series sorted by name and tags, rows by time; both the other way round if times fall.
-pub(crate) fn rows(engine: &dyn Engine, of: &Resolved) -> Result<Vec<SeriesRows>, QueryError> {
+pub(crate) fn rows(session: &dyn Session, of: &Resolved) -> Result<Vec<SeriesRows>, QueryError> {
     let mut found = Vec::new();
     if of.range.start_ns > of.range.end_ns {
         return Ok(found);
     }
-    let (mut counted, shown) = (Counted::default(), read_rows::shown(of));
-    if let Some(results) = fast::results(engine, of)? {
+    let (mut counted, shown) = (Counted::default(), shown(of));
+    if let Some(results) = fast::results(session, of)? {
         for grouped in results {
             if counted.keeps(&grouped.name, of) {
-                found.extend(fast::rows(engine, of, grouped)?);
+                found.extend(fast::rows(session, of, grouped)?);
             } else {
-                engine.budget().give_back(grouped.samples());
+                session.budget().give_back(grouped.samples());
             }
         }
     } else {
-        for group in scan::groups(engine, of)? {
-            engine.budget().check()?;
+        for group in scan::groups(session, of)? {
+            session.budget().check()?;
             if !counted.keeps(&group.name, of) {
                 continue;
             }
             let held: usize = group.inputs.iter().map(Input::samples).sum();
             let rows = if of.calls.is_empty() {
-                plain(engine, of, group, shown.as_ref())?
+                plain(session, of, group, shown.as_deref())?
             } else {
-                called(engine, of, &group)?
+                called(session, of, &group)?
             };
             // Rows as they were read hold what was read.
             if !rows.as_ref().is_some_and(|found| matches!(found.rows, Rows::Read(_))) {
-                engine.budget().give_back(held);
+                session.budget().give_back(held);
             }
             found.extend(rows);
         }
@@ -98,10 +97,10 @@ impl Counted {
 
 /// Rows as they are: with values, unless what was read is all that is shown.
 fn plain(
-    engine: &dyn Engine,
+    session: &dyn Session,
     of: &Resolved,
     group: Group,
-    shown: Option<&Arc<[Reference]>>,
+    shown: Option<&[Reference]>,
 ) -> Result<Option<SeriesRows>, QueryError> {
     let order = order(of, &group);
     if order.is_empty() {
@@ -109,7 +108,8 @@ fn plain(
     }
     let Group { name, tags, inputs } = group;
     if let Some(shown) = shown {
-        let rows = Rows::Read(ReadRows { inputs, shown: shown.clone(), order });
+        let frames = inputs.into_iter().map(Input::into_frame).collect();
+        let rows = Rows::Read(ResultRows::in_given_order(frames, order, shape_of(shown)));
         return Ok(Some(SeriesRows { name, tags, rows }));
     }
     let all_places: Vec<Vec<Place>> = inputs.iter().map(|input| places(input, &of.references)).collect();
@@ -120,19 +120,19 @@ fn plain(
         let value = |of: usize| places.get(of).map_or(Value::Null, |of| input.value(of, place.row as usize));
         rows.push(values(of, place.time_ns, &|_| Value::Null, &value));
     }
-    engine.budget().take(rows.len() * of.columns.len())?;
+    session.budget().take(rows.len() * of.columns.len())?;
     Ok(Some(SeriesRows { name, tags, rows: Rows::Values(rows) }))
 }
 
 /// The rows of a group that are shown, in the order of the answer: those that have one of the fields.
-fn order(of: &Resolved, group: &Group) -> Vec<RowPlace> {
-    let mut order: Vec<RowPlace> = Vec::with_capacity(group.inputs.iter().map(|input| input.times.len()).sum());
+fn order(of: &Resolved, group: &Group) -> Vec<RowRef> {
+    let mut order: Vec<RowRef> = Vec::with_capacity(group.inputs.iter().map(|input| input.times.len()).sum());
     for (series, input) in (0..).zip(&group.inputs) {
         let fields = input.fields(&of.references);
         let all = input.every_row || fields.iter().any(|field| input.has_all(field));
         for (row, time_ns) in (0..).zip(&input.times) {
             if all || fields.iter().any(|field| !input.value(field, row as usize).is_null()) {
-                order.push(RowPlace { time_ns: *time_ns, series, row });
+                order.push(RowRef { time_ns: *time_ns, series, row });
             }
         }
     }
@@ -169,18 +169,18 @@ fn values(
 }
 
 /// Rows of what calls give.
-fn called(engine: &dyn Engine, of: &Resolved, group: &Group) -> Result<Option<SeriesRows>, QueryError> {
+fn called(session: &dyn Session, of: &Resolved, group: &Group) -> Result<Option<SeriesRows>, QueryError> {
     let mut outs = Vec::with_capacity(of.calls.len());
     for call in &of.calls {
-        outs.push(results(engine, of, call, group, (of.range.start_ns, of.range.end_ns), of.most())?);
+        outs.push(results(session, of, call, group, (of.range.start_ns, of.range.end_ns), of.most())?);
     }
     let result = CallResults { name: group.name.clone(), tags: group.tags.clone(), outs };
-    joined(engine, of, result, Some(group))
+    joined(session, of, result, Some(group))
 }
 
 /// What a call gives for a group, in the order of the answer.
 fn results(
-    engine: &dyn Engine,
+    session: &dyn Session,
     of: &Resolved,
     call: &Call,
     group: &Group,
@@ -189,7 +189,7 @@ fn results(
 ) -> Result<Vec<Out>, QueryError> {
     let function = call.function.as_str();
     if TRANSFORMATIONS.contains(&function) {
-        let outs = transformed(engine, of, call, group, range)?;
+        let outs = transformed(session, of, call, group, range)?;
         if Asked::of(call, 1).is_some() {
             // A forecast lies behind the range that it is made of.
             return Ok(outs);
@@ -201,12 +201,12 @@ fn results(
     let points = match &call.argument {
         Argument::Reference(reference) => reduce::points(group, reference, range),
         Argument::Call(inner) => {
-            let mut outs = results(engine, of, inner, group, range, usize::MAX)?;
+            let mut outs = results(session, of, inner, group, range, usize::MAX)?;
             outs.sort_by_key(|out| out.time_ns);
             outs
         }
     };
-    engine.budget().take(points.len())?;
+    session.budget().take(points.len())?;
     let own_times = windows.is_none() && of.selects_rows();
     let mut outs = Vec::new();
     if function == "integral" {
@@ -218,13 +218,13 @@ fn results(
         let stretch = points.get(stretch).unwrap_or_default();
         reduced(call, group, stretch, start_ns, own_times, &mut outs);
     }
-    engine.budget().give_back(points.len());
+    session.budget().give_back(points.len());
     if of.descending {
         outs.reverse();
     }
     let is_filled = !matches!(call.function.as_str(), "distinct" | "sample" | "top" | "bottom" | "integral");
     match Filling::of(of).filter(|_| is_filled) {
-        Some(filling) => Filling { range, most, ..filling.of_call(call) }.fill(outs, engine.budget()),
+        Some(filling) => Filling { range, most, ..filling.of_call(call) }.fill(outs, session.budget()),
         None => Ok(outs),
     }
 }
@@ -286,7 +286,7 @@ fn duration(parameters: &[Expr]) -> Option<i64> {
 
 /// The results of a transformation: of a field's values, or of another call's results one window earlier and on.
 fn transformed(
-    engine: &dyn Engine,
+    session: &dyn Session,
     of: &Resolved,
     call: &Call,
     group: &Group,
@@ -310,15 +310,15 @@ fn transformed(
             } else {
                 (if range.0 > crate::time::TIME_MIN_NS { range.0.saturating_sub(earlier_ns) } else { range.0 }, range.1)
             };
-            (results(engine, of, inner, group, wide, usize::MAX)?, if function == "elapsed" { 1 } else { width_ns })
+            (results(session, of, inner, group, wide, usize::MAX)?, if function == "elapsed" { 1 } else { width_ns })
         }
     };
-    engine.budget().take(inputs.len())?;
+    session.budget().take(inputs.len())?;
     let outs = match Asked::of(call, unit_ns) {
-        Some(asked) => holt_winters::forecast(asked, &inputs, engine.budget()),
+        Some(asked) => holt_winters::forecast(asked, &inputs, session.budget()),
         None => Ok(transform(function, &call.parameters, unit_ns, of.descending, &inputs)),
     };
-    engine.budget().give_back(inputs.len());
+    session.budget().give_back(inputs.len());
     outs
 }
 
@@ -332,7 +332,7 @@ fn first_window(of: &Resolved, start_ns: i64) -> i64 {
 
 /// Rows of calls' results side by side, by time.
 pub(crate) fn joined(
-    engine: &dyn Engine,
+    session: &dyn Session,
     of: &Resolved,
     mut result: CallResults,
     group: Option<&Group>,
@@ -369,7 +369,7 @@ pub(crate) fn joined(
         let call = |place: usize| current.get(place).cloned().unwrap_or(Value::Null);
         rows.push(values(of, time_ns, &call, &reference));
     }
-    engine.budget().take(rows.len() * of.columns.len())?;
+    session.budget().take(rows.len() * of.columns.len())?;
     let rows = Rows::Values(rows);
     Ok((!rows.is_empty()).then_some(SeriesRows { name: result.name, tags: result.tags, rows }))
 }
@@ -413,23 +413,10 @@ pub(crate) fn input(of: &Resolved, rows: &SeriesRows) -> Input {
     let mut times: Vec<i64> = values.iter().map(|row| time_of(row)).collect();
     if of.descending {
         times.reverse();
-        columns.iter_mut().for_each(reverse);
+        columns.iter_mut().for_each(|column| column.cells.keep_last_reversed(times.len()));
     }
     let in_time_order = of.calls.is_empty() || of.windows.is_some();
     Input { name: rows.name.clone(), tags, times, columns, every_row: true, in_time_order }
-}
-
-fn reverse(column: &mut FrameColumn) {
-    match &mut column.values {
-        Values::F64(values) => values.reverse(),
-        Values::I64(values) => values.reverse(),
-        Values::U64(values) => values.reverse(),
-        Values::Bool(values) => values.reverse(),
-        Values::Text(values) => values.reverse(),
-    }
-    if let Some(present) = &mut column.present {
-        present.reverse();
-    }
 }
 
 /// Whether a cell has a value of a column's type.
@@ -463,6 +450,7 @@ fn frame_column<'v, I: Iterator<Item = &'v Value>>(
         DataType::Float => Values::F64(cells().map(|cell| cell.number().unwrap_or_default()).collect()),
     };
     // What fills a column beside a selector need not be of the column's type.
-    let present: Vec<bool> = cells().map(|cell| fits(cell, data_type)).collect();
-    FrameColumn { name: name.into(), values, present: present.contains(&false).then_some(present) }
+    let validity: Vec<bool> = cells().map(|cell| fits(cell, data_type)).collect();
+    let cells = Column { values, validity: validity.contains(&false).then_some(validity) };
+    FrameColumn { name: name.into(), cells }
 }

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use query::QueryError;
+use query::{QueryError, Session, TableGroup};
 
 use crate::answer::{Answer, Series};
 use crate::condition::{self, Split};
-use crate::engine::{Engine, TableGroup};
-use crate::execute::{Session, database, named_tables};
+use crate::execute::{RequestContext, database, named_tables};
 use crate::groups::{Chosen, choose};
 use crate::names::compile;
 use crate::syntax::ast::{Counted, Limits, Named, Show, Shown, WithKey};
@@ -17,10 +16,10 @@ use crate::value::Value;
 /// What InfluxDB would keep together, for columns that clients expect.
 const SHARD_GROUP_NS: i64 = 168 * 3_600_000_000_000;
 
-pub(crate) fn show(engine: &dyn Engine, session: &Session<'_>, show: &Show) -> Result<Answer, QueryError> {
+pub(crate) fn show(session: &dyn Session, request: &RequestContext<'_>, show: &Show) -> Result<Answer, QueryError> {
     let series = match show.what {
         Shown::Databases => {
-            let rows = engine.databases().iter().map(|name| vec![Value::from(name.as_str())]).collect();
+            let rows = session.databases().iter().map(|name| vec![Value::from(name.as_str())]).collect();
             vec![Series::list("databases", &["name"], rows)]
         }
         Shown::Users => vec![Series::list("", &["user", "admin"], Vec::new())],
@@ -28,7 +27,7 @@ pub(crate) fn show(engine: &dyn Engine, session: &Session<'_>, show: &Show) -> R
         Shown::Queries => vec![Series::list("", &["qid", "query", "database", "duration", "status"], Vec::new())],
         Shown::Subscriptions | Shown::Stats | Shown::Diagnostics => Vec::new(),
         Shown::ContinuousQueries => {
-            engine.databases().iter().map(|name| Series::list(name, &["name", "query"], Vec::new())).collect()
+            session.databases().iter().map(|name| Series::list(name, &["name", "query"], Vec::new())).collect()
         }
         Shown::Shards => {
             let columns = [
@@ -41,21 +40,21 @@ pub(crate) fn show(engine: &dyn Engine, session: &Session<'_>, show: &Show) -> R
                 "expiry_time",
                 "owners",
             ];
-            engine.databases().iter().map(|name| Series::list(name, &columns, Vec::new())).collect()
+            session.databases().iter().map(|name| Series::list(name, &columns, Vec::new())).collect()
         }
         Shown::ShardGroups => {
             let columns = ["id", "database", "retention_policy", "start_time", "end_time", "expiry_time"];
             vec![Series::list("shard groups", &columns, Vec::new())]
         }
-        Shown::Policies => policies(engine, database(engine, session, show.database.as_deref())?),
-        _ => of_tables(engine, database(engine, session, show.database.as_deref())?, show)?,
+        Shown::Policies => policies(session, database(session, request, show.database.as_deref())?),
+        _ => of_tables(session, database(session, request, show.database.as_deref())?, show)?,
     };
     Ok(Answer { series, messages: Vec::new() })
 }
 
 /// A database has one policy here, named as InfluxDB names the one that it makes itself.
-fn policies(engine: &dyn Engine, database: &str) -> Vec<Series> {
-    let retention_ns = engine.retention_ns(database).unwrap_or(0);
+fn policies(session: &dyn Session, database: &str) -> Vec<Series> {
+    let retention_ns = session.retention_ns(database).unwrap_or(0);
     let shard_ns = if retention_ns == 0 { SHARD_GROUP_NS } else { shard_group_ns(retention_ns) };
     let row = vec![
         Value::from("autogen"),
@@ -77,8 +76,8 @@ fn shard_group_ns(retention_ns: i64) -> i64 {
 }
 
 /// What is told of tables and their groups.
-fn of_tables(engine: &dyn Engine, database: &str, show: &Show) -> Result<Vec<Series>, QueryError> {
-    let mut tables = named_tables(engine, database, &show.sources)?;
+fn of_tables(session: &dyn Session, database: &str, show: &Show) -> Result<Vec<Series>, QueryError> {
+    let mut tables = named_tables(session, database, &show.sources)?;
     match &show.with_measurement {
         None => {}
         Some(Named::Exactly(name)) => tables.retain(|table| table == name),
@@ -87,28 +86,29 @@ fn of_tables(engine: &dyn Engine, database: &str, show: &Show) -> Result<Vec<Ser
             tables.retain(|table| pattern.is_match(table));
         }
     }
-    let condition = condition::split(show.condition.as_ref(), engine.now_ns(), None).map_err(QueryError::Invalid)?;
+    let condition = condition::split(show.condition.as_ref(), session.now_ns(), None).map_err(QueryError::Invalid)?;
     match show.what {
         Shown::Measurements => {
             if condition != (Split { rest: None, start_ns: None, end_ns: None }) {
-                tables = choose(engine, database, &tables, &condition)?.into_iter().map(|chosen| chosen.name).collect();
+                tables =
+                    choose(session, database, &tables, &condition)?.into_iter().map(|chosen| chosen.name).collect();
             }
             let rows: Vec<Vec<Value>> = tables.iter().map(|name| vec![Value::from(name.as_str())]).collect();
             Ok(nonempty(vec![Series::list("measurements", &["name"], limited(rows, show.limits))]))
         }
-        Shown::FieldKeys => field_keys(engine, database, &tables, show.limits),
+        Shown::FieldKeys => field_keys(session, database, &tables, show.limits),
         Shown::Cardinality { of, exact } => {
-            let chosen = choose(engine, database, &tables, &condition)?;
+            let chosen = choose(session, database, &tables, &condition)?;
             counted(&chosen, of, exact, show)
         }
         Shown::Series => {
-            let chosen = choose(engine, database, &tables, &condition)?;
+            let chosen = choose(session, database, &tables, &condition)?;
             let keys = chosen.iter().flat_map(|of| of.groups.iter().map(|group| key(&of.name, group)));
             let rows = keys.map(|key| vec![Value::from(key.as_str())]).collect();
             Ok(nonempty(vec![Series::list("", &["key"], limited(rows, show.limits))]))
         }
         Shown::TagKeys => {
-            let chosen = choose(engine, database, &tables, &condition)?;
+            let chosen = choose(session, database, &tables, &condition)?;
             let each = |of: &Chosen| {
                 let names: BTreeSet<&str> =
                     of.groups.iter().flat_map(|group| group.tags.iter().map(|(name, _)| name)).collect();
@@ -118,7 +118,7 @@ fn of_tables(engine: &dyn Engine, database: &str, show: &Show) -> Result<Vec<Ser
             Ok(limited_series(nonempty(chosen.iter().map(each).collect()), show.limits))
         }
         _ => {
-            let chosen = choose(engine, database, &tables, &condition)?;
+            let chosen = choose(session, database, &tables, &condition)?;
             let mut all = Vec::new();
             for of in &chosen {
                 let pairs = tag_values(of, show)?;
@@ -151,14 +151,14 @@ fn tag_values<'c>(of: &'c Chosen, show: &Show) -> Result<BTreeSet<(&'c str, &'c 
 }
 
 fn field_keys(
-    engine: &dyn Engine,
+    session: &dyn Session,
     database: &str,
     tables: &[String],
     limits: Limits,
 ) -> Result<Vec<Series>, QueryError> {
     let mut all = Vec::new();
     for name in tables {
-        let Some(table) = engine.table(database, name)? else { continue };
+        let Some(table) = session.table(database, name)? else { continue };
         let fields: BTreeMap<String, &str> = crate::resolve::table_schema(&table)
             .fields
             .into_iter()

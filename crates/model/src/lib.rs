@@ -4,32 +4,32 @@
 //! * [`Matcher`]: a condition on one label, as the query languages write it.
 //! * [`TimeRange`]: a stretch of time, both ends included.
 //! * [`Batch`]: rows on their way in; one request, one database.
-//! * [`Column`]: one member's samples on their way out.
-//! * [`CellColumn`]: a table's column on its way out, nulls among its cells.
+//! * [`SampleColumn`]: one member's samples on their way out.
+//! * [`Column`]: a table's column on its way out: values, and which of them are there.
 //! * [`histogram::NativeHistogram`]: a sample that is a whole distribution.
 
 mod batch;
 mod cells;
-mod column;
 mod exemplar;
 pub mod histogram;
 mod labels;
 mod limits;
 mod matcher;
 mod rejection;
+mod samples;
 mod summary;
 mod time_range;
 mod value;
 
 pub use batch::{Batch, Block, Field, GroupIdentity, GroupKey, KeyDecoder, MetricKind, MetricMetadata, Span};
-pub use cells::{CellColumn, Values};
-pub use column::Column;
+pub use cells::{Cell, Column, Values};
 pub use exemplar::{Exemplar, SeriesExemplar, StartTimestamp};
 pub use histogram::NativeHistogram;
 pub use labels::{DuplicateLabel, Labels};
 pub use limits::Limits;
 pub use matcher::{MatchOp, Matcher};
 pub use rejection::RejectionKind;
+pub use samples::SampleColumn;
 pub use summary::{Summary, SummaryParts};
 pub use time_range::TimeRange;
 pub use value::{STALE_NAN_BITS, ValueType, is_stale_bits};

@@ -6,9 +6,10 @@ mod budget;
 mod execute;
 mod frame;
 pub mod plan;
-mod read_rows;
+mod result_rows;
 mod selection;
 mod series_labels;
+mod session;
 mod sexpr;
 mod source;
 mod store_source;
@@ -19,19 +20,21 @@ mod windows;
 
 pub use budget::{Budget, Pace, SAMPLE_BYTES, Stop};
 pub use execute::{
-    BinsAsked, BinsFound, Context, KeptBins, KeptReads, LastRow, LastRows, MakeBins, Outcome, Reads, StepReport,
-    execute, last_rows,
+    BinCache, BinsRequest, BinsResponse, CachedBinReads, ComputeBins, Context, LastRow, LastRows, Outcome, Reads,
+    StepReport, execute, last_rows,
 };
-pub use frame::{Cell, Frame, FrameColumn};
-pub use model::Values;
+pub use frame::{Frame, FrameColumn};
+pub use model::{Cell, Column, Values};
 pub use plan::Plan;
-pub use read_rows::{RowPlace, Shows};
+pub use result_rows::{ResultRows, RowColumn, RowOrder, RowRef, RowShape, RowValue, SeriesColumn};
 pub use selection::cardinality;
 pub use series_labels::{SeriesLabels, SeriesTexts};
+pub use session::{DatabaseSettings, RefusedRow, Session, TableGroup};
 pub use sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
 pub use source::{QueryError, Selection, Series, SeriesSink, Source, WindowSink};
 pub use store::{Origin, Origins, SelectedGroup, TableSchema};
 pub use store_source::{Chosen, StoreSource};
+pub use tables::table_groups;
 pub use threads::Helpers;
 pub use trace::Trace;
 pub use windows::{WindowSelection, WindowSeries, WindowValue};

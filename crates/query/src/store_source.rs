@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
-use model::{Column, Labels, Matcher, NativeHistogram, TimeRange, ValueType};
+use model::{Labels, Matcher, NativeHistogram, SampleColumn, TimeRange, ValueType};
 use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, StoreError, to_milliseconds};
 
 use crate::{
@@ -348,7 +348,7 @@ fn to_series(labels: impl FnOnce() -> Labels, column: ByMillisecond) -> Option<S
         }
         ByMillisecond::Column(column) => column,
     };
-    if let Column::Histogram(timestamps_ns, read) = column {
+    if let SampleColumn::Histogram(timestamps_ns, read) = column {
         for (nanoseconds, histogram) in timestamps_ns.iter().zip(read) {
             let time_ms = nanoseconds.div_euclid(NS_PER_MS);
             if histograms.last().is_some_and(|(last_ms, _)| *last_ms == time_ms) {
@@ -367,15 +367,15 @@ fn to_series(labels: impl FnOnce() -> Labels, column: ByMillisecond) -> Option<S
 }
 
 /// Samples by the millisecond: the last of each. `None` for texts and for no samples.
-fn to_samples(column: Column) -> Option<(Vec<i64>, Vec<f64>)> {
+fn to_samples(column: SampleColumn) -> Option<(Vec<i64>, Vec<f64>)> {
     let (mut timestamps, mut values): (Vec<i64>, Vec<f64>) = match column {
-        Column::F64(timestamps, values) => (timestamps, values),
-        Column::I64(timestamps, values) => (timestamps, values.iter().map(|value| *value as f64).collect()),
-        Column::U64(timestamps, values) => (timestamps, values.iter().map(|value| *value as f64).collect()),
-        Column::Bool(timestamps, values) => {
+        SampleColumn::F64(timestamps, values) => (timestamps, values),
+        SampleColumn::I64(timestamps, values) => (timestamps, values.iter().map(|value| *value as f64).collect()),
+        SampleColumn::U64(timestamps, values) => (timestamps, values.iter().map(|value| *value as f64).collect()),
+        SampleColumn::Bool(timestamps, values) => {
             (timestamps, values.iter().map(|value| f64::from(u8::from(*value))).collect())
         }
-        Column::String(..) | Column::Histogram(..) => return None,
+        SampleColumn::String(..) | SampleColumn::Histogram(..) => return None,
     };
     if to_milliseconds(&mut timestamps) {
         keep_last(&mut timestamps, &mut values);
@@ -413,9 +413,9 @@ mod tests {
 
     #[test]
     fn the_last_sample_of_a_millisecond_counts() {
-        let column = Column::I64(vec![-1, 0, 999_999, 1_000_000], vec![1, 2, 3, 4]);
+        let column = SampleColumn::I64(vec![-1, 0, 999_999, 1_000_000], vec![1, 2, 3, 4]);
         assert_eq!(to_samples(column), Some((vec![-1, 0, 1], vec![1.0, 3.0, 4.0])));
-        assert_eq!(to_samples(Column::String(vec![1], vec!["a".into()])), None);
+        assert_eq!(to_samples(SampleColumn::String(vec![1], vec!["a".into()])), None);
     }
 
     #[test]

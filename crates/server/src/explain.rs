@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use db::{Analysis, CacheUse};
-use query::{KeptReads, Origin, Reads, StepReport};
+use query::{CachedBinReads, Origin, Reads, StepReport};
 
 use crate::error::ApiError;
 use crate::json;
@@ -43,10 +43,10 @@ pub(crate) fn analyzed(plan: &str, steps: &[StepReport], reads: &Reads) -> Strin
         format!(r#"{{"step":"{step}","series":{series},"rows":{rows},"elapsed_ns":{elapsed_ns}}}"#)
     };
     let steps: Vec<String> = steps.iter().map(step).collect();
-    let Reads { groups, samples, nodes, window_rows, window_chunks, origins, kept } = reads;
+    let Reads { groups, samples, nodes, window_rows, window_chunks, origins, cached_bins } = reads;
     // Of plans alone.
-    let KeptReads { rows, from_memory, from_flash } = kept;
-    let kept = match rows {
+    let CachedBinReads { rows, from_memory, from_flash } = cached_bins;
+    let bins = match rows {
         0 => String::new(),
         _ => format!(r#","bins":{{"rows":{rows},"from_memory":{from_memory},"from_flash":{from_flash}}}"#),
     };
@@ -54,7 +54,7 @@ pub(crate) fn analyzed(plan: &str, steps: &[StepReport], reads: &Reads) -> Strin
         format!(r#""{name}":{{"chunks":{chunks},"rows":{rows},"bytes":{bytes}}}"#)
     };
     format!(
-        r#"{{"plan":{},"steps":[{}],"reads":{{"groups":{groups},"samples":{samples},"nodes":{nodes},"window_rows":{window_rows},"window_chunks":{window_chunks}{kept},"from":{{{}}}}}}}"#,
+        r#"{{"plan":{},"steps":[{}],"reads":{{"groups":{groups},"samples":{samples},"nodes":{nodes},"window_rows":{window_rows},"window_chunks":{window_chunks}{bins},"from":{{{}}}}}}}"#,
         json::text(plan),
         steps.join(","),
         origins.named().map(origin).join(",")

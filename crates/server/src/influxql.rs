@@ -14,7 +14,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State as From};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use influxql::{Parameter, Query, Session, TimeFormat};
+use influxql::{Parameter, Query, RequestContext, TimeFormat};
 use query::{Budget, QueryError, Stop};
 use serde_json::Value as Json;
 
@@ -162,7 +162,7 @@ fn parameter(value: &Json) -> Option<Parameter> {
 
 /// Runs the statements one after the other; behind one that fails the others are not run.
 fn run(state: &State, wanted: &Wanted, budget: &Budget) -> String {
-    let session = Session { database: wanted.database.as_deref(), read_only: wanted.read_only };
+    let session = RequestContext { database: wanted.database.as_deref(), read_only: wanted.read_only };
     let mut results: Vec<Done> = Vec::with_capacity(wanted.query.len());
     let mut failed = false;
     for number in 0..wanted.query.len() {

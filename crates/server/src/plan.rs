@@ -7,13 +7,14 @@ use axum::extract::{Request, State as From};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use query::arrow::{self, FrameBatches, STREAM_MEDIA_TYPE};
-use query::{Cell, Frame, FrameColumn, Outcome, Values};
+use query::{Frame, FrameColumn, Outcome, Values};
 
 use crate::error::ApiError;
 use crate::explain::{Explain, analyzed, planned};
 use crate::json;
 use crate::query::{Asked, watched};
 use crate::routes::{Taken, take};
+use crate::rows_json::{Floats, push_cell};
 use crate::state::State;
 
 pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
@@ -92,7 +93,7 @@ fn frames(frames: &[Frame]) -> String {
 }
 
 fn push_column(out: &mut String, column: &FrameColumn, rows: usize) {
-    let kind = match column.values {
+    let kind = match column.cells.values {
         Values::F64(_) => "f64",
         Values::I64(_) => "i64",
         Values::U64(_) => "u64",
@@ -102,16 +103,7 @@ fn push_column(out: &mut String, column: &FrameColumn, rows: usize) {
     let _ = write!(out, r#",{{"name":{},"type":"{kind}","values":["#, json::text(&column.name));
     for row in 0..rows {
         out.push_str(if row == 0 { "" } else { "," });
-        let _ = match column.cell(row) {
-            Cell::Null => write!(out, "null"),
-            // JSON has no such numbers: they are texts, as in Prometheus's answers.
-            Cell::F64(value) if !value.is_finite() => write!(out, "\"{}\"", json::number(value)),
-            Cell::F64(value) => write!(out, "{value}"),
-            Cell::I64(value) => write!(out, "{value}"),
-            Cell::U64(value) => write!(out, "{value}"),
-            Cell::Bool(value) => write!(out, "{value}"),
-            Cell::Text(text) => write!(out, "{}", json::text(text)),
-        };
+        push_cell(out, column.cell(row), Floats::Plain);
     }
     out.push_str("]}");
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use index::compile;
-use model::{Column, Summary, TimeRange};
+use model::{SampleColumn, Summary, TimeRange};
 use store::{ByMillisecond, SelectedGroup, Store, StoreError, Windows};
 
 use crate::oracle::{Oracle, Samples, SeriesName};
@@ -28,13 +28,15 @@ fn host_of(group: &SelectedGroup) -> String {
     group.labels.get("host").unwrap_or_default().to_owned()
 }
 
-fn samples(column: Column) -> Samples {
+fn samples(column: SampleColumn) -> Samples {
     match column {
-        Column::F64(times, values) => times.into_iter().zip(values.into_iter().map(Value::Float)).collect(),
-        Column::I64(times, values) => times.into_iter().zip(values.into_iter().map(Value::Integer)).collect(),
-        Column::String(times, values) => times.into_iter().zip(values.into_iter().map(Value::Text)).collect(),
-        Column::Histogram(times, values) => times.into_iter().zip(values.into_iter().map(Value::Histogram)).collect(),
-        Column::U64(..) | Column::Bool(..) => Samples::new(),
+        SampleColumn::F64(times, values) => times.into_iter().zip(values.into_iter().map(Value::Float)).collect(),
+        SampleColumn::I64(times, values) => times.into_iter().zip(values.into_iter().map(Value::Integer)).collect(),
+        SampleColumn::String(times, values) => times.into_iter().zip(values.into_iter().map(Value::Text)).collect(),
+        SampleColumn::Histogram(times, values) => {
+            times.into_iter().zip(values.into_iter().map(Value::Histogram)).collect()
+        }
+        SampleColumn::U64(..) | SampleColumn::Bool(..) => Samples::new(),
     }
 }
 
@@ -48,14 +50,14 @@ pub(crate) fn read_all(store: &Store, database: &str, range: &TimeRange) -> Resu
 }
 
 /// Whether a column read by the millisecond has the samples of the same column as it is.
-fn is_same_column((found, column): (&ByMillisecond, &Column)) -> bool {
+fn is_same_column((found, column): (&ByMillisecond, &SampleColumn)) -> bool {
     let (times_ms, values) = match found {
         ByMillisecond::Floats { times_ms, values } => (times_ms, values),
         ByMillisecond::Column(found) => return samples(found.clone()) == samples(column.clone()),
     };
     let bits: Vec<u64> = match column {
-        Column::F64(_, values) => values.iter().map(|value| value.to_bits()).collect(),
-        Column::I64(_, values) => values.iter().map(|value| (*value as f64).to_bits()).collect(),
+        SampleColumn::F64(_, values) => values.iter().map(|value| value.to_bits()).collect(),
+        SampleColumn::I64(_, values) => values.iter().map(|value| (*value as f64).to_bits()).collect(),
         _ => return false,
     };
     let of_column = column.timestamps_ns().iter().map(|time_ns| time_ns.div_euclid(NS_PER_MS));

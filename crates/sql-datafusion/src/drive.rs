@@ -12,7 +12,7 @@ use datafusion::common::DataFusionError;
 use datafusion::dataframe::DataFrame;
 use futures_util::StreamExt;
 use query::arrow::{RecordBatch, SchemaRef};
-use query::{Budget, Context, Plan, QueryError};
+use query::{Budget, Plan, QueryError, Session};
 use tokio::sync::oneshot;
 
 use crate::session::{Statement, of_datafusion, schema_of};
@@ -23,9 +23,9 @@ use crate::{Answer, Asked, BeyondError};
 const WATCH_MS: u64 = 20;
 
 /// Runs a query. Its rows stay taken out of the budget.
-pub fn run(asked: &Asked, context: &Context<'_>, budget: &Arc<Budget>) -> Result<Answer, BeyondError> {
+pub fn run(asked: &Asked, session: &dyn Session, budget: &Arc<Budget>) -> Result<Answer, BeyondError> {
     let budget_of_rows = budget.clone();
-    let (done, plans) = on_a_thread(asked, context, budget, |statement| async move {
+    let (done, plans) = on_a_thread(asked, session, budget, |statement| async move {
         let plan = statement.plan().await?;
         let schema = schema_of(&plan);
         let mut stream = DataFrame::new(statement.state, plan).execute_stream().await?;
@@ -43,15 +43,15 @@ pub fn run(asked: &Asked, context: &Context<'_>, budget: &Arc<Budget>) -> Result
 }
 
 /// The columns that a query will give, without running it.
-pub fn describe(asked: &Asked, context: &Context<'_>, budget: &Arc<Budget>) -> Result<SchemaRef, BeyondError> {
+pub fn describe(asked: &Asked, session: &dyn Session, budget: &Arc<Budget>) -> Result<SchemaRef, BeyondError> {
     let work = |statement: Statement| async move { Ok(schema_of(&statement.plan().await?)) };
-    on_a_thread(asked, context, budget, work)?.0
+    on_a_thread(asked, session, budget, work)?.0
 }
 
 /// Drives work of DataFusion, and runs the scans that it asks for; what it gave, and the plans of the scans.
 fn on_a_thread<T, F>(
     asked: &Asked,
-    context: &Context<'_>,
+    session: &dyn Session,
     budget: &Arc<Budget>,
     work: impl FnOnce(Statement) -> F + Send + 'static,
 ) -> Result<(Result<T, BeyondError>, Vec<Plan>), BeyondError>
@@ -60,7 +60,7 @@ where
     F: Future<Output = Result<T, DataFusionError>>,
 {
     let (requests, scans) = mpsc::channel();
-    let statement = Statement::new(asked, context, budget, &requests)?;
+    let statement = Statement::new(asked, session, budget, &requests)?;
     let pool = statement.pool.clone();
     let (stop, stopped) = oneshot::channel();
     // Scans are served until the thread has ended: it holds one of the ends by which they are asked for, whatever tables there are.
@@ -76,7 +76,7 @@ where
         })
     });
     let thread = thread?;
-    let plans = serve(&scans, context, stop);
+    let plans = serve(&scans, session, &asked.database, stop);
     let done = thread.join().map_err(|_| {
         BeyondError::Query(QueryError::Execution("DataFusion gave up on the statement: simplify it".to_owned()))
     })?;
@@ -99,19 +99,19 @@ fn spawn<T: Send + 'static>(
 }
 
 /// Runs scans until nobody is left who could ask for one; their plans.
-fn serve(scans: &Receiver<ScanRequest>, context: &Context<'_>, stop: oneshot::Sender<()>) -> Vec<Plan> {
+fn serve(scans: &Receiver<ScanRequest>, session: &dyn Session, database: &str, stop: oneshot::Sender<()>) -> Vec<Plan> {
     let mut plans = Vec::new();
     let mut stop = Some(stop);
     loop {
         match scans.recv_timeout(Duration::from_millis(WATCH_MS)) {
             Ok(ScanRequest { plan, reply }) => {
-                let frames = query::execute(&plan, context).map(|outcome| outcome.frames);
+                let frames = session.run(database, &plan).map(|outcome| outcome.frames);
                 plans.push(plan);
                 // Who asked may have been stopped meanwhile.
                 let _ = reply.send(frames);
             }
             Err(RecvTimeoutError::Timeout) => {
-                if context.budget.check().is_err()
+                if session.budget().check().is_err()
                     && let Some(stop) = stop.take()
                 {
                     let _ = stop.send(());

@@ -2,57 +2,68 @@
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
-use model::{MatchOp, TimeRange};
+use model::MatchOp;
 use query::arrow::{ColumnSource, TableColumn};
-use query::plan::{Scan, Selector};
+use query::plan::{Condition, MissingTag, Operator as PlanOperator, Scan, Selector};
 
-/// Makes a condition part of a scan; `false` if it cannot be.
+/// Makes a condition part of a scan; `false` if it cannot be: half a condition would be tried again all the same.
 pub(crate) fn narrow(scan: &mut Scan, condition: &Expr, columns: &[TableColumn]) -> bool {
+    translated(condition, columns).is_some_and(|condition| scan.narrow(&condition, MissingTag::Null))
+}
+
+/// The condition as scans have it.
+fn translated(condition: &Expr, columns: &[TableColumn]) -> Option<Condition> {
     match condition {
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
-            // Both or none: half a condition would be tried again all the same.
-            let mut tried = scan.clone();
-            let is_narrowed = narrow(&mut tried, left, columns) && narrow(&mut tried, right, columns);
-            if is_narrowed {
-                *scan = tried;
-            }
-            is_narrowed
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
+            let both = vec![translated(left, columns)?, translated(right, columns)?];
+            Some(if *op == Operator::And { Condition::All(both) } else { Condition::Any(both) })
         }
-        Expr::Between(between) if !between.negated => {
-            let column = |side: &Expr| source(side, columns) == Some(&ColumnSource::Time);
-            match (column(&between.expr), time_ns(&between.low), time_ns(&between.high)) {
-                (true, Some(low), Some(high)) => {
-                    narrow_time(scan, TimeRange { start_ns: low, end_ns: high });
-                    true
-                }
-                _ => false,
-            }
-        }
-        _ => match (time_range(condition, columns), tag_values(condition, columns)) {
-            (Some(range), _) => {
-                narrow_time(scan, range);
-                true
-            }
-            (None, Some((name, op, values))) => {
-                select(scan, name, op, values);
-                true
-            }
-            (None, None) => false,
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (source(left, columns), source(right, columns)) {
+            (Some(source), None) => compared(source, *op, right),
+            (None, Some(source)) => compared(source, op.swap()?, left),
+            _ => None,
         },
+        Expr::Between(between) if !between.negated && is_time(&between.expr, columns) => {
+            let bound = |operator, side| Some(Condition::Time(operator, time_ns(side)?));
+            Some(Condition::All(vec![
+                bound(PlanOperator::GreaterOrEqual, &between.low)?,
+                bound(PlanOperator::LessOrEqual, &between.high)?,
+            ]))
+        }
+        Expr::InList(list) => {
+            let Some(ColumnSource::Label(name)) = source(&list.expr, columns) else { return None };
+            let values = list.list.iter().map(text).collect::<Option<Vec<String>>>()?;
+            let op = if list.negated { MatchOp::NotEqual } else { MatchOp::Equal };
+            Some(Condition::Tag(Selector { name: name.clone(), op, values }))
+        }
+        _ => None,
     }
 }
 
-fn narrow_time(scan: &mut Scan, range: TimeRange) {
-    scan.range.start_ns = scan.range.start_ns.max(range.start_ns);
-    scan.range.end_ns = scan.range.end_ns.min(range.end_ns);
+/// A column compared with a value.
+fn compared(source: &ColumnSource, op: Operator, value: &Expr) -> Option<Condition> {
+    match (source, op) {
+        (ColumnSource::Time, op) => {
+            let operator = match op {
+                Operator::GtEq => PlanOperator::GreaterOrEqual,
+                Operator::Gt => PlanOperator::Greater,
+                Operator::LtEq => PlanOperator::LessOrEqual,
+                Operator::Lt => PlanOperator::Less,
+                Operator::Eq => PlanOperator::Equal,
+                _ => return None,
+            };
+            Some(Condition::Time(operator, time_ns(value)?))
+        }
+        (ColumnSource::Label(name), Operator::Eq | Operator::NotEq) => {
+            let op = if op == Operator::Eq { MatchOp::Equal } else { MatchOp::NotEqual };
+            Some(Condition::Tag(Selector { name: name.clone(), op, values: vec![text(value)?] }))
+        }
+        _ => None,
+    }
 }
 
-/// A tag that is not there is null: no comparison holds for it.
-fn select(scan: &mut Scan, name: &str, op: MatchOp, values: Vec<String>) {
-    scan.selectors.push(Selector { name: name.to_owned(), op, values });
-    if op == MatchOp::NotEqual {
-        scan.selectors.push(Selector { name: name.to_owned(), op, values: vec![String::new()] });
-    }
+fn is_time(expression: &Expr, columns: &[TableColumn]) -> bool {
+    source(expression, columns) == Some(&ColumnSource::Time)
 }
 
 fn source<'a>(expression: &Expr, columns: &'a [TableColumn]) -> Option<&'a ColumnSource> {
@@ -71,59 +82,10 @@ fn time_ns(expression: &Expr) -> Option<i64> {
     }
 }
 
-/// The range that a comparison of the time leaves.
-fn time_range(condition: &Expr, columns: &[TableColumn]) -> Option<TimeRange> {
-    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = condition else { return None };
-    let (ns, op) = match (source(left, columns), source(right, columns)) {
-        (Some(ColumnSource::Time), None) => (time_ns(right)?, *op),
-        (None, Some(ColumnSource::Time)) => (time_ns(left)?, op.swap()?),
-        _ => return None,
-    };
-    Some(match op {
-        Operator::GtEq => TimeRange { start_ns: ns, end_ns: i64::MAX },
-        Operator::Gt => TimeRange { start_ns: ns.checked_add(1)?, end_ns: i64::MAX },
-        Operator::LtEq => TimeRange { start_ns: i64::MIN, end_ns: ns },
-        Operator::Lt => TimeRange { start_ns: i64::MIN, end_ns: ns.checked_sub(1)? },
-        Operator::Eq => TimeRange { start_ns: ns, end_ns: ns },
-        _ => return None,
-    })
-}
-
 fn text(expression: &Expr) -> Option<String> {
     let Expr::Literal(value, _) = expression else { return None };
     // An empty text is a tag that is not there to a selector, and a text that no tag has to SQL.
     value.try_as_str().flatten().filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-/// Values that a tag must have, or must not.
-fn tag_values<'a>(condition: &Expr, columns: &'a [TableColumn]) -> Option<(&'a str, MatchOp, Vec<String>)> {
-    let tag = |side: &Expr| match source(side, columns) {
-        Some(ColumnSource::Label(name)) => Some(name.as_str()),
-        _ => None,
-    };
-    match condition {
-        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Eq | Operator::NotEq), right }) => {
-            let (name, value) = match (tag(left), tag(right)) {
-                (Some(name), None) => (name, text(right)?),
-                (None, Some(name)) => (name, text(left)?),
-                _ => return None,
-            };
-            let op = if *op == Operator::Eq { MatchOp::Equal } else { MatchOp::NotEqual };
-            Some((name, op, vec![value]))
-        }
-        Expr::InList(list) => {
-            let values = list.list.iter().map(text).collect::<Option<Vec<String>>>()?;
-            let op = if list.negated { MatchOp::NotEqual } else { MatchOp::Equal };
-            (!values.is_empty()).then_some((tag(&list.expr)?, op, values))
-        }
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
-            let (name, op, mut values) = tag_values(left, columns)?;
-            let (other, other_op, more) = tag_values(right, columns)?;
-            values.extend(more);
-            (name == other && op == MatchOp::Equal && other_op == op).then_some((name, op, values))
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub struct Asked {
     pub text: String,
     /// What `$1`, `$2` … stand for.
     pub parameters: Vec<Parameter>,
+    /// The database whose tables it reads.
+    pub database: String,
     /// What `now()` is, in nanoseconds since the Unix epoch.
     pub now_ns: i64,
     /// The name of the tables' time.

@@ -15,7 +15,7 @@ use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use query::arrow::SchemaRef;
-use query::{Budget, Context, QueryError};
+use query::{Budget, QueryError, Session};
 
 use crate::memory::BudgetPool;
 use crate::table::{ScanRequest, Table};
@@ -32,20 +32,20 @@ impl Statement {
     /// Reads the statement and looks its tables up. Those that do not exist are told of when it is planned.
     pub(crate) fn new(
         asked: &Asked,
-        context: &Context<'_>,
+        session: &dyn Session,
         budget: &Arc<Budget>,
         requests: &Sender<ScanRequest>,
     ) -> Result<Self, BeyondError> {
         let pool = Arc::new(BudgetPool::new(budget.clone()));
-        let session = session(pool.clone()).map_err(|error| of_datafusion(&error))?;
-        let mut state = session.state();
+        let planner = planner(pool.clone()).map_err(|error| of_datafusion(&error))?;
+        let mut state = planner.state();
         let statement =
             state.sql_to_statement(&asked.text, &Dialect::PostgreSQL).map_err(|error| of_datafusion(&error))?;
         let references = state.resolve_table_references(&statement).map_err(|error| of_datafusion(&error))?;
         for reference in references {
-            if let Some(schema) = context.table(reference.table())? {
+            if let Some(schema) = session.table(&asked.database, reference.table())? {
                 let table = Table::new(&schema, asked.time_name, requests.clone(), budget.clone());
-                session.register_table(reference, Arc::new(table)).map_err(|error| of_datafusion(&error))?;
+                planner.register_table(reference, Arc::new(table)).map_err(|error| of_datafusion(&error))?;
             }
         }
         let now = DateTime::from_timestamp_nanos(asked.now_ns);
@@ -65,7 +65,7 @@ impl Statement {
 
 /// A session without files, whose memory is the budget's. One partition: the store reads in parallel by itself, and what a query takes of the
 /// machine stays one thread.
-fn session(pool: Arc<BudgetPool>) -> Result<SessionContext, DataFusionError> {
+fn planner(pool: Arc<BudgetPool>) -> Result<SessionContext, DataFusionError> {
     let no_files = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(no_files).build_arc()?;
     let mut config = SessionConfig::new().with_target_partitions(1).with_information_schema(false);

@@ -253,7 +253,7 @@ impl Run<'_> {
                 let columns =
                     [("table_catalog", Text), ("table_schema", Text), ("table_name", Text), ("table_type", Text)];
                 let row = |table: String| vec![text(&database), text("public"), text(&table), text("BASE TABLE")];
-                relation(&columns, self.context.tables()?.into_iter().map(row).collect())
+                relation(&columns, self.tables()?.into_iter().map(row).collect())
             }
             "columns" => self.information_columns(&database)?,
             "schemata" => {
@@ -304,7 +304,7 @@ impl Run<'_> {
                     row.extend([Value::Null, Value::Null, Value::Null, Value::Int(-1), Value::Int(0)]);
                     row
                 };
-                relation(&columns, (1..).zip(self.context.databases()).map(row).collect())
+                relation(&columns, (1..).zip(self.session.databases()).map(row).collect())
             }
             "pg_type" => pg_type(),
             "pg_class" => self.pg_class()?,
@@ -312,7 +312,7 @@ impl Run<'_> {
             "pg_tables" => {
                 let columns = [("schemaname", Text), ("tablename", Text), ("tableowner", Text)];
                 let row = |table: String| vec![text("public"), text(&table), text("thalweg")];
-                relation(&columns, self.context.tables()?.into_iter().map(row).collect())
+                relation(&columns, self.tables()?.into_iter().map(row).collect())
             }
             "pg_roles" | "pg_user" => {
                 let mut columns = vec![("oid", Int), ("usesysid", Int), ("rolname", Text), ("usename", Text)];
@@ -351,8 +351,8 @@ impl Run<'_> {
             ("column_kind", Text),
         ];
         let mut rows = Vec::new();
-        for table in self.context.tables()? {
-            let Some(schema) = self.context.table(&table)? else { continue };
+        for table in self.tables()? {
+            let Some(schema) = self.table(&table)? else { continue };
             for (place, (name, sql_type, kind)) in (1..).zip(columns_of(&schema, self.time_name())) {
                 let number = type_number(sql_type);
                 let short = TYPES.iter().find(|(known, ..)| *known == number).map_or("text", |(_, short, ..)| short);
@@ -428,7 +428,7 @@ impl Run<'_> {
                 Value::Null,
             ]
         };
-        let tables = (TABLES_FROM..).zip(self.context.tables()?);
+        let tables = (TABLES_FROM..).zip(self.tables()?);
         let further = [
             ("relpartbound", Value::Null),
             ("relhassubclass", Value::Bool(false)),
@@ -457,8 +457,8 @@ impl Run<'_> {
             ("attcollation", Int),
         ];
         let mut rows = Vec::new();
-        for (number, table) in (TABLES_FROM..).zip(self.context.tables()?) {
-            let Some(schema) = self.context.table(&table)? else { continue };
+        for (number, table) in (TABLES_FROM..).zip(self.tables()?) {
+            let Some(schema) = self.table(&table)? else { continue };
             for (place, (name, sql_type, kind)) in (1..).zip(columns_of(&schema, self.time_name())) {
                 rows.push(vec![
                     Value::Int(number),

@@ -1,7 +1,8 @@
-//! Statements that make and drop databases, and delete rows: what is to be done, for whoever does it.
+//! Statements that make and drop databases, and delete rows.
 
 use model::{TimeRange, ValueType};
-use query::plan::Selector;
+use query::DatabaseSettings;
+use query::plan::{Scan, Selector};
 use sqlparser::ast::{
     self, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, FromTable, ObjectName, ObjectType,
     Statement, TableFactor,
@@ -9,12 +10,11 @@ use sqlparser::ast::{
 
 use crate::error::{SqlError, invalid, unsupported};
 use crate::run::Run;
-use crate::select::Filter;
-use crate::settings::DatabaseSettings;
+use crate::select::lower;
 
 /// Something to be done to databases or rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// Makes a database.
     CreateDatabase {
         /// Its name.
@@ -91,6 +91,49 @@ impl Run<'_> {
         }))
     }
 
+    /// Makes a change; returns the words by which Postgres says that it is done.
+    pub(crate) fn apply(&self, change: Change) -> Result<&'static str, SqlError> {
+        let (session, database) = (self.session, &self.environment.database);
+        let exists = |name: &String| session.databases().contains(name);
+        let missing = |name: &str| Err(SqlError::UnknownTable(format!("database \"{name}\" does not exist")));
+        match change {
+            Change::CreateDatabase { name, if_not_exists, .. } if exists(&name) && !if_not_exists => {
+                invalid(format!("database \"{name}\" already exists"))
+            }
+            Change::CreateDatabase { name, settings, .. } => {
+                session.set_up_database(&name, &settings)?;
+                Ok("CREATE DATABASE")
+            }
+            Change::AlterDatabase { name, .. } if !exists(&name) => missing(&name),
+            Change::AlterDatabase { name, settings } => {
+                session.set_up_database(&name, &settings)?;
+                Ok("ALTER DATABASE")
+            }
+            Change::CreateTable { table, fields, if_not_exists } => {
+                let exists = self.table(&table)?.is_some();
+                if exists && if_not_exists {
+                    return Ok("CREATE TABLE");
+                }
+                // A table without rows may be made again: the store refuses fields of another type.
+                if exists && !session.groups(database, &Scan::of_table(table.as_str()))?.is_empty() {
+                    return invalid(format!("relation \"{table}\" already exists"));
+                }
+                session.create_table(database, &table, &fields)?;
+                Ok("CREATE TABLE")
+            }
+            Change::DropDatabase { name, if_exists } => {
+                if !session.drop_database(&name)? && !if_exists {
+                    return missing(&name);
+                }
+                Ok("DROP DATABASE")
+            }
+            Change::Delete { table, selectors, range, tag } => {
+                session.delete(database, &table, &selectors, &range)?;
+                Ok(tag)
+            }
+        }
+    }
+
     /// `CREATE DATABASE … WITH …`, or `ALTER DATABASE … SET …`, which the grammar reads as the former.
     fn database(&self, name: &ObjectName, if_not_exists: bool) -> Change {
         let ident = name.0.last().and_then(|part| part.as_ident());
@@ -123,10 +166,10 @@ impl Run<'_> {
         }
         let schema = self.schema(&last(name), false)?;
         let scope = self.scope(&schema, &schema.name);
-        let mut scan = query::plan::Scan::of_table(schema.name.as_str());
+        let mut scan = Scan::of_table(schema.name.as_str());
         if let Some(condition) = &delete.selection {
             let condition = self.bind(&scope, condition)?.expression;
-            if !Filter::of(condition, &mut scan, &scope).is_of_series() {
+            if !lower(condition, &mut scan, &scope).is_in_scan() {
                 return invalid("DELETE takes conditions on tags and on time, put together by AND");
             }
         }

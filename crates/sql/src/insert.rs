@@ -2,21 +2,13 @@
 
 use std::fmt::Write;
 
+use query::QueryError;
 use sqlparser::ast::{self, TableObject};
 
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::cast;
 use crate::run::Run;
 use crate::value::{SqlType, Value};
-
-/// Rows to be written, as line protocol has them: a line for each.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Insert {
-    /// Lines with times in nanoseconds.
-    pub lines: String,
-    /// How many.
-    pub rows: usize,
-}
 
 /// What a value of a column becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,15 +22,15 @@ enum Kind {
 }
 
 impl Run<'_> {
-    /// The rows of an INSERT. In a table that exists columns are what they are; of new ones texts become tags.
-    pub(crate) fn insert(&mut self, insert: &ast::Insert) -> Result<Insert, SqlError> {
+    /// Writes the rows of an INSERT; returns how many. In a table that exists columns are what they are; of new ones texts become tags.
+    pub(crate) fn insert(&mut self, insert: &ast::Insert) -> Result<usize, SqlError> {
         let TableObject::TableName(name) = &insert.table else { return unsupported("INSERT INTO a function") };
         if insert.on.is_some() || insert.returning.is_some() || !insert.assignments.is_empty() {
             return unsupported("ON CONFLICT, RETURNING and SET in INSERT");
         }
         let Some(source) = &insert.source else { return invalid("INSERT takes VALUES or a query") };
         let table = name.0.last().and_then(|part| part.as_ident()).map(|part| part.value.clone()).unwrap_or_default();
-        let schema = self.context.table(&table)?;
+        let schema = self.table(&table)?;
         let columns: Vec<String> = if insert.columns.is_empty() {
             let Some(schema) = &schema else {
                 return invalid(format!(
@@ -53,14 +45,14 @@ impl Run<'_> {
         self.insert_rows(&table, &columns, rows)
     }
 
-    /// Rows of named columns as lines.
+    /// Writes rows of named columns; returns how many.
     pub(crate) fn insert_rows(
         &mut self,
         table: &str,
         columns: &[String],
         rows: Vec<Vec<Value>>,
-    ) -> Result<Insert, SqlError> {
-        let schema = self.context.table(table)?;
+    ) -> Result<usize, SqlError> {
+        let schema = self.table(table)?;
         let kind = |column: &String| {
             if ["time", "timestamp"].contains(&column.to_lowercase().as_str()) {
                 return Kind::Time;
@@ -75,14 +67,18 @@ impl Run<'_> {
             }
         };
         let kinds: Vec<Kind> = columns.iter().map(kind).collect();
-        let mut written = Insert { lines: String::new(), rows: rows.len() };
+        let (mut lines, count) = (String::new(), rows.len());
         for row in rows {
             if row.len() != columns.len() {
                 return invalid(format!("INSERT has {} columns but {} values", columns.len(), row.len()));
             }
-            self.push_line(&mut written.lines, table, columns, &kinds, row)?;
+            self.push_line(&mut lines, table, columns, &kinds, row)?;
         }
-        Ok(written)
+        let written = self.session.write(&self.environment.database, lines.as_bytes());
+        match written.map_err(|error| QueryError::Storage(error.to_string()))? {
+            Some(refused) => invalid(format!("not all rows were written: {}: {}", refused.place, refused.reason)),
+            None => Ok(count),
+        }
     }
 
     fn push_line(

@@ -30,15 +30,12 @@ mod value;
 
 pub use arrow::{RelationBatches, arrow_schema, columns_of, extent_of};
 pub use catalog::{table_columns, type_number};
-pub use change::Change;
 pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE, fuzz_copy_text, fuzz_parquet};
 pub use error::SqlError;
-pub use insert::Insert;
 pub use parse::{Parsed, TEXT_BYTES_MAX, parse};
 pub use relation::{Column, Relation};
 pub use run::Manner;
-pub use settings::DatabaseSettings;
-pub use statement::{Answer, Session, copy_in, describe, insert_rows, run};
-pub use table_rows::{Part, Same, Shows, TableRows};
+pub use statement::{Answer, ClientContext, copy_in, describe, insert_rows, run};
+pub use table_rows::TableRows;
 pub use time::format_rfc3339_us;
 pub use value::{Interval, SqlType, Value};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use query::plan::{Plan, Scan};
-use query::{Context, Frame, LastRows, QueryError, Reads};
+use query::{Frame, LastRows, QueryError, Session, TableSchema};
 use sqlparser::ast::{
     Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Values,
 };
@@ -15,7 +15,7 @@ use crate::order::{Order, sort};
 use crate::parse::Parsed;
 use crate::relation::{Column, Relation};
 use crate::scope::{Role, Scope, ScopeColumn};
-use crate::select::Given;
+use crate::select::QueryOutput;
 use crate::value::{SqlType, Value};
 
 /// Queries within queries.
@@ -32,7 +32,7 @@ pub enum Manner {
 
 /// What a statement runs with.
 pub(crate) struct Run<'a> {
-    pub(crate) context: &'a Context<'a>,
+    pub(crate) session: &'a dyn Session,
     pub(crate) parsed: &'a Parsed,
     pub(crate) environment: Arc<Environment>,
     pub(crate) parameters: &'a [Value],
@@ -41,8 +41,6 @@ pub(crate) struct Run<'a> {
     pub(crate) describes: bool,
     /// Plans that were run, or would be.
     pub(crate) plans: Vec<Plan>,
-    /// What they read.
-    pub(crate) reads: Reads,
     pub(crate) ctes: Vec<(String, Arc<Relation>)>,
     pub(crate) depth: usize,
 }
@@ -90,9 +88,7 @@ impl Run<'_> {
     pub(crate) fn plan(&mut self, plan: Plan) -> Result<Vec<Frame>, SqlError> {
         let mut frames = Vec::new();
         if !self.describes {
-            let outcome = query::execute(&plan, self.context)?;
-            self.reads.merge(&outcome.reads);
-            frames = outcome.frames;
+            frames = self.session.run(&self.environment.database, &plan)?.frames;
         }
         self.plans.push(plan);
         Ok(frames)
@@ -102,16 +98,25 @@ impl Run<'_> {
     pub(crate) fn last_rows(&mut self, scan: Scan) -> Result<LastRows, SqlError> {
         let mut last = LastRows::default();
         if !self.describes {
-            last = query::last_rows(&scan, self.context)?;
-            self.reads.merge(&last.reads);
+            last = self.session.last_rows(&self.environment.database, &scan)?;
         }
         self.plans.push(Plan::Last { input: Box::new(Plan::Scan(scan)), rows: 1 });
         Ok(last)
     }
 
+    /// Names of the tables.
+    pub(crate) fn tables(&self) -> Result<Vec<String>, SqlError> {
+        Ok(self.session.tables(&self.environment.database)?)
+    }
+
+    /// A table's columns; `None` if there is no such table.
+    pub(crate) fn table(&self, name: &str) -> Result<Option<TableSchema>, SqlError> {
+        Ok(self.session.table(&self.environment.database, name)?)
+    }
+
     /// Takes rows out of the budget; what a statement holds is given back when it ends.
     pub(crate) fn charge(&self, samples: usize) -> Result<(), SqlError> {
-        self.context.budget.take(samples).map_err(SqlError::Query)
+        self.session.budget().take(samples).map_err(SqlError::Query)
     }
 
     /// The name of a table's time.
@@ -124,11 +129,11 @@ impl Run<'_> {
 
     /// What a query gives, with values.
     pub(crate) fn query(&mut self, query: &Query) -> Result<Relation, SqlError> {
-        self.given(query).map(Given::relation)
+        self.output(query).map(QueryOutput::relation)
     }
 
     /// What a query gives.
-    pub(crate) fn given(&mut self, query: &Query) -> Result<Given, SqlError> {
+    pub(crate) fn output(&mut self, query: &Query) -> Result<QueryOutput, SqlError> {
         if self.depth >= DEPTH_MAX {
             return Err(SqlError::Query(QueryError::Invalid(format!(
                 "queries within queries go {DEPTH_MAX} deep at most"
@@ -142,7 +147,7 @@ impl Run<'_> {
         answer
     }
 
-    fn query_within(&mut self, query: &Query) -> Result<Given, SqlError> {
+    fn query_within(&mut self, query: &Query) -> Result<QueryOutput, SqlError> {
         if let Some(with) = &query.with {
             if with.recursive {
                 return unsupported("WITH RECURSIVE");
@@ -166,12 +171,12 @@ impl Run<'_> {
         let mut relation = self.body(&query.body)?;
         self.order_answer(&mut relation, order)?;
         limit.apply(&mut relation.rows);
-        Ok(Given::Relation(relation))
+        Ok(QueryOutput::Relation(relation))
     }
 
     fn body(&mut self, body: &SetExpr) -> Result<Relation, SqlError> {
         match body {
-            SetExpr::Select(select) => self.select(select, &[], Limit::default()).map(Given::relation),
+            SetExpr::Select(select) => self.select(select, &[], Limit::default()).map(QueryOutput::relation),
             SetExpr::Query(query) => self.query(query),
             SetExpr::Values(values) => self.values(values),
             SetExpr::SetOperation { left, op, set_quantifier, right } => {

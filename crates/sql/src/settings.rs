@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use query::DatabaseSettings;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::error::SqlError;
@@ -12,15 +13,6 @@ use crate::time::parse_interval;
 /// Steps of folding.
 const FOLDS_MAX: usize = 8;
 const NS_PER_DAY: i64 = 86_400_000_000_000;
-
-/// How a database keeps its data; what is left out stays as it is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DatabaseSettings {
-    /// How long rows are kept, in nanoseconds; 0: for ever.
-    pub retention_ns: Option<i64>,
-    /// From which age samples are replaced by summaries, and of which width, both in nanoseconds.
-    pub folds: Option<Vec<(i64, i64)>>,
-}
 
 /// What a statement says of a database.
 #[derive(Debug, Clone, Default)]

@@ -3,25 +3,23 @@
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
-use query::Context;
+use query::Session;
 use sqlparser::ast::{Set, ShowStatementOptions, Statement};
 
 use crate::catalog::columns_of;
-use crate::change::Change;
 use crate::copy::{Copy, CopyIn, CopyOut};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Environment, time_zone};
-use crate::insert::Insert;
 use crate::parse::Parsed;
 use crate::relation::{Column, Relation};
 use crate::run::{Manner, Run};
-use crate::select::Given;
+use crate::select::QueryOutput;
 use crate::table_rows::TableRows;
 use crate::value::Value;
 
-/// Who asks, and how.
+/// What statements take from the connection around them.
 #[derive(Debug, Clone)]
-pub struct Session {
+pub struct ClientContext {
     /// What `now()` is, in nanoseconds since the Unix epoch.
     pub now_ns: i64,
     /// Where days begin.
@@ -36,8 +34,8 @@ pub struct Session {
     pub manner: Manner,
 }
 
-impl Session {
-    /// Who asks a database at a moment, in UTC and as Postgres reads it.
+impl ClientContext {
+    /// Of statements on a database at a moment, in UTC and as Postgres reads them.
     pub fn new(database: impl Into<String>, now_ns: i64) -> Self {
         Self {
             now_ns,
@@ -62,42 +60,48 @@ pub enum Answer {
     Rows(Relation),
     /// Rows of a table of the database as they were read.
     Table(TableRows),
-    /// Rows to be written.
-    Insert(Insert),
-    /// Something to be done to databases or rows.
-    Change(Change),
     /// Rows to be sent.
     CopyOut(CopyOut),
-    /// Rows to be waited for.
+    /// Rows to be waited for: [`copy_in`] takes them.
     CopyIn(CopyIn),
     /// A setting of the session, and its new value.
     Set(String, String),
-    /// Nothing to do; the words by which Postgres says that it is done.
+    /// It is done; the words by which Postgres says so.
     Done(String),
 }
 
+impl Answer {
+    /// The table that it is, with values.
+    pub fn relation(self) -> Option<Relation> {
+        match self {
+            Self::Rows(relation) => Some(relation),
+            Self::Table(table) => Some(table.into_relation()),
+            Self::CopyOut(_) | Self::CopyIn(_) | Self::Set(..) | Self::Done(_) => None,
+        }
+    }
+}
+
 /// Runs one of the statements.
-pub fn run(parsed: &Parsed, place: usize, context: &Context<'_>, session: &Session) -> Result<Answer, SqlError> {
+pub fn run(parsed: &Parsed, place: usize, session: &dyn Session, client: &ClientContext) -> Result<Answer, SqlError> {
     let Some(statement) = parsed.statements.get(place) else { return Ok(Answer::Done(String::new())) };
-    started(parsed, context, session, false).statement(statement)
+    started(parsed, session, client, false).statement(statement)
 }
 
-/// The rows that a client sent for a COPY … FROM, to be written.
-pub fn copy_in(copy: &CopyIn, sent: Vec<u8>, context: &Context<'_>, session: &Session) -> Result<Insert, SqlError> {
-    let parsed = Parsed::default();
-    started(&parsed, context, session, false).copied(copy, sent)
+/// Writes the rows that a client sent for a COPY … FROM; returns how many.
+pub fn copy_in(copy: &CopyIn, sent: Vec<u8>, session: &dyn Session, client: &ClientContext) -> Result<usize, SqlError> {
+    started(&Parsed::default(), session, client, false).copied(copy, sent)
 }
 
-/// Rows of a table that came without a statement, to be written. Texts of columns that are new become tags.
+/// Writes rows of a table that came without a statement; returns how many. Texts of columns that are new become tags.
 pub fn insert_rows(
     table: &str,
     relation: Relation,
-    context: &Context<'_>,
-    session: &Session,
-) -> Result<Insert, SqlError> {
-    let parsed = Parsed::default();
+    session: &dyn Session,
+    client: &ClientContext,
+) -> Result<usize, SqlError> {
     let names: Vec<String> = relation.columns.into_iter().map(|column| column.name).collect();
-    let mut run = started(&parsed, context, session, false);
+    let parsed = Parsed::default();
+    let mut run = started(&parsed, session, client, false);
     run.charge(relation.rows.len() * names.len().max(1))?;
     run.insert_rows(table, &names, relation.rows)
 }
@@ -106,36 +110,35 @@ pub fn insert_rows(
 pub fn describe(
     parsed: &Parsed,
     place: usize,
-    context: &Context<'_>,
-    session: &Session,
+    session: &dyn Session,
+    client: &ClientContext,
 ) -> Result<Vec<Column>, SqlError> {
     let Some(statement) = parsed.statements.get(place) else { return Ok(Vec::new()) };
     if matches!(statement, Statement::Insert(_) | Statement::Copy { .. }) {
         return Ok(Vec::new());
     }
-    match started(parsed, context, session, true).statement(statement)? {
+    match started(parsed, session, client, true).statement(statement)? {
         Answer::Rows(relation) => Ok(relation.columns),
-        Answer::Table(table) => Ok(table.columns().to_vec()),
+        Answer::Table(table) => Ok(table.columns),
         _ => Ok(Vec::new()),
     }
 }
 
-fn started<'a>(parsed: &'a Parsed, context: &'a Context<'a>, session: &'a Session, describes: bool) -> Run<'a> {
+fn started<'a>(parsed: &'a Parsed, session: &'a dyn Session, client: &'a ClientContext, describes: bool) -> Run<'a> {
     let environment = Environment {
-        now_ns: session.now_ns,
-        time_zone: session.time_zone.clone(),
-        database: session.database.clone(),
-        user: session.user.clone(),
+        now_ns: client.now_ns,
+        time_zone: client.time_zone.clone(),
+        database: client.database.clone(),
+        user: client.user.clone(),
     };
     Run {
-        context,
+        session,
         parsed,
         environment: Arc::new(environment),
-        parameters: &session.parameters,
-        manner: session.manner,
+        parameters: &client.parameters,
+        manner: client.manner,
         describes,
         plans: Vec::new(),
-        reads: query::Reads::default(),
         ctes: Vec::new(),
         depth: 0,
     }
@@ -144,11 +147,11 @@ fn started<'a>(parsed: &'a Parsed, context: &'a Context<'a>, session: &'a Sessio
 impl Run<'_> {
     fn statement(&mut self, statement: &Statement) -> Result<Answer, SqlError> {
         Ok(match statement {
-            Statement::Query(query) => match self.given(query)? {
-                Given::Table(table) => Answer::Table(table),
-                Given::Relation(relation) => Answer::Rows(relation),
+            Statement::Query(query) => match self.output(query)? {
+                QueryOutput::Table(table) => Answer::Table(table),
+                QueryOutput::Relation(relation) => Answer::Rows(relation),
             },
-            Statement::Insert(insert) => Answer::Insert(self.insert(insert)?),
+            Statement::Insert(insert) => Answer::Done(format!("INSERT 0 {}", self.insert(insert)?)),
             Statement::Copy { source, to, target, options, legacy_options, .. } => {
                 match self.copy(source, (*to, target), (options, legacy_options))? {
                     Copy::Out(rows) => Answer::CopyOut(rows),
@@ -157,7 +160,7 @@ impl Run<'_> {
             }
             Statement::Explain { statement, analyze, .. } => Answer::Rows(self.explain(statement, *analyze)?),
             Statement::ShowTables { .. } => {
-                let tables = self.context.tables()?;
+                let tables = self.tables()?;
                 Answer::Rows(Relation::of_texts(&["table_name"], tables.into_iter().map(|table| vec![table])))
             }
             Statement::ShowColumns { show_options, .. } => Answer::Rows(self.columns(&shown_table(show_options)?)?),
@@ -165,7 +168,7 @@ impl Run<'_> {
                 Answer::Rows(self.columns(&last_part(&table_name.to_string()))?)
             }
             Statement::ShowDatabases { .. } => {
-                let databases = self.context.databases();
+                let databases = self.session.databases();
                 Answer::Rows(Relation::of_texts(&["database"], databases.into_iter().map(|name| vec![name])))
             }
             Statement::ShowSchemas { .. } => Answer::Rows(Relation::of_texts(&["schema"], [vec!["public".to_owned()]])),
@@ -185,7 +188,8 @@ impl Run<'_> {
             Statement::Close { .. } => Answer::Done("CLOSE CURSOR".to_owned()),
             other => {
                 if let Some(change) = self.change(other)? {
-                    return Ok(Answer::Change(change));
+                    let tag = if self.describes { "" } else { self.apply(change)? };
+                    return Ok(Answer::Done(tag.to_owned()));
                 }
                 let text = other.to_string();
                 let words: Vec<&str> = text.split_whitespace().take(2).collect();
@@ -198,10 +202,10 @@ impl Run<'_> {
         let Statement::Query(query) = statement else { return unsupported("EXPLAIN of something else than a query") };
         let described = self.describes;
         self.describes = described || !analyze;
-        let samples = self.context.budget.samples();
-        let start_ns = (self.context.clock_ns)();
+        let samples = self.session.budget().samples();
+        let start_ns = self.session.now_ns();
         let rows = self.query(query)?.rows.len();
-        let elapsed_ns = (self.context.clock_ns)() - start_ns;
+        let elapsed_ns = self.session.now_ns() - start_ns;
         self.describes = described;
         let mut lines: Vec<String> = self
             .plans
@@ -212,14 +216,14 @@ impl Run<'_> {
             lines.push("no table is read".to_owned());
         }
         if analyze {
-            let held = self.context.budget.samples().saturating_sub(samples);
+            let held = self.session.budget().samples().saturating_sub(samples);
             lines.push(format!("rows={rows} cells_held={held} time={:.3} ms", elapsed_ns as f64 / 1e6));
-            let reads = &self.reads;
+            let reads = self.session.reads();
             lines.push(format!(
                 "groups={} samples={} nodes={} window_rows={} window_chunks={}",
                 reads.groups, reads.samples, reads.nodes, reads.window_rows, reads.window_chunks
             ));
-            lines.extend(reads.kept.told());
+            lines.extend(reads.cached_bins.summary());
             for (place, origin) in
                 reads.origins.named().into_iter().filter(|(_, origin)| origin.rows + origin.bytes > 0)
             {
@@ -242,7 +246,7 @@ impl Run<'_> {
     fn variable(&mut self, name: &str) -> Result<Answer, SqlError> {
         let value = match name {
             "tables" => {
-                let tables = self.context.tables()?;
+                let tables = self.tables()?;
                 return Ok(Answer::Rows(Relation::of_texts(
                     &["table_name"],
                     tables.into_iter().map(|table| vec![table]),

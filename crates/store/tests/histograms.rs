@@ -6,8 +6,8 @@ use std::sync::Arc;
 use index::compile;
 use model::histogram::{BucketSpan, CounterReset, Counts, HistogramCounts, HistogramLayout};
 use model::{
-    Batch, Block, Column, Field, GroupIdentity, GroupKey, HISTOGRAM_FIELD, Labels, NativeHistogram, STALE_NAN_BITS,
-    TimeRange, VALUE_FIELD, ValueType,
+    Batch, Block, Field, GroupIdentity, GroupKey, HISTOGRAM_FIELD, Labels, NativeHistogram, STALE_NAN_BITS,
+    SampleColumn, TimeRange, VALUE_FIELD, ValueType,
 };
 use platform::sim::Simulation;
 use thalweg_store::{Store, StoreError, StoreOptions};
@@ -87,9 +87,9 @@ fn check(store: &Store, histograms: &[(i64, NativeHistogram)], floats: &[(i64, f
     for (selected, column) in groups[0].columns.iter().zip(store.read(&groups[0], &TimeRange::ALL).unwrap()) {
         assert_eq!(selected.metric, "x");
         match column {
-            Column::Histogram(times, values) => found_histograms.extend(times.into_iter().zip(values)),
-            Column::F64(times, values) => found_floats.extend(times.into_iter().zip(values)),
-            other => assert_eq!(other, Column::empty(ValueType::F64)),
+            SampleColumn::Histogram(times, values) => found_histograms.extend(times.into_iter().zip(values)),
+            SampleColumn::F64(times, values) => found_floats.extend(times.into_iter().zip(values)),
+            other => assert_eq!(other, SampleColumn::empty(ValueType::F64)),
         }
     }
     let plain =

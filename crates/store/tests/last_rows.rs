@@ -53,10 +53,10 @@ fn delete(simulation: &Simulation, store: &Store, step: i64) {
 /// A row's time, and the cells of its columns; `None` for nulls.
 type Shown = (i64, Vec<Option<f64>>);
 
-fn cell(column: Option<&model::CellColumn>, row: usize) -> Option<f64> {
+fn cell(column: Option<&model::Column>, row: usize) -> Option<f64> {
     let column = column?;
     let Values::F64(values) = &column.values else { panic!("a column of floats expected") };
-    let is_present = column.present.as_ref().is_none_or(|present| present[row]);
+    let is_present = column.is_valid(row);
     is_present.then(|| values[row])
 }
 

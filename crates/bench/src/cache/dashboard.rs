@@ -188,7 +188,7 @@ impl Server {
                 Ok::<_, String>(format!("'{time}'"))
             };
             let text = range(&time(start_ms)?, &time(end_ms)?).replace("WIDTH", &format!("{} seconds", flags.bin_s));
-            let session = sql::Session::new("web", self.db.now_ns());
+            let session = sql::ClientContext::new("web", self.db.now_ns());
             let start = Instant::now();
             let parsed = sql::parse(&text).map_err(|error| error.to_string())?;
             self.db.sql(&parsed, 0, &session, &budget).map_err(|error| error.to_string())?;
@@ -196,7 +196,7 @@ impl Server {
         } else {
             let text = range(&format!("{start_ms}ms"), &format!("{end_ms}ms"));
             let text = text.replace("WIDTH", &format!("{}s", flags.bin_s));
-            let session = influxql::Session { database: Some("web"), read_only: true };
+            let session = influxql::RequestContext { database: Some("web"), read_only: true };
             let start = Instant::now();
             let query = influxql::Query::parse(&text, &BTreeMap::new()).map_err(|error| error.to_string())?;
             self.db.run_influxql(&query, 0, &session, &budget).map_err(|error| error.to_string())?;

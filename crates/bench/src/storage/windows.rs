@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use model::{Column, MatchOp, TimeRange};
+use model::{MatchOp, SampleColumn, TimeRange};
 use platform::objects::ObjectOptions;
 use store::{ObjectTierOptions, SelectedGroup, Store, StoreOptions, Windows};
 
@@ -142,7 +142,7 @@ fn maxima_of_samples(store: &Store, group: &SelectedGroup, windows: &Windows) ->
     let range: TimeRange = windows.range();
     let columns = store.read(group, &range).map_err(|error| error.to_string())?;
     let mut most = vec![f64::NEG_INFINITY; windows.count];
-    if let Some(Column::F64(timestamps, values)) = columns.first() {
+    if let Some(SampleColumn::F64(timestamps, values)) = columns.first() {
         for (timestamp, value) in timestamps.iter().zip(values) {
             let day = (timestamp - windows.start_ns) / windows.width_ns;
             if let Some(most) = most.get_mut(day as usize) {

@@ -13,7 +13,7 @@ use cache::{Key, Span};
 use model::{METRIC_NAME, MatchOp, Matcher, TimeRange};
 use promql::Reads;
 use query::plan::Scan;
-use query::{BinsAsked, BinsFound, Frame, MakeBins, QueryError};
+use query::{BinsRequest, BinsResponse, ComputeBins, Frame, QueryError};
 use store::Store;
 
 use super::flash::Unit;
@@ -55,9 +55,9 @@ impl ResultCache {
     pub(crate) fn bins(
         &self,
         from: &Asker<'_>,
-        asked: &BinsAsked<'_>,
-        make: &mut MakeBins<'_>,
-    ) -> Result<BinsFound, QueryError> {
+        asked: &BinsRequest<'_>,
+        make: &mut ComputeBins<'_>,
+    ) -> Result<BinsResponse, QueryError> {
         let range = asked.scan.range;
         let whole = whole_bins(asked, from.now_ns);
         let (Some(span), Some(database)) = (whole, from.store.database_number(from.database)) else {
@@ -101,7 +101,14 @@ impl ResultCache {
     }
 
     /// Keeps bins that were made, in memory and in a while on flash.
-    fn keep_bins(&self, key: Key, portion: impl Into<Arc<Portions>>, bins: Span, asked: &BinsAsked<'_>, snapshot: u64) {
+    fn keep_bins(
+        &self,
+        key: Key,
+        portion: impl Into<Arc<Portions>>,
+        bins: Span,
+        asked: &BinsRequest<'_>,
+        snapshot: u64,
+    ) {
         self.keep(key, portion, bins, snapshot);
         if let Some(flash) = &self.flash {
             flash.note(key, bins, unit_of(asked));
@@ -113,7 +120,7 @@ impl ResultCache {
         &self,
         key: Key,
         span: Span,
-        asked: &BinsAsked<'_>,
+        asked: &BinsRequest<'_>,
         looking: &mut Looking<'_>,
     ) -> (Vec<Part>, Vec<Span>) {
         let Looking { store, watch, snapshot, .. } = looking;
@@ -128,7 +135,7 @@ impl ResultCache {
     }
 
     /// What is in memory of a span and still holds.
-    fn bins_in_memory(&self, key: Key, span: Span, asked: &BinsAsked<'_>, watch: &mut Watch<'_>) -> Vec<Part> {
+    fn bins_in_memory(&self, key: Key, span: Span, asked: &BinsRequest<'_>, watch: &mut Watch<'_>) -> Vec<Part> {
         let mut checked = Vec::new();
         let mut parts: Vec<Part> = Vec::new();
         for kept in self.memory.kept(key, span) {
@@ -146,9 +153,9 @@ impl ResultCache {
     fn cut_bin(
         &self,
         looking: &mut Looking<'_>,
-        asked: &BinsAsked<'_>,
+        asked: &BinsRequest<'_>,
         (range, now_ns): (TimeRange, i64),
-        make: &mut MakeBins<'_>,
+        make: &mut ComputeBins<'_>,
     ) -> Result<Option<Vec<Frame>>, QueryError> {
         let Some((combined, width_ns)) = asked.combined.as_ref().zip(shorter_width(asked, range)) else {
             return Ok(None);
@@ -158,7 +165,7 @@ impl ResultCache {
         }
         let scan = Scan { range, ..asked.scan.clone() };
         let text = format!("{}\nin bins of {width_ns}", asked.text);
-        let shorter = BinsAsked { text, scan: &scan, width_ns, offset_ns: asked.offset_ns, combined: None };
+        let shorter = BinsRequest { text, scan: &scan, width_ns, offset_ns: asked.offset_ns, combined: None };
         let key = key_of(looking.database, &shorter.text);
         let whole = Span::new(range.start_ns, range.end_ns.saturating_add(1));
         let (mut parts, _) = self.bins_kept(key, whole, &shorter, looking);
@@ -186,7 +193,7 @@ impl ResultCache {
         found.iter().map(wider).collect::<Result<_, _>>().map(Some)
     }
 
-    fn count_bins(&self, asked: &BinsAsked<'_>, span: Span, holes: &[Span], on_flash: &[Span]) {
+    fn count_bins(&self, asked: &BinsRequest<'_>, span: Span, holes: &[Span], on_flash: &[Span]) {
         let bins = |span: &Span| (span.end - span.start) as u64 / asked.width_ns as u64;
         let steps = bins(&span);
         let missing: u64 = holes.iter().map(bins).sum();
@@ -197,13 +204,13 @@ impl ResultCache {
 }
 
 /// All bins as they are, nothing kept.
-fn uncut(asked: &BinsAsked<'_>, make: &mut MakeBins<'_>) -> Result<BinsFound, QueryError> {
+fn uncut(asked: &BinsRequest<'_>, make: &mut ComputeBins<'_>) -> Result<BinsResponse, QueryError> {
     let frames = make(asked.scan.range, asked.width_ns)?;
-    Ok(BinsFound { frames, memory_rows: 0, flash_rows: 0 })
+    Ok(BinsResponse { frames, memory_rows: 0, flash_rows: 0 })
 }
 
 /// What they are to flash.
-const fn unit_of(asked: &BinsAsked<'_>) -> Unit {
+const fn unit_of(asked: &BinsRequest<'_>) -> Unit {
     Unit::Bins { width_ns: asked.width_ns, offset_ns: asked.offset_ns }
 }
 
@@ -212,7 +219,7 @@ fn key_of(database: u32, text: &str) -> Key {
 }
 
 /// How long bins are that a range is made of which lies within one; `None` if it begins or ends within any of them.
-fn shorter_width(asked: &BinsAsked<'_>, range: TimeRange) -> Option<i64> {
+fn shorter_width(asked: &BinsRequest<'_>, range: TimeRange) -> Option<i64> {
     let behind_ns = range.end_ns.checked_add(1)?;
     let is_edge = |time_ns: i64, width_ns: i64| next_on_grid(time_ns, asked.offset_ns, width_ns) == time_ns;
     let widths = SHORTER.iter().filter(|parts| asked.width_ns % **parts == 0).map(|parts| asked.width_ns / parts);
@@ -221,7 +228,7 @@ fn shorter_width(asked: &BinsAsked<'_>, range: TimeRange) -> Option<i64> {
 }
 
 /// All bins that are in the range as a whole and have begun, or will end at the latest now; `None` if there are none, or too many to say.
-fn whole_bins(asked: &BinsAsked<'_>, now_ns: i64) -> Option<Span> {
+fn whole_bins(asked: &BinsRequest<'_>, now_ns: i64) -> Option<Span> {
     let range = asked.scan.range;
     if range.start_ns < i64::MIN / 4 || range.start_ns > range.end_ns || asked.width_ns > i64::MAX / 4 {
         return None;
@@ -230,7 +237,7 @@ fn whole_bins(asked: &BinsAsked<'_>, now_ns: i64) -> Option<Span> {
 }
 
 /// The whole bins in a span.
-fn bins_in(span: Span, asked: &BinsAsked<'_>) -> Option<Span> {
+fn bins_in(span: Span, asked: &BinsRequest<'_>) -> Option<Span> {
     let start = next_on_grid(span.start, asked.offset_ns, asked.width_ns);
     let behind = next_on_grid(span.end, asked.offset_ns, asked.width_ns);
     let end = if behind > span.end { behind - asked.width_ns } else { behind };
@@ -264,8 +271,8 @@ fn join(
     parts: &[Part],
     on_flash: &[Span],
     made: &[(Vec<Frame>, TimeRange)],
-    asked: &BinsAsked<'_>,
-) -> Result<BinsFound, QueryError> {
+    asked: &BinsRequest<'_>,
+) -> Result<BinsResponse, QueryError> {
     let mut stretches: Vec<(&[Frame], TimeRange)> = Vec::with_capacity(parts.len() + made.len());
     for (portion, span) in parts {
         if let Portions::Bins(frames) = &**portion {
@@ -285,7 +292,7 @@ fn join(
     });
     stretches.extend(cut_first);
     stretches.sort_by_key(|(_, range)| range.start_ns);
-    Ok(BinsFound { frames: Frame::join(&stretches)?, memory_rows, flash_rows })
+    Ok(BinsResponse { frames: Frame::join(&stretches)?, memory_rows, flash_rows })
 }
 
 fn rows_in(frames: &[Frame], range: TimeRange) -> usize {
@@ -321,8 +328,8 @@ fn metrics_of(table: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(scan: &Scan) -> BinsAsked<'_> {
-        BinsAsked { text: String::new(), scan, width_ns: 10, offset_ns: 3, combined: None }
+    fn asked(scan: &Scan) -> BinsRequest<'_> {
+        BinsRequest { text: String::new(), scan, width_ns: 10, offset_ns: 3, combined: None }
     }
 
     #[test]
@@ -356,7 +363,7 @@ mod tests {
     #[test]
     fn shorter_bins_end_where_the_range_does() {
         let scan = Scan::of_table("a");
-        let asked = BinsAsked { width_ns: 60, ..asked(&scan) };
+        let asked = BinsRequest { width_ns: 60, ..asked(&scan) };
         let check = |range: (i64, i64), expected: Option<i64>| {
             assert_eq!(shorter_width(&asked, TimeRange::new(range.0, range.1)), expected, "{range:?}");
         };

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use data::{Random, START_NS};
 use generate::{Generator, Statement};
 use query::Budget;
-use sql::{Session, Value};
+use sql::{ClientContext, Value};
 use thalweg_db::Db;
 
 /// Statements of a run that nobody sized.
@@ -100,7 +100,7 @@ fn our_cell(value: &Value) -> Cell {
 
 fn ask(db: &Db, text: &str) -> Result<Rows, String> {
     let parsed = sql::parse(text).map_err(|error| error.to_string())?;
-    let session = Session::new("default", START_NS + 86_400_000_000_000);
+    let session = ClientContext::new("default", START_NS + 86_400_000_000_000);
     let answer = db.sql(&parsed, 0, &session, &Arc::new(Budget::new(50_000_000))).map_err(|error| error.to_string())?;
     let relation = answer.relation().ok_or("no rows")?;
     Ok(relation.rows.iter().map(|row| row.iter().map(our_cell).collect()).collect())
@@ -215,7 +215,7 @@ fn answers_of_both_layers_are_the_same() {
         }
         let statement: Statement = Generator { random: &mut random }.statement();
         let Ok(parsed) = sql::parse(&statement.text) else { continue };
-        let session = Session::new("default", START_NS + 86_400_000_000_000);
+        let session = ClientContext::new("default", START_NS + 86_400_000_000_000);
         match db.sql_beyond(&parsed, 0, &session, &Arc::new(Budget::new(50_000_000))) {
             Ok(relation) => {
                 answered += 1;

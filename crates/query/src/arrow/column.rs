@@ -60,20 +60,20 @@ impl ColumnBuilder {
 
     /// Adds rows of a frame's column, at once if they are of this type.
     pub(super) fn extend(&mut self, column: &FrameColumn, rows: std::ops::Range<usize>) {
-        let present = column.present.as_ref().map(|present| present.get(rows.clone()).unwrap_or_default());
-        match (&mut *self, &column.values) {
+        let validity = column.cells.validity.as_ref().map(|validity| validity.get(rows.clone()).unwrap_or_default());
+        match (&mut *self, &column.cells.values) {
             (Self::F64(floats), Values::F64(values)) if values.len() >= rows.end => {
                 let values = values.get(rows).unwrap_or_default();
-                match present {
-                    Some(present) if present.len() == values.len() => floats.append_values(values, present),
+                match validity {
+                    Some(validity) if validity.len() == values.len() => floats.append_values(values, validity),
                     Some(_) => floats.append_nulls(values.len()),
                     None => floats.append_slice(values),
                 }
             }
             (Self::I64(integers), Values::I64(values)) if values.len() >= rows.end => {
                 let values = values.get(rows).unwrap_or_default();
-                match present {
-                    Some(present) if present.len() == values.len() => integers.append_values(values, present),
+                match validity {
+                    Some(validity) if validity.len() == values.len() => integers.append_values(values, validity),
                     Some(_) => integers.append_nulls(values.len()),
                     None => integers.append_slice(values),
                 }

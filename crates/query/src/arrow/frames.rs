@@ -3,7 +3,7 @@
 use arrow_schema::SchemaRef;
 
 use super::{ArrowType, BATCH_ROWS_MAX, BATCH_TEXT_BYTES_MAX, BatchBuilder, RecordBatch};
-use crate::{Frame, FrameColumn, QueryError, Values};
+use crate::{Frame, QueryError, Values};
 
 /// What a column of the table is of each frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl<'a> FrameBatches<'a> {
         }
         for column in frames.iter().flat_map(|frame| &frame.columns) {
             let source = ColumnSource::Column(column.name.to_string());
-            let arrow_type = type_of(&column.values);
+            let arrow_type = type_of(&column.cells.values);
             match columns.iter_mut().find(|known| known.source == source) {
                 Some(known) => known.arrow_type = known.arrow_type.unified(arrow_type),
                 None => columns.push(TableColumn { name: free_name(&column.name, &columns), arrow_type, source }),
@@ -103,7 +103,7 @@ impl<'a> FrameBatches<'a> {
             match source {
                 ColumnSource::Label(name) => labels_bytes += frame.labels.get(name).map_or(0, str::len),
                 ColumnSource::Column(name) => {
-                    if let Some(FrameColumn { values: Values::Text(values), .. }) = frame.column(name) {
+                    if let Some(Values::Text(values)) = frame.column(name).map(|column| &column.cells.values) {
                         texts.push(values);
                     }
                 }

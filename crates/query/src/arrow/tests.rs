@@ -11,8 +11,10 @@ use super::*;
 use crate::{Frame, FrameColumn};
 
 fn frame(labels: &[(&str, &str)], timestamps_ns: Vec<i64>, columns: Vec<(&str, Values, Option<Vec<bool>>)>) -> Frame {
-    let column =
-        |(name, values, present): (&str, Values, Option<Vec<bool>>)| FrameColumn { name: name.into(), values, present };
+    let column = |(name, values, validity): (&str, Values, Option<Vec<bool>>)| FrameColumn {
+        name: name.into(),
+        cells: model::Column { values, validity },
+    };
     Frame {
         labels: Labels::from_pairs(labels.iter().copied()).unwrap(),
         timestamps_ns,

@@ -1,8 +1,7 @@
 //! What the values in a bin of time add up to.
 
-use model::{Summary, ValueType, Values};
+use model::{Cell, Column, Summary, ValueType, Values};
 
-use crate::frame::{Cell, FrameColumn};
 use crate::plan::Aggregate;
 
 /// Bins by their start, of one column of one series. Most come in order, or where others are already: they stand in one piece of memory, for a
@@ -109,12 +108,11 @@ pub(super) enum Bin {
 /// The bins of a column whose rows are in order of time; `start` says where the bin of a time begins.
 pub(super) fn of_column(
     timestamps_ns: &[i64],
-    column: &FrameColumn,
+    column: &Column,
     start: &impl Fn(i64) -> i64,
     keeps_values: bool,
 ) -> Bins {
-    let is_present = |row: usize| column.present.as_ref().is_none_or(|present| present.get(row) == Some(&true));
-    let rows = timestamps_ns.iter().copied().enumerate().filter(|(row, _)| is_present(*row));
+    let rows = timestamps_ns.iter().copied().enumerate().filter(|(row, _)| column.is_valid(*row));
     match &column.values {
         Values::F64(values) => {
             let bits = rows.filter_map(|(row, time_ns)| values.get(row).map(|value| (time_ns, value.to_bits())));

@@ -5,8 +5,8 @@ use model::TimeRange;
 use store::{End, SelectedGroup};
 
 use super::scan::{Reader, unreadable};
-use super::{Run, filtered_scan, kept, limited};
-use crate::plan::{Grouping, Of, Plan, Scan};
+use super::{Run, cached_bins, filtered_scan, limited};
+use crate::plan::{AggregateInput, Grouping, Plan, Scan};
 use crate::{Frame, QueryError};
 
 /// How much longer the next stretch is than the one before.
@@ -33,7 +33,8 @@ impl<'a> EndBins<'a> {
         };
         let width_ns = grouping.width_ns.filter(|width_ns| *width_ns > 0)?;
         let is_one = grouping.by.as_ref().is_some_and(Vec::is_empty);
-        let is_by_name = scan.table.is_some() && grouping.kept.iter().all(|kept| kept.of != Of::Each);
+        let is_by_name =
+            scan.table.is_some() && grouping.aggregates.iter().all(|call| call.input != AggregateInput::Each);
         (is_one && is_by_name).then_some(Self { input, scan, grouping, width_ns, end })
     }
 
@@ -66,7 +67,7 @@ impl Run<'_> {
         let (mut found, mut bins) = (0, rows.max(1));
         while let Some(range) = left.filter(|_| found < rows) {
             let (stretch, rest) = asked.stretch(&range, bins);
-            let frames = self.group_now(&kept::within(asked.input, stretch), asked.grouping)?;
+            let frames = self.group_now(&cached_bins::within(asked.input, stretch), asked.grouping)?;
             found += frames.iter().map(Frame::rows).sum::<usize>();
             // A bin that the range cuts begins before it.
             let bins_from = TimeRange::new(asked.grouping.bin_start(stretch.start_ns), stretch.end_ns);

@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use model::Values;
+use model::{Cell, Values};
 
 use crate::QueryError;
-use crate::frame::{Cell, Frame};
+use crate::frame::Frame;
 use crate::plan::{Expression, Operator};
 
 /// The rows for which a condition holds: null does not.
@@ -44,8 +44,8 @@ fn mask(condition: &Expression, frame: &Frame) -> Result<Vec<bool>, QueryError> 
 fn compare_column(operator: Operator, of: &[Expression], frame: &Frame) -> Option<Vec<bool>> {
     let [column, number] = of else { return None };
     let column = match column {
-        Expression::Value => frame.value()?,
-        Expression::Column(name) => frame.column(name)?,
+        Expression::Value => &frame.value()?.cells,
+        Expression::Column(name) => &frame.column(name)?.cells,
         _ => return None,
     };
     let float = match number {
@@ -66,8 +66,8 @@ fn compare_column(operator: Operator, of: &[Expression], frame: &Frame) -> Optio
         (Values::U64(values), _) => compare_each(operator, values, |value| (*value as f64).partial_cmp(&float)),
         (Values::Bool(_) | Values::Text(_), _) => return None,
     }?;
-    if let Some(present) = &column.present {
-        kept.iter_mut().zip(present).for_each(|(kept, present)| *kept &= present);
+    if let Some(validity) = &column.validity {
+        kept.iter_mut().zip(validity).for_each(|(kept, is_valid)| *kept &= is_valid);
     }
     Some(kept)
 }

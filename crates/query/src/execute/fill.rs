@@ -1,6 +1,8 @@
 //! Rows for bins that have none.
 
-use crate::frame::{Cell, Frame, FrameColumn};
+use model::Cell;
+
+use crate::frame::{Frame, FrameColumn};
 use crate::plan::FillWith;
 use crate::{Budget, QueryError};
 

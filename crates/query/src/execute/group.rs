@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use model::{Labels, SummaryParts, TimeRange, ValueType};
+use model::{Cell, Labels, SummaryParts, TimeRange, ValueType};
 use store::{End, EndRows, SelectedGroup, Windows};
 
 use super::Run;
@@ -14,8 +14,8 @@ use super::recent;
 use super::rows::{self, RowBins, Starts};
 use super::scan::{Reader, named_columns, of_table, unreadable};
 use crate::QueryError;
-use crate::frame::{Cell, Frame, FrameColumn, VALUE};
-use crate::plan::{Aggregate, Expression, Grouping, Kept, Of, Scan};
+use crate::frame::{Frame, FrameColumn, VALUE};
+use crate::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Scan};
 
 /// Bins between the first and the last row of a series that are asked of summaries; with more, its rows are read.
 const WINDOWS_MAX: i64 = 200_000;
@@ -260,32 +260,34 @@ impl Binned {
     }
 }
 
-/// Whether all that is kept of a group can come from summaries.
+/// Whether all aggregates of a group can come from summaries.
 pub(super) fn from_summaries(scan: &Scan, group: &SelectedGroup, grouping: &Grouping) -> bool {
     let is_number = |value_type: ValueType| {
         matches!(value_type, ValueType::F64 | ValueType::I64 | ValueType::U64 | ValueType::Histogram)
     };
-    grouping.kept.iter().all(|kept| kept.aggregate.from_summaries() && kept.of != Of::Time)
+    grouping.aggregates.iter().all(|call| call.aggregate.from_summaries() && call.input != AggregateInput::Time)
         && (scan.table.is_none() || group.columns.iter().all(|column| is_number(column.value_type)))
 }
 
 /// What of summaries the aggregates need.
 pub(super) fn parts_of(grouping: &Grouping) -> SummaryParts {
-    let is_extreme = |kept: &Kept| matches!(kept.aggregate, Aggregate::Min | Aggregate::Max);
-    if grouping.kept.iter().any(is_extreme) { SummaryParts::Values } else { SummaryParts::Totals }
+    let is_extreme = |call: &AggregateCall| matches!(call.aggregate, Aggregate::Min | Aggregate::Max);
+    if grouping.aggregates.iter().any(is_extreme) { SummaryParts::Values } else { SummaryParts::Totals }
 }
 
-/// Whether a group has something of what is kept.
+/// Whether a group has a column that is aggregated.
 fn has_wanted(group: &SelectedGroup, grouping: &Grouping) -> bool {
-    let is_kept = |field: &str| grouping.kept.iter().any(|kept| matches!(&kept.of, Of::Column(name) if name == field));
-    let is_each = grouping.kept.iter().any(|kept| kept.of == Of::Each);
+    let is_kept = |field: &str| {
+        grouping.aggregates.iter().any(|call| matches!(&call.input, AggregateInput::Column(name) if name == field))
+    };
+    let is_each = grouping.aggregates.iter().any(|call| call.input == AggregateInput::Each);
     is_each || group.columns.iter().any(|column| is_kept(&column.field))
 }
 
 impl Grouping {
-    /// Whether something is kept of the rows' times.
+    /// Whether an aggregate is of the rows' times.
     fn keeps_times(&self) -> bool {
-        self.kept.iter().any(|kept| kept.of == Of::Time)
+        self.aggregates.iter().any(|call| call.input == AggregateInput::Time)
     }
 
     /// Where the bin of a time begins; without a width there is one.
@@ -356,23 +358,23 @@ pub(super) fn pieces(extent: &TimeRange, range: &TimeRange, grouping: &Grouping)
 /// The bins of the columns that are wanted.
 fn bin_frame(frame: &Frame, grouping: &Grouping, every_row: bool) -> Binned {
     let keeps_values = |name: &str| {
-        let of = |kept: &&Kept| match &kept.of {
-            Of::Each => true,
-            Of::Column(column) => **column == *name,
-            Of::Time => name == TIME,
+        let of = |call: &&AggregateCall| match &call.input {
+            AggregateInput::Each => true,
+            AggregateInput::Column(column) => **column == *name,
+            AggregateInput::Time => name == TIME,
         };
-        grouping.kept.iter().filter(of).any(|kept| !kept.aggregate.from_summaries())
+        grouping.aggregates.iter().filter(of).any(|call| !call.aggregate.from_summaries())
     };
     let is_wanted = |name: &str| {
-        grouping.kept.iter().any(|kept| match &kept.of {
-            Of::Each => true,
-            Of::Column(column) => **column == *name,
-            Of::Time => false,
+        grouping.aggregates.iter().any(|call| match &call.input {
+            AggregateInput::Each => true,
+            AggregateInput::Column(column) => **column == *name,
+            AggregateInput::Time => false,
         })
     };
     let start = |time_ns| grouping.bin_start(time_ns);
     let column = |column: &FrameColumn| {
-        let bins = bins::of_column(&frame.timestamps_ns, column, &start, keeps_values(&column.name));
+        let bins = bins::of_column(&frame.timestamps_ns, &column.cells, &start, keeps_values(&column.name));
         (column.name.clone(), bins)
     };
     let mut columns: Vec<(Arc<str>, Bins)> =
@@ -381,7 +383,7 @@ fn bin_frame(frame: &Frame, grouping: &Grouping, every_row: bool) -> Binned {
         columns.push((TIME.into(), bins::of_times(&frame.timestamps_ns, &start, keeps_values(TIME))));
     }
     // A column without nulls has a bin wherever there is a row, and so have the times.
-    let is_full = |column: &FrameColumn| column.present.is_none() && is_wanted(&column.name);
+    let is_full = |column: &FrameColumn| column.cells.validity.is_none() && is_wanted(&column.name);
     let is_sure = !every_row || grouping.keeps_times() || frame.columns.iter().any(is_full);
     let rows = if is_sure { Starts::new() } else { rows::starts_of(&frame.timestamps_ns, grouping) };
     Binned { labels: frame.labels.clone(), columns, rows }
@@ -403,35 +405,35 @@ fn to_frame(series: Binned, grouping: &Grouping) -> Result<Frame, String> {
         None => starts.iter().map(|start_ns| first_row(&of_columns, &series.rows, *start_ns)).collect(),
     };
     let single_column = of_columns.iter().filter(|(name, _)| **name != *TIME).count() == 1;
-    let single_aggregate = grouping.kept.iter().filter(|kept| kept.of == Of::Each).count() == 1;
+    let single_aggregate = grouping.aggregates.iter().filter(|call| call.input == AggregateInput::Each).count() == 1;
     let mut columns = Vec::new();
-    let make = |name: &str, kept: &Kept, bins: Option<&[(i64, Bin)]>| {
+    let make = |name: &str, call: &AggregateCall, bins: Option<&[(i64, Bin)]>| {
         let mut bins = bins.unwrap_or_default().iter().peekable();
         let cell = |start_ns: &i64| {
             let bin = bins.next_if(|(bin_ns, _)| bin_ns == start_ns);
-            bin.map_or(Cell::Null, |(_, bin)| bin.value(kept.aggregate))
+            bin.map_or(Cell::Null, |(_, bin)| bin.value(call.aggregate))
         };
         FrameColumn::of_cells(name, &starts.iter().map(cell).collect::<Vec<_>>())
     };
     for (name, bins) in of_columns.iter().filter(|(name, _)| **name != *TIME) {
-        for kept in grouping.kept.iter().filter(|kept| kept.of == Of::Each) {
+        for call in grouping.aggregates.iter().filter(|call| call.input == AggregateInput::Each) {
             let name = match (single_column, single_aggregate) {
                 (true, true) => VALUE.to_owned(),
                 (false, true) => name.to_string(),
-                (true, false) => kept.column_name(),
-                (false, false) => format!("{name}_{}", kept.column_name()),
+                (true, false) => call.column_name(),
+                (false, false) => format!("{name}_{}", call.column_name()),
             };
-            columns.push(make(&name, kept, Some(bins))?);
+            columns.push(make(&name, call, Some(bins))?);
         }
     }
-    for kept in &grouping.kept {
-        let of = match &kept.of {
-            Of::Each => continue,
-            Of::Column(column) => column.as_str(),
-            Of::Time => TIME,
+    for call in &grouping.aggregates {
+        let of = match &call.input {
+            AggregateInput::Each => continue,
+            AggregateInput::Column(column) => column.as_str(),
+            AggregateInput::Time => TIME,
         };
         let bins = of_columns.iter().find(|(name, _)| **name == *of).map(|(_, bins)| bins.as_slice());
-        columns.push(make(&kept.column_name(), kept, bins)?);
+        columns.push(make(&call.column_name(), call, bins)?);
     }
     Ok(Frame { labels: series.labels, timestamps_ns, columns })
 }
@@ -484,12 +486,12 @@ mod tests {
             (TimeRange::new(12, 47), TimeRange::new(12, 43), (10, 2), &[(12, 10, 3), (42, 2, 1)]),
         ];
         for (extent, range, (width_ns, offset_ns), expected) in cases {
-            let grouping = Grouping { width_ns: Some(width_ns), offset_ns, kept: Vec::new(), by: None };
+            let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates: Vec::new(), by: None };
             let found = pieces(&extent, &range, &grouping).unwrap();
             let found: Vec<_> = found.iter().map(|piece| (piece.start_ns, piece.width_ns, piece.count)).collect();
             assert_eq!(found, expected, "{extent:?} of {range:?}");
         }
-        let narrow = Grouping { width_ns: Some(1), offset_ns: 0, kept: Vec::new(), by: None };
+        let narrow = Grouping { width_ns: Some(1), offset_ns: 0, aggregates: Vec::new(), by: None };
         assert_eq!(pieces(&TimeRange::new(0, i64::MAX - 100), &TimeRange::ALL, &narrow), None);
     }
 }

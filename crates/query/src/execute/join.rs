@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use model::{Labels, METRIC_NAME};
+use model::{Cell, Labels, METRIC_NAME};
 
-use crate::frame::{Cell, Frame, FrameColumn, VALUE};
+use crate::frame::{Frame, FrameColumn, VALUE};
 use crate::plan::{Join, JoinKind};
 use crate::{Budget, QueryError};
 

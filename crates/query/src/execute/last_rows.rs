@@ -179,10 +179,8 @@ impl Batch {
         let Some(columns) = groups.batch(number).1.first().map(|group| group.columns.clone()) else { return Ok(()) };
         let found = reader.groups.last_rows(groups, number, range).map_err(|error| unreadable(&error))?;
         reader.charge(found.groups.len() * columns.len())?;
-        let named = found.rows.columns.into_iter().zip(columns.iter()).filter_map(|(cells, column)| {
-            let cells = cells?;
-            Some(FrameColumn { name: column.field.clone(), values: cells.values, present: cells.present })
-        });
+        let named = found.rows.columns.into_iter().zip(columns.iter());
+        let named = named.filter_map(|(cells, column)| Some(FrameColumn { name: column.field.clone(), cells: cells? }));
         let frame = self.frames.len() as u32;
         self.frames.push(named.collect());
         for ((row, group), time_ns) in (0..).zip(found.groups).zip(found.rows.timestamps_ns) {

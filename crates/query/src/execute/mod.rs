@@ -1,28 +1,30 @@
 //! Runs a plan.
 
 mod bins;
+mod cached_bins;
 mod end_bins;
 mod evaluate;
 mod fill;
 mod group;
 mod join;
-mod kept;
 mod last_rows;
 mod narrow;
 mod recent;
 mod rows;
 mod scan;
 
+pub use cached_bins::{BinCache, BinsRequest, BinsResponse, ComputeBins};
 use end_bins::EndBins;
-pub use kept::{BinsAsked, BinsFound, KeptBins, MakeBins};
 pub use last_rows::{LastRow, LastRows, last_rows};
-pub use scan::{KeptReads, Reads};
+pub use scan::{CachedBinReads, Reads};
 
 use std::cmp::Ordering;
 
 use store::{End, Store};
 
-use crate::frame::{Cell, FrameColumn};
+use model::Cell;
+
+use crate::frame::FrameColumn;
 use crate::plan::{Expression, Grouping, Plan, Scan};
 use crate::{Budget, Frame, Helpers, QueryError};
 
@@ -36,10 +38,10 @@ pub struct Context<'a> {
     pub budget: &'a Budget,
     /// Nanoseconds on a clock that only goes forward, for [`StepReport::elapsed_ns`].
     pub clock_ns: &'a (dyn Fn() -> i64 + Sync),
-    /// Who helps if there is much to read.
+    /// Threads that help if there is much to read.
     pub helpers: &'a Helpers,
-    /// Who keeps bins of time for the next time that they are asked for, if anybody does.
-    pub kept_bins: Option<&'a dyn KeptBins>,
+    /// The cache of bins of time, if there is one.
+    pub bin_cache: Option<&'a dyn BinCache>,
 }
 
 /// What a plan gave, and what it took.
@@ -149,13 +151,13 @@ impl Run<'_> {
 
     fn group(&mut self, input: &Plan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
         let context = self.context;
-        let asked = context.kept_bins.and_then(|kept| Some((kept, BinsAsked::of(input, grouping)?)));
-        let Some((kept, asked)) = asked else { return self.group_now(input, grouping) };
+        let request = context.bin_cache.and_then(|cache| Some((cache, BinsRequest::new(input, grouping)?)));
+        let Some((cache, request)) = request else { return self.group_now(input, grouping) };
         let (start_ns, mut made_ns) = ((context.clock_ns)(), 0);
-        let found = kept.bins(context.database, &asked, &mut |range, width_ns| {
+        let found = cache.bins(context.database, &request, &mut |range, width_ns| {
             let begun_ns = (context.clock_ns)();
             let grouping = Grouping { width_ns: Some(width_ns), ..grouping.clone() };
-            let frames = self.group_now(&kept::within(input, range), &grouping)?;
+            let frames = self.group_now(&cached_bins::within(input, range), &grouping)?;
             // Charged for when they are part of the answer.
             context.budget.give_back(frames.iter().map(Frame::samples).sum());
             made_ns += (context.clock_ns)() - begun_ns;
@@ -163,14 +165,14 @@ impl Run<'_> {
         })?;
         context.budget.take(found.frames.iter().map(Frame::samples).sum())?;
         let rows: usize = found.frames.iter().map(Frame::rows).sum();
-        self.reads.kept.rows += rows as u64;
-        self.reads.kept.from_memory += found.memory_rows as u64;
-        self.reads.kept.from_flash += found.flash_rows as u64;
-        let kept_rows = found.memory_rows + found.flash_rows;
-        if kept_rows > 0 {
+        self.reads.cached_bins.rows += rows as u64;
+        self.reads.cached_bins.from_memory += found.memory_rows as u64;
+        self.reads.cached_bins.from_flash += found.flash_rows as u64;
+        let cached_rows = found.memory_rows + found.flash_rows;
+        if cached_rows > 0 {
             let elapsed_ns = (context.clock_ns)() - start_ns - made_ns;
             let series = found.frames.len();
-            self.steps.push(StepReport { step: "kept bins", series, rows: kept_rows, elapsed_ns });
+            self.steps.push(StepReport { step: "kept bins", series, rows: cached_rows, elapsed_ns });
         }
         Ok(found.frames)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use model::{Labels, ValueType};
 use store::{SelectedColumn, SelectedGroup};
 
-use crate::plan::{Expression, Grouping, Of, Scan};
+use crate::plan::{AggregateInput, Expression, Grouping, Scan};
 
 /// The fields that are wanted of a table; `None`: all.
 pub(super) type Wanted<'a> = Option<Vec<&'a str>>;
@@ -86,12 +86,12 @@ impl Scan {
         if !self.is_of_every_row() {
             return None;
         }
-        let mut wanted = Vec::with_capacity(grouping.kept.len());
-        for kept in &grouping.kept {
-            match &kept.of {
-                Of::Each => return self.wanted(),
-                Of::Column(column) => wanted.push(column.as_str()),
-                Of::Time => {}
+        let mut wanted = Vec::with_capacity(grouping.aggregates.len());
+        for call in &grouping.aggregates {
+            match &call.input {
+                AggregateInput::Each => return self.wanted(),
+                AggregateInput::Column(column) => wanted.push(column.as_str()),
+                AggregateInput::Time => {}
             }
         }
         let is_all = condition.is_none_or(|condition| condition.each_column(&mut |column| wanted.push(column)));

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
-use model::{Labels, Matcher, TimeRange, Values};
+use model::{Column, Labels, Matcher, TimeRange};
 use store::{
     End, EndRows, GroupReader, Origins, ReadCounts, SelectedColumn, SelectedGroup, StoreError, TableGroups, TableRows,
     Token,
@@ -36,12 +36,12 @@ pub struct Reads {
     /// Where all that lay.
     pub origins: Origins,
     /// Bins that were not made of any of that, since they were kept.
-    pub kept: KeptReads,
+    pub cached_bins: CachedBinReads,
 }
 
 /// Rows of bins of time, by where they came from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct KeptReads {
+pub struct CachedBinReads {
     /// Of all series in the bins that might have been kept.
     pub rows: u64,
     /// Those that were in memory.
@@ -50,9 +50,9 @@ pub struct KeptReads {
     pub from_flash: u64,
 }
 
-impl KeptReads {
+impl CachedBinReads {
     /// What `EXPLAIN ANALYZE` says of them; nothing where no bins are kept.
-    pub fn told(&self) -> Option<String> {
+    pub fn summary(&self) -> Option<String> {
         let Self { rows, from_memory, from_flash } = self;
         (*rows > 0).then(|| format!("bins={rows} kept_in_memory={from_memory} kept_on_flash={from_flash}"))
     }
@@ -73,7 +73,7 @@ impl Reads {
         self.window_rows += others.window_rows;
         self.window_chunks += others.window_chunks;
         self.origins.merge(&others.origins);
-        self.kept.merge(&others.kept);
+        self.cached_bins.merge(&others.cached_bins);
     }
 
     pub(crate) fn add(&mut self, counts: &ReadCounts) {
@@ -346,7 +346,7 @@ fn frames_of_rows(scan: &Scan, group: &SelectedGroup, rows: TableRows) -> Vec<Fr
         let mut of_labels = Vec::with_capacity(named.len());
         for (place, name) in named {
             let Some(cells) = columns.get_mut(place).and_then(Option::take) else { continue };
-            of_labels.push(FrameColumn { name, values: cells.values, present: cells.present });
+            of_labels.push(FrameColumn { name, cells });
         }
         // The last needs no copy.
         let is_last = number == count;
@@ -370,8 +370,8 @@ pub(super) fn of_table(scan: &Scan, mut frame: Frame, condition: &Expression) ->
     });
     for name in missing {
         if frame.column(&name).is_none() {
-            let (values, present) = (Values::F64(vec![0.0; frame.rows()]), Some(vec![false; frame.rows()]));
-            frame.columns.push(FrameColumn { name: name.into(), values, present });
+            let cells = Column::of_nulls(frame.rows());
+            frame.columns.push(FrameColumn { name: name.into(), cells });
         }
     }
     frame

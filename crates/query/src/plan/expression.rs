@@ -32,7 +32,7 @@ impl Expression {
     }
 
     /// Visits the columns in it; whether these are all that it needs, so that no other column may be missed.
-    pub(crate) fn each_column<'a>(&'a self, visit: &mut impl FnMut(&'a str)) -> bool {
+    pub fn each_column<'a>(&'a self, visit: &mut impl FnMut(&'a str)) -> bool {
         match self {
             Self::Value => return false,
             Self::Column(name) => visit(name),

@@ -3,10 +3,12 @@
 //! A plan's value is a list of frames ([`crate::Frame`]): series with their labels, rows sorted by time, and named columns. Its
 //! written form is the s-expression language of FrogFishDB ([`crate::parse`]); `Display` writes it.
 
+mod condition;
 mod expression;
 mod print;
 mod push_down;
 
+pub use condition::{Condition, Lowered, MissingTag};
 pub use expression::{Expression, Function, Operator};
 pub(crate) use print::UNITS;
 pub use print::{duration, quoted};
@@ -147,7 +149,7 @@ impl Selector {
     }
 }
 
-/// How rows are put into bins and what is kept of them.
+/// How rows are put into bins and what is computed of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grouping {
     /// Width of a bin in nanoseconds; bins begin at multiples of it since the epoch. `None`: all rows are one bin, which has the time of
@@ -155,24 +157,24 @@ pub struct Grouping {
     pub width_ns: Option<i64>,
     /// Bins begin so much later, in nanoseconds; less than a width.
     pub offset_ns: i64,
-    /// What is kept of a bin: a column each, named as [`Kept::column_name`] says.
-    pub kept: Vec<Kept>,
+    /// What is computed of a bin: a column each, named as [`AggregateCall::column_name`] says.
+    pub aggregates: Vec<AggregateCall>,
     /// Series that agree in these labels are one; `None`: every series stays by itself.
     pub by: Option<Vec<String>>,
 }
 
-/// Something that is kept of a bin.
+/// An aggregate of the rows of a bin.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
-    /// What.
+pub struct AggregateCall {
+    /// Which one.
     pub aggregate: Aggregate,
-    /// Of what.
-    pub of: Of,
+    /// What it takes.
+    pub input: AggregateInput,
 }
 
 /// What an aggregate takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Of {
+pub enum AggregateInput {
     /// Each column that there is.
     Each,
     /// One column.
@@ -181,19 +183,19 @@ pub enum Of {
     Time,
 }
 
-impl Kept {
+impl AggregateCall {
     /// An aggregate of a column.
     pub fn of_column(aggregate: Aggregate, column: impl Into<String>) -> Self {
-        Self { aggregate, of: Of::Column(column.into()) }
+        Self { aggregate, input: AggregateInput::Column(column.into()) }
     }
 
     /// The name of its column: `max usage_user`, `count #TS`. An aggregate of each column is named after the column, or
     /// itself, or both, as far as there are several: `value`, `max`, `usage_user_max`.
     pub fn column_name(&self) -> String {
-        match &self.of {
-            Of::Each => self.aggregate.column_name(),
-            Of::Column(column) => format!("{} {column}", self.aggregate.column_name()),
-            Of::Time => format!("{} #TS", self.aggregate.column_name()),
+        match &self.input {
+            AggregateInput::Each => self.aggregate.column_name(),
+            AggregateInput::Column(column) => format!("{} {column}", self.aggregate.column_name()),
+            AggregateInput::Time => format!("{} #TS", self.aggregate.column_name()),
         }
     }
 }
@@ -201,16 +203,16 @@ impl Kept {
 impl Grouping {
     /// The columns that it needs; `None` if that is all there are.
     pub(crate) fn columns(&self) -> Option<Vec<&str>> {
-        let mut columns = Vec::with_capacity(self.kept.len());
-        for kept in &self.kept {
-            let Of::Column(name) = &kept.of else { return None };
+        let mut columns = Vec::with_capacity(self.aggregates.len());
+        for call in &self.aggregates {
+            let AggregateInput::Column(name) = &call.input else { return None };
             columns.push(name.as_str());
         }
         Some(columns)
     }
 }
 
-/// What is kept of the values in a bin.
+/// What is computed of the values in a bin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Aggregate {
     /// The smallest.

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use model::{METRIC_NAME, MatchOp, TimeRange};
 
-use super::{Aggregate, Expression, FillWith, Grouping, Join, Kept, Of, Plan, Scan, Selector};
+use super::{Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, Plan, Scan, Selector};
 
 /// Units of durations, longest first, in nanoseconds.
 pub(crate) const UNITS: [(&str, i64); 8] = [
@@ -45,16 +45,18 @@ impl Display for Expression {
     }
 }
 
-impl Display for Kept {
+impl Display for AggregateCall {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let name = self.aggregate.name();
-        match (self.aggregate, &self.of) {
-            (Aggregate::Quantile(share), Of::Each) => write!(out, "(quantile {})", float(share)),
-            (Aggregate::Quantile(share), Of::Column(of)) => write!(out, "(quantile {} {})", float(share), quoted(of)),
-            (Aggregate::Quantile(share), Of::Time) => write!(out, "(quantile {} #TS)", float(share)),
-            (_, Of::Each) => out.write_str(name),
-            (_, Of::Column(of)) => write!(out, "({name} {})", quoted(of)),
-            (_, Of::Time) => write!(out, "({name} #TS)"),
+        match (self.aggregate, &self.input) {
+            (Aggregate::Quantile(share), AggregateInput::Each) => write!(out, "(quantile {})", float(share)),
+            (Aggregate::Quantile(share), AggregateInput::Column(of)) => {
+                write!(out, "(quantile {} {})", float(share), quoted(of))
+            }
+            (Aggregate::Quantile(share), AggregateInput::Time) => write!(out, "(quantile {} #TS)", float(share)),
+            (_, AggregateInput::Each) => out.write_str(name),
+            (_, AggregateInput::Column(of)) => write!(out, "({name} {})", quoted(of)),
+            (_, AggregateInput::Time) => write!(out, "({name} #TS)"),
         }
     }
 }
@@ -194,7 +196,7 @@ fn selector_text(selector: &Selector) -> String {
 
 fn grouping_text(grouping: &Grouping) -> String {
     let width = grouping.width_ns.map_or_else(|| "all".to_owned(), duration);
-    let kept = match grouping.kept.as_slice() {
+    let aggregates = match grouping.aggregates.as_slice() {
         [one] => one.to_string(),
         several => format!("'({})", spaced(several).trim_start()),
     };
@@ -203,7 +205,7 @@ fn grouping_text(grouping: &Grouping) -> String {
         offset_ns => format!(" (offset {})", duration(offset_ns)),
     };
     let by = grouping.by.as_ref().map(|by| format!(" (by {})", list(by))).unwrap_or_default();
-    format!("(groupby {width} {kept}{offset}{by})")
+    format!("(groupby {width} {aggregates}{offset}{by})")
 }
 
 fn fill_text(with: FillWith) -> String {

@@ -1,9 +1,7 @@
 //! Makes a plan read less: conditions on time become the range of the scan below them, and of a table only those fields are read
 //! that are used. The last rows by time are a step of their own, which need not read all.
 
-use model::TimeRange;
-
-use super::{Expression, Operator, Plan, Scan};
+use super::{Condition, Expression, Lowered, MissingTag, Operator, Plan, Scan};
 
 /// The same plan, reading less.
 pub(crate) fn push_down(plan: Plan) -> Plan {
@@ -62,25 +60,12 @@ fn narrow(input: Plan, condition: Expression) -> Plan {
     let Plan::Scan(mut scan) = input else {
         return Plan::Where { input: Box::new(input), condition };
     };
-    let mut rest = Vec::new();
-    for condition in conjuncts(condition) {
-        match bound(&condition) {
-            Some(range) => {
-                scan.range.start_ns = scan.range.start_ns.max(range.start_ns);
-                scan.range.end_ns = scan.range.end_ns.min(range.end_ns);
-            }
-            None => rest.push(condition),
-        }
-    }
-    let input = Plan::Scan(scan);
-    match rest.len() {
-        0 => input,
-        1 => match rest.pop() {
-            Some(condition) => Plan::Where { input: Box::new(input), condition },
-            None => input,
-        },
-        _ => Plan::Where { input: Box::new(input), condition: Expression::Apply(Operator::And, rest) },
-    }
+    let translate = |condition: &Expression| {
+        let of_time = bound(condition).filter(|(operator, ns)| operator.time_range(*ns).is_some());
+        let of_fields = || Condition::Fields(condition.clone());
+        Some(of_time.map_or_else(of_fields, |(operator, ns)| Condition::Time(operator, ns)))
+    };
+    Lowered::new(conjuncts(condition), &mut scan, MissingTag::Empty, translate).plan(scan)
 }
 
 /// Conditions that must all hold.
@@ -91,31 +76,12 @@ fn conjuncts(condition: Expression) -> Vec<Expression> {
     }
 }
 
-/// The times at which a comparison of the time with a number holds.
-fn bound(condition: &Expression) -> Option<TimeRange> {
+/// A comparison of the time with a number, the time first.
+fn bound(condition: &Expression) -> Option<(Operator, i64)> {
     let Expression::Apply(operator, of) = condition else { return None };
-    let (operator, ns) = match of.as_slice() {
-        [Expression::Time, Expression::Integer(ns)] => (*operator, *ns),
-        [Expression::Integer(ns), Expression::Time] => (mirrored(*operator)?, *ns),
-        _ => return None,
-    };
-    match operator {
-        Operator::Less => Some(TimeRange::new(i64::MIN, ns.checked_sub(1)?)),
-        Operator::LessOrEqual => Some(TimeRange::new(i64::MIN, ns)),
-        Operator::Greater => Some(TimeRange::new(ns.checked_add(1)?, i64::MAX)),
-        Operator::GreaterOrEqual => Some(TimeRange::new(ns, i64::MAX)),
-        Operator::Equal => Some(TimeRange::new(ns, ns)),
-        _ => None,
-    }
-}
-
-const fn mirrored(operator: Operator) -> Option<Operator> {
-    match operator {
-        Operator::Less => Some(Operator::Greater),
-        Operator::LessOrEqual => Some(Operator::GreaterOrEqual),
-        Operator::Greater => Some(Operator::Less),
-        Operator::GreaterOrEqual => Some(Operator::LessOrEqual),
-        Operator::Equal => Some(Operator::Equal),
+    match of.as_slice() {
+        [Expression::Time, Expression::Integer(ns)] => Some((*operator, *ns)),
+        [Expression::Integer(ns), Expression::Time] => Some((operator.mirrored()?, *ns)),
         _ => None,
     }
 }

@@ -5,7 +5,8 @@ use model::{METRIC_NAME, MatchOp, TimeRange};
 use super::expression;
 use super::read::{Fault, Kind, Node};
 use crate::plan::{
-    Aggregate, Expression, FillWith, Grouping, Join, JoinKind, Kept, Of, Operator, Plan, Scan, Selector, TableColumns,
+    Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, JoinKind, Operator, Plan, Scan,
+    Selector, TableColumns,
 };
 
 /// Steps of a pipe, with what they look like.
@@ -315,11 +316,11 @@ fn grouping(width: &Node, aggregates: &Node, options: &[Node]) -> Result<Groupin
         Kind::Symbol(word) if word == "all" => None,
         _ => return Err(width.fault("bins have a width such as 15m or 1h, or are `all`")),
     };
-    let kept = match &aggregates.kind {
-        Kind::Quoted(items) if !items.is_empty() => items.iter().map(kept).collect::<Result<Vec<_>, _>>()?,
-        _ => vec![kept(aggregates)?],
+    let aggregates = match &aggregates.kind {
+        Kind::Quoted(items) if !items.is_empty() => items.iter().map(aggregate_call).collect::<Result<Vec<_>, _>>()?,
+        _ => vec![aggregate_call(aggregates)?],
     };
-    let mut grouping = Grouping { width_ns, offset_ns: 0, kept, by: None };
+    let mut grouping = Grouping { width_ns, offset_ns: 0, aggregates, by: None };
     let form = "a group is (groupby 1h max), (groupby 1h '(min max) (by '(\"region\" \"host\"))) or (groupby 1d max (offset 2h))";
     for option in options {
         let Kind::List(items) = &option.kind else { return Err(option.fault(form)) };
@@ -338,20 +339,20 @@ fn grouping(width: &Node, aggregates: &Node, options: &[Node]) -> Result<Groupin
 }
 
 /// `max`, `(max "usage_user")`, `(count #TS)`, `(quantile 0.99)` or `(quantile 0.99 "usage_user")`.
-fn kept(node: &Node) -> Result<Kept, Fault> {
+fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
     let items = if let Kind::List(items) = &node.kind { items.as_slice() } else { &[] };
     let (aggregate, of) = match items {
         [Node { kind: Kind::Symbol(word), .. }, share, of @ ..] if word == "quantile" => (quantile(node, share)?, of),
         [word, of @ ..] => (aggregate(word)?, of),
         [] => (aggregate(node)?, items),
     };
-    let of = match of {
-        [] => Of::Each,
-        [Node { kind: Kind::Text(name), .. }] => Of::Column(name.clone()),
-        [Node { kind: Kind::Symbol(time), .. }] if time == "#TS" => Of::Time,
+    let input = match of {
+        [] => AggregateInput::Each,
+        [Node { kind: Kind::Text(name), .. }] => AggregateInput::Column(name.clone()),
+        [Node { kind: Kind::Symbol(time), .. }] if time == "#TS" => AggregateInput::Time,
         _ => return Err(node.fault("an aggregate is of one field, such as (max \"usage_user\"), or of #TS")),
     };
-    Ok(Kept { aggregate, of })
+    Ok(AggregateCall { aggregate, input })
 }
 
 fn unknown_aggregate(node: &Node) -> Fault {

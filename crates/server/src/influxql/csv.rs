@@ -79,9 +79,9 @@ mod tests {
             rows: Rows::Values(rows),
             zone: None,
         };
-        let first = series("m", &["time", "v"], vec![vec![Value::Time(1), Value::Text("x\"y".into())]]);
+        let first = || series("m", &["time", "v"], vec![vec![Value::Time(1), Value::Text("x\"y".into())]]);
         let second = series("n", &["time", "w"], vec![vec![Value::Time(2), Value::Null]]);
-        let answer = Ok(Answer { series: vec![first.clone(), first, second], messages: Vec::new() });
+        let answer = Ok(Answer { series: vec![first(), first(), second], messages: Vec::new() });
         let expected = "name,tags,time,v\nm,\"h=a,r=b,c\",1,\"x\"\"y\"\nm,\"h=a,r=b,c\",1,\"x\"\"y\"\n\n\
                         name,tags,time,w\nn,\"h=a,r=b,c\",2,\n";
         assert_eq!(csv(&[answer], TimeFormat::Number { unit_ns: 1 }), expected);

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use influxql::{Rows, Series, TimeFormat, Value};
-use query::{Cell, RowPlace};
+use query::{Cell, RowValue};
 
 use super::{Done, Form};
 use crate::json;
-use crate::read_rows::{KnownTime, ReadRows};
+use crate::rows_json::{Floats, ReadyRows, RowWriter};
 
 /// The answer to all statements: one object, or one for each piece.
 pub(super) fn json(results: &[Done], form: &Form) -> String {
@@ -150,38 +150,33 @@ fn messages(messages: &[String]) -> String {
 /// Rows of a series, ready to be written.
 enum Ready<'a> {
     Values(&'a [Vec<Value>]),
-    Read(ReadRows<'a>, &'a [RowPlace]),
+    Read(ReadyRows<'a>),
 }
 
 impl<'a> Ready<'a> {
     fn new(series: &'a Series) -> Self {
         match &series.rows {
             Rows::Values(rows) => Self::Values(rows),
-            Rows::Read(rows) => {
-                let mut ready = ReadRows::default();
-                for number in (0..).take(rows.series()) {
-                    ready.add(rows.shows(number), |out, tag| match tag {
-                        Some(tag) => json::push_text(out, tag),
-                        None => out.push_str("null"),
-                    });
-                }
-                Self::Read(ready, rows.order())
-            }
+            Rows::Read(rows) => Self::Read(ReadyRows::new(rows, Floats::Go)),
         }
     }
 }
 
+/// Writes times of a series.
+type TimeWriter<'a> = Box<dyn Fn(&mut String, i64) + 'a>;
+
 /// Writes the series of a statement's answer, which share their columns, their zone and many of their times.
 struct Writer<'a> {
     times: TimeFormat,
-    known: KnownTime,
+    /// The writer of the rows: all series of a statement have the same zone.
+    rows: Option<RowWriter<TimeWriter<'a>>>,
     /// Names of columns, and how they are written.
     columns: Option<(&'a Arc<[String]>, String)>,
 }
 
 impl<'a> Writer<'a> {
     fn new(times: TimeFormat) -> Self {
-        Self { times, known: KnownTime::default(), columns: None }
+        Self { times, rows: None, columns: None }
     }
 
     fn push_series(
@@ -195,12 +190,11 @@ impl<'a> Writer<'a> {
         self.push_head(out, series);
         if !rows.is_empty() {
             out.push_str(r#","values":["#);
+            let times = self.times;
+            let writer = self.rows.get_or_insert_with(|| RowWriter::new(Floats::Go, time_writer(series, times)));
             match ready {
-                Ready::Values(all) => self.push_rows(out, series, all.get(rows).unwrap_or_default()),
-                Ready::Read(ready, order) => {
-                    let time = |out: &mut String, time_ns| self.push_time(out, series, time_ns);
-                    ready.push(out, order.get(rows).unwrap_or_default(), time, push_cell);
-                }
+                Ready::Values(all) => writer.push_rows(out, all.get(rows).unwrap_or_default(), push_value),
+                Ready::Read(ready) => writer.push_ready(out, ready, rows),
             }
             out.push(']');
         }
@@ -228,80 +222,30 @@ impl<'a> Writer<'a> {
         out.push_str(r#""columns":"#);
         out.push_str(self.columns.as_ref().map_or("[]", |(_, text)| text));
     }
-
-    fn push_rows(&mut self, out: &mut String, series: &Series, rows: &[Vec<Value>]) {
-        for (place, row) in rows.iter().enumerate() {
-            out.push_str(if place == 0 { "" } else { "," });
-            for (place, value) in row.iter().enumerate() {
-                out.push(if place == 0 { '[' } else { ',' });
-                match value {
-                    Value::Null => out.push_str("null"),
-                    Value::Float(value) => push_float(out, *value),
-                    Value::Integer(value) => json::push_integer(out, *value),
-                    Value::Unsigned(value) => push_unsigned(out, *value),
-                    Value::Boolean(value) => push_boolean(out, *value),
-                    Value::Text(text) => json::push_text(out, text),
-                    Value::Time(time_ns) => self.push_time(out, series, *time_ns),
-                }
-            }
-            out.push(']');
-        }
-    }
-
-    fn push_time(&mut self, out: &mut String, series: &Series, time_ns: i64) {
-        let times = self.times;
-        out.push_str(self.known.text(time_ns, |text| {
-            let quote = if times == TimeFormat::Text { "\"" } else { "" };
-            text.push_str(quote);
-            // Writing into a string does not fail.
-            let _ = series.write_time(text, time_ns, times);
-            text.push_str(quote);
-        }));
-    }
 }
 
-fn push_cell(out: &mut String, cell: Cell<'_>) {
-    match cell {
-        Cell::Null => out.push_str("null"),
-        Cell::F64(value) => push_float(out, value),
-        Cell::I64(value) => json::push_integer(out, value),
-        Cell::U64(value) => push_unsigned(out, value),
-        Cell::Bool(value) => push_boolean(out, value),
-        Cell::Text(text) => json::push_text(out, text),
-    }
+/// Times as the format says, in the series' zone; texts between quotes.
+fn time_writer(series: &Series, times: TimeFormat) -> TimeWriter<'_> {
+    Box::new(move |out, time_ns| {
+        let quote = if times == TimeFormat::Text { "\"" } else { "" };
+        out.push_str(quote);
+        // Writing into a string does not fail.
+        let _ = series.write_time(out, time_ns, times);
+        out.push_str(quote);
+    })
 }
 
-fn push_boolean(out: &mut String, value: bool) {
-    out.push_str(if value { "true" } else { "false" });
-}
-
-fn push_unsigned(out: &mut String, value: u64) {
-    match i64::try_from(value) {
-        Ok(value) => json::push_integer(out, value),
-        Err(_) => {
-            let _ = write!(out, "{value}");
-        }
-    }
-}
-
-fn push_float(out: &mut String, value: f64) {
-    if !value.is_finite() {
-        out.push_str("null");
-    } else if !json::push_whole(out, value) {
-        let _ = write_float(out, value);
-    }
-}
-
-/// A float as Go's JSON has it: with an exponent if it is very small or very large.
-fn write_float(out: &mut String, value: f64) -> std::fmt::Result {
-    let size = value.abs();
-    if size != 0.0 && !(1e-6..1e21).contains(&size) {
-        let text = format!("{value:e}");
-        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        let sign = if exponent.starts_with('-') { "" } else { "+" };
-        return write!(out, "{digits}e{sign}{exponent}");
-    }
-    write!(out, "{value}")
+fn push_value(writer: &mut RowWriter<TimeWriter<'_>>, out: &mut String, value: &Value) {
+    let cell = match value {
+        Value::Null => Cell::Null,
+        Value::Float(value) => Cell::F64(*value),
+        Value::Integer(value) => Cell::I64(*value),
+        Value::Unsigned(value) => Cell::U64(*value),
+        Value::Boolean(value) => Cell::Bool(*value),
+        Value::Text(text) => Cell::Text(text),
+        Value::Time(time_ns) => return writer.push_value(out, RowValue::Time(*time_ns)),
+    };
+    writer.push_value(out, RowValue::Cell(cell));
 }
 
 #[cfg(test)]
@@ -353,23 +297,5 @@ mod tests {
             indented(r#"{"a":["x:,\"",1],"b":{}}"#).unwrap(),
             "{\n    \"a\": [\n        \"x:,\\\"\",\n        1\n    ],\n    \"b\": {}\n}"
         );
-    }
-
-    #[test]
-    fn floats_are_gos() {
-        for (value, expected) in [
-            (1.0, "1"),
-            (-0.0, "-0"),
-            (1e15, "1000000000000000"),
-            (0.1, "0.1"),
-            (1e21, "1e+21"),
-            (1.5e-7, "1.5e-7"),
-            (-2.5, "-2.5"),
-            (0.0, "0"),
-        ] {
-            let mut out = String::new();
-            push_float(&mut out, value);
-            assert_eq!(out, expected);
-        }
     }
 }

@@ -12,7 +12,7 @@ use pgwire::api::results::{CopyResponse, Response, Tag};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::copy::{CopyData, CopyDone, CopyFail};
-use sql::{CopyIn, CopyOut, Session};
+use sql::{ClientContext, CopyIn, CopyOut};
 
 use super::postgres::{Connection, error_of, failed};
 use crate::body::{Form, Share, reserve_rows};
@@ -35,7 +35,7 @@ where
 /// Rows of a COPY … FROM STDIN as they arrive.
 pub(super) struct Copying {
     copy: CopyIn,
-    session: Session,
+    session: ClientContext,
     bytes: Vec<u8>,
     /// What the rows may hold of all requests' memory.
     share: Share,
@@ -44,7 +44,7 @@ pub(super) struct Copying {
 }
 
 impl Copying {
-    pub(super) fn new(copy: CopyIn, session: Session, share: Share) -> Self {
+    pub(super) fn new(copy: CopyIn, session: ClientContext, share: Share) -> Self {
         Self { copy, session, bytes: Vec::new(), share, refusal: None }
     }
 

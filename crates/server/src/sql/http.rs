@@ -6,10 +6,9 @@ use std::sync::Arc;
 use axum::extract::{Request, State as From};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use db::SqlAnswer;
 use query::arrow::STREAM_MEDIA_TYPE;
 use query::{Budget, QueryError};
-use sql::{Column, Manner, PARQUET_MEDIA_TYPE, Relation, Session, SqlError};
+use sql::{Answer, ClientContext, Column, Manner, PARQUET_MEDIA_TYPE, Relation, SqlError};
 
 use super::text::{self, Style};
 use crate::active::Description;
@@ -127,7 +126,7 @@ async fn answer(state: &Arc<State>, taken: &Taken, access: Access, form: Form) -
     let description = Description { kind: "sql", text: text.clone(), database: database.clone(), remote: taken.remote };
     let asked = Asked::of(description, budget.clone(), timeout(state, &taken.parameters)?);
     let manner = if form.style() == Style::QuestDb { Manner::QuestDb } else { Manner::Postgres };
-    let session = Session { manner, ..Session::new(database, state.db.now_ns()) };
+    let session = ClientContext { manner, ..ClientContext::new(database, state.db.now_ns()) };
     let bounds = limit_of(taken)?;
     let work = move |state: &State| match run(state, &text, access, (&session, &budget)) {
         Ok(Ran::Refused(error)) => {
@@ -152,7 +151,7 @@ async fn answer(state: &Arc<State>, taken: &Taken, access: Access, form: Form) -
 
 /// What came of a request's statements.
 enum Ran {
-    Given(SqlAnswer),
+    Given(Answer),
     /// One of them changes something, which the request may not: none was run.
     Refused(ApiError),
 }
@@ -162,18 +161,18 @@ fn run(
     state: &State,
     text: &str,
     access: Access,
-    (session, budget): (&Session, &Arc<Budget>),
+    (session, budget): (&ClientContext, &Arc<Budget>),
 ) -> Result<Ran, SqlError> {
     let parsed = sql::parse(text)?;
     if let Some(change) = parsed.first_change().filter(|_| access == Access::Read) {
         return Ok(Ran::Refused(ApiError::only_by_post(&change.to_string())));
     }
-    let mut last = SqlAnswer::Rows(Relation::default());
+    let mut last = Answer::Rows(Relation::default());
     for place in 0..parsed.statements.len() {
         last = match state.db.sql(&parsed, place, session, budget)? {
-            given @ (SqlAnswer::Rows(_) | SqlAnswer::Table(_)) => given,
-            SqlAnswer::Set(..) | SqlAnswer::Done(_) => SqlAnswer::Rows(Relation::default()),
-            SqlAnswer::CopyOut(_) | SqlAnswer::CopyIn(_) => {
+            given @ (Answer::Rows(_) | Answer::Table(_)) => given,
+            Answer::Set(..) | Answer::Done(_) => Answer::Rows(Relation::default()),
+            Answer::CopyOut(_) | Answer::CopyIn(_) => {
                 let message =
                     "COPY is of Postgres's protocol: here a query with format=csv gives rows, and INSERT takes them";
                 return Err(SqlError::Invalid(message.to_owned()));
@@ -214,14 +213,14 @@ fn limit_of(taken: &Taken) -> Result<(usize, usize), ApiError> {
     }
 }
 
-fn written(text: &str, given: SqlAnswer, (from, to): (usize, usize), form: Form) -> Result<Vec<u8>, QueryError> {
+fn written(text: &str, given: Answer, (from, to): (usize, usize), form: Form) -> Result<Vec<u8>, QueryError> {
     let mut out = String::new();
     match (form, given) {
-        (Form::Json | Form::QuestDbJson, SqlAnswer::Table(mut table)) => {
-            let total = table.order().len();
-            table.cut(from, to);
-            push_head(&mut out, text, table.columns(), form);
-            text::push_table(&mut out, &table, form.style());
+        (Form::Json | Form::QuestDbJson, Answer::Table(mut table)) => {
+            let total = table.rows.order().len();
+            table.rows.cut(from, to);
+            push_head(&mut out, text, &table.columns, form);
+            text::push_table(&mut out, &table.rows, form.style());
             push_total(&mut out, total, form);
         }
         (form, given) => {

@@ -10,16 +10,14 @@ mod gate;
 pub(crate) mod http;
 mod messages;
 pub(crate) mod postgres;
-mod single_rows;
 mod text;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use db::SqlAnswer;
 use query::{Budget, QueryError};
-use sql::{Session, SqlError};
+use sql::{Answer, ClientContext, SqlError};
 
 use crate::active::Description;
 use crate::error::ApiError;
@@ -46,8 +44,8 @@ fn database_of(state: &State, named: &str, user: &str) -> Result<String, SqlErro
 async fn watch<T: Send + 'static>(
     state: &Arc<State>,
     text: String,
-    (session, remote): (Session, Option<SocketAddr>),
-    work: impl FnOnce(&State, &Session, &Arc<Budget>) -> Result<T, SqlError> + Send + 'static,
+    (session, remote): (ClientContext, Option<SocketAddr>),
+    work: impl FnOnce(&State, &ClientContext, &Arc<Budget>) -> Result<T, SqlError> + Send + 'static,
 ) -> Result<Result<T, SqlError>, ApiError> {
     let budget = state.db.budget(state.settings.query_samples_max);
     let description = Description { kind: "sql", text, database: session.database.clone(), remote };
@@ -65,9 +63,10 @@ async fn run_one(
     state: &Arc<State>,
     text: String,
     (parsed, place): (Arc<sql::Parsed>, usize),
-    asker: (Session, Option<SocketAddr>),
-) -> Result<Result<SqlAnswer, SqlError>, ApiError> {
-    let work =
-        move |state: &State, session: &Session, budget: &Arc<Budget>| state.db.sql(&parsed, place, session, budget);
+    asker: (ClientContext, Option<SocketAddr>),
+) -> Result<Result<Answer, SqlError>, ApiError> {
+    let work = move |state: &State, session: &ClientContext, budget: &Arc<Budget>| {
+        state.db.sql(&parsed, place, session, budget)
+    };
     watch(state, text, asker, work).await
 }

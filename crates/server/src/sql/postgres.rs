@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::{BufMut, BytesMut};
-use db::SqlAnswer;
 use futures_util::stream;
 use jiff::tz::TimeZone;
 use pgwire::api::auth::noop::NoopStartupHandler;
@@ -19,7 +18,7 @@ use pgwire::api::stmt::{QueryParser, StoredStatement};
 use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USER, Type};
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::data::DataRow;
-use sql::{Column, Manner, Parsed, Relation, Session, SqlError, Value};
+use sql::{Answer, ClientContext, Column, Manner, Parsed, Relation, SqlError, Value};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -135,11 +134,11 @@ pub(super) fn placeholders(text: &str) -> usize {
 }
 
 impl Connection {
-    fn session(&self, client: &impl ClientInfo, parameters: Vec<Value>) -> Result<Session, SqlError> {
+    fn session(&self, client: &impl ClientInfo, parameters: Vec<Value>) -> Result<ClientContext, SqlError> {
         let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let said = |name| client.metadata().get(name).cloned().unwrap_or_default();
         let user = said(METADATA_USER);
-        Ok(Session {
+        Ok(ClientContext {
             now_ns: self.state.db.now_ns(),
             time_zone: settings.time_zone,
             database: super::database_of(&self.state, &said(METADATA_DATABASE), &user)?,
@@ -150,7 +149,7 @@ impl Connection {
     }
 
     /// Runs one of the statements when it is its turn; stops it when its client leaves or cancels.
-    async fn run(&self, statements: &Statements, place: usize, session: Session) -> PgWireResult<SqlAnswer> {
+    async fn run(&self, statements: &Statements, place: usize, session: ClientContext) -> PgWireResult<Answer> {
         let ran = super::run_one(
             &self.state,
             statements.text.to_string(),
@@ -159,7 +158,7 @@ impl Connection {
         );
         let answer = ran.await.map_err(|error| failed("57014", error.message))?;
         let answer = answer.map_err(|error| error_of(&error))?;
-        if let SqlAnswer::Set(name, value) = &answer
+        if let Answer::Set(name, value) = &answer
             && name == "timezone"
             && let Ok(zone) = TimeZone::get(value)
         {
@@ -169,23 +168,23 @@ impl Connection {
     }
 
     /// What a client is told; rows that it is to send are waited for in its connection.
-    fn response(&self, answer: SqlAnswer, session: Session, format: &Format) -> PgWireResult<Response> {
+    fn response(&self, answer: Answer, session: ClientContext, format: &Format) -> PgWireResult<Response> {
         Ok(match answer {
-            SqlAnswer::Rows(relation) => {
+            Answer::Rows(relation) => {
                 let fields = Arc::new(fields(&relation.columns, format)?);
                 let rows = encode(relation, &fields);
                 Response::Query(QueryResponse::new(fields, stream::iter(rows.into_iter().map(Ok))))
             }
-            SqlAnswer::Table(table) => return self.response(SqlAnswer::Rows(table.into_relation()), session, format),
-            SqlAnswer::CopyOut(rows) => super::copy::response(rows),
-            SqlAnswer::CopyIn(copy) => {
+            Answer::Table(table) => return self.response(Answer::Rows(table.into_relation()), session, format),
+            Answer::CopyOut(rows) => super::copy::response(rows),
+            Answer::CopyIn(copy) => {
                 let copying = Copying::new(copy, session, self.state.bodies.share());
                 let response = copying.response();
                 *self.copying.lock().unwrap_or_else(PoisonError::into_inner) = Some(copying);
                 response
             }
-            SqlAnswer::Set(..) => Response::Execution(Tag::new("SET")),
-            SqlAnswer::Done(tag) => match tag.as_str() {
+            Answer::Set(..) => Response::Execution(Tag::new("SET")),
+            Answer::Done(tag) => match tag.as_str() {
                 "" => Response::EmptyQuery,
                 "BEGIN" => Response::TransactionStart(Tag::new("BEGIN")),
                 "COMMIT" | "ROLLBACK" => Response::TransactionEnd(Tag::new(&tag)),

@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
-use query::Cell;
-use sql::{Column, Relation, Same, SqlType, TableRows, Value};
+use query::{Cell, ResultRows, RowValue};
+use sql::{Column, Relation, SqlType, Value};
 
-use super::single_rows::SingleRows;
 use crate::json;
-use crate::read_rows::{KnownTime, ReadRows, make_room};
+use crate::rows_json::{Floats, ReadyRows, RowWriter};
 
 /// How times and types are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,96 +43,33 @@ pub(super) fn columns(columns: &[Column], style: Style) -> String {
     out
 }
 
+/// A writer of rows in a style.
+fn writer(style: Style) -> RowWriter<impl Fn(&mut String, i64)> {
+    RowWriter::new(Floats::Pointed, move |out, ns| {
+        // Writing into a string does not fail.
+        let _ = write!(out, "\"{}\"", time(ns, style));
+    })
+}
+
 /// Appends `[[…],…]`.
 pub(super) fn push_rows(out: &mut String, rows: &[Vec<Value>], style: Style) {
-    let (begun, mut known) = (out.len(), KnownTime::default());
     out.push('[');
-    for (place, row) in rows.iter().enumerate() {
-        make_room(out, begun, place, rows.len());
-        out.push_str(if place == 0 { "[" } else { ",[" });
-        for (place, value) in row.iter().enumerate() {
-            out.push_str(if place == 0 { "" } else { "," });
-            push_json(out, value, style, &mut known);
-        }
-        out.push(']');
-    }
+    writer(style).push_rows(out, rows, |writer, out, value| match value {
+        Value::Null => writer.push_value(out, RowValue::Cell(Cell::Null)),
+        Value::Bool(value) => writer.push_value(out, RowValue::Cell(Cell::Bool(*value))),
+        Value::Int(value) => writer.push_value(out, RowValue::Cell(Cell::I64(*value))),
+        Value::Float(value) => writer.push_value(out, RowValue::Cell(Cell::F64(*value))),
+        Value::Timestamp(ns) => writer.push_value(out, RowValue::Time(*ns)),
+        Value::Text(text) => writer.push_value(out, RowValue::Cell(Cell::Text(text))),
+        Value::Interval(_) => json::push_text(out, &value.to_string()),
+    });
     out.push(']');
 }
 
-/// Appends a time between quotes.
-fn push_time(out: &mut String, known: &mut KnownTime, ns: i64, style: Style) {
-    out.push_str(known.text(ns, |text| {
-        let _ = write!(text, "\"{}\"", time(ns, style));
-    }));
-}
-
-fn push_json(out: &mut String, value: &Value, style: Style, known: &mut KnownTime) {
-    match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(value) => push_bool(out, *value),
-        Value::Int(value) => json::push_integer(out, *value),
-        Value::Float(value) => push_float(out, *value),
-        Value::Timestamp(ns) => push_time(out, known, *ns, style),
-        Value::Text(text) => json::push_text(out, text),
-        Value::Interval(_) => json::push_text(out, &value.to_string()),
-    }
-}
-
-fn push_bool(out: &mut String, value: bool) {
-    out.push_str(if value { "true" } else { "false" });
-}
-
-fn push_float(out: &mut String, value: f64) {
-    if !value.is_finite() {
-        // JSON has no such numbers.
-        out.push_str("null");
-    } else if json::push_whole(out, value) {
-        out.push_str(".0");
-    } else {
-        let _ = write!(out, "{value}");
-    }
-}
-
-pub(super) fn push_cell(out: &mut String, cell: Cell<'_>) {
-    match cell {
-        Cell::Null => out.push_str("null"),
-        Cell::F64(value) => push_float(out, value),
-        Cell::I64(value) => json::push_integer(out, value),
-        Cell::U64(value) => match i64::try_from(value) {
-            Ok(value) => json::push_integer(out, value),
-            // As values have them.
-            Err(_) => push_float(out, value as f64),
-        },
-        Cell::Bool(value) => push_bool(out, value),
-        Cell::Text(text) => json::push_text(out, text),
-    }
-}
-
-/// Appends what is the same in all rows of a series.
-fn push_same(out: &mut String, same: &Same<'_>) {
-    match same {
-        Same::Null => out.push_str("null"),
-        Same::Tag(tag) => json::push_text(out, tag),
-        Same::Number(number) => json::push_integer(out, *number),
-    }
-}
-
 /// Appends `[[…],…]`, as [`push_rows`] does.
-pub(super) fn push_table(out: &mut String, table: &TableRows, style: Style) {
-    let mut known = KnownTime::default();
-    let push_time = |out: &mut String, ns| push_time(out, &mut known, ns, style);
+pub(super) fn push_table(out: &mut String, rows: &ResultRows, style: Style) {
     out.push('[');
-    if table.order().len() <= table.series() {
-        SingleRows::of(table).push(out, push_time);
-    } else {
-        let mut rows = ReadRows::default();
-        for series in (0..).take(table.series()) {
-            let mut shows = Vec::new();
-            table.shows(series, &mut shows);
-            rows.add(shows.into_iter(), push_same);
-        }
-        rows.push(out, table.order(), push_time, push_cell);
-    }
+    writer(style).push_ready(out, &ReadyRows::new(rows, Floats::Pointed), 0..rows.order().len());
     out.push(']');
 }
 
@@ -174,7 +110,7 @@ pub(super) fn csv(relation: &Relation, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read_rows::ROWS_TRIED;
+    use crate::rows_json::ROWS_TRIED;
 
     /// Cell by cell what the formatter of the standard library and serde make of values.
     #[test]

@@ -10,7 +10,6 @@ mod text;
 use sqlparser::ast::{CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident, Query};
 
 use crate::error::{SqlError, invalid};
-use crate::insert::Insert;
 use crate::relation::Relation;
 use crate::run::Run;
 use crate::value::Value;
@@ -125,8 +124,8 @@ impl Run<'_> {
         Ok(CopyOut { messages, columns: relation.columns.len(), is_binary: *format == CopyFormat::Parquet })
     }
 
-    /// What a client sent, as it is to be written.
-    pub(crate) fn copied(&mut self, copy: &CopyIn, sent: Vec<u8>) -> Result<Insert, SqlError> {
+    /// Writes what a client sent; returns how many rows.
+    pub(crate) fn copied(&mut self, copy: &CopyIn, sent: Vec<u8>) -> Result<usize, SqlError> {
         match &copy.format {
             CopyFormat::Text(format) => match std::str::from_utf8(&sent) {
                 Ok(text) => self.copied_text(copy, format, text),
@@ -136,9 +135,9 @@ impl Run<'_> {
         }
     }
 
-    /// The rows of a Parquet file. A column's values are what the file says; those of new columns that are texts become tags.
-    fn copied_file(&mut self, copy: &CopyIn, file: Vec<u8>) -> Result<Insert, SqlError> {
-        let Relation { columns, rows } = parquet::relation(file, self.context.budget)?;
+    /// Writes the rows of a Parquet file. A column's values are what the file says; those of new columns that are texts become tags.
+    fn copied_file(&mut self, copy: &CopyIn, file: Vec<u8>) -> Result<usize, SqlError> {
+        let Relation { columns, rows } = parquet::relation(file, self.session.budget())?;
         let names = match copy.columns.as_slice() {
             [] => columns.into_iter().map(|column| column.name).collect(),
             named if named.len() == columns.len() => named.to_vec(),
@@ -149,12 +148,12 @@ impl Run<'_> {
         self.insert_rows(&copy.table, &names, rows)
     }
 
-    /// The rows of a text as they are to be written. Of columns that do not exist yet those become fields whose texts are all numbers, or all true
+    /// Writes the rows of a text. Of columns that do not exist yet those become fields whose texts are all numbers, or all true
     /// or false, and the others tags.
-    fn copied_text(&mut self, copy: &CopyIn, format: &TextFormat, text: &str) -> Result<Insert, SqlError> {
+    fn copied_text(&mut self, copy: &CopyIn, format: &TextFormat, text: &str) -> Result<usize, SqlError> {
         let mut rows = format.rows(text)?.into_iter();
         let header = if format.has_header { rows.next() } else { None };
-        let schema = self.context.table(&copy.table)?;
+        let schema = self.table(&copy.table)?;
         let columns: Vec<String> = match (copy.columns.as_slice(), header, &schema) {
             ([], Some(header), _) => header.into_iter().map(Option::unwrap_or_default).collect(),
             ([], None, Some(schema)) => {

@@ -123,7 +123,7 @@ impl AggregateFunction {
 
 /// An aggregate and what it is of.
 #[derive(Debug, Clone)]
-pub(crate) struct AggregateCall {
+pub(crate) struct BoundAggregate {
     pub(crate) function: AggregateFunction,
     /// What is aggregated; `None`: rows.
     pub(crate) of: Option<Bound>,
@@ -165,7 +165,7 @@ impl Accumulator {
     /// samples: values of which only one is told apart from the others.
     pub(crate) fn add(
         &mut self,
-        call: &AggregateCall,
+        call: &BoundAggregate,
         row: &[Value],
         (time, series): (Option<&Value>, Option<&Value>),
         environment: &Environment,
@@ -293,7 +293,7 @@ impl Accumulator {
     }
 
     /// What it came to.
-    pub(crate) fn finish(self, call: &AggregateCall) -> Value {
+    pub(crate) fn finish(self, call: &BoundAggregate) -> Value {
         let float = |number: Option<f64>| number.map_or(Value::Null, Value::Float);
         let count = self.count as f64;
         match call.function {

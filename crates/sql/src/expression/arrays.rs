@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{AccessExpr, Expr, Query, Subscript};
 
-use super::bind::apply;
+use super::build::apply;
 use super::functions::{TEXT_BYTES_MAX, bounded, too_long};
 use super::{Binder, Bound, Function, Grouped, Returns, Typed, strict};
 use crate::error::{SqlError, invalid, unsupported};

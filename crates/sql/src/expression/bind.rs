@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 
 use sqlparser::ast::{
-    BinaryOperator, CaseWhen, CeilFloorKind, DuplicateTreatment, Expr, Function as Call, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, Interval as IntervalText, TrimWhereField, UnaryOperator, Value as Literal,
+    BinaryOperator, CaseWhen, CeilFloorKind, Expr, Ident, Interval as IntervalText, TrimWhereField, UnaryOperator,
+    Value as Literal,
 };
 
-use super::evaluate::compile;
-use super::{AggregateCall, AggregateFunction, Bound, Environment, Function, Pattern, Returns, Typed};
-use super::{cast, functions, operators, sql_type, times};
+use super::build::{Matching, apply, escaped_by, folded, joined, matched, named, negated, unified};
+use super::{Bound, BoundAggregate, Environment, Function, Typed, cast, operators, sql_type, times};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::parse::Fill;
 use crate::scope::{Role, Scope};
@@ -33,9 +32,9 @@ pub(crate) struct Key {
 #[derive(Debug, Default)]
 pub(crate) struct Grouped {
     pub(crate) keys: Vec<Key>,
-    pub(crate) calls: Vec<AggregateCall>,
+    pub(crate) calls: Vec<BoundAggregate>,
     /// What calls look like, so that none is computed twice.
-    known: HashMap<String, usize>,
+    pub(super) known: HashMap<String, usize>,
     /// How gaps are filled in what calls give (`locf`, `interpolate`), by the call's place.
     pub(crate) fills: HashMap<usize, Fill>,
 }
@@ -55,17 +54,6 @@ pub(crate) struct Binder<'a> {
     /// How deep the expression that is bound lies in others.
     pub(crate) depth: usize,
 }
-
-impl Typed {
-    fn constant(value: Value) -> Self {
-        Self { sql_type: value.sql_type(), expression: Bound::Constant(value) }
-    }
-
-    fn boolean(expression: Bound) -> Self {
-        Self { expression, sql_type: SqlType::Bool }
-    }
-}
-
 impl Binder<'_> {
     /// An expression of a row of the scope.
     pub(crate) fn bind(&mut self, of: &Expr) -> Result<Typed, SqlError> {
@@ -161,12 +149,18 @@ impl Binder<'_> {
                 let both = Typed::boolean(Bound::And(vec![from.expression, to.expression]));
                 if *is_negated { negated(both) } else { both }
             }
-            Expr::Like { negated, any: false, expr, pattern, escape_char } => {
-                self.matches(expr, (pattern, escape_char.as_deref()), (true, false, *negated), grouped)?
-            }
-            Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
-                self.matches(expr, (pattern, escape_char.as_deref()), (true, true, *negated), grouped)?
-            }
+            Expr::Like { negated, any: false, expr, pattern, escape_char } => self.matches(
+                expr,
+                (pattern, escape_char.as_deref()),
+                Matching { is_like: true, ignores_case: false, is_negated: *negated },
+                grouped,
+            )?,
+            Expr::ILike { negated, any: false, expr, pattern, escape_char } => self.matches(
+                expr,
+                (pattern, escape_char.as_deref()),
+                Matching { is_like: true, ignores_case: true, is_negated: *negated },
+                grouped,
+            )?,
             Expr::InSubquery { expr, subquery, negated } => {
                 let of = Box::new(self.expression(expr, grouped)?.expression);
                 let rows = self.subqueries.rows(subquery)?.rows;
@@ -292,7 +286,7 @@ impl Binder<'_> {
         Ok(Typed::constant(value))
     }
 
-    fn call(
+    pub(super) fn call(
         &mut self,
         function: &'static Function,
         of: &[&Expr],
@@ -348,7 +342,7 @@ impl Binder<'_> {
         &mut self,
         of: &Expr,
         (pattern, escape): (&Expr, Option<&Expr>),
-        how: (bool, bool, bool),
+        matching: Matching,
         mut grouped: Option<&mut Grouped>,
     ) -> Result<Typed, SqlError> {
         let of = self.expression(of, grouped.as_deref_mut())?;
@@ -362,7 +356,7 @@ impl Binder<'_> {
                 pattern.expression = Bound::Constant(Value::text(escaped_by(text, escape)));
             }
         }
-        matched(of, pattern, how)
+        matched(of, pattern, matching)
     }
 
     fn cast(
@@ -436,289 +430,6 @@ impl Binder<'_> {
             return invalid("more than one row returned by a subquery used as an expression");
         }
         Ok(Typed { expression: Bound::Constant(value), sql_type })
-    }
-
-    fn function(&mut self, call: &Call, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
-        let name = call.name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase());
-        let name = name.unwrap_or_default();
-        if call.over.is_some() {
-            return unsupported(format!("the window function {name}(…) OVER"));
-        }
-        if let (true, FunctionArguments::Subquery(query)) = (name == "array", &call.args) {
-            return self.array_of(query, grouped);
-        }
-        if is_aggregate(&name) {
-            return match grouped {
-                Some(grouped) => self.aggregate(call, &name, grouped),
-                None => invalid(format!("aggregate functions are not allowed here: {call}")),
-            };
-        }
-        if matches!(name.as_str(), "locf" | "interpolate") {
-            let arguments = arguments(call)?;
-            let (Some(Some(of)), Some(grouped)) = (arguments.first(), grouped) else {
-                return invalid(format!("{name} takes an aggregate: {name}(avg(value))"));
-            };
-            let of = self.expression(of, Some(grouped))?;
-            let Bound::Column(place) = of.expression else {
-                return invalid(format!("{name} takes an aggregate alone: {name}(avg(value))"));
-            };
-            // A copy of its own: the aggregate may be shown without the filling too.
-            let call = place.checked_sub(grouped.keys.len()).and_then(|place| grouped.calls.get(place).cloned());
-            let Some(call) = call else { return Ok(of) };
-            grouped.calls.push(call);
-            let place = grouped.calls.len() - 1;
-            grouped.fills.insert(place, if name == "locf" { Fill::Previous } else { Fill::Linear });
-            return Ok(of_call(grouped, place));
-        }
-        let Some(function) = functions::find(&name) else {
-            return Err(SqlError::UnknownFunction(format!("function {name} does not exist")));
-        };
-        let mut of = Vec::new();
-        for argument in arguments(call)? {
-            match argument {
-                Some(argument) => of.push(self.expression(argument, grouped.as_deref_mut())?),
-                None => return invalid(format!("{name} does not take *")),
-            }
-        }
-        apply(function, of)
-    }
-
-    fn aggregate(&mut self, call: &Call, name: &str, grouped: &mut Grouped) -> Result<Typed, SqlError> {
-        let text = call.to_string().to_lowercase();
-        if let Some(place) = grouped.known.get(&text) {
-            return Ok(of_call(grouped, *place));
-        }
-        let arguments = arguments(call)?;
-        let mut of = Vec::new();
-        for argument in &arguments {
-            of.push(argument.map(|argument| self.expression(argument, None)).transpose()?);
-        }
-        let is_distinct = matches!(&call.args, FunctionArguments::List(list) if list.duplicate_treatment == Some(DuplicateTreatment::Distinct));
-        let filter = call.filter.as_ref().map(|filter| self.expression(filter, None)).transpose()?;
-        let (function, of, by) = if AggregateFunction::is_quantile(name) {
-            self.quantile(call, of)?
-        } else {
-            let mut of = of.into_iter();
-            let (first, second) = (of.next().flatten(), of.next().flatten());
-            let Some(function) = AggregateFunction::find(name) else {
-                return Err(SqlError::UnknownFunction(format!("function {name} does not exist")));
-            };
-            if first.is_none() && function != AggregateFunction::Count {
-                return invalid(format!("{name} takes a value"));
-            }
-            (function, first, second)
-        };
-        let of_type = of.as_ref().map_or(SqlType::Int, |of| of.sql_type);
-        if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg)
-            && matches!(of_type, SqlType::Text | SqlType::Bool | SqlType::Timestamp)
-        {
-            return Err(SqlError::UnknownFunction(format!("function {name}({}) does not exist", of_type.name())));
-        }
-        grouped.calls.push(AggregateCall {
-            function,
-            of: of.map(|of| of.expression),
-            by: by.map(|by| by.expression),
-            is_distinct,
-            filter: filter.map(|filter| filter.expression),
-            sql_type: function.returns(of_type),
-        });
-        let place = grouped.calls.len() - 1;
-        grouped.known.insert(text, place);
-        Ok(of_call(grouped, place))
-    }
-
-    /// `quantile(x, 0.9)`, `approx_percentile(0.9, x)` or `percentile_cont(0.9) WITHIN GROUP (ORDER BY x)`
-    fn quantile(
-        &mut self,
-        call: &Call,
-        of: Vec<Option<Typed>>,
-    ) -> Result<(AggregateFunction, Option<Typed>, Option<Typed>), SqlError> {
-        let mut of: Vec<Typed> = of.into_iter().flatten().collect();
-        if let [order] = call.within_group.as_slice() {
-            of.push(self.expression(&order.expr, None)?);
-        }
-        let share = of.iter().position(|of| of.expression.is_constant());
-        let (Some(share), 2) = (share, of.len()) else {
-            return invalid(format!("a quantile takes a value and a share between 0 and 1: {call}"));
-        };
-        let share = of.remove(share).expression.value(&[], self.environment)?.number();
-        match share.filter(|share| (0.0..=1.0).contains(share)) {
-            Some(share) => Ok((AggregateFunction::Quantile(share), of.pop(), None)),
-            None => invalid(format!("the share of a quantile is between 0 and 1: {call}")),
-        }
-    }
-}
-
-/// Whether a name is one of an aggregate.
-pub(crate) fn is_aggregate(name: &str) -> bool {
-    AggregateFunction::find(name).is_some() || AggregateFunction::is_quantile(name)
-}
-
-fn of_call(grouped: &Grouped, place: usize) -> Typed {
-    let sql_type = grouped.calls.get(place).map_or(SqlType::Unknown, |call| call.sql_type);
-    // Calls stand behind the keys; that there will be no more keys is known when the first call is met.
-    Typed { expression: Bound::Column(grouped.keys.len() + place), sql_type }
-}
-
-fn negated(of: Typed) -> Typed {
-    Typed::boolean(Bound::Not(Box::new(of.expression)))
-}
-
-/// Arguments; `None` for `*`.
-fn arguments(call: &Call) -> Result<Vec<Option<&Expr>>, SqlError> {
-    let list = match &call.args {
-        FunctionArguments::None => return Ok(Vec::new()),
-        FunctionArguments::Subquery(_) => return unsupported(format!("{call}")),
-        FunctionArguments::List(list) => list,
-    };
-    let argument = |argument: &'_ FunctionArg| match argument {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(_) | FunctionArgExpr::Wildcard) => Ok(()),
-        _ => unsupported(format!("the argument {argument}")),
-    };
-    list.args.iter().try_for_each(argument)?;
-    let of = |argument| match argument {
-        &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref of)) => Some(of),
-        _ => None,
-    };
-    Ok(list.args.iter().map(of).collect())
-}
-
-/// Two values and an operator between them.
-fn joined(a: Typed, op: &BinaryOperator, b: Typed) -> Result<Typed, SqlError> {
-    let function = match op {
-        BinaryOperator::Plus => &operators::ADD,
-        BinaryOperator::Minus => &operators::SUBTRACT,
-        BinaryOperator::Multiply => &operators::MULTIPLY,
-        BinaryOperator::Divide => &operators::DIVIDE,
-        BinaryOperator::Modulo => &operators::REMAINDER,
-        BinaryOperator::StringConcat => &operators::CONCATENATE,
-        BinaryOperator::Gt => &operators::GREATER,
-        BinaryOperator::Lt => &operators::LESS,
-        BinaryOperator::GtEq => &operators::GREATER_OR_EQUAL,
-        BinaryOperator::LtEq => &operators::LESS_OR_EQUAL,
-        BinaryOperator::Eq => &operators::EQUAL,
-        BinaryOperator::NotEq => &operators::NOT_EQUAL,
-        BinaryOperator::PGExp => named("power")?,
-        BinaryOperator::And => return Ok(Typed::boolean(Bound::And(flattened(a.expression, b.expression, true)))),
-        BinaryOperator::Or => return Ok(Typed::boolean(Bound::Or(flattened(a.expression, b.expression, false)))),
-        BinaryOperator::PGRegexMatch => return matched(a, b, (false, false, false)),
-        BinaryOperator::PGRegexIMatch => return matched(a, b, (false, true, false)),
-        BinaryOperator::PGRegexNotMatch => return matched(a, b, (false, false, true)),
-        BinaryOperator::PGRegexNotIMatch => return matched(a, b, (false, true, true)),
-        BinaryOperator::PGLikeMatch => return matched(a, b, (true, false, false)),
-        BinaryOperator::PGCustomBinaryOperator(parts) => {
-            return match parts.last().map(String::as_str) {
-                Some("~") => matched(a, b, (false, false, false)),
-                Some("!~") => matched(a, b, (false, false, true)),
-                _ => unsupported(format!("the operator {op}")),
-            };
-        }
-        _ => return unsupported(format!("the operator {op}")),
-    };
-    apply(function, vec![a, b])
-}
-
-/// Conditions of a chain side by side, so that it is not as deep as it is long.
-fn flattened(a: Bound, b: Bound, is_and: bool) -> Vec<Bound> {
-    let mut all = match a {
-        Bound::And(all) if is_and => all,
-        Bound::Or(all) if !is_and => all,
-        other => vec![other],
-    };
-    all.push(b);
-    all
-}
-
-/// A text and a pattern: whether it is one of `LIKE`, ignores case, must not match.
-fn matched(
-    of: Typed,
-    pattern: Typed,
-    (is_like, ignores_case, is_negated): (bool, bool, bool),
-) -> Result<Typed, SqlError> {
-    let pattern = match &pattern.expression {
-        Bound::Constant(Value::Null) => return Ok(Typed::boolean(Bound::Constant(Value::Null))),
-        Bound::Constant(text) => Pattern::Compiled(compile(&text.to_string(), is_like, ignores_case)?),
-        _ => Pattern::Computed { of: Box::new(pattern.expression), is_like, ignores_case },
-    };
-    Ok(Typed::boolean(Bound::Matches { of: Box::new(of.expression), pattern, is_negated }))
-}
-
-/// A pattern whose escapes are another character than the backslash that is the default; without one nothing is escaped.
-fn escaped_by(pattern: &str, escape: Option<char>) -> String {
-    let mut out = String::with_capacity(pattern.len());
-    let mut characters = pattern.chars();
-    while let Some(character) = characters.next() {
-        if Some(character) == escape {
-            out.push('\\');
-            out.extend(characters.next());
-        } else if character == '\\' {
-            out.push_str("\\\\");
-        } else {
-            out.push(character);
-        }
-    }
-    out
-}
-
-fn named(name: &str) -> Result<&'static Function, SqlError> {
-    functions::find(name).ok_or_else(|| SqlError::UnknownFunction(format!("function {name} does not exist")))
-}
-
-pub(super) fn apply(function: &'static Function, of: Vec<Typed>) -> Result<Typed, SqlError> {
-    let (fewest, most) = function.takes;
-    if of.len() < fewest || of.len() > most {
-        return Err(SqlError::UnknownFunction(format!(
-            "function {} does not take {} arguments",
-            function.name,
-            of.len()
-        )));
-    }
-    let types: Vec<SqlType> = of.iter().map(|of| of.sql_type).collect();
-    let sql_type = match (function.returns, types.as_slice()) {
-        (Returns::Fixed(sql_type), _) => sql_type,
-        (Returns::Argument(place), _) => match types.get(place).copied().unwrap_or(SqlType::Unknown) {
-            SqlType::Unknown => SqlType::Float,
-            known => known,
-        },
-        (Returns::Unified, _) => {
-            let (of, sql_type) = unified(of);
-            return Ok(Typed { expression: Bound::Call(function, of), sql_type });
-        }
-        (Returns::Arithmetic, [a, b]) => match operators::arithmetic_type(function.name, *a, *b) {
-            Some(sql_type) => sql_type,
-            None => {
-                return Err(SqlError::UnknownFunction(format!(
-                    "operator does not exist: {} {} {}",
-                    a.name(),
-                    function.name,
-                    b.name()
-                )));
-            }
-        },
-        (Returns::Arithmetic, _) => SqlType::Float,
-    };
-    Ok(Typed { expression: Bound::Call(function, of.into_iter().map(|of| of.expression).collect()), sql_type })
-}
-
-/// Values of which one is chosen in each row, and the type that holds them all: whole numbers among floats are made floats.
-fn unified(of: Vec<Typed>) -> (Vec<Bound>, SqlType) {
-    let sql_type = of.iter().fold(SqlType::Unknown, |known, of| known.unified(of.sql_type));
-    let as_one = |of: Typed| match of.expression {
-        Bound::Constant(value) => Bound::Constant(value.widened(sql_type)),
-        other if (of.sql_type, sql_type) == (SqlType::Int, SqlType::Float) => Bound::Cast(Box::new(other), sql_type),
-        other => other,
-    };
-    (of.into_iter().map(as_one).collect(), sql_type)
-}
-
-/// What is the same in all rows is computed once; what fails then fails when it is computed.
-fn folded(of: Typed, environment: &Environment) -> Typed {
-    if matches!(of.expression, Bound::Constant(_)) || !of.expression.is_constant() {
-        return of;
-    }
-    match of.expression.value(&[], environment) {
-        Ok(value) => Typed { expression: Bound::Constant(value), ..of },
-        Err(_) => of,
     }
 }
 

@@ -3,6 +3,8 @@
 mod aggregates;
 mod arrays;
 mod bind;
+mod build;
+mod calls;
 mod cast;
 mod correlated;
 mod evaluate;
@@ -13,9 +15,10 @@ mod times;
 
 use std::sync::Arc;
 
-pub(crate) use aggregates::{Accumulator, AggregateCall, AggregateFunction};
+pub(crate) use aggregates::{Accumulator, AggregateFunction, BoundAggregate};
 pub(crate) use arrays::array;
-pub(crate) use bind::{Binder, Grouped, Key, Subqueries, is_aggregate, is_time};
+pub(crate) use bind::{Binder, Grouped, Key, Subqueries, is_time};
+pub(crate) use calls::is_aggregate;
 pub(crate) use cast::{cast, sql_type};
 pub(crate) use evaluate::holds;
 pub(crate) use functions::call_by_name;

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use model::ValueType;
-use query::Frame;
-use query::TableSchema;
 use query::plan::{Plan, Scan};
+use query::{Frame, ResultRows, TableSchema};
 use sqlparser::ast::{JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
 
-use super::filter::Filter;
+use super::filter::lower;
 use super::{Rows, Wanted};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Bound, Typed, call_by_name};
 use crate::run::{Run, scope_of};
 use crate::scope::{Role, Scope, ScopeColumn};
-use crate::table_rows::ReadRows;
+use crate::table_rows::{shape_of, values_of, width_of};
 use crate::value::{SqlType, Value};
 
 /// The hidden column that says which series a table's row is of.
@@ -108,12 +107,12 @@ impl Run<'_> {
 
     /// The columns of a table, found as it is written or without regard to case.
     pub(crate) fn schema(&mut self, table: &str, quoted: bool) -> Result<TableSchema, SqlError> {
-        if let Some(schema) = self.context.table(table)? {
+        if let Some(schema) = self.table(table)? {
             return Ok(schema);
         }
-        let known = self.context.tables()?;
+        let known = self.tables()?;
         let same = known.iter().find(|known| !quoted && known.eq_ignore_ascii_case(table));
-        let schema = same.map(|same| self.context.table(same)).transpose()?.flatten();
+        let schema = same.map(|same| self.table(same)).transpose()?.flatten();
         schema.ok_or_else(|| {
             SqlError::UnknownTable(format!("table \"{table}\" does not exist: SHOW TABLES lists those that do"))
         })
@@ -153,7 +152,7 @@ impl Run<'_> {
         wanted: Wanted,
     ) -> Result<Rows, SqlError> {
         let mut scan = table.scan();
-        let filter = condition.map(|condition| Filter::of(condition.expression, &mut scan, scope)).unwrap_or_default();
+        let filter = condition.map(|condition| lower(condition.expression, &mut scan, scope)).unwrap_or_default();
         let is_all = filter.rest.is_empty();
         let plan = match wanted {
             Wanted::Some(rows) if is_all => Plan::Limit { input: Box::new(filter.plan(scan)), rows, skip: 0 },
@@ -172,12 +171,12 @@ impl Run<'_> {
         conditions: Vec<Bound>,
     ) -> Result<Rows, SqlError> {
         let rows: usize = frames.iter().map(Frame::rows).sum();
-        self.charge(rows * ReadRows::width_of(schema))?;
-        let read = ReadRows::new(frames, schema);
+        self.charge(rows * width_of(schema))?;
+        let read = ResultRows::new(frames, shape_of(schema)).in_time_order();
         if conditions.is_empty() {
             return Ok(Rows::Read(read));
         }
-        let mut rows = read.into_rows();
+        let mut rows = values_of(&read);
         for condition in conditions {
             rows = self.filtered(rows, Some(&Typed { expression: condition, sql_type: SqlType::Bool }))?;
         }

@@ -43,7 +43,7 @@ impl Run<'_> {
         let mut places: HashMap<Vec<Value>, usize> = HashMap::new();
         for (number, row) in rows.iter().enumerate() {
             if number % 4096 == 0 {
-                self.context.budget.check()?;
+                self.session.budget().check()?;
             }
             let key: Vec<Value> =
                 grouped.keys.iter().map(|key| key.of.expression.value(row, &environment)).collect::<Result<_, _>>()?;

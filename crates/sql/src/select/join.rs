@@ -138,7 +138,7 @@ impl Run<'_> {
         let width = sides.both.columns.len();
         let mut has_partner = vec![false; if kind.keeps_right { right.len() } else { 0 }];
         for row in sides.left.1 {
-            self.context.budget.check()?;
+            self.session.budget().check()?;
             let key: Vec<Value> = keys.iter().map(|(a, _)| cell(&row, *a)).collect();
             let mut candidates = partners.get(&key).map(Vec::as_slice).unwrap_or_default();
             if let Some((a, b)) = times {

@@ -2,16 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 
+use query::ResultRows;
 use sqlparser::ast::Expr;
 
 use super::Rows;
-use super::filter::Filter;
+use super::filter::lower;
 use super::from::Table;
 use crate::error::SqlError;
 use crate::expression::{Bound, Typed};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
-use crate::table_rows::ReadRows;
+use crate::table_rows::{shape_of, width_of};
 use crate::value::Value;
 
 impl Run<'_> {
@@ -32,12 +33,12 @@ impl Run<'_> {
             column.is_some_and(|column| column.role == Role::Tag)
         };
         let mut scan = table.scan();
-        let filter = condition.map(|condition| Filter::of(condition.expression, &mut scan, scope)).unwrap_or_default();
-        let newest_is_enough = keys.iter().all(is_tag) && filter.is_of_series();
+        let filter = condition.map(|condition| lower(condition.expression, &mut scan, scope)).unwrap_or_default();
+        let newest_is_enough = keys.iter().all(is_tag) && filter.is_in_scan();
         let rows = if newest_is_enough {
-            let newest = self.last_rows(scan)?;
-            self.charge(newest.rows.len() * ReadRows::width_of(&table.schema))?;
-            Rows::Read(ReadRows::of_last(newest, &table.schema))
+            let last = self.last_rows(scan)?;
+            self.charge(last.rows.len() * width_of(&table.schema))?;
+            Rows::Read(ResultRows::of_last(last, shape_of(&table.schema)).in_time_order())
         } else {
             let frames = self.plan(filter.plan(scan))?;
             self.rows_of_frames(frames, &table.schema, filter.rest)?

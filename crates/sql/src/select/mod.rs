@@ -10,11 +10,12 @@ mod nothing;
 mod pushed;
 mod sample;
 
-pub(crate) use filter::Filter;
+pub(crate) use filter::lower;
 pub(crate) use from::sql_type;
 
 use std::collections::HashSet;
 
+use query::ResultRows;
 use sqlparser::ast::{Distinct, Expr, GroupByExpr, OrderByExpr, Select, SelectItem, SelectItemQualifiedWildcardKind};
 
 use crate::error::{SqlError, invalid, unsupported};
@@ -24,18 +25,18 @@ use crate::parse::Extension;
 use crate::relation::{Column, Relation};
 use crate::run::{Limit, Run, distinct, ordinal};
 use crate::scope::{Role, Scope};
-use crate::table_rows::{ReadRows, TableRows};
+use crate::table_rows::{TableRows, put_in_order, values_of};
 use crate::value::Value;
 
 use from::Source;
 
 /// Something that is shown: its name and what it is computed from.
-struct Shown<'a> {
+struct Projection<'a> {
     name: String,
-    of: ShownAs<'a>,
+    of: ProjectionSource<'a>,
 }
 
-enum ShownAs<'a> {
+enum ProjectionSource<'a> {
     Expression(&'a Expr),
     /// A column of what is read: of `*`.
     Column(usize),
@@ -52,14 +53,14 @@ pub(crate) struct Selected {
 
 /// Rows, of which values are made as late as may be.
 pub(crate) enum Rows {
-    Read(ReadRows),
+    Read(ResultRows),
     Made(Vec<Vec<Value>>),
 }
 
 impl Rows {
     pub(crate) fn made(self) -> Vec<Vec<Value>> {
         match self {
-            Self::Read(read) => read.into_rows(),
+            Self::Read(read) => values_of(&read),
             Self::Made(rows) => rows,
         }
     }
@@ -67,13 +68,13 @@ impl Rows {
 
 /// What a query gives.
 #[derive(Debug)]
-pub(crate) enum Given {
+pub(crate) enum QueryOutput {
     /// A table's rows as they were read.
     Table(TableRows),
     Relation(Relation),
 }
 
-impl Given {
+impl QueryOutput {
     pub(crate) fn relation(self) -> Relation {
         match self {
             Self::Table(table) => table.into_relation(),
@@ -84,9 +85,14 @@ impl Given {
 
 impl Run<'_> {
     /// What a SELECT gives, in order and within its limit.
-    pub(crate) fn select(&mut self, select: &Select, order: &[OrderByExpr], limit: Limit) -> Result<Given, SqlError> {
+    pub(crate) fn select(
+        &mut self,
+        select: &Select,
+        order: &[OrderByExpr],
+        limit: Limit,
+    ) -> Result<QueryOutput, SqlError> {
         if let Some(nothing) = nothing::of(select) {
-            return Ok(Given::Relation(nothing));
+            return Ok(QueryOutput::Relation(nothing));
         }
         check_supported(select)?;
         let extension = self.parsed.extension(select).cloned().unwrap_or_default();
@@ -94,7 +100,8 @@ impl Run<'_> {
         let shown = shown(select, &scope)?;
         let keys = group_keys(select, &shown)?;
         let mut is_grouped = !keys.is_empty() || extension.sample.is_some() || select.having.is_some();
-        is_grouped |= shown.iter().any(|shown| matches!(shown.of, ShownAs::Expression(of) if has_aggregate(of)));
+        is_grouped |=
+            shown.iter().any(|shown| matches!(shown.of, ProjectionSource::Expression(of) if has_aggregate(of)));
         let selected = if is_grouped {
             self.grouped(select, &extension, source, &scope, (shown, keys, order, limit))?
         } else {
@@ -110,7 +117,7 @@ impl Run<'_> {
         extension: &Extension,
         source: Source,
         scope: &Scope,
-        (shown, order, limit): (Vec<Shown<'_>>, &[OrderByExpr], Limit),
+        (shown, order, limit): (Vec<Projection<'_>>, &[OrderByExpr], Limit),
     ) -> Result<Selected, SqlError> {
         let condition = select.selection.as_ref().map(|of| self.bind(scope, of)).transpose()?;
         let rows = match source {
@@ -131,8 +138,8 @@ impl Run<'_> {
         let mut columns = Vec::with_capacity(shown.len());
         for shown in &shown {
             let typed = match shown.of {
-                ShownAs::Column(place) => of_column(scope, place),
-                ShownAs::Expression(of) => self.bind(scope, of)?,
+                ProjectionSource::Column(place) => of_column(scope, place),
+                ProjectionSource::Expression(of) => self.bind(scope, of)?,
             };
             columns.push((Column::new(shown.name.as_str(), typed.sql_type), typed.expression));
         }
@@ -160,7 +167,7 @@ impl Run<'_> {
         extension: &Extension,
         source: Source,
         scope: &Scope,
-        (shown, keys, order, limit): (Vec<Shown<'_>>, Vec<&Expr>, &[OrderByExpr], Limit),
+        (shown, keys, order, limit): (Vec<Projection<'_>>, Vec<&Expr>, &[OrderByExpr], Limit),
     ) -> Result<Selected, SqlError> {
         let condition = select.selection.as_ref().map(|of| self.bind(scope, of)).transpose()?;
         let mut grouped = Grouped::default();
@@ -172,7 +179,7 @@ impl Run<'_> {
         if keys.is_empty() && (sample.is_some() || self.manner == crate::run::Manner::QuestDb) {
             // What is shown beside aggregates is grouped by.
             let plain = shown.iter().filter_map(|shown| match shown.of {
-                ShownAs::Expression(of) if !has_aggregate(of) => Some(of),
+                ProjectionSource::Expression(of) if !has_aggregate(of) => Some(of),
                 _ => None,
             });
             let plain: Vec<&Expr> = plain.filter(|of| !matches!(of, Expr::Value(_))).collect();
@@ -181,8 +188,8 @@ impl Run<'_> {
         let mut columns = Vec::with_capacity(shown.len());
         for shown in &shown {
             let typed = match shown.of {
-                ShownAs::Column(_) => return invalid("* cannot be shown of groups"),
-                ShownAs::Expression(of) => self.bind_grouped(scope, of, &mut grouped)?,
+                ProjectionSource::Column(_) => return invalid("* cannot be shown of groups"),
+                ProjectionSource::Expression(of) => self.bind_grouped(scope, of, &mut grouped)?,
             };
             columns.push((Column::new(shown.name.as_str(), typed.sql_type), typed.expression));
         }
@@ -245,14 +252,15 @@ impl Run<'_> {
     }
 
     /// Orders, makes distinct, cuts and shows.
-    fn finish(&mut self, select: &Select, selected: Selected, limit: Limit) -> Result<Given, SqlError> {
+    fn finish(&mut self, select: &Select, selected: Selected, limit: Limit) -> Result<QueryOutput, SqlError> {
         let Selected { rows, shown, order, distinct_on } = selected;
         let mut rows = match rows {
             Rows::Read(mut read) => {
-                let is_in_order = select.distinct.is_none() && read.put_in_order(&order);
-                match if is_in_order { self.as_read(read, &shown, limit)? } else { Err(read) } {
-                    Ok(table) => return Ok(Given::Table(table)),
-                    Err(read) => read.into_rows(),
+                let is_in_order = select.distinct.is_none() && put_in_order(&mut read, &order);
+                let places = shown.iter().map(|(_, of)| of.column()).collect::<Option<Vec<usize>>>();
+                match places.filter(|_| is_in_order) {
+                    Some(places) => return self.as_read(read, &shown, &places, limit).map(QueryOutput::Table),
+                    None => values_of(&read),
                 }
             }
             rows @ Rows::Made(_) => rows.made(),
@@ -283,23 +291,21 @@ impl Run<'_> {
             distinct(&mut rows);
             limit.apply(&mut rows);
         }
-        Ok(Given::Relation(Relation { columns: shown.into_iter().map(|(column, _)| column).collect(), rows }))
+        Ok(QueryOutput::Relation(Relation { columns: shown.into_iter().map(|(column, _)| column).collect(), rows }))
     }
 
-    /// Rows as they were read, if columns are all that is shown of them; else the rows again.
+    /// Rows as they were read, of which columns are all that is shown.
     fn as_read(
         &self,
-        mut read: ReadRows,
+        mut rows: ResultRows,
         shown: &[(Column, Bound)],
+        places: &[usize],
         limit: Limit,
-    ) -> Result<Result<TableRows, ReadRows>, SqlError> {
-        let Some(places) = shown.iter().map(|(_, of)| of.column()).collect::<Option<Vec<usize>>>() else {
-            return Ok(Err(read));
-        };
-        limit.apply(&mut read.order);
-        self.charge(places.len().saturating_sub(read.width()) * read.order.len())?;
-        let columns = shown.iter().map(|(column, _)| column.clone()).collect();
-        Ok(Ok(TableRows::new(columns, places, read)))
+    ) -> Result<TableRows, SqlError> {
+        rows.cut(limit.skip, limit.needed().unwrap_or(usize::MAX));
+        self.charge(places.len().saturating_sub(rows.columns().len()) * rows.order().len())?;
+        rows.project(places);
+        Ok(TableRows { columns: shown.iter().map(|(column, _)| column.clone()).collect(), rows })
     }
 
     /// What is shown of rows. Columns beyond those that were read, and texts that are made here, are taken out of the budget: a function
@@ -343,13 +349,15 @@ fn of_column(scope: &Scope, place: usize) -> Typed {
 }
 
 /// What is shown, `*` replaced by the columns.
-fn shown<'a>(select: &'a Select, scope: &Scope) -> Result<Vec<Shown<'a>>, SqlError> {
+fn shown<'a>(select: &'a Select, scope: &Scope) -> Result<Vec<Projection<'a>>, SqlError> {
     let mut all = Vec::new();
     for item in &select.projection {
         match item {
-            SelectItem::UnnamedExpr(of) => all.push(Shown { name: name_of(of), of: ShownAs::Expression(of) }),
+            SelectItem::UnnamedExpr(of) => {
+                all.push(Projection { name: name_of(of), of: ProjectionSource::Expression(of) });
+            }
             SelectItem::ExprWithAlias { expr, alias } => {
-                all.push(Shown { name: alias.value.clone(), of: ShownAs::Expression(expr) });
+                all.push(Projection { name: alias.value.clone(), of: ProjectionSource::Expression(expr) });
             }
             SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => {
                 let table = match item {
@@ -367,9 +375,10 @@ fn shown<'a>(select: &'a Select, scope: &Scope) -> Result<Vec<Shown<'a>>, SqlErr
                 let columns = scope.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden);
                 let columns = columns.filter(|(_, column)| is_of_table(&column.qualifier));
                 let before = all.len();
-                all.extend(
-                    columns.map(|(place, column)| Shown { name: column.name.clone(), of: ShownAs::Column(place) }),
-                );
+                all.extend(columns.map(|(place, column)| Projection {
+                    name: column.name.clone(),
+                    of: ProjectionSource::Column(place),
+                }));
                 if all.len() == before {
                     return invalid(format!("{item} has no columns"));
                 }
@@ -399,11 +408,11 @@ fn name_of(of: &Expr) -> String {
 }
 
 /// What rows are grouped by: positions and aliases stand for what is shown.
-fn group_keys<'a>(select: &'a Select, shown: &[Shown<'a>]) -> Result<Vec<&'a Expr>, SqlError> {
+fn group_keys<'a>(select: &'a Select, shown: &[Projection<'a>]) -> Result<Vec<&'a Expr>, SqlError> {
     let GroupByExpr::Expressions(keys, modifiers) = &select.group_by else {
         // GROUP BY ALL
         let plain = shown.iter().filter_map(|shown| match shown.of {
-            ShownAs::Expression(of) if !has_aggregate(of) => Some(of),
+            ProjectionSource::Expression(of) if !has_aggregate(of) => Some(of),
             _ => None,
         });
         return Ok(plain.collect());
@@ -412,14 +421,14 @@ fn group_keys<'a>(select: &'a Select, shown: &[Shown<'a>]) -> Result<Vec<&'a Exp
         return unsupported("WITH ROLLUP and the like");
     }
     let expression = |place: usize| match shown.get(place).map(|shown| &shown.of) {
-        Some(ShownAs::Expression(of)) => Some(*of),
+        Some(ProjectionSource::Expression(of)) => Some(*of),
         _ => None,
     };
     let mut found = Vec::with_capacity(keys.len());
     for key in keys {
         let place = match key {
             Expr::Identifier(name) => shown.iter().position(|shown| {
-                let is_alias = !matches!(shown.of, ShownAs::Expression(Expr::Identifier(_)));
+                let is_alias = !matches!(shown.of, ProjectionSource::Expression(Expr::Identifier(_)));
                 is_alias && shown.name.eq_ignore_ascii_case(&name.value)
             }),
             _ => ordinal(key, shown.len())?,

@@ -1,17 +1,16 @@
 //! Groups that the plan can make, mostly from summaries: by tags and by bins of time of a fixed width.
 
-use query::plan::{Aggregate, Grouping, Kept, Of, Plan};
-use query::{Frame, FrameColumn, Values};
+use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Plan};
+use query::{Column, Frame, FrameColumn, ResultRows, RowColumn, RowShape, Values};
 
-use super::filter::Filter;
+use super::filter::lower;
 use super::from::Table;
 use super::group::of_nothing;
 use super::{Rows, Wanted};
 use crate::error::SqlError;
-use crate::expression::{AggregateCall, Bound, Grouped, Typed, fixed_bins};
+use crate::expression::{Bound, BoundAggregate, Grouped, Typed, fixed_bins};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
-use crate::table_rows::{ReadColumn, ReadRows};
 use crate::value::Value;
 
 /// What a key is in the plan.
@@ -32,33 +31,33 @@ impl Run<'_> {
     ) -> Result<Option<Rows>, SqlError> {
         let mut scan = table.scan();
         let filter =
-            condition.map(|condition| Filter::of(condition.expression.clone(), &mut scan, scope)).unwrap_or_default();
-        let Some(kept) = kept(grouped, scope) else { return Ok(None) };
+            condition.map(|condition| lower(condition.expression.clone(), &mut scan, scope)).unwrap_or_default();
+        let Some(calls) = aggregates(grouped, scope) else { return Ok(None) };
         let Some((keys, width_ns, offset_ns)) = plan_keys(grouped, scope, &self.environment) else { return Ok(None) };
-        if !filter.rest.is_empty() || kept.is_empty() {
+        if !filter.rest.is_empty() || calls.is_empty() {
             return Ok(None);
         }
         let by =
             keys.iter().filter_map(|key| if let PlanKey::Tag(tag) = key { Some(tag.clone()) } else { None }).collect();
-        let mut distinct: Vec<Kept> = Vec::new();
-        kept.iter().for_each(|kept| {
-            if !distinct.contains(kept) {
-                distinct.push(kept.clone());
+        let mut distinct: Vec<AggregateCall> = Vec::new();
+        calls.iter().for_each(|call| {
+            if !distinct.contains(call) {
+                distinct.push(call.clone());
             }
         });
-        if grouped.keys.is_empty() && distinct.iter().all(|kept| kept.of != Of::Time) {
+        if grouped.keys.is_empty() && distinct.iter().all(|call| call.input != AggregateInput::Time) {
             // There is one group whatever rows there are.
             scan.table.iter_mut().for_each(|table| table.every_row = false);
         }
-        let grouping = Grouping { width_ns, offset_ns, kept: distinct, by: Some(by) };
+        let grouping = Grouping { width_ns, offset_ns, aggregates: distinct, by: Some(by) };
         let plan = Plan::GroupBy { input: Box::new(filter.plan(scan)), grouping };
         let frames = self.plan(if matches!(keys.as_slice(), [PlanKey::Bin]) { cut(plan, wanted) } else { plan })?;
         let count: usize = frames.iter().map(Frame::rows).sum();
-        self.charge(count * (keys.len() + kept.len()))?;
-        if !grouped.keys.is_empty() && kept.iter().all(is_as_kept) {
-            return Ok(Some(Rows::Read(as_kept(frames, &keys, &kept))));
+        self.charge(count * (keys.len() + calls.len()))?;
+        if !grouped.keys.is_empty() && calls.iter().all(is_as_computed) {
+            return Ok(Some(Rows::Read(as_computed(frames, &keys, &calls))));
         }
-        let mut rows = rows_of_groups(&frames, &keys, &kept);
+        let mut rows = rows_of_groups(&frames, &keys, &calls);
         if rows.is_empty() && grouped.keys.is_empty() {
             rows.push(of_nothing(grouped));
         }
@@ -67,47 +66,52 @@ impl Run<'_> {
 }
 
 /// Whether values are what the plan keeps, as it is.
-fn is_as_kept(kept: &Kept) -> bool {
-    kept.of != Of::Time || kept.aggregate == Aggregate::Count
+fn is_as_computed(call: &AggregateCall) -> bool {
+    call.input != AggregateInput::Time || call.aggregate == Aggregate::Count
 }
 
 /// Rows of groups as the plan has them.
-fn as_kept(mut frames: Vec<Frame>, keys: &[PlanKey], kept: &[Kept]) -> ReadRows {
-    let names: Vec<String> = kept.iter().map(Kept::column_name).collect();
+fn as_computed(mut frames: Vec<Frame>, keys: &[PlanKey], calls: &[AggregateCall]) -> ResultRows {
+    let names: Vec<String> = calls.iter().map(AggregateCall::column_name).collect();
     let is_count =
-        |name: &str| kept.iter().zip(&names).any(|(kept, of)| kept.aggregate == Aggregate::Count && of == name);
+        |name: &str| calls.iter().zip(&names).any(|(call, of)| call.aggregate == Aggregate::Count && of == name);
     for frame in &mut frames {
         let rows = frame.rows();
-        frame.columns.iter_mut().filter(|column| is_count(&column.name)).for_each(|column| count_all(column, rows));
+        frame
+            .columns
+            .iter_mut()
+            .filter(|column| is_count(&column.name))
+            .for_each(|column| count_all(&mut column.cells, rows));
     }
     let tag = |key: &PlanKey| if let PlanKey::Tag(tag) = key { Some(tag.clone()) } else { None };
     let tags: Vec<String> = keys.iter().filter_map(tag).collect();
     let mut next_tag = 0..;
     let key = |key: &PlanKey| match key {
-        PlanKey::Bin => ReadColumn::Time,
-        PlanKey::Tag(_) => ReadColumn::Tag(next_tag.next().unwrap_or_default()),
+        PlanKey::Bin => RowColumn::Time,
+        PlanKey::Tag(_) => RowColumn::Tag(next_tag.next().unwrap_or_default()),
     };
-    let columns = keys.iter().map(key).chain((0..kept.len()).map(ReadColumn::Field)).collect();
-    ReadRows::of_groups(frames, tags, &names, columns)
+    let columns = keys.iter().map(key).chain((0..calls.len()).map(RowColumn::Field)).collect();
+    let rows = ResultRows::new(frames, RowShape { tags, fields: names, columns });
+    if keys.iter().any(|key| matches!(key, PlanKey::Bin)) { rows.in_time_order() } else { rows }
 }
 
 /// There are none where there is no value.
-fn count_all(column: &mut FrameColumn, rows: usize) {
-    let Some(present) = column.present.take() else { return };
+fn count_all(column: &mut Column, rows: usize) {
+    let Some(validity) = column.validity.take() else { return };
     match &mut column.values {
         Values::I64(counts) => {
-            counts.iter_mut().zip(present).filter(|(_, present)| !present).for_each(|(count, _)| *count = 0);
+            counts.iter_mut().zip(validity).filter(|(_, is_valid)| !is_valid).for_each(|(count, _)| *count = 0);
         }
         // A column without any value has no type.
         other => *other = Values::I64(vec![0; rows]),
     }
 }
 
-fn rows_of_groups(frames: &[Frame], keys: &[PlanKey], kept: &[Kept]) -> Vec<Vec<Value>> {
+fn rows_of_groups(frames: &[Frame], keys: &[PlanKey], calls: &[AggregateCall]) -> Vec<Vec<Value>> {
     let count: usize = frames.iter().map(Frame::rows).sum();
-    let groups: Vec<GroupRows<'_>> = frames.iter().map(|frame| GroupRows::new(frame, keys, kept)).collect();
+    let groups: Vec<GroupRows<'_>> = frames.iter().map(|frame| GroupRows::new(frame, keys, calls)).collect();
     let bin = keys.iter().position(|key| matches!(key, PlanKey::Bin));
-    let row = |(_, group, place): (i64, usize, usize)| Some(groups.get(group)?.row(place, bin, kept));
+    let row = |(_, group, place): (i64, usize, usize)| Some(groups.get(group)?.row(place, bin, calls));
     let mut order: Vec<(i64, usize, usize)> = Vec::with_capacity(count);
     for (group, frame) in frames.iter().enumerate() {
         order.extend(frame.timestamps_ns.iter().enumerate().map(|(place, time_ns)| (*time_ns, group, place)));
@@ -127,29 +131,29 @@ struct GroupRows<'a> {
 }
 
 impl<'a> GroupRows<'a> {
-    fn new(frame: &'a Frame, keys: &[PlanKey], kept: &[Kept]) -> Self {
+    fn new(frame: &'a Frame, keys: &[PlanKey], calls: &[AggregateCall]) -> Self {
         let key = |key: &PlanKey| match key {
             PlanKey::Tag(tag) => {
                 frame.labels.get(tag).filter(|value| !value.is_empty()).map_or(Value::Null, Value::text)
             }
             PlanKey::Bin => Value::Null,
         };
-        let columns = kept.iter().map(|kept| frame.column(&kept.column_name())).collect();
+        let columns = calls.iter().map(|call| frame.column(&call.column_name())).collect();
         Self { frame, columns, keys: keys.iter().map(key).collect() }
     }
 
-    fn row(&self, place: usize, bin: Option<usize>, kept: &[Kept]) -> Vec<Value> {
-        let mut row = Vec::with_capacity(self.keys.len() + kept.len());
+    fn row(&self, place: usize, bin: Option<usize>, calls: &[AggregateCall]) -> Vec<Value> {
+        let mut row = Vec::with_capacity(self.keys.len() + calls.len());
         row.extend_from_slice(&self.keys);
         if let (Some(key), Some(time_ns)) = (bin.and_then(|bin| row.get_mut(bin)), self.frame.timestamps_ns.get(place))
         {
             *key = Value::Timestamp(*time_ns);
         }
-        row.extend(self.columns.iter().zip(kept).map(|(column, kept)| {
+        row.extend(self.columns.iter().zip(calls).map(|(column, call)| {
             let value = column.map_or(Value::Null, |column| Value::of_cell(column.cell(place)));
-            match (&kept.of, value) {
-                (Of::Time, Value::Int(ns)) if kept.aggregate != Aggregate::Count => Value::Timestamp(ns),
-                (_, Value::Null) if kept.aggregate == Aggregate::Count => Value::Int(0),
+            match (&call.input, value) {
+                (AggregateInput::Time, Value::Int(ns)) if call.aggregate != Aggregate::Count => Value::Timestamp(ns),
+                (_, Value::Null) if call.aggregate == Aggregate::Count => Value::Int(0),
                 (_, value) => value,
             }
         }));
@@ -167,11 +171,11 @@ fn cut(plan: Plan, wanted: Wanted) -> Plan {
 }
 
 /// The aggregates as the plan has them; `None` if it lacks one.
-fn kept(grouped: &Grouped, scope: &Scope) -> Option<Vec<Kept>> {
-    grouped.calls.iter().map(|call| kept_of(call, scope)).collect()
+fn aggregates(grouped: &Grouped, scope: &Scope) -> Option<Vec<AggregateCall>> {
+    grouped.calls.iter().map(|call| aggregate_of(call, scope)).collect()
 }
 
-fn kept_of(call: &AggregateCall, scope: &Scope) -> Option<Kept> {
+fn aggregate_of(call: &BoundAggregate, scope: &Scope) -> Option<AggregateCall> {
     let aggregate = call.function.in_plan()?;
     if call.is_distinct || call.filter.is_some() {
         return None;
@@ -180,12 +184,14 @@ fn kept_of(call: &AggregateCall, scope: &Scope) -> Option<Kept> {
     if call.by.as_ref().is_some_and(|by| !is_time(by)) {
         return None;
     }
-    let Some(of) = &call.of else { return Some(Kept { aggregate, of: Of::Time }) };
+    let Some(of) = &call.of else { return Some(AggregateCall { aggregate, input: AggregateInput::Time }) };
     let Bound::Column(place) = of else { return None };
     let column = scope.columns.get(*place)?;
     match column.role {
-        Role::Field => Some(Kept::of_column(aggregate, column.name.as_str())),
-        Role::Time if !matches!(aggregate, Aggregate::Sum | Aggregate::Avg) => Some(Kept { aggregate, of: Of::Time }),
+        Role::Field => Some(AggregateCall::of_column(aggregate, column.name.as_str())),
+        Role::Time if !matches!(aggregate, Aggregate::Sum | Aggregate::Avg) => {
+            Some(AggregateCall { aggregate, input: AggregateInput::Time })
+        }
         _ => None,
     }
 }

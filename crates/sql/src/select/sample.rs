@@ -87,7 +87,7 @@ impl Run<'_> {
         let fills = (0..calls).map(|call| grouped.fills.get(&call).cloned().unwrap_or(Fill::Null)).collect();
         let range = condition.map(|condition| {
             let mut scan = query::plan::Scan::of_table("");
-            super::filter::Filter::of(condition.expression.clone(), &mut scan, scope);
+            super::lower(condition.expression.clone(), &mut scan, scope);
             scan.range
         });
         let range = range.filter(|range| range.start_ns != i64::MIN && range.end_ns != i64::MAX);

@@ -15,7 +15,7 @@ pub(crate) mod windows;
 use std::sync::Arc;
 
 use index::Slot;
-use model::{Column, TimeRange, ValueType};
+use model::{SampleColumn, TimeRange, ValueType};
 use tracing_mutex::parkinglot::Mutex;
 
 use crate::cache::last_rows::LastRowsCache;
@@ -198,7 +198,7 @@ pub enum ByMillisecond {
         values: Vec<f64>,
     },
     /// Anything, as it is.
-    Column(Column),
+    Column(SampleColumn),
 }
 
 /// Reads groups one after the other and remembers what it came by in parts: for whoever reads many. Threads may share one. What is
@@ -220,7 +220,7 @@ impl GroupReader<'_> {
     }
 
     /// A group's samples in a range: one column for each of [`SelectedGroup::columns`].
-    pub fn read(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Vec<Column>, StoreError> {
+    pub fn read(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Vec<SampleColumn>, StoreError> {
         let mut columns = Vec::with_capacity(selected.columns.len());
         self.each_block(selected, range, |view, range, wanted, slots| {
             columns_of(view.pieces(range, slots, &self.way)?, wanted, range, |column| columns.push(column));
@@ -290,7 +290,7 @@ impl Store {
     }
 
     /// A group's samples in a range: one column for each of [`SelectedGroup::columns`].
-    pub fn read(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Vec<Column>, StoreError> {
+    pub fn read(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Vec<SampleColumn>, StoreError> {
         self.reader().read(selected, range)
     }
 
@@ -327,7 +327,7 @@ impl Store {
 }
 
 /// Appends what pieces have of columns.
-fn columns_of(pieces: Vec<Rows>, wanted: &[&SelectedColumn], range: &TimeRange, mut push: impl FnMut(Column)) {
+fn columns_of(pieces: Vec<Rows>, wanted: &[&SelectedColumn], range: &TimeRange, mut push: impl FnMut(SampleColumn)) {
     let mut pieces = chunk::in_time_order(pieces);
     for (place, column) in wanted.iter().enumerate() {
         let taken = match pieces.as_mut_slice() {
@@ -377,7 +377,7 @@ fn is_number(column: &RowsColumn) -> bool {
 }
 
 /// Takes the only piece's numbers of a column without copying them, with the last one also the times; `None` if it is not such.
-fn take_column(rows: &mut Rows, wanted: &SelectedColumn, range: &TimeRange, is_last: bool) -> Option<Column> {
+fn take_column(rows: &mut Rows, wanted: &SelectedColumn, range: &TimeRange, is_last: bool) -> Option<SampleColumn> {
     let of_slot = |column: &&mut RowsColumn| column.slot == wanted.slot && column.value_type == wanted.value_type;
     let column = rows.columns.iter_mut().find(of_slot)?;
     if !is_number(column) || column.cells.len() != rows.timestamps_ns.len() {
@@ -392,9 +392,9 @@ fn take_column(rows: &mut Rows, wanted: &SelectedColumn, range: &TimeRange, is_l
     };
     let cells = cut(std::mem::take(&mut column.cells), from..to).into_iter();
     Some(match column.value_type {
-        ValueType::F64 => Column::F64(times, cells.map(f64::from_bits).collect()),
-        ValueType::I64 => Column::I64(times, cells.map(|cell| cell as i64).collect()),
-        _ => Column::U64(times, cells.collect()),
+        ValueType::F64 => SampleColumn::F64(times, cells.map(f64::from_bits).collect()),
+        ValueType::I64 => SampleColumn::I64(times, cells.map(|cell| cell as i64).collect()),
+        _ => SampleColumn::U64(times, cells.collect()),
     })
 }
 
@@ -408,8 +408,9 @@ fn cut<T: Copy>(mut values: Vec<T>, stretch: std::ops::Range<usize>) -> Vec<T> {
     values
 }
 
-fn collect_column(pieces: &[Rows], wanted: &SelectedColumn, range: &TimeRange) -> Column {
-    let mut column = Column::with_capacity(wanted.value_type, pieces.iter().map(|rows| rows.timestamps_ns.len()).sum());
+fn collect_column(pieces: &[Rows], wanted: &SelectedColumn, range: &TimeRange) -> SampleColumn {
+    let mut column =
+        SampleColumn::with_capacity(wanted.value_type, pieces.iter().map(|rows| rows.timestamps_ns.len()).sum());
     for rows in pieces {
         let of_slot = |column: &&RowsColumn| column.slot == wanted.slot && column.value_type == wanted.value_type;
         let Some(cells) = rows.columns.iter().find(of_slot) else {
@@ -430,23 +431,23 @@ fn collect_column(pieces: &[Rows], wanted: &SelectedColumn, range: &TimeRange) -
 }
 
 /// Appends a stretch of numbers none of which is null, at once; false if it is not such.
-fn append_all(column: &mut Column, rows: &Rows, cells: &RowsColumn, stretch: std::ops::Range<usize>) -> bool {
+fn append_all(column: &mut SampleColumn, rows: &Rows, cells: &RowsColumn, stretch: std::ops::Range<usize>) -> bool {
     let (Some(times), Some(bits)) = (rows.timestamps_ns.get(stretch.clone()), cells.cells.get(stretch)) else {
         return false;
     };
     match column {
         _ if !cells.nulls.is_empty() => false,
-        Column::F64(timestamps, values) => {
+        SampleColumn::F64(timestamps, values) => {
             timestamps.extend_from_slice(times);
             values.extend(bits.iter().copied().map(f64::from_bits));
             true
         }
-        Column::I64(timestamps, values) => {
+        SampleColumn::I64(timestamps, values) => {
             timestamps.extend_from_slice(times);
             values.extend(bits.iter().map(|cell| *cell as i64));
             true
         }
-        Column::U64(timestamps, values) => {
+        SampleColumn::U64(timestamps, values) => {
             timestamps.extend_from_slice(times);
             values.extend_from_slice(bits);
             true
@@ -455,29 +456,29 @@ fn append_all(column: &mut Column, rows: &Rows, cells: &RowsColumn, stretch: std
     }
 }
 
-fn push_cell(column: &mut Column, timestamp_ns: i64, cell: u64, cells: &RowsColumn) {
+fn push_cell(column: &mut SampleColumn, timestamp_ns: i64, cell: u64, cells: &RowsColumn) {
     match column {
-        Column::F64(timestamps, values) => {
+        SampleColumn::F64(timestamps, values) => {
             timestamps.push(timestamp_ns);
             values.push(f64::from_bits(cell));
         }
-        Column::I64(timestamps, values) => {
+        SampleColumn::I64(timestamps, values) => {
             timestamps.push(timestamp_ns);
             values.push(cell as i64);
         }
-        Column::U64(timestamps, values) => {
+        SampleColumn::U64(timestamps, values) => {
             timestamps.push(timestamp_ns);
             values.push(cell);
         }
-        Column::Bool(timestamps, values) => {
+        SampleColumn::Bool(timestamps, values) => {
             timestamps.push(timestamp_ns);
             values.push(cell != 0);
         }
-        Column::String(timestamps, values) => {
+        SampleColumn::String(timestamps, values) => {
             timestamps.push(timestamp_ns);
             values.push(String::from_utf8_lossy(cells.text(cell)).into_owned());
         }
-        Column::Histogram(timestamps, values) => {
+        SampleColumn::Histogram(timestamps, values) => {
             if let Some(value) = histogram::from_bytes(cells.text(cell), values.last()) {
                 timestamps.push(timestamp_ns);
                 values.push(value);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use index::Slot;
-use model::{CellColumn, STALE_NAN_BITS, TimeRange, ValueType, Values};
+use model::{Column, STALE_NAN_BITS, TimeRange, ValueType, Values};
 
 use crate::part::BLOCK_SLOTS;
 use crate::part::chunk::{self, Rows, RowsColumn};
@@ -17,7 +17,7 @@ pub struct TableRows {
     /// When, in nanoseconds since the Unix epoch. Those of one group ascend, none twice.
     pub timestamps_ns: Vec<i64>,
     /// One for each of [`SelectedGroup::columns`], stale markers as nulls; `None` for histograms.
-    pub columns: Vec<Option<CellColumn>>,
+    pub columns: Vec<Option<Column>>,
 }
 
 impl Store {
@@ -88,9 +88,9 @@ impl<'a> Piece<'a> {
 }
 
 /// One member's cells of all pieces, one after another.
-fn collect(pieces: &[Piece<'_>], wanted: &SelectedColumn) -> Option<CellColumn> {
+fn collect(pieces: &[Piece<'_>], wanted: &SelectedColumn) -> Option<Column> {
     let mut values = Values::empty(wanted.value_type)?;
-    let mut present: Option<Vec<bool>> = None;
+    let mut validity: Option<Vec<bool>> = None;
     let mut before = 0;
     for piece in pieces {
         let found = piece.column(wanted);
@@ -110,14 +110,14 @@ fn collect(pieces: &[Piece<'_>], wanted: &SelectedColumn) -> Option<CellColumn> 
             }
         };
         if let Some(nulls) = nulls {
-            let present = present.get_or_insert_with(|| vec![true; before]);
-            present.extend(nulls.iter().map(|null| !null));
-        } else if let Some(present) = &mut present {
-            present.resize(before + rows, true);
+            let validity = validity.get_or_insert_with(|| vec![true; before]);
+            validity.extend(nulls.iter().map(|null| !null));
+        } else if let Some(validity) = &mut validity {
+            validity.resize(before + rows, true);
         }
         before += rows;
     }
-    Some(CellColumn { values, present })
+    Some(Column { values, validity })
 }
 
 /// Appends cells of a column.
@@ -172,7 +172,7 @@ impl TableRows {
         let empty = |column: &SelectedColumn| {
             let mut values = Values::empty(column.value_type)?;
             values.reserve(rows);
-            Some(CellColumn { values, present: None })
+            Some(Column { values, validity: None })
         };
         Self { timestamps_ns: Vec::with_capacity(rows), columns: columns.iter().map(empty).collect() }
     }
@@ -186,12 +186,12 @@ impl TableRows {
     ) {
         let before = self.timestamps_ns.len();
         for (index, (column, wanted)) in self.columns.iter_mut().zip(columns).enumerate() {
-            let Some(CellColumn { values, present }) = column else { continue };
+            let Some(Column { values, validity }) = column else { continue };
             let cell = cell(wanted, index);
             let cell = cell.filter(|cell| wanted.value_type != ValueType::F64 || *cell != STALE_NAN_BITS);
             push_cell(values, cell.unwrap_or_default());
-            if cell.is_none() || present.is_some() {
-                present.get_or_insert_with(|| vec![true; before]).push(cell.is_some());
+            if cell.is_none() || validity.is_some() {
+                validity.get_or_insert_with(|| vec![true; before]).push(cell.is_some());
             }
         }
         self.timestamps_ns.push(time_ns);
@@ -201,13 +201,13 @@ impl TableRows {
     pub(crate) fn extend_from(&mut self, others: &Self, rows: Range<usize>) {
         let before = self.timestamps_ns.len();
         for (column, other) in self.columns.iter_mut().zip(&others.columns) {
-            let (Some(CellColumn { values, present }), Some(other)) = (column, other) else { continue };
+            let (Some(Column { values, validity }), Some(other)) = (column, other) else { continue };
             push_values(values, &other.values, rows.clone());
-            if other.present.is_some() || present.is_some() {
-                let present = present.get_or_insert_with(|| vec![true; before]);
-                match &other.present {
-                    Some(other) => present.extend_from_slice(other.get(rows.clone()).unwrap_or_default()),
-                    None => present.resize(before + rows.len(), true),
+            if other.validity.is_some() || validity.is_some() {
+                let validity = validity.get_or_insert_with(|| vec![true; before]);
+                match &other.validity {
+                    Some(other) => validity.extend_from_slice(other.get(rows.clone()).unwrap_or_default()),
+                    None => validity.resize(before + rows.len(), true),
                 }
             }
         }
@@ -221,7 +221,7 @@ impl TableRows {
             Values::Text(texts) => texts.iter().map(|text| size_of::<String>() + text.capacity()).sum(),
             _ => rows * size_of::<u64>(),
         };
-        let column = |column: &CellColumn| values_bytes(&column.values) + column.present.as_ref().map_or(0, Vec::len);
+        let column = |column: &Column| values_bytes(&column.values) + column.validity.as_ref().map_or(0, Vec::len);
         let columns: usize = self.columns.iter().flatten().map(column).sum();
         columns + rows * size_of::<i64>() + size_of_val(&*self.columns)
     }
@@ -249,7 +249,7 @@ impl TableRows {
 }
 
 /// A column on an axis that holds its own and more.
-fn spread(column: &CellColumn, own: &[i64], axis: &[i64]) -> CellColumn {
+fn spread(column: &Column, own: &[i64], axis: &[i64]) -> Column {
     let mut next = 0;
     let mut places = Vec::with_capacity(axis.len());
     for time in axis {
@@ -257,10 +257,8 @@ fn spread(column: &CellColumn, own: &[i64], axis: &[i64]) -> CellColumn {
         places.push(found.then_some(next));
         next += usize::from(found);
     }
-    let is_present = |place: &Option<usize>| {
-        place.is_some_and(|place| column.present.as_ref().is_none_or(|present| present.get(place) == Some(&true)))
-    };
-    let present = Some(places.iter().map(is_present).collect());
+    let is_valid = |place: &Option<usize>| place.is_some_and(|place| column.is_valid(place));
+    let validity = Some(places.iter().map(is_valid).collect());
     let values = match &column.values {
         Values::F64(values) => Values::F64(pick(values, &places)),
         Values::I64(values) => Values::I64(pick(values, &places)),
@@ -268,7 +266,7 @@ fn spread(column: &CellColumn, own: &[i64], axis: &[i64]) -> CellColumn {
         Values::Bool(values) => Values::Bool(pick(values, &places)),
         Values::Text(values) => Values::Text(pick(values, &places)),
     };
-    CellColumn { values, present }
+    Column { values, validity }
 }
 
 fn pick<T: Clone + Default>(values: &[T], places: &[Option<usize>]) -> Vec<T> {

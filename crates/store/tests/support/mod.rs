@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use index::compile;
-use model::{Batch, Block, Column, Field, GroupIdentity, GroupKey, Labels, TimeRange, ValueType};
+use model::{Batch, Block, Field, GroupIdentity, GroupKey, Labels, SampleColumn, TimeRange, ValueType};
 use thalweg_store::Store;
 
 /// A row: host, timestamp, fields with values.
@@ -63,7 +63,7 @@ pub(crate) fn read_all(store: &Store, range: TimeRange) -> Content {
     for group in store.select("default", &compile(&[]).unwrap()).unwrap() {
         let columns = store.read(&group, &range).unwrap();
         for (selected, column) in group.columns.iter().zip(columns) {
-            let Column::F64(timestamps, values) = column else {
+            let SampleColumn::F64(timestamps, values) = column else {
                 panic!("a column of floats expected");
             };
             assert!(timestamps.is_sorted_by(|a, b| a < b), "timestamps ascend, none twice");

@@ -31,10 +31,9 @@ use arrow_flight::{Action, FlightDescriptor, FlightEndpoint, FlightInfo, Handsha
 use arrow_schema::{Schema, SchemaRef};
 use axum::Router;
 use axum::body::Bytes;
-use db::SqlAnswer;
 use futures_util::{Stream, TryStreamExt, stream};
 use prost::Message;
-use sql::{Relation, Session, SqlError, Value};
+use sql::{Answer, ClientContext, Relation, SqlError, Value};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Extensions, Request, Response, Status, Streaming};
 
@@ -83,15 +82,15 @@ impl Service {
         self.caller(request.metadata(), request.extensions())
     }
 
-    fn session(&self, database: &str) -> Session {
-        Session::new(database, self.state.db.now_ns())
+    fn session(&self, database: &str) -> ClientContext {
+        ClientContext::new(database, self.state.db.now_ns())
     }
 
     /// The columns that a statement will give, without running it; none if it gives no table.
     async fn described(&self, handle: &Handle, remote: Option<SocketAddr>) -> Result<SchemaRef, Status> {
         let parsed = one(&handle.text)?;
         let parameters = handle.rows.first().map(Row::values).unwrap_or_default();
-        let session = Session { parameters, ..self.session(&handle.database) };
+        let session = ClientContext { parameters, ..self.session(&handle.database) };
         let described =
             super::watch(&self.state, handle.text.clone(), (session, remote), move |state, session, budget| {
                 state.db.describe_sql(&parsed, 0, session, budget)
@@ -100,14 +99,9 @@ impl Service {
         Ok(sql::arrow_schema(&columns))
     }
 
-    async fn run(
-        &self,
-        handle: &Handle,
-        parameters: Vec<Value>,
-        remote: Option<SocketAddr>,
-    ) -> Result<SqlAnswer, Status> {
+    async fn run(&self, handle: &Handle, parameters: Vec<Value>, remote: Option<SocketAddr>) -> Result<Answer, Status> {
         let parsed = one(&handle.text)?;
-        let session = Session { parameters, ..self.session(&handle.database) };
+        let session = ClientContext { parameters, ..self.session(&handle.database) };
         let ran = super::run_one(&self.state, handle.text.clone(), (parsed, 0), (session, remote));
         ran.await.map_err(ended)?.map_err(|error| refused(&error))
     }
@@ -115,10 +109,10 @@ impl Service {
     /// Runs a statement and sends its table; an empty one if it gives none.
     async fn rows(&self, handle: &Handle, remote: Option<SocketAddr>) -> Answer<Batches> {
         let relation = match self.run(handle, handle.only_row()?, remote).await? {
-            SqlAnswer::Rows(relation) => relation,
-            SqlAnswer::Table(table) => table.into_relation(),
-            SqlAnswer::Set(..) | SqlAnswer::Done(_) => Relation::default(),
-            SqlAnswer::CopyOut(_) | SqlAnswer::CopyIn(_) => {
+            Answer::Rows(relation) => relation,
+            Answer::Table(table) => table.into_relation(),
+            Answer::Set(..) | Answer::Done(_) => Relation::default(),
+            Answer::CopyOut(_) | Answer::CopyIn(_) => {
                 return Err(Status::invalid_argument("COPY is of Postgres's protocol: a query gives rows here"));
             }
         };
@@ -136,10 +130,10 @@ impl Service {
         let mut written = None;
         for row in if handle.rows.is_empty() { none.as_slice() } else { &handle.rows } {
             let count = match self.run(handle, row.values(), remote).await? {
-                SqlAnswer::Done(tag) => tag.rsplit(' ').next().and_then(|count| count.parse::<i64>().ok()),
-                SqlAnswer::Rows(relation) => i64::try_from(relation.rows.len()).ok(),
-                SqlAnswer::Table(table) => i64::try_from(table.order().len()).ok(),
-                SqlAnswer::Set(..) | SqlAnswer::CopyOut(_) | SqlAnswer::CopyIn(_) => None,
+                Answer::Done(tag) => tag.rsplit(' ').next().and_then(|count| count.parse::<i64>().ok()),
+                Answer::Rows(relation) => i64::try_from(relation.rows.len()).ok(),
+                Answer::Table(table) => i64::try_from(table.rows.order().len()).ok(),
+                Answer::Set(..) | Answer::CopyOut(_) | Answer::CopyIn(_) => None,
             };
             written = count.map(|count| count + written.unwrap_or(0)).or(written);
         }

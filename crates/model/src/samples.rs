@@ -4,7 +4,7 @@ use crate::{NativeHistogram, ValueType};
 
 /// One member's samples over a stretch of time: sorted by timestamp, one per timestamp, nulls left out.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Column {
+pub enum SampleColumn {
     /// Floats; a stale marker is the value with [`crate::STALE_NAN_BITS`].
     F64(Vec<i64>, Vec<f64>),
     /// Signed integers.
@@ -19,7 +19,7 @@ pub enum Column {
     Histogram(Vec<i64>, Vec<NativeHistogram>),
 }
 
-impl Column {
+impl SampleColumn {
     /// A column without samples.
     pub fn empty(value_type: ValueType) -> Self {
         Self::with_capacity(value_type, 0)

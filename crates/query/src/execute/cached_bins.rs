@@ -1,17 +1,17 @@
-//! Bins that somebody keeps: what is asked of them, and how stretches of bins become one answer.
+//! The cache of bins: what is asked of it, and how intervals of bins become one answer.
 
 use std::collections::HashMap;
 
 use std::ops::Range;
 
-use model::{Labels, TimeRange, Values};
+use model::{Column, Labels, TimeRange};
 
-use crate::plan::{Aggregate, Grouping, Of, Plan, Scan};
+use crate::plan::{Aggregate, AggregateInput, Grouping, Plan, Scan};
 use crate::{Cell, Frame, FrameColumn, QueryError};
 
-/// Rows of a scan in bins of time, asked for.
+/// A request for rows of a scan in bins of time.
 #[derive(Debug)]
-pub struct BinsAsked<'a> {
+pub struct BinsRequest<'a> {
     /// The plan's written form, but for when: the same text stands for the same bins.
     pub text: String,
     /// What is scanned.
@@ -24,36 +24,42 @@ pub struct BinsAsked<'a> {
     pub combined: Option<Vec<Aggregate>>,
 }
 
-/// Bins, and how many of their rows were kept before.
+/// Bins, and how many of their rows were cached.
 #[derive(Debug)]
-pub struct BinsFound {
+pub struct BinsResponse {
     /// A frame for each series.
     pub frames: Vec<Frame>,
-    /// Rows that were kept in memory.
+    /// Rows that were cached in memory.
     pub memory_rows: usize,
-    /// Rows that were kept on flash.
+    /// Rows that were cached on flash.
     pub flash_rows: usize,
 }
 
 /// Makes the bins of the rows in a range, so many nanoseconds wide.
-pub type MakeBins<'a> = dyn FnMut(TimeRange, i64) -> Result<Vec<Frame>, QueryError> + 'a;
+pub type ComputeBins<'a> = dyn FnMut(TimeRange, i64) -> Result<Vec<Frame>, QueryError> + 'a;
 
-/// Who keeps bins.
-pub trait KeptBins: Sync {
-    /// The bins of the scan's range: kept ones, and for the rest those that are made now.
-    fn bins(&self, database: &str, asked: &BinsAsked<'_>, make: &mut MakeBins<'_>) -> Result<BinsFound, QueryError>;
+/// A cache of bins.
+pub trait BinCache: Sync {
+    /// The bins of the scan's range: cached ones, and for the rest those that are computed now.
+    fn bins(
+        &self,
+        database: &str,
+        asked: &BinsRequest<'_>,
+        make: &mut ComputeBins<'_>,
+    ) -> Result<BinsResponse, QueryError>;
 }
 
-impl<'a> BinsAsked<'a> {
-    /// What a grouping of a scan's rows asks; `None` if its bins depend on one another.
-    pub(super) fn of(input: &'a Plan, grouping: &Grouping) -> Option<Self> {
+impl<'a> BinsRequest<'a> {
+    /// The request of a grouping of a scan's rows; `None` if its bins depend on one another.
+    pub(super) fn new(input: &'a Plan, grouping: &Grouping) -> Option<Self> {
         let scan = match input {
             Plan::Scan(scan) => scan,
             _ => super::filtered_scan(input)?.0,
         };
         let width_ns = grouping.width_ns.filter(|width_ns| *width_ns > 0)?;
         // Names of columns depend on how many a group has; a series has one.
-        let is_by_name = scan.table.is_none() || grouping.kept.iter().all(|kept| kept.of != Of::Each);
+        let is_by_name =
+            scan.table.is_none() || grouping.aggregates.iter().all(|call| call.input != AggregateInput::Each);
         if !scan.tokens.is_empty() || !is_by_name {
             return None;
         }
@@ -70,7 +76,7 @@ fn combined(grouping: &Grouping) -> Option<Vec<Aggregate>> {
         Aggregate::Min | Aggregate::Max | Aggregate::Count | Aggregate::First | Aggregate::Last => Some(aggregate),
         Aggregate::Avg | Aggregate::Sum | Aggregate::Stddev | Aggregate::Quantile(_) => None,
     };
-    grouping.kept.iter().map(|kept| whole(kept.aggregate)).collect()
+    grouping.aggregates.iter().map(|call| whole(call.aggregate)).collect()
 }
 
 /// A scan, or a filtered one, of another range.
@@ -179,46 +185,25 @@ impl<'a> Joining<'a> {
     }
 }
 
-/// Rows of columns one behind the other, if their values are of one type and without nulls, as mostly: these are copied as they lie.
+/// Rows of columns one after another, if their values are of one type and without nulls, as mostly: these are copied as they lie.
 fn of_one_type<'a>(mut parts: impl Iterator<Item = (Option<&'a FrameColumn>, Range<usize>)>) -> Option<FrameColumn> {
-    let is_full = |column: &FrameColumn, rows: &Range<usize>| match &column.present {
-        Some(present) => present.get(rows.clone()).is_some_and(|present| !present.contains(&false)),
-        None => true,
-    };
-    let whole = |(column, rows): (Option<&'a FrameColumn>, Range<usize>)| {
-        let column = column.filter(|column| is_full(column, &rows))?;
+    let full = |(column, rows): (Option<&'a FrameColumn>, Range<usize>)| {
+        let column = column.filter(|column| column.cells.is_full(rows.clone()))?;
         Some((column, rows))
     };
-    let (first, rows) = whole(parts.next()?)?;
-    let mut values = slice(&first.values, rows)?;
+    let (first, rows) = full(parts.next()?)?;
+    let mut values = first.cells.values.slice(rows)?;
     for part in parts {
-        let (column, rows) = whole(part)?;
-        match (&mut values, &column.values) {
-            (Values::F64(all), Values::F64(more)) => all.extend_from_slice(more.get(rows)?),
-            (Values::I64(all), Values::I64(more)) => all.extend_from_slice(more.get(rows)?),
-            (Values::U64(all), Values::U64(more)) => all.extend_from_slice(more.get(rows)?),
-            (Values::Bool(all), Values::Bool(more)) => all.extend_from_slice(more.get(rows)?),
-            (Values::Text(all), Values::Text(more)) => all.extend_from_slice(more.get(rows)?),
-            _ => return None,
-        }
+        let (column, rows) = full(part)?;
+        values.extend(&column.cells.values, rows)?;
     }
-    Some(FrameColumn { name: first.name.clone(), values, present: None })
-}
-
-fn slice(values: &Values, rows: Range<usize>) -> Option<Values> {
-    Some(match values {
-        Values::F64(values) => Values::F64(values.get(rows)?.to_vec()),
-        Values::I64(values) => Values::I64(values.get(rows)?.to_vec()),
-        Values::U64(values) => Values::U64(values.get(rows)?.to_vec()),
-        Values::Bool(values) => Values::Bool(values.get(rows)?.to_vec()),
-        Values::Text(values) => Values::Text(values.get(rows)?.to_vec()),
-    })
+    Some(FrameColumn { name: first.name.clone(), cells: Column::of_values(values) })
 }
 
 impl Frame {
     /// Wider bins of narrower ones, which are in order of time: a column for each of the aggregates that they are of.
     pub fn widened(&self, combined: &[Aggregate], width_ns: i64, offset_ns: i64) -> Result<Self, QueryError> {
-        let grouping = Grouping { width_ns: Some(width_ns), offset_ns, kept: Vec::new(), by: None };
+        let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates: Vec::new(), by: None };
         let start = |time_ns: &i64| grouping.bin_start(*time_ns);
         let mut bins: Vec<(i64, Range<usize>)> = Vec::new();
         for (row, time_ns) in self.timestamps_ns.iter().enumerate() {
@@ -266,6 +251,8 @@ fn is_less(a: Cell<'_>, b: Cell<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use model::Values;
+
     use super::*;
 
     fn frame(times: &[i64], cells: &[&[Cell<'_>]]) -> Frame {
@@ -308,7 +295,7 @@ mod tests {
             let stretches: Vec<(&[Frame], TimeRange)> =
                 places.iter().map(|place| (std::slice::from_ref(&parts[*place]), TimeRange::new(0, 1))).collect();
             let joined = Frame::join(&stretches).unwrap().remove(0);
-            (joined.columns[0].values.clone(), joined.columns[0].present.clone())
+            (joined.columns[0].cells.values.clone(), joined.columns[0].cells.validity.clone())
         };
         assert_eq!(joined(&[0, 1]), (Values::I64(vec![1, 2, 7, 8]), None));
         assert_eq!(joined(&[1, 2]), (Values::I64(vec![7, 8, 5, 0]), Some(vec![true, true, true, false])));

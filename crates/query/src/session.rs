@@ -1,0 +1,82 @@
+//! The seam below SQL, InfluxQL and plans: what a statement may read and change of the databases that it runs on.
+
+use model::{Labels, TimeRange, ValueType};
+use store::TableSchema;
+
+use crate::plan::{Scan, Selector};
+use crate::{Budget, LastRows, Outcome, Plan, QueryError, Reads};
+
+/// A group of a table: its tags, and the fields that it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableGroup {
+    /// Its tags.
+    pub tags: Labels,
+    /// Names of its fields.
+    pub fields: Vec<String>,
+}
+
+/// The first of the rows that were not written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRow {
+    /// Which one, such as `line 3`.
+    pub place: String,
+    /// Why not.
+    pub reason: String,
+}
+
+/// How a database keeps its data; a setting that is left out stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DatabaseSettings {
+    /// How long rows are kept, in nanoseconds; 0: for ever.
+    pub retention_ns: Option<i64>,
+    /// From which age samples are replaced by summaries, and of which width, both in nanoseconds.
+    pub folds: Option<Vec<(i64, i64)>>,
+}
+
+/// The databases of one process, as one query sees them.
+pub trait Session: Sync {
+    /// Nanoseconds since the Unix epoch.
+    fn now_ns(&self) -> i64;
+
+    /// The limits of the query.
+    fn budget(&self) -> &Budget;
+
+    /// Names of all databases, sorted.
+    fn databases(&self) -> Vec<String>;
+
+    /// Names of a database's tables, sorted: measurements of line protocol, and metrics by their names.
+    fn tables(&self, database: &str) -> Result<Vec<String>, QueryError>;
+
+    /// A table's columns; `None` if there is no such table.
+    fn table(&self, database: &str, name: &str) -> Result<Option<TableSchema>, QueryError>;
+
+    /// The groups of a scan's table that may have rows in its range.
+    fn groups(&self, database: &str, scan: &Scan) -> Result<Vec<TableGroup>, QueryError>;
+
+    /// Runs a plan.
+    fn run(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError>;
+
+    /// The newest row of each series that a scan of a table selects.
+    fn last_rows(&self, database: &str, scan: &Scan) -> Result<LastRows, QueryError>;
+
+    /// What was read so far.
+    fn reads(&self) -> Reads;
+
+    /// Writes line protocol with times in nanoseconds. Good rows are written; returns the first that was refused.
+    fn write(&self, database: &str, lines: &[u8]) -> Result<Option<RefusedRow>, QueryError>;
+
+    /// Deletes the rows of a table that all selectors choose, in an interval of time.
+    fn delete(&self, database: &str, table: &str, selectors: &[Selector], range: &TimeRange) -> Result<(), QueryError>;
+
+    /// Fixes the types of a table's fields before there are rows.
+    fn create_table(&self, database: &str, table: &str, fields: &[(String, ValueType)]) -> Result<(), QueryError>;
+
+    /// How long a database keeps rows, in nanoseconds; 0: for ever; `None` if there is no such database.
+    fn retention_ns(&self, database: &str) -> Option<i64>;
+
+    /// Makes a database if it does not exist, and changes the settings that are given.
+    fn set_up_database(&self, database: &str, settings: &DatabaseSettings) -> Result<(), QueryError>;
+
+    /// Drops a database with all its rows; returns whether there was one.
+    fn drop_database(&self, database: &str) -> Result<bool, QueryError>;
+}

@@ -1,0 +1,170 @@
+//! Typed expressions put together: operators, patterns, and the type of what functions give.
+
+use sqlparser::ast::BinaryOperator;
+
+use super::evaluate::compile;
+use super::{Bound, Environment, Function, Pattern, Returns, Typed, functions, operators};
+use crate::error::{SqlError, unsupported};
+use crate::value::{SqlType, Value};
+
+impl Typed {
+    pub(super) fn constant(value: Value) -> Self {
+        Self { sql_type: value.sql_type(), expression: Bound::Constant(value) }
+    }
+
+    pub(super) fn boolean(expression: Bound) -> Self {
+        Self { expression, sql_type: SqlType::Bool }
+    }
+}
+
+pub(super) fn negated(of: Typed) -> Typed {
+    Typed::boolean(Bound::Not(Box::new(of.expression)))
+}
+
+/// Two values and an operator between them.
+pub(super) fn joined(a: Typed, op: &BinaryOperator, b: Typed) -> Result<Typed, SqlError> {
+    let function = match op {
+        BinaryOperator::Plus => &operators::ADD,
+        BinaryOperator::Minus => &operators::SUBTRACT,
+        BinaryOperator::Multiply => &operators::MULTIPLY,
+        BinaryOperator::Divide => &operators::DIVIDE,
+        BinaryOperator::Modulo => &operators::REMAINDER,
+        BinaryOperator::StringConcat => &operators::CONCATENATE,
+        BinaryOperator::Gt => &operators::GREATER,
+        BinaryOperator::Lt => &operators::LESS,
+        BinaryOperator::GtEq => &operators::GREATER_OR_EQUAL,
+        BinaryOperator::LtEq => &operators::LESS_OR_EQUAL,
+        BinaryOperator::Eq => &operators::EQUAL,
+        BinaryOperator::NotEq => &operators::NOT_EQUAL,
+        BinaryOperator::PGExp => named("power")?,
+        BinaryOperator::And => return Ok(Typed::boolean(Bound::And(flattened(a.expression, b.expression, true)))),
+        BinaryOperator::Or => return Ok(Typed::boolean(Bound::Or(flattened(a.expression, b.expression, false)))),
+        BinaryOperator::PGRegexMatch => return matched(a, b, Matching::default()),
+        BinaryOperator::PGRegexIMatch => return matched(a, b, Matching { ignores_case: true, ..Matching::default() }),
+        BinaryOperator::PGRegexNotMatch => return matched(a, b, Matching { is_negated: true, ..Matching::default() }),
+        BinaryOperator::PGRegexNotIMatch => {
+            return matched(a, b, Matching { ignores_case: true, is_negated: true, ..Matching::default() });
+        }
+        BinaryOperator::PGLikeMatch => return matched(a, b, Matching { is_like: true, ..Matching::default() }),
+        BinaryOperator::PGCustomBinaryOperator(parts) => {
+            return match parts.last().map(String::as_str) {
+                Some("~") => matched(a, b, Matching::default()),
+                Some("!~") => matched(a, b, Matching { is_negated: true, ..Matching::default() }),
+                _ => unsupported(format!("the operator {op}")),
+            };
+        }
+        _ => return unsupported(format!("the operator {op}")),
+    };
+    apply(function, vec![a, b])
+}
+
+/// Conditions of a chain side by side, so that it is not as deep as it is long.
+fn flattened(a: Bound, b: Bound, is_and: bool) -> Vec<Bound> {
+    let mut all = match a {
+        Bound::And(all) if is_and => all,
+        Bound::Or(all) if !is_and => all,
+        other => vec![other],
+    };
+    all.push(b);
+    all
+}
+
+/// How a text is matched with a pattern.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Matching {
+    /// Whether the pattern is one of `LIKE`.
+    pub(super) is_like: bool,
+    pub(super) ignores_case: bool,
+    /// Whether the text must not match.
+    pub(super) is_negated: bool,
+}
+
+/// A text matched with a pattern.
+pub(super) fn matched(of: Typed, pattern: Typed, matching: Matching) -> Result<Typed, SqlError> {
+    let Matching { is_like, ignores_case, is_negated } = matching;
+    let pattern = match &pattern.expression {
+        Bound::Constant(Value::Null) => return Ok(Typed::boolean(Bound::Constant(Value::Null))),
+        Bound::Constant(text) => Pattern::Compiled(compile(&text.to_string(), is_like, ignores_case)?),
+        _ => Pattern::Computed { of: Box::new(pattern.expression), is_like, ignores_case },
+    };
+    Ok(Typed::boolean(Bound::Matches { of: Box::new(of.expression), pattern, is_negated }))
+}
+
+/// A pattern whose escapes are another character than the backslash that is the default; without one nothing is escaped.
+pub(super) fn escaped_by(pattern: &str, escape: Option<char>) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        if Some(character) == escape {
+            out.push('\\');
+            out.extend(characters.next());
+        } else if character == '\\' {
+            out.push_str("\\\\");
+        } else {
+            out.push(character);
+        }
+    }
+    out
+}
+
+pub(super) fn named(name: &str) -> Result<&'static Function, SqlError> {
+    functions::find(name).ok_or_else(|| SqlError::UnknownFunction(format!("function {name} does not exist")))
+}
+
+pub(super) fn apply(function: &'static Function, of: Vec<Typed>) -> Result<Typed, SqlError> {
+    let (fewest, most) = function.takes;
+    if of.len() < fewest || of.len() > most {
+        return Err(SqlError::UnknownFunction(format!(
+            "function {} does not take {} arguments",
+            function.name,
+            of.len()
+        )));
+    }
+    let types: Vec<SqlType> = of.iter().map(|of| of.sql_type).collect();
+    let sql_type = match (function.returns, types.as_slice()) {
+        (Returns::Fixed(sql_type), _) => sql_type,
+        (Returns::Argument(place), _) => match types.get(place).copied().unwrap_or(SqlType::Unknown) {
+            SqlType::Unknown => SqlType::Float,
+            known => known,
+        },
+        (Returns::Unified, _) => {
+            let (of, sql_type) = unified(of);
+            return Ok(Typed { expression: Bound::Call(function, of), sql_type });
+        }
+        (Returns::Arithmetic, [a, b]) => match operators::arithmetic_type(function.name, *a, *b) {
+            Some(sql_type) => sql_type,
+            None => {
+                return Err(SqlError::UnknownFunction(format!(
+                    "operator does not exist: {} {} {}",
+                    a.name(),
+                    function.name,
+                    b.name()
+                )));
+            }
+        },
+        (Returns::Arithmetic, _) => SqlType::Float,
+    };
+    Ok(Typed { expression: Bound::Call(function, of.into_iter().map(|of| of.expression).collect()), sql_type })
+}
+
+/// Values of which one is chosen in each row, and the type that holds them all: whole numbers among floats are made floats.
+pub(super) fn unified(of: Vec<Typed>) -> (Vec<Bound>, SqlType) {
+    let sql_type = of.iter().fold(SqlType::Unknown, |known, of| known.unified(of.sql_type));
+    let as_one = |of: Typed| match of.expression {
+        Bound::Constant(value) => Bound::Constant(value.widened(sql_type)),
+        other if (of.sql_type, sql_type) == (SqlType::Int, SqlType::Float) => Bound::Cast(Box::new(other), sql_type),
+        other => other,
+    };
+    (of.into_iter().map(as_one).collect(), sql_type)
+}
+
+/// What is the same in all rows is computed once; what fails then fails when it is computed.
+pub(super) fn folded(of: Typed, environment: &Environment) -> Typed {
+    if matches!(of.expression, Bound::Constant(_)) || !of.expression.is_constant() {
+        return of;
+    }
+    match of.expression.value(&[], environment) {
+        Ok(value) => Typed { expression: Bound::Constant(value), ..of },
+        Err(_) => of,
+    }
+}
