@@ -1,6 +1,6 @@
 //! Groups that the plan can make, mostly from summaries: by tags and by bins of time of a fixed width.
 
-use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Plan};
+use query::plan::{Aggregate, AggregateCall, AggregateInput, Grouping, Plan};
 use query::{Column, Frame, FrameColumn, ResultRows, RowColumn, RowShape, Values};
 
 use super::filter::lower;
