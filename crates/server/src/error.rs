@@ -4,8 +4,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use query::{QueryError, Stop};
 
-use crate::influx::RETRY_AFTER_S;
-use crate::json;
+use crate::http::influx::RETRY_AFTER_S;
+use crate::http::json;
 
 /// The type of errors of statements that a method may not run.
 const ONLY_BY_POST: &str = "method_not_allowed";

@@ -9,7 +9,7 @@ use db::Db;
 use ingest::LineErrors;
 use ingest::otlp::DeltaStats;
 
-use crate::active::Queries;
+use crate::scheduler::running::Queries;
 
 /// The reason of what breaks no limit.
 const UNREADABLE: &str = "unreadable line";

@@ -9,16 +9,16 @@ use db::Db;
 use model::DEFAULT_DATABASE;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::active::{Bounds, Queries};
-use crate::body::{Budget, Spares};
-use crate::compression::Compression;
 use crate::error::ApiError;
+use crate::http::body::{Budget, Spares};
+use crate::http::compression::Compression;
+use crate::http::parameters::Parameters;
+use crate::http::targets::BackupTarget;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
-use crate::parameters::Parameters;
-use crate::targets::BackupTarget;
-use crate::threads::QueryThreads;
-use crate::turns::Turns;
+use crate::scheduler::Scheduler;
+use crate::scheduler::running::{Bounds, Queries};
+use crate::scheduler::threads::QueryThreads;
 
 /// Where a listener beside HTTP listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,7 +229,7 @@ impl State {
             queue_max: settings.query_queue_max,
             queue_timeout: Duration::from_millis(settings.query_queue_timeout_ms),
         };
-        let queries = Queries::new(bounds, Turns::new(db.query_threads(), db.clock()));
+        let queries = Queries::new(bounds, Scheduler::new(db.query_threads(), db.clock()));
         Self {
             started_ns: db.now_ns(),
             otlp_deltas: ingest::otlp::Deltas::new(settings.otlp.delta_limits),

@@ -103,10 +103,10 @@ pub(super) const TARGETS: &[Target] = &[
         "parameters",
         "query strings and forms",
         &[
-            Seeds::Literals(&["crates/server/src/parameters.rs", "crates/server/tests/http/queries.rs"]),
-            Seeds::Literals(&["crates/server/src/influxql/form.rs", "crates/server/tests/http/influxql.rs"]),
+            Seeds::Literals(&["crates/server/src/http/parameters.rs", "crates/server/tests/http/queries.rs"]),
+            Seeds::Literals(&["crates/server/src/http/influxql/form.rs", "crates/server/tests/http/influxql.rs"]),
         ],
-        &["crates/server/src/parameters.rs", "crates/server/src/influxql.rs"],
+        &["crates/server/src/http/parameters.rs", "crates/server/src/http/influxql.rs"],
     ),
     of_text("promql", "PromQL", &PROMQL, PROMQL_WORDS),
     of_text("promql_run", "PromQL, evaluated", &PROMQL, PROMQL_WORDS),

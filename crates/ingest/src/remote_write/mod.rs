@@ -48,12 +48,12 @@ pub struct WriteRequest<'body> {
     /// Series, or single samples of them, that were left out.
     pub errors: LineErrors,
     /// Samples, histograms and exemplars in the batch.
-    pub taken: Taken,
+    pub accepted: AcceptedSamples,
 }
 
 /// How much of each kind is in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Taken {
+pub struct AcceptedSamples {
     /// Floats.
     pub samples: u64,
     /// Native histograms.

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::frames::{Frames, Refusal};
-use crate::body::Share;
+use crate::http::body::Share;
 use crate::state::State;
 
 /// Bytes that are read at a time, at least; at most, what is left of a message and this.

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 
 use super::copy::Copying;
 use crate::listen::ACCEPT_PAUSE;
-use crate::places::Places;
+use crate::listen::connection_limit::ConnectionLimit;
 use crate::state::State;
 
 /// Microseconds from the Unix epoch to Postgres's, 2000-01-01.
@@ -36,7 +36,7 @@ const FULL: &[u8] = b"E\0\0\0\x4aSFATAL\0C53300\0Mas many sessions are open as m
 
 /// Accepts connections until the stop, so many at a time.
 pub(crate) async fn accept(state: Arc<State>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
-    let places = Places::new(state.settings.connections_max);
+    let places = ConnectionLimit::new(state.settings.connections_max);
     let manager = Arc::new(ConnectionManager::new());
     loop {
         let accepted = tokio::select! {

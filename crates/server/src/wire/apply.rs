@@ -81,7 +81,7 @@ impl<'a> Applier<'a> {
         Ok(())
     }
 
-    /// Turns histograms into bytes behind the text, which cells say the place of.
+    /// Scheduler histograms into bytes behind the text, which cells say the place of.
     fn move_histograms(&mut self, block: &Block<'_>, rows: &mut Rows) -> Result<(), ApplyError> {
         if rows.histograms.is_empty() {
             return Ok(());

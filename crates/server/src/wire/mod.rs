@@ -32,7 +32,7 @@ use tokio::task::JoinSet;
 use wire::frame::Plane;
 
 use crate::listen::ACCEPT_PAUSE;
-use crate::places::Places;
+use crate::listen::connection_limit::ConnectionLimit;
 use crate::state::{ServerSettings, State};
 use commit::Committer;
 pub(crate) use socket::linger;
@@ -84,7 +84,7 @@ impl Planes {
 
     /// Accepts until the stop, then waits until all connections have been answered.
     pub(crate) async fn accept(self: Arc<Self>, plane: Plane, listener: TcpListener, alive: mpsc::Sender<()>) {
-        let room = Places::new(self.settings().connections_max);
+        let room = ConnectionLimit::new(self.settings().connections_max);
         let mut connections = JoinSet::new();
         let mut stop = self.stop.clone();
         loop {

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use wire::WireError;
 use wire::frame::{self, HEADER_BYTES, MessageBuffer, PREFACE_BYTES, Plane};
 
-use crate::body::Share;
+use crate::http::body::Share;
 
 /// How long a client that broke the protocol has to read why.
 const LINGER: Duration = Duration::from_secs(1);

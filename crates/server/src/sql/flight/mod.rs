@@ -38,8 +38,8 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Extensions, Request, Response, Status, Streaming};
 
 use self::handle::{Handle, Row};
-use crate::active::Remote;
 use crate::error::ApiError;
+use crate::scheduler::running::Remote;
 use crate::state::State;
 
 /// The header of a call that names the database.
