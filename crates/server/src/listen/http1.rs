@@ -38,7 +38,8 @@ use crate::error::ApiError;
 use crate::http::guard::RequestGuard;
 use crate::http::health;
 use crate::http::routes;
-use crate::listen::connection_limit::IdleConnections;
+use crate::listen::accept::Serve;
+use crate::listen::connection_limit::{FULL, IdleConnections};
 use crate::metrics::Metrics;
 use crate::scheduler::running::Remote;
 use crate::state::{ServerSettings, State};
@@ -89,13 +90,22 @@ struct Parked {
     ahead: Bytes,
 }
 
+impl Serve for Shared {
+    async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, stop: watch::Receiver<bool>) {
+        serve(&self, stream, remote, stop).await;
+    }
+
+    fn evict(&self) -> bool {
+        self.parking.evict()
+    }
+
+    fn refusal(&self) -> &'static [u8] {
+        FULL
+    }
+}
+
 /// Serves a connection until it ends: because its client wants it to, is silent or slow, or because of the stop.
-pub(crate) async fn serve(
-    shared: &Arc<Shared>,
-    stream: TcpStream,
-    remote: SocketAddr,
-    mut stop: watch::Receiver<bool>,
-) {
+async fn serve(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, mut stop: watch::Receiver<bool>) {
     let settings = &shared.settings;
     let mut parked = Parked { stream, ahead: Bytes::new() };
     let mut patience = Duration::from_millis(settings.head_timeout_ms);

@@ -1,5 +1,6 @@
 //! Sockets and connections.
 
+pub(crate) mod accept;
 pub(crate) mod connection_limit;
 pub(crate) mod grpc;
 pub(crate) mod http1;
@@ -10,7 +11,6 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -22,23 +22,19 @@ use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tower::ServiceExt;
 use wire::frame::Plane;
 
 use crate::host;
 use crate::http::guard::{self, RequestGuard};
 use crate::http::health;
-use crate::listen::connection_limit::{ConnectionLimit, FULL};
-use crate::listen::stream::{LineProtocol, serve_tcp, serve_udp};
-use crate::metrics::Metrics;
+use crate::listen::accept::{Acceptor, Serve};
+use crate::listen::stream::{LineProtocol, Lines, serve_udp};
 use crate::scheduler::running::Remote;
 use crate::sql::postgres;
 use crate::state::{Listener, ServerSettings, State};
-use crate::wire::Planes;
-
-/// How long accepting pauses when the process has no file descriptors left.
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+use crate::wire::{PlanePort, Planes};
 
 /// How often a silent connection of gRPC is asked whether its client is still there, and how long it may think about it.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
@@ -81,8 +77,7 @@ pub struct Front {
     address: SocketAddr,
     http: Arc<http1::Shared>,
     stopping: watch::Sender<bool>,
-    stopped: watch::Receiver<bool>,
-    alive: mpsc::Sender<()>,
+    acceptor: Acceptor,
     all_ended: mpsc::Receiver<()>,
 }
 
@@ -96,13 +91,14 @@ impl Front {
         let http = Arc::new(http1::Shared::new(settings, guard));
         let (stopping, stopped) = watch::channel(false);
         let (alive, all_ended) = mpsc::channel(1);
-        let port = Port {
-            settings: http.settings.clone(),
+        let acceptor = Acceptor {
             metrics: http.metrics.clone(),
-            version: Version::One(http.clone()),
+            connections_max: http.settings.connections_max,
+            stop: stopped,
+            alive,
         };
-        tokio::spawn(accept_http(port, listener, stopped.clone(), alive.clone()));
-        Ok(Self { address, http, stopping, stopped, alive, all_ended })
+        acceptor.spawn(listener, http.clone());
+        Ok(Self { address, http, stopping, acceptor, all_ended })
     }
 
     /// Where HTTP is served.
@@ -218,15 +214,15 @@ impl Server {
     /// Serves until `stop` resolves; then finishes requests under way, for as long as the settings allow.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let sampling = host::start(&self.state);
-        let Front { stopping, stopped, alive, mut all_ended, .. } = self.front;
-        tokio::spawn(health::tell(self.state.clone(), stopped.clone()));
+        let Front { stopping, acceptor, mut all_ended, .. } = self.front;
+        let (state, stopped) = (&self.state, &acceptor.stop);
+        tokio::spawn(health::tell(state.clone(), stopped.clone()));
         for (protocol, tcp, udp) in self.lines {
-            tokio::spawn(serve_tcp(self.state.clone(), protocol, tcp, stopped.clone(), alive.clone()));
+            acceptor.spawn(tcp, Lines::new(state.clone(), protocol));
             if let Some(udp) = udp {
-                tokio::spawn(serve_udp(self.state.clone(), protocol, udp, stopped.clone(), alive.clone()));
+                tokio::spawn(serve_udp(state.clone(), protocol, udp, stopped.clone(), acceptor.alive.clone()));
             }
         }
-        let state = &self.state;
         #[cfg(feature = "flight-sql")]
         let flight_sql = self.flight_sql.map(|listener| (listener, crate::sql::flight::router(state.clone())));
         #[cfg(not(feature = "flight-sql"))]
@@ -235,21 +231,19 @@ impl Server {
         for (listener, router) in otlp.into_iter().chain(flight_sql) {
             let Ok(address) = listener.local_addr() else { continue };
             let guard = Arc::new(RequestGuard::new(address.ip(), &state.settings));
-            let version = Version::Two(router.layer(middleware::from_fn_with_state(guard, guard::check)));
-            let port = Port { settings: state.settings.clone(), metrics: state.metrics.clone(), version };
-            tokio::spawn(accept_http(port, listener, stopped.clone(), alive.clone()));
+            acceptor.spawn(listener, Arc::new(Grpc(router.layer(middleware::from_fn_with_state(guard, guard::check)))));
         }
         if let Some(listener) = self.postgres {
-            tokio::spawn(postgres::accept(self.state.clone(), listener, stopped.clone()));
+            acceptor.spawn(listener, postgres::Sessions::new(state.clone()));
         }
-        let planes = Planes::new(self.state.clone(), stopped);
+        let planes = Planes::new(state.clone(), stopped.clone());
         for (plane, listener) in [(Plane::Control, self.control), (Plane::Data, self.ingest)] {
             if let Some(listener) = listener {
-                tokio::spawn(planes.clone().accept(plane, listener, alive.clone()));
+                acceptor.spawn(listener, Arc::new(PlanePort { planes: planes.clone(), plane }));
             }
         }
         drop(planes);
-        drop(alive);
+        drop(acceptor);
         stop.await;
         let _ = stopping.send(true);
         sampling.stop().await;
@@ -259,71 +253,12 @@ impl Server {
     }
 }
 
-/// The version of HTTP that a port speaks, and who answers there.
-#[derive(Clone)]
-enum Version {
-    One(Arc<http1::Shared>),
-    Two(Router),
-}
+/// gRPC: calls of HTTP/2 that a router answers.
+struct Grpc(Router);
 
-/// What the connections of a port share.
-struct Port {
-    settings: Arc<ServerSettings>,
-    metrics: Arc<Metrics>,
-    version: Version,
-}
-
-/// What a connection has of its port's for as long as it is open.
-struct Open {
-    metrics: Arc<Metrics>,
-    _place: OwnedSemaphorePermit,
-    _alive: mpsc::Sender<()>,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.metrics.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Accepts until the stop. Each connection holds a clone of `alive` as long as it lives.
-async fn accept_http(port: Port, listener: TcpListener, mut stop: watch::Receiver<bool>, alive: mpsc::Sender<()>) {
-    let Port { settings, metrics, version } = port;
-    let places = ConnectionLimit::new(settings.connections_max);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return,
-        };
-        let Ok((stream, remote)) = accepted else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let evict = || match &version {
-            Version::One(shared) => shared.parking.evict(),
-            Version::Two(_) => false,
-        };
-        let Some(place) = places.take(evict).await else {
-            metrics.refuse_connection();
-            let answer: &[u8] = if matches!(version, Version::One(_)) { FULL } else { &[] };
-            places.refuse(stream, answer);
-            continue;
-        };
-        // Answers are small and complete: waiting to fill a packet only delays them.
-        let _ = stream.set_nodelay(true);
-        metrics.connections.fetch_add(1, Ordering::Relaxed);
-        let open = Open { metrics: metrics.clone(), _place: place, _alive: alive.clone() };
-        let stop = stop.clone();
-        match version.clone() {
-            Version::One(shared) => tokio::spawn(async move {
-                http1::serve(&shared, stream, remote, stop).await;
-                drop(open);
-            }),
-            Version::Two(router) => tokio::spawn(async move {
-                serve_http2(router, stream, remote, stop).await;
-                drop(open);
-            }),
-        };
+impl Serve for Grpc {
+    async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, stop: watch::Receiver<bool>) {
+        serve_http2(self.0.clone(), stream, remote, stop).await;
     }
 }
 

@@ -12,5 +12,5 @@ mod tcp;
 mod udp;
 
 pub(crate) use protocols::LineProtocol;
-pub(crate) use tcp::serve_tcp;
+pub(crate) use tcp::Lines;
 pub(crate) use udp::serve_udp;

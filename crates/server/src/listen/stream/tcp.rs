@@ -1,22 +1,22 @@
 //! Connections of line listeners.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use memchr::memrchr;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::http;
 use super::protocols::{Close, LineProtocol, Served};
 use crate::error::ApiError;
 use crate::http::body::{Form, reserve_rows};
-use crate::listen::ACCEPT_PAUSE;
-use crate::listen::connection_limit::ConnectionLimit;
+use crate::listen::accept::Serve;
 use crate::state::State;
 
 /// Room that is made for bytes to read; more if there are more.
@@ -26,7 +26,7 @@ const READ_BYTES: usize = 64 << 10;
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the connections of a listener share.
-struct Shared {
+pub(crate) struct Lines {
     state: Arc<State>,
     protocol: LineProtocol,
     /// Connections that read and store at present.
@@ -35,44 +35,24 @@ struct Shared {
     rest_bytes: AtomicUsize,
 }
 
-/// Serves connections until the stop. Each holds a clone of `alive` as long as it lives.
-pub(crate) async fn serve_tcp(
-    state: Arc<State>,
-    protocol: LineProtocol,
-    listener: TcpListener,
-    mut stop: watch::Receiver<bool>,
-    alive: mpsc::Sender<()>,
-) {
-    let places = ConnectionLimit::new(state.settings.connections_max);
-    let busy = Semaphore::new(state.settings.streams_busy_max.clamp(1, Semaphore::MAX_PERMITS));
-    let shared = Arc::new(Shared { state, protocol, busy, rest_bytes: AtomicUsize::new(0) });
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return,
-        };
-        let Ok((stream, _)) = accepted else {
-            sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let Some(permit) = places.take(|| false).await else {
-            // A line's client cannot be told why.
-            shared.state.metrics.refuse_connection();
-            continue;
-        };
-        let (shared, stop, alive) = (shared.clone(), stop.clone(), alive.clone());
-        tokio::spawn(async move {
-            let metrics = &shared.state.metrics;
-            metrics.stream_opened(shared.protocol.name());
-            let reason = Connection::new(shared.clone(), stream).run(stop).await;
-            shared.state.metrics.stream_closed(shared.protocol.name(), reason);
-            drop((permit, alive));
-        });
+impl Lines {
+    pub(crate) fn new(state: Arc<State>, protocol: LineProtocol) -> Arc<Self> {
+        let busy = Semaphore::new(state.settings.streams_busy_max.clamp(1, Semaphore::MAX_PERMITS));
+        Arc::new(Self { state, protocol, busy, rest_bytes: AtomicUsize::new(0) })
+    }
+}
+
+impl Serve for Lines {
+    async fn serve(self: Arc<Self>, stream: TcpStream, _remote: SocketAddr, stop: watch::Receiver<bool>) {
+        let protocol = self.protocol.name();
+        self.state.metrics.stream_opened(protocol);
+        let reason = Connection::new(self.clone(), stream).run(stop).await;
+        self.state.metrics.stream_closed(protocol, reason);
     }
 }
 
 struct Connection {
-    shared: Arc<Shared>,
+    shared: Arc<Lines>,
     stream: TcpStream,
     /// The beginning of a line whose end has not come.
     rest: Vec<u8>,
@@ -90,7 +70,7 @@ enum Read {
 }
 
 impl Connection {
-    fn new(shared: Arc<Shared>, stream: TcpStream) -> Self {
+    fn new(shared: Arc<Lines>, stream: TcpStream) -> Self {
         Self { shared, stream, rest: Vec::new(), has_begun: false, deadline: sleep(Duration::ZERO).deadline() }
     }
 
@@ -220,7 +200,7 @@ impl Connection {
 
 /// Stores whole lines when there is memory for them and their rows, however long that takes: meanwhile the sender is held back. An error if
 /// there can never be so much, and on the stop.
-async fn store(shared: &Arc<Shared>, mut lines: Vec<u8>, stop: &mut watch::Receiver<bool>) -> Result<Served, ApiError> {
+async fn store(shared: &Arc<Lines>, mut lines: Vec<u8>, stop: &mut watch::Receiver<bool>) -> Result<Served, ApiError> {
     let protocol = shared.protocol;
     loop {
         let attempt = move |state: &State| {
