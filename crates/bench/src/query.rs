@@ -194,7 +194,7 @@ impl Target {
                 };
                 let answer = db.range(asked.database, &query).map_err(|error| format!("{}: {error}", asked.text))?;
                 match answer.value {
-                    promql::Value::Matrix(matrix) if !matrix.is_empty() => Ok(()),
+                    promql::ResultValue::Matrix(matrix) if !matrix.is_empty() => Ok(()),
                     _ => Err(format!("{} has no answer", asked.text)),
                 }
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::{MatchOp, Matcher, TimeRange};
 use platform::sim::Simulation;
-use promql::{Answer, Value};
+use promql::{EvaluationResult, ResultValue};
 use thalweg_db::{DatabasePolicy, Db, DbOptions, InstantQuery, RangeQuery};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -399,14 +399,14 @@ fn ask_influxql(db: &Db, of: &str, (start_ns, end_ns, width): (i64, i64, &str), 
 }
 
 /// An answer or its error as text, floats by their bits.
-fn plain(answer: Result<Answer, query::QueryError>) -> String {
+fn plain(answer: Result<EvaluationResult, query::QueryError>) -> String {
     let answer = match answer {
         Ok(answer) => answer,
         Err(error) => return error.to_string(),
     };
     let mut text = format!("{:?} {:?}", answer.warnings, answer.infos);
     match answer.value {
-        Value::Matrix(matrix) => {
+        ResultValue::Matrix(matrix) => {
             for (labels, points) in matrix {
                 let _ = write!(text, "\n{labels:?} {:?}", points.histograms);
                 for (time_ms, value) in points.floats {
@@ -414,7 +414,7 @@ fn plain(answer: Result<Answer, query::QueryError>) -> String {
                 }
             }
         }
-        Value::Vector(samples) => {
+        ResultValue::Vector(samples) => {
             for sample in samples {
                 let _ = write!(text, "\n{:?} {} {:x}", sample.labels, sample.time_ms, sample.value.to_bits());
             }

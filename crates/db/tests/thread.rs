@@ -4,7 +4,7 @@
 mod scratch;
 
 use model::{Labels, TimeRange};
-use promql::Value;
+use promql::ResultValue;
 use scratch::Folder;
 use thalweg_db::{Db, DbOptions, InstantQuery};
 
@@ -36,7 +36,7 @@ fn write_all(db: &Db, writer: u64) {
 fn count(db: &Db, expression: &str) -> Vec<(Labels, f64)> {
     let time_ms = (BATCHES * ROWS * 1000) as i64;
     match db.instant("default", &InstantQuery::new(expression, time_ms)).unwrap().value {
-        Value::Vector(vector) => vector.into_iter().map(|sample| (sample.labels, sample.value)).collect(),
+        ResultValue::Vector(vector) => vector.into_iter().map(|sample| (sample.labels, sample.value)).collect(),
         other => panic!("a vector expected, not {other:?}"),
     }
 }

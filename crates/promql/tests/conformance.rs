@@ -15,7 +15,7 @@
 //! Expressions and data are ours; what they yield was recorded from Prometheus 3.15, but for `grouped_names.test`: that Prometheus does not have.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the lints do not see that helpers of tests are tests")]
 
-mod keeper;
+mod subexpressions;
 mod support;
 
 use std::collections::BTreeMap;
@@ -26,7 +26,8 @@ use model::{Labels, NativeHistogram, STALE_NAN_BITS};
 use query::Budget;
 use support::Memory;
 use thalweg_promql::{
-    Answer, Expression, Histogram, NameRemoval, Settings, Value, evaluate_instant, evaluate_range, parse_selector,
+    Evaluation, EvaluationResult, Expression, Histogram, NameRemoval, QueryTimes, ResultValue, Settings,
+    evaluate_instant, evaluate_range, parse_selector,
 };
 
 #[test]
@@ -76,14 +77,14 @@ fn what_is_kept_of_expressions_within_changes_nothing() {
             }
             let (times, text) = times_of(head);
             let times = match times.as_slice() {
-                [time_ms] => (time_ms - 240_000, time_ms + 60_000, 60_000),
-                [start_ms, end_ms, step_ms] => (*start_ms, *end_ms, *step_ms),
+                [time_ms] => QueryTimes { start_ms: time_ms - 240_000, end_ms: time_ms + 60_000, step_ms: 60_000 },
+                [start_ms, end_ms, step_ms] => QueryTimes { start_ms: *start_ms, end_ms: *end_ms, step_ms: *step_ms },
                 _ => panic!("{head}?"),
             };
             let expression = Expression::parse(text).ok();
-            if let Some(expression) = expression.filter(|parsed| parsed.reads_stepwise(&settings).is_some()) {
+            if let Some(expression) = expression.filter(|parsed| parsed.step_read_interval(&settings).is_some()) {
                 compared += 1;
-                given += keeper::compare(&expression, &memory, times, &settings);
+                given += subexpressions::compare(&expression, &memory, times, &settings);
             }
         }
     }
@@ -170,12 +171,15 @@ type Series = (String, Vec<(i64, Shown)>);
 
 fn run(memory: &Memory, settings: &Settings, head: &str, lines: &[&str]) -> Result<(), String> {
     let budget = Budget::new(10_000_000);
+    let evaluation = Evaluation::new(memory, settings, &budget);
     let (times, text) = times_of(head);
     let answer = Expression::parse(text).and_then(|expression| match times.as_slice() {
-        [time_ms] => evaluate_instant(&expression, memory, *time_ms, settings, &budget),
-        [start_ms, end_ms, step_ms] => {
-            evaluate_range(&expression, memory, *start_ms, *end_ms, *step_ms, settings, &budget)
-        }
+        [time_ms] => evaluate_instant(&expression, *time_ms, &evaluation),
+        [start_ms, end_ms, step_ms] => evaluate_range(
+            &expression,
+            QueryTimes { start_ms: *start_ms, end_ms: *end_ms, step_ms: *step_ms },
+            &evaluation,
+        ),
         _ => panic!("{head}?"),
     });
     assert_eq!(budget.samples(), 0, "all samples are given back: {head}");
@@ -199,8 +203,8 @@ fn run(memory: &Memory, settings: &Settings, head: &str, lines: &[&str]) -> Resu
     for (kind, mut found) in [("warn", answer.warnings.clone()), ("info", answer.infos.clone())] {
         found.sort();
         // Prometheus counts the same correction again at every step.
-        let uncounted = |notes: &[&str]| -> Vec<String> {
-            notes.iter().map(|note| counted.replace(note, "over some samples").into_owned()).collect()
+        let uncounted = |annotations: &[&str]| -> Vec<String> {
+            annotations.iter().map(|note| counted.replace(note, "over some samples").into_owned()).collect()
         };
         let found = uncounted(&found.iter().map(String::as_str).collect::<Vec<_>>());
         if found != uncounted(&expected(kind)) {
@@ -212,22 +216,22 @@ fn run(memory: &Memory, settings: &Settings, head: &str, lines: &[&str]) -> Resu
 }
 
 fn compare<'l>(
-    answer: &Answer,
+    answer: &EvaluationResult,
     lines: impl Iterator<Item = &'l &'l str>,
     times: &[i64],
     ordered: bool,
 ) -> Result<(), String> {
     let mut found: Vec<Series> = match &answer.value {
-        Value::Scalar { value, .. } => vec![("scalar".to_owned(), vec![(0, Shown::Float(*value))])],
-        Value::String { text, .. } => vec![(format!("{text:?}"), Vec::new())],
-        Value::Vector(samples) => samples
+        ResultValue::Scalar { value, .. } => vec![("scalar".to_owned(), vec![(0, Shown::Float(*value))])],
+        ResultValue::String { text, .. } => vec![(format!("{text:?}"), Vec::new())],
+        ResultValue::Vector(samples) => samples
             .iter()
             .map(|sample| {
                 let value = sample.histogram.as_ref().map_or(Shown::Float(sample.value), |found| parts(found));
                 (sample.labels.to_string(), vec![(0, value)])
             })
             .collect(),
-        Value::Matrix(series) => series
+        ResultValue::Matrix(series) => series
             .iter()
             .map(|(labels, points)| {
                 let floats = points.floats.iter().map(|(time_ms, value)| (*time_ms, Shown::Float(*value)));
@@ -437,8 +441,11 @@ fn added(left: &NativeHistogram, right: &NativeHistogram) -> NativeHistogram {
 fn duration_ms(text: &str) -> i64 {
     let parsed = Expression::parse(text).unwrap();
     let budget = Budget::new(10);
-    match evaluate_instant(&parsed, &Memory::default(), 0, &Settings::default(), &budget).unwrap().value {
-        Value::Scalar { value, .. } => (value * 1000.0) as i64,
+    match evaluate_instant(&parsed, 0, &Evaluation::new(&Memory::default(), &Settings::default(), &budget))
+        .unwrap()
+        .value
+    {
+        ResultValue::Scalar { value, .. } => (value * 1000.0) as i64,
         other => panic!("{other:?}"),
     }
 }

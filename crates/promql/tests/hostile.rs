@@ -6,7 +6,7 @@ mod support;
 use proptest::prelude::*;
 use query::{Budget, QueryError, Stop};
 use support::Memory;
-use thalweg_promql::{Expression, Settings, evaluate_instant, evaluate_range, parse_selector};
+use thalweg_promql::{Evaluation, Expression, QueryTimes, Settings, evaluate_instant, evaluate_range, parse_selector};
 
 fn refused(text: &str, reason: &str) {
     match Expression::parse(text) {
@@ -46,8 +46,13 @@ fn what_is_just_not_too_deep_is_evaluated() {
         format!("{}x{}", "sum(".repeat(198), ")".repeat(198)),
     ] {
         let expression = Expression::parse(&text).unwrap();
-        evaluate_instant(&expression, &source, 0, &settings, &budget).unwrap();
-        evaluate_range(&expression, &source, 0, 1000, 100, &settings, &budget).unwrap();
+        evaluate_instant(&expression, 0, &Evaluation::new(&source, &settings, &budget)).unwrap();
+        evaluate_range(
+            &expression,
+            QueryTimes { start_ms: 0, end_ms: 1000, step_ms: 100 },
+            &Evaluation::new(&source, &settings, &budget),
+        )
+        .unwrap();
         let _ = format!("{:?}", expression.clone());
     }
 }
@@ -78,7 +83,11 @@ fn steps_samples_and_time_are_bounded() {
     }
     let settings = Settings { steps_max: 1000, ..Settings::default() };
     let range = |text: &str, end_ms: i64, budget: &Budget| {
-        evaluate_range(&Expression::parse(text).unwrap(), &source, 0, end_ms, 1000, &settings, budget)
+        evaluate_range(
+            &Expression::parse(text).unwrap(),
+            QueryTimes { start_ms: 0, end_ms, step_ms: 1000 },
+            &Evaluation::new(&source, &settings, budget),
+        )
     };
     let plenty = Budget::new(100_000);
     assert!(range("x", 999_000, &plenty).is_ok());
@@ -87,7 +96,7 @@ fn steps_samples_and_time_are_bounded() {
     assert!(error.to_string().contains("steps_max"), "{error}");
     for time_ms in [i64::MAX, i64::MIN] {
         let expression = Expression::parse("rate(x[1y] offset 1y)").unwrap();
-        let answer = evaluate_instant(&expression, &source, time_ms, &settings, &plenty);
+        let answer = evaluate_instant(&expression, time_ms, &Evaluation::new(&source, &settings, &plenty));
         assert!(matches!(answer, Err(QueryError::Invalid(_))));
     }
     // 10 series of 100 samples, and some for each row; values take the place of one series after the other, groups' sums need more.
@@ -114,7 +123,7 @@ fn labels_are_bounded() {
     source.series.insert(labels, vec![(0, 1.0)]);
     let ask = |text: &str| {
         let expression = Expression::parse(text).unwrap();
-        evaluate_instant(&expression, &source, 0, &Settings::default(), &Budget::new(1000))
+        evaluate_instant(&expression, 0, &Evaluation::new(&source, &Settings::default(), &Budget::new(1000)))
     };
     let nested = |head: &str, tail: &str, depth: usize| format!("{}x{}", head.repeat(depth), tail.repeat(depth));
     for (head, tail) in
@@ -224,7 +233,7 @@ proptest! {
         let text: String = places.iter().flat_map(|(place, space)| [PIECES[*place], if *space { " " } else { "" }]).collect();
         if let Ok(expression) = Expression::parse(&text) {
             let (source, settings, budget) = (Memory::default(), Settings::default(), Budget::new(100_000));
-            let _ = evaluate_instant(&expression, &source, 1_000_000, &settings, &budget);
+            let _ = evaluate_instant(&expression, 1_000_000, &Evaluation::new(&source, &settings, &budget));
             prop_assert_eq!(budget.samples(), 0);
         }
     }

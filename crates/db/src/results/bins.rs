@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cache::{Key, Span};
 use model::{METRIC_NAME, MatchOp, Matcher, TimeRange};
-use promql::Reads;
+use promql::ReadInterval;
 use query::plan::Scan;
 use query::{BinsRequest, BinsResponse, ComputeBins, Frame, QueryError};
 use store::Store;
@@ -22,7 +22,7 @@ use super::watch::Watch;
 use super::{CacheUse, Portions, ResultCache};
 
 /// Every nanosecond stands for itself.
-const ITSELF: Reads = Reads { first_ms: 0, last_ms: 0 };
+const ITSELF: ReadInterval = ReadInterval { first_ms: 0, last_ms: 0 };
 
 /// Into how many shorter bins one may be cut: the first of them that puts the range's end between two is taken.
 const SHORTER: [i64; 5] = [4, 6, 12, 20, 60];

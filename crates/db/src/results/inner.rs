@@ -15,7 +15,10 @@ use std::sync::Arc;
 
 use cache::{Key, Span};
 use parking_lot::Mutex;
-use promql::{Asked, Inner, InnerPart, Keeper, KeptInner, KeptRows, MadeInner, Stretch};
+use promql::{
+    CachedRows, CachedSubexpression, EvaluatedSubexpression, PartialRange, StepSpan, Subexpression, SubexpressionCache,
+    SubexpressionLookup, SubexpressionPart,
+};
 use query::QueryError;
 
 use super::flights::{Flights, Number};
@@ -131,12 +134,12 @@ pub(super) struct InnerKeeper<'a> {
     used: Cell<(u64, u64)>,
 }
 
-impl KeptInner for Portions {
-    fn rows(&self) -> Option<&KeptRows> {
+impl CachedSubexpression for Portions {
+    fn rows(&self) -> Option<&CachedRows> {
         if let Self::Rows(rows) = self { Some(rows) } else { None }
     }
 
-    fn stretch(&self) -> Option<&Stretch> {
+    fn partial_range(&self) -> Option<&PartialRange> {
         // Notes say where in their own text they belong.
         if let Self::Steps(stretch) = self { Some(stretch).filter(|stretch| stretch.infos.is_empty()) } else { None }
     }
@@ -164,20 +167,20 @@ impl<'a> InnerKeeper<'a> {
     }
 
     /// Answers by steps are found under the key of the query that asks for them as a whole.
-    fn key_on_grid(&self, inner: &Inner) -> Key {
+    fn key_on_grid(&self, inner: &Subexpression) -> Key {
         let grid = grid_of(inner).when();
         let when = if inner.is_rows { format!("rows {grid}") } else { grid };
         self.key(&when, &inner.text)
     }
 
-    fn key_on_any_grid(&self, inner: &Inner) -> Key {
+    fn key_on_any_grid(&self, inner: &Subexpression) -> Key {
         self.key("within", &inner.text)
     }
 
     /// What of an expression is in memory and still holds, and what is not; nothing if it is not to be looked for.
-    fn kept(&self, inner: &Inner, (key, grid): (Key, Grid), worth: Worth) -> Option<Looked> {
+    fn kept(&self, inner: &Subexpression, (key, grid): (Key, Grid), worth: Worth) -> Option<Looked> {
         let kept = self.results.memory.kept(key, grid.span);
-        let is_usable = |portion: &Portions| portion.rows().is_some() || portion.stretch().is_some();
+        let is_usable = |portion: &Portions| portion.rows().is_some() || portion.partial_range().is_some();
         let kept: Vec<_> = kept.into_iter().filter(|kept| is_usable(&kept.answer)).collect();
         match worth {
             Worth::Never => return None,
@@ -211,17 +214,21 @@ impl Drop for InnerKeeper<'_> {
     }
 }
 
-impl Keeper for InnerKeeper<'_> {
-    fn find(&self, inner: &Inner) -> Result<Asked, QueryError> {
+impl SubexpressionCache for InnerKeeper<'_> {
+    fn lookup(&self, inner: &Subexpression) -> Result<SubexpressionLookup, QueryError> {
         let key = self.key_on_grid(inner);
         if key == self.query {
-            return Ok(Asked::Unkept);
+            return Ok(SubexpressionLookup::NotCached);
         }
         let grid = grid_of(inner);
         let outer = inner.outer.as_ref().map_or(self.outer, |outer| self.key("within", outer));
         let worth = self.results.inners.known.lock().ask(self.key_on_any_grid(inner), outer, grid.steps(grid.span));
         let Some((mut parts, mut holes)) = self.kept(inner, (key, grid), worth) else {
-            return Ok(if worth == Worth::Never { Asked::Never } else { Asked::Unkept });
+            return Ok(if worth == Worth::Never {
+                SubexpressionLookup::Uncacheable
+            } else {
+                SubexpressionLookup::NotCached
+            });
         };
         if worth == Worth::Shared && self.wait_for_others(key, &holes)? {
             let found = self.kept(inner, (key, grid), worth);
@@ -229,32 +236,33 @@ impl Keeper for InnerKeeper<'_> {
         }
         let (steps, missing) = (grid.steps(grid.span), holes.iter().map(|hole| grid.steps(*hole)).sum::<u64>());
         if worth != Worth::Shared && parts.is_empty() {
-            return Ok(Asked::Unkept);
+            return Ok(SubexpressionLookup::NotCached);
         }
         if let Some(hull) = hull(&holes) {
             self.results.inners.flights.begin(self.number, (key, hull), holes.len());
         }
         let (asked, found) = self.used.get();
         self.used.set((asked + steps, found + steps.saturating_sub(missing)));
-        let of_kept = |(portion, span): Part| InnerPart { span_ms: (span.start, span.end), kept: Some(portion) };
-        let of_hole = |hole: Span| InnerPart { span_ms: (hole.start, hole.end), kept: None };
-        let mut all: Vec<InnerPart> = parts.into_iter().map(of_kept).collect();
+        let steps_of = |span: Span| StepSpan { start_ms: span.start, end_ms: span.end };
+        let of_cached = |(portion, span): Part| SubexpressionPart { span: steps_of(span), cached: Some(portion) };
+        let of_hole = |hole: Span| SubexpressionPart { span: steps_of(hole), cached: None };
+        let mut all: Vec<SubexpressionPart> = parts.into_iter().map(of_cached).collect();
         all.extend(holes.into_iter().map(of_hole));
-        all.sort_by_key(|part| part.span_ms);
-        Ok(Asked::Parts(all))
+        all.sort_by_key(|part| part.span);
+        Ok(SubexpressionLookup::Parts(all))
     }
 
-    fn keep(&self, inner: &Inner, made: MadeInner, (start_ms, end_ms): (i64, i64)) {
-        let portion = match made {
-            MadeInner::Rows(rows) => Portions::Rows(rows),
-            MadeInner::Stretch(stretch) => Portions::Steps(stretch),
+    fn insert(&self, inner: &Subexpression, evaluated: EvaluatedSubexpression, span: StepSpan) {
+        let portion = match evaluated {
+            EvaluatedSubexpression::Rows(rows) => Portions::Rows(rows),
+            EvaluatedSubexpression::Partial(range) => Portions::Steps(range),
         };
         let key = self.key_on_grid(inner);
-        self.results.keep(key, Arc::new(portion), Span::new(start_ms, end_ms), self.snapshot);
+        self.results.keep(key, Arc::new(portion), Span::new(span.start_ms, span.end_ms), self.snapshot);
         self.results.inners.flights.end_one(self.number, key);
     }
 
-    fn refuse(&self, inner: &Inner, is_too_large: bool) {
+    fn reject(&self, inner: &Subexpression, is_too_large: bool) {
         let grid = grid_of(inner);
         let steps = if is_too_large { grid.steps(grid.span).max(2) } else { 1 };
         self.results.inners.known.lock().refuse(self.key_on_any_grid(inner), steps);
@@ -271,8 +279,8 @@ fn hull(spans: &[Span]) -> Option<Span> {
     Some(Span::new(spans.first()?.start, spans.last()?.end))
 }
 
-fn grid_of(inner: &Inner) -> Grid {
-    Grid { span: Span::new(inner.span_ms.0, inner.span_ms.1), step_ms: inner.step_ms }
+fn grid_of(inner: &Subexpression) -> Grid {
+    Grid { span: Span::new(inner.span.start_ms, inner.span.end_ms), step_ms: inner.step_ms }
 }
 
 #[cfg(test)]

@@ -26,7 +26,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cache::{Front, Key, Options, Portion, Span};
 use model::TimeRange;
 use platform::Platform;
-use promql::{Answer, Expression, KeptRows, Settings, Stretch};
+use promql::{
+    CachedRows, Evaluation, EvaluationResult, Expression, PartialRange, PartialRangeSlice, Settings, StepSpan,
+};
 use query::{Budget, Frame, StoreSource};
 use store::{Store, StoreError};
 
@@ -45,13 +47,13 @@ pub(crate) const OPEN_SHARE: usize = 8;
 #[derive(Debug, Clone)]
 pub(crate) enum Portions {
     /// An answer by steps.
-    Steps(Stretch),
+    Steps(PartialRange),
     /// An answer as a whole.
-    Whole(Arc<Answer>),
+    Whole(Arc<EvaluationResult>),
     /// Bins of time, in the order of labels.
     Bins(Vec<Frame>),
     /// Rows of a function within a query.
-    Rows(KeptRows),
+    Rows(CachedRows),
 }
 
 impl Portion for Portions {
@@ -66,14 +68,17 @@ impl Portion for Portions {
 
     fn within(&self, span: Span) -> Self {
         match self {
-            Self::Steps(stretch) => Self::Steps(Stretch::join(&[(stretch, span.start, span.end.saturating_sub(1))])),
+            Self::Steps(range) => {
+                let (first_ms, last_ms) = (span.start, span.end.saturating_sub(1));
+                Self::Steps(PartialRange::join(&[PartialRangeSlice { range, first_ms, last_ms }]))
+            }
             Self::Whole(answer) => Self::Whole(answer.clone()),
             Self::Bins(frames) => {
                 let range = TimeRange::new(span.start, span.end.saturating_sub(1));
                 // It was put together once, so it can be cut.
                 Self::Bins(Frame::join(&[(frames, range)]).unwrap_or_default())
             }
-            Self::Rows(rows) => Self::Rows(rows.between(span.start, span.end)),
+            Self::Rows(rows) => Self::Rows(rows.between(StepSpan { start_ms: span.start, end_ms: span.end })),
         }
     }
 
@@ -171,6 +176,13 @@ pub(crate) struct Run<'a> {
     pub(crate) expression: &'a Expression,
     pub(crate) settings: &'a Settings,
     pub(crate) budget: &'a Budget,
+}
+
+impl Run<'_> {
+    /// What the query is evaluated on.
+    fn evaluation(&self) -> Evaluation<'_> {
+        Evaluation::new(self.source, self.settings, self.budget)
+    }
 }
 
 impl ResultCache {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cache::{Kept, Key, Span};
-use promql::{Answer, Evaluated, Evaluation, Reads, Stretch};
+use promql::{Evaluation, EvaluationResult, PartialRange, PartialRangeSlice, QueryTimes, RangeOutcome, ReadInterval};
 use query::{QueryError, Source};
 use store::Store;
 
@@ -55,15 +55,15 @@ pub(super) type Part = (Arc<Portions>, Span);
 
 impl ResultCache {
     /// The answer of a range query.
-    pub(crate) fn range(&self, run: &Run<'_>, times: (i64, i64, i64)) -> Result<(Answer, CacheUse), QueryError> {
-        let (start_ms, end_ms, step_ms) = times;
+    pub(crate) fn range(&self, run: &Run<'_>, times: QueryTimes) -> Result<(EvaluationResult, CacheUse), QueryError> {
+        let QueryTimes { start_ms, step_ms, .. } = times;
         let count = promql::range_steps(run.expression, times, run.settings)?;
-        let Some(reads) = run.expression.reads_stepwise(run.settings) else {
+        let Some(reads) = run.expression.step_read_interval(run.settings) else {
             return self.whole_range(run, times, count as u64);
         };
         let Some(database) = run.store.database_number(run.database) else {
             let uncached = CacheUse { steps: count as u64, ..CacheUse::default() };
-            return Ok((evaluate(run, (start_ms, end_ms, step_ms))?, uncached));
+            return Ok((evaluate(run, times)?, uncached));
         };
         let grid = Grid { span: Span::new(start_ms, start_ms + count as i64 * step_ms), step_ms };
         self.by_steps(run, database, reads, grid)
@@ -73,9 +73,9 @@ impl ResultCache {
         &self,
         run: &Run<'_>,
         database: u32,
-        reads: Reads,
+        reads: ReadInterval,
         grid: Grid,
-    ) -> Result<(Answer, CacheUse), QueryError> {
+    ) -> Result<(EvaluationResult, CacheUse), QueryError> {
         let (Grid { span, step_ms }, steps) = (grid, grid.steps(grid.span));
         let key = key_of(database, &grid.when(), run);
         if self.flash.is_some() {
@@ -103,12 +103,12 @@ impl ResultCache {
             CacheUse { steps, from_memory, from_flash, inner_steps, inner_from_memory }
         };
         for hole in holes {
-            let times = (hole.start, hole.end - step_ms, step_ms);
+            let times = QueryTimes { start_ms: hole.start, end_ms: hole.end - step_ms, step_ms };
             let is_newest = hole.end == span.end && grid.steps(hole) <= NEWEST_STEPS_MAX && !parts.is_empty();
             let source: &dyn Source = if is_newest { &recent } else { run.source };
-            let evaluation = Evaluation { source, settings: run.settings, budget: run.budget, keeper: Some(&keeper) };
-            match promql::evaluate_stretch(run.expression, times, &evaluation)? {
-                Evaluated::Stretch(stretch) => {
+            let evaluation = Evaluation { source, subexpressions: Some(&keeper), ..run.evaluation() };
+            match promql::evaluate_partial_range(run.expression, times, &evaluation)? {
+                RangeOutcome::Partial(stretch) => {
                     let portion = Arc::new(Portions::Steps(stretch));
                     self.keep(key, portion.clone(), hole, snapshot);
                     if let Some(flash) = &self.flash {
@@ -116,11 +116,11 @@ impl ResultCache {
                     }
                     parts.push((portion, hole));
                 }
-                Evaluated::Whole(answer) => {
+                RangeOutcome::Whole(answer) => {
                     let used = used_of(0, 0);
                     self.count(used);
                     let is_all = hole == span;
-                    let times = (span.start, span.end - step_ms, step_ms);
+                    let times = QueryTimes { start_ms: span.start, end_ms: span.end - step_ms, step_ms };
                     return Ok((if is_all { answer } else { evaluate(run, times)? }, used));
                 }
             }
@@ -128,8 +128,8 @@ impl ResultCache {
         let used = used_of(kept - from_flash, from_flash);
         self.count(used);
         parts.sort_by_key(|(_, part)| part.start);
-        let stretches: Vec<(&Stretch, i64, i64)> = parts.iter().filter_map(stretch_of).collect();
-        Ok((Stretch::answer(&stretches), used))
+        let slices: Vec<PartialRangeSlice<'_>> = parts.iter().filter_map(slice_of).collect();
+        Ok((PartialRange::result(&slices), used))
     }
 
     /// What is in memory and still holds.
@@ -174,9 +174,9 @@ impl ResultCache {
     }
 }
 
-fn stretch_of((portion, span): &Part) -> Option<(&Stretch, i64, i64)> {
+fn slice_of((portion, span): &Part) -> Option<PartialRangeSlice<'_>> {
     match &**portion {
-        Portions::Steps(stretch) => Some((stretch, span.start, span.end - 1)),
+        Portions::Steps(range) => Some(PartialRangeSlice { range, first_ms: span.start, last_ms: span.end - 1 }),
         Portions::Whole(_) | Portions::Bins(_) | Portions::Rows(_) => None,
     }
 }
@@ -207,8 +207,8 @@ pub(super) fn holes(parts: &mut Vec<Part>, span: Span) -> Vec<Span> {
     vec![hull]
 }
 
-fn evaluate(run: &Run<'_>, (start_ms, end_ms, step_ms): (i64, i64, i64)) -> Result<Answer, QueryError> {
-    promql::evaluate_range(run.expression, run.source, start_ms, end_ms, step_ms, run.settings, run.budget)
+fn evaluate(run: &Run<'_>, times: QueryTimes) -> Result<EvaluationResult, QueryError> {
+    promql::evaluate_range(run.expression, times, &run.evaluation())
 }
 
 #[cfg(test)]
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn many_holes_become_one() {
-        let portion = Arc::new(Portions::Steps(Stretch::default()));
+        let portion = Arc::new(Portions::Steps(PartialRange::default()));
         let part = |start: i64| (portion.clone(), Span::new(start, start + 5));
         let mut parts: Vec<Part> = (0..4).map(|place| part(place * 10)).collect();
         assert_eq!(holes(&mut parts, Span::new(0, 35)), [Span::new(5, 10), Span::new(15, 20), Span::new(25, 30)]);

@@ -157,7 +157,7 @@ impl RecentSource<'_> {
         if self.store.oldest_kept_ns(self.database) > from_ns {
             return None;
         }
-        let reads = promql::Reads { first_ms: 0, last_ms: 0 };
+        let reads = promql::ReadInterval { first_ms: 0, last_ms: 0 };
         let mut watch = Watch::new(self.store, self.database, vec![matchers.to_vec()], reads);
         let changed_ns = watch.changed_from_ns(recent.stamp, from_ns);
         let behind_ms = recent.range_ms.1.saturating_add(1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cache::Span;
 use index::CompiledMatcher;
 use model::Matcher;
-use promql::{Expression, Reads};
+use promql::{Expression, ReadInterval};
 use store::{Change, ChangeKind, Changes, Store};
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -21,7 +21,7 @@ pub(crate) struct Watch<'a> {
     /// together a small answer. `None` where that failed.
     compiled: Option<Vec<Option<Vec<CompiledMatcher>>>>,
     /// What the step at time 0 looks at.
-    reads: Reads,
+    reads: ReadInterval,
     /// What happened, by the snapshot since which: `None` if nobody knows.
     changes: HashMap<u64, Option<Arc<Changes>>>,
     /// Which changes touched series that the selectors choose, by their numbers.
@@ -32,13 +32,13 @@ pub(crate) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// For a selector's matchers each, and the time from before to behind a step that it looks at.
-    pub(crate) fn new(store: &'a Store, database: u32, selectors: Vec<Vec<Matcher>>, reads: Reads) -> Self {
+    pub(crate) fn new(store: &'a Store, database: u32, selectors: Vec<Vec<Matcher>>, reads: ReadInterval) -> Self {
         let (changes, touching) = (HashMap::new(), HashMap::new());
         Self { store, database, selectors, compiled: None, reads, changes, touching, through: u64::MAX }
     }
 
     /// For the selectors of an expression.
-    pub(crate) fn of(store: &'a Store, database: u32, expression: &Expression, reads: Reads) -> Self {
+    pub(crate) fn of(store: &'a Store, database: u32, expression: &Expression, reads: ReadInterval) -> Self {
         let selectors = expression.selectors().into_iter().map(<[Matcher]>::to_vec).collect();
         Self::new(store, database, selectors, reads)
     }
@@ -124,7 +124,7 @@ impl<'a> Watch<'a> {
 }
 
 /// The times, in milliseconds, of steps that look at any of the nanoseconds from the first to the last.
-fn steps_looking_at(reads: Reads, first_ns: i64, last_ns: i64) -> Span {
+fn steps_looking_at(reads: ReadInterval, first_ns: i64, last_ns: i64) -> Span {
     let millisecond = |time_ns: i64| time_ns.div_euclid(NS_PER_MS);
     let start = if first_ns == i64::MIN { i64::MIN } else { millisecond(first_ns).saturating_sub(reads.last_ms) };
     let end = millisecond(last_ns).saturating_sub(reads.first_ms).saturating_add(1);
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn steps_look_at_their_windows() {
         let check = |reads: (i64, i64), changed_ns: (i64, i64), expected: (i64, i64)| {
-            let reads = Reads { first_ms: reads.0, last_ms: reads.1 };
+            let reads = ReadInterval { first_ms: reads.0, last_ms: reads.1 };
             let span = steps_looking_at(reads, changed_ns.0, changed_ns.1);
             assert_eq!((span.start, span.end), expected, "{reads:?} {changed_ns:?}");
         };

@@ -56,8 +56,8 @@ pub(super) fn exponential(index: i32, schema: i8) -> f64 {
         (0.5, (i64::from(index) << -i64::from(schema).max(-32)) + 1)
     } else {
         let step = 256usize >> schema.min(8);
-        let place = (index & ((1 << schema.min(8)) - 1)) as usize * step;
-        (FRACTIONS.get(place).copied().unwrap_or(0.5), i64::from(index >> schema.min(8)) + 1)
+        let position = (index & ((1 << schema.min(8)) - 1)) as usize * step;
+        (FRACTIONS.get(position).copied().unwrap_or(0.5), i64::from(index >> schema.min(8)) + 1)
     };
     // The last bucket of ordinary numbers ends with the largest of them; infinities have a bucket of their own.
     #[expect(clippy::float_cmp, reason = "an entry of the table")]

@@ -1,6 +1,7 @@
 //! Whether a counter was reset between two histograms.
 
-use super::{CounterReset, Histogram, IndexedCount, bounds, reduced};
+use crate::histogram::bounds;
+use crate::histogram::native::{CounterReset, Histogram, IndexedCount, reduced};
 
 impl Histogram {
     /// Whether this cannot have grown out of the other: something in it is smaller, or finer, than before.
@@ -42,7 +43,7 @@ impl Histogram {
         let counts = |index: &i32| self.is_custom() || bounds::exponential(*index, self.schema) > self.zero_threshold;
         reduced.iter().filter(|(index, _)| counts(index)).any(|(index, before)| {
             match now.binary_search_by_key(index, |(index, _)| *index) {
-                Ok(place) => now.get(place).is_some_and(|(_, now)| now < before),
+                Ok(position) => now.get(position).is_some_and(|(_, now)| now < before),
                 Err(_) => *before != 0.0,
             }
         })

@@ -1,44 +1,10 @@
 //! Expressions as trees. Times and durations are milliseconds.
 
-use model::Matcher;
+use model::{Labels, METRIC_NAME, Matcher};
 
-use super::span::Span;
-use crate::function::Signature;
-
-/// What an expression yields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResultKind {
-    /// One number per step.
-    Scalar,
-    /// A text.
-    String,
-    /// A value per series and step.
-    InstantVector,
-    /// Samples of series over a stretch of time.
-    RangeVector,
-}
-
-impl ResultKind {
-    /// As Prometheus names it in messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Scalar => "scalar",
-            Self::String => "string",
-            Self::InstantVector => "instant vector",
-            Self::RangeVector => "range vector",
-        }
-    }
-
-    /// As Prometheus names it in programs.
-    pub const fn short_name(self) -> &'static str {
-        match self {
-            Self::Scalar => "scalar",
-            Self::String => "string",
-            Self::InstantVector => "vector",
-            Self::RangeVector => "matrix",
-        }
-    }
-}
+use crate::syntax::functions::Signature;
+use crate::syntax::result_kind::ResultKind;
+use crate::syntax::span::Span;
 
 /// A node with its place.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,22 +63,22 @@ pub(crate) struct Range {
     pub(crate) selector: Selector,
     /// Of the selector alone.
     pub(crate) selector_span: Span,
-    pub(crate) range: Extent,
+    pub(crate) range: DurationSpec,
 }
 
 /// `inner[range:step]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Subquery {
     pub(crate) inner: Expr,
-    pub(crate) range: Extent,
-    pub(crate) step: Option<Extent>,
+    pub(crate) range: DurationSpec,
+    pub(crate) step: Option<DurationSpec>,
     pub(crate) shift: Shift,
 }
 
 /// `offset` and `@`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Shift {
-    pub(crate) offset: Option<Extent>,
+    pub(crate) offset: Option<DurationSpec>,
     pub(crate) at: Option<At>,
 }
 
@@ -126,7 +92,7 @@ pub(crate) enum At {
 
 /// A duration, or how to compute it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Extent {
+pub(crate) enum DurationSpec {
     Fixed(i64),
     Computed(Box<Duration>),
 }
@@ -432,5 +398,16 @@ impl Expr {
             Node::Range(range) => visit(&range.selector),
             _ => self.children().into_iter().for_each(|child| child.for_each_selector(visit)),
         }
+    }
+}
+
+impl Grouping {
+    /// The labels that tell groups apart.
+    pub(crate) fn key(&self, labels: &Labels) -> Labels {
+        let named = |name: &str| self.labels.iter().any(|label| label == name);
+        if self.without {
+            return labels.retain(|name| name != METRIC_NAME && !named(name));
+        }
+        if self.labels.is_empty() { Labels::empty() } else { labels.retain(named) }
     }
 }

@@ -3,15 +3,17 @@
 use model::{METRIC_NAME, MatchOp, Matcher};
 use regex::{Regex, RegexBuilder};
 
-use super::ast::{Aggregate, Aggregation, Binary, Call, Cardinality, Expr, Node, Operator, ResultKind, Selector};
-use super::parse::Parsed;
-use super::span::{ParseError, Span};
-use super::strings::quote;
+use crate::syntax::ast::{Aggregate, Aggregation, Binary, Call, Cardinality, Expr, Node, Operator, Selector};
+use crate::syntax::result_kind::ResultKind;
+use crate::syntax::span::{ParseError, Parsed, Span};
+use crate::syntax::strings::quote;
 
 /// What a compiled regular expression may take, beside what its length explains.
 const REGEX_BYTES_BASE: usize = 256 * 1024;
+
 /// What a compiled regular expression may take per byte of its text.
 const REGEX_BYTES_PER_BYTE: usize = 64;
+
 /// Regular expressions in one expression.
 const REGEXES_MAX: usize = 200;
 
@@ -106,8 +108,8 @@ impl Checker<'_> {
 
     /// Where the operator is.
     fn operator_span(&self, binary: &Binary) -> Span {
-        let behind = self.text.get(binary.left.span.end..binary.right.span.start).unwrap_or_default();
-        let spaces = behind.len() - behind.trim_start().len();
+        let between = self.text.get(binary.left.span.end..binary.right.span.start).unwrap_or_default();
+        let spaces = between.len() - between.trim_start().len();
         Span::new(binary.left.span.end + spaces, binary.right.span.start)
     }
 
@@ -164,28 +166,28 @@ impl Checker<'_> {
 
     fn call(&self, call: &mut Call, span: Span) -> Parsed<()> {
         let signature = call.signature;
-        let (name, given, declared) = (quote(signature.name), call.arguments.len(), signature.arguments.len());
+        let (name, count, declared) = (quote(signature.name), call.arguments.len(), signature.arguments.len());
         if signature.variadic == 0 {
-            if given != declared {
-                return fail(span, format!("expected {declared} argument(s) in call to {name}, got {given}"));
+            if count != declared {
+                return fail(span, format!("expected {declared} argument(s) in call to {name}, got {count}"));
             }
         } else {
             let least = declared - 1;
             let most = usize::try_from(signature.variadic).ok().map(|more| least + more);
-            if given < least {
-                return fail(span, format!("expected at least {least} argument(s) in call to {name}, got {given}"));
+            if count < least {
+                return fail(span, format!("expected at least {least} argument(s) in call to {name}, got {count}"));
             }
-            if let Some(most) = most.filter(|most| given > *most) {
-                return fail(span, format!("expected at most {most} argument(s) in call to {name}, got {given}"));
+            if let Some(most) = most.filter(|most| count > *most) {
+                return fail(span, format!("expected at most {most} argument(s) in call to {name}, got {count}"));
             }
         }
         let context = format!("call to function {name}");
-        for (place, argument) in call.arguments.iter_mut().enumerate() {
-            if signature.name == "info" && place == 1 {
+        for (position, argument) in call.arguments.iter_mut().enumerate() {
+            if signature.name == "info" && position == 1 {
                 check_info_labels(argument, span, &context)?;
                 continue;
             }
-            let wanted = signature.arguments.get(place).or(signature.arguments.last());
+            let wanted = signature.arguments.get(position).or(signature.arguments.last());
             if let Some(wanted) = wanted {
                 self.expect(argument, *wanted, &context)?;
             }

@@ -1,9 +1,10 @@
 //! Durations in brackets and behind `offset`, which may be computed.
 
-use super::ast::{Duration, DurationNode, Extent};
-use super::lex::{Kind, Token};
-use super::parse::{Parsed, Parser};
-use super::span::{ParseError, Span};
+use crate::syntax::ast::{Duration, DurationNode, DurationSpec};
+use crate::syntax::number::{maximum, minimum};
+use crate::syntax::parse::Parser;
+use crate::syntax::span::{ParseError, Parsed, Span};
+use crate::syntax::token::{Kind, Token};
 
 /// Longest duration in seconds: Prometheus counts nanoseconds in 64 bits.
 const SECONDS_MAX: f64 = 9_223_372_036.854_776;
@@ -15,7 +16,7 @@ const SIGN_STRENGTH: u8 = 2;
 
 impl Parser<'_> {
     /// A duration above zero; nothing if the next token starts none.
-    pub(super) fn positive_duration(&mut self) -> Parsed<Option<Extent>> {
+    pub(super) fn positive_duration(&mut self) -> Parsed<Option<DurationSpec>> {
         if !self.starts_duration() {
             return Ok(None);
         }
@@ -27,17 +28,17 @@ impl Parser<'_> {
         {
             return Err(ParseError::new(duration.span, "duration must be greater than 0"));
         }
-        Ok(Some(extent(duration)))
+        Ok(Some(duration_spec(duration)))
     }
 
     /// What stands behind `offset`: a single operand, as operators behind it belong to the expression around.
-    pub(super) fn offset_duration(&mut self) -> Parsed<Option<Extent>> {
+    pub(super) fn offset_duration(&mut self) -> Parsed<Option<DurationSpec>> {
         if !self.starts_duration() {
             return Ok(None);
         }
         self.duration_of = "offset";
         if self.peek().kind == Kind::Mark('(') {
-            return self.duration(0).map(|duration| Some(extent(duration)));
+            return self.duration(0).map(|duration| Some(duration_spec(duration)));
         }
         let token = self.peek();
         let duration = match token.kind {
@@ -48,7 +49,7 @@ impl Parser<'_> {
             }
             _ => self.duration_operand()?,
         };
-        Ok(Some(extent(duration)))
+        Ok(Some(duration_spec(duration)))
     }
 
     fn starts_duration(&self) -> bool {
@@ -166,13 +167,13 @@ fn signed(operand: Duration, negative: bool, sign: Span) -> Parsed<Duration> {
     Ok(Duration { node: DurationNode::Sign { negative, inner: Box::new(operand) }, span, wrapped: false })
 }
 
-fn extent(duration: Duration) -> Extent {
+fn duration_spec(duration: Duration) -> DurationSpec {
     match duration.node {
         // As Prometheus: nanoseconds, rounded, of which whole milliseconds count.
         DurationNode::Number { value, .. } if !duration.wrapped => {
-            Extent::Fixed(((value * 1e9).round() / 1e6).trunc() as i64)
+            DurationSpec::Fixed(((value * 1e9).round() / 1e6).trunc() as i64)
         }
-        _ => Extent::Computed(Box::new(duration)),
+        _ => DurationSpec::Computed(Box::new(duration)),
     }
 }
 
@@ -181,16 +182,16 @@ fn check_range(seconds: f64, span: Span) -> Parsed<()> {
     if seconds.abs() <= SECONDS_MAX { Ok(()) } else { Err(ParseError::new(span, "duration out of range")) }
 }
 
-fn check_divisor(operator: &str, right: &Duration, place: Span) -> Parsed<()> {
+fn check_divisor(operator: &str, right: &Duration, operator_span: Span) -> Parsed<()> {
     let zero = matches!(right.node, DurationNode::Number { value: 0.0, .. });
     match operator {
-        "/" if zero => Err(ParseError::new(place, "division by zero")),
-        "%" if zero => Err(ParseError::new(place, "modulo by zero")),
+        "/" if zero => Err(ParseError::new(operator_span, "division by zero")),
+        "%" if zero => Err(ParseError::new(operator_span, "modulo by zero")),
         _ => Ok(()),
     }
 }
 
-impl Extent {
+impl DurationSpec {
     /// Milliseconds, for the step and the range of a query; the error is for the user.
     pub(crate) fn milliseconds(&self, step_s: f64, range_s: f64, may_be_negative: bool) -> Result<i64, String> {
         let duration = match self {
@@ -234,8 +235,8 @@ impl Duration {
                     "%" if right == 0.0 => fail("modulo by zero"),
                     "%" => Ok(left % right),
                     "^" => Ok(left.powf(right)),
-                    "max_of" => Ok(crate::math::maximum(left, right)),
-                    _ => Ok(crate::math::minimum(left, right)),
+                    "max_of" => Ok(maximum(left, right)),
+                    _ => Ok(minimum(left, right)),
                 }
             }
         }

@@ -1,39 +1,13 @@
 //! Text to tokens, by the rules of Prometheus's scanner: what a character means hangs on whether it stands in braces, in
 //! brackets or in neither.
 
-use super::number;
-use super::span::{ParseError, Span};
-use super::strings::{character, quote};
-
-/// What a token is. Words are in lower case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    End,
-    /// The scanner could not go on; the message is beside the tokens.
-    Error,
-    /// Punctuation: one of `( ) { } [ ] , : =`.
-    Mark(char),
-    Identifier,
-    /// A name with a colon in it.
-    MetricIdentifier,
-    Number,
-    Duration,
-    Text,
-    Operator(&'static str),
-    Aggregator(&'static str),
-    Keyword(&'static str),
-    /// `start`, `end`, `step`, `range`, `max_of`, `min_of`.
-    Preprocessor(&'static str),
-}
-
-/// A piece of the text.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Token {
-    pub(crate) kind: Kind,
-    pub(crate) span: Span,
-}
+use crate::syntax::number;
+use crate::syntax::span::{ParseError, Span};
+use crate::syntax::strings::{self, character, quote};
+use crate::syntax::token::{Kind, Token};
 
 const WORD_OPERATORS: [&str; 4] = ["and", "or", "unless", "atan2"];
+
 const AGGREGATORS: [&str; 14] = [
     "sum",
     "avg",
@@ -50,6 +24,7 @@ const AGGREGATORS: [&str; 14] = [
     "limitk",
     "limit_ratio",
 ];
+
 const KEYWORDS: [&str; 13] = [
     "offset",
     "smoothed",
@@ -65,7 +40,9 @@ const KEYWORDS: [&str; 13] = [
     "fill_right",
     "bool",
 ];
+
 const PREPROCESSORS: [&str; 6] = ["start", "end", "step", "range", "max_of", "min_of"];
+
 /// Preprocessors that may stand inside brackets.
 const DURATION_WORDS: [&str; 4] = ["step", "range", "max_of", "min_of"];
 
@@ -118,7 +95,7 @@ enum Mode {
 struct Scanner<'t> {
     text: &'t str,
     /// Where the next character is.
-    place: usize,
+    position: usize,
     /// Where the token began.
     start: usize,
     tokens: Vec<Token>,
@@ -150,7 +127,7 @@ impl<'t> Scanner<'t> {
     const fn new(text: &'t str) -> Self {
         Self {
             text,
-            place: 0,
+            position: 0,
             start: 0,
             tokens: Vec::new(),
             error: None,
@@ -163,7 +140,7 @@ impl<'t> Scanner<'t> {
     }
 
     fn rest(&self) -> &'t str {
-        self.text.get(self.place..).unwrap_or_default()
+        self.text.get(self.position..).unwrap_or_default()
     }
 
     fn peek(&self) -> Option<char> {
@@ -172,26 +149,26 @@ impl<'t> Scanner<'t> {
 
     fn next(&mut self) -> Option<char> {
         let next = self.peek()?;
-        self.place += next.len_utf8();
+        self.position += next.len_utf8();
         Some(next)
     }
 
     fn take_while(&mut self, belongs: impl Fn(char) -> bool) {
         let rest = self.rest();
-        self.place += rest.find(|c| !belongs(c)).unwrap_or(rest.len());
+        self.position += rest.find(|c| !belongs(c)).unwrap_or(rest.len());
     }
 
     fn accept(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         if found {
-            self.place += wanted.len_utf8();
+            self.position += wanted.len_utf8();
         }
         found
     }
 
     fn emit(&mut self, kind: Kind) {
-        self.tokens.push(Token { kind, span: Span::new(self.start, self.place) });
-        self.start = self.place;
+        self.tokens.push(Token { kind, span: Span::new(self.start, self.position) });
+        self.start = self.position;
     }
 
     fn fail(&mut self, message: impl Into<String>) {
@@ -208,12 +185,12 @@ impl<'t> Scanner<'t> {
     fn step(&mut self) {
         if self.mode != Mode::Brackets && self.rest().starts_with('#') {
             self.take_while(|c| c != '\n' && c != '\r');
-            self.start = self.place;
+            self.start = self.position;
             return;
         }
         if self.peek().is_some_and(is_space) {
             self.take_while(is_space);
-            self.start = self.place;
+            self.start = self.position;
             return;
         }
         match self.mode {
@@ -276,7 +253,7 @@ impl<'t> Scanner<'t> {
     fn right_parenthesis(&mut self) {
         self.parentheses -= 1;
         if self.parentheses < 0 {
-            self.start = self.place;
+            self.start = self.position;
             return self.fail("unexpected right parenthesis ')'");
         }
         self.emit(Kind::Mark(')'));
@@ -320,13 +297,13 @@ impl<'t> Scanner<'t> {
     }
 
     fn number(&mut self) {
-        self.place = self.start;
+        self.position = self.start;
         let (kind, length) = number::scan(self.rest());
-        self.place += length;
+        self.position += length;
         match kind {
             Some(kind) => self.emit(kind),
             None => {
-                let written = self.text.get(self.start..self.place).unwrap_or_default();
+                let written = self.text.get(self.start..self.position).unwrap_or_default();
                 self.fail(format!("bad number or duration syntax: {}", quote(written)));
             }
         }
@@ -337,9 +314,9 @@ impl<'t> Scanner<'t> {
     }
 
     fn string(&mut self, delimiter: char) {
-        match super::strings::scan(self.rest(), delimiter) {
+        match strings::scan(self.rest(), delimiter) {
             Ok(length) => {
-                self.place += length;
+                self.position += length;
                 self.emit(Kind::Text);
             }
             Err(message) => self.fail(message),
@@ -348,14 +325,14 @@ impl<'t> Scanner<'t> {
 
     fn word(&mut self) {
         self.take_while(|c| is_word(c) || c == ':');
-        let written = self.text.get(self.start..self.place).unwrap_or_default();
+        let written = self.text.get(self.start..self.position).unwrap_or_default();
         let kind = word_kind(written, self.rest());
         self.emit(kind);
     }
 
     fn duration_word(&mut self) -> bool {
         self.take_while(is_alpha);
-        let written = self.text.get(self.start..self.place).unwrap_or_default();
+        let written = self.text.get(self.start..self.position).unwrap_or_default();
         let found = find(&DURATION_WORDS, written);
         if let Some(word) = found {
             self.emit(Kind::Preprocessor(word));
@@ -398,11 +375,11 @@ impl<'t> Scanner<'t> {
                 self.mode = Mode::Statements;
             }
             ':' if !self.got_duration => {
-                self.start = self.place;
+                self.start = self.position;
                 self.fail("unexpected colon before duration in duration expression");
             }
             ':' if self.got_colon => {
-                self.start = self.place;
+                self.start = self.position;
                 self.fail("unexpected repeated colon in duration expression");
             }
             ':' => {

@@ -1,9 +1,10 @@
 //! What may stand behind an operand: ranges, `offset`, `@`, `anchored`, `smoothed`.
 
-use super::ast::{At, Edges, Extent, Node, Range, Selector, Shift, Subquery};
-use super::lex::Kind;
-use super::parse::{Parsed, Parser, Part};
-use super::span::{ParseError, Span};
+use crate::syntax::ast::{At, DurationSpec, Edges, Node, Range, Selector, Shift, Subquery};
+use crate::syntax::number;
+use crate::syntax::parse::{Parser, Part};
+use crate::syntax::span::{ParseError, Parsed, Span};
+use crate::syntax::token::Kind;
 
 /// Farthest `@` from the epoch, in milliseconds: beyond all data, and far from overflow.
 const AT_MS_MAX: f64 = (1u64 << 51) as f64;
@@ -57,7 +58,7 @@ impl Parser<'_> {
                 "offset modifier must be preceded by an instant vector selector or range vector selector or a subquery";
             return Err(ParseError::new(span, message));
         };
-        if shift.offset.as_ref().is_some_and(|offset| *offset != Extent::Fixed(0)) {
+        if shift.offset.as_ref().is_some_and(|offset| *offset != DurationSpec::Fixed(0)) {
             return Err(ParseError::new(span, "offset may not be set multiple times"));
         }
         shift.offset = Some(offset);
@@ -70,7 +71,7 @@ impl Parser<'_> {
         let (at, seconds) = self.at_time()?;
         let (span, end) = (part.expr.span, self.last_closing);
         if let Some(seconds) = seconds.filter(|seconds| seconds.is_nan() || seconds.abs() * 1000.0 > AT_MS_MAX) {
-            let shown = if seconds.is_finite() { format!("{seconds:.6}") } else { super::number::plain(seconds) };
+            let shown = if seconds.is_finite() { format!("{seconds:.6}") } else { number::plain(seconds) };
             return Err(ParseError::new(span, format!("timestamp out of bounds for @ modifier: {shown}")));
         }
         let Some(shift) = shift_of(&mut part.expr.node) else {
@@ -126,13 +127,13 @@ impl Parser<'_> {
     }
 }
 
-fn range_selector(part: Part, range: Extent, brackets: Span) -> Parsed<Part> {
+fn range_selector(part: Part, range: DurationSpec, brackets: Span) -> Parsed<Part> {
     let error = |message: &str| Err(ParseError::new(brackets, message));
     let span = part.expr.span;
     let Node::Selector(selector) = part.expr.node else {
         return error("ranges only allowed for vector selectors");
     };
-    if selector.shift.offset.as_ref().is_some_and(|offset| *offset != Extent::Fixed(0)) {
+    if selector.shift.offset.as_ref().is_some_and(|offset| *offset != DurationSpec::Fixed(0)) {
         return error("no offset modifiers allowed before range");
     }
     if selector.shift.at.is_some() {

@@ -2,26 +2,25 @@
 
 use model::{METRIC_NAME, MatchOp, Matcher};
 
-use super::ast::{
+use crate::syntax::ast::{
     Aggregate, Aggregation, Arithmetic, Binary, Call, Cardinality, Edges, Expr, Grouping, Matching, Node, Operator,
     Selector, Shift,
 };
-use super::lex::{Kind, Token, describe, tokens};
-use super::span::{ParseError, Span};
-use super::strings::{quote, unquote};
-use super::{check, number};
-use crate::Features;
-use crate::function;
+use crate::syntax::features::Features;
+use crate::syntax::lex::{describe, tokens};
+use crate::syntax::span::{ParseError, Parsed, Span};
+use crate::syntax::strings::{quote, unquote};
+use crate::syntax::token::{Kind, Token};
+use crate::syntax::{check, functions, number};
 
 /// Longest text.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
+
 /// How deep expressions may nest.
 const DEPTH_MAX: usize = 200;
 
 /// Binds tighter than all operators but `^`.
 const SIGN_STRENGTH: u8 = 5;
-
-pub(super) type Parsed<T> = Result<T, ParseError>;
 
 /// A part of the tree, and how tall it is.
 pub(super) struct Part {
@@ -43,7 +42,7 @@ impl Part {
 pub(super) struct Parser<'t> {
     pub(super) text: &'t str,
     tokens: Vec<Token>,
-    place: usize,
+    position: usize,
     error: Option<ParseError>,
     pub(super) features: Features,
     /// Aggregations around the current token: Prometheus names them in errors.
@@ -87,21 +86,21 @@ pub(crate) fn parse_plain_selector(text: &str) -> Parsed<Vec<Matcher>> {
 impl<'t> Parser<'t> {
     fn new(text: &'t str, features: Features) -> Self {
         let (tokens, error) = tokens(text);
-        Self { text, tokens, place: 0, error, features, aggregations: 0, depth: 0, duration_of: "", last_closing: 0 }
+        Self { text, tokens, position: 0, error, features, aggregations: 0, depth: 0, duration_of: "", last_closing: 0 }
     }
 
     pub(super) fn peek(&self) -> Token {
         let end = Token { kind: Kind::End, span: Span::from(self.text.len()) };
-        self.tokens.get(self.place).or(self.tokens.last()).copied().unwrap_or(end)
+        self.tokens.get(self.position).or(self.tokens.last()).copied().unwrap_or(end)
     }
 
     fn peek_second(&self) -> Kind {
-        self.tokens.get(self.place + 1).map_or(Kind::End, |token| token.kind)
+        self.tokens.get(self.position + 1).map_or(Kind::End, |token| token.kind)
     }
 
     pub(super) fn next(&mut self) -> Token {
         let token = self.peek();
-        self.place += 1;
+        self.position += 1;
         if matches!(token.kind, Kind::Number | Kind::Duration | Kind::Mark(')' | '}' | ']')) {
             self.last_closing = token.span.end;
         }
@@ -110,7 +109,7 @@ impl<'t> Parser<'t> {
 
     /// Unreads a token, for the error that it does not belong there.
     pub(super) fn step_back(&mut self) {
-        self.place = self.place.saturating_sub(1);
+        self.position = self.position.saturating_sub(1);
     }
 
     pub(super) fn accept(&mut self, kind: Kind) -> Option<Token> {
@@ -350,11 +349,11 @@ impl<'t> Parser<'t> {
         let grouping = match before {
             Some(grouping) => Some(grouping),
             None => {
-                let behind = self.grouping()?;
-                if behind.is_some() {
+                let trailing = self.grouping()?;
+                if trailing.is_some() {
                     end = self.last_closing;
                 }
-                behind
+                trailing
             }
         };
         self.aggregations -= 1;
@@ -369,10 +368,10 @@ impl<'t> Parser<'t> {
             return error(format!("{name}() is experimental and must be enabled with {flag}"));
         }
         let expected = if operation.has_parameter() { 2 } else { 1 };
-        let given = arguments.len();
-        let (Some(input), true) = (arguments.pop(), given == expected) else {
+        let count = arguments.len();
+        let (Some(input), true) = (arguments.pop(), count == expected) else {
             let message = "wrong number of arguments for aggregate expression provided";
-            return error(format!("{message}, expected {expected}, got {given}"));
+            return error(format!("{message}, expected {expected}, got {count}"));
         };
         let grouping = grouping.unwrap_or(Grouping { without: false, labels: Vec::new() });
         let aggregate = Aggregate { operation, input, parameter: arguments.pop(), grouping };
@@ -407,7 +406,7 @@ impl<'t> Parser<'t> {
         // Preprocessors are words of any case.
         let lower = written.to_ascii_lowercase();
         let wanted = if matches!(name.kind, Kind::Preprocessor(_)) { lower.as_str() } else { written };
-        let Some(signature) = function::by_name(wanted) else {
+        let Some(signature) = functions::by_name(wanted) else {
             return Err(ParseError::new(name.span, format!("unknown function with name {}", quote(written))));
         };
         if signature.experimental && !self.features.experimental_functions {

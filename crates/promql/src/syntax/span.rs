@@ -22,13 +22,13 @@ impl Span {
     }
 
     /// Line and column of the start, both from 1, as Prometheus counts them: columns are bytes.
-    pub(crate) fn place(&self, text: &str) -> String {
+    pub(crate) fn position(&self, text: &str) -> String {
         if text.is_empty() {
             return "unknown position".to_owned();
         }
         let Some(before) = text.as_bytes().get(..self.start) else { return "invalid position".to_owned() };
         let line = before.split(|byte| *byte == b'\n').count();
-        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
+        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |position| position + 1);
         format!("{line}:{}", self.start - line_start + 1)
     }
 }
@@ -42,14 +42,17 @@ pub(crate) struct ParseError {
     pub(crate) message: String,
 }
 
+/// What parsing yields.
+pub(super) type Parsed<T> = Result<T, ParseError>;
+
 impl ParseError {
     pub(crate) fn new(span: Span, message: impl Into<String>) -> Self {
         Self { span, message: message.into() }
     }
 
     /// The whole message, with line and column.
-    pub(crate) fn with_place(&self, text: &str) -> String {
-        format!("{}: {self}", self.span.place(text))
+    pub(crate) fn with_position(&self, text: &str) -> String {
+        format!("{}: {self}", self.span.position(text))
     }
 }
 

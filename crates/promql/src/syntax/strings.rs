@@ -4,9 +4,9 @@
 pub(super) fn scan(rest: &str, delimiter: char) -> Result<usize, String> {
     let raw = delimiter == '`';
     let mut characters = rest.char_indices();
-    while let Some((place, c)) = characters.next() {
+    while let Some((index, c)) = characters.next() {
         match c {
-            c if c == delimiter => return Ok(place + c.len_utf8()),
+            c if c == delimiter => return Ok(index + c.len_utf8()),
             '\n' if !raw => return Err("unterminated quoted string".to_owned()),
             '\u{fffd}' => return Err("invalid UTF-8 rune".to_owned()),
             '\\' if !raw => check_escape(&mut characters, delimiter)?,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use model::{Exemplar, Labels};
-use promql::{Answer, Histogram, Points, Value};
+use promql::{EvaluationResult, Histogram, Points, ResultValue};
 
 /// A JSON string.
 pub(crate) fn text(text: &str) -> String {
@@ -101,25 +101,25 @@ pub(crate) fn respond(body: String) -> Response {
 
 /// The data of a query's answer.
 #[cfg(test)]
-pub(crate) fn answer(answer: &Answer) -> String {
+pub(crate) fn answer(answer: &EvaluationResult) -> String {
     let mut out = String::new();
     push_answer(&mut out, answer);
     out
 }
 
 /// Appends the data of a query's answer.
-pub(crate) fn push_answer(out: &mut String, answer: &Answer) {
+pub(crate) fn push_answer(out: &mut String, answer: &EvaluationResult) {
     match &answer.value {
-        Value::Scalar { time_ms, value } => {
+        ResultValue::Scalar { time_ms, value } => {
             out.push_str(r#"{"resultType":"scalar","result":"#);
             push_sample(out, *time_ms, *value);
         }
-        Value::String { time_ms, text } => {
+        ResultValue::String { time_ms, text } => {
             out.push_str(r#"{"resultType":"string","result":["#);
             push_time(out, *time_ms);
             let _ = write!(out, ",{}]", self::text(text));
         }
-        Value::Vector(vector) => {
+        ResultValue::Vector(vector) => {
             out.push_str(r#"{"resultType":"vector","result":["#);
             for (place, sample) in vector.iter().enumerate() {
                 out.push_str(if place == 0 { "" } else { "," });
@@ -135,7 +135,7 @@ pub(crate) fn push_answer(out: &mut String, answer: &Answer) {
             }
             out.push(']');
         }
-        Value::Matrix(matrix) => {
+        ResultValue::Matrix(matrix) => {
             out.push_str(r#"{"resultType":"matrix","result":["#);
             for (place, (labels, points)) in matrix.iter().enumerate() {
                 out.push_str(if place == 0 { "" } else { "," });
@@ -269,11 +269,11 @@ mod tests {
     #[test]
     fn an_answer_is_what_grafana_expects() {
         let labels = Labels::from_pairs([("__name__", "up"), ("job", "a\"b")]).unwrap();
-        let value = Value::Matrix(vec![(
+        let value = ResultValue::Matrix(vec![(
             labels,
             Points { floats: vec![(1000, 1.0), (1500, f64::NAN)], histograms: Vec::new() },
         )]);
         let expected = r#"{"resultType":"matrix","result":[{"metric":{"__name__":"up","job":"a\"b"},"values":[[1,"1"],[1.5,"NaN"]]}]}"#;
-        assert_eq!(answer(&Answer { value, warnings: Vec::new(), infos: Vec::new() }), expected);
+        assert_eq!(answer(&EvaluationResult { value, warnings: Vec::new(), infos: Vec::new() }), expected);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::{Request, State as From};
 use axum::response::Response;
 use db::{Analysis, InstantQuery, RangeQuery};
-use promql::{Answer, NameRemoval};
+use promql::{EvaluationResult, NameRemoval};
 use query::{Budget, QueryError, Stop};
 
 use crate::error::ApiError;
@@ -236,7 +236,7 @@ async fn run(
     state: &Arc<State>,
     asked: QueryJob,
     times_ms: (i64, i64),
-    evaluate: impl FnOnce(&State, bool) -> Result<(Answer, Ran), QueryError> + Send + 'static,
+    evaluate: impl FnOnce(&State, bool) -> Result<(EvaluationResult, Ran), QueryError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let (limit, statistics, budget) = (asked.limit, asked.statistics, asked.budget.clone());
     let asked_ns = state.db.now_ns();
@@ -251,7 +251,7 @@ async fn run(
             body.pop();
             body += &statistics.written([asked_ns, started_ns], times_ms, ran);
         }
-        let Answer { mut warnings, infos, .. } = answer;
+        let EvaluationResult { mut warnings, infos, .. } = answer;
         warnings.extend(cut.then(|| TRUNCATED.to_owned()));
         warnings.extend(statistics.and_then(Statistics::warning));
         Ok((json::end(body, &warnings, &infos), ()))
@@ -274,32 +274,32 @@ async fn analyze(
 }
 
 /// About as many bytes as an answer takes when it is written down.
-fn written_bytes(answer: &Answer) -> u64 {
+fn written_bytes(answer: &EvaluationResult) -> u64 {
     const FLOAT_BYTES: usize = 24;
     const HISTOGRAM_BYTES: usize = 512;
     let bytes: usize = match &answer.value {
-        promql::Value::Vector(vector) => vector.len() * FLOAT_BYTES,
-        promql::Value::Matrix(matrix) => {
+        promql::ResultValue::Vector(vector) => vector.len() * FLOAT_BYTES,
+        promql::ResultValue::Matrix(matrix) => {
             let points = |(_, points): &(_, promql::Points)| {
                 points.floats.len() * FLOAT_BYTES + points.histograms.len() * HISTOGRAM_BYTES
             };
             matrix.iter().map(points).sum()
         }
-        promql::Value::Scalar { .. } | promql::Value::String { .. } => 0,
+        promql::ResultValue::Scalar { .. } | promql::ResultValue::String { .. } => 0,
     };
     bytes as u64
 }
 
 /// Leaves at most so many series (0: all), and says whether some were cut off.
-fn cut(mut answer: Answer, limit: usize) -> (Answer, bool) {
+fn cut(mut answer: EvaluationResult, limit: usize) -> (EvaluationResult, bool) {
     let limit = if limit == 0 { usize::MAX } else { limit };
     let before = match &mut answer.value {
-        promql::Value::Vector(vector) => {
+        promql::ResultValue::Vector(vector) => {
             let before = vector.len();
             vector.truncate(limit);
             before
         }
-        promql::Value::Matrix(matrix) => {
+        promql::ResultValue::Matrix(matrix) => {
             let before = matrix.len();
             matrix.truncate(limit);
             before

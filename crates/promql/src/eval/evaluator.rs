@@ -1,0 +1,77 @@
+//! A query under way: what it reads from, its settings, its budget, and what it has to say.
+
+use std::cell::{Cell, RefCell};
+
+use model::Labels;
+use query::{Budget, QueryError, Source};
+
+use crate::cache::subexpression::SubexpressionCache;
+use crate::eval::annotations::Annotations;
+use crate::eval::rows::{Steps, Vector, metric_name};
+use crate::settings::Settings;
+
+/// What an expression is evaluated on, and how.
+#[derive(Clone, Copy)]
+pub struct Evaluation<'a> {
+    /// Where series come from.
+    pub source: &'a dyn Source,
+    /// How expressions are evaluated.
+    pub settings: &'a Settings,
+    /// Limits the memory of the evaluation, and can stop it.
+    pub budget: &'a Budget,
+    /// A cache for subexpressions that queries share. Range queries alone use it.
+    pub subexpressions: Option<&'a dyn SubexpressionCache>,
+}
+
+impl<'a> Evaluation<'a> {
+    /// An evaluation without a cache for subexpressions.
+    pub const fn new(source: &'a dyn Source, settings: &'a Settings, budget: &'a Budget) -> Self {
+        Self { source, settings, budget, subexpressions: None }
+    }
+}
+
+/// One query under way.
+pub(crate) struct Evaluator<'q> {
+    pub(crate) source: &'q dyn Source,
+    pub(crate) settings: &'q Settings,
+    pub(crate) budget: &'q Budget,
+    pub(crate) annotations: Annotations,
+    /// The steps of a range query: all, or the stretch of them that is evaluated by itself.
+    pub(crate) steps: Cell<Option<Steps>>,
+    /// Whether it is a range query whose answer may be kept and cut by steps: then the order of rows must not depend on which steps it
+    /// has. Else it is that of Prometheus.
+    pub(crate) is_stepwise: bool,
+    /// Who keeps expressions within this one, if anybody does.
+    pub(crate) subexpressions: Option<&'q dyn SubexpressionCache>,
+    /// The nearest expression around what is evaluated that was looked up.
+    pub(crate) outer: RefCell<Option<String>>,
+}
+
+/// A value at every step.
+pub(crate) enum Computed<'b> {
+    Scalar(Vec<f64>),
+    Vector(Vector<'b>),
+}
+
+impl<'q> Evaluator<'q> {
+    /// For one moment.
+    pub(crate) fn new(evaluation: &Evaluation<'q>) -> Self {
+        let Evaluation { source, settings, budget, subexpressions } = *evaluation;
+        let (annotations, steps, outer) = (Annotations::default(), Cell::new(None), RefCell::new(None));
+        Self { source, settings, budget, annotations, steps, is_stepwise: false, subexpressions, outer }
+    }
+
+    /// Whether a single moment is asked for, so that the order of rows counts.
+    pub(crate) fn is_instant(&self, steps: Steps) -> bool {
+        !self.is_stepwise && steps.count == 1
+    }
+
+    pub(crate) fn drop_names(&self, vector: &mut Vector<'q>) -> Result<(), QueryError> {
+        vector.drop_names(self.settings.name_removal.is_delayed())
+    }
+
+    /// The metric's name for notes about results: functions that drop it do so before, unless that is put off.
+    pub(crate) fn name_for_annotations<'l>(&self, labels: &'l Labels) -> &'l str {
+        if self.settings.name_removal.is_delayed() { metric_name(labels) } else { "" }
+    }
+}

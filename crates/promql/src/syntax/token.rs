@@ -1,0 +1,31 @@
+//! The tokens of an expression.
+
+use crate::syntax::span::Span;
+
+/// What a token is. Words are in lower case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    End,
+    /// The scanner could not go on; the message is beside the tokens.
+    Error,
+    /// Punctuation: one of `( ) { } [ ] , : =`.
+    Mark(char),
+    Identifier,
+    /// A name with a colon in it.
+    MetricIdentifier,
+    Number,
+    Duration,
+    Text,
+    Operator(&'static str),
+    Aggregator(&'static str),
+    Keyword(&'static str),
+    /// `start`, `end`, `step`, `range`, `max_of`, `min_of`.
+    Preprocessor(&'static str),
+}
+
+/// A piece of the text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Token {
+    pub(crate) kind: Kind,
+    pub(crate) span: Span,
+}
