@@ -5,11 +5,11 @@ mod end_bins;
 mod evaluate;
 mod fill;
 mod group;
+mod head_bins;
 mod join;
 mod kept;
 mod last_rows;
 mod narrow;
-mod recent;
 mod rows;
 mod scan;
 

@@ -26,7 +26,7 @@ pub(crate) struct Admission {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) reason: String,
-    /// Whether the same rows may be taken when they are sent again later.
+    /// True if the same rows may be taken when they are sent again later.
     pub(crate) is_for_now: bool,
 }
 
