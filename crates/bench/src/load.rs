@@ -293,7 +293,7 @@ fn open(data: &Path) -> Result<db::Db, String> {
 fn settle(data: &Path) -> Result<f64, String> {
     let before = usage(std::process::id()).cpu_seconds;
     let db = open(data)?;
-    db.settle().and_then(|()| db.close()).map_err(|error| error.to_string())?;
+    db.compact_all().and_then(|()| db.close()).map_err(|error| error.to_string())?;
     Ok(usage(std::process::id()).cpu_seconds - before)
 }
 

@@ -250,7 +250,7 @@ fn target(flags: &QueryFlags, data: &Path) -> Result<Target, String> {
     if is_new {
         fill_hosts(flags, &db)?;
         fill_counters(flags.seed, &db)?;
-        db.settle().map_err(|error| error.to_string())?;
+        db.compact_all().map_err(|error| error.to_string())?;
     }
     Ok(Target::Here(Box::new(db)))
 }

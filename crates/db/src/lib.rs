@@ -184,8 +184,8 @@ impl Db {
 
     /// Says how many bytes of requests that are done with are kept for the next ones; whether memory is so short that they are better
     /// given back.
-    pub fn hold_requests(&self, bytes: u64) -> bool {
-        self.store.hold_requests(bytes)
+    pub fn account_requests(&self, bytes: u64) -> bool {
+        self.store.account_requests(bytes)
     }
 
     /// What all requests on their way in take their memory from.
@@ -255,8 +255,8 @@ impl Db {
     }
 
     /// Flushes and merges everything there is to merge; returns when it is done.
-    pub fn settle(&self) -> Result<(), StoreError> {
-        self.store.settle()
+    pub fn compact_all(&self) -> Result<(), StoreError> {
+        self.store.compact_all()
     }
 
     /// Stops the background work and flushes, so that the next opening has no log to read. Without it nothing is lost either.

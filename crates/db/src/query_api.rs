@@ -221,7 +221,7 @@ impl Db {
     pub fn clear_result_cache(&self) {
         if let Some(results) = &self.results {
             results.clear();
-            self.store.hold_results(0);
+            self.store.account_results(0);
         }
     }
 
@@ -238,7 +238,7 @@ impl Db {
     /// Tells the store's accountant what kept answers take after a query.
     fn accounted<T>(&self, done: T) -> T {
         if let Some(stats) = self.result_cache() {
-            self.store.hold_results(stats.memory_bytes);
+            self.store.account_results(stats.memory_bytes);
         }
         done
     }

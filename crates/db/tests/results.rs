@@ -221,7 +221,7 @@ impl World {
                 let range = TimeRange::new(start_ns, start_ns + 120 * SECOND_NS);
                 self.db().delete("default", &[vec![matcher]], &range).unwrap();
             }
-            29 => self.db().settle().unwrap(),
+            29 => self.db().compact_all().unwrap(),
             30 => {
                 let mut policy = self.db().policy("default").unwrap();
                 policy.retention_ns = (60 + self.below(120) as i64) * 60 * SECOND_NS;
@@ -472,7 +472,7 @@ fn late_rows_that_a_fold_takes_are_not_shown_any_more() {
     world.fill(150);
     world.simulation.advance_ns(100 * 3600 * SECOND_NS);
     world.fill(1);
-    world.db().settle().unwrap();
+    world.db().compact_all().unwrap();
     let (start_ms, end_ms) = (old_ms + 10 * MINUTE_MS, old_ms + 50 * MINUTE_MS);
     let query = RangeQuery { text: "cpu_usage".to_owned(), start_ms, end_ms, step_ms: 15_000, ..world.range_query() };
     let ask = |may_cache: bool| plain(world.db().range("default", &RangeQuery { may_cache, ..query.clone() }));
@@ -481,7 +481,7 @@ fn late_rows_that_a_fold_takes_are_not_shown_any_more() {
     world.write(&format!("cpu,host=h1,dc=d1 usage=77 {}\n", (old_ms + 20 * MINUTE_MS) * 1_000_000));
     same(&ask, "with the late row");
     assert_ne!(ask(true), folded);
-    world.db().settle().unwrap();
+    world.db().compact_all().unwrap();
     assert_eq!(ask(false), folded);
     same(&ask, "without it");
 }

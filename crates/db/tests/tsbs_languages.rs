@@ -239,7 +239,7 @@ fn three_languages_give_the_same_answers() {
     assert!(errors.is_empty(), "{errors:?}");
     for settled in [false, true] {
         if settled {
-            db.settle().unwrap();
+            db.compact_all().unwrap();
         }
         for queries in TYPES {
             let (fields, [sql, influxql, promql]) = (&FIELDS[..queries.fields], queries.texts());

@@ -103,7 +103,7 @@ impl World {
             let lines: String = rows.into_iter().map(|row| self.row(row)).collect();
             self.write(&lines);
         }
-        self.db.settle().unwrap();
+        self.db.compact_all().unwrap();
         late.retain(|_| self.random.bool());
         let lines: String = late.into_iter().map(|row| self.row(row)).collect();
         self.write(&lines);

@@ -43,9 +43,6 @@ fn render_deltas(out: &mut String, stats: &DeltaStats) {
     }
 }
 
-/// In the order of [`db::Stats::merges_by_goal`].
-const MERGE_GOALS: [&str; 7] = ["gather", "settle", "merge_patches", "join_patches", "join", "fold", "erase"];
-
 impl Metrics {
     pub(crate) fn count_request(&self, route: &str, status: u16) {
         let mut requests = lock(&self.requests);
@@ -182,8 +179,8 @@ impl Metrics {
         render_disk(&mut out, db);
         render_result_cache(&mut out, db);
         family(&mut out, "thalweg_merges_by_goal_total", "counter", "Merges of parts, by why.");
-        for (goal, count) in MERGE_GOALS.iter().zip(stats.merges_by_goal) {
-            let _ = writeln!(out, "thalweg_merges_by_goal_total{{goal=\"{goal}\"}} {count}");
+        for (reason, count) in stats.merges_by_reason.by_reason() {
+            let _ = writeln!(out, "thalweg_merges_by_goal_total{{goal=\"{}\"}} {count}", reason.name());
         }
         family(&mut out, "thalweg_merged_chunks_total", "counter", "Chunks that merges wrote, by how.");
         for (how, chunks) in ["copied", "encoded"].iter().zip(stats.merged_chunks) {

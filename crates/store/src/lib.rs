@@ -44,6 +44,7 @@ use platform::{Files, Platform};
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 pub use cache::selections::{GroupTexts, TableGroups};
+pub use compaction::MergeReason;
 pub use error::StoreError;
 pub use journal::file::fuzz_journal;
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
@@ -53,10 +54,10 @@ pub use manifest::fuzz_manifest;
 pub use memory::{MemoryPool, MemoryUse};
 pub use part::{fuzz_part, fuzz_part_file};
 pub use read::end_rows::{End, EndRows};
+pub use read::head_rows::HeadRows;
 pub use read::last_rows::BatchLastRows;
 pub use read::milliseconds::to_milliseconds;
 pub use read::origins::{Origin, Origins};
-pub use read::recent::RecentRows;
 pub use read::select::{SelectedColumn, SelectedGroup};
 pub use read::table_rows::TableRows;
 pub use read::tables::TableSchema;
@@ -79,7 +80,7 @@ pub use upkeep::options::StoreOptions;
 pub use upkeep::progress::Progress;
 pub use upkeep::recover::Recovery;
 pub use upkeep::repair::{RepairReport, repair};
-pub use upkeep::stats::{LevelStats, Stats};
+pub use upkeep::stats::{LevelStats, MergeCounts, Stats};
 pub use write::beyond_retention::BEYOND_RETENTION;
 pub use write::producers::{Sent, fuzz_producers};
 pub use write::tokens::{Appended, Appender, GroupLayout, Token};
@@ -91,9 +92,9 @@ use head::shard::Shard;
 use journal::Journal;
 use log::WriteAheadLog;
 use manifest::{Edit, Manifest};
-use part::{MadeAt, Part, PartData, PartInfo, PartLabel, SeenBlocks};
+use part::{IndexBlockCache, MadeAt, Part, PartData, PartInfo, PartLabel};
 use retention::trusted_time::TrustedTime;
-use tier::parts::Settled;
+use tier::parts::ObjectTier;
 use upkeep::stats::Counters;
 use write::admission::Admission;
 use write::exemplars::Exemplars;
@@ -109,25 +110,25 @@ pub struct Store {
     log: Box<dyn WriteAheadLog>,
     shards: Vec<Shard>,
     manifest: Mutex<Manifest>,
-    /// Held by whoever flushes: one shard at a time.
+    /// Held during a flush: one shard at a time.
     flushing: Mutex<()>,
     pressure: write::pressure::Pressure,
     throttle: compaction::throttle::Throttle,
     counters: Counters,
-    /// Whether there are entries that the log does not hold yet.
-    untold: AtomicBool,
+    /// True if there are entries that the log does not hold yet.
+    unlogged: AtomicBool,
     journal: Journal,
     journal_file: Mutex<journal::file::JournalFile>,
-    spare: write::buffer_pool::Spare,
+    buffers: write::buffer_pool::BufferPool,
     /// Length of partitions on the fast tier, in nanoseconds.
-    fast_ns: AtomicI64,
+    fast_partition_length_ns: AtomicI64,
     /// As in the manifest.
     policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
     /// Bytes that all heads may take at present.
     heads_bytes: AtomicU64,
     memory_pools: memory::MemoryPools,
     /// Index blocks and last rows of chunks that readers decoded.
-    seen: Arc<SeenBlocks>,
+    index_blocks: Arc<IndexBlockCache>,
     last_rows: Arc<LastRowsCache>,
     /// Groups that matchers selected of tables.
     selections: SelectionCache,
@@ -135,13 +136,13 @@ pub struct Store {
     results_bytes: AtomicU64,
     /// Bytes that are kept outside of requests that are done with.
     requests_bytes: AtomicU64,
-    /// Whether more is held than may be, as the accountant saw it last.
+    /// True if more is held than may be, as the accountant saw it last.
     memory_is_short: AtomicBool,
     admission: Admission,
     /// Why new series are refused at present, if they are.
     refusal: RwLock<Option<String>>,
     /// Where parts settle, if not in the data folder.
-    settled: Option<Settled>,
+    object_tier: Option<ObjectTier>,
     /// Exemplars, and since when series count.
     exemplars: Mutex<Exemplars>,
     /// Who sent what last.
@@ -165,7 +166,7 @@ pub(crate) struct CatalogState {
     /// Smallest sequence id of a catalog record whose entries no segment holds yet.
     pub(crate) unsaved_since: Option<u64>,
     /// Entries that the log does not hold yet, because the disk was full.
-    pub(crate) untold: Vec<CatalogEntry>,
+    pub(crate) unlogged: Vec<CatalogEntry>,
 }
 
 impl Store {
@@ -185,15 +186,15 @@ impl Store {
     }
 
     /// Does what is due of flushing, merging and uploading; to be called again at once while it returns `true`, else now and
-    /// then. Whoever has threads calls its three parts in one thread each, so that none waits for another.
+    /// then. A caller with threads calls its three parts in one thread each, so that none waits for another.
     pub fn maintain(&self) -> Result<bool, StoreError> {
         self.maintain_all(false)
     }
 
-    /// As [`Store::maintain`]; `at_last` also what would wait for more rows.
-    pub(crate) fn maintain_all(&self, at_last: bool) -> Result<bool, StoreError> {
+    /// As [`Store::maintain`]; `is_forced` also what would wait for more rows.
+    pub(crate) fn maintain_all(&self, is_forced: bool) -> Result<bool, StoreError> {
         let worked = self.maintain_heads()?;
-        let worked = self.merge_parts(at_last)? || worked;
+        let worked = self.merge_parts(is_forced)? || worked;
         Ok(self.maintain_objects()? || worked)
     }
 
@@ -201,7 +202,7 @@ impl Store {
     pub fn maintain_heads(&self) -> Result<bool, StoreError> {
         self.observe_time();
         self.account();
-        self.hold_reserve();
+        self.fill_reserve();
         let mut worked = self.flush_due()?;
         // Behind the flush, which may be what makes room for it.
         self.log.prepare()?;
@@ -216,12 +217,12 @@ impl Store {
         self.merge_parts(false)
     }
 
-    pub(crate) fn merge_parts(&self, at_last: bool) -> Result<bool, StoreError> {
+    pub(crate) fn merge_parts(&self, is_forced: bool) -> Result<bool, StoreError> {
         self.observe_time();
         let mut worked = self.with_reserve(|| Ok(self.drop_expired()? | self.empty_trash()?))?;
         self.save_time_if_due()?;
         for shard in &self.shards {
-            worked |= self.merge_if_due(shard, at_last)?;
+            worked |= self.merge_if_due(shard, is_forced)?;
             worked |= self.merge_groups_if_due(shard)?;
         }
         self.fit_partitions()?;
@@ -258,13 +259,13 @@ impl Store {
         self.log.note()
     }
 
-    /// Has merges keep to no rate any more: the store is about to be closed, and somebody waits for the one under way.
+    /// Lifts the rate limit of merges for good: the store is about to be closed, and its caller waits for the merge under way.
     pub fn hurry_for_good(&self) {
         self.throttle.lift();
     }
 
     /// Flushes and merges everything there is to merge.
-    pub fn settle(&self) -> Result<(), StoreError> {
+    pub fn compact_all(&self) -> Result<(), StoreError> {
         let _hurry = self.throttle.hurry();
         self.flush_all()?;
         while self.maintain_all(true)? {}
@@ -292,7 +293,7 @@ impl Store {
     }
 
     fn open_part(&self, info: PartInfo) -> Result<Arc<Part>, StoreError> {
-        open_part(&*self.platform.files, &self.options.directory, self.settled.as_ref(), &self.health, info)
+        open_part(&*self.platform.files, &self.options.directory, self.object_tier.as_ref(), &self.health, info)
     }
 
     fn sync_folder(&self, name: &str) -> Result<(), StoreError> {
@@ -300,7 +301,7 @@ impl Store {
         self.platform.files.sync_directory(&path).map_err(StoreError::io("sync folder", &path))
     }
 
-    /// After a failed commit nobody knows what the manifest on disk says: nothing more is written.
+    /// After a failed commit it is unknown what the manifest on disk says: nothing more is written.
     fn commit_edits(&self, edits: &[Edit]) -> Result<(), StoreError> {
         self.log.check()?;
         let mut manifest = self.manifest.lock();
@@ -359,12 +360,12 @@ impl Store {
 fn open_part(
     files: &dyn Files,
     directory: &Path,
-    settled: Option<&Settled>,
+    object_tier: Option<&ObjectTier>,
     health: &Arc<Health>,
     info: PartInfo,
 ) -> Result<Arc<Part>, StoreError> {
-    let data = match settled {
-        Some(settled) if !info.places.local => settled.open_part(files, directory, &info)?,
+    let data = match object_tier {
+        Some(object_tier) if !info.locations.local => object_tier.open_part(files, directory, &info)?,
         _ => PartData::open_local(files, part_path(directory, info.file), &info)?,
     };
     Part::open(data.reported_to(health), info).map(Arc::new)

@@ -200,7 +200,7 @@ pub struct MemoryUse {
     pub requests: u64,
     /// Memory of rows and requests that are done with, kept for the next ones.
     pub spare: u64,
-    /// Answers that whoever embeds the store keeps.
+    /// Results that the store's embedder caches.
     pub results: u64,
 }
 
@@ -243,16 +243,17 @@ impl Store {
             keys: self.keys.memory_bytes() as u64,
             queries: self.memory_pools.queries.used_bytes(),
             requests: self.memory_pools.requests.used_bytes(),
-            spare: self.spare.size_bytes() as u64 + self.requests_bytes.load(Ordering::Relaxed),
+            spare: self.buffers.size_bytes() as u64 + self.requests_bytes.load(Ordering::Relaxed),
             results: self.results_bytes.load(Ordering::Relaxed),
-            cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes)
-                + (self.seen.memory_bytes() + self.last_rows.memory_bytes() + self.selections.memory_bytes()) as u64,
+            cache: self.object_tier.as_ref().map_or(0, |object_tier| object_tier.tier.counters().memory_bytes)
+                + (self.index_blocks.memory_bytes() + self.last_rows.memory_bytes() + self.selections.memory_bytes())
+                    as u64,
             ..MemoryUse::default()
         };
         for shard in &self.shards {
             memory.index += shard.groups.read().groups.memory_bytes() as u64;
             memory.heads += heads_bytes(shard);
-            memory.spare += shard.state.lock().head.spare().size_bytes() as u64;
+            memory.spare += shard.state.lock().head.pool().size_bytes() as u64;
             let (parts, _) = shard.parts_and_deletes();
             memory.parts += parts.iter().map(|part| part.memory_bytes() as u64).sum::<u64>();
         }
@@ -270,13 +271,13 @@ impl Store {
     }
 
     /// Says how many bytes of answers are kept: heads give way to them.
-    pub fn hold_results(&self, bytes: u64) {
+    pub fn account_results(&self, bytes: u64) {
         self.results_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Says how many bytes of requests that are done with are kept outside for the next ones; whether memory is so short that they are
     /// better given back.
-    pub fn hold_requests(&self, bytes: u64) -> bool {
+    pub fn account_requests(&self, bytes: u64) -> bool {
         self.requests_bytes.store(bytes, Ordering::Relaxed);
         self.memory_is_short.load(Ordering::Relaxed)
     }
@@ -290,12 +291,12 @@ impl Store {
         self.heads_bytes.store(heads, Ordering::Relaxed);
         let is_short = memory.total() > limit;
         self.memory_is_short.store(is_short, Ordering::Relaxed);
-        self.shards.iter().for_each(|shard| shard.state.lock().head.spare().look(is_short));
+        self.shards.iter().for_each(|shard| shard.state.lock().head.pool().look(is_short));
         if is_short {
-            self.seen.give_back();
+            self.index_blocks.clear();
             self.last_rows.clear();
             self.selections.clear();
-            self.spare.give_back();
+            self.buffers.clear();
         }
         *self.refusal.write() = refusal(limit, &memory);
     }

@@ -27,8 +27,8 @@ pub const BUGS: [Bug; 20] = [
     Bug {
         name: "partition-edge",
         file: "crates/store/src/compaction/place.rs",
-        find: "if timestamp_ns >= *fast_from {",
-        replace: "if timestamp_ns > *fast_from {",
+        find: "if timestamp_ns >= *fast_from_ns {",
+        replace: "if timestamp_ns > *fast_from_ns {",
         breaks: "a row on the edge of a partition is inside the partition that it is put into",
     },
     Bug {
@@ -98,8 +98,8 @@ pub const BUGS: [Bug; 20] = [
     Bug {
         name: "settled-despite-others",
         file: "crates/store/src/flush/sections.rs",
-        find: "let may_settle = pieces.len() == 1",
-        replace: "let may_settle = !pieces.is_empty()",
+        find: "let may_write_level2 = pieces.len() == 1",
+        replace: "let may_write_level2 = !pieces.is_empty()",
         breaks: "of rows of one flush at the same time the later one stays",
     },
     Bug {
@@ -140,7 +140,7 @@ pub const BUGS: [Bug; 20] = [
     Bug {
         name: "lost-part-unnoticed",
         file: "crates/store/src/upkeep/recover/losses.rs",
-        find: "                        losses.push(loss_of(place.directory, info, &error));\n",
+        find: "                        losses.push(loss_of(folder.directory, info, &error));\n",
         replace: "",
         breaks: "a folder that misses a part is refused",
     },

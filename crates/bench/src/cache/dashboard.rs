@@ -234,7 +234,7 @@ fn measure(flags: &DashboardFlags, folder: &std::path::Path) -> Result<Vec<Measu
     for _ in 0..(flags.hours + 1) * 240 {
         server.scrape()?;
     }
-    server.db.settle().map_err(|error| error.to_string())?;
+    server.db.compact_all().map_err(|error| error.to_string())?;
     server.show(flags, false, 0)?;
     let uncached = times("computed", flags.rounds.min(5), || server.show(flags, false, 0))?;
     let first = times("first", 1, || server.show(flags, true, 0))?;

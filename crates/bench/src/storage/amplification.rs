@@ -182,9 +182,8 @@ fn judge(flags: &AmplificationFlags, store: &Store, values: u64, objects: &Objec
         .count("requests", objects.requests)
         .add("requests_per_raw_gib", objects.requests as f64 / raw_gib)
         .add("requests_per_sent_gib", objects.requests as f64 / (objects.sent_bytes as f64 / GIB));
-    let goals = ["gather", "settle", "merge_patches", "join_patches", "join", "fold", "erase"];
-    for (goal, merges) in goals.iter().zip(stats.merges_by_goal) {
-        case.count(format!("merges_{goal}"), merges);
+    for (reason, merges) in stats.merges_by_reason.by_reason() {
+        case.count(format!("merges_{}", reason.name()), merges);
     }
     case
 }

@@ -87,7 +87,7 @@ pub(super) fn run(flags: &DatabasesFlags) -> Result<ExitCode, String> {
     measure("in heads");
     store.flush_all().map_err(|error| error.to_string())?;
     measure("flushed");
-    store.settle().map_err(|error| error.to_string())?;
+    store.compact_all().map_err(|error| error.to_string())?;
     measure("settled");
     report.print(flags.place.json)
 }

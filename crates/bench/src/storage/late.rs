@@ -126,7 +126,7 @@ fn measure(flags: &LateFlags, folder: &Folder, share: u32) -> Result<Case, Strin
     asked(flags, &store, "before", &mut case)?;
     held(&store, "before", &mut case);
     let cpu_before = thread_cpu_seconds();
-    store.settle().map_err(|error| error.to_string())?;
+    store.compact_all().map_err(|error| error.to_string())?;
     case.add("settle_cpu_seconds", thread_cpu_seconds() - cpu_before);
     asked(flags, &store, "after", &mut case)?;
     held(&store, "after", &mut case);

@@ -136,7 +136,7 @@ fn measure(
     let store = open(StoreOptions::new(&path))?;
     let cpu_before = thread_cpu_seconds();
     let (target, values) = write(&store)?;
-    store.settle().map_err(|error| error.to_string())?;
+    store.compact_all().map_err(|error| error.to_string())?;
     let cpu_seconds = thread_cpu_seconds() - cpu_before;
     let stats = store.stats();
     let settled = stats.levels[2];

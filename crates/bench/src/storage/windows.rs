@@ -66,7 +66,7 @@ pub(super) fn run(flags: &WindowsFlags) -> Result<ExitCode, String> {
         let mut case = Case::new("fast tier");
         let cpu_before = thread_cpu_seconds();
         let values = write(flags, &store)?;
-        store.settle().map_err(|error| error.to_string())?;
+        store.compact_all().map_err(|error| error.to_string())?;
         case.count("values", values).add("write_cpu_seconds", thread_cpu_seconds() - cpu_before);
         warm(flags, &store, &mut case)?;
         held(&store, &path, &mut case);
@@ -207,7 +207,7 @@ fn on_objects(flags: &WindowsFlags, path: &Path, url: &str) -> Result<Case, Stri
     let mut case = Case::new("object store");
     let begun = Instant::now();
     let store = open(options.clone())?;
-    store.settle().map_err(|error| error.to_string())?;
+    store.compact_all().map_err(|error| error.to_string())?;
     case.add("upload_seconds", begun.elapsed().as_secs_f64());
     drop(store);
     let (mut cold, mut cold_samples) = (Vec::new(), Vec::new());

@@ -72,7 +72,7 @@ fn measure(flags: &YearFlags, folder: &Folder, name: &str) -> Result<Case, Strin
     case.count("values", values);
     let parts = |store: &Store| store.stats().levels.iter().map(|level| level.parts).sum();
     case.count("parts_before_settling", parts(&store));
-    store.settle().map_err(|error| error.to_string())?;
+    store.compact_all().map_err(|error| error.to_string())?;
     let stats = store.stats();
     let bytes: u64 = stats.levels.iter().map(|level| level.bytes).sum();
     case.count("parts", parts(&store))

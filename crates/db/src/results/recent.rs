@@ -154,7 +154,7 @@ impl RecentSource<'_> {
     /// From when on what is kept may be different now; nothing if nobody knows.
     fn changed_from_ms(&self, recent: &Recent, matchers: &[Matcher]) -> Option<i64> {
         let from_ns = recent.range_ms.0.saturating_mul(NS_PER_MS);
-        if self.store.oldest_kept_ns(self.database) > from_ns {
+        if self.store.oldest_retained_ns(self.database) > from_ns {
             return None;
         }
         let reads = promql::ReadInterval { first_ms: 0, last_ms: 0 };

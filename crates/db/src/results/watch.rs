@@ -66,7 +66,7 @@ impl<'a> Watch<'a> {
         if let Some(edge_ns) = changes.edge_ns {
             cut(&mut left, looking_at(edge_ns, i64::MAX));
         }
-        let oldest_ns = self.store.oldest_kept_ns(self.database);
+        let oldest_ns = self.store.oldest_retained_ns(self.database);
         if oldest_ns > i64::MIN {
             // Whoever looks at the time at which rows end, too.
             cut(&mut left, looking_at(i64::MIN, oldest_ns));

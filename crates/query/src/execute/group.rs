@@ -9,8 +9,8 @@ use store::{End, EndRows, SelectedGroup, Windows};
 use super::Run;
 use super::bins::{self, Bin, Bins};
 use super::evaluate;
+use super::head_bins;
 use super::narrow::Wanted;
-use super::recent;
 use super::rows::{self, RowBins, Starts};
 use super::scan::{Reader, named_columns, of_table, unreadable};
 use crate::QueryError;
@@ -42,8 +42,8 @@ impl Run<'_> {
     pub(super) fn group_scan(&mut self, scan: &Scan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.bin_group(scan, group, grouping);
         let wanted = scan.wanted_by(grouping, None);
-        match recent::pieces_of(scan, grouping) {
-            Some(pieces) => self.group_recent(scan, &wanted, (&pieces, grouping), &bin),
+        match head_bins::windows_of(scan, grouping) {
+            Some(pieces) => self.group_head_rows(scan, &wanted, (&pieces, grouping), &bin),
             None => self.gather(scan, &wanted, grouping, &bin),
         }
     }

@@ -6,10 +6,10 @@ mod end_bins;
 mod evaluate;
 mod fill;
 mod group;
+mod head_bins;
 mod join;
 mod last_rows;
 mod narrow;
-mod recent;
 mod rows;
 mod scan;
 

@@ -37,12 +37,12 @@ impl<K: Eq + Hash, V: Clone> Generations<K, V> {
         }
         let (value, bytes) = self.old.values.remove(&key)?;
         self.old.bytes = self.old.bytes.saturating_sub(bytes);
-        self.hold(key, value.clone(), bytes);
+        self.insert(key, value.clone(), bytes);
         Some(value)
     }
 
     /// Holds a value that takes so many bytes, but for one that alone would take half of all.
-    pub(crate) fn hold(&mut self, key: K, value: V, bytes: usize) {
+    pub(crate) fn insert(&mut self, key: K, value: V, bytes: usize) {
         let bytes = bytes + size_of::<(K, (V, usize))>();
         if bytes > self.bytes_max / 2 {
             return;
@@ -83,7 +83,7 @@ mod tests {
                 match held.get(key) {
                     Some(found) => prop_assert_eq!(Some(&found), given.get(&key)),
                     None => {
-                        held.hold(key, bytes, bytes);
+                        held.insert(key, bytes, bytes);
                         given.insert(key, bytes);
                         // What was held last is there.
                         prop_assert_eq!(held.get(key), Some(bytes));

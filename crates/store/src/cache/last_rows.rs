@@ -63,7 +63,7 @@ impl LastRowsCache {
 
     /// The rows of a chunk that are in a range at its end, maybe with some before; `None` if they are not cached.
     pub(crate) fn get(&self, part: &Part, chunk: &ChunkRef, range: &TimeRange, slots: &[Slot]) -> Option<Rows> {
-        let last = self.0.lock().get((part.info.id, chunk.place.offset))?;
+        let last = self.0.lock().get((part.info.id, chunk.handle.offset))?;
         let has_all = *last.slots == *slots || slots.iter().all(|slot| last.slots.binary_search(slot).is_ok());
         (last.from_ns <= range.start_ns && has_all).then(|| last.with_columns(slots))
     }
@@ -82,7 +82,7 @@ impl LastRowsCache {
         }
         let last = LastRows { from_ns: range.start_ns, slots: slots.into(), rows };
         let bytes = last.size_bytes();
-        self.0.lock().hold((part.info.id, chunk.place.offset), Arc::new(last), bytes);
+        self.0.lock().insert((part.info.id, chunk.handle.offset), Arc::new(last), bytes);
     }
 
     /// About as many bytes as it takes.

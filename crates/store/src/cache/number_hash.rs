@@ -1,4 +1,4 @@
-//! A hash of numbers that nobody outside chooses, such as those of parts and blocks: a multiplication for each. A query looks them up for every
+//! A hash of numbers that no client chooses, such as those of parts and blocks: a multiplication for each. A query looks them up for every
 //! chunk that it reads.
 
 use std::hash::{BuildHasherDefault, Hasher};

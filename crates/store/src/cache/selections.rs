@@ -77,7 +77,7 @@ impl SelectionCache {
         let bytes = bytes + size_of_val(&*groups.batches);
         let hash = key.hash();
         let entry = Entry { key: Arc::new(key), index_changes, groups: groups.clone() };
-        self.entries.lock().hold(hash, entry, bytes);
+        self.entries.lock().insert(hash, entry, bytes);
         groups
     }
 

@@ -3,7 +3,7 @@
 //! Rows go from level 0 (as flushed) to level 1 (merged, on the fast tier) to level 2 (settled, on the object store). Who holds
 //! the newer of two rows with the same key and timestamp follows from where they are: level 0 before level 1 before level
 //! 2, and within a level the part with the larger number. [`plan`] keeps that so: whatever it moves, it moves with
-//! everything of the same stretch of time that is above its goal.
+//! everything of the same range of time above its target.
 
 pub(crate) mod merge;
 pub(crate) mod throttle;
@@ -13,8 +13,9 @@ mod place;
 mod plan;
 
 pub(crate) use lengths::{Lengths, fit};
-pub(crate) use place::{Placement, SettledTime, Target, bases, settled_lengths};
-pub(crate) use plan::{Goal, Haste, Job, Policy, Situation, expired, plan};
+pub(crate) use place::{Level2Grid, Placement, Target, bases, level2_lengths};
+pub use plan::MergeReason;
+pub(crate) use plan::{CompactionJob, CompactionState, Policy, Urgency, expired, plan};
 
 use model::TimeRange;
 

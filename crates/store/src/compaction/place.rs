@@ -31,27 +31,27 @@ pub(crate) type Bases = Vec<(TimeRange, u64)>;
 pub(crate) enum Placement {
     /// All into one part.
     One(Target),
-    /// By age: into patches of what stays on level 1, else into partitions of level 1, and before `fast_from` into level 2.
+    /// By age: into patches of what stays on level 1, else into partitions of level 1, and before `fast_from_ns` into level 2.
     ByAge {
         /// Length of partitions of level 1.
-        fast_ns: i64,
+        fast_partition_length_ns: i64,
         /// What is older goes to level 2.
-        fast_from: i64,
+        fast_from_ns: i64,
         /// Lengths that partitions of level 2 may have, shortest first.
-        settled_ns: Vec<i64>,
+        level2_lengths_ns: Vec<i64>,
         /// What level 1 keeps: rows of its time stay above level 2, where they would lose to older ones.
-        fast_bases: Bases,
+        level1_bases: Bases,
         /// What level 2 has, and what it is to have (0).
-        settled_bases: Bases,
+        level2_bases: Bases,
     },
 }
 
 /// Lengths that partitions of level 2 may have, shortest first.
-pub(crate) fn settled_lengths(lengths: Lengths, retention_ns: i64) -> Vec<i64> {
+pub(crate) fn level2_lengths(lengths: Lengths, retention_ns: i64) -> Vec<i64> {
     let longest = if retention_ns > 0 { (retention_ns / 8).min(JOINED_NS_MAX) } else { JOINED_NS_MAX };
-    let joined = std::iter::successors(Some(lengths.slow_ns), |length| length.checked_mul(JOIN_TIMES));
+    let joined = std::iter::successors(Some(lengths.slow_partition_length_ns), |length| length.checked_mul(JOIN_TIMES));
     let joined = joined.skip(1).take_while(|length| *length <= longest);
-    std::iter::once(lengths.slow_ns).chain(joined).collect()
+    std::iter::once(lengths.slow_partition_length_ns).chain(joined).collect()
 }
 
 /// Partitions of a level among the parts, by time. A patch whose part is lost stands for it.
@@ -70,25 +70,26 @@ impl Placement {
     pub(crate) fn place(&self, timestamp_ns: i64) -> (Target, i64) {
         match self {
             Self::One(target) => (*target, i64::MAX),
-            Self::ByAge { fast_ns, fast_from, settled_ns, fast_bases, settled_bases } => {
-                if let Some((partition, id)) = standing(fast_bases, timestamp_ns) {
+            Self::ByAge { fast_partition_length_ns, fast_from_ns, level2_lengths_ns, level1_bases, level2_bases } => {
+                if let Some((partition, id)) = standing(level1_bases, timestamp_ns) {
                     return (Target { level: 1, partition, patch_of: id }, partition.end_ns);
                 }
-                if timestamp_ns >= *fast_from {
-                    let cell = partition_of(timestamp_ns, *fast_ns);
-                    let partition = gap(fast_bases, timestamp_ns, cell);
+                if timestamp_ns >= *fast_from_ns {
+                    let cell = partition_of(timestamp_ns, *fast_partition_length_ns);
+                    let partition = gap(level1_bases, timestamp_ns, cell);
                     return (Target { level: 1, partition, patch_of: 0 }, partition.end_ns);
                 }
-                let target = settle(timestamp_ns, *fast_from, settled_ns, settled_bases);
-                let below_fast = TimeRange::new(timestamp_ns, target.partition.end_ns.min(fast_from.saturating_sub(1)));
-                (target, gap(fast_bases, timestamp_ns, below_fast).end_ns)
+                let target = level2_target(timestamp_ns, *fast_from_ns, level2_lengths_ns, level2_bases);
+                let below_fast =
+                    TimeRange::new(timestamp_ns, target.partition.end_ns.min(fast_from_ns.saturating_sub(1)));
+                (target, gap(level1_bases, timestamp_ns, below_fast).end_ns)
             }
         }
     }
 }
 
 /// How level 2 cuts time: partitions that it has, and those that a merge would begin.
-pub(crate) struct SettledTime {
+pub(crate) struct Level2Grid {
     /// What is older is settled.
     pub(crate) before: i64,
     /// Lengths that partitions may have, shortest first.
@@ -97,11 +98,11 @@ pub(crate) struct SettledTime {
     pub(crate) bases: Bases,
 }
 
-impl SettledTime {
+impl Level2Grid {
     /// The partition of an instant, up to where settled time ends; `None` for what is younger.
     pub(crate) fn partition_of(&self, timestamp_ns: i64) -> Option<TimeRange> {
         let settled = (timestamp_ns < self.before)
-            .then(|| settle(timestamp_ns, self.before, &self.lengths_ns, &self.bases).partition)?;
+            .then(|| level2_target(timestamp_ns, self.before, &self.lengths_ns, &self.bases).partition)?;
         Some(TimeRange::new(settled.start_ns, settled.end_ns.min(self.before.saturating_sub(1))))
     }
 }
@@ -112,30 +113,35 @@ fn standing(bases: &[(TimeRange, u64)], timestamp_ns: i64) -> Option<(TimeRange,
     after.checked_sub(1).and_then(|place| bases.get(place)).filter(|base| base.0.contains(timestamp_ns)).copied()
 }
 
-/// What of a stretch around an instant no part stands for.
-fn gap(bases: &[(TimeRange, u64)], timestamp_ns: i64, mut stretch: TimeRange) -> TimeRange {
+/// The range around an instant that no part stands for.
+fn gap(bases: &[(TimeRange, u64)], timestamp_ns: i64, mut gap_range: TimeRange) -> TimeRange {
     let after = bases.partition_point(|(partition, _)| partition.start_ns <= timestamp_ns);
     if let Some((before, _)) = after.checked_sub(1).and_then(|place| bases.get(place)) {
-        stretch.start_ns = stretch.start_ns.max(before.end_ns.saturating_add(1));
+        gap_range.start_ns = gap_range.start_ns.max(before.end_ns.saturating_add(1));
     }
     if let Some((next, _)) = bases.get(after) {
-        stretch.end_ns = stretch.end_ns.min(next.start_ns.saturating_sub(1));
+        gap_range.end_ns = gap_range.end_ns.min(next.start_ns.saturating_sub(1));
     }
-    stretch
+    gap_range
 }
 
 /// The level-2 part for a row: a patch of the one that stands for its time, or a new one that fills the gap as far as the
 /// longest partition goes that no newer row belongs to.
-fn settle(timestamp_ns: i64, fast_from: i64, settled_ns: &[i64], bases: &[(TimeRange, u64)]) -> Target {
+fn level2_target(
+    timestamp_ns: i64,
+    fast_from_ns: i64,
+    level2_lengths_ns: &[i64],
+    bases: &[(TimeRange, u64)],
+) -> Target {
     if let Some((partition, id)) = standing(bases, timestamp_ns) {
         return Target { level: 2, partition, patch_of: id };
     }
-    let cells = settled_ns.iter().map(|length| partition_of(timestamp_ns, *length));
-    let complete = cells.rev().find(|cell| cell.end_ns < fast_from);
-    let shortest = settled_ns.first().copied().unwrap_or(1);
+    let cells = level2_lengths_ns.iter().map(|length| partition_of(timestamp_ns, *length));
+    let complete = cells.rev().find(|cell| cell.end_ns < fast_from_ns);
+    let shortest = level2_lengths_ns.first().copied().unwrap_or(1);
     let cell = complete.unwrap_or_else(|| {
         let cell = partition_of(timestamp_ns, shortest);
-        TimeRange::new(cell.start_ns, cell.end_ns.min(fast_from.saturating_sub(1)))
+        TimeRange::new(cell.start_ns, cell.end_ns.min(fast_from_ns.saturating_sub(1)))
     });
     Target { level: 2, partition: gap(bases, timestamp_ns, cell), patch_of: 0 }
 }
@@ -150,11 +156,11 @@ mod tests {
         let numbered = |(place, (start, end)): (usize, &(i64, i64))| (TimeRange::new(*start, *end), place as u64 + 1);
         let bases = |ranges: &[(i64, i64)]| ranges.iter().enumerate().map(numbered).collect();
         Placement::ByAge {
-            fast_ns: 10,
-            fast_from: 1000,
-            settled_ns: vec![40, 640],
-            fast_bases: bases(fast),
-            settled_bases: bases(settled),
+            fast_partition_length_ns: 10,
+            fast_from_ns: 1000,
+            level2_lengths_ns: vec![40, 640],
+            level1_bases: bases(fast),
+            level2_bases: bases(settled),
         }
     }
 
@@ -221,9 +227,9 @@ mod tests {
         fn partitions_hold_their_rows_and_do_not_overlap(times in proptest::collection::vec(-2000i64..1500, 1..40)) {
             let mut bases: [Bases; 2] = Default::default();
             for timestamp_ns in times {
-                let [fast_bases, settled_bases] = bases.clone();
-                let settled_ns = vec![40, 640];
-                let placement = Placement::ByAge { fast_ns: 10, fast_from: 1000, settled_ns, fast_bases, settled_bases };
+                let [level1_bases, level2_bases] = bases.clone();
+                let level2_lengths_ns = vec![40, 640];
+                let placement = Placement::ByAge { fast_partition_length_ns: 10, fast_from_ns: 1000, level2_lengths_ns, level1_bases, level2_bases };
                 let (target, _) = placement.place(timestamp_ns);
                 prop_assert!(target.partition.contains(timestamp_ns));
                 prop_assert_eq!(target.level == 1, timestamp_ns >= 1000);

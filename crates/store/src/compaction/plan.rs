@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::TimeRange;
 
-use super::place::{Bases, bases, settled_lengths};
+use super::place::{Bases, bases, level2_lengths};
 use super::{Lengths, Placement, Target, length_of, partition_of};
 use crate::part::PartInfo;
 
@@ -27,11 +27,11 @@ pub(crate) struct Policy {
 
 /// Why parts are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Goal {
+pub enum MergeReason {
     /// Level 0 has enough.
-    Gather,
+    CompactL0,
     /// Rows are too old for the fast tier.
-    Settle,
+    CompactToL2,
     /// A part has too many patches.
     MergePatches,
     /// A part has too many patches, small ones: they become one.
@@ -44,16 +44,42 @@ pub(crate) enum Goal {
     Erase,
 }
 
+impl MergeReason {
+    /// All, in the order in which they are declared.
+    pub const ALL: [Self; 7] = [
+        Self::CompactL0,
+        Self::CompactToL2,
+        Self::MergePatches,
+        Self::JoinPatches,
+        Self::Join,
+        Self::Fold,
+        Self::Erase,
+    ];
+
+    /// Its name in metrics and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CompactL0 => "gather",
+            Self::CompactToL2 => "settle",
+            Self::MergePatches => "merge_patches",
+            Self::JoinPatches => "join_patches",
+            Self::Join => "join",
+            Self::Fold => "fold",
+            Self::Erase => "erase",
+        }
+    }
+}
+
 /// A merge.
 #[derive(Debug, Clone)]
-pub(crate) struct Job {
-    pub(crate) goal: Goal,
+pub(crate) struct CompactionJob {
+    pub(crate) reason: MergeReason,
     /// Parts that go in; all are replaced by what comes out.
     pub(crate) inputs: BTreeSet<u64>,
     pub(crate) placement: Placement,
     /// Width of the summaries that replace samples; 0: samples stay.
     pub(crate) fold_ns: i64,
-    /// Whether the inputs' files are to go: no input may become a part as it lies there.
+    /// True if the inputs' files are to go: no input may become a part as it lies there.
     pub(crate) gives_up_files: bool,
 }
 
@@ -68,28 +94,28 @@ const PATCHES_TIMES: u64 = 4;
 
 /// What merges wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Haste {
+pub(crate) enum Urgency {
     /// More rows: late ones for others of their kind, the newest partitions for what belongs into them.
     Waiting,
     /// Nothing new has come for a while: what waits for company waits no longer, but the newest partitions stay open.
     Idle,
-    /// Somebody asks for all merges now.
-    AtLast,
+    /// A caller wants all merges now.
+    Forced,
 }
 
 /// What there is to decide about: the parts of one shard and retention class.
-pub(crate) struct Situation<'a> {
+pub(crate) struct CompactionState<'a> {
     pub(crate) parts: &'a [PartInfo],
     pub(crate) lengths: Lengths,
     pub(crate) now_ns: i64,
     /// Parts that hold deleted rows.
     pub(crate) masked: &'a BTreeSet<u64>,
-    pub(crate) haste: Haste,
+    pub(crate) urgency: Urgency,
 }
 
-impl Situation<'_> {
+impl CompactionState<'_> {
     fn is_idle(&self) -> bool {
-        self.haste >= Haste::Idle
+        self.urgency >= Urgency::Idle
     }
 
     /// The newest row; a clock that is ahead does not count.
@@ -97,45 +123,45 @@ impl Situation<'_> {
         self.parts.iter().map(|part| part.range.end_ns).max().unwrap_or(self.now_ns).min(self.now_ns)
     }
 
-    fn fast_from(&self) -> i64 {
-        self.lengths.fast_from(self.newest_ns())
+    fn fast_from_ns(&self) -> i64 {
+        self.lengths.fast_from_ns(self.newest_ns())
     }
 
     /// Where the rows of a merge of these parts go.
     pub(crate) fn placement(&self, inputs: &BTreeSet<u64>, policy: &Policy) -> Placement {
         let staying = self.parts.iter().filter(|part| !inputs.contains(&part.id));
-        let settled_ns = settled_lengths(self.lengths, policy.retention_ns);
-        let mut settled_bases = bases(self.parts.iter(), 2);
-        self.add_flushed(inputs, &settled_ns, &mut settled_bases);
+        let level2_lengths_ns = level2_lengths(self.lengths, policy.retention_ns);
+        let mut level2_bases = bases(self.parts.iter(), 2);
+        self.add_flushed(inputs, &level2_lengths_ns, &mut level2_bases);
         Placement::ByAge {
-            fast_ns: self.lengths.fast_ns,
-            fast_from: self.fast_from(),
-            settled_ns,
-            fast_bases: bases(staying, 1),
-            settled_bases,
+            fast_partition_length_ns: self.lengths.fast_partition_length_ns,
+            fast_from_ns: self.fast_from_ns(),
+            level2_lengths_ns,
+            level1_bases: bases(staying, 1),
+            level2_bases,
         }
     }
 
     /// Adds partitions of level 2 that a flush encoded rows for, though lengths may have changed since: chunks that another
     /// partition would cut must be encoded anew. They go where level 2 has nothing, the longest first.
-    fn add_flushed(&self, inputs: &BTreeSet<u64>, settled_ns: &[i64], settled_bases: &mut Bases) {
-        let (Some(shortest), Some(longest)) = (settled_ns.first(), settled_ns.last()) else { return };
-        let fast_from = self.fast_from();
+    fn add_flushed(&self, inputs: &BTreeSet<u64>, level2_lengths_ns: &[i64], level2_bases: &mut Bases) {
+        let (Some(shortest), Some(longest)) = (level2_lengths_ns.first(), level2_lengths_ns.last()) else { return };
+        let fast_from_ns = self.fast_from_ns();
         let is_settled = |partition: &TimeRange| {
             let length_ns = length_of(partition);
             (*shortest..=*longest).contains(&length_ns)
-                && partition.end_ns < fast_from
+                && partition.end_ns < fast_from_ns
                 && *partition == partition_of(partition.start_ns, length_ns)
         };
         let of_level0 = self.parts.iter().filter(|part| part.level == 0 && inputs.contains(&part.id));
         let mut flushed: Vec<TimeRange> = of_level0.map(|part| part.partition).filter(is_settled).collect();
         flushed.sort_unstable_by_key(|partition| (std::cmp::Reverse(length_of(partition)), partition.start_ns));
         for partition in flushed {
-            if !settled_bases.iter().any(|(known, _)| known.overlaps(&partition)) {
-                settled_bases.push((partition, 0));
+            if !level2_bases.iter().any(|(known, _)| known.overlaps(&partition)) {
+                level2_bases.push((partition, 0));
             }
         }
-        settled_bases.sort_unstable_by_key(|(partition, id)| (partition.start_ns, *id));
+        level2_bases.sort_unstable_by_key(|(partition, id)| (partition.start_ns, *id));
     }
 
     /// Parts of level 0 and all older ones there that share time with them: rows go down only with what is older than they.
@@ -187,50 +213,50 @@ impl Situation<'_> {
 }
 
 /// The most urgent merge, if one is due.
-pub(crate) fn plan(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
-    gather(situation, policy)
-        .or_else(|| settle(situation, policy))
-        .or_else(|| merge_patches(situation, policy))
-        .or_else(|| fold(situation, policy))
-        .or_else(|| join(situation, policy))
-        .or_else(|| erase(situation, policy))
-        .or_else(|| reclaim(situation, policy))
+pub(crate) fn plan(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
+    compact_l0(state, policy)
+        .or_else(|| compact_to_l2(state, policy))
+        .or_else(|| merge_patches(state, policy))
+        .or_else(|| fold(state, policy))
+        .or_else(|| join(state, policy))
+        .or_else(|| erase(state, policy))
+        .or_else(|| reclaim(state, policy))
 }
 
 /// What of level 0 goes down: partitions that no newer rows are expected for, the oldest first, once it is worth it; and one with
 /// too many parts.
-fn gather(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
+fn compact_l0(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
     let mut partitions: BTreeMap<(i64, i64), BTreeSet<u64>> = BTreeMap::new();
-    for part in situation.parts.iter().filter(|part| part.level == 0) {
+    for part in state.parts.iter().filter(|part| part.level == 0) {
         partitions.entry((part.partition.end_ns, part.partition.start_ns)).or_default().insert(part.id);
     }
-    let newest = partition_of(situation.newest_ns(), situation.lengths.fast_ns);
+    let newest = partition_of(state.newest_ns(), state.lengths.fast_partition_length_ns);
     let before = policy.level0_partitions_max.saturating_sub(1) as i64;
-    let open_from = newest.start_ns.saturating_sub(situation.lengths.fast_ns.saturating_mul(before));
-    let open_max = if situation.haste == Haste::AtLast { 0 } else { policy.level0_partitions_max };
+    let open_from = newest.start_ns.saturating_sub(state.lengths.fast_partition_length_ns.saturating_mul(before));
+    let open_max = if state.urgency == Urgency::Forced { 0 } else { policy.level0_partitions_max };
     let open = partitions.keys().rev().take(open_max).filter(|(end_ns, _)| *end_ns >= open_from);
     let closed = partitions.len() - open.count();
-    for (place, parts) in partitions.values().enumerate() {
-        if place >= closed && parts.len() <= policy.level0_parts_max {
+    for (index, parts) in partitions.values().enumerate() {
+        if index >= closed && parts.len() <= policy.level0_parts_max {
             continue;
         }
-        let taken = situation.with_older(parts);
-        if place >= closed || is_worth(situation, policy, &taken) {
-            return Some(move_down(situation, policy, &taken));
+        let taken = state.with_older(parts);
+        if index >= closed || is_worth(state, policy, &taken) {
+            return Some(move_down(state, policy, &taken));
         }
     }
     None
 }
 
-/// Whether parts of level 0 are enough to go down: few late rows wait for more, so that they do not make a patch of every part
+/// Returns whether parts of level 0 are enough to go down: few late rows wait for more, so that they do not make a patch of every part
 /// below each time. They wait the longer the more parts those are.
-fn is_worth(situation: &Situation<'_>, policy: &Policy, taken: &[&PartInfo]) -> bool {
+fn is_worth(state: &CompactionState<'_>, policy: &Policy, taken: &[&PartInfo]) -> bool {
     let is_below = |part: &&PartInfo| part.level > 0 && taken.iter().any(|above| above.range.overlaps(&part.partition));
-    let below = || situation.parts.iter().filter(is_below);
+    let below = || state.parts.iter().filter(is_below);
     // Each flush brings a file, with a part for each partition.
     let flushes = taken.iter().map(|part| part.file).collect::<BTreeSet<_>>().len();
     let scattered = below().filter(|part| !part.is_patch()).count() / SCATTERED_PARTS;
-    situation.is_idle()
+    state.is_idle()
         || flushes > policy.level0_parts_max.max(scattered)
         || outweigh(taken, below().map(|part| part.bytes).sum())
 }
@@ -240,43 +266,44 @@ fn outweigh(parts: &[&PartInfo], others_bytes: u64) -> bool {
 }
 
 /// Moves parts of level 0 down: with what level 1 has of their time if that is little, else as its patches.
-fn move_down(situation: &Situation<'_>, policy: &Policy, taken: &[&PartInfo]) -> Job {
-    let below = situation.level1_below(taken);
-    let is_little = situation.is_idle() || outweigh(taken, below.iter().map(|part| part.bytes).sum());
+fn move_down(state: &CompactionState<'_>, policy: &Policy, taken: &[&PartInfo]) -> CompactionJob {
+    let below = state.level1_below(taken);
+    let is_little = state.is_idle() || outweigh(taken, below.iter().map(|part| part.bytes).sum());
     let rewritten = below.into_iter().filter(|_| is_little);
     let inputs: BTreeSet<u64> = taken.iter().copied().chain(rewritten).map(|part| part.id).collect();
-    let placement = situation.placement(&inputs, policy);
-    Job { goal: Goal::Gather, inputs, placement, fold_ns: 0, gives_up_files: false }
+    let placement = state.placement(&inputs, policy);
+    CompactionJob { reason: MergeReason::CompactL0, inputs, placement, fold_ns: 0, gives_up_files: false }
 }
 
 /// The oldest parts of level 1 that are too old for the fast tier: as many as make up one partition of level 2. One that is longer than
 /// partitions are by now goes as soon as some of its rows are too old: else it would keep everything up to its end on the fast tier.
-fn settle(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
-    let fast_from = situation.fast_from();
-    let is_outgrown =
-        |part: &PartInfo| length_of(&part.partition) > situation.lengths.fast_ns && part.range.start_ns < fast_from;
-    let is_old = |part: &&PartInfo| part.level == 1 && (part.partition.end_ns < fast_from || is_outgrown(part));
-    let oldest = situation.parts.iter().filter(is_old).min_by_key(|part| part.partition.start_ns)?;
-    let window = partition_of(oldest.partition.start_ns, situation.lengths.slow_ns);
+fn compact_to_l2(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
+    let fast_from_ns = state.fast_from_ns();
+    let is_outgrown = |part: &PartInfo| {
+        length_of(&part.partition) > state.lengths.fast_partition_length_ns && part.range.start_ns < fast_from_ns
+    };
+    let is_old = |part: &&PartInfo| part.level == 1 && (part.partition.end_ns < fast_from_ns || is_outgrown(part));
+    let oldest = state.parts.iter().filter(is_old).min_by_key(|part| part.partition.start_ns)?;
+    let window = partition_of(oldest.partition.start_ns, state.lengths.slow_partition_length_ns);
     let in_window = |part: &&PartInfo| is_old(part) && part.partition.overlaps(&window);
-    let chosen: Vec<&PartInfo> = situation.parts.iter().filter(in_window).collect();
-    let inputs = situation.level1_below(&chosen).into_iter().chain(chosen).map(|part| part.id).collect();
-    let placement = situation.placement(&inputs, policy);
-    Some(Job { goal: Goal::Settle, inputs, placement, fold_ns: 0, gives_up_files: false })
+    let chosen: Vec<&PartInfo> = state.parts.iter().filter(in_window).collect();
+    let inputs = state.level1_below(&chosen).into_iter().chain(chosen).map(|part| part.id).collect();
+    let placement = state.placement(&inputs, policy);
+    Some(CompactionJob { reason: MergeReason::CompactToL2, inputs, placement, fold_ns: 0, gives_up_files: false })
 }
 
 /// The flush's file with most room to give back, when such files hold more that was merged than levels 0 and 1 have: a file takes
 /// its room until nothing of it is left. What is on level 0 goes down first; what level 1 took over as it lay is written anew.
-fn reclaim(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
+fn reclaim(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
     let mut files: BTreeMap<u64, (u64, u64, Vec<&PartInfo>)> = BTreeMap::new();
-    for part in situation.parts.iter().filter(|part| part.level < 2) {
+    for part in state.parts.iter().filter(|part| part.level < 2) {
         let (live_bytes, end, parts) = files.entry(part.file).or_default();
         *live_bytes += part.bytes;
         *end = (*end).max(part.offset + part.bytes);
         parts.push(part);
     }
     let dead_bytes = |(live_bytes, end, _): &(u64, u64, Vec<&PartInfo>)| end.saturating_sub(*live_bytes);
-    let kept_bytes: u64 = situation.parts.iter().filter(|part| part.level < 2).map(|part| part.bytes).sum();
+    let kept_bytes: u64 = state.parts.iter().filter(|part| part.level < 2).map(|part| part.bytes).sum();
     if files.values().map(dead_bytes).sum::<u64>() <= kept_bytes {
         return None;
     }
@@ -285,41 +312,41 @@ fn reclaim(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
     let job = if of_level0.is_empty() {
         let taken = parts.first()?;
         let base = if taken.is_patch() { taken.patch_of } else { taken.id };
-        let base = situation.parts.iter().find(|part| part.id == base)?;
-        rewrite(situation, base, Goal::Gather, base.fold_ns)
+        let base = state.parts.iter().find(|part| part.id == base)?;
+        rewrite(state, base, MergeReason::CompactL0, base.fold_ns)
     } else {
-        move_down(situation, policy, &situation.with_older(&of_level0))
+        move_down(state, policy, &state.with_older(&of_level0))
     };
-    Some(Job { gives_up_files: true, ..job })
+    Some(CompactionJob { gives_up_files: true, ..job })
 }
 
 /// Patches that are many: joined with one another while they are small, else merged with their part; at last however few.
-fn merge_patches(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
-    let patches_max = if situation.is_idle() { 1 } else { policy.patches_max };
-    let find = |id: u64| situation.parts.iter().find(|part| part.id == id);
-    let patches = situation.patches();
+fn merge_patches(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
+    let patches_max = if state.is_idle() { 1 } else { policy.patches_max };
+    let find = |id: u64| state.parts.iter().find(|part| part.id == id);
+    let patches = state.patches();
     let mut many = patches.iter().filter(|(_, patches)| patches.len() >= patches_max);
     let (base, patches) = many.find_map(|(base, patches)| Some((find(*base)?, patches)))?;
     let patch_bytes: u64 = patches.iter().map(|patch| patch.bytes).sum();
-    if !situation.is_idle() && patch_bytes.saturating_mul(PATCHES_TIMES) < base.bytes && base.fold_ns == 0 {
+    if !state.is_idle() && patch_bytes.saturating_mul(PATCHES_TIMES) < base.bytes && base.fold_ns == 0 {
         let target = Target { level: base.level, partition: base.partition, patch_of: base.id };
         let inputs = patches.iter().map(|patch| patch.id).collect();
-        return Some(Job {
-            goal: Goal::JoinPatches,
+        return Some(CompactionJob {
+            reason: MergeReason::JoinPatches,
             inputs,
             placement: Placement::One(target),
             fold_ns: 0,
             gives_up_files: false,
         });
     }
-    Some(rewrite(situation, base, Goal::MergePatches, base.fold_ns))
+    Some(rewrite(state, base, MergeReason::MergePatches, base.fold_ns))
 }
 
-fn rewrite(situation: &Situation<'_>, base: &PartInfo, goal: Goal, fold_ns: i64) -> Job {
+fn rewrite(state: &CompactionState<'_>, base: &PartInfo, reason: MergeReason, fold_ns: i64) -> CompactionJob {
     let target = Target { level: base.level, partition: base.partition, patch_of: 0 };
-    Job {
-        goal,
-        inputs: situation.with_patches(base.id),
+    CompactionJob {
+        reason,
+        inputs: state.with_patches(base.id),
         placement: Placement::One(target),
         fold_ns,
         gives_up_files: false,
@@ -327,20 +354,20 @@ fn rewrite(situation: &Situation<'_>, base: &PartInfo, goal: Goal, fold_ns: i64)
 }
 
 /// A part that is old enough to be folded further than it is.
-fn fold(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
+fn fold(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
     let due = |part: &&PartInfo| part.level == 2 && !part.is_patch();
-    situation.parts.iter().filter(due).find_map(|part| {
-        let age_ns = situation.now_ns.saturating_sub(part.partition.end_ns);
+    state.parts.iter().filter(due).find_map(|part| {
+        let age_ns = state.now_ns.saturating_sub(part.partition.end_ns);
         let (_, width_ns) = policy.folds.iter().rev().find(|(from_ns, _)| age_ns > *from_ns)?;
-        (part.fold_ns < *width_ns).then(|| rewrite(situation, part, Goal::Fold, *width_ns))
+        (part.fold_ns < *width_ns).then(|| rewrite(state, part, MergeReason::Fold, *width_ns))
     })
 }
 
 /// Neighbours that fill a longer partition and are small enough, where nothing is on its way any more.
-fn join(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
-    let fast_from = situation.fast_from();
-    let all: Vec<&PartInfo> = situation.parts.iter().filter(|part| part.level == 2 && !part.is_patch()).collect();
-    let lengths = settled_lengths(situation.lengths, policy.retention_ns);
+fn join(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
+    let fast_from_ns = state.fast_from_ns();
+    let all: Vec<&PartInfo> = state.parts.iter().filter(|part| part.level == 2 && !part.is_patch()).collect();
+    let lengths = level2_lengths(state.lengths, policy.retention_ns);
     for length in lengths.into_iter().skip(1).rev() {
         let mut cells: BTreeMap<i64, Vec<&PartInfo>> = BTreeMap::new();
         for base in &all {
@@ -352,22 +379,19 @@ fn join(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
         }
         for (start_ns, members) in cells.into_iter().filter(|(_, members)| members.len() > 1) {
             let cell = partition_of(start_ns, length);
-            let inputs: BTreeSet<u64> = members.iter().flat_map(|base| situation.with_patches(base.id)).collect();
-            let of_inputs = situation.parts.iter().filter(|part| inputs.contains(&part.id));
+            let inputs: BTreeSet<u64> = members.iter().flat_map(|base| state.with_patches(base.id)).collect();
+            let of_inputs = state.parts.iter().filter(|part| inputs.contains(&part.id));
             let bytes: u64 = of_inputs.map(|part| part.bytes).sum();
             // Late rows that wait on level 0 become patches some time; they keep nothing from being joined.
             let is_alone =
                 |part: &PartInfo| part.level == 0 || inputs.contains(&part.id) || !part.partition.overlaps(&cell);
             let alike = members.windows(2).all(|pair| matches!(pair, [a, b] if a.fold_ns == b.fold_ns));
-            if cell.end_ns < fast_from
-                && bytes <= policy.join_bytes_max
-                && alike
-                && situation.parts.iter().all(is_alone)
+            if cell.end_ns < fast_from_ns && bytes <= policy.join_bytes_max && alike && state.parts.iter().all(is_alone)
             {
                 let fold_ns = members.first().map_or(0, |base| base.fold_ns);
                 let target = Target { level: 2, partition: cell, patch_of: 0 };
-                return Some(Job {
-                    goal: Goal::Join,
+                return Some(CompactionJob {
+                    reason: MergeReason::Join,
                     inputs,
                     placement: Placement::One(target),
                     fold_ns,
@@ -380,15 +404,15 @@ fn join(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
 }
 
 /// Parts that hold deleted rows, once nothing else is due.
-fn erase(situation: &Situation<'_>, policy: &Policy) -> Option<Job> {
-    let masked = situation.parts.iter().find(|part| situation.masked.contains(&part.id))?;
+fn erase(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
+    let masked = state.parts.iter().find(|part| state.masked.contains(&part.id))?;
     if masked.level == 0 {
-        let taken = situation.with_older(&BTreeSet::from([masked.id]));
-        return Some(Job { goal: Goal::Erase, ..move_down(situation, policy, &taken) });
+        let taken = state.with_older(&BTreeSet::from([masked.id]));
+        return Some(CompactionJob { reason: MergeReason::Erase, ..move_down(state, policy, &taken) });
     }
     let base = if masked.is_patch() { masked.patch_of } else { masked.id };
-    let base = situation.parts.iter().find(|part| part.id == base)?;
-    Some(rewrite(situation, base, Goal::Erase, base.fold_ns))
+    let base = state.parts.iter().find(|part| part.id == base)?;
+    Some(rewrite(state, base, MergeReason::Erase, base.fold_ns))
 }
 
 /// Parts all of whose time is past keeping.
@@ -427,17 +451,17 @@ mod tests {
     }
 
     /// Partitions of one hour and of four; now is the 1000th hour.
-    fn check(parts: &[PartInfo], policy: &Policy, expected: Option<(Goal, &[u64])>) {
-        check_when(Haste::Waiting, parts, policy, expected);
+    fn check(parts: &[PartInfo], policy: &Policy, expected: Option<(MergeReason, &[u64])>) {
+        check_when(Urgency::Waiting, parts, policy, expected);
     }
 
-    fn check_when(haste: Haste, parts: &[PartInfo], policy: &Policy, expected: Option<(Goal, &[u64])>) {
+    fn check_when(urgency: Urgency, parts: &[PartInfo], policy: &Policy, expected: Option<(MergeReason, &[u64])>) {
         let masked = BTreeSet::new();
         let lengths = Lengths::new(HOUR);
-        let situation = Situation { parts, lengths, now_ns: 1000 * HOUR, masked: &masked, haste };
-        let job = plan(&situation, policy);
-        let found = job.map(|job| (job.goal, job.inputs.into_iter().collect::<Vec<_>>()));
-        assert_eq!(found, expected.map(|(goal, inputs)| (goal, inputs.to_vec())));
+        let state = CompactionState { parts, lengths, now_ns: 1000 * HOUR, masked: &masked, urgency };
+        let job = plan(&state, policy);
+        let found = job.map(|job| (job.reason, job.inputs.into_iter().collect::<Vec<_>>()));
+        assert_eq!(found, expected.map(|(reason, inputs)| (reason, inputs.to_vec())));
     }
 
     #[test]
@@ -445,33 +469,33 @@ mod tests {
         let two = [part(1, 0, (10, 11)), part(2, 0, (11, 12)), part(3, 0, (11, 12))];
         check(&two, &policy(), None);
         let three = [&two[..], &[part(4, 0, (12, 13))]].concat();
-        check(&three, &policy(), Some((Goal::Gather, &[1])));
+        check(&three, &policy(), Some((MergeReason::CompactL0, &[1])));
         let with_level_1 = [&three[..], &[part(5, 1, (10, 11)), part(6, 1, (9, 10))]].concat();
-        check(&with_level_1, &policy(), Some((Goal::Gather, &[1, 5])));
+        check(&with_level_1, &policy(), Some((MergeReason::CompactL0, &[1, 5])));
     }
 
     #[test]
     fn at_last_level_0_keeps_nothing() {
         let two = [part(1, 0, (10, 11)), part(2, 0, (11, 12)), part(3, 0, (11, 12))];
-        check_when(Haste::Idle, &two, &policy(), None);
-        check_when(Haste::AtLast, &two, &policy(), Some((Goal::Gather, &[1])));
-        check_when(Haste::AtLast, &two[1..], &policy(), Some((Goal::Gather, &[2, 3])));
-        check_when(Haste::AtLast, &[part(4, 1, (11, 12))], &policy(), None);
+        check_when(Urgency::Idle, &two, &policy(), None);
+        check_when(Urgency::Forced, &two, &policy(), Some((MergeReason::CompactL0, &[1])));
+        check_when(Urgency::Forced, &two[1..], &policy(), Some((MergeReason::CompactL0, &[2, 3])));
+        check_when(Urgency::Forced, &[part(4, 1, (11, 12))], &policy(), None);
     }
 
     #[test]
     fn a_partition_of_level_0_keeps_few_parts() {
         let parts: Vec<PartInfo> = (1..=9).map(|id| part(id, 0, (10, 11))).collect();
         check(&parts[..8], &policy(), None);
-        check(&parts, &policy(), Some((Goal::Gather, &[1, 2, 3, 4, 5, 6, 7, 8, 9])));
+        check(&parts, &policy(), Some((MergeReason::CompactL0, &[1, 2, 3, 4, 5, 6, 7, 8, 9])));
     }
 
     #[test]
     fn what_is_older_moves_first() {
         let (long, late, newest) = (part(1, 0, (8, 12)), part(2, 0, (11, 13)), part(3, 0, (20, 21)));
-        check(&[long, late, newest, part(4, 1, (12, 13))], &policy(), Some((Goal::Gather, &[1])));
+        check(&[long, late, newest, part(4, 1, (12, 13))], &policy(), Some((MergeReason::CompactL0, &[1])));
         let newer_first = [part(2, 0, (8, 12)), part(1, 0, (11, 13)), newest];
-        check(&newer_first, &policy(), Some((Goal::Gather, &[1, 2])));
+        check(&newer_first, &policy(), Some((MergeReason::CompactL0, &[1, 2])));
     }
 
     #[test]
@@ -479,13 +503,12 @@ mod tests {
         let check = |parts: &[PartInfo], expected: &[(i64, i64, u64)]| {
             let masked = BTreeSet::new();
             let lengths = Lengths::new(HOUR);
-            let situation = Situation { parts, lengths, now_ns: 1000 * HOUR, masked: &masked, haste: Haste::AtLast };
+            let state =
+                CompactionState { parts, lengths, now_ns: 1000 * HOUR, masked: &masked, urgency: Urgency::Forced };
             let inputs = parts.iter().filter(|part| part.level == 0).map(|part| part.id).collect();
-            let Placement::ByAge { settled_bases, .. } = situation.placement(&inputs, &policy()) else {
-                unreachable!()
-            };
+            let Placement::ByAge { level2_bases, .. } = state.placement(&inputs, &policy()) else { unreachable!() };
             let hours = |(range, id): (TimeRange, u64)| (range.start_ns / HOUR, (range.end_ns + 1) / HOUR, id);
-            assert_eq!(settled_bases.into_iter().map(hours).collect::<Vec<_>>(), expected);
+            assert_eq!(level2_bases.into_iter().map(hours).collect::<Vec<_>>(), expected);
         };
         let newest = part(9, 1, (999, 1000));
         // Partitions of twice and four times the present length; inside another; too short, too young, too long, cut.
@@ -502,14 +525,14 @@ mod tests {
         let late = |id: u64, bytes| PartInfo { bytes, ..part(id, 0, (64, 98)) };
         let with = |late: &[PartInfo]| [&below[..], late].concat();
         check(&with(&[late(5, 10)]), &policy(), None);
-        check_when(Haste::Idle, &with(&[late(5, 10)]), &policy(), Some((Goal::Gather, &[1, 2, 5])));
+        check_when(Urgency::Idle, &with(&[late(5, 10)]), &policy(), Some((MergeReason::CompactL0, &[1, 2, 5])));
         // As much as all that is below, and more than what would be rewritten.
-        check(&with(&[late(5, 300)]), &policy(), Some((Goal::Gather, &[1, 2, 5])));
+        check(&with(&[late(5, 300)]), &policy(), Some((MergeReason::CompactL0, &[1, 2, 5])));
         let nine: Vec<PartInfo> = (5..14).map(|id| late(id, 10)).collect();
         check(&with(&nine[..8]), &policy(), None);
-        check(&with(&nine), &policy(), Some((Goal::Gather, &[5, 6, 7, 8, 9, 10, 11, 12, 13])));
+        check(&with(&nine), &policy(), Some((MergeReason::CompactL0, &[5, 6, 7, 8, 9, 10, 11, 12, 13])));
         let many: Vec<PartInfo> = (5..14).map(|id| late(id, 30)).collect();
-        check(&with(&many), &policy(), Some((Goal::Gather, &[1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13])));
+        check(&with(&many), &policy(), Some((MergeReason::CompactL0, &[1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13])));
     }
 
     #[test]
@@ -517,7 +540,7 @@ mod tests {
         let fresh = [part(1, 1, (4, 5)), part(2, 1, (8, 9))];
         check(&fresh, &policy(), None);
         let parts = [part(1, 1, (4, 5)), part(2, 1, (5, 6)), part(3, 1, (8, 9)), part(4, 1, (12, 13))];
-        check(&parts, &policy(), Some((Goal::Settle, &[1, 2])));
+        check(&parts, &policy(), Some((MergeReason::CompactToL2, &[1, 2])));
     }
 
     #[test]
@@ -529,7 +552,7 @@ mod tests {
         check(
             &[long, PartInfo { patch_of: 1, ..rows(part(2, 1, (0, 16)), 12) }],
             &policy(),
-            Some((Goal::Settle, &[1, 2])),
+            Some((MergeReason::CompactToL2, &[1, 2])),
         );
         check(&[rows(long, 8), newest], &policy(), None);
         check(&[part(3, 1, (8, 9)), newest], &policy(), None);
@@ -538,20 +561,20 @@ mod tests {
     #[test]
     fn what_rests_on_level_0_settles_too() {
         let parts = [part(1, 0, (4, 5)), part(3, 0, (12, 13))];
-        check(&parts, &policy(), Some((Goal::Gather, &[1])));
+        check(&parts, &policy(), Some((MergeReason::CompactL0, &[1])));
     }
 
     #[test]
     fn a_file_that_is_mostly_merged_is_given_up() {
         let behind = |offset| PartInfo { offset, file: 1, ..part(2, 0, (12, 13)) };
         check(&[behind(100)], &policy(), None);
-        check(&[behind(101)], &policy(), Some((Goal::Gather, &[2])));
+        check(&[behind(101)], &policy(), Some((MergeReason::CompactL0, &[2])));
         let adopted = |offset| PartInfo { level: 1, ..behind(offset) };
         check(&[adopted(100)], &policy(), None);
-        check(&[adopted(101)], &policy(), Some((Goal::Gather, &[2])));
+        check(&[adopted(101)], &policy(), Some((MergeReason::CompactL0, &[2])));
         check(&[adopted(50), part(3, 1, (14, 15))], &policy(), None);
         let patch = PartInfo { patch_of: 3, ..adopted(301) };
-        check(&[patch, part(3, 1, (12, 13))], &policy(), Some((Goal::Gather, &[2, 3])));
+        check(&[patch, part(3, 1, (12, 13))], &policy(), Some((MergeReason::CompactL0, &[2, 3])));
     }
 
     #[test]
@@ -559,11 +582,11 @@ mod tests {
         let base = PartInfo { bytes: 100, ..part(1, 2, (0, 4)) };
         let patches = |bytes| (2..=5).map(|id| patch(id, 1, (0, 4), bytes)).collect::<Vec<_>>();
         check(&[&[base][..], &patches(50)[..3]].concat(), &policy(), None);
-        check(&[&[base][..], &patches(50)].concat(), &policy(), Some((Goal::MergePatches, &[1, 2, 3, 4, 5])));
-        check(&[&[base][..], &patches(6)].concat(), &policy(), Some((Goal::JoinPatches, &[2, 3, 4, 5])));
+        check(&[&[base][..], &patches(50)].concat(), &policy(), Some((MergeReason::MergePatches, &[1, 2, 3, 4, 5])));
+        check(&[&[base][..], &patches(6)].concat(), &policy(), Some((MergeReason::JoinPatches, &[2, 3, 4, 5])));
         let fast = [part(1, 1, (996, 997)), part(9, 0, (999, 1000))];
         let of_fast: Vec<PartInfo> = (2..=5).map(|id| PartInfo { level: 1, ..patch(id, 1, (996, 997), 50) }).collect();
-        check(&[&fast[..], &of_fast].concat(), &policy(), Some((Goal::MergePatches, &[1, 2, 3, 4, 5])));
+        check(&[&fast[..], &of_fast].concat(), &policy(), Some((MergeReason::MergePatches, &[1, 2, 3, 4, 5])));
     }
 
     #[test]
@@ -571,17 +594,17 @@ mod tests {
         let base = PartInfo { bytes: 100, ..part(1, 2, (0, 4)) };
         let one = [base, patch(2, 1, (0, 4), 1)];
         check(&one, &policy(), None);
-        check_when(Haste::Idle, &one, &policy(), Some((Goal::MergePatches, &[1, 2])));
-        check_when(Haste::Idle, &[base], &policy(), None);
+        check_when(Urgency::Idle, &one, &policy(), Some((MergeReason::MergePatches, &[1, 2])));
+        check_when(Urgency::Idle, &[base], &policy(), None);
         // A part that was lost keeps others' patches from nothing.
         let lost = [patch(2, 0xbad, (8, 12), 1), base, patch(3, 1, (0, 4), 1)];
-        check_when(Haste::Idle, &lost, &policy(), Some((Goal::MergePatches, &[1, 3])));
+        check_when(Urgency::Idle, &lost, &policy(), Some((MergeReason::MergePatches, &[1, 3])));
     }
 
     #[test]
     fn small_neighbours_are_joined_when_their_time_is_over() {
         let old = [part(1, 2, (0, 4)), part(2, 2, (4, 8)), part(3, 1, (99, 100)), patch(4, 2, (4, 8), 10)];
-        check(&old, &policy(), Some((Goal::Join, &[1, 2, 4])));
+        check(&old, &policy(), Some((MergeReason::Join, &[1, 2, 4])));
         let large = [PartInfo { bytes: 950, ..old[0] }, old[1], old[2]];
         check(&large, &policy(), None);
         let long = [part(1, 2, (0, 4)), part(2, 2, (4, 80)), part(3, 1, (99, 100))];
@@ -596,7 +619,7 @@ mod tests {
         let policy = Policy { folds, ..policy() };
         let folded = PartInfo { fold_ns: 3600, ..part(1, 2, (0, 4)) };
         check(&[folded, part(2, 2, (897, 901))], &policy, None);
-        check(&[folded, part(2, 2, (894, 898))], &policy, Some((Goal::Fold, &[2])));
+        check(&[folded, part(2, 2, (894, 898))], &policy, Some((MergeReason::Fold, &[2])));
         let parts = [part(1, 2, (0, 4)), part(2, 0, (990, 991))];
         assert_eq!(expired(&parts, 1000 * HOUR, 10 * HOUR), BTreeSet::from([1]));
         assert_eq!(expired(&parts, 1000 * HOUR, 0), BTreeSet::new());

@@ -9,7 +9,7 @@ use platform::Clock;
 /// What a merge may write ahead of its rate, as time at that rate.
 const BURST_NS: u64 = 100_000_000;
 
-/// Makes merges wait while they are ahead of a rate and nobody waits for them.
+/// Makes merges wait while they are ahead of a rate and no caller waits for them.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     /// 0: no limit.

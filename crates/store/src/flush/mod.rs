@@ -30,7 +30,7 @@ struct Unsaved {
 pub(crate) struct Flushed {
     /// Rows up to this sequence id are in parts.
     through: u64,
-    /// Whether it wrote what an earlier one could not.
+    /// True if it wrote what an earlier one could not.
     was_left_over: bool,
 }
 
@@ -51,7 +51,7 @@ impl Store {
         if is_over { self.flush_held(shard).map(|_| ()) } else { Ok(()) }
     }
 
-    /// As [`Store::flush`], by whoever holds `flushing`.
+    /// As [`Store::flush`]; the caller holds `flushing`.
     pub(crate) fn flush_held(&self, shard: &Shard) -> Result<u64, StoreError> {
         loop {
             // What an earlier flush could not write is not what was in the head when this one began.
@@ -61,7 +61,7 @@ impl Store {
         }
     }
 
-    /// Once, by whoever holds `flushing`.
+    /// Once; the caller holds `flushing`.
     pub(crate) fn flush_once(&self, shard: &Shard) -> Result<Flushed, StoreError> {
         let _under_way = self.pressure.begin();
         let (frozen, was_left_over) = self.freeze(shard);
@@ -81,7 +81,7 @@ impl Store {
             }
         }
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        // Whoever opens the folder must find the records behind it in the log: a file that could not be written is not believed then.
+        // The next opening must find the records after it in the log: a file that could not be written is ignored then.
         let _ = self.keep_journal();
         self.release_log()?;
         Ok(flushed)

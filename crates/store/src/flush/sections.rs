@@ -6,9 +6,9 @@ use std::ops::Range;
 use index::DatabaseId;
 use model::TimeRange;
 
-use crate::compaction::{self, Lengths, SettledTime};
+use crate::compaction::{self, Lengths, Level2Grid};
 use crate::head::shard::Shard;
-use crate::head::{FlushPiece, Head, SealedChunk};
+use crate::head::{FlushBlock, Head, SealedChunk};
 use crate::manifest::Edit;
 use crate::part::chunk::{self, Rows};
 use crate::part::summary;
@@ -77,30 +77,30 @@ impl Store {
         let mut sections = Sections::new();
         let count = keys.len();
         for (done, key) in keys.into_iter().enumerate() {
-            self.pressure.tell(done, count);
+            self.pressure.report(done, count);
             let class = class_of(&classes, key.database);
             let grid = &*grids.entry(class).or_insert_with(|| self.grid(shard, head, class));
             let pieces = contents.pieces(key.group, key.block);
             // Of several pieces one may rewrite what is in another. Which is older must follow from the partition alone then, not from
             // how many rows a piece has: a part's number says it.
             // It takes longer, too: a merge has the time that writers who wait for the flush do not have.
-            let may_settle = pieces.len() == 1 && !self.pressure.is_awaited();
-            let grid = Cutting { grid, may_settle };
+            let may_write_level2 = pieces.len() == 1 && !self.pressure.is_awaited();
+            let grid = Cutting { grid, may_write_level2 };
             for piece in pieces {
                 let mut put = |partition: TimeRange, piece: Piece| {
                     let section = (class, partition.start_ns, partition.end_ns);
                     sections.entry(section).or_default().push((key, piece));
                 };
                 match piece {
-                    FlushPiece::Sealed(sealed) if grid.grid.is_inside_one(&sealed.range) => {
+                    FlushBlock::Sealed(sealed) if grid.grid.is_inside_one(&sealed.range) => {
                         put(grid.grid.partition_of(sealed.range.start_ns), sealed.into());
                     }
-                    FlushPiece::Sealed(sealed) => {
+                    FlushBlock::Sealed(sealed) => {
                         let decoded = chunk::decode(&sealed.bytes, None);
                         let (_, rows) = decoded.map_err(|error| StoreError::in_head(&error))?;
                         grid.cut(&rows, sealed.sequences, &mut put);
                     }
-                    FlushPiece::Rows(rows, sequences) => grid.cut(&rows, sequences, &mut put),
+                    FlushBlock::Rows(rows, sequences) => grid.cut(&rows, sequences, &mut put),
                 }
             }
         }
@@ -148,9 +148,9 @@ impl Store {
         let newest_ns = flushed_ns.max(head.newest_ns()).unwrap_or(now_ns).min(now_ns);
         let lengths = self.lengths();
         let of_class = parts.iter().map(|part| &part.info).filter(|info| info.class == class);
-        let settled = SettledTime {
-            before: lengths.fast_from(newest_ns),
-            lengths_ns: compaction::settled_lengths(lengths, self.merge_policy(class).retention_ns),
+        let settled = Level2Grid {
+            before: lengths.fast_from_ns(newest_ns),
+            lengths_ns: compaction::level2_lengths(lengths, self.merge_policy(class).retention_ns),
             bases: compaction::bases(of_class, 2),
         };
         Grid::new(lengths, flushed_ns, newest_ns, settled, self.options.node_rows_min)
@@ -169,7 +169,7 @@ struct Grid {
     late_before: i64,
     /// Length of partitions of late rows.
     late_ns: i64,
-    settled: SettledTime,
+    settled: Level2Grid,
     /// Rows that a node stands for, at least.
     node_rows_min: usize,
 }
@@ -181,14 +181,16 @@ impl Grid {
         lengths: Lengths,
         flushed_ns: Option<i64>,
         newest_ns: i64,
-        settled: SettledTime,
+        settled: Level2Grid,
         node_rows_min: usize,
     ) -> Self {
-        let fast_from = lengths.fast_from(newest_ns);
-        let reached = flushed_ns.map(|flushed_ns| compaction::partition_of(flushed_ns.min(newest_ns), lengths.fast_ns));
-        let expected_from = reached.map(|reached| reached.start_ns.saturating_sub(lengths.fast_ns));
-        let late_ns = compaction::settled_lengths(lengths, 0).last().copied().unwrap_or(lengths.slow_ns);
-        let late_before = expected_from.unwrap_or(fast_from).max(fast_from);
+        let fast_from_ns = lengths.fast_from_ns(newest_ns);
+        let reached = flushed_ns
+            .map(|flushed_ns| compaction::partition_of(flushed_ns.min(newest_ns), lengths.fast_partition_length_ns));
+        let expected_from = reached.map(|reached| reached.start_ns.saturating_sub(lengths.fast_partition_length_ns));
+        let late_ns =
+            compaction::level2_lengths(lengths, 0).last().copied().unwrap_or(lengths.slow_partition_length_ns);
+        let late_before = expected_from.unwrap_or(fast_from_ns).max(fast_from_ns);
         Self { lengths, late_before, late_ns, settled, node_rows_min }
     }
 
@@ -198,7 +200,7 @@ impl Grid {
 
     fn partition_of(&self, timestamp_ns: i64) -> TimeRange {
         if timestamp_ns >= self.late_before {
-            return compaction::partition_of(timestamp_ns, self.lengths.fast_ns);
+            return compaction::partition_of(timestamp_ns, self.lengths.fast_partition_length_ns);
         }
         let cell = compaction::partition_of(timestamp_ns, self.late_ns);
         TimeRange::new(cell.start_ns, cell.end_ns.min(self.late_before.saturating_sub(1)))
@@ -208,8 +210,8 @@ impl Grid {
 /// How the rows of a key are cut.
 struct Cutting<'a> {
     grid: &'a Grid,
-    /// Whether rows may be encoded as level 2 has them.
-    may_settle: bool,
+    /// True if rows may be encoded as level 2 has them.
+    may_write_level2: bool,
 }
 
 impl Cutting<'_> {
@@ -222,8 +224,8 @@ impl Cutting<'_> {
             let places = from..from + rest.partition_point(|timestamp_ns| *timestamp_ns <= partition.end_ns).max(1);
             from = places.end;
             // As a rule they are few.
-            let loose = if self.may_settle && places.len() >= self.grid.node_rows_min {
-                self.put_settled(rows, places, partition, sequences, put)
+            let loose = if self.may_write_level2 && places.len() >= self.grid.node_rows_min {
+                self.put_level2(rows, places, partition, sequences, put)
             } else {
                 places
             };
@@ -233,7 +235,7 @@ impl Cutting<'_> {
 
     /// Encodes those rows of a partition as level 2 has them, nodes and all, that go to one partition there and are enough for nodes: a
     /// merge copies them instead of encoding them once more. What is left at the end.
-    fn put_settled(
+    fn put_level2(
         &self,
         rows: &Rows,
         places: Range<usize>,
@@ -280,7 +282,7 @@ mod tests {
 
     /// Partitions of one hour, settled ones of four and 64; the newest row is at the 100th hour. Nodes stand for two rows at least.
     fn grid(flushed: Option<i64>) -> Grid {
-        let settled = SettledTime {
+        let settled = Level2Grid {
             before: 96 * HOUR,
             lengths_ns: vec![4 * HOUR, 64 * HOUR],
             bases: vec![(TimeRange::new(70 * HOUR, 76 * HOUR - 1), 1)],
@@ -319,7 +321,7 @@ mod tests {
             let summed = piece.summary.map_or(0, |summary| summary.chunks);
             found.push((partition.start_ns / HOUR, (partition.end_ns + 1) / HOUR, piece.sealed.rows, summed));
         };
-        Cutting { grid: &grid, may_settle: true }.cut(&rows, (1, 2), &mut put);
+        Cutting { grid: &grid, may_write_level2: true }.cut(&rows, (1, 2), &mut put);
         let expected = [
             (0, 64, 2, 0),
             (64, 96, 3, 0),

@@ -10,7 +10,7 @@ use super::group::{DenseRows, GroupHead, Sealed, has_texts};
 use super::layouts::{LayoutId, Placement};
 use super::row_buffer::{NONE, SharedRows};
 use super::{
-    GroupPlace, Head, NOWHERE, SEAL_BYTES_PER_MEMBER, SHARED, SPARE_PART, SealedChunk, change_layout, push_row,
+    GroupLocation, Head, NOWHERE, POOL_PART, SEAL_BYTES_PER_MEMBER, SHARED, SealedChunk, change_layout, push_row,
     seal_bytes, split_members,
 };
 use crate::log::record::{RowBlock, ShardRows};
@@ -60,7 +60,7 @@ impl Head {
             self.shared.resize_with(layout as usize + 1, || None);
         }
         let mut shared = self.shared[layout as usize].take().unwrap_or_else(|| {
-            SharedRows::new(&self.layouts.get(layout), self.spare.clone(), self.budget_bytes / SPARE_PART)
+            SharedRows::new(&self.layouts.get(layout), self.pool.clone(), self.budget_bytes / POOL_PART)
         });
         let bytes_before = shared.bytes();
         let texts = has_texts(&block.columns);
@@ -68,7 +68,7 @@ impl Head {
         let mut others: Option<RowBlock> = None;
         for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
             let cells = block.row(row);
-            let known = self.place_of(*group);
+            let known = self.location_of(*group);
             let fits = known.of == NOWHERE || known.of == layout | SHARED;
             if !fits || shared.is_full() {
                 // One that changes its columns shares no more.
@@ -81,7 +81,7 @@ impl Head {
             }
             let cells = if texts { self.move_texts(block, row, text, &mut moved) } else { cells };
             let newest = shared.push(*group, known.newest, *timestamp_ns, cells, placed.places.as_deref());
-            self.places[*group as usize] = GroupPlace { of: layout | SHARED, newest };
+            self.places[*group as usize] = GroupLocation { of: layout | SHARED, newest };
         }
         self.bytes += shared.bytes() - bytes_before;
         self.shared[layout as usize] = Some(shared);
@@ -99,10 +99,10 @@ impl Head {
     }
 
     /// What is known of a group, which has an entry from now on.
-    fn place_of(&mut self, group: GroupId) -> GroupPlace {
+    fn location_of(&mut self, group: GroupId) -> GroupLocation {
         let place = group as usize;
         if place >= self.places.len() {
-            self.places.resize(place + 1, GroupPlace { of: NOWHERE, newest: NONE });
+            self.places.resize(place + 1, GroupLocation { of: NOWHERE, newest: NONE });
         }
         self.places[place]
     }
@@ -121,7 +121,7 @@ impl Head {
         let mut moved = Vec::new();
         for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
             let cells = if texts { self.move_texts(block, row, text, &mut moved) } else { block.row(row) };
-            let place = if number == 0 { Some(self.own_place(*group)) } else { None };
+            let place = if number == 0 { Some(self.own_index(*group)) } else { None };
             let head = match place {
                 Some(place) => &mut self.groups[place].1,
                 None => self.wide.entry((*group, number)).or_default(),
@@ -148,8 +148,8 @@ impl Head {
     }
 
     /// The place of a group that shares no buffer, from now on.
-    fn own_place(&mut self, group: GroupId) -> usize {
-        let known = self.place_of(group);
+    fn own_index(&mut self, group: GroupId) -> usize {
+        let known = self.location_of(group);
         if known.of & SHARED == 0 {
             return known.of as usize;
         }

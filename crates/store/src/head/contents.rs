@@ -17,7 +17,7 @@ pub(crate) struct HeadContents<'a> {
 }
 
 /// Rows of a key, sorted, with the smallest and the largest sequence id among them; or a chunk of such.
-pub(crate) enum FlushPiece {
+pub(crate) enum FlushBlock {
     Sealed(SealedChunk),
     Rows(Rows, (u64, u64)),
 }
@@ -36,10 +36,10 @@ impl Gathered {
         self.rows.push(rows);
     }
 
-    fn take(&mut self) -> Option<FlushPiece> {
+    fn take(&mut self) -> Option<FlushBlock> {
         let Self { mut rows, sequences } = std::mem::take(self);
         let rows = if rows.len() == 1 { rows.pop()? } else { chunk::join(rows) };
-        (!rows.timestamps_ns.is_empty()).then_some(FlushPiece::Rows(rows, sequences?))
+        (!rows.timestamps_ns.is_empty()).then_some(FlushBlock::Rows(rows, sequences?))
     }
 }
 
@@ -57,13 +57,13 @@ impl<'a> HeadContents<'a> {
     }
 
     /// A key's rows, oldest first. Quick if groups are asked for in order.
-    pub(crate) fn pieces(&mut self, group: GroupId, block: u32) -> Vec<FlushPiece> {
+    pub(crate) fn pieces(&mut self, group: GroupId, block: u32) -> Vec<FlushBlock> {
         let mut pieces = Vec::new();
         let mut gathered = Gathered::default();
-        if let Some((_, layout, _)) = self.head.shared_place(group).filter(|_| block == 0)
+        if let Some((_, layout, _)) = self.head.shared_location(group).filter(|_| block == 0)
             && let Some(Some(shared)) = self.shared.get_mut(layout as usize)
         {
-            let rows = self.head.gathered_rows(layout, shared.of_group(group));
+            let rows = self.head.columns_of_rows(layout, shared.of_group(group));
             gathered.add(rows, self.head.sequences.unwrap_or_default());
             pieces.extend(gathered.take());
         }
@@ -75,7 +75,7 @@ impl<'a> HeadContents<'a> {
                 Sealed::Dense(dense) => gathered.add(dense.rows(None), dense.sequences),
                 Sealed::Chunk(chunk) => {
                     pieces.extend(gathered.take());
-                    pieces.push(FlushPiece::Sealed(chunk.clone()));
+                    pieces.push(FlushBlock::Sealed(chunk.clone()));
                 }
             }
         }

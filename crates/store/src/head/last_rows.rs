@@ -75,7 +75,7 @@ impl Head {
         last.groups.reserve(keys.size_hint().0);
         for key in keys {
             let own_until_ns = self.group(&key).and_then(|head| head.last_until(range));
-            let place = self.shared_place(key.group).filter(|_| key.block == 0);
+            let place = self.shared_location(key.group).filter(|_| key.block == 0);
             let shared = place.map(|(shared, layout, newest)| {
                 let place =
                     last.layout(layout, || SharedLayout::new(layout, self.layouts.get(layout), shared.full_rows()));

@@ -19,6 +19,7 @@ pub(crate) mod shard;
 
 mod append;
 mod block;
+mod block_pool;
 mod contents;
 mod group;
 mod last_rows;
@@ -26,7 +27,6 @@ mod layouts;
 mod packed;
 mod read;
 mod row_buffer;
-mod spare_rows;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -40,12 +40,12 @@ use crate::log::record::RowBlock;
 use crate::part::chunk::{self, Rows};
 use crate::part::{BLOCK_SLOTS, EncodedChunk};
 
+use block_pool::BlockPool;
 use group::{DenseRows, GroupHead, Sealed};
 use layouts::Layouts;
 use row_buffer::{SharedRows, SharedView};
-use spare_rows::SpareRows;
 
-pub(crate) use contents::{FlushPiece, HeadContents};
+pub(crate) use contents::{FlushBlock, HeadContents};
 pub(crate) use last_rows::{HeadLastRow, HeadLastRows};
 pub(crate) use layouts::LayoutId;
 pub(crate) use row_buffer::GroupedRows;
@@ -58,19 +58,19 @@ const SEAL_BYTES_MAX: usize = 64 << 10;
 
 /// Of the bytes that a head may have one in so many stays for its successor's shared rows. What stays costs memory all the time, what does
 /// not costs page faults: the figures are in `docs/guide/benchmarks.md`, *memory*.
-const SPARE_PART: usize = 2;
+const POOL_PART: usize = 2;
 
 /// Fixed cost of a group that has rows: its entry in the head and the allocations behind it.
 const GROUP_BYTES: usize = size_of::<GroupHead>() + 32;
 
-/// What [`GroupPlace::of`] says of a group: a place in `groups`, or with this bit the layout of its shared rows.
+/// What [`GroupLocation::of`] says of a group: a place in `groups`, or with this bit the layout of its shared rows.
 const SHARED: u32 = 1 << 31;
 /// A group that has no rows yet: it may become either.
 const NOWHERE: u32 = u32::MAX;
 
 /// Where a group's rows are.
 #[derive(Debug, Clone, Copy)]
-struct GroupPlace {
+struct GroupLocation {
     of: u32,
     /// Its newest row among the shared ones.
     newest: u32,
@@ -92,13 +92,13 @@ pub(crate) enum Shares {
 pub(crate) struct Head {
     budget_bytes: usize,
     layouts: Layouts,
-    places: Vec<GroupPlace>,
+    places: Vec<GroupLocation>,
     groups: Vec<(GroupId, GroupHead)>,
     wide: BTreeMap<(GroupId, u32), GroupHead>,
     /// By layout.
     shared: Vec<Option<SharedRows>>,
     /// Memory of the shard's heads before this one.
-    spare: Arc<SpareRows>,
+    pool: Arc<BlockPool>,
     text: Vec<u8>,
     /// Bytes of rows, chunks and text.
     bytes: usize,
@@ -135,7 +135,7 @@ impl SealedChunk {
 
 /// Something that a head has of a key.
 #[derive(Debug, Clone)]
-pub(crate) enum HeadPiece {
+pub(crate) enum HeadBlock {
     Sealed(SealedChunk),
     /// A buffer of numbers that was full.
     Dense(Arc<DenseRows>),
@@ -145,9 +145,9 @@ pub(crate) enum HeadPiece {
     Shared(SharedView, Arc<[(Slot, ValueType)]>),
 }
 
-impl HeadPiece {
+impl HeadBlock {
     /// The same, with nothing left that is to be looked for. Done while the head is not held.
-    pub(crate) fn found(self, slots: &[Slot]) -> Self {
+    pub(crate) fn resolved(self, slots: &[Slot]) -> Self {
         match self {
             Self::Shared(view, columns) => Self::Loose(sorted_rows(&view.rows(), &columns, slots)),
             found => found,
@@ -184,7 +184,7 @@ impl Head {
             groups: Vec::new(),
             wide: BTreeMap::new(),
             shared: Vec::new(),
-            spare: Arc::default(),
+            pool: Arc::default(),
             text: Vec::new(),
             bytes: 0,
             seal_bytes: SEAL_BYTES_MAX,
@@ -196,17 +196,17 @@ impl Head {
 
     /// An empty head that takes this one's place, and later its memory.
     pub(crate) fn successor(&self, budget_bytes: usize) -> Self {
-        Self { spare: self.spare.clone(), ..Self::new(budget_bytes) }
+        Self { pool: self.pool.clone(), ..Self::new(budget_bytes) }
     }
 
     /// Memory that is kept for rows to come.
-    pub(crate) fn spare(&self) -> &SpareRows {
-        &self.spare
+    pub(crate) fn pool(&self) -> &BlockPool {
+        &self.pool
     }
 
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes + self.places.capacity() * size_of::<GroupPlace>()
+        self.bytes + self.places.capacity() * size_of::<GroupLocation>()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -227,14 +227,14 @@ impl Head {
         HeadContents::of(self)
     }
 
-    /// Whether there is nothing of a group.
+    /// Returns whether there is nothing of a group.
     pub(crate) fn is_silent(&self, group: GroupId) -> bool {
         self.places.get(group as usize).is_none_or(|place| place.of == NOWHERE)
             && self.wide.range((group, 0)..=(group, u32::MAX)).next().is_none()
     }
 }
 
-/// Whether timestamps ascend, none twice.
+/// Returns whether timestamps ascend, none twice.
 fn is_ascending(timestamps_ns: &[i64]) -> bool {
     timestamps_ns.is_sorted_by(|before, after| before < after)
 }

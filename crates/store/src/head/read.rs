@@ -6,7 +6,7 @@ use model::TimeRange;
 use super::group::{self, GroupHead, Sealed, has_texts, is_present};
 use super::layouts::LayoutId;
 use super::row_buffer::{GroupRows, GroupedRows, SharedRows, SharedView};
-use super::{Head, HeadPiece, NOWHERE, SHARED, Shares, is_ascending};
+use super::{Head, HeadBlock, NOWHERE, SHARED, Shares, is_ascending};
 use crate::part::PartKey;
 use crate::part::chunk::{self, Rows, RowsColumn};
 
@@ -48,21 +48,21 @@ impl Head {
     }
 
     /// Rows of a group among the shared ones; where texts are among them at once, for the head has these.
-    fn shared_piece(&self, view: SharedView, layout: LayoutId, slots: &[Slot]) -> HeadPiece {
+    fn shared_piece(&self, view: SharedView, layout: LayoutId, slots: &[Slot]) -> HeadBlock {
         let columns = self.layouts.get(layout);
         if !has_texts(&columns) {
-            return HeadPiece::Shared(view, columns);
+            return HeadBlock::Shared(view, columns);
         }
         let mut found = group::dense_rows(&view.rows(), &columns, false, Some(slots));
         for column in found.columns.iter_mut().filter(|column| column.value_type.is_elsewhere()) {
             let cells = std::mem::take(&mut column.cells);
             cells.into_iter().for_each(|cell| self.push_cell(column, Some(cell)));
         }
-        HeadPiece::Loose(if is_ascending(&found.timestamps_ns) { found } else { chunk::merge(&[found]) })
+        HeadBlock::Loose(if is_ascending(&found.timestamps_ns) { found } else { chunk::merge(&[found]) })
     }
 
     /// All that a group has among the shared rows as columns, sorted and merged.
-    pub(super) fn gathered_rows(&self, layout: LayoutId, gathered: GroupRows) -> Rows {
+    pub(super) fn columns_of_rows(&self, layout: LayoutId, gathered: GroupRows) -> Rows {
         let columns = self.layouts.get(layout);
         let GroupRows { timestamps_ns, columns: cells, is_ordered } = gathered;
         let mut rows = Rows { timestamps_ns, columns: Vec::with_capacity(columns.len()) };
@@ -79,7 +79,7 @@ impl Head {
     }
 
     /// The shared rows that a group has some of, their layout, and its newest.
-    pub(super) fn shared_place(&self, group: GroupId) -> Option<(&SharedRows, LayoutId, u32)> {
+    pub(super) fn shared_location(&self, group: GroupId) -> Option<(&SharedRows, LayoutId, u32)> {
         let place = self.places.get(group as usize)?;
         let layout = match place.of {
             NOWHERE => return None,
@@ -105,18 +105,18 @@ impl Head {
     }
 
     /// What the head has of a key in a range, oldest first; some of it may turn out to be without rows.
-    pub(crate) fn read(&self, key: &PartKey, range: &TimeRange, slots: &[Slot]) -> Vec<HeadPiece> {
+    pub(crate) fn read(&self, key: &PartKey, range: &TimeRange, slots: &[Slot]) -> Vec<HeadBlock> {
         let mut pieces = Vec::new();
-        if let Some((shared, layout, newest)) = self.shared_place(key.group).filter(|_| key.block == 0) {
+        if let Some((shared, layout, newest)) = self.shared_location(key.group).filter(|_| key.block == 0) {
             pieces.push(self.shared_piece(shared.view(newest, range), layout, slots));
         }
         if let Some(head) = self.group(key) {
             let sealed = head.sealed.iter().filter(|sealed| sealed.range().overlaps(range));
             pieces.extend(sealed.map(|sealed| match sealed {
-                Sealed::Dense(dense) => HeadPiece::Dense(dense.clone()),
-                Sealed::Chunk(chunk) => HeadPiece::Sealed(chunk.clone()),
+                Sealed::Dense(dense) => HeadBlock::Dense(dense.clone()),
+                Sealed::Chunk(chunk) => HeadBlock::Sealed(chunk.clone()),
             }));
-            pieces.push(HeadPiece::Loose(self.sorted(head, range, Some(slots))));
+            pieces.push(HeadBlock::Loose(self.sorted(head, range, Some(slots))));
         }
         pieces
     }
@@ -129,9 +129,9 @@ impl Head {
         self.groups.get(place.of as usize).map(|(_, head)| head)
     }
 
-    /// Whether a key has a row in a range, judged by whole chunks.
+    /// Returns whether a key has a row in a range, judged by whole chunks.
     pub(crate) fn has_rows(&self, key: &PartKey, range: &TimeRange) -> bool {
-        let shared = self.shared_place(key.group).filter(|_| key.block == 0);
+        let shared = self.shared_location(key.group).filter(|_| key.block == 0);
         if shared.is_some_and(|(shared, _, newest)| shared.has_rows(newest, range)) {
             return true;
         }

@@ -12,8 +12,8 @@ use index::{GroupId, Slot};
 use model::{TimeRange, ValueType};
 
 use super::block::{Block, Link};
+use super::block_pool::BlockPool;
 use super::packed::{self, RowForm};
-use super::spare_rows::SpareRows;
 use crate::part::chunk;
 
 /// Bytes of rows that are kept together if their cells are large: rows of full blocks never move.
@@ -50,23 +50,23 @@ pub(crate) struct SharedRows {
     /// Smallest timestamp of all rows.
     oldest_ns: i64,
     /// Where blocks come from and go to.
-    spare: Arc<SpareRows>,
-    spare_bytes_max: usize,
+    pool: Arc<BlockPool>,
+    pool_bytes_max: usize,
 }
 
 impl Drop for SharedRows {
     fn drop(&mut self) {
-        // The first one is as small as a head was that never filled it. What somebody still reads goes with its last reader.
+        // The first one is as small as a head was that never filled it. What is still read goes with its last reader.
         let (rows, bytes) = self.block_room();
         let full = Arc::try_unwrap(std::mem::take(&mut self.full)).unwrap_or_default();
         let own = full.into_iter().filter_map(Arc::into_inner).chain([std::mem::take(&mut self.open)]);
-        self.spare.give(own.filter(|block| block.has_room_of(rows, bytes)), self.spare_bytes_max);
+        self.pool.give(own.filter(|block| block.has_room_of(rows, bytes)), self.pool_bytes_max);
     }
 }
 
 impl SharedRows {
     /// Without rows; of these columns. Of the memory of its blocks so many bytes are kept in the end.
-    pub(crate) fn new(columns: &[(Slot, ValueType)], spare: Arc<SpareRows>, spare_bytes_max: usize) -> Self {
+    pub(crate) fn new(columns: &[(Slot, ValueType)], pool: Arc<BlockPool>, pool_bytes_max: usize) -> Self {
         let width = columns.len();
         let block_bits = (BLOCK_BYTES / ((1 + width) * 8)).max(1).ilog2();
         Self {
@@ -78,8 +78,8 @@ impl SharedRows {
             open: Block { form: Arc::new(RowForm::new(columns)), newest_ns: i64::MIN, ..Block::default() },
             count: 0,
             oldest_ns: i64::MAX,
-            spare,
-            spare_bytes_max,
+            pool,
+            pool_bytes_max,
         }
     }
 
@@ -97,7 +97,7 @@ impl SharedRows {
         self.full_bytes + self.open.bytes()
     }
 
-    /// Whether there is no room for more rows, whatever memory there is.
+    /// Returns whether there is no room for more rows, whatever memory there is.
     pub(crate) fn is_full(&self) -> bool {
         self.count >= ROWS_MAX
     }
@@ -145,7 +145,7 @@ impl SharedRows {
     fn new_block(&self) -> Block {
         let (rows, bytes) = self.block_room();
         let form = self.open.form.clone();
-        match self.spare.take(rows, bytes) {
+        match self.pool.take(rows, bytes) {
             Some(block) => Block { form, ..block },
             None => Block::with_room(form, (rows, bytes)),
         }
@@ -215,7 +215,7 @@ impl SharedRows {
         SharedView { width, block_bits, full: self.full.clone(), range: *range, newest, open }
     }
 
-    /// Whether a group has a row in a range.
+    /// Returns whether a group has a row in a range.
     pub(crate) fn has_rows(&self, newest: u32, range: &TimeRange) -> bool {
         self.open_rows(newest, range.start_ns).any(|(_, row)| range.contains(packed::timestamp_of(row)))
             || self.view(newest, range).back().next().is_some()
@@ -314,7 +314,7 @@ pub(crate) struct GroupedRows {
     pub(crate) cells: Vec<Vec<u64>>,
 }
 
-/// A group's rows in a range at a moment, for a reader that holds up nobody while it copies them.
+/// A group's rows in a range at a moment, for a reader that blocks no writer while it copies them.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedView {
     width: usize,
@@ -472,7 +472,7 @@ pub(crate) struct GroupRows {
     pub(crate) timestamps_ns: Vec<i64>,
     /// The cells of each column.
     pub(crate) columns: Vec<Vec<u64>>,
-    /// Whether timestamps ascend, none twice.
+    /// True if timestamps ascend, none twice.
     pub(crate) is_ordered: bool,
 }
 
@@ -506,13 +506,13 @@ fn ordered<T: Copy>(values: &[T], order: &[u32]) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::block::STRETCH_ROWS;
+    use super::super::block::INTERVAL_ROWS;
     use super::*;
 
     /// Without rows; of so many columns of counts.
-    fn rows_of(width: usize, spare: Arc<SpareRows>, spare_bytes_max: usize) -> SharedRows {
+    fn rows_of(width: usize, pool: Arc<BlockPool>, pool_bytes_max: usize) -> SharedRows {
         let columns: Vec<_> = (0..width as u32).map(|slot| (slot, ValueType::U64)).collect();
-        SharedRows::new(&columns, spare, spare_bytes_max)
+        SharedRows::new(&columns, pool, pool_bytes_max)
     }
 
     fn of_group(shared: &SharedRows, newest: u32, range: &TimeRange) -> Vec<u64> {
@@ -629,15 +629,15 @@ mod tests {
         let links = size_of::<Link>() as u64;
         let bytes = [rows_of_block * (8 + 1 + 1), rows_of_block * (8 + 1 + 2), (rows_of_block + 5) * (8 + 1 + 8)];
         // Three blocks are full, five rows more begin no second stretch.
-        let stretches = 3 * (rows_of_block / STRETCH_ROWS as u64 - 1);
+        let stretches = 3 * (rows_of_block / INTERVAL_ROWS as u64 - 1);
         assert_eq!(shared.bytes() as u64, bytes.iter().sum::<u64>() + count * links + stretches * 8);
     }
 
     #[test]
     fn memory_of_dropped_rows_serves_the_next_ones() {
-        let spare = Arc::new(SpareRows::default());
+        let pool = Arc::new(BlockPool::default());
         let fill = |width: usize| {
-            let mut shared = rows_of(width, spare.clone(), 4 << 20);
+            let mut shared = rows_of(width, pool.clone(), 4 << 20);
             let cells = vec![7; width];
             for time in 0..3 << shared.block_bits {
                 shared.push(1, NONE, time, &cells, None);
@@ -648,18 +648,18 @@ mod tests {
             (blocks.map(|block| block.rows.as_ptr()).collect::<Vec<_>>(), shared)
         };
         let (first, shared) = fill(3);
-        assert_eq!(spare.size_bytes(), 0);
+        assert_eq!(pool.size_bytes(), 0);
         let bytes = shared.bytes();
         drop(shared);
-        let kept = spare.size_bytes();
+        let kept = pool.size_bytes();
         assert!(kept >= bytes, "{kept} of {bytes}");
         let (second, shared) = fill(3);
         assert!(second.iter().skip(1).all(|block| first.contains(block)));
         drop(shared);
-        assert!(spare.size_bytes() <= 4 << 20);
-        spare.look(false);
-        assert!(spare.size_bytes() > 0);
-        spare.look(true);
-        assert_eq!(spare.size_bytes(), 0);
+        assert!(pool.size_bytes() <= 4 << 20);
+        pool.look(false);
+        assert!(pool.size_bytes() > 0);
+        pool.look(true);
+        assert_eq!(pool.size_bytes(), 0);
     }
 }

@@ -25,13 +25,13 @@ pub(crate) struct Shard {
     pub(crate) state: Mutex<ShardState>,
     /// By group, that of those whose rows came by token; [`NO_MEASUREMENT`] of others.
     pub(crate) measurements: RwLock<Vec<MeasurementId>>,
-    /// Held by whoever merges, deletes or moves parts: one at a time.
+    /// Held while parts are merged, deleted or moved: one at a time.
     pub(crate) work: Mutex<Rest>,
     /// What is past keeping and still there, oldest in the trash first. Taken after `state`, and alone otherwise.
     pub(crate) trash: Mutex<Vec<TrashedPart>>,
 }
 
-/// A part that nobody reads any more and whose file is still there.
+/// A part that is not read any more and whose file is still there.
 #[derive(Clone)]
 pub(crate) struct TrashedPart {
     pub(crate) part: Arc<Part>,
@@ -50,7 +50,7 @@ pub(crate) struct ShardGroups {
     /// Segments of version 1: their groups count as unsaved, and the next segment takes their place.
     pub(crate) old_segments: Vec<u64>,
     /// Entries that the log does not hold yet, because the disk was full.
-    pub(crate) untold: Vec<GroupEntry>,
+    pub(crate) unlogged: Vec<GroupEntry>,
     /// Groups that left the index since opening: rows for them must not be taken.
     pub(crate) removed: RoaringBitmap,
 }
@@ -139,7 +139,7 @@ impl Shard {
         state.frozen = None;
     }
 
-    /// Whether a part exists.
+    /// Returns whether a part exists.
     pub(crate) fn has_part(&self, id: u64) -> bool {
         self.state.lock().parts.iter().any(|part| part.info.id == id)
     }

@@ -1,4 +1,4 @@
-//! The journal across restarts: what whoever keeps answers on disk needs to know which of them still hold.
+//! The journal across restarts: caches of results on disk ask it which of their entries are still valid.
 //!
 //! Stamps of such answers are sequence ids of the log. A *mark* says which number the journal had at one: everything up to the sequence id was
 //! told of with that number or a smaller one. The journal's file holds the journal as it was at a mark, durably; opening the folder reads it
@@ -9,7 +9,7 @@
 //! * deletes, folds and dropped parts are not in the log: the file is removed before one of them is committed, and written anew when it was
 //!   told of.
 //!
-//! Whoever finds no such file starts a journal with another identity. Layout: `docs/formats/journal.md`.
+//! Where there is no such file, a journal with another identity begins. Layout: `docs/formats/journal.md`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) struct LogExtent {
     pub(crate) first: Option<u64>,
     /// The largest that was.
     pub(crate) largest: u64,
-    /// The last that was ever given out, as far as anybody knows.
+    /// The last that was ever given out, as far as is known.
     pub(crate) last: u64,
 }
 
@@ -85,7 +85,7 @@ impl Store {
 
     /// Marks the present: everything up to the sequence id that is returned is what readers see now, and so is nothing behind it.
     pub fn mark(&self) -> u64 {
-        // Whoever appends to the log holds a shard until the journal was told.
+        // A writer that appends to the log holds a shard until the journal has its rows.
         let _states: Vec<_> = self.shards.iter().map(|shard| shard.state.lock()).collect();
         let sequence = self.log.last_sequence();
         self.journal.mark(sequence);
@@ -162,10 +162,10 @@ impl Continued {
     }
 
     /// Tells of a record of the log, in order.
-    pub(crate) fn tell(&mut self, sequence: u64, shards: &[ShardRows], now_ns: i64) {
+    pub(crate) fn record(&mut self, sequence: u64, shards: &[ShardRows], now_ns: i64) {
         for rows in shards.iter().filter(|_| sequence > self.log_sequence) {
             let Some(newest_ns) = self.newest_ns.get_mut(rows.shard) else { continue };
-            self.journal.tell(rows.shard as u32, (*newest_ns).min(now_ns), rows);
+            self.journal.record(rows.shard as u32, (*newest_ns).min(now_ns), rows);
             let times = rows.blocks.iter().flat_map(|block| block.timestamps_ns.iter().copied());
             *newest_ns = times.fold(*newest_ns, i64::max);
         }

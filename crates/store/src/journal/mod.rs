@@ -1,13 +1,13 @@
-//! What changed behind the newest edge: for whoever keeps answers and must know whether they still hold.
+//! What changed in the past, before the newest rows: caches of results ask it whether their entries are still valid.
 //!
 //! A number that is taken before reading ([`crate::Store::snapshot`]) stands for what was there then; asking for the changes since
-//! gives stretches of time and groups that may have become different, or says that nobody remembers so far back. Rows near a
+//! gives stretches of time and groups that may have become different, or says that it does not reach so far back. Rows near a
 //! shard's newest one are not told of one by one: the answer says from which timestamp on rows have come.
 //!
 //! The numbers are the journal's own, not the log's: merges and retention have none there, and requests to different shards are
 //! told of in another order than they have in the log. What keeps an answer from being stale:
 //!
-//! * rows are told of under the lock of their shard, before they are in its head: whoever takes a number afterwards and then
+//! * rows are told of under the lock of their shard, before they are in its head: a reader that takes a number afterwards and then
 //!   reads waits for that lock, and sees them;
 //! * everything else is told of when readers see it already: a number that was taken earlier is smaller;
 //! * new groups are not told of. They have no rows; those that come are told of like any others, with their groups.
@@ -133,10 +133,10 @@ impl Journal {
             _ => state.marks.push_back((log_sequence, number)),
         }
         if state.marks.len() > MARKS_MAX {
-            let mut place = 0;
+            let mut index = 0;
             state.marks.retain(|_| {
-                place += 1;
-                place > MARKS_MAX / 2 || place % 2 == 0
+                index += 1;
+                index > MARKS_MAX / 2 || index % 2 == 0
             });
         }
     }
@@ -172,7 +172,7 @@ impl Journal {
     }
 
     /// Tells of a request's rows in a shard whose newest row was at `newest_ns`.
-    pub(crate) fn tell(&self, shard: u32, newest_ns: i64, rows: &ShardRows) {
+    pub(crate) fn record(&self, shard: u32, newest_ns: i64, rows: &ShardRows) {
         let late_before = newest_ns.saturating_sub(LATE_NS);
         let mut smallest_ns: Option<i64> = None;
         let mut late = LateRows::default();
@@ -297,11 +297,11 @@ impl Store {
     }
 
     /// The oldest timestamp that reads of a database give at present: with the clock rows go, and no journal tells of it.
-    pub fn oldest_kept_ns(&self, database: DatabaseId) -> i64 {
-        self.kept(database, &TimeRange::ALL).start_ns
+    pub fn oldest_retained_ns(&self, database: DatabaseId) -> i64 {
+        self.retained(database, &TimeRange::ALL).start_ns
     }
 
-    /// Whether some of a shard's groups satisfy all matchers.
+    /// Returns whether some of a shard's groups satisfy all matchers.
     pub fn selects_any(
         &self,
         database: DatabaseId,

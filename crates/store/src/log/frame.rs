@@ -85,7 +85,7 @@ impl Claimed<'_> {
         frame_bytes(self.frame.payload.len())
     }
 
-    /// Whether this is the checksum of those bytes.
+    /// Returns whether this is the checksum of those bytes.
     pub(crate) fn is(&self, checksum: u32) -> bool {
         self.checksum == checksum
     }

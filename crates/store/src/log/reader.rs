@@ -43,9 +43,9 @@ pub enum Finding {
         offset: u64,
         /// Sequence ids that are missing; the last is that of the record before the next one that is there.
         sequences: (u64, u64),
-        /// Whether the file is not there at all.
+        /// True if the file is not there at all.
         is_missing: bool,
-        /// Whether rows are lost: others are in parts already.
+        /// True if rows are lost: others are in parts already.
         is_lost: bool,
     },
 }
@@ -94,7 +94,7 @@ pub(crate) struct Scan {
     start: ScanStart,
     /// Sequence id of the record that must come next; unknown at the first record of an earlier run.
     expected: Option<u64>,
-    /// Whether a segment of the last run was seen.
+    /// True if a segment of the last run was seen.
     is_in_last_run: bool,
     /// Largest sequence id seen, also among records that do not count.
     pub(crate) largest_sequence: u64,
@@ -304,7 +304,7 @@ impl Scan {
     }
 }
 
-/// Whether bytes look like the beginning of the record that would come next: they have its segment or its sequence id.
+/// Returns whether bytes look like the beginning of the record that would come next: they have its segment or its sequence id.
 fn is_trace(bytes: &[u8], segment: u32, expected: Option<u64>) -> bool {
     let number = bytes.get(24..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes));
     let sequence = bytes.get(8..).and_then(<[u8]>::first_chunk).map(|bytes| u64::from_le_bytes(*bytes));

@@ -187,7 +187,7 @@ fn decode_block(kind: u8, reader: &mut Reader<'_>, text: &[u8]) -> Result<RowBlo
     Ok(block)
 }
 
-/// Whether every string cell points at UTF-8 in the text, and every histogram cell at a histogram.
+/// Returns whether every string cell points at UTF-8 in the text, and every histogram cell at a histogram.
 fn check_texts(block: &RowBlock, text: &[u8]) -> Option<()> {
     for (column, (_, kind)) in block.columns.iter().enumerate().filter(|(_, (_, kind))| kind.is_elsewhere()) {
         for row in 0..block.rows() {

@@ -17,7 +17,7 @@ const EDITS_BYTES: u64 = 1 << 20;
 const IDS_OF_A_LIFE: u64 = 1 << 32;
 
 impl State {
-    /// Whether there may have been files that this manifest does not know of: rows are lost, and no operator has said yet that it is well.
+    /// Returns whether there may have been files that this manifest does not know of: rows are lost, and no operator has said yet that it is well.
     pub(crate) fn is_in_doubt(&self) -> bool {
         !self.losses.is_empty()
     }
@@ -106,7 +106,7 @@ impl Manifest {
         })
     }
 
-    /// Makes the edits durable, all or none. After an error nobody knows which.
+    /// Makes the edits durable, all or none. After an error it is unknown which.
     pub(crate) fn commit(&mut self, edits: &[Edit]) -> Result<(), StoreError> {
         let edits = self.numbered(edits);
         // One after the other: a crash can tear one of them only.

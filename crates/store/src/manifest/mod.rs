@@ -15,7 +15,7 @@ use model::TimeRange;
 
 use crate::Loss;
 use crate::error;
-use crate::part::{PartInfo, PartPlaces};
+use crate::part::{PartInfo, PartLocations};
 use crate::retention::deletes::Delete;
 use crate::retention::policy::DatabasePolicy;
 
@@ -63,7 +63,7 @@ pub(crate) enum Edit {
     /// Files from this number on are new.
     NextId(u64),
     /// Where a part's bytes are now.
-    Moved { id: u64, places: PartPlaces },
+    Moved { id: u64, locations: PartLocations },
     /// Length of partitions on the fast tier, in nanoseconds.
     FastLength(i64),
     /// How a database keeps its data.
@@ -112,7 +112,7 @@ pub(crate) struct State {
     pub(crate) log_released: u32,
     pub(crate) next_id: u64,
     /// 0 until the first change.
-    pub(crate) fast_ns: i64,
+    pub(crate) fast_partition_length_ns: i64,
     pub(crate) policies: BTreeMap<u32, DatabasePolicy>,
     /// By shard and sequence id.
     pub(crate) deletes: BTreeMap<(u32, u64), Delete>,
@@ -171,12 +171,12 @@ impl State {
                 self.log_released = self.log_released.max(*through);
             }
             Edit::NextId(next_id) => self.next_id = self.next_id.max(*next_id),
-            Edit::Moved { id, places } => {
+            Edit::Moved { id, locations } => {
                 if let Some(part) = self.parts.get_mut(id) {
-                    part.places = *places;
+                    part.locations = *locations;
                 }
             }
-            Edit::FastLength(fast_ns) => self.fast_ns = *fast_ns,
+            Edit::FastLength(fast_partition_length_ns) => self.fast_partition_length_ns = *fast_partition_length_ns,
             Edit::Policy { database, policy } => {
                 self.policies.insert(*database, policy.clone());
             }
@@ -229,7 +229,7 @@ impl State {
         if self.log_released > 0 {
             edits.push(Edit::LogReleased { through: self.log_released });
         }
-        edits.push(Edit::FastLength(self.fast_ns));
+        edits.push(Edit::FastLength(self.fast_partition_length_ns));
         let policy =
             |(database, policy): (&u32, &DatabasePolicy)| Edit::Policy { database: *database, policy: policy.clone() };
         edits.extend(self.policies.iter().map(policy));
@@ -324,9 +324,9 @@ pub fn fuzz_manifest(bytes: &[u8]) {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Parsed {
     pub(crate) state: State,
-    /// Whether something that is no whole record stands after the last one: a crash or damage cut it.
+    /// True if something that is no whole record stands after the last one: a crash or damage cut it.
     pub(crate) is_cut: bool,
-    /// Whether the version that wrote it also wrote a twin.
+    /// True if the version that wrote it also wrote a twin.
     pub(crate) has_twin: bool,
 }
 
@@ -427,8 +427,8 @@ fn push_edit(edit: &Edit, out: &mut Vec<u8>) {
             out.push(11);
             info.encode(out);
         }
-        Edit::Moved { id, places } => numbers(12, &[*id, u64::from(places.local), u64::from(places.object)]),
-        Edit::FastLength(fast_ns) => numbers(13, &[*fast_ns as u64]),
+        Edit::Moved { id, locations } => numbers(12, &[*id, u64::from(locations.local), u64::from(locations.object)]),
+        Edit::FastLength(fast_partition_length_ns) => numbers(13, &[*fast_partition_length_ns as u64]),
         Edit::Policy { database, policy } => {
             numbers(14, &[u64::from(*database)]);
             policy.encode(out);
@@ -485,7 +485,7 @@ fn take_edit(reader: &mut Reader<'_>) -> Result<Edit, DecodeError> {
         11 => part(PartInfo::decode(reader)?, reader)?,
         12 => Edit::Moved {
             id: reader.varint()?,
-            places: PartPlaces { local: reader.varint()? != 0, object: reader.varint()? != 0 },
+            locations: PartLocations { local: reader.varint()? != 0, object: reader.varint()? != 0 },
         },
         13 => Edit::FastLength(reader.varint()? as i64),
         14 => Edit::Policy { database: small(reader)?, policy: DatabasePolicy::decode(reader)? },
@@ -546,7 +546,7 @@ mod tests {
             Edit::AddSegment { id: 6, shard: Some(1) },
             Edit::LogEnded { segment: 2, end: 80 },
             Edit::Epoch(2),
-            Edit::Moved { id: 4, places: PartPlaces { local: false, object: true } },
+            Edit::Moved { id: 4, locations: PartLocations { local: false, object: true } },
             Edit::FastLength(60),
             Edit::Policy { database: 2, policy },
             Edit::AddDelete { shard: 1, delete },

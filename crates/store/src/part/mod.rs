@@ -26,12 +26,12 @@ mod reader;
 mod scan;
 mod writer;
 
-pub(crate) use crate::cache::index_blocks::SeenBlocks;
+pub(crate) use crate::cache::index_blocks::IndexBlockCache;
 pub(crate) use ahead::ReadAhead;
 pub(crate) use data::PartData;
 pub use fuzz::fuzz_part_file;
-pub(crate) use index_block::{ChunkRef, KeyEntry, Place};
-pub(crate) use info::{PartInfo, PartPlaces};
+pub(crate) use index_block::{BlockHandle, ChunkRef, KeyEntry};
+pub(crate) use info::{PartInfo, PartLocations};
 pub(crate) use label::{MadeAt, PartLabel};
 pub use reader::fuzz_part;
 pub(crate) use reader::{KeyCursor, Part};

@@ -67,17 +67,17 @@ pub(crate) fn choose_width(rows: usize, range: &TimeRange, node_rows: usize) -> 
     (span / i128::from(*width) >= NODES_MIN).then_some(*width)
 }
 
-/// Whether no member can have more nodes in a range than are written.
+/// Returns whether no member can have more nodes in a range than are written.
 pub(crate) fn are_all_written(range: &TimeRange, width_ns: i64) -> bool {
     let numbers = |timestamp_ns: i64| i128::from(timestamp_ns.div_euclid(width_ns.max(1)));
     numbers(range.end_ns) - numbers(range.start_ns) < COLUMN_NODES_MAX as i128
 }
 
-/// The nodes of rows at some places (sorted by time), encoded; `None` if there are too few for nodes of so many rows each.
-pub(crate) fn of_enough_rows(rows: &Rows, places: &Range<usize>, node_rows: usize) -> Option<Vec<u8>> {
-    let width_ns = choose_width(places.len(), &rows.range_of(places)?, node_rows)?;
+/// The nodes of rows at some indexes (sorted by time), encoded; `None` if there are too few for nodes of so many rows each.
+pub(crate) fn of_enough_rows(rows: &Rows, indexes: &Range<usize>, node_rows: usize) -> Option<Vec<u8>> {
+    let width_ns = choose_width(indexes.len(), &rows.range_of(indexes)?, node_rows)?;
     let mut bytes = Vec::new();
-    encode(&Nodes::of_some_rows(rows, places.clone(), width_ns), &mut bytes);
+    encode(&Nodes::of_some_rows(rows, indexes.clone(), width_ns), &mut bytes);
     Some(bytes)
 }
 
@@ -87,10 +87,10 @@ impl Nodes {
         Self::of_some_rows(rows, 0..rows.timestamps_ns.len(), width_ns)
     }
 
-    /// What rows at some places (sorted by time) add up to.
-    pub(crate) fn of_some_rows(rows: &Rows, places: Range<usize>, width_ns: i64) -> Self {
+    /// What rows at some indexes (sorted by time) add up to.
+    pub(crate) fn of_some_rows(rows: &Rows, indexes: Range<usize>, width_ns: i64) -> Self {
         let takes = |column: &&RowsColumn| Summary::takes(column.value_type);
-        let of = |column: &RowsColumn| NodeColumn::of(rows, places.clone(), column, width_ns);
+        let of = |column: &RowsColumn| NodeColumn::of(rows, indexes.clone(), column, width_ns);
         let columns = rows.columns.iter().filter(takes).map(of);
         Self { width_ns, columns: columns.filter(|column| !column.nodes.is_empty()).collect() }
     }
@@ -118,9 +118,9 @@ impl Nodes {
 }
 
 impl NodeColumn {
-    fn of(rows: &Rows, places: Range<usize>, column: &RowsColumn, width_ns: i64) -> Self {
+    fn of(rows: &Rows, indexes: Range<usize>, column: &RowsColumn, width_ns: i64) -> Self {
         let mut nodes: Vec<(i64, Summary)> = Vec::new();
-        let (mut times, mut from) = (rows.timestamps_ns.get(places.clone()).unwrap_or_default(), places.start);
+        let (mut times, mut from) = (rows.timestamps_ns.get(indexes.clone()).unwrap_or_default(), indexes.start);
         while let Some(first_ns) = times.first() {
             let number = first_ns.div_euclid(width_ns);
             let end_ns = node_range(number, width_ns).end_ns;

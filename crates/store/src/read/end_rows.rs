@@ -5,11 +5,11 @@ use model::TimeRange;
 
 use crate::Store;
 use crate::StoreError;
-use crate::part::{PartKey, SeenBlocks};
+use crate::part::{IndexBlockCache, PartKey};
 use crate::read::extent;
 use crate::read::select::SelectedGroup;
 use crate::read::table_rows::TableRows;
-use crate::read::{GroupReader, KeyView, by_block};
+use crate::read::{GroupReader, KeySnapshot, by_block};
 
 /// Length of the first interval, in nanoseconds.
 const INTERVAL_NS: i64 = 60_000_000_000;
@@ -93,7 +93,7 @@ impl Store {
         let Some(shard) = self.shards.get(selected.shard) else {
             return Ok(None);
         };
-        let range = &self.kept(selected.key.database, range);
+        let range = &self.retained(selected.key.database, range);
         let mut until_ns: Option<i64> = None;
         for (block, _) in by_block(&selected.columns) {
             let key = PartKey { block, ..selected.key };
@@ -106,21 +106,25 @@ impl Store {
                 head.finish();
                 until_ns = until_ns.max(head.get(0).until_ns());
             }
-            let view = KeyView { key, parts, deletes: std::sync::Arc::default(), heads: Vec::new() };
-            until_ns = until_ns.max(view.last_row_bound(range, &self.seen)?);
+            let snapshot = KeySnapshot { key, parts, deletes: std::sync::Arc::default(), heads: Vec::new() };
+            until_ns = until_ns.max(snapshot.last_row_bound(range, &self.index_blocks)?);
         }
         Ok(until_ns)
     }
 }
 
-impl KeyView {
+impl KeySnapshot {
     /// A time after which the key's parts have no rows within a range.
-    pub(crate) fn last_row_bound(&self, range: &TimeRange, seen: &SeenBlocks) -> Result<Option<i64>, StoreError> {
+    pub(crate) fn last_row_bound(
+        &self,
+        range: &TimeRange,
+        index_blocks: &IndexBlockCache,
+    ) -> Result<Option<i64>, StoreError> {
         let mut extent: Option<TimeRange> = None;
         // The part that was written last mostly has the last row: few of the others are searched.
         for part in self.parts.iter().rev().filter(|part| part.info.range.overlaps(range)) {
             if extent.is_none_or(|extent| extent.end_ns < part.info.range.end_ns.min(range.end_ns)) {
-                part.find(self.key, seen, |chunks, _| {
+                part.find(self.key, index_blocks, |chunks, _| {
                     extent::ranges_of(part, chunks).for_each(|found| extent::widen(&mut extent, range, found));
                 })?;
             }

@@ -7,7 +7,7 @@ use model::TimeRange;
 
 use crate::part::{ChunkRef, Part, PartKey};
 use crate::read::select::{SelectedColumn, SelectedGroup};
-use crate::read::{KeyView, by_block};
+use crate::read::{KeySnapshot, by_block};
 use crate::write::keys::Target;
 use crate::{Store, StoreError, Token};
 
@@ -41,18 +41,18 @@ impl Store {
         let Some(shard) = self.shards.get(selected.shard) else {
             return Ok(None);
         };
-        let range = &self.kept(selected.key.database, range);
+        let range = &self.retained(selected.key.database, range);
         let mut extent: Option<TimeRange> = None;
-        for (block, places) in by_block(&selected.columns) {
+        for (block, indexes) in by_block(&selected.columns) {
             let slots: Vec<Slot> =
-                places.iter().filter_map(|place| selected.columns.get(*place)).map(|column| column.slot).collect();
-            let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
-            for part in view.parts.iter().filter(|part| part.info.range.overlaps(range)) {
-                part.find(view.key, &self.seen, |chunks, _| {
+                indexes.iter().filter_map(|index| selected.columns.get(*index)).map(|column| column.slot).collect();
+            let snapshot = KeySnapshot::take(shard, PartKey { block, ..selected.key }, range, &slots);
+            for part in snapshot.parts.iter().filter(|part| part.info.range.overlaps(range)) {
+                part.find(snapshot.key, &self.index_blocks, |chunks, _| {
                     ranges_of(part, chunks).for_each(|found| widen(&mut extent, range, found));
                 })?;
             }
-            let heads = view.read_heads(&slots)?;
+            let heads = snapshot.read_heads(&slots)?;
             heads.iter().filter_map(crate::part::chunk::Rows::range).for_each(|found| widen(&mut extent, range, found));
         }
         Ok(extent)

@@ -15,7 +15,7 @@ use crate::part::{Part, PartKey};
 use crate::read::end_rows::{End, EndRows, Intervals};
 use crate::read::select::{SelectedColumn, SelectedGroup};
 use crate::read::table_rows::{TableRows, only_block};
-use crate::read::{GroupReader, KeyView};
+use crate::read::{GroupReader, KeySnapshot};
 use crate::retention::deletes::Delete;
 
 /// The last rows of groups that have the same columns.
@@ -234,7 +234,8 @@ impl PartsLastRows {
     /// How far the parts' rows of each group reach; no row yet.
     fn new(snapshot: &BatchSnapshot<'_>) -> Result<Self, StoreError> {
         let until = |group: &SelectedGroup| {
-            let until_ns = snapshot.key(group).last_row_bound(&snapshot.range, &snapshot.reader.way.seen)?;
+            let until_ns =
+                snapshot.key(group).last_row_bound(&snapshot.range, &snapshot.reader.context.index_blocks)?;
             Ok(until_ns.map_or(LastInParts::None, LastInParts::Until))
         };
         Ok(Self {
@@ -307,7 +308,7 @@ impl<'r> BatchSnapshot<'r> {
     ) -> Option<Self> {
         let (first, block) = (groups.first()?, only_block(columns)?);
         let shard: &Shard = reader.store.shards.get(first.shard)?;
-        let range = reader.store.kept(first.key.database, range);
+        let range = reader.store.retained(first.key.database, range);
         let last_rows = |head: &Head| {
             let keys = groups.iter().map(|group| PartKey { block, ..group.key });
             (!head.is_empty()).then(|| head.last_rows(keys, &range))
@@ -335,9 +336,9 @@ impl<'r> BatchSnapshot<'r> {
     }
 
     /// A group in parts.
-    fn key(&self, group: &SelectedGroup) -> KeyView {
+    fn key(&self, group: &SelectedGroup) -> KeySnapshot {
         let key = PartKey { block: self.block, ..group.key };
-        KeyView { key, parts: self.parts.clone(), deletes: self.deletes.clone(), heads: Vec::new() }
+        KeySnapshot { key, parts: self.parts.clone(), deletes: self.deletes.clone(), heads: Vec::new() }
     }
 
     /// The last rows that parts have of a group, one at least if there is one; none are after a time.

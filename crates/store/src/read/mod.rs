@@ -2,14 +2,14 @@
 
 pub(crate) mod end_rows;
 pub(crate) mod extent;
-pub(crate) mod known_times;
+pub(crate) mod head_rows;
 pub(crate) mod last_rows;
 pub(crate) mod milliseconds;
 pub(crate) mod origins;
-pub(crate) mod recent;
 pub(crate) mod select;
 pub(crate) mod table_rows;
 pub(crate) mod tables;
+pub(crate) mod times_cache;
 pub(crate) mod windows;
 
 use std::sync::Arc;
@@ -19,29 +19,29 @@ use model::{SampleColumn, TimeRange, ValueType};
 use tracing_mutex::parkinglot::Mutex;
 
 use crate::cache::last_rows::LastRowsCache;
-use crate::head::HeadPiece;
+use crate::head::HeadBlock;
 use crate::head::shard::Shard;
-use crate::part::chunk::{self, HeldTimes, Onto, Rows, RowsColumn};
+use crate::part::chunk::{self, DecodeTarget, EncodedTimes, Rows, RowsColumn};
 use crate::part::histogram;
-use crate::part::{BLOCK_SLOTS, ChunkRef, Part, PartKey, ReadAhead, SeenBlocks};
+use crate::part::{BLOCK_SLOTS, ChunkRef, IndexBlockCache, Part, PartKey, ReadAhead};
 use crate::read::extent::ranges_of;
-use crate::read::known_times::KnownTimes;
 use crate::read::origins::Origins;
 use crate::read::select::{SelectedColumn, SelectedGroup};
+use crate::read::times_cache::TimesCache;
 use crate::retention::deletes::Delete;
 use crate::{Store, StoreError};
 
 /// What a shard has of a key at a moment, oldest first.
-pub(crate) struct KeyView {
+pub(crate) struct KeySnapshot {
     pub(crate) key: PartKey,
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
     pub(crate) deletes: Arc<Vec<Delete>>,
     /// What heads have in the range, oldest first.
-    pub(crate) heads: Vec<HeadPiece>,
+    pub(crate) heads: Vec<HeadBlock>,
 }
 
-impl KeyView {
-    /// Takes a view of a key: nothing that is written later is in it.
+impl KeySnapshot {
+    /// Takes a snapshot of a key: nothing that is written later is in it.
     pub(crate) fn take(shard: &Shard, key: PartKey, range: &TimeRange, slots: &[Slot]) -> Self {
         let (parts, deletes, frozen, newest) = {
             let state = shard.state.lock();
@@ -49,7 +49,7 @@ impl KeyView {
             (state.parts.clone(), state.deletes.clone(), state.frozen.clone(), newest)
         };
         let frozen = frozen.map(|frozen| frozen.head.read(&key, range, slots));
-        let heads = frozen.into_iter().flatten().chain(newest).map(|piece| piece.found(slots));
+        let heads = frozen.into_iter().flatten().chain(newest).map(|piece| piece.resolved(slots));
         let heads = heads.filter(|piece| piece.range().is_some()).collect();
         Self { key, parts, deletes, heads }
     }
@@ -71,15 +71,15 @@ impl KeyView {
 
     /// The rows that heads have, oldest first.
     pub(crate) fn read_heads(&self, slots: &[Slot]) -> Result<Vec<Rows>, StoreError> {
-        let rows = |piece: &HeadPiece| piece.rows(slots).map_err(|error| StoreError::in_head(&error));
+        let rows = |piece: &HeadBlock| piece.rows(slots).map_err(|error| StoreError::in_head(&error));
         self.heads.iter().map(rows).collect()
     }
 
     /// The chunks that overlap a range, part by part.
-    pub(crate) fn found(&self, range: &TimeRange, way: &ReadersWay) -> Result<Vec<(&Part, ChunkRef)>, StoreError> {
+    pub(crate) fn found(&self, range: &TimeRange, context: &ReadContext) -> Result<Vec<(&Part, ChunkRef)>, StoreError> {
         let (mut found, mut chunks) = (Vec::new(), Vec::new());
         for part in self.parts.iter().filter(|part| part.info.range.overlaps(range)) {
-            part.find_in(self.key, range, &way.seen, &mut chunks)?;
+            part.find_in(self.key, range, &context.index_blocks, &mut chunks)?;
             found.extend(chunks.drain(..).map(|chunk| (&**part, chunk)));
         }
         Ok(found)
@@ -92,26 +92,31 @@ impl KeyView {
     }
 
     /// All rows that overlap a range, oldest first; those of chunks that do not overlap in time joined in order of it.
-    pub(crate) fn pieces(&self, range: &TimeRange, slots: &[Slot], way: &ReadersWay) -> Result<Vec<Rows>, StoreError> {
-        self.pieces_holding(self.found(range, way)?, range, slots, (way, false)).map(|(pieces, _)| pieces)
+    pub(crate) fn pieces(
+        &self,
+        range: &TimeRange,
+        slots: &[Slot],
+        context: &ReadContext,
+    ) -> Result<Vec<Rows>, StoreError> {
+        self.pieces_with_times(self.found(range, context)?, range, slots, (context, false)).map(|(pieces, _)| pieces)
     }
 
     /// The same; if all is one piece of chunks as they were written, its times may be held encoded.
-    pub(crate) fn pieces_holding(
+    pub(crate) fn pieces_with_times(
         &self,
         mut found: Vec<(&Part, ChunkRef)>,
         range: &TimeRange,
         slots: &[Slot],
-        (way, may_hold): (&ReadersWay, bool),
-    ) -> Result<(Vec<Rows>, Option<HeldTimes>), StoreError> {
+        (context, keep_encoded): (&ReadContext, bool),
+    ) -> Result<(Vec<Rows>, Option<EncodedTimes>), StoreError> {
         let cacheable = self.cacheable(&found, range);
-        if let Some(cached) = cacheable.and_then(|(part, chunk)| way.last_rows.get(part, &chunk, range, slots)) {
+        if let Some(cached) = cacheable.and_then(|(part, chunk)| context.last_rows.get(part, &chunk, range, slots)) {
             let heads = self.read_heads(slots)?;
-            way.origins.lock().add_head(&heads);
+            context.origins.lock().add_head(&heads);
             return Ok((std::iter::once(cached).chain(heads).collect(), None));
         }
         let (mut origins, mut chunks) = (Origins::default(), Vec::new());
-        Part::warm(found.iter().map(|(part, chunk)| (*part, chunk.place)));
+        Part::warm(found.iter().map(|(part, chunk)| (*part, chunk.handle)));
         let apart = in_order_apart(&mut found);
         let heads = self.read_heads(slots)?;
         origins.add_head(&heads);
@@ -120,8 +125,9 @@ impl KeyView {
         let is_free = |chunk: &ChunkRef| heads_from_ns.is_none_or(|from_ns| chunk.range.end_ns < from_ns);
         let lengths = found.iter().map(|(_, chunk)| chunk.range.end_ns.wrapping_sub(chunk.range.start_ns) as u64);
         let as_written = apart && heads.is_empty() && found.iter().all(|(part, _)| self.masking(part).is_empty());
-        let held = (may_hold && as_written && !found.is_empty()).then(HeldTimes::default);
-        let mut onto = Onto { chunks: found.len(), length_ns: lengths.sum(), held, ..Onto::default() };
+        let held = (keep_encoded && as_written && !found.is_empty()).then(EncodedTimes::default);
+        let mut target =
+            DecodeTarget { chunks: found.len(), length_ns: lengths.sum(), held, ..DecodeTarget::default() };
         let together = |(a, left): &(&Part, ChunkRef), (b, right): &(&Part, ChunkRef)| {
             a.info.id == b.info.id && is_free(left) == is_free(right)
         };
@@ -129,21 +135,21 @@ impl KeyView {
             let Some((part, first)) = of_part.first() else { continue };
             chunks.clear();
             chunks.extend(of_part.iter().map(|(_, chunk)| *chunk));
-            let (masking, before) = (self.masking(part), onto.pieces.len());
-            onto.goes_on = apart && masking.is_empty() && is_free(first);
-            let rows = part.read_onto(&chunks, slots, &way.ahead, &mut onto)?;
+            let (masking, before) = (self.masking(part), target.pieces.len());
+            target.goes_on = apart && masking.is_empty() && is_free(first);
+            let rows = part.read_into(&chunks, slots, &context.ahead, &mut target)?;
             for delete in masking {
-                onto.pieces.iter_mut().skip(before).for_each(|rows| delete.apply(&self.key, rows));
+                target.pieces.iter_mut().skip(before).for_each(|rows| delete.apply(&self.key, rows));
             }
             origins.add_chunks(part, &chunks, rows as u64);
         }
-        if let (Some((part, chunk)), [rows], None) = (cacheable, onto.pieces.as_slice(), &onto.held) {
-            way.last_rows.insert(part, &chunk, range, slots, rows);
+        if let (Some((part, chunk)), [rows], None) = (cacheable, target.pieces.as_slice(), &target.held) {
+            context.last_rows.insert(part, &chunk, range, slots, rows);
         }
-        let mut pieces = onto.pieces;
-        way.origins.lock().merge(&origins);
+        let mut pieces = target.pieces;
+        context.origins.lock().merge(&origins);
         pieces.extend(heads);
-        Ok((pieces, onto.held))
+        Ok((pieces, target.held))
     }
 }
 
@@ -164,26 +170,26 @@ fn in_order_apart(found: &mut [(&Part, ChunkRef)]) -> bool {
     apart
 }
 
-/// The chosen columns of a group by member block, with their places among the chosen.
+/// The chosen columns of a group by member block, with their indexes among the chosen.
 pub(crate) fn by_block(columns: &[SelectedColumn]) -> Vec<(u32, Vec<usize>)> {
     let mut blocks: Vec<(u32, Vec<usize>)> = Vec::new();
-    for (place, column) in columns.iter().enumerate() {
+    for (index, column) in columns.iter().enumerate() {
         let block = column.slot / BLOCK_SLOTS;
         match blocks.last_mut().filter(|(last, _)| *last == block) {
-            Some((_, places)) => places.push(place),
-            None => blocks.push((block, vec![place])),
+            Some((_, indexes)) => indexes.push(index),
+            None => blocks.push((block, vec![index])),
         }
     }
     blocks
 }
 
 /// What one who reads many keys came by.
-pub(crate) struct ReadersWay {
+pub(crate) struct ReadContext {
     /// The store's, both.
-    pub(crate) seen: Arc<SeenBlocks>,
+    pub(crate) index_blocks: Arc<IndexBlockCache>,
     pub(crate) last_rows: Arc<LastRowsCache>,
     ahead: ReadAhead,
-    times: KnownTimes,
+    times: TimesCache,
     origins: Mutex<Origins>,
 }
 
@@ -201,29 +207,29 @@ pub enum ByMillisecond {
     Column(SampleColumn),
 }
 
-/// Reads groups one after the other and remembers what it came by in parts: for whoever reads many. Threads may share one. What is
+/// Reads many groups one after the other, and caches what it decoded of parts. Threads may share one. What is
 /// written meanwhile is read.
 pub struct GroupReader<'s> {
     pub(crate) store: &'s Store,
-    pub(crate) way: ReadersWay,
+    pub(crate) context: ReadContext,
 }
 
 impl GroupReader<'_> {
     /// Where all lay that was read so far.
     pub fn origins(&self) -> Origins {
-        *self.way.origins.lock()
+        *self.context.origins.lock()
     }
 
     /// About as many bytes as it holds of what it came by.
     pub fn memory_bytes(&self) -> usize {
-        self.way.ahead.memory_bytes() + self.way.times.memory_bytes()
+        self.context.ahead.memory_bytes() + self.context.times.memory_bytes()
     }
 
     /// A group's samples in a range: one column for each of [`SelectedGroup::columns`].
     pub fn read(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Vec<SampleColumn>, StoreError> {
         let mut columns = Vec::with_capacity(selected.columns.len());
-        self.each_block(selected, range, |view, range, wanted, slots| {
-            columns_of(view.pieces(range, slots, &self.way)?, wanted, range, |column| columns.push(column));
+        self.each_block(selected, range, |snapshot, range, wanted, slots| {
+            columns_of(snapshot.pieces(range, slots, &self.context)?, wanted, range, |column| columns.push(column));
             Ok(())
         })?;
         Ok(columns)
@@ -236,17 +242,17 @@ impl GroupReader<'_> {
         range: &TimeRange,
     ) -> Result<Vec<ByMillisecond>, StoreError> {
         let mut columns = Vec::with_capacity(selected.columns.len());
-        self.each_block(selected, range, |view, range, wanted, slots| {
-            let found = view.found(range, &self.way)?;
-            let (mut pieces, held) = view.pieces_holding(found, range, slots, (&self.way, true))?;
+        self.each_block(selected, range, |snapshot, range, wanted, slots| {
+            let found = snapshot.found(range, &self.context)?;
+            let (mut pieces, held) = snapshot.pieces_with_times(found, range, slots, (&self.context, true))?;
             if let Some(held) = held {
-                if take_floats(&mut pieces, &held, wanted, range, (&self.way.times, &mut columns)).is_some() {
+                if take_floats(&mut pieces, &held, wanted, range, (&self.context.times, &mut columns)).is_some() {
                     return Ok(());
                 }
                 let settled = pieces.iter_mut().try_for_each(|piece| held.decode(&mut piece.timestamps_ns));
                 if settled.is_err() {
                     // Read again, for the error to tell where the bytes are.
-                    pieces = view.pieces(range, slots, &self.way)?;
+                    pieces = snapshot.pieces(range, slots, &self.context)?;
                 }
             }
             columns_of(pieces, wanted, range, |column| columns.push(ByMillisecond::Column(column)));
@@ -260,17 +266,18 @@ impl GroupReader<'_> {
         &self,
         selected: &SelectedGroup,
         range: &TimeRange,
-        mut each: impl FnMut(&KeyView, &TimeRange, &[&SelectedColumn], &[Slot]) -> Result<(), StoreError>,
+        mut each: impl FnMut(&KeySnapshot, &TimeRange, &[&SelectedColumn], &[Slot]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let Some(shard) = self.store.shards.get(selected.shard) else {
             return Ok(());
         };
-        let range = &self.store.kept(selected.key.database, range);
-        for (block, places) in by_block(&selected.columns) {
-            let wanted: Vec<&SelectedColumn> = places.iter().filter_map(|place| selected.columns.get(*place)).collect();
+        let range = &self.store.retained(selected.key.database, range);
+        for (block, indexes) in by_block(&selected.columns) {
+            let wanted: Vec<&SelectedColumn> =
+                indexes.iter().filter_map(|index| selected.columns.get(*index)).collect();
             let slots: Vec<Slot> = wanted.iter().map(|column| column.slot).collect();
-            let view = KeyView::take(shard, PartKey { block, ..selected.key }, range, &slots);
-            each(&view, range, &wanted, &slots)?;
+            let snapshot = KeySnapshot::take(shard, PartKey { block, ..selected.key }, range, &slots);
+            each(&snapshot, range, &wanted, &slots)?;
         }
         Ok(())
     }
@@ -279,14 +286,14 @@ impl GroupReader<'_> {
 impl Store {
     /// Reads many groups.
     pub fn reader(&self) -> GroupReader<'_> {
-        let way = ReadersWay {
-            seen: self.seen.clone(),
+        let context = ReadContext {
+            index_blocks: self.index_blocks.clone(),
             last_rows: self.last_rows.clone(),
             ahead: ReadAhead::default(),
-            times: KnownTimes::default(),
+            times: TimesCache::default(),
             origins: Mutex::default(),
         };
-        GroupReader { store: self, way }
+        GroupReader { store: self, context }
     }
 
     /// A group's samples in a range: one column for each of [`SelectedGroup::columns`].
@@ -294,12 +301,12 @@ impl Store {
         self.reader().read(selected, range)
     }
 
-    /// Whether a group has rows in a range, judged by whole chunks.
+    /// Returns whether a group has rows in a range, judged by whole chunks.
     pub fn has_rows(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<bool, StoreError> {
         let Some(shard) = self.shards.get(selected.shard) else {
             return Ok(false);
         };
-        let range = &self.kept(selected.key.database, range);
+        let range = &self.retained(selected.key.database, range);
         for (block, _) in by_block(&selected.columns) {
             let key = PartKey { block, ..selected.key };
             let (parts, frozen) = {
@@ -314,7 +321,7 @@ impl Store {
             }
             for part in parts.iter().filter(|part| part.info.range.overlaps(range)) {
                 let mut has_rows = false;
-                part.find(key, &self.seen, |found, _| {
+                part.find(key, &self.index_blocks, |found, _| {
                     has_rows |= ranges_of(part, found).any(|found| found.overlaps(range));
                 })?;
                 if has_rows {
@@ -329,23 +336,23 @@ impl Store {
 /// Appends what pieces have of columns.
 fn columns_of(pieces: Vec<Rows>, wanted: &[&SelectedColumn], range: &TimeRange, mut push: impl FnMut(SampleColumn)) {
     let mut pieces = chunk::in_time_order(pieces);
-    for (place, column) in wanted.iter().enumerate() {
+    for (index, column) in wanted.iter().enumerate() {
         let taken = match pieces.as_mut_slice() {
-            [alone] => take_column(alone, column, range, place + 1 == wanted.len()),
+            [alone] => take_column(alone, column, range, index + 1 == wanted.len()),
             _ => None,
         };
         push(taken.unwrap_or_else(|| collect_column(&pieces, column, range)));
     }
 }
 
-/// Takes the numbers of the only piece, whose times are held; `None` if they are anything but numbers without nulls, or are to be seen with
+/// Takes the numbers of the only piece, whose times are held; `None` if they are anything but numbers without nulls, or are to be read with
 /// their nanoseconds.
 fn take_floats(
     pieces: &mut [Rows],
-    held: &HeldTimes,
+    held: &EncodedTimes,
     wanted: &[&SelectedColumn],
     range: &TimeRange,
-    (known, columns): (&KnownTimes, &mut Vec<ByMillisecond>),
+    (known, columns): (&TimesCache, &mut Vec<ByMillisecond>),
 ) -> Option<()> {
     let [piece] = pieces else { return None };
     let (rows, of_slot) = (held.rows(), |column: &RowsColumn, wanted: &SelectedColumn| {
@@ -371,7 +378,7 @@ fn take_floats(
     Some(())
 }
 
-/// Whether all cells of a column are numbers.
+/// Returns whether all cells of a column are numbers.
 fn is_number(column: &RowsColumn) -> bool {
     matches!(column.value_type, ValueType::F64 | ValueType::I64 | ValueType::U64) && column.nulls.is_empty()
 }

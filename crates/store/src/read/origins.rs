@@ -58,7 +58,7 @@ impl Origins {
     }
 
     pub(crate) fn add_chunks(&mut self, part: &Part, chunks: &[ChunkRef], rows: u64) {
-        let bytes = chunks.iter().map(|chunk| u64::from(chunk.place.bytes)).sum();
+        let bytes = chunks.iter().map(|chunk| u64::from(chunk.handle.bytes)).sum();
         self.of(part).add(&Origin { chunks: chunks.len() as u64, rows, bytes });
     }
 

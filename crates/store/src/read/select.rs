@@ -22,7 +22,7 @@ pub struct SelectedGroup {
     pub labels: Labels,
     /// Its chosen columns, sorted by slot.
     pub columns: Arc<Vec<SelectedColumn>>,
-    /// Its place among the groups of a table that were chosen with it, by labels; 0 where they were not put in order.
+    /// Its index among the groups of a table that were chosen with it, by labels; 0 where they were not put in order.
     pub rank: u32,
     pub(crate) shard: usize,
     pub(crate) key: PartKey,
@@ -74,13 +74,14 @@ impl SelectedGroup {
             return vec![self];
         }
         let columns =
-            |places: Vec<usize>| places.iter().filter_map(|place| self.columns.get(*place)).cloned().collect();
-        let groups = blocks.into_iter().map(|(_, places)| Self { columns: Arc::new(columns(places)), ..self.clone() });
+            |indexes: Vec<usize>| indexes.iter().filter_map(|index| self.columns.get(*index)).cloned().collect();
+        let groups =
+            blocks.into_iter().map(|(_, indexes)| Self { columns: Arc::new(columns(indexes)), ..self.clone() });
         groups.collect()
     }
 }
 
-/// Bytes of a group while it is selected, without its labels: itself, and its number and slots on the way.
+/// Bytes of a group while it is selected, without its labels: itself, and its number and slots while it is selected.
 const SELECTED_BYTES: u64 = (size_of::<SelectedGroup>() + size_of::<index::Selected>()) as u64;
 
 /// Bytes of a group's labels beside their text: counters and what the allocator adds.
@@ -134,8 +135,8 @@ impl Store {
             }
             selected.reserve_exact(found.len());
             let mut labels_bytes = 0;
-            for (place, (id, slots)) in found.into_iter().enumerate() {
-                if place % GROUPS_PER_RESERVATION == 0 && !reserve(std::mem::take(&mut labels_bytes)) {
+            for (index, (id, slots)) in found.into_iter().enumerate() {
+                if index % GROUPS_PER_RESERVATION == 0 && !reserve(std::mem::take(&mut labels_bytes)) {
                     return Ok(None);
                 }
                 let Some(group) = groups.get(id).map_err(&unreadable)? else {

@@ -8,7 +8,7 @@ use model::{Column, STALE_NAN_BITS, TimeRange, ValueType, Values};
 use crate::part::BLOCK_SLOTS;
 use crate::part::chunk::{self, Rows, RowsColumn};
 use crate::read::select::{SelectedColumn, SelectedGroup};
-use crate::read::{GroupReader, KeyView};
+use crate::read::{GroupReader, KeySnapshot};
 use crate::{Store, StoreError};
 
 /// Rows of groups that have the same columns.
@@ -31,8 +31,8 @@ impl GroupReader<'_> {
     /// As [`Store::read_rows`].
     pub fn read_rows(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<TableRows, StoreError> {
         let mut read = TableRows { timestamps_ns: Vec::new(), columns: Vec::with_capacity(selected.columns.len()) };
-        self.each_block(selected, range, |view, range, wanted, slots| {
-            let pieces = chunk::in_time_order(view.pieces(range, slots, &self.way)?);
+        self.each_block(selected, range, |snapshot, range, wanted, slots| {
+            let pieces = chunk::in_time_order(snapshot.pieces(range, slots, &self.context)?);
             read.add_block(&pieces, wanted, range);
             Ok(())
         })?;
@@ -40,16 +40,16 @@ impl GroupReader<'_> {
         Ok(read)
     }
 
-    /// What a view has of one member block.
+    /// What a snapshot has of one member block.
     pub(crate) fn read_view(
         &self,
-        view: &KeyView,
+        snapshot: &KeySnapshot,
         range: &TimeRange,
         columns: &[SelectedColumn],
     ) -> Result<TableRows, StoreError> {
         let slots: Vec<Slot> = columns.iter().map(|column| column.slot).collect();
         let mut read = TableRows { timestamps_ns: Vec::new(), columns: Vec::with_capacity(columns.len()) };
-        let pieces = chunk::in_time_order(view.pieces(range, &slots, &self.way)?);
+        let pieces = chunk::in_time_order(snapshot.pieces(range, &slots, &self.context)?);
         read.add_block(&pieces, columns, range);
         Ok(read)
     }
@@ -251,24 +251,24 @@ impl TableRows {
 /// A column on an axis that holds its own and more.
 fn spread(column: &Column, own: &[i64], axis: &[i64]) -> Column {
     let mut next = 0;
-    let mut places = Vec::with_capacity(axis.len());
+    let mut indexes = Vec::with_capacity(axis.len());
     for time in axis {
         let found = own.get(next) == Some(time);
-        places.push(found.then_some(next));
+        indexes.push(found.then_some(next));
         next += usize::from(found);
     }
-    let is_valid = |place: &Option<usize>| place.is_some_and(|place| column.is_valid(place));
-    let validity = Some(places.iter().map(is_valid).collect());
+    let is_valid = |index: &Option<usize>| index.is_some_and(|index| column.is_valid(index));
+    let validity = Some(indexes.iter().map(is_valid).collect());
     let values = match &column.values {
-        Values::F64(values) => Values::F64(pick(values, &places)),
-        Values::I64(values) => Values::I64(pick(values, &places)),
-        Values::U64(values) => Values::U64(pick(values, &places)),
-        Values::Bool(values) => Values::Bool(pick(values, &places)),
-        Values::Text(values) => Values::Text(pick(values, &places)),
+        Values::F64(values) => Values::F64(pick(values, &indexes)),
+        Values::I64(values) => Values::I64(pick(values, &indexes)),
+        Values::U64(values) => Values::U64(pick(values, &indexes)),
+        Values::Bool(values) => Values::Bool(pick(values, &indexes)),
+        Values::Text(values) => Values::Text(pick(values, &indexes)),
     };
     Column { values, validity }
 }
 
-fn pick<T: Clone + Default>(values: &[T], places: &[Option<usize>]) -> Vec<T> {
-    places.iter().map(|place| place.and_then(|place| values.get(place)).cloned().unwrap_or_default()).collect()
+fn pick<T: Clone + Default>(values: &[T], indexes: &[Option<usize>]) -> Vec<T> {
+    indexes.iter().map(|index| index.and_then(|index| values.get(index)).cloned().unwrap_or_default()).collect()
 }

@@ -9,10 +9,10 @@ use model::{Summary, SummaryParts, TimeRange, ValueType};
 
 use crate::part::chunk::{self, Rows, RowsColumn};
 use crate::part::summary::{self, NodeColumn, Nodes};
-use crate::part::{ChunkRef, Part, PartKey, SeenBlocks};
+use crate::part::{ChunkRef, IndexBlockCache, Part, PartKey};
 use crate::read::origins::{Origins, count};
 use crate::read::select::{SelectedColumn, SelectedGroup};
-use crate::read::{KeyView, by_block};
+use crate::read::{KeySnapshot, by_block};
 use crate::{Store, StoreError};
 
 /// Windows of equal width, one behind another: the first from `start_ns` on, each without its end.
@@ -59,23 +59,23 @@ impl Windows {
         self.start_ns.saturating_add(self.width_ns.saturating_mul(number as i64))
     }
 
-    pub(crate) fn place(&self, timestamp_ns: i64) -> Option<usize> {
+    pub(crate) fn index(&self, timestamp_ns: i64) -> Option<usize> {
         let width_ns = self.width_ns.max(1);
         // Rarely do 64 bits not hold the distance; those of 128 take long to divide.
-        let place = match timestamp_ns.checked_sub(self.start_ns) {
+        let index = match timestamp_ns.checked_sub(self.start_ns) {
             Some(distance) => usize::try_from(distance.div_euclid(width_ns)).ok(),
             None => {
                 let distance = i128::from(timestamp_ns) - i128::from(self.start_ns);
                 usize::try_from(distance.div_euclid(i128::from(width_ns))).ok()
             }
         };
-        place.filter(|place| *place < self.count)
+        index.filter(|index| *index < self.count)
     }
 
     /// The last timestamp of the window that a timestamp is in, or of all time before or behind the windows.
-    pub(crate) fn last_beside(&self, timestamp_ns: i64) -> i64 {
-        match self.place(timestamp_ns) {
-            Some(place) => self.start_of(place + 1).saturating_sub(1).max(timestamp_ns),
+    pub(crate) fn window_end(&self, timestamp_ns: i64) -> i64 {
+        match self.index(timestamp_ns) {
+            Some(index) => self.start_of(index + 1).saturating_sub(1).max(timestamp_ns),
             None if timestamp_ns < self.start_ns => self.start_ns.saturating_sub(1),
             None => i64::MAX,
         }
@@ -98,7 +98,7 @@ struct Source<'a> {
 }
 
 /// Numbers of nodes of a source that stand for their samples, and the time that they cover.
-struct Chosen {
+struct CoveringNodes {
     numbers: Vec<i64>,
     covered: Vec<TimeRange>,
 }
@@ -147,14 +147,14 @@ impl Store {
         let Some(shard) = self.shards.get(selected.shard) else {
             return Ok(Some((columns, counts)));
         };
-        for (block, places) in by_block(&selected.columns) {
+        for (block, indexes) in by_block(&selected.columns) {
             let members: Vec<&SelectedColumn> =
-                places.iter().filter_map(|place| selected.columns.get(*place)).collect();
+                indexes.iter().filter_map(|index| selected.columns.get(*index)).collect();
             let slots: Vec<Slot> = members.iter().map(|column| column.slot).collect();
             let key = PartKey { block, ..selected.key };
-            let range = self.kept(selected.key.database, &windows.range());
-            let view = KeyView::take(shard, key, &range, &slots);
-            let aggregated = aggregate_view(&view, wanted, range, &slots, &self.seen, &mut counts)?;
+            let range = self.retained(selected.key.database, &windows.range());
+            let snapshot = KeySnapshot::take(shard, key, &range, &slots);
+            let aggregated = aggregate_view(&snapshot, wanted, range, &slots, &self.index_blocks, &mut counts)?;
             let Some(aggregated) = aggregated else { return Ok(None) };
             let column = |column: &&SelectedColumn| aggregated.column(column.slot, column.value_type, wanted);
             columns.extend(members.iter().map(column));
@@ -174,27 +174,27 @@ struct Aggregated {
 }
 
 fn aggregate_view(
-    view: &KeyView,
+    snapshot: &KeySnapshot,
     wanted: &Wanted<'_>,
     range: TimeRange,
     slots: &[Slot],
-    seen: &SeenBlocks,
+    index_blocks: &IndexBlockCache,
     counts: &mut ReadCounts,
 ) -> Result<Option<Aggregated>, StoreError> {
-    let sources = sources(view, &range, slots, seen, &mut counts.origins)?;
-    let heads = view.read_heads(slots)?;
+    let sources = sources(snapshot, &range, slots, index_blocks, &mut counts.origins)?;
+    let heads = snapshot.read_heads(slots)?;
     counts.origins.add_head(&heads);
     let mut aggregated = Aggregated { range, nodes: Vec::new(), rows: Rows::default(), folded: Vec::new() };
-    let mut decoded: Vec<(&Source<'_>, Chosen, Vec<ChunkRef>)> = Vec::new();
-    for (place, source) in sources.iter().enumerate() {
+    let mut decoded: Vec<(&Source<'_>, CoveringNodes, Vec<ChunkRef>)> = Vec::new();
+    for (index, source) in sources.iter().enumerate() {
         if source.part.info.fold_ns > 0 {
             aggregated.folded.extend(source.nodes.clone());
             continue;
         }
-        let chosen = choose(view, &sources, place, &heads, wanted.windows, &range);
-        let inside = |chunk: &&ChunkRef| !chosen.covers(&chunk.range, &range);
+        let covering = covering_nodes(snapshot, &sources, index, &heads, wanted.windows, &range);
+        let inside = |chunk: &&ChunkRef| !covering.covers(&chunk.range, &range);
         let chunks: Vec<ChunkRef> = source.chunks.iter().filter(inside).copied().collect();
-        decoded.push((source, chosen, chunks));
+        decoded.push((source, covering, chunks));
     }
     let (all, left) = decoded
         .iter()
@@ -202,14 +202,14 @@ fn aggregate_view(
     if !(wanted.condition)(left, all) {
         return Ok(None);
     }
-    Part::warm(decoded.iter().flat_map(|(source, _, chunks)| chunks.iter().map(|chunk| (source.part, chunk.place))));
+    Part::warm(decoded.iter().flat_map(|(source, _, chunks)| chunks.iter().map(|chunk| (source.part, chunk.handle))));
     let mut pieces = Vec::new();
-    for (source, chosen, chunks) in decoded {
-        let read = view.read_part(source.part, &chunks, slots)?;
+    for (source, covering, chunks) in decoded {
+        let read = snapshot.read_part(source.part, &chunks, slots)?;
         counts.origins.add_chunks(source.part, &chunks, count(&read));
-        pieces.extend(read.into_iter().map(|rows| chosen.leave_out(rows)));
+        pieces.extend(read.into_iter().map(|rows| covering.leave_out(rows)));
         counts.chunks += chunks.len() as u64;
-        aggregated.nodes.extend(source.nodes.as_ref().map(|nodes| nodes.pick(&chosen.numbers)));
+        aggregated.nodes.extend(source.nodes.as_ref().map(|nodes| nodes.pick(&covering.numbers)));
     }
     pieces.extend(heads);
     counts.rows += count(&pieces);
@@ -220,18 +220,18 @@ fn aggregate_view(
 }
 
 fn sources<'a>(
-    view: &'a KeyView,
+    snapshot: &'a KeySnapshot,
     range: &TimeRange,
     slots: &[Slot],
-    seen: &SeenBlocks,
+    index_blocks: &IndexBlockCache,
     origins: &mut Origins,
 ) -> Result<Vec<Source<'a>>, StoreError> {
     let mut found = Vec::new();
-    for part in view.parts.iter().filter(|part| part.info.range.overlaps(range) || part.info.fold_ns > 0) {
+    for part in snapshot.parts.iter().filter(|part| part.info.range.overlaps(range) || part.info.fold_ns > 0) {
         let (mut chunks, mut summary, mut is_there) = (Vec::new(), None, false);
-        part.find(view.key, seen, |found, place| {
+        part.find(snapshot.key, index_blocks, |found, index| {
             chunks.extend(found.iter().filter(|chunk| chunk.range.overlaps(range)).copied());
-            (summary, is_there) = (place, true);
+            (summary, is_there) = (index, true);
         })?;
         if !chunks.is_empty() || (is_there && part.info.fold_ns > 0) {
             found.push((&**part, summary, chunks));
@@ -241,49 +241,51 @@ fn sources<'a>(
     let mut sources = Vec::with_capacity(found.len());
     for (part, summary, chunks) in found {
         let mut nodes = None;
-        if let Some(place) = summary {
-            let bytes = part.read_summary(place)?;
+        if let Some(index) = summary {
+            let bytes = part.read_summary(index)?;
             origins.add_summary(part, bytes.len());
-            let read = summary::decode(&bytes, Some(slots)).map_err(|error| part.corrupt(place.offset, &error))?;
+            let read = summary::decode(&bytes, Some(slots)).map_err(|error| part.corrupt(index.offset, &error))?;
             nodes = Some(read);
         }
         if part.info.fold_ns > 0
             && let Some(nodes) = &mut nodes
         {
-            leave_out_deleted(view, part, nodes);
+            leave_out_deleted(snapshot, part, nodes);
         }
         sources.push(Source { part, chunks, nodes });
     }
     Ok(sources)
 }
 
-fn leave_out_deleted(view: &KeyView, part: &Part, nodes: &mut Nodes) {
-    let masking = view.masking(part);
+fn leave_out_deleted(snapshot: &KeySnapshot, part: &Part, nodes: &mut Nodes) {
+    let masking = snapshot.masking(part);
     for column in &mut nodes.columns {
         let slot = column.slot;
-        column.nodes.retain(|(_, node)| !masking.iter().any(|delete| delete.takes_node(&view.key, slot, node.last.0)));
+        column
+            .nodes
+            .retain(|(_, node)| !masking.iter().any(|delete| delete.takes_node(&snapshot.key, slot, node.last.0)));
     }
 }
 
 /// The nodes of a source that lie in one window each and that nothing else touches.
-fn choose(
-    view: &KeyView,
+fn covering_nodes(
+    snapshot: &KeySnapshot,
     sources: &[Source<'_>],
-    place: usize,
+    index: usize,
     heads: &[Rows],
     windows: &Windows,
     kept: &TimeRange,
-) -> Chosen {
-    let mut chosen = Chosen { numbers: Vec::new(), covered: Vec::new() };
-    let Some((source, nodes)) = sources.get(place).and_then(|source| Some((source, source.nodes.as_ref()?))) else {
-        return chosen;
+) -> CoveringNodes {
+    let mut covering = CoveringNodes { numbers: Vec::new(), covered: Vec::new() };
+    let Some((source, nodes)) = sources.get(index).and_then(|source| Some((source, source.nodes.as_ref()?))) else {
+        return covering;
     };
     let mut others: Vec<TimeRange> = Vec::new();
-    for (_, other) in sources.iter().enumerate().filter(|(other, _)| *other != place) {
+    for (_, other) in sources.iter().enumerate().filter(|(other, _)| *other != index) {
         others.extend(other.chunks.iter().map(|chunk| chunk.range));
     }
     others.extend(heads.iter().filter_map(Rows::range));
-    others.extend(view.masking(source.part).iter().map(|delete| delete.range));
+    others.extend(snapshot.masking(source.part).iter().map(|delete| delete.range));
     let partition = source.part.info.partition;
     others.retain(|other| other.overlaps(&partition));
     let mut numbers: Vec<i64> =
@@ -294,23 +296,23 @@ fn choose(
         let whole = summary::node_range(number, nodes.width_ns);
         let range = TimeRange::new(whole.start_ns.max(partition.start_ns), whole.end_ns.min(partition.end_ns));
         let window =
-            windows.place(range.start_ns).filter(|_| kept.contains(range.start_ns) && kept.contains(range.end_ns));
+            windows.index(range.start_ns).filter(|_| kept.contains(range.start_ns) && kept.contains(range.end_ns));
         if window.is_some()
-            && window == windows.place(range.end_ns)
+            && window == windows.index(range.end_ns)
             && !others.iter().any(|other| other.overlaps(&range))
         {
-            chosen.numbers.push(number);
-            match chosen.covered.last_mut().filter(|last| last.end_ns.checked_add(1) == Some(range.start_ns)) {
+            covering.numbers.push(number);
+            match covering.covered.last_mut().filter(|last| last.end_ns.checked_add(1) == Some(range.start_ns)) {
                 Some(last) => last.end_ns = range.end_ns,
-                None => chosen.covered.push(range),
+                None => covering.covered.push(range),
             }
         }
     }
-    chosen
+    covering
 }
 
-impl Chosen {
-    /// Whether all of a chunk that lies in the windows is covered by nodes.
+impl CoveringNodes {
+    /// Returns whether all of a chunk that lies in the windows is covered by nodes.
     fn covers(&self, chunk: &TimeRange, windows: &TimeRange) -> bool {
         let inside = TimeRange::new(chunk.start_ns.max(windows.start_ns), chunk.end_ns.min(windows.end_ns));
         self.covered.iter().any(|covered| covered.start_ns <= inside.start_ns && inside.end_ns <= covered.end_ns)
@@ -322,7 +324,7 @@ impl Chosen {
             let after = self.covered.partition_point(|range| range.start_ns <= *timestamp_ns);
             after
                 .checked_sub(1)
-                .and_then(|place| self.covered.get(place))
+                .and_then(|index| self.covered.get(index))
                 .is_some_and(|range| range.contains(*timestamp_ns))
         };
         let touches = rows.range().is_some_and(|range| self.covered.iter().any(|covered| covered.overlaps(&range)));
@@ -360,8 +362,8 @@ impl Aggregated {
         nodes.sort_by_key(|node| node.first.0);
         let mut nodes = nodes.into_iter().peekable();
         let mut put = |timestamp_ns: i64, add: &dyn Fn(&mut Summary)| {
-            let place = windows.place(timestamp_ns).filter(|_| self.range.contains(timestamp_ns));
-            if let Some(window) = place.and_then(|place| summed.get_mut(place)) {
+            let index = windows.index(timestamp_ns).filter(|_| self.range.contains(timestamp_ns));
+            if let Some(window) = index.and_then(|index| summed.get_mut(index)) {
                 add(window);
             }
         };
@@ -373,7 +375,7 @@ impl Aggregated {
                 while let Some(node) = nodes.next_if(|node| node.first.0 < first_ns) {
                     put(node.first.0, &|window| window.merge(node));
                 }
-                let mut last_ns = windows.last_beside(first_ns);
+                let mut last_ns = windows.window_end(first_ns);
                 if first_ns <= self.range.end_ns {
                     last_ns = last_ns.min(self.range.end_ns);
                 }

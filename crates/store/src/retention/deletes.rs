@@ -27,7 +27,7 @@ pub(crate) struct Delete {
 }
 
 impl Delete {
-    /// Whether it masks anything of a key in the parts that it is behind of.
+    /// Returns whether it masks anything of a key in the parts that it is behind of.
     pub(crate) fn touches(&self, key: &PartKey, info: &PartInfo) -> bool {
         self.sequence > info.deletes_through
             && self.sequence >= info.sequences.0
@@ -37,7 +37,7 @@ impl Delete {
             && (self.columns.is_empty() || self.columns.iter().any(|(measurement, _)| *measurement == key.measurement))
     }
 
-    /// Whether a part holds rows that it masks, as far as can be told without reading them.
+    /// Returns whether a part holds rows that it masks, as far as can be told without reading them.
     pub(crate) fn masks(&self, part: &Part) -> bool {
         self.sequence > part.info.deletes_through
             && self.sequence >= part.info.sequences.0
@@ -64,7 +64,7 @@ impl Delete {
         rows.drop_empty(from..to);
     }
 
-    /// Whether it takes a member's node that was made of folded samples: by its last sample, which stands for it.
+    /// Returns whether it takes a member's node that was made of folded samples: by its last sample, which stands for it.
     pub(crate) fn takes_node(&self, key: &PartKey, slot: Slot, last_ns: i64) -> bool {
         self.range.contains(last_ns) && self.takes(key.measurement, slot)
     }

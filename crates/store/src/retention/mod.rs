@@ -1,4 +1,4 @@
-//! What goes: rows past keeping, rows that somebody deletes; and how much room the rest may take on the fast tier.
+//! What goes: rows past keeping, deleted rows; and how much room the rest may take on the fast tier.
 
 pub(crate) mod databases;
 pub(crate) mod deletes;
@@ -42,7 +42,7 @@ struct Masked {
 impl Store {
     /// Lengths of partitions now.
     pub(crate) fn lengths(&self) -> Lengths {
-        Lengths::new(self.fast_ns.load(Ordering::Relaxed))
+        Lengths::new(self.fast_partition_length_ns.load(Ordering::Relaxed))
     }
 
     /// Retention classes of the databases that have a policy; all others are in class 0.
@@ -68,7 +68,7 @@ impl Store {
     }
 
     /// What of a range a database still keeps.
-    pub(crate) fn kept(&self, database: DatabaseId, range: &TimeRange) -> TimeRange {
+    pub(crate) fn retained(&self, database: DatabaseId, range: &TimeRange) -> TimeRange {
         match self.policies.read().get(&database) {
             None => *range,
             Some(policy) => {
@@ -94,10 +94,10 @@ impl Store {
         self.flush_all()?;
         let mut policies = self.policies.write();
         let known = policies.get(&id).cloned().unwrap_or_default();
-        if known.keeps_like(policy) {
+        if known.retains_like(policy) {
             return Ok(());
         }
-        let alike = policies.values().find(|other| other.keeps_like(policy)).map(|other| other.class);
+        let alike = policies.values().find(|other| other.retains_like(policy)).map(|other| other.class);
         let next = policies.values().map(|known| known.class).max().unwrap_or(0) + 1;
         let floor_ns = known.oldest_ns(self.trusted_now_ns());
         let earlier = if is_new { Vec::new() } else { [known.earlier_classes, vec![known.class]].concat() };
@@ -166,11 +166,11 @@ impl Store {
         }
         let mut index = shard.groups.write();
         let entry = index.groups.remove(&silent);
-        index.untold.extend(entry);
+        index.unlogged.extend(entry);
         index.removed |= &silent;
         self.keys.clear();
         self.admission.forget();
-        let told = self.tell_groups(shard.number as usize, &mut index);
+        let told = self.log_groups(shard.number as usize, &mut index);
         drop(state);
         told
     }
@@ -191,8 +191,8 @@ impl Store {
         if fitted == lengths {
             return Ok(());
         }
-        self.commit_edits(&[Edit::FastLength(fitted.fast_ns)])?;
-        self.fast_ns.store(fitted.fast_ns, Ordering::Relaxed);
+        self.commit_edits(&[Edit::FastLength(fitted.fast_partition_length_ns)])?;
+        self.fast_partition_length_ns.store(fitted.fast_partition_length_ns, Ordering::Relaxed);
         Ok(())
     }
 

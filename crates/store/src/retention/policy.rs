@@ -57,13 +57,13 @@ impl DatabasePolicy {
         Ok(())
     }
 
-    /// Whether rows of a class are its.
+    /// Returns whether rows of a class are its.
     pub(crate) fn has_class(&self, class: u32) -> bool {
         self.class == class || self.earlier_classes.contains(&class)
     }
 
-    /// Whether both keep data in the same way.
-    pub(crate) fn keeps_like(&self, other: &Self) -> bool {
+    /// Returns whether both keep data in the same way.
+    pub(crate) fn retains_like(&self, other: &Self) -> bool {
         self.retention_ns == other.retention_ns && self.folds == other.folds
     }
 

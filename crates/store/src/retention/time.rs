@@ -38,25 +38,25 @@ impl Store {
         Reading::new(&*self.platform.clock)
     }
 
-    /// Takes a look at the clocks, and tells operators and whoever keeps answers what follows.
+    /// Takes a look at the clocks, and reports what follows to operators and to the journal.
     pub(crate) fn observe_time(&self) {
         let (observed, warning) = self.trusted_time.observe(self.read_clocks());
         self.health.set("clock", warning);
         if let Some(from_ns) = observed.went_back_from_ns {
             // What was past keeping is kept again.
-            self.tell_of_hidden(from_ns);
+            self.record_expired(from_ns);
         }
     }
 
     /// The opening before may have gone by a later time than this one does: its answers lack what is kept here.
-    pub(crate) fn tell_of_opening_time(&self) {
+    pub(crate) fn record_opening_time(&self) {
         let now = self.read_clocks();
         let is_set_back = self.trusted_time.unbounded_ns(now) > now.wall_ns;
-        self.tell_of_hidden(if is_set_back { i64::MAX } else { now.wall_ns });
+        self.record_expired(if is_set_back { i64::MAX } else { now.wall_ns });
     }
 
-    /// Tells whoever keeps answers of all that may have been past keeping at a time.
-    fn tell_of_hidden(&self, at_ns: i64) {
+    /// Records in the journal all that may have been past its retention at a time.
+    fn record_expired(&self, at_ns: i64) {
         let policies = self.policies.read().clone();
         for (database, policy) in policies {
             let oldest_ns = policy.oldest_ns(at_ns);
@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// The oldest timestamp that each database keeps that does not keep everything.
-    pub(crate) fn oldest_kept_of_all(&self) -> BTreeMap<DatabaseId, i64> {
+    pub(crate) fn oldest_retained_of_all(&self) -> BTreeMap<DatabaseId, i64> {
         let policies = self.policies.read();
         if policies.is_empty() {
             return BTreeMap::new();

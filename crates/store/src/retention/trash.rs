@@ -1,4 +1,4 @@
-//! The trash: parts that are past keeping. The manifest says that nobody reads them any more; their files stay for a while, so that an
+//! The trash: parts that are past keeping. The manifest says that they are not read any more; their files stay for a while, so that an
 //! operator can have them back. It is no copy: files stay where they are.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use crate::head::shard::TrashedPart;
 use crate::manifest::{Edit, Manifest, State, Trashed};
 use crate::part::{Part, PartInfo};
 use crate::retention::policy::DatabasePolicy;
-use crate::tier::parts::Settled;
+use crate::tier::parts::ObjectTier;
 use crate::upkeep::health::Health;
 use crate::upkeep::inspect::{databases, read_manifest};
 use crate::{Store, StoreError, open_part};
@@ -72,7 +72,7 @@ fn missing_bytes(free_bytes: Option<u64>, folder_bytes: u64) -> u64 {
 
 fn entry(trashed: &TrashedPart) -> Entry {
     let info = &trashed.part.info;
-    Entry { id: info.id, at_ns: trashed.at_ns, local_bytes: if info.places.local { info.bytes } else { 0 } }
+    Entry { id: info.id, at_ns: trashed.at_ns, local_bytes: if info.locations.local { info.bytes } else { 0 } }
 }
 
 impl Store {
@@ -114,7 +114,7 @@ impl Store {
         Ok(!due.is_empty())
     }
 
-    /// Bytes that are free on the folder's disk, if somebody knows.
+    /// Bytes that are free on the folder's disk, if that is known.
     fn free_bytes(&self) -> Option<u64> {
         self.platform.files.disk_space(&self.options.directory).ok().map(|space| space.free_bytes)
     }
@@ -123,7 +123,7 @@ impl Store {
     fn parts_bytes(&self) -> u64 {
         let of_shard = |shard: &crate::head::shard::Shard| {
             let (parts, _) = shard.parts_and_deletes();
-            parts.iter().filter(|part| part.info.places.local).map(|part| part.info.bytes).sum::<u64>()
+            parts.iter().filter(|part| part.info.locations.local).map(|part| part.info.bytes).sum::<u64>()
         };
         self.shards.iter().map(of_shard).sum()
     }
@@ -133,13 +133,13 @@ impl Store {
 pub(crate) fn open(
     files: &dyn Files,
     directory: &Path,
-    settled: Option<&Settled>,
+    object_tier: Option<&ObjectTier>,
     health: &Arc<Health>,
     state: &mut State,
 ) -> Result<Vec<TrashedPart>, StoreError> {
     let mut opened = Vec::new();
     for Trashed { info, at_ns } in state.trash.values().copied().collect::<Vec<_>>() {
-        match open_part(files, directory, settled, health, info) {
+        match open_part(files, directory, object_tier, health, info) {
             Ok(part) => opened.push(TrashedPart { part, at_ns }),
             Err(StoreError::Corrupt { .. }) => state.apply(&Edit::Emptied { id: info.id }),
             Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -164,7 +164,7 @@ pub struct TrashReport {
     pub rows: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// Whether they are in the object store alone.
+    /// True if they are in the object store alone.
     pub is_remote: bool,
     /// Since when it is in the trash, in nanoseconds since the Unix epoch.
     pub since_ns: i64,
@@ -200,7 +200,7 @@ pub fn trash_of(platform: &Platform, directory: &Path) -> Result<Vec<TrashReport
                 range: info.range,
                 rows: info.rows,
                 bytes: info.bytes,
-                is_remote: !info.places.local,
+                is_remote: !info.locations.local,
                 since_ns: *at_ns,
             }
         })
@@ -209,7 +209,7 @@ pub fn trash_of(platform: &Platform, directory: &Path) -> Result<Vec<TrashReport
     Ok(reports)
 }
 
-/// Puts parts (all, if none is named) back from the trash into a folder that nobody has open. What the databases' retention would take
+/// Puts parts (all, if none is named) back from the trash into a folder that no process has open. What the databases' retention would take
 /// again at once is refused, unless a longer one is given; it is then that of these databases.
 pub fn restore_trash(
     platform: &Platform,

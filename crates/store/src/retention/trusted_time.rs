@@ -97,7 +97,7 @@ pub(crate) struct Observer {
     steady_since_ns: i64,
     /// The last jump, until the wall clock is believed again.
     jump_ns: Option<i64>,
-    /// Whether it was believed since the opening or its last jump.
+    /// True if it was believed since the opening or its last jump.
     is_believed: bool,
     /// The offset of the time that readers saw last.
     shown_offset_ns: i64,
@@ -234,7 +234,7 @@ impl TrustedTime {
         (changed, observer.warning(now).map(|message| (CheckStatus::Warn, message)))
     }
 
-    /// Whether it is time to make it durable.
+    /// Returns whether it is time to make it durable.
     pub(crate) fn is_save_due(&self, now: Reading) -> bool {
         let (trusted_ns, saved_ns) = (self.unbounded_ns(now), self.saved_ns.load(Ordering::Relaxed));
         trusted_ns >= saved_ns.saturating_add(SAVE_EACH_NS) || trusted_ns < saved_ns.saturating_sub(JUMP_NS)
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(machine.trusted_ns(), SAVED + 59 * MINUTE_NS);
         machine.run(1, 1);
         assert_eq!(machine.trusted_ns(), machine.now.wall_ns);
-        // Of a short stop nobody needs to be told.
+        // A short stop needs no report.
         let stopped = Machine::start(Some(SAVED), None, SAVED + HOUR_NS);
         assert_eq!(stopped.observer.warning(stopped.now), None);
         let wrong = Machine::start(Some(SAVED), None, 0);

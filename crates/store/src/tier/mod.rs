@@ -50,7 +50,7 @@ pub struct TierOptions {
     pub identity: u64,
     /// Bytes of a block: what is fetched and cached at least. From 512 bytes to 16 MiB.
     pub block_bytes: u32,
-    /// Bytes that nobody asked for, between two missing blocks that are fetched in one request all the same.
+    /// Unwanted bytes between two missing blocks that are fetched in one request all the same.
     pub gap_bytes_max: u64,
     /// Bytes of one request; of an upload's reading back, too.
     pub request_bytes_max: u64,
@@ -60,7 +60,7 @@ pub struct TierOptions {
     pub memory_bytes: u64,
     /// Blocks on flash behind those in memory; memory for it is about 100 bytes a block.
     pub flash: Option<FlashOptions>,
-    /// Whether uploads are read back. Without it their size is looked at only.
+    /// True if uploads are read back. Without it their size is looked at only.
     pub read_back: bool,
 }
 

@@ -153,7 +153,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether both copies of the manifest are what was written. They are read while they may be written: what is said twice counts.
+    /// Returns whether both copies of the manifest are what was written. They are read while they may be written: what is said twice counts.
     fn manifest(&mut self) -> Result<(), StoreError> {
         let damage = || Ok::<_, StoreError>(twin::read(self.files, self.directory)?.and_then(|found| found.damage));
         let found = damage()?;
@@ -163,22 +163,22 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Whether the manifest agrees with itself: rows are inside their partitions, settled partitions do not overlap.
+    /// Returns whether the manifest agrees with itself: rows are inside their partitions, settled partitions do not overlap.
     fn places(&mut self, state: &State) {
         let file = self.directory.join("MANIFEST").display().to_string();
         let mut found = Vec::new();
-        let mut settled: Vec<&PartInfo> = Vec::new();
+        let mut object_tier: Vec<&PartInfo> = Vec::new();
         for part in state.parts.values() {
             let (partition, range) = (part.partition, part.range);
             if part.rows > 0 && !(partition.contains(range.start_ns) && partition.contains(range.end_ns)) {
                 found.push(format!("part {}: expected rows in {partition:?}, found {range:?}", part.id));
             }
             if part.level == 2 && !part.is_patch() {
-                settled.push(part);
+                object_tier.push(part);
             }
         }
-        settled.sort_unstable_by_key(|part| (part.shard, part.class, part.partition.start_ns));
-        for pair in settled.windows(2) {
+        object_tier.sort_unstable_by_key(|part| (part.shard, part.class, part.partition.start_ns));
+        for pair in object_tier.windows(2) {
             if let [a, b] = pair
                 && (a.shard, a.class) == (b.shard, b.class)
                 && a.partition.end_ns >= b.partition.start_ns
@@ -221,14 +221,14 @@ impl Check<'_> {
     }
 
     fn part(&mut self, state: &State, info: &PartInfo) -> Result<(), StoreError> {
-        if info.places.local {
+        if info.locations.local {
             let path = part_path(self.directory, info.file);
             self.meter.begin(path.display().to_string());
             let data = PartData::open_local(self.files, path.clone(), info);
             let looked = data.and_then(|data| self.verify(data, *info));
-            self.note(&path, looked, |state| state.parts.get(&info.id).is_some_and(|part| part.places.local))?;
+            self.note(&path, looked, |state| state.parts.get(&info.id).is_some_and(|part| part.locations.local))?;
         }
-        if !info.places.object {
+        if !info.locations.object {
             return Ok(());
         }
         let Some(tier) = self.tier.clone() else {
@@ -239,7 +239,7 @@ impl Check<'_> {
         self.meter.begin(key.clone());
         let data = PartData::object(tier.clone(), key.clone(), info.bytes, None);
         let looked = data.fetch_tail().and_then(|tail| {
-            if !info.places.local {
+            if !info.locations.local {
                 self.compare_tail(info, &tail)?;
             }
             let tail: Mapped = Arc::new(tail);

@@ -77,7 +77,7 @@ pub struct Health {
     damages: Mutex<Damages>,
     damages_total: AtomicU64,
     losses: Mutex<Vec<Loss>>,
-    /// Whether there are any: asked by every query.
+    /// True if there are any: asked by every query.
     has_losses: AtomicBool,
 }
 
@@ -149,7 +149,7 @@ impl Health {
         self.set("loss", message);
     }
 
-    /// Whether anything is lost and not yet acknowledged.
+    /// Returns whether anything is lost and not yet acknowledged.
     pub fn has_losses(&self) -> bool {
         self.has_losses.load(Ordering::Relaxed)
     }

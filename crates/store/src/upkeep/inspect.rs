@@ -66,7 +66,7 @@ pub struct FileSizes {
 /// The parts of one stretch of time, level and class, over all shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionReport {
-    /// 0: as flushed; 1: merged; 2: settled.
+    /// 0: as flushed; 1: merged; 2: for the object store.
     pub level: u8,
     /// Retention class.
     pub class: u32,
@@ -99,7 +99,7 @@ pub fn inspect(platform: &Platform, directory: &Path) -> Result<FolderReport, St
         incarnation: state.incarnation,
         shards: state.shards,
         epoch: state.epoch,
-        partition_ns: state.fast_ns,
+        partition_ns: state.fast_partition_length_ns,
         flushed_through: (0..state.shards)
             .map(|shard| state.flushed.get(&shard).copied().unwrap_or(0))
             .min()
@@ -138,7 +138,7 @@ pub(crate) fn read_manifest(files: &dyn Files, directory: &Path) -> Result<State
 /// Local files that the manifest names.
 pub(crate) fn named_files(directory: &Path, state: &State) -> BTreeSet<PathBuf> {
     let of_part = |part: &PartInfo| {
-        if part.places.local { part_path(directory, part.file) } else { tail_path(directory, part.id) }
+        if part.locations.local { part_path(directory, part.file) } else { tail_path(directory, part.id) }
     };
     let parts = state.parts_with_trash().map(of_part);
     parts.chain(state.segments.keys().flat_map(|id| copies(directory, *id))).collect()
@@ -229,8 +229,8 @@ fn partitions<'a>(parts: impl Iterator<Item = &'a PartInfo>) -> Vec<PartitionRep
         partition.rows += part.rows;
         partition.chunks += part.chunks;
         partition.bytes += part.bytes;
-        partition.local_bytes += if part.places.local { part.bytes } else { 0 };
-        partition.object_bytes += if part.places.object { part.bytes } else { 0 };
+        partition.local_bytes += if part.locations.local { part.bytes } else { 0 };
+        partition.object_bytes += if part.locations.object { part.bytes } else { 0 };
     }
     found.into_values().collect()
 }

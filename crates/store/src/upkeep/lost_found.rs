@@ -99,7 +99,7 @@ pub(crate) fn keep(
     Ok(kept)
 }
 
-/// Gives a file that stays in its folder a name that is nobody's, unless it has one from an earlier opening.
+/// Gives a file that stays in its folder a name that no other file has, unless it has one from an earlier opening.
 fn leave(files: &dyn Files, path: &Path, epoch: u64) -> Result<PathBuf, StoreError> {
     if path.extension().is_some_and(|ending| ending == "unnamed") {
         return Ok(path.to_owned());

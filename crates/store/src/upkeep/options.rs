@@ -17,7 +17,7 @@ pub struct StoreOptions {
     pub head_bytes_max: usize,
     /// Bytes of one log segment, in whole blocks of 4 KiB.
     pub log_segment_bytes: usize,
-    /// Whether the log is written past the system's cache, durable with the same call, where the file system can do that.
+    /// True if the log is written past the system's cache, durable with the same call, where the file system can do that.
     pub log_is_direct: bool,
     /// Bytes of log at which heads are flushed so that segments can be released.
     pub log_bytes_max: u64,
@@ -34,15 +34,15 @@ pub struct StoreOptions {
     pub patches_max: usize,
     /// Bytes up to which neighbouring parts of level 2 are joined.
     pub join_bytes_max: u64,
-    /// Bytes of parts that merges write in a second while nobody waits for them; 0: as many as they can.
+    /// Bytes of parts that merges write in a second while no caller waits for them; 0: as many as they can.
     pub merge_bytes_per_second_max: u64,
     /// Rows that a summary stands for on average, at least: fewer cost room, more leave more to decode at windows' edges.
     pub node_rows_min: usize,
     /// Where parts settle; without it they stay in the data folder.
     pub objects: Option<ObjectTierOptions>,
-    /// Changes that are remembered for whoever keeps answers.
+    /// Changes that the journal keeps for caches of results.
     pub journal_changes_max: usize,
-    /// Whether they are remembered across restarts.
+    /// True if they are remembered across restarts.
     pub journal_is_kept: bool,
     /// Raw group keys that are remembered, so that their labels need not be parsed again.
     pub group_keys_max: usize,
@@ -68,7 +68,7 @@ pub struct StoreOptions {
     pub trash_age_ms_max: u64,
     /// Bytes of the trash on this machine's disk; what is oldest goes first. When the disk is nearly full it goes earlier.
     pub trash_bytes_max: u64,
-    /// Whether to go on without rows that are lost; otherwise a folder with losses is not opened.
+    /// True if to go on without rows that are lost; otherwise a folder with losses is not opened.
     pub accept_loss: bool,
     /// Bytes of files in `lost+found`; beyond them those of earlier openings are removed, the oldest first, which is reported. What does
     /// not fit then stays where it is.

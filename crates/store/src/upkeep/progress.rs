@@ -11,7 +11,7 @@ pub struct Progress {
     pub bytes_total: u64,
 }
 
-/// Counts bytes and tells whoever wants to know.
+/// Counts bytes and reports the progress.
 pub(crate) struct Meter<'a> {
     progress: Progress,
     tell: &'a mut dyn FnMut(&Progress),

@@ -27,7 +27,7 @@ use crate::{Loss, StoreError, part_path};
 /// What repairing did, or would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepairReport {
-    /// Whether a copy of the manifest can be read: then nothing is to be done.
+    /// True if a copy of the manifest can be read: then nothing is to be done.
     pub is_readable: bool,
     /// The manifest's record that the newest part knew of.
     pub edition: u64,
@@ -327,7 +327,7 @@ fn add_groups(
     }
 }
 
-/// Whether segments make up a shard's index.
+/// Returns whether segments make up a shard's index.
 fn follows(files: &dyn Files, directory: &Path, ids: &[u64]) -> bool {
     let mut segments = Vec::new();
     for id in ids {

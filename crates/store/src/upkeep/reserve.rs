@@ -20,7 +20,7 @@ pub(crate) struct Reserve {
     state: Mutex<State>,
 }
 
-/// Whether the file is there, as far as it is known.
+/// True if the file is there, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Unknown,
@@ -42,7 +42,7 @@ impl Reserve {
     }
 
     /// Sets room apart again where the disk has plenty of it. A disk that has not keeps going without.
-    fn hold_if_roomy(&self, directory: &Path) {
+    fn fill_if_free(&self, directory: &Path) {
         let mut state = self.state.lock();
         if *state == State::Held || self.bytes == 0 {
             return;
@@ -64,7 +64,7 @@ impl Reserve {
     }
 }
 
-/// Whether an error says that the disk is full.
+/// Returns whether an error says that the disk is full.
 pub(crate) fn is_full(error: &StoreError) -> bool {
     matches!(error, StoreError::Io { error, .. } if error.kind() == std::io::ErrorKind::StorageFull)
 }
@@ -78,7 +78,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn hold_reserve(&self) {
-        self.reserve.hold_if_roomy(&self.options.directory);
+    pub(crate) fn fill_reserve(&self) {
+        self.reserve.fill_if_free(&self.options.directory);
     }
 }

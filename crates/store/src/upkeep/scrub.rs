@@ -12,7 +12,7 @@ use tracing_mutex::parkinglot::Mutex;
 
 use crate::flush::segment::copies;
 use crate::head::shard::Shard;
-use crate::part::{Part, PartData, PartInfo, PartPlaces, Place};
+use crate::part::{BlockHandle, Part, PartData, PartInfo, PartLocations};
 use crate::tier::parts::tail_path;
 use crate::{Store, StoreError};
 
@@ -119,7 +119,7 @@ impl Store {
         let mut due = Vec::new();
         for shard in &self.shards {
             let (parts, _) = shard.parts_and_deletes();
-            let local = parts.iter().filter(|part| part.info.places.local);
+            let local = parts.iter().filter(|part| part.info.locations.local);
             due.extend(local.map(|part| Item {
                 what: What::Part { shard: shard.number, id: part.info.id },
                 bytes: part.info.bytes,
@@ -150,12 +150,12 @@ impl Store {
 
     fn scrub_part(&self, shard: &Shard, id: u64) -> Result<(), StoreError> {
         let (parts, _) = shard.parts_and_deletes();
-        let Some(part) = parts.iter().find(|part| part.info.id == id && part.info.places.local) else {
+        let Some(part) = parts.iter().find(|part| part.info.id == id && part.info.locations.local) else {
             return Ok(());
         };
         match self.verify_local(&part.info) {
             Err(error) if shard.has_part(id) && is_damage(&error) => {
-                if part.info.places.object {
+                if part.info.locations.object {
                     return self.fetch_again(shard, part);
                 }
                 self.report_part(&part.info, &error);
@@ -175,7 +175,7 @@ impl Store {
 
     fn report_part(&self, info: &PartInfo, error: &StoreError) {
         let file = self.part_path(info.file).display().to_string();
-        // Damage inside was reported by whoever read it; a file that is missing or cannot be read was not.
+        // Damage inside was reported by its reader; a file that is missing or cannot be read was not.
         if !matches!(error, StoreError::Corrupt { .. }) {
             let damage = crate::upkeep::check::Damage { file, offset: info.offset, message: error.to_string() };
             self.health.report_damage(damage);
@@ -184,12 +184,12 @@ impl Store {
 
     /// Replaces a damaged local copy by the object's bytes, once these are known to be whole; the damaged file is set aside.
     fn fetch_again(&self, shard: &Shard, part: &Arc<Part>) -> Result<(), StoreError> {
-        let Some(settled) = &self.settled else {
+        let Some(object_tier) = &self.object_tier else {
             return Ok(());
         };
         let (files, info) = (&*self.platform.files, part.info);
-        let moved = PartInfo { places: PartPlaces { local: false, object: true }, ..info };
-        let object = settled.open_part(files, &self.options.directory, &moved)?;
+        let moved = PartInfo { locations: PartLocations { local: false, object: true }, ..info };
+        let object = object_tier.open_part(files, &self.options.directory, &moved)?;
         let object = Part::open(object.reported_to(&self.health), moved)?;
         object.verify()?;
         let path = self.part_path(info.file);
@@ -197,7 +197,7 @@ impl Store {
             shard.parts_and_deletes().0.iter().any(|other| other.info.file == info.file && other.info.id != info.id);
         if is_shared || info.offset != 0 {
             // The file holds other parts, too: this one is read from the object store from here on.
-            self.move_part(shard, info.id, moved.places)?;
+            self.move_part(shard, info.id, moved.locations)?;
             return Ok(());
         }
         let temporary = path.with_extension("tmp");
@@ -209,7 +209,7 @@ impl Store {
         }
         rename(&temporary, &path)?;
         self.sync_folder("parts")?;
-        let is_there = self.move_part(shard, info.id, PartPlaces { local: true, object: true })?;
+        let is_there = self.move_part(shard, info.id, PartLocations { local: true, object: true })?;
         self.remove_file(&tail_path(&self.options.directory, info.id));
         if is_there {
             self.counters.parts_fetched_again.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -228,7 +228,7 @@ impl Store {
         let mut offset = 0;
         while offset < bytes {
             let step = (bytes - offset).min(STEP_BYTES);
-            for read in object.read(&[Place { offset, bytes: step as u32 }])? {
+            for read in object.read(&[BlockHandle { offset, bytes: step as u32 }])? {
                 file.write_all_at(&read, offset).map_err(StoreError::io("write", path))?;
             }
             offset += step;
@@ -237,7 +237,7 @@ impl Store {
     }
 }
 
-/// Whether an error says that the file itself is not what was written.
+/// Returns whether an error says that the file itself is not what was written.
 fn is_damage(error: &StoreError) -> bool {
     match error {
         StoreError::Corrupt { .. } => true,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Store;
-use crate::compaction::Goal;
+use crate::compaction::MergeReason;
 use crate::log::writer::LogStats;
 use crate::memory::MemoryUse;
 use crate::part::PartInfo;
@@ -25,19 +25,31 @@ pub(crate) struct Counters {
     pub(crate) bytes_replaced: AtomicU64,
     /// Bytes of parts that were written.
     pub(crate) bytes_written: AtomicU64,
-    /// Merges by goal.
-    pub(crate) by_goal: [AtomicU64; GOALS],
+    merges_by_reason: [AtomicU64; MergeReason::ALL.len()],
     /// Chunks that merges copied, and that they encoded.
     pub(crate) merged_chunks: [AtomicU64; 2],
 }
 
-/// How many goals of merges there are.
-const GOALS: usize = 7;
+/// How many merges there were, by reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MergeCounts([u64; MergeReason::ALL.len()]);
+
+impl MergeCounts {
+    /// The count of each reason.
+    pub fn by_reason(&self) -> impl Iterator<Item = (MergeReason, u64)> + use<> {
+        MergeReason::ALL.into_iter().zip(self.0)
+    }
+
+    /// Adds others.
+    pub fn merge(&mut self, others: &Self) {
+        self.0.iter_mut().zip(others.0).for_each(|(sum, more)| *sum += more);
+    }
+}
 
 impl Counters {
-    pub(crate) fn merged(&self, goal: Goal) {
+    pub(crate) fn merged(&self, reason: MergeReason) {
         self.merges.fetch_add(1, Ordering::Relaxed);
-        if let Some(counter) = self.by_goal.get(goal as usize) {
+        if let Some(counter) = self.merges_by_reason.get(reason as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -101,8 +113,8 @@ pub struct Stats {
     pub levels: [LevelStats; 3],
     /// Number of shards.
     pub shards: u64,
-    /// Merges by why: gather, settle, merge patches, join patches, join, fold, erase.
-    pub merges_by_goal: [u64; GOALS],
+    /// Merges since opening, by reason.
+    pub merges_by_reason: MergeCounts,
     /// Chunks that merges wrote since opening: copied byte for byte, encoded.
     pub merged_chunks: [u64; 2],
     /// Bytes of parts written by flushes and merges since opening.
@@ -115,7 +127,7 @@ pub struct Stats {
     pub memory: MemoryUse,
     /// How often new series were refused, by the setting that did.
     pub series_refused: [(&'static str, u64); 3],
-    /// Whether new series are refused because memory is short.
+    /// True if new series are refused because memory is short.
     pub refuses_new_series: bool,
     /// Jumps of the wall clock since opening.
     pub clock_jumps: u64,
@@ -161,11 +173,11 @@ impl Store {
             index_bytes: (catalog_bytes + self.keys.memory_bytes()) as u64,
             log: self.log.stats(),
             shards: self.shards.len() as u64,
-            merges_by_goal: self.counters.by_goal.each_ref().map(count),
+            merges_by_reason: MergeCounts(self.counters.merges_by_reason.each_ref().map(count)),
             merged_chunks: self.counters.merged_chunks.each_ref().map(count),
             part_bytes_written: count(&self.counters.bytes_written),
             merges_waited_ns: self.throttle.waited_ns(),
-            partition_ns: self.lengths().fast_ns,
+            partition_ns: self.lengths().fast_partition_length_ns,
             memory,
             series_refused: self.admission.refused(),
             refuses_new_series: self.refusal.read().is_some(),

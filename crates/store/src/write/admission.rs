@@ -28,7 +28,7 @@ pub(crate) struct Admission {
 pub(crate) struct Refusal {
     pub(crate) kind: RejectionKind,
     pub(crate) reason: String,
-    /// Whether the same rows may be taken when they are sent again later.
+    /// True if the same rows may be taken when they are sent again later.
     pub(crate) is_for_now: bool,
 }
 

@@ -56,7 +56,7 @@ impl Store {
 
     /// Leaves out the rows that their databases keep no more, and counts them.
     pub(crate) fn leave_out_expired(&self, rows: &mut ShardRows) -> Result<u64, StoreError> {
-        let oldest = self.oldest_kept_of_all();
+        let oldest = self.oldest_retained_of_all();
         // A row that is not before any of these needs no look at its database.
         let (Some(last_ns), Some(shard)) = (oldest.values().copied().max(), self.shards.get(rows.shard)) else {
             return Ok(0);

@@ -5,7 +5,7 @@ use tracing_mutex::parkinglot::Mutex;
 
 use crate::log::record::{RowBlock, ShardRows};
 
-/// Blocks and payloads that are kept.
+/// Blocks and payloads that are pooled.
 const BLOCKS_MAX: usize = 64;
 const PAYLOADS_MAX: usize = 16;
 
@@ -16,54 +16,54 @@ const ALL_BYTES_MAX: usize = 16 << 20;
 
 /// Empty blocks of rows, and empty payloads of log records.
 #[derive(Debug, Default)]
-pub(crate) struct Spare {
+pub(crate) struct BufferPool {
     blocks: Mutex<Vec<RowBlock>>,
     payloads: Mutex<Vec<Vec<u8>>>,
 }
 
-/// What is kept: something with room.
-trait Room {
+/// Something pooled.
+trait Buffer {
     fn capacity_bytes(&self) -> usize;
 }
 
-impl Room for RowBlock {
+impl Buffer for RowBlock {
     fn capacity_bytes(&self) -> usize {
         self.groups.capacity() * size_of::<u32>() + (self.timestamps_ns.capacity() + self.cells.capacity()) * 8
     }
 }
 
-impl Room for Vec<u8> {
+impl Buffer for Vec<u8> {
     fn capacity_bytes(&self) -> usize {
         self.capacity()
     }
 }
 
-impl Spare {
+impl BufferPool {
     /// A block without rows or columns.
     pub(crate) fn block(&self) -> RowBlock {
         self.blocks.lock().pop().unwrap_or_default()
     }
 
     /// Keeps the memory of rows that are written.
-    pub(crate) fn give_rows(&self, rows: Vec<ShardRows>) {
-        let mut kept = self.blocks.lock();
+    pub(crate) fn recycle_rows(&self, rows: Vec<ShardRows>) {
+        let mut pooled = self.blocks.lock();
         for mut block in rows.into_iter().flat_map(|rows| rows.blocks) {
             block.columns.clear();
             block.groups.clear();
             block.timestamps_ns.clear();
             block.cells.clear();
-            keep(&mut kept, block, BLOCKS_MAX);
+            recycle(&mut pooled, block, BLOCKS_MAX);
         }
     }
 
-    /// Bytes that are kept.
+    /// Bytes that are pooled.
     pub(crate) fn size_bytes(&self) -> usize {
-        let blocks: usize = self.blocks.lock().iter().map(Room::capacity_bytes).sum();
-        blocks + self.payloads.lock().iter().map(Room::capacity_bytes).sum::<usize>()
+        let blocks: usize = self.blocks.lock().iter().map(Buffer::capacity_bytes).sum();
+        blocks + self.payloads.lock().iter().map(Buffer::capacity_bytes).sum::<usize>()
     }
 
     /// Gives all memory back to the system.
-    pub(crate) fn give_back(&self) {
+    pub(crate) fn clear(&self) {
         *self.blocks.lock() = Vec::new();
         *self.payloads.lock() = Vec::new();
     }
@@ -74,19 +74,19 @@ impl Spare {
     }
 
     /// Keeps the memory of a payload that is in the log.
-    pub(crate) fn give_payload(&self, mut payload: Vec<u8>) {
+    pub(crate) fn recycle_payload(&self, mut payload: Vec<u8>) {
         payload.clear();
-        keep(&mut self.payloads.lock(), payload, PAYLOADS_MAX);
+        recycle(&mut self.payloads.lock(), payload, PAYLOADS_MAX);
     }
 }
 
-fn keep<T: Room>(kept: &mut Vec<T>, one: T, count_max: usize) {
+fn recycle<T: Buffer>(pooled: &mut Vec<T>, one: T, count_max: usize) {
     let bytes = one.capacity_bytes();
-    if kept.len() >= count_max || !(BYTES_MIN..=BYTES_MAX).contains(&bytes) {
+    if pooled.len() >= count_max || !(BYTES_MIN..=BYTES_MAX).contains(&bytes) {
         return;
     }
-    if kept.iter().map(Room::capacity_bytes).sum::<usize>() + bytes <= ALL_BYTES_MAX {
-        kept.push(one);
+    if pooled.iter().map(Buffer::capacity_bytes).sum::<usize>() + bytes <= ALL_BYTES_MAX {
+        pooled.push(one);
     }
 }
 
@@ -96,20 +96,20 @@ mod tests {
 
     #[test]
     fn blocks_come_back_empty_and_few_are_kept() {
-        let spare = Spare::default();
+        let pool = BufferPool::default();
         let block = |cells| RowBlock { cells: vec![1; cells], groups: vec![1], ..RowBlock::default() };
         let rows = |blocks| vec![ShardRows { blocks, ..ShardRows::default() }];
-        spare.give_rows(rows(vec![block(10), block(BYTES_MAX / 8 + 1), block(5000)]));
-        let taken = spare.block();
+        pool.recycle_rows(rows(vec![block(10), block(BYTES_MAX / 8 + 1), block(5000)]));
+        let taken = pool.block();
         assert_eq!((taken.cells.capacity() >= 5000, &taken), (true, &RowBlock::default()));
-        assert_eq!(spare.block().capacity_bytes(), 0, "the others are too small and too large");
-        spare.give_rows(rows((0..BLOCKS_MAX + 5).map(|_| block(5000)).collect()));
-        assert_eq!(spare.blocks.lock().len(), BLOCKS_MAX);
-        (0..PAYLOADS_MAX + 5).for_each(|_| spare.give_payload(vec![7; BYTES_MAX]));
-        assert_eq!(spare.payloads.lock().len(), ALL_BYTES_MAX / BYTES_MAX);
-        assert!(spare.payload().is_empty());
-        assert!(spare.size_bytes() > 0);
-        spare.give_back();
-        assert_eq!(spare.size_bytes(), 0);
+        assert_eq!(pool.block().capacity_bytes(), 0, "the others are too small and too large");
+        pool.recycle_rows(rows((0..BLOCKS_MAX + 5).map(|_| block(5000)).collect()));
+        assert_eq!(pool.blocks.lock().len(), BLOCKS_MAX);
+        (0..PAYLOADS_MAX + 5).for_each(|_| pool.recycle_payload(vec![7; BYTES_MAX]));
+        assert_eq!(pool.payloads.lock().len(), ALL_BYTES_MAX / BYTES_MAX);
+        assert!(pool.payload().is_empty());
+        assert!(pool.size_bytes() > 0);
+        pool.clear();
+        assert_eq!(pool.size_bytes(), 0);
     }
 }

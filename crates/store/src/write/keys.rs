@@ -42,8 +42,8 @@ impl Hasher for HashIsKey {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for (place, byte) in bytes.iter().enumerate() {
-            self.0 ^= u64::from(*byte) << (place % 8 * 8);
+        for (index, byte) in bytes.iter().enumerate() {
+            self.0 ^= u64::from(*byte) << (index % 8 * 8);
         }
     }
 
@@ -56,7 +56,7 @@ pub(crate) type TargetsByHash<T> = HashMap<u128, T, BuildHasherDefault<HashIsKey
 
 /// Targets by the 128-bit hash of a raw key. Bounded; keeps no key bytes.
 ///
-/// Whoever sends again sends the same series in the same order, so keys lie in the order in which they came first, and the
+/// Clients mostly send the same series in the same order again, so keys lie in the order in which they came first, and the
 /// next one is looked for behind the last one that was found. Only where it is not there do tables of places help: with many series
 /// a table is a wait for memory, and these waits were a tenth of all that a sample cost.
 ///
@@ -78,56 +78,56 @@ struct Tables {
 
 /// Halves of a hash and the target, packed to 24 bytes.
 #[derive(Clone, Copy)]
-struct KnownKey {
+struct CachedKey {
     high: u64,
     low: u64,
     target: u64,
 }
 
-impl KnownKey {
+impl CachedKey {
     fn is_of(&self, (high, low): (u64, u64)) -> bool {
         (self.high, self.low) == (high, low)
     }
 }
 
-/// Keys by their places, in pieces of the same length, so that growing moves none of them.
+/// Keys by index, in blocks of the same length, so that growing moves none of them.
 #[derive(Default)]
 struct InOrder {
-    pieces: Vec<Vec<KnownKey>>,
+    blocks: Vec<Vec<CachedKey>>,
     count: usize,
 }
 
 /// Keys of a piece.
-const PIECE_KEYS: usize = 1 << 12;
+const BLOCK_KEYS: usize = 1 << 12;
 
 impl InOrder {
     #[inline]
-    fn get(&self, place: u32) -> Option<&KnownKey> {
-        let place = place as usize;
-        self.pieces.get(place / PIECE_KEYS)?.get(place % PIECE_KEYS)
+    fn get(&self, index: u32) -> Option<&CachedKey> {
+        let index = index as usize;
+        self.blocks.get(index / BLOCK_KEYS)?.get(index % BLOCK_KEYS)
     }
 
-    fn set_target(&mut self, place: u32, target: u64) {
-        let place = place as usize;
-        if let Some(known) = self.pieces.get_mut(place / PIECE_KEYS).and_then(|piece| piece.get_mut(place % PIECE_KEYS))
+    fn set_target(&mut self, index: u32, target: u64) {
+        let index = index as usize;
+        if let Some(known) = self.blocks.get_mut(index / BLOCK_KEYS).and_then(|piece| piece.get_mut(index % BLOCK_KEYS))
         {
             known.target = target;
         }
     }
 
-    /// Adds a key; its place, or nothing if places have run out.
-    fn push(&mut self, key: KnownKey) -> Option<u32> {
-        let place = u32::try_from(self.count).ok()?;
-        match self.pieces.last_mut().filter(|piece| piece.len() < PIECE_KEYS) {
+    /// Adds a key; its index, or nothing if indexes have run out.
+    fn push(&mut self, key: CachedKey) -> Option<u32> {
+        let index = u32::try_from(self.count).ok()?;
+        match self.blocks.last_mut().filter(|piece| piece.len() < BLOCK_KEYS) {
             Some(piece) => piece.push(key),
             None => {
-                let mut piece = Vec::with_capacity(PIECE_KEYS);
+                let mut piece = Vec::with_capacity(BLOCK_KEYS);
                 piece.push(key);
-                self.pieces.push(piece);
+                self.blocks.push(piece);
             }
         }
         self.count += 1;
-        Some(place)
+        Some(index)
     }
 }
 
@@ -152,22 +152,22 @@ impl Tables {
     /// Where a key is, and its target.
     fn find(&self, hash: u128) -> Option<(u32, u64)> {
         let halves = halves(hash);
-        let known = |place: u32| self.keys.get(place).filter(|known| known.is_of(halves));
-        let place = *self.parts.get(self.table_of(hash)?)?.find(halves.0, |place| known(*place).is_some())?;
-        known(place).map(|known| (place, known.target))
+        let known = |index: u32| self.keys.get(index).filter(|known| known.is_of(halves));
+        let index = *self.parts.get(self.table_of(hash)?)?.find(halves.0, |index| known(*index).is_some())?;
+        known(index).map(|known| (index, known.target))
     }
 
     fn insert(&mut self, hash: u128, target: u64) {
-        if let Some((place, _)) = self.find(hash) {
-            self.keys.set_target(place, target);
+        if let Some((index, _)) = self.find(hash) {
+            self.keys.set_target(index, target);
             return;
         }
         let (high, low) = halves(hash);
         let Some(table) = self.table_of(hash) else { return };
-        let Some(place) = self.keys.push(KnownKey { high, low, target }) else { return };
-        let hash_of = |place: &u32| self.keys.get(*place).map_or(0, |known| known.high);
+        let Some(index) = self.keys.push(CachedKey { high, low, target }) else { return };
+        let hash_of = |index: &u32| self.keys.get(*index).map_or(0, |known| known.high);
         if let Some(table) = self.parts.get_mut(table) {
-            table.insert_unique(high, place, hash_of);
+            table.insert_unique(high, index, hash_of);
         }
     }
 
@@ -228,7 +228,7 @@ impl Keys {
     pub(crate) fn memory_bytes(&self) -> usize {
         let known = self.tables.read();
         let tables: usize = known.parts.iter().map(|table| size_of_val(table) + table.allocation_size()).sum();
-        tables + known.keys.pieces.len() * PIECE_KEYS * size_of::<KnownKey>()
+        tables + known.keys.blocks.len() * BLOCK_KEYS * size_of::<CachedKey>()
     }
 }
 
@@ -247,7 +247,7 @@ impl KeysReader<'_> {
                 Some(expected) => Some((next, expected.target)),
                 None => known.find(hash),
             };
-            next = found.map_or(next, |(place, _)| place.wrapping_add(1));
+            next = found.map_or(next, |(index, _)| index.wrapping_add(1));
             let target = found.map(|(_, word)| Target::unpack(word));
             last = Some((hash, target));
             target

@@ -16,7 +16,7 @@ use model::{Batch, Block, Field, HISTOGRAM_FIELD, RejectionKind, Span, VALUE_FIE
 
 use crate::log::record::{self, BLOCK_ROWS_MAX, RowBlock, ShardRows};
 use crate::part::histogram;
-use crate::write::buffer_pool::Spare;
+use crate::write::buffer_pool::BufferPool;
 use crate::write::pressure::Admission;
 use crate::write::producers::Sent;
 use crate::write::resolve::{BlockRoute, Route};
@@ -64,7 +64,7 @@ impl Store {
             let rows = self.split(batch, &route);
             // A group that left the index meanwhile is registered anew.
             let appended = self.append(&rows, Some(generation))?;
-            self.spare.give_rows(rows);
+            self.buffers.recycle_rows(rows);
             if let Some(sequence) = appended {
                 self.log.commit(sequence)?;
                 let report = self.report(batch, route);
@@ -92,8 +92,8 @@ impl Store {
             return Ok(Some((self.log.last_sequence(), false)));
         }
         self.wait_for_room(rows)?;
-        self.tell_untold()?;
-        let mut payload = self.spare.payload();
+        self.log_unlogged()?;
+        let mut payload = self.buffers.payload();
         if let Some(sent) = sent {
             sent.encode(&mut payload);
         }
@@ -104,14 +104,14 @@ impl Store {
             return Ok(None);
         }
         let recorded = self.append_record(sent, &payload)?;
-        self.spare.give_payload(payload);
+        self.buffers.recycle_payload(payload);
         let sequence = match recorded {
             Ok(sequence) => sequence,
             Err(known) => return Ok(Some((known, true))),
         };
         let now_ns = self.platform.clock.now_ns();
         for ((shard, state), rows) in shards.iter().zip(&mut states).zip(rows) {
-            self.journal.tell(shard.number, state.newest_ns.min(now_ns), rows);
+            self.journal.record(shard.number, state.newest_ns.min(now_ns), rows);
             shard.apply(state, rows, sequence);
         }
         Ok(Some((sequence, false)))
@@ -131,7 +131,7 @@ impl Store {
         Ok(Ok(sequence))
     }
 
-    /// Writers that outrun the flushing wait for it, or flush themselves where nobody does.
+    /// Writers that outrun the flushing wait for it, or flush themselves where no other thread does.
     fn wait_for_room(&self, rows: &[ShardRows]) -> Result<(), StoreError> {
         let full = self.log.stats().bytes > self.options.log_bytes_max * 2;
         for shard in rows.iter().filter_map(|rows| self.shards.get(rows.shard)) {
@@ -157,7 +157,7 @@ impl Store {
         let mut shards: Vec<ShardRows> =
             (0..self.shards.len()).map(|shard| ShardRows { shard, ..ShardRows::default() }).collect();
         for (block, route) in batch.blocks.iter().zip(&route.blocks) {
-            split_block(batch, block, route, &mut shards, &self.spare);
+            split_block(batch, block, route, &mut shards, &self.buffers);
         }
         shards.retain(|rows| !rows.blocks.is_empty());
         shards
@@ -178,7 +178,7 @@ impl Store {
     }
 }
 
-/// Whether the batch is what its type promises.
+/// Returns whether the batch is what its type promises.
 fn admit(batch: &Batch<'_>) -> Result<(), StoreError> {
     for block in &batch.blocks {
         let rows = block.timestamps_ns.len();
@@ -201,11 +201,11 @@ fn admit(batch: &Batch<'_>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether every histogram cell stands for a histogram that makes sense.
+/// Returns whether every histogram cell stands for a histogram that makes sense.
 fn admit_histograms(batch: &Batch<'_>, block: &Block) -> Result<(), StoreError> {
-    for (place, _) in block.fields.iter().enumerate().filter(|(_, field)| field.value_type == ValueType::Histogram) {
+    for (index, _) in block.fields.iter().enumerate().filter(|(_, field)| field.value_type == ValueType::Histogram) {
         for (row, line) in block.lines.iter().enumerate() {
-            let cell = block.row(row).get(place).and_then(|cell| usize::try_from(*cell).ok());
+            let cell = block.row(row).get(index).and_then(|cell| usize::try_from(*cell).ok());
             let Some(value) = cell.and_then(|cell| batch.histograms.get(cell)) else {
                 return Err(StoreError::Invalid(format!("item {line}: the histogram is missing from the batch")));
             };
@@ -218,7 +218,7 @@ fn admit_histograms(batch: &Batch<'_>, block: &Block) -> Result<(), StoreError> 
 
 /// Hands a block's rows to their shards. Rows whose columns have other slots than the rows before, and those beyond
 /// the size of a block, start a new block.
-fn split_block(batch: &Batch<'_>, block: &Block, route: &BlockRoute, shards: &mut [ShardRows], spare: &Spare) {
+fn split_block(batch: &Batch<'_>, block: &Block, route: &BlockRoute, shards: &mut [ShardRows], spare: &BufferPool) {
     let lone_type = block.fields.first().map_or(ValueType::F64, |field| field.value_type);
     let has_texts = block.fields.iter().any(|field| field.value_type.is_elsewhere());
     let width = block.fields.len();
@@ -278,7 +278,7 @@ fn push_with_texts(batch: &Batch<'_>, fields: &[Field], cells: &[u64], into: &mu
             ValueType::String => text.extend_from_slice(batch.text(Span::from_cell(*cell))),
             // Admitted, so it is there and fits.
             ValueType::Histogram => {
-                if let Some(value) = usize::try_from(*cell).ok().and_then(|place| batch.histograms.get(place)) {
+                if let Some(value) = usize::try_from(*cell).ok().and_then(|index| batch.histograms.get(index)) {
                     histogram::push_bytes(value, text);
                 }
             }
@@ -320,7 +320,7 @@ mod tests {
         let (batch, block) = sent(types, targets.len());
         let columns = (types.len() > 1).then(|| (0..).zip(types.iter().copied()).collect());
         let mut shards: Vec<ShardRows> = (0..SHARDS).map(|shard| ShardRows { shard, ..ShardRows::default() }).collect();
-        split_block(&batch, &block, &BlockRoute { columns, targets }, &mut shards, &Spare::default());
+        split_block(&batch, &block, &BlockRoute { columns, targets }, &mut shards, &BufferPool::default());
         let rows_of = |rows: &ShardRows| {
             let mut found = Vec::new();
             for block in &rows.blocks {

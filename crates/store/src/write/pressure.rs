@@ -11,13 +11,13 @@ pub(crate) struct Pressure {
     /// Of a thousand; `None` if no flush is under way.
     progress: Mutex<Option<u32>>,
     changed: Condvar,
-    /// Whether a writer has waited for this flush, or the last if none is under way, and for the one before.
+    /// True if a writer has waited for this flush, or the last if none is under way, and for the one before.
     is_awaited: AtomicBool,
     was_awaited: AtomicBool,
 }
 
 /// A flush that is under way, until it is dropped.
-pub(crate) struct FlushUnderWay<'a>(&'a Pressure);
+pub(crate) struct RunningFlush<'a>(&'a Pressure);
 
 /// What a writer does about a head of so many bytes, of which it may have `bytes_max` before it is flushed, while a flush has come
 /// so far.
@@ -27,7 +27,7 @@ pub(crate) enum Admission {
     Enter,
     /// There will be when the flush has come further.
     Wait,
-    /// Nobody else flushes, and it is high time.
+    /// No other thread flushes, and the head is far over its share.
     Flush,
 }
 
@@ -43,13 +43,13 @@ pub(crate) fn admit(head_bytes: usize, bytes_max: usize, progress: Option<u32>) 
 
 impl Pressure {
     /// Says that a flush begins.
-    pub(crate) fn begin(&self) -> FlushUnderWay<'_> {
+    pub(crate) fn begin(&self) -> RunningFlush<'_> {
         *self.progress.lock() = Some(0);
         self.was_awaited.store(self.is_awaited.swap(false, Ordering::Relaxed), Ordering::Relaxed);
-        FlushUnderWay(self)
+        RunningFlush(self)
     }
 
-    /// Whether the flush that is under way should be over soon: writers wait for it, or have waited for the one before.
+    /// Returns whether the flush that is under way should be over soon: writers wait for it, or have waited for the one before.
     pub(crate) fn is_awaited(&self) -> bool {
         self.is_awaited.load(Ordering::Relaxed) || self.was_awaited.load(Ordering::Relaxed)
     }
@@ -68,7 +68,7 @@ impl Pressure {
     }
 
     /// Says that so many of all pieces are done.
-    pub(crate) fn tell(&self, done: usize, all: usize) {
+    pub(crate) fn report(&self, done: usize, all: usize) {
         let share = done.saturating_mul(1000).checked_div(all).unwrap_or(0) as u32;
         let mut progress = self.progress.lock();
         if let Some(known) = progress.as_mut().filter(|known| **known < share) {
@@ -78,7 +78,7 @@ impl Pressure {
     }
 }
 
-impl Drop for FlushUnderWay<'_> {
+impl Drop for RunningFlush<'_> {
     fn drop(&mut self) {
         *self.0.progress.lock() = None;
         self.0.changed.notify_all();
@@ -113,7 +113,7 @@ mod tests {
             while !pressure.is_awaited() {
                 std::thread::yield_now();
             }
-            (0..10).for_each(|done| pressure.tell(done, 10));
+            (0..10).for_each(|done| pressure.report(done, 10));
             drop(flush);
             waiting.join().unwrap();
         });

@@ -18,7 +18,7 @@ pub(crate) const PRODUCERS_SHARD: u32 = u32::MAX - 2;
 /// Who sent a batch, and which of its batches that is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// A number that nobody else has.
+    /// A number that no other producer has.
     pub producer: u64,
     /// Larger than that of the batch before.
     pub sequence: u64,

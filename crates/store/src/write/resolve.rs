@@ -1,5 +1,5 @@
 //! From raw keys and field names to groups and slots. Known keys cost one look-up; new ones are parsed, registered, and told to
-//! the log before anybody can use their numbers.
+//! the log before their numbers can be used.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -91,7 +91,7 @@ impl Store {
         })
     }
 
-    /// Changes the catalog, and puts what is new into the log before anybody else sees it.
+    /// Changes the catalog, and puts what is new into the log before other threads see it.
     pub(crate) fn with_catalog<T>(
         &self,
         change: impl FnOnce(&mut CatalogState, &mut Vec<index::CatalogEntry>) -> Result<T, StoreError>,
@@ -99,47 +99,47 @@ impl Store {
         let mut state = self.catalog.write();
         let mut entries = Vec::new();
         let result = change(&mut state, &mut entries);
-        state.untold.append(&mut entries);
-        self.tell_catalog(&mut state)?;
+        state.unlogged.append(&mut entries);
+        self.log_catalog(&mut state)?;
         result
     }
 
     /// Puts what the log does not know of the catalog yet into it.
-    fn tell_catalog(&self, state: &mut CatalogState) -> Result<(), StoreError> {
-        if state.untold.is_empty() {
+    fn log_catalog(&self, state: &mut CatalogState) -> Result<(), StoreError> {
+        if state.unlogged.is_empty() {
             return Ok(());
         }
         let mut payload = Vec::new();
-        record::encode_catalog(&state.untold, &mut payload);
+        record::encode_catalog(&state.unlogged, &mut payload);
         let told = self.log.append(record::CATALOG, &payload);
-        let sequence = told.inspect_err(|_| self.untold.store(true, Ordering::Release))?;
-        state.untold.clear();
+        let sequence = told.inspect_err(|_| self.unlogged.store(true, Ordering::Release))?;
+        state.unlogged.clear();
         state.unsaved_since.get_or_insert(sequence);
         Ok(())
     }
 
     /// The same for a shard's groups.
-    pub(crate) fn tell_groups(&self, shard: usize, index: &mut ShardGroups) -> Result<(), StoreError> {
-        if index.untold.is_empty() {
+    pub(crate) fn log_groups(&self, shard: usize, index: &mut ShardGroups) -> Result<(), StoreError> {
+        if index.unlogged.is_empty() {
             return Ok(());
         }
         let mut payload = Vec::new();
-        record::encode_groups(shard, &index.untold, &mut payload);
+        record::encode_groups(shard, &index.unlogged, &mut payload);
         let told = self.log.append(record::GROUPS, &payload);
-        let sequence = told.inspect_err(|_| self.untold.store(true, Ordering::Release))?;
-        index.untold.clear();
+        let sequence = told.inspect_err(|_| self.unlogged.store(true, Ordering::Release))?;
+        index.unlogged.clear();
         index.unsaved_since.get_or_insert(sequence);
         Ok(())
     }
 
     /// What a full disk kept from the log comes before any row that needs it.
-    pub(crate) fn tell_untold(&self) -> Result<(), StoreError> {
-        if !self.untold.swap(false, Ordering::AcqRel) {
+    pub(crate) fn log_unlogged(&self) -> Result<(), StoreError> {
+        if !self.unlogged.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        self.tell_catalog(&mut self.catalog.write())?;
+        self.log_catalog(&mut self.catalog.write())?;
         for (number, shard) in self.shards.iter().enumerate() {
-            self.tell_groups(number, &mut shard.groups.write())?;
+            self.log_groups(number, &mut shard.groups.write())?;
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Store {
     pub(crate) fn resolve(&self, database: DatabaseId, batch: &Batch<'_>) -> Result<Route, StoreError> {
         let blocks = Vec::with_capacity(batch.blocks.len());
         let mut route = Route { blocks, rejected: Vec::new(), rejected_for_now: 0 };
-        let oldest_ns = self.oldest_kept_ns(database);
+        let oldest_ns = self.oldest_retained_ns(database);
         for block in &batch.blocks {
             let resolved = if block.timestamps_ns.iter().any(|timestamp_ns| *timestamp_ns < oldest_ns) {
                 self.resolve_block_with_expired((database, oldest_ns), batch, block, &mut route)?
@@ -402,12 +402,12 @@ impl Store {
         }
         let nowhere = Target { shard: 0, group: 0, slot: 0 };
         let mut targets: Vec<Result<Target, Refusal>> = vec![Ok(nowhere); groups.len()];
-        for (number, (shard, places)) in self.shards.iter().zip(by_shard).enumerate() {
-            if places.is_empty() {
+        for (number, (shard, indexes)) in self.shards.iter().zip(by_shard).enumerate() {
+            if indexes.is_empty() {
                 continue;
             }
             let mut index = shard.groups.write();
-            for place in places {
+            for place in indexes {
                 let (measurement, identity, slots) = &groups[place];
                 if is_limited {
                     let known = index.groups.find(database, *measurement, &identity.labels);
@@ -426,10 +426,10 @@ impl Store {
                 }
                 let known = index.groups.register(database, *measurement, &identity.labels, slots);
                 let (group, entry) = known.map_err(StoreError::index(&self.options.directory))?;
-                index.untold.extend(entry);
+                index.unlogged.extend(entry);
                 targets[place] = Ok(Target { shard: number, group, slot: slots.first().copied().unwrap_or(0) });
             }
-            self.tell_groups(number, &mut index)?;
+            self.log_groups(number, &mut index)?;
         }
         Ok(targets)
     }

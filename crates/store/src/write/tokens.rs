@@ -63,7 +63,7 @@ impl GroupLayout {
         self.columns.iter().map(|(slot, _)| *slot)
     }
 
-    /// Whether these are the measurement and the columns.
+    /// Returns whether these are the measurement and the columns.
     pub fn is_of(&self, measurement: u32, slots: &[u32], types: &[ValueType]) -> bool {
         let same = |((slot, kind), (own_slot, own_kind)): ((&u32, &ValueType), &(Slot, ValueType))| {
             slot == own_slot && kind == own_kind
@@ -209,7 +209,7 @@ impl Store {
         targets.into_iter().map(token).collect()
     }
 
-    /// Whether a token stands for something that exists.
+    /// Returns whether a token stands for something that exists.
     pub fn knows(&self, token: Token) -> Result<bool, StoreError> {
         let target = Target::unpack(token.0);
         let Some(shard) = self.shards.get(target.shard) else {
@@ -248,7 +248,7 @@ impl Store {
                 beyond_retention += self.leave_out_expired(rows)?;
             }
             if let Some((sequence, is_duplicate)) = self.append_sent(&rows, sent, Some(generation))? {
-                self.spare.give_rows(rows);
+                self.buffers.recycle_rows(rows);
                 return Ok(Appended { sequence, stale, is_duplicate, beyond_retention });
             }
         }
@@ -289,7 +289,7 @@ pub struct Appended {
     pub sequence: u64,
     /// Of each row that was left out because its group is not there any more: the token, to be registered again.
     pub stale: Vec<Token>,
-    /// Whether the producer's batch had been applied before, and was not again.
+    /// True if the producer's batch had been applied before, and was not again.
     pub is_duplicate: bool,
     /// How many rows were left out because they are older than what their databases keep.
     pub beyond_retention: u64,
@@ -356,7 +356,7 @@ impl Appender<'_> {
             if columns.len() > COLUMN_VALUES_MAX {
                 return Err(StoreError::Invalid(format!("more than {COLUMN_VALUES_MAX} members in one row")));
             }
-            rows.blocks.push(RowBlock { columns: columns.to_vec(), ..self.store.spare.block() });
+            rows.blocks.push(RowBlock { columns: columns.to_vec(), ..self.store.buffers.block() });
             *last_layout = shared.cloned();
         }
         if let Some(block) = rows.blocks.last_mut() {

@@ -183,7 +183,7 @@ impl State {
     /// Tells the database's accountant what is kept of bodies and columns for the next requests; when memory is short, nothing is.
     fn account_spares(&self) {
         let kept_bytes = self.spares.size_bytes() + self.unpacked_spares.size_bytes() + ingest::kept_bytes();
-        if self.db.hold_requests(kept_bytes as u64) {
+        if self.db.account_requests(kept_bytes as u64) {
             self.spares.give_back();
             self.unpacked_spares.give_back();
             ingest::give_back();

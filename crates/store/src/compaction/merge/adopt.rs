@@ -1,17 +1,17 @@
 //! When a merge's only input becomes its output as it lies: nothing is read or written but the manifest.
 
-use crate::compaction::Job;
+use crate::compaction::CompactionJob;
 use crate::part::PartInfo;
 
 /// What a merge of this one part would write, if that can be the part itself: a part of level 0 all of which goes to one place on level 1,
 /// whose chunks are encoded as that level's are. A key with so many rows that level 1 would have nodes for it (`node_rows_min`)
 /// is only found by reading the part: where keys have as many on average, it is written anew.
-pub(super) fn adopt(info: &PartInfo, groups: u64, job: &Job, node_rows_min: usize) -> Option<PartInfo> {
+pub(super) fn adopt(info: &PartInfo, groups: u64, job: &CompactionJob, node_rows_min: usize) -> Option<PartInfo> {
     let is_raw = info.level == 0 && info.fold_ns == 0 && job.fold_ns == 0 && !job.gives_up_files;
     let (target, until_ns) = job.placement.place(info.range.start_ns);
     let is_inside = info.range.end_ns <= until_ns && target.level == 1;
     let is_sparse = info.rows < groups.saturating_mul(node_rows_min as u64);
-    (is_raw && is_inside && is_sparse && info.places.local).then_some(PartInfo {
+    (is_raw && is_inside && is_sparse && info.locations.local).then_some(PartInfo {
         level: target.level,
         partition: target.partition,
         patch_of: target.patch_of,
@@ -26,17 +26,23 @@ mod tests {
     use model::TimeRange;
 
     use super::*;
-    use crate::compaction::{Goal, Placement};
+    use crate::compaction::{MergeReason, Placement};
 
-    fn job() -> Job {
+    fn job() -> CompactionJob {
         let placement = Placement::ByAge {
-            fast_ns: 10,
-            fast_from: 1000,
-            settled_ns: vec![40],
-            fast_bases: vec![(TimeRange::new(1030, 1039), 7)],
-            settled_bases: Vec::new(),
+            fast_partition_length_ns: 10,
+            fast_from_ns: 1000,
+            level2_lengths_ns: vec![40],
+            level1_bases: vec![(TimeRange::new(1030, 1039), 7)],
+            level2_bases: Vec::new(),
         };
-        Job { goal: Goal::Gather, inputs: BTreeSet::new(), placement, fold_ns: 0, gives_up_files: false }
+        CompactionJob {
+            reason: MergeReason::CompactL0,
+            inputs: BTreeSet::new(),
+            placement,
+            fold_ns: 0,
+            gives_up_files: false,
+        }
     }
 
     /// A part of a flush with 99 rows of one key in a range.
@@ -56,13 +62,14 @@ mod tests {
 
     #[test]
     fn what_would_change_on_its_way_is_written() {
-        let none = |info: PartInfo, job: Job| assert_eq!(adopt(&info, 1, &job, 100), None, "{info:?} {job:?}");
+        let none =
+            |info: PartInfo, job: CompactionJob| assert_eq!(adopt(&info, 1, &job, 100), None, "{info:?} {job:?}");
         none(part(1011, 1020), job());
         none(part(900, 905), job());
         none(PartInfo { rows: 100, ..part(1011, 1019) }, job());
         none(PartInfo { level: 1, ..part(1011, 1019) }, job());
         none(PartInfo { fold_ns: 5, ..part(1011, 1019) }, job());
-        none(part(1011, 1019), Job { fold_ns: 5, ..job() });
-        none(part(1011, 1019), Job { gives_up_files: true, ..job() });
+        none(part(1011, 1019), CompactionJob { fold_ns: 5, ..job() });
+        none(part(1011, 1019), CompactionJob { gives_up_files: true, ..job() });
     }
 }

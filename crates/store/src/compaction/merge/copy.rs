@@ -11,13 +11,13 @@ pub(crate) struct Candidate {
     pub(crate) rows: usize,
     /// Where its first row goes.
     pub(crate) target: Target,
-    /// Whether it may be copied as far as can be told from it alone: all of it goes into one part, nothing in it is deleted, and it
+    /// True if it may be copied as far as can be told from it alone: all of it goes into one part, nothing in it is deleted, and it
     /// is encoded as that part's level wants it.
     pub(crate) is_eligible: bool,
 }
 
 /// Chunks whose time overlaps.
-struct Stretch {
+struct Run {
     end_ns: i64,
     rows: usize,
     target: Target,
@@ -27,65 +27,65 @@ struct Stretch {
 }
 
 /// Of one key's chunks, whether each is copied: it overlaps no other, and it is large, at least half of what a chunk of the level
-/// may have (`rows_max` by level), or has no neighbour that it could grow with. A small stretch between large chunks takes one of
+/// may have (`rows_max` by level), or has no neighbour that it could grow with. A small run between large chunks takes one of
 /// them with it, so that small chunks do not stay for ever.
 pub(super) fn choose(chunks: &[Candidate], rows_max: impl Fn(u8) -> usize) -> Vec<bool> {
-    let mut stretches = stretches(chunks);
-    for stretch in &mut stretches {
-        stretch.is_copied = stretch.alone.is_some() && stretch.rows * 2 >= rows_max(stretch.target.level);
+    let mut runs = runs(chunks);
+    for run in &mut runs {
+        run.is_copied = run.alone.is_some() && run.rows * 2 >= rows_max(run.target.level);
     }
     let mut from = 0;
-    while let Some(first) = stretches.get(from) {
+    while let Some(first) = runs.get(from) {
         let target = first.target;
-        let is_near = |stretch: &&Stretch| stretch.target == target;
-        let run = stretches[from..].iter().take_while(is_near).take_while(|stretch| !stretch.is_copied).count();
+        let is_near = |run: &&Run| run.target == target;
+        let run = runs[from..].iter().take_while(is_near).take_while(|run| !run.is_copied).count();
         let to = from + run;
-        let rows: usize = stretches[from..to].iter().map(|stretch| stretch.rows).sum();
+        let rows: usize = runs[from..to].iter().map(|run| run.rows).sum();
         if run == 0 || rows * 2 >= rows_max(target.level) {
             from = to.max(from + 1);
             continue;
         }
-        let before = from.checked_sub(1).filter(|before| stretches.get(*before).as_ref().is_some_and(is_near));
-        let behind = Some(to).filter(|behind| stretches.get(*behind).as_ref().is_some_and(is_near));
+        let before = from.checked_sub(1).filter(|before| runs.get(*before).as_ref().is_some_and(is_near));
+        let behind = Some(to).filter(|behind| runs.get(*behind).as_ref().is_some_and(is_near));
         if let Some(neighbour) = before.or(behind) {
-            stretches[neighbour].is_copied = false;
+            runs[neighbour].is_copied = false;
         } else if run == 1 {
-            stretches[from].is_copied = stretches[from].alone.is_some();
+            runs[from].is_copied = runs[from].alone.is_some();
         }
         // A neighbour behind that is not copied any more belongs to this run.
         from = if before.is_none() && behind.is_some() { to + 1 } else { to };
     }
     let mut copied = vec![false; chunks.len()];
-    for stretch in stretches.iter().filter(|stretch| stretch.is_copied) {
-        if let Some(copied) = stretch.alone.and_then(|place| copied.get_mut(place)) {
+    for run in runs.iter().filter(|run| run.is_copied) {
+        if let Some(copied) = run.alone.and_then(|index| copied.get_mut(index)) {
             *copied = true;
         }
     }
     copied
 }
 
-fn stretches(chunks: &[Candidate]) -> Vec<Stretch> {
+fn runs(chunks: &[Candidate]) -> Vec<Run> {
     let mut order: Vec<usize> = (0..chunks.len()).collect();
-    order.sort_by_key(|place| chunks[*place].range.start_ns);
-    let mut stretches: Vec<Stretch> = Vec::new();
-    for place in order {
-        let chunk = &chunks[place];
-        match stretches.last_mut().filter(|last| chunk.range.start_ns <= last.end_ns) {
+    order.sort_by_key(|index| chunks[*index].range.start_ns);
+    let mut runs: Vec<Run> = Vec::new();
+    for index in order {
+        let chunk = &chunks[index];
+        match runs.last_mut().filter(|last| chunk.range.start_ns <= last.end_ns) {
             Some(last) => {
                 last.end_ns = last.end_ns.max(chunk.range.end_ns);
                 last.rows += chunk.rows;
                 last.alone = None;
             }
-            None => stretches.push(Stretch {
+            None => runs.push(Run {
                 end_ns: chunk.range.end_ns,
                 rows: chunk.rows,
                 target: chunk.target,
-                alone: chunk.is_eligible.then_some(place),
+                alone: chunk.is_eligible.then_some(index),
                 is_copied: false,
             }),
         }
     }
-    stretches
+    runs
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
         };
         let candidates: Vec<Candidate> = chunks.iter().map(candidate).collect();
         let copied = choose(&candidates, |_| 100);
-        let places: Vec<usize> = (0..chunks.len()).filter(|place| copied[*place]).collect();
+        let places: Vec<usize> = (0..chunks.len()).filter(|index| copied[*index]).collect();
         assert_eq!(places, expected, "{chunks:?}");
     }
 

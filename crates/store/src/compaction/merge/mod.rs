@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use index::RoaringBitmap;
 
-use crate::compaction::{self, Haste, Job, Situation};
+use crate::compaction::{self, CompactionJob, CompactionState, Urgency};
 use crate::head::shard::{Rest, Shard};
 use crate::journal::ChangeKind;
 use crate::manifest::Edit;
@@ -31,24 +31,24 @@ const IDLE_NS: u64 = 10 * 60 * 1_000_000_000;
 const BEHIND_TIMES: usize = 2;
 
 impl Store {
-    /// Carries out the most urgent merge of a shard, if one is due, or if `at_last` one that would wait for more. Whether it did.
-    pub(crate) fn merge_if_due(&self, shard: &Shard, at_last: bool) -> Result<bool, StoreError> {
+    /// Carries out the most urgent merge of a shard, if one is due, or if `is_forced` one that would wait for more. Whether it did.
+    pub(crate) fn merge_if_due(&self, shard: &Shard, is_forced: bool) -> Result<bool, StoreError> {
         let mut rest = shard.work.lock();
-        let haste = match self.is_idle(shard, &mut rest) {
-            _ if at_last => Haste::AtLast,
-            true => Haste::Idle,
-            false => Haste::Waiting,
+        let urgency = match self.is_idle(shard, &mut rest) {
+            _ if is_forced => Urgency::Forced,
+            true => Urgency::Idle,
+            false => Urgency::Waiting,
         };
-        let Some((class, job)) = self.plan(shard, haste) else {
+        let Some((class, job)) = self.plan(shard, urgency) else {
             return Ok(false);
         };
-        let _hurry = (at_last || self.is_behind(shard)).then(|| self.throttle.hurry());
+        let _hurry = (is_forced || self.is_behind(shard)).then(|| self.throttle.hurry());
         self.run(shard, class, &job)?;
-        self.counters.merged(job.goal);
+        self.counters.merged(job.reason);
         Ok(true)
     }
 
-    /// Whether flushes bring more than merges take away at the rate that they have.
+    /// Returns whether flushes bring more than merges take away at the rate that they have.
     fn is_behind(&self, shard: &Shard) -> bool {
         let (parts, _) = shard.parts_and_deletes();
         let of_level0 = parts.iter().filter(|part| part.info.level == 0);
@@ -56,7 +56,7 @@ impl Store {
         flushes > BEHIND_TIMES * self.options.level0_parts_max
     }
 
-    /// Whether the last flush of a shard is some time ago.
+    /// Returns whether the last flush of a shard is some time ago.
     fn is_idle(&self, shard: &Shard, rest: &mut Rest) -> bool {
         let (parts, _) = shard.parts_and_deletes();
         let newest = parts.iter().map(|part| part.info.sequences.1).max().unwrap_or(0);
@@ -68,7 +68,7 @@ impl Store {
     }
 
     /// The most urgent merge among a shard's retention classes.
-    fn plan(&self, shard: &Shard, haste: Haste) -> Option<(u32, Job)> {
+    fn plan(&self, shard: &Shard, urgency: Urgency) -> Option<(u32, CompactionJob)> {
         let (parts, deletes) = shard.parts_and_deletes();
         let mut classes: BTreeMap<u32, Vec<PartInfo>> = BTreeMap::new();
         for part in parts.iter() {
@@ -81,13 +81,13 @@ impl Store {
             .collect();
         let (lengths, now_ns) = (self.lengths(), self.trusted_now_ns());
         classes.into_iter().find_map(|(class, parts)| {
-            let situation = Situation { parts: &parts, lengths, now_ns, masked: &masked, haste };
-            Some((class, compaction::plan(&situation, &self.merge_policy(class))?))
+            let state = CompactionState { parts: &parts, lengths, now_ns, masked: &masked, urgency };
+            Some((class, compaction::plan(&state, &self.merge_policy(class))?))
         })
     }
 
     /// Writes the outputs, commits them in place of the inputs, and removes the inputs' files.
-    fn run(&self, shard: &Shard, class: u32, job: &Job) -> Result<(), StoreError> {
+    fn run(&self, shard: &Shard, class: u32, job: &CompactionJob) -> Result<(), StoreError> {
         let (parts, deletes) = shard.parts_and_deletes();
         let inputs: Vec<Arc<Part>> = parts.iter().filter(|part| job.inputs.contains(&part.info.id)).cloned().collect();
         let written = match self.adopted(&inputs, &deletes, job) {
@@ -114,7 +114,7 @@ impl Store {
     }
 
     /// The only input as the output, where nothing has to be written.
-    fn adopted(&self, inputs: &[Arc<Part>], deletes: &[Delete], job: &Job) -> Option<PartInfo> {
+    fn adopted(&self, inputs: &[Arc<Part>], deletes: &[Delete], job: &CompactionJob) -> Option<PartInfo> {
         let [part] = inputs else { return None };
         // A part of version 1 has no summaries where later ones have.
         if !part.has_summaries() || deletes.iter().any(|delete| delete.masks(part)) {
@@ -131,7 +131,7 @@ impl Store {
         &self,
         shard: &Shard,
         class: u32,
-        job: &Job,
+        job: &CompactionJob,
         inputs: &[Arc<Part>],
         deletes: &[Delete],
     ) -> Result<Vec<PartInfo>, StoreError> {
@@ -175,7 +175,7 @@ impl Store {
         };
         for part in removed {
             self.counters.bytes_replaced.fetch_add(part.info.bytes, Ordering::Relaxed);
-            if !part.info.places.local {
+            if !part.info.locations.local {
                 self.remove_file(&tail_path(&self.options.directory, part.info.id));
             } else if !kept_files.contains(&part.info.file) {
                 self.remove_file(&self.part_path(part.info.file));
@@ -203,7 +203,7 @@ fn write_outputs(
                     sources.read(cursor, &entry, deletes)?;
                 }
             }
-            outputs.push(key, &sources.gather(&key, deletes, outputs.job())?)?;
+            outputs.push(key, &sources.join(&key, deletes, outputs.job())?)?;
         }
         let (infos, is_complete) = outputs.finish()?;
         written.extend(infos);

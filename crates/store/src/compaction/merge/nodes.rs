@@ -9,7 +9,7 @@ use crate::compaction::Target;
 use crate::part::summary::{self, Nodes};
 
 use super::outputs::Segment;
-use super::rows::{Copied, Gathered};
+use super::rows::{Copied, KeyRows};
 
 /// What one part has of a key, none of it deleted, in nodes.
 pub(crate) struct PartNodes {
@@ -26,8 +26,8 @@ impl PartNodes {
         all.sort_unstable_by_key(|one| one.range.start_ns);
     }
 
-    /// Whether they are all of its rows in these segments, and can be added to nodes of a width.
-    fn suits(&self, gathered: &Gathered, segments: &[(Target, Segment<'_>)], width_ns: i64) -> bool {
+    /// Returns whether they are all of its rows in these segments, and can be added to nodes of a width.
+    fn suits(&self, gathered: &KeyRows, segments: &[(Target, Segment<'_>)], width_ns: i64) -> bool {
         let rows = |(_, segment): &(Target, Segment<'_>)| match segment {
             Segment::Copied(copied) if self.range.contains(copied.range.start_ns) => copied.rows,
             Segment::Copied(_) => 0,
@@ -53,7 +53,7 @@ enum Source<'a> {
 
 /// The nodes of what goes into one part, `segments` in order of time.
 pub(super) fn of_segments(
-    gathered: &Gathered,
+    gathered: &KeyRows,
     segments: &[(Target, Segment<'_>)],
     width_ns: i64,
 ) -> Result<Nodes, StoreError> {
@@ -69,7 +69,7 @@ pub(super) fn of_segments(
 }
 
 /// What the nodes are made of, in order of time: only so are nodes right that two of the sources have a share in.
-fn sources<'a>(gathered: &'a Gathered, segments: &[(Target, Segment<'a>)], width_ns: i64) -> Vec<(i64, Source<'a>)> {
+fn sources<'a>(gathered: &'a KeyRows, segments: &[(Target, Segment<'a>)], width_ns: i64) -> Vec<(i64, Source<'a>)> {
     let known: Vec<&PartNodes> = gathered.alone.iter().filter(|one| one.suits(gathered, segments, width_ns)).collect();
     let mut sources: Vec<(i64, Source<'a>)> =
         known.iter().map(|one| (one.range.start_ns, Source::Nodes(&one.nodes))).collect();
@@ -127,8 +127,8 @@ mod tests {
     }
 
     proptest! {
-        /// Some stretches of rows were parts that had nodes, and rows are cut into segments somewhere: the nodes are those of all rows,
-        /// and none that somebody knows are made again, unless what goes into the part is not all that they stand for.
+        /// Some runs of rows were parts that had nodes, and rows are cut into segments somewhere: the nodes are those of all rows,
+        /// and none that are known are made again, unless what goes into the part is not all that they stand for.
         #[test]
         fn known_nodes_are_those_of_their_rows(
             samples in proptest::collection::btree_map(0i64..300, 0i64..9, 1..80),
@@ -147,7 +147,7 @@ mod tests {
                 alone.push(PartNodes { range, rows: places.len(), nodes });
             }
             PartNodes::retain_alone(&mut alone, &ranges);
-            let mut gathered = Gathered::default();
+            let mut gathered = KeyRows::default();
             gathered.rows = all.clone();
             gathered.alone = alone;
             let taken = samples.len() - left_out.min(samples.len() - 1);

@@ -6,14 +6,14 @@ use std::ops::Range;
 
 use model::TimeRange;
 
-use crate::compaction::{Job, Placement, Target};
+use crate::compaction::{CompactionJob, Placement, Target};
 use crate::part::chunk::{self, Rows, RowsColumn};
 use crate::part::summary::{self, Nodes};
 use crate::part::{EncodedChunk, FileWriter, PartInfo, PartKey, PartWriter};
 use crate::{Store, StoreError};
 
 use super::nodes;
-use super::rows::{Copied, Gathered};
+use super::rows::{Copied, KeyRows};
 
 /// Parts that one merge writes at the same time: bounds open files and buffers. A merge of more goes over its inputs again.
 const OUTPUTS_AT_ONCE: usize = 32;
@@ -23,13 +23,13 @@ pub(crate) struct Outputs<'a> {
     store: &'a Store,
     shard: u32,
     class: u32,
-    job: &'a Job,
+    job: &'a CompactionJob,
     /// Deletes up to this sequence id are carried out.
     deletes_through: u64,
     open: BTreeMap<(u8, i64), Output>,
     /// Partitions that earlier passes wrote.
     done: BTreeSet<(u8, i64)>,
-    /// Whether rows were left for another pass.
+    /// True if rows were left for another pass.
     left: bool,
     /// Files begun so far.
     files: Vec<u64>,
@@ -47,8 +47,8 @@ pub(super) enum Segment<'a> {
     Rows(Range<usize>),
 }
 
-/// Cuts rows where they go elsewhere and where copied chunks lie between them: what goes into one part is one stretch, in order of time.
-fn cut<'a>(gathered: &'a Gathered, placement: &Placement) -> Vec<(Target, Segment<'a>)> {
+/// Cuts rows where they go elsewhere and where copied chunks lie between them: what goes into one part is one run, in order of time.
+fn cut<'a>(gathered: &'a KeyRows, placement: &Placement) -> Vec<(Target, Segment<'a>)> {
     let timestamps_ns = &gathered.rows.timestamps_ns;
     let mut copies = gathered.copied.iter().peekable();
     let mut segments: Vec<(Target, Segment<'a>)> = Vec::new();
@@ -90,7 +90,7 @@ impl Encoded<'_> {
 }
 
 impl<'a> Outputs<'a> {
-    pub(crate) fn new(store: &'a Store, shard: u32, class: u32, job: &'a Job, deletes_through: u64) -> Self {
+    pub(crate) fn new(store: &'a Store, shard: u32, class: u32, job: &'a CompactionJob, deletes_through: u64) -> Self {
         Self {
             store,
             shard,
@@ -105,12 +105,12 @@ impl<'a> Outputs<'a> {
     }
 
     /// What is merged, and where to.
-    pub(crate) fn job(&self) -> &'a Job {
+    pub(crate) fn job(&self) -> &'a CompactionJob {
         self.job
     }
 
     /// Cuts a key's rows at partitions and copied chunks, and writes what belongs together into its part.
-    pub(crate) fn push(&mut self, key: PartKey, gathered: &Gathered) -> Result<(), StoreError> {
+    pub(crate) fn push(&mut self, key: PartKey, gathered: &KeyRows) -> Result<(), StoreError> {
         let segments = cut(gathered, &self.job.placement);
         for of_target in segments.chunk_by(|a, b| a.0 == b.0) {
             if let Some((target, _)) = of_target.first()
@@ -135,7 +135,7 @@ impl<'a> Outputs<'a> {
     fn push_piece(
         &mut self,
         key: PartKey,
-        gathered: &Gathered,
+        gathered: &KeyRows,
         target: &Target,
         segments: &[(Target, Segment<'_>)],
     ) -> Result<(), StoreError> {
@@ -179,7 +179,7 @@ impl<'a> Outputs<'a> {
 
     /// The nodes of what goes into one part, encoded: made of its samples, and where samples were folded of the nodes that replaced
     /// them.
-    fn summary(&self, gathered: &Gathered, segments: &[(Target, Segment<'_>)]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn summary(&self, gathered: &KeyRows, segments: &[(Target, Segment<'_>)]) -> Result<Option<Vec<u8>>, StoreError> {
         let count = |segment: &Segment<'_>| match segment {
             Segment::Copied(copied) => (copied.rows, copied.range),
             Segment::Rows(places) => {
@@ -260,7 +260,7 @@ fn encode(rows: &Rows, places: Range<usize>, level: u8, sequences: (u64, u64)) -
 }
 
 /// The nodes of samples that are folded, and those that replaced others before.
-fn folded(gathered: &Gathered, segments: &[(Target, Segment<'_>)], fold_ns: i64) -> Result<Nodes, StoreError> {
+fn folded(gathered: &KeyRows, segments: &[(Target, Segment<'_>)], fold_ns: i64) -> Result<Nodes, StoreError> {
     let mut nodes = Nodes { width_ns: fold_ns, columns: Vec::new() };
     gathered.folded.iter().for_each(|folded| nodes.merge(folded));
     if let Some(unfolded) = &gathered.unfolded {
@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Every row goes where it would go alone, each part gets one stretch of segments, and nothing is left out.
+        /// Every row goes where it would go alone, each part gets one run of segments, and nothing is left out.
         #[test]
         fn rows_are_cut_where_they_go_elsewhere(
             times in proptest::collection::btree_set(0i64..1200, 1..60),
@@ -331,15 +331,15 @@ mod tests {
             settled_start_ns in 0i64..1000,
         ) {
             let placement = Placement::ByAge {
-                fast_ns: 10,
-                fast_from: 1000,
-                settled_ns: vec![40, 640],
-                fast_bases: vec![(TimeRange::new(fast_start_ns, fast_start_ns + 29), 1)],
-                settled_bases: vec![(TimeRange::new(settled_start_ns, settled_start_ns + 99), 2)],
+                fast_partition_length_ns: 10,
+                fast_from_ns: 1000,
+                level2_lengths_ns: vec![40, 640],
+                level1_bases: vec![(TimeRange::new(fast_start_ns, fast_start_ns + 29), 1)],
+                level2_bases: vec![(TimeRange::new(settled_start_ns, settled_start_ns + 99), 2)],
             };
             let timestamps_ns: Vec<i64> = times.into_iter().collect();
             let rows = Rows { timestamps_ns: timestamps_ns.clone(), ..Rows::default() };
-            let mut gathered = Gathered::default();
+            let mut gathered = KeyRows::default();
             gathered.rows = rows;
             let mut places = Vec::new();
             let segments = cut(&gathered, &placement);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use model::TimeRange;
 
 use crate::StoreError;
-use crate::compaction::Job;
-use crate::part::chunk::{self, ChunkHeader, Onto, Rows};
+use crate::compaction::CompactionJob;
+use crate::part::chunk::{self, ChunkHeader, DecodeTarget, Rows};
 use crate::part::summary::{self, Nodes};
 use crate::part::{KeyCursor, KeyEntry, Part, PartKey};
 use crate::retention::deletes::Delete;
@@ -58,7 +58,7 @@ impl Copied {
 
 /// All of a key that a merge has, oldest first.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub(crate) struct KeyRows {
     /// All rows but those of `copied`, whose time they do not overlap.
     pub(crate) rows: Rows,
     /// In order of time.
@@ -88,8 +88,8 @@ impl Sources {
             level => level.max(1),
         };
         for chunk in &entry.chunks {
-            let bytes = cursor.read(chunk.place)?;
-            let offset = chunk.place.offset;
+            let bytes = cursor.read(chunk.handle)?;
+            let offset = chunk.handle.offset;
             let header = chunk::check(&bytes).map_err(|error| part.corrupt(offset, &error))?;
             let is_masked = touching.iter().any(|delete| delete.range.overlaps(&chunk.range));
             let (part, range) = (part.clone(), chunk.range);
@@ -100,11 +100,11 @@ impl Sources {
         let both = |a: TimeRange, b: TimeRange| TimeRange::new(a.start_ns.min(b.start_ns), a.end_ns.max(b.end_ns));
         let range = of_part.iter().map(|chunk| chunk.range).reduce(both);
         self.ranges.extend(range);
-        let Some(place) = entry.summary else {
+        let Some(handle) = entry.summary else {
             return Ok(());
         };
-        let bytes = cursor.read(place)?;
-        let mut nodes = summary::decode(&bytes, None).map_err(|error| part.corrupt(place.offset, &error))?;
+        let bytes = cursor.read(handle)?;
+        let mut nodes = summary::decode(&bytes, None).map_err(|error| part.corrupt(handle.offset, &error))?;
         if part.info.fold_ns > 0 {
             for column in &mut nodes.columns {
                 let is_kept = |delete: &&Delete, last_ns: i64| !delete.takes_node(&entry.key, column.slot, last_ns);
@@ -119,7 +119,7 @@ impl Sources {
     }
 
     /// Which chunks are taken over as they are.
-    fn copied(&self, job: &Job) -> Vec<bool> {
+    fn copied(&self, job: &CompactionJob) -> Vec<bool> {
         let is_folding = job.fold_ns > 0 || self.chunks.iter().any(|chunk| chunk.part.info.fold_ns > 0);
         if is_folding {
             return vec![false; self.chunks.len()];
@@ -142,20 +142,20 @@ impl Sources {
     }
 
     /// What chunks that are not copied are decoded onto.
-    fn onto(&self, copied: &[bool]) -> Onto {
+    fn onto(&self, copied: &[bool]) -> DecodeTarget {
         let decoded = self.chunks.iter().zip(copied).filter(|(_, is_copied)| !**is_copied);
         let lengths = decoded.map(|(chunk, _)| chunk.range.end_ns.wrapping_sub(chunk.range.start_ns) as u64);
         let (chunks, length_ns) =
             lengths.fold((0, 0u64), |(chunks, sum), length_ns| (chunks + 1, sum.saturating_add(length_ns)));
-        Onto { chunks, length_ns, ..Onto::default() }
+        DecodeTarget { chunks, length_ns, ..DecodeTarget::default() }
     }
 
     /// Joins what the parts have.
-    pub(crate) fn gather(self, key: &PartKey, deletes: &[Delete], job: &Job) -> Result<Gathered, StoreError> {
+    pub(crate) fn join(self, key: &PartKey, deletes: &[Delete], job: &CompactionJob) -> Result<KeyRows, StoreError> {
         let copied = self.copied(job);
         let mut onto = self.onto(&copied);
         let any_folded = !self.folded.is_empty();
-        let mut gathered = Gathered { folded: self.folded, ..Gathered::default() };
+        let mut gathered = KeyRows { folded: self.folded, ..KeyRows::default() };
         gathered.alone = self.nodes;
         PartNodes::retain_alone(&mut gathered.alone, &self.ranges);
         let mut unfolded = Vec::new();
@@ -169,7 +169,7 @@ impl Sources {
             // Chunks that follow one another are decoded as one piece, which need not be joined.
             let last_ns = onto.pieces.last().and_then(|rows| rows.timestamps_ns.last());
             onto.goes_on = !is_masked && !any_folded && last_ns.is_none_or(|last_ns| *last_ns < range.start_ns);
-            chunk::decode_onto(&bytes, None, &mut onto).map_err(|error| part.corrupt(offset, &error))?;
+            chunk::decode_into(&bytes, None, &mut onto).map_err(|error| part.corrupt(offset, &error))?;
             gathered.ranges.push((range, header.sequences));
             let Some(rows) = onto.pieces.last_mut() else { continue };
             if is_masked {
@@ -187,7 +187,7 @@ impl Sources {
     }
 }
 
-impl Gathered {
+impl KeyRows {
     /// Smallest and largest sequence id of the rows in a range, judged by whole chunks.
     pub(crate) fn sequences(&self, range: &TimeRange) -> (u64, u64) {
         let touching = self.ranges.iter().filter(|(of_chunk, _)| of_chunk.overlaps(range));

@@ -56,29 +56,29 @@ pub(crate) fn decode(bytes: &[u8], slots: Option<&[Slot]>) -> Result<(ChunkHeade
     Ok((header, rows))
 }
 
-/// Pieces of a key's rows that chunks are read onto.
+/// Blocks of a key's rows that chunks are decoded into.
 #[derive(Default)]
-pub(crate) struct Onto {
+pub(crate) struct DecodeTarget {
     pub(crate) pieces: Vec<Rows>,
-    /// Whether the next chunk begins behind the end of the last piece, which may go on then.
+    /// True if the next chunk begins behind the end of the last piece, which may go on then.
     pub(crate) goes_on: bool,
     /// The times of the only piece, which has none itself as long as they are held here.
-    pub(crate) held: Option<HeldTimes>,
+    pub(crate) held: Option<EncodedTimes>,
     /// All chunks that will come, and how long they are together.
     pub(crate) chunks: usize,
     pub(crate) length_ns: u64,
     pub(crate) scratch: float::Scratch,
 }
 
-/// Times of chunks as they are encoded: for whoever may know them already.
+/// Timestamps of chunks as they are encoded: the reader may have decoded the same bytes before.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct HeldTimes {
+pub(crate) struct EncodedTimes {
     rows: usize,
     /// Of each chunk how many they are, how many bytes, and these.
     bytes: Vec<u8>,
 }
 
-impl HeldTimes {
+impl EncodedTimes {
     pub(crate) fn push(&mut self, rows: usize, encoded: &[u8]) {
         self.rows += rows;
         varint::push(&mut self.bytes, rows as u64);
@@ -106,7 +106,7 @@ impl HeldTimes {
     }
 }
 
-impl Onto {
+impl DecodeTarget {
     /// For how many rows there should be room, if they are as dense as those of a first chunk.
     fn rows_expected(&self, header: &ChunkHeader) -> usize {
         let length_ns = header.range.end_ns.wrapping_sub(header.range.start_ns) as u64;
@@ -126,7 +126,11 @@ impl Onto {
 
 /// Reads the columns of a chunk, all or those of the given slots (sorted): behind the last piece, if it may go on and has the same columns, else as
 /// a piece of its own. Returns how many rows came.
-pub(crate) fn decode_onto(bytes: &[u8], slots: Option<&[Slot]>, onto: &mut Onto) -> Result<usize, DecodeError> {
+pub(crate) fn decode_into(
+    bytes: &[u8],
+    slots: Option<&[Slot]>,
+    target: &mut DecodeTarget,
+) -> Result<usize, DecodeError> {
     let mut reader = Reader::new(bytes);
     let header = checked_header(&mut reader, bytes)?;
     let is_wanted = |slot: &Slot| slots.is_none_or(|slots| slots.binary_search(slot).is_ok());
@@ -135,19 +139,19 @@ pub(crate) fn decode_onto(bytes: &[u8], slots: Option<&[Slot]>, onto: &mut Onto)
         let known = rows.columns.iter().map(|column| (column.slot, column.value_type));
         known.eq(wanted().map(|(slot, value_type, _)| (*slot, *value_type)))
     };
-    if !onto.goes_on || !onto.pieces.last().is_some_and(is_alike) {
-        let rows = onto.rows_expected(&header);
+    if !target.goes_on || !target.pieces.last().is_some_and(is_alike) {
+        let rows = target.rows_expected(&header);
         let column = |(slot, value_type, _): &(Slot, ValueType, usize)| RowsColumn {
             cells: Vec::with_capacity(rows),
             ..RowsColumn::new(*slot, *value_type)
         };
         let columns = wanted().map(column).collect();
-        onto.settle_times()?;
-        let timestamps_ns = Vec::with_capacity(if onto.held.is_some() { 0 } else { rows });
-        onto.pieces.push(Rows { timestamps_ns, columns });
+        target.settle_times()?;
+        let timestamps_ns = Vec::with_capacity(if target.held.is_some() { 0 } else { rows });
+        target.pieces.push(Rows { timestamps_ns, columns });
     }
-    if let Some(rows) = onto.pieces.last_mut() {
-        decode_rows(&mut reader, &header, rows, (onto.held.as_mut(), &mut onto.scratch))?;
+    if let Some(rows) = target.pieces.last_mut() {
+        decode_rows(&mut reader, &header, rows, (target.held.as_mut(), &mut target.scratch))?;
     }
     Ok(header.rows)
 }
@@ -157,7 +161,7 @@ fn decode_rows(
     reader: &mut Reader<'_>,
     header: &ChunkHeader,
     rows: &mut Rows,
-    (held, scratch): (Option<&mut HeldTimes>, &mut float::Scratch),
+    (held, scratch): (Option<&mut EncodedTimes>, &mut float::Scratch),
 ) -> Result<(), DecodeError> {
     let timestamps = reader.bytes(header.timestamps_bytes)?;
     match held {

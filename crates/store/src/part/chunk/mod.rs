@@ -4,7 +4,7 @@ mod decode;
 mod encode;
 mod join;
 
-pub(crate) use decode::{HeldTimes, Onto, check, decode, decode_onto};
+pub(crate) use decode::{DecodeTarget, EncodedTimes, check, decode, decode_into};
 pub(crate) use encode::encode;
 pub(crate) use join::{in_time_order, join, merge, order_distinct};
 

@@ -22,7 +22,7 @@ use platform::{File, Mapped};
 
 use crate::head::shard::ShardState;
 use crate::manifest::State;
-use crate::part::{Part, PartData, PartPlaces, Place};
+use crate::part::{BlockHandle, Part, PartData, PartLocations};
 use crate::tier::parts;
 use crate::upkeep::progress::{Meter, Progress};
 use crate::{Store, StoreError};
@@ -179,7 +179,7 @@ fn backup_state(mut state: State, sequence: u64) -> State {
     state.log_released = 0;
     // What is past keeping is not copied.
     state.trash.clear();
-    state.parts.values_mut().for_each(|part| part.places = PartPlaces { local: true, object: false });
+    state.parts.values_mut().for_each(|part| part.locations = PartLocations { local: true, object: false });
     // Sequence ids go on behind all that stand in the backup, deletes among them.
     let last = state.deletes.keys().map(|(_, sequence)| *sequence).max().unwrap_or(0).max(sequence);
     state.flushed = (0..state.shards).map(|shard| (shard, last)).collect();
@@ -219,8 +219,8 @@ impl File for PartFile {
         match self.0.data() {
             PartData::Local { file, .. } => file.read_exact_at(buffer, offset),
             object @ PartData::Object { .. } => {
-                let place = Place { offset, bytes: buffer.len() as u32 };
-                let read = object.read(&[place]).map_err(|error| io::Error::other(error.to_string()))?;
+                let handle = BlockHandle { offset, bytes: buffer.len() as u32 };
+                let read = object.read(&[handle]).map_err(|error| io::Error::other(error.to_string()))?;
                 buffer.copy_from_slice(read.first().map(Vec::as_slice).unwrap_or_default());
                 Ok(())
             }
@@ -249,7 +249,7 @@ impl File for MappedFile {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let found = start.checked_add(buffer.len()).and_then(|end| bytes.get(start..end));
         buffer.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-        // Zeros in the place of a page that cannot be read must not go into a backup.
+        // Zeros in place of a page that cannot be read must not go into a backup.
         if self.0.is_readable() { Ok(()) } else { Err(io::Error::other("a page of the mapped file could not be read")) }
     }
 

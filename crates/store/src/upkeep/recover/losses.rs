@@ -9,8 +9,8 @@ use platform::Files;
 use super::{Opened, Recovery};
 use crate::log::reader::Finding;
 use crate::manifest::{Edit, Manifest, State};
-use crate::part::{Part, PartInfo, PartPlaces};
-use crate::tier::parts::Settled;
+use crate::part::{Part, PartInfo, PartLocations};
+use crate::tier::parts::ObjectTier;
 use crate::upkeep::health::Health;
 use crate::{Loss, StoreError, open_part, part_path};
 
@@ -24,14 +24,14 @@ pub(super) struct OpenedParts {
 }
 
 /// Where parts are.
-pub(super) struct Place<'a> {
+pub(super) struct Folder<'a> {
     pub(super) files: &'a dyn Files,
     pub(super) directory: &'a Path,
-    pub(super) settled: Option<&'a Settled>,
+    pub(super) object_tier: Option<&'a ObjectTier>,
     pub(super) health: &'a Arc<Health>,
 }
 
-/// Whether a file is missing or damaged. What the operating system refuses now (open files, memory) it may give later: nothing is
+/// Returns whether a file is missing or damaged. What the operating system refuses now (open files, memory) it may give later: nothing is
 /// given up for that.
 fn is_gone(error: &StoreError) -> bool {
     match error {
@@ -43,30 +43,30 @@ fn is_gone(error: &StoreError) -> bool {
 
 /// Opens all parts. One whose local file cannot be used is read from the object store, if it is there too; else it is lost.
 pub(super) fn open_parts(
-    place: &Place<'_>,
+    folder: &Folder<'_>,
     state: &mut State,
     recovery: &mut Recovery,
 ) -> Result<OpenedParts, StoreError> {
-    let open = |info: PartInfo| open_part(place.files, place.directory, place.settled, place.health, info);
+    let open = |info: PartInfo| open_part(folder.files, folder.directory, folder.object_tier, folder.health, info);
     let mut parts: Vec<Vec<Arc<Part>>> = vec![Vec::new(); state.shards as usize];
     let (mut set_aside, mut losses, mut edits) = (Vec::new(), Vec::new(), Vec::new());
     for info in state.parts.values() {
         let opened = match open(*info) {
             Err(error) if is_gone(&error) => {
                 set_aside.push(*info);
-                let remote = PartInfo { places: PartPlaces { local: false, object: true }, ..*info };
-                let again = place.settled.filter(|_| info.places.object).map(|_| open(remote));
+                let remote = PartInfo { locations: PartLocations { local: false, object: true }, ..*info };
+                let again = folder.object_tier.filter(|_| info.locations.object).map(|_| open(remote));
                 match again {
                     Some(Ok(part)) => {
                         recovery.parts_fetched.push(error.to_string());
-                        edits.push(Edit::Moved { id: info.id, places: remote.places });
+                        edits.push(Edit::Moved { id: info.id, locations: remote.locations });
                         part
                     }
                     // The object store cannot be reached now: that says nothing about the part.
                     Some(Err(StoreError::Objects(error))) => return Err(StoreError::Objects(error)),
                     _ => {
                         recovery.parts_set_aside.push(error.to_string());
-                        losses.push(loss_of(place.directory, info, &error));
+                        losses.push(loss_of(folder.directory, info, &error));
                         edits.push(Edit::RemovePart(info.id));
                         continue;
                     }
@@ -135,7 +135,7 @@ impl Opened {
         let files = &*self.platform.files;
         let manifest = Manifest::write(files, &self.options.directory, self.state.clone())?;
         for info in &self.set_aside {
-            let is_shared = manifest.state.parts.values().any(|other| other.places.local && other.file == info.file);
+            let is_shared = manifest.state.parts.values().any(|other| other.locations.local && other.file == info.file);
             let path = part_path(&self.options.directory, info.file);
             // A missing file cannot be renamed; it is reported all the same. One that holds other parts too stays.
             if !is_shared {

@@ -27,15 +27,15 @@ use crate::log::reader::Finding;
 use crate::manifest::State;
 use crate::manifest::twin;
 use crate::memory::MemoryPools;
-use crate::part::{PartInfo, SeenBlocks};
+use crate::part::{IndexBlockCache, PartInfo};
 use crate::retention::trash;
 use crate::retention::trusted_time::{Opening, Reading, TrustedTime, data_advance_ns_max};
-use crate::tier::parts::Settled;
+use crate::tier::parts::ObjectTier;
 use crate::upkeep::health::Health;
 use crate::upkeep::reserve::{Reserve, is_full};
 use crate::upkeep::stats::Counters;
 use crate::write::admission::Admission;
-use crate::write::buffer_pool::Spare;
+use crate::write::buffer_pool::BufferPool;
 use crate::write::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
 use crate::write::keys::{Keys, SHARDS_MAX};
 use crate::write::pressure::Pressure;
@@ -45,7 +45,7 @@ use crate::{CatalogState, Damage, Loss, Store, StoreError, StoreOptions};
 /// What opening a folder found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Whether the folder was made just now.
+    /// True if the folder was made just now.
     pub created: bool,
     /// Log records read.
     pub log_records: u64,
@@ -71,7 +71,7 @@ pub struct Recovery {
     pub files_left: Vec<String>,
     /// Files of earlier openings that were removed from `lost+found` because it holds more than it may.
     pub lost_found_removed: Vec<String>,
-    /// Whether the object store cannot keep two writers apart: nothing there says what a lost folder held.
+    /// True if the object store cannot keep two writers apart: nothing there says what a lost folder held.
     pub objects_unfenced: bool,
 }
 
@@ -89,7 +89,7 @@ struct Opened {
     set_aside: Vec<PartInfo>,
     /// What is missing, and where it begins in the log.
     losses: Vec<(Loss, Option<(u32, u64)>)>,
-    settled: Option<Settled>,
+    object_tier: Option<ObjectTier>,
     exemplars: Exemplars,
     producers: Producers,
     recovery: Recovery,
@@ -136,7 +136,8 @@ impl Store {
         let memory_pools = MemoryPools::new(memory_bytes_max, opened.platform.clock.clone());
         let reserve = Reserve::new(opened.platform.files.clone(), &opened.options);
         let merge_rate = opened.options.merge_bytes_per_second_max;
-        let (fast_ns, policies) = (manifest.state.fast_ns, manifest.state.policies.clone());
+        let (fast_partition_length_ns, policies) =
+            (manifest.state.fast_partition_length_ns, manifest.state.policies.clone());
         opened.health.set_losses(manifest.state.losses.clone());
         opened.recovery.manifest_repaired.iter().for_each(|damage| opened.health.report_damage(damage.clone()));
         let trusted_time = opened.trusted_time(&manifest.state);
@@ -147,7 +148,7 @@ impl Store {
             catalog: RwLock::new(CatalogState {
                 catalog: opened.catalog,
                 unsaved_since: catalog_since,
-                untold: Vec::new(),
+                unlogged: Vec::new(),
             }),
             log: Box::new(log),
             shards: opened.shards,
@@ -156,15 +157,15 @@ impl Store {
             pressure: Pressure::default(),
             throttle: Throttle::new(merge_rate),
             counters: Counters::default(),
-            untold: AtomicBool::new(false),
+            unlogged: AtomicBool::new(false),
             journal,
             journal_file: Mutex::default(),
-            spare: Spare::default(),
-            fast_ns: AtomicI64::new(fast_ns),
+            buffers: BufferPool::default(),
+            fast_partition_length_ns: AtomicI64::new(fast_partition_length_ns),
             policies: RwLock::new(policies),
             heads_bytes: AtomicU64::new(heads_bytes),
             memory_pools,
-            seen: Arc::new(SeenBlocks::new(memory_bytes_max)),
+            index_blocks: Arc::new(IndexBlockCache::new(memory_bytes_max)),
             last_rows: Arc::new(LastRowsCache::new(memory_bytes_max)),
             selections: SelectionCache::new(memory_bytes_max),
             results_bytes: AtomicU64::new(0),
@@ -172,7 +173,7 @@ impl Store {
             memory_is_short: AtomicBool::new(false),
             admission: Admission::default(),
             refusal: RwLock::default(),
-            settled: opened.settled,
+            object_tier: opened.object_tier,
             exemplars: Mutex::new(opened.exemplars),
             producers: Mutex::new(opened.producers),
             recovery: opened.recovery,
@@ -183,7 +184,7 @@ impl Store {
             trusted_time,
             _lock: lock,
         };
-        store.tell_of_opening_time();
+        store.record_opening_time();
         store.observe_time();
         Ok(store)
     }
@@ -230,18 +231,23 @@ impl Opened {
         };
         let before = Before { epoch: state.epoch, edition: state.edition };
         state.epoch += 1;
-        if state.fast_ns <= 0 {
-            state.fast_ns = options.partition_ns.max(1);
+        if state.fast_partition_length_ns <= 0 {
+            state.fast_partition_length_ns = options.partition_ns.max(1);
         }
-        let settled = open_tier(&platform, &options, &state)?;
-        recovery.objects_unfenced = settled.as_ref().is_some_and(|settled| !settled.conditional_put());
+        let object_tier = open_tier(&platform, &options, &state)?;
+        recovery.objects_unfenced = object_tier.as_ref().is_some_and(|object_tier| !object_tier.conditional_put());
         let health = Arc::new(Health::default());
         let twins = IndexTwins::new(files.clone(), directory.clone(), health.clone());
         twins.restore_at_opening(&state)?;
         let Named { catalog, groups, exemplars, producers } = Named::load(&platform, &options, &state, &twins)?;
-        let place = losses::Place { files: &*files, directory: &directory, settled: settled.as_ref(), health: &health };
-        let losses::OpenedParts { parts, set_aside, losses } = losses::open_parts(&place, &mut state, &mut recovery)?;
-        let trash = trash::open(&*files, &directory, settled.as_ref(), &health, &mut state)?;
+        let folder = losses::Folder {
+            files: &*files,
+            directory: &directory,
+            object_tier: object_tier.as_ref(),
+            health: &health,
+        };
+        let losses::OpenedParts { parts, set_aside, losses } = losses::open_parts(&folder, &mut state, &mut recovery)?;
+        let trash = trash::open(&*files, &directory, object_tier.as_ref(), &health, &mut state)?;
         let head_bytes = options.head_bytes_max / state.shards.max(1) as usize;
         let shards = groups.into_iter().zip(parts).enumerate();
         let shards = shards.map(|(number, (groups, parts))| {
@@ -268,7 +274,7 @@ impl Opened {
             before,
             set_aside,
             losses,
-            settled,
+            object_tier,
             exemplars,
             producers,
             recovery,
@@ -298,15 +304,16 @@ impl Opened {
 }
 
 /// The object tier, if the folder has one; it must if parts are there and nowhere else.
-fn open_tier(platform: &Platform, options: &StoreOptions, state: &State) -> Result<Option<Settled>, StoreError> {
+fn open_tier(platform: &Platform, options: &StoreOptions, state: &State) -> Result<Option<ObjectTier>, StoreError> {
     let tier = options.objects.as_ref();
-    let settled =
-        tier.map(|tier| Settled::open(platform, tier, &options.directory, state.objects_incarnation())).transpose()?;
-    if settled.is_none() && state.parts.values().any(|part| !part.places.local) {
+    let object_tier = tier
+        .map(|tier| ObjectTier::open(platform, tier, &options.directory, state.objects_incarnation()))
+        .transpose()?;
+    if object_tier.is_none() && state.parts.values().any(|part| !part.locations.local) {
         let message = "parts of this folder are in an object store: say in which with --objects";
         return Err(StoreError::Invalid(message.to_owned()));
     }
-    Ok(settled)
+    Ok(object_tier)
 }
 
 fn load_catalog(files: &dyn Files, path: &Path, catalog: &mut Catalog) -> Result<(), StoreError> {

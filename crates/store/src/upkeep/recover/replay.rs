@@ -1,4 +1,4 @@
-//! The log's records that are in no part yet: read and checked one after another, taken in by a thread for each shard. A shard's records
+//! The log's records that are in no part yet: read and checked one after another, replayed in by a thread for each shard. A shard's records
 //! keep their order; records of different shards have nothing to do with each other.
 
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ struct Segments {
 }
 
 /// A record's piece for one shard.
-enum Piece {
+enum Item {
     /// The payload of a groups record.
     Groups {
         sequence: u64,
@@ -64,7 +64,7 @@ enum Piece {
 
 /// What a shard's thread did.
 #[derive(Default)]
-struct Taken {
+struct AppliedRows {
     rows: u64,
     rows_lost: u64,
 }
@@ -157,21 +157,21 @@ impl Opened {
                 let (queue, pieces) = sync_channel(QUEUE_RECORDS_MAX);
                 queues.push(queue);
                 let flushed = flushed.get(&shard.number).copied().unwrap_or(0);
-                threads.push(scope.spawn(move || take_pieces(shard, flushed, &pieces)));
+                threads.push(scope.spawn(move || apply_items(shard, flushed, &pieces)));
             }
             let replayed = self.read_segments(directory, segments, scan, &queues);
             drop(queues);
-            let mut taken = Vec::with_capacity(threads.len());
+            let mut applied = Vec::with_capacity(threads.len());
             for thread in threads {
                 // A thread that was cut off by a panic has no more to say than that.
                 let done = thread.join().map_err(|_| StoreError::Invalid("replaying the log stopped short".to_owned()));
-                taken.push(done.and_then(|done| done));
+                applied.push(done.and_then(|done| done));
             }
             // What stopped a shard's thread also stopped the reading.
-            let taken = taken.into_iter().collect::<Result<Vec<Taken>, StoreError>>()?;
-            for taken in taken {
-                self.recovery.log_rows += taken.rows;
-                self.recovery.log_rows_lost += taken.rows_lost;
+            let applied = applied.into_iter().collect::<Result<Vec<AppliedRows>, StoreError>>()?;
+            for applied in applied {
+                self.recovery.log_rows += applied.rows;
+                self.recovery.log_rows_lost += applied.rows_lost;
             }
             replayed
         });
@@ -184,7 +184,7 @@ impl Opened {
         directory: &Path,
         segments: &Segments,
         scan: &mut Scan,
-        queues: &[SyncSender<Piece>],
+        queues: &[SyncSender<Item>],
     ) -> Result<Replayed, StoreError> {
         let mut replayed = Replayed::default();
         for number in &segments.numbers {
@@ -202,7 +202,7 @@ impl Opened {
                 first.get_or_insert(frame.sequence);
                 self.hand_out(&frame, &path, &mut replayed.catalog_since, queues)
             })?;
-            // From here on the records that count are settled, whatever is written after them.
+            // From here on the records that count are final, whatever is written after them.
             self.state.apply(&Edit::LogEnded { segment: *number, end });
             replayed.first_sequence = replayed.first_sequence.or(first);
             let first_sequence = first.unwrap_or(scan.largest_sequence + 1);
@@ -217,13 +217,13 @@ impl Opened {
         frame: &Frame<'_>,
         path: &Arc<PathBuf>,
         catalog_since: &mut Option<u64>,
-        queues: &[SyncSender<Piece>],
+        queues: &[SyncSender<Item>],
     ) -> Result<(), StoreError> {
         let (sequence, corrupt) = (frame.sequence, corrupt_at(path, frame.sequence));
         self.recovery.log_records += 1;
         if frame.kind == record::GROUPS {
             let shard = record::groups_shard(frame.payload).map_err(corrupt)?;
-            let piece = Piece::Groups { sequence, payload: frame.payload.to_vec(), path: Arc::clone(path) };
+            let piece = Item::Groups { sequence, payload: frame.payload.to_vec(), path: Arc::clone(path) };
             hand_to(queues, shard, piece);
             return Ok(());
         }
@@ -243,10 +243,10 @@ impl Opened {
                     self.producers.replay(sent, sequence, self.options.producers_max);
                 }
                 if let Some(journal) = &mut self.journal {
-                    journal.tell(sequence, &shards, self.platform.clock.now_ns());
+                    journal.record(sequence, &shards, self.platform.clock.now_ns());
                 }
                 for rows in shards {
-                    hand_to(queues, rows.shard, Piece::Rows { sequence, rows });
+                    hand_to(queues, rows.shard, Item::Rows { sequence, rows });
                 }
             }
             Record::Groups { .. } | Record::Mark => {}
@@ -298,26 +298,26 @@ fn corrupt_at(path: &Path, sequence: u64) -> impl Fn(codec::DecodeError) -> Stor
 }
 
 /// A shard that is not there has no thread, and one whose thread ended has an error that is told when it is joined.
-fn hand_to(queues: &[SyncSender<Piece>], shard: usize, piece: Piece) {
+fn hand_to(queues: &[SyncSender<Item>], shard: usize, piece: Item) {
     if let Some(queue) = queues.get(shard) {
         let _ = queue.send(piece);
     }
 }
 
 /// A shard's thread.
-fn take_pieces(shard: &Shard, flushed: u64, pieces: &Receiver<Piece>) -> Result<Taken, StoreError> {
-    let mut taken = Taken::default();
-    for piece in pieces {
+fn apply_items(shard: &Shard, flushed: u64, items: &Receiver<Item>) -> Result<AppliedRows, StoreError> {
+    let mut applied = AppliedRows::default();
+    for piece in items {
         match piece {
-            Piece::Groups { sequence, payload, path } => take_groups(shard, sequence, &payload, &path)?,
-            Piece::Rows { sequence, rows } if sequence > flushed => take_rows(shard, sequence, rows, &mut taken),
-            Piece::Rows { .. } => {}
+            Item::Groups { sequence, payload, path } => apply_groups(shard, sequence, &payload, &path)?,
+            Item::Rows { sequence, rows } if sequence > flushed => apply_rows(shard, sequence, rows, &mut applied),
+            Item::Rows { .. } => {}
         }
     }
-    Ok(taken)
+    Ok(applied)
 }
 
-fn take_groups(shard: &Shard, sequence: u64, payload: &[u8], path: &Path) -> Result<(), StoreError> {
+fn apply_groups(shard: &Shard, sequence: u64, payload: &[u8], path: &Path) -> Result<(), StoreError> {
     let decoded = record::decode(record::GROUPS, payload).map_err(corrupt_at(path, sequence))?;
     let Record::Groups { entries, .. } = decoded else {
         return Ok(());
@@ -332,13 +332,13 @@ fn take_groups(shard: &Shard, sequence: u64, payload: &[u8], path: &Path) -> Res
     Ok(())
 }
 
-fn take_rows(shard: &Shard, sequence: u64, mut rows: ShardRows, taken: &mut Taken) {
+fn apply_rows(shard: &Shard, sequence: u64, mut rows: ShardRows, applied: &mut AppliedRows) {
     let known = shard.groups.read().groups.next_id();
     let all: u64 = rows.blocks.iter().map(|block| block.rows() as u64).sum();
     // Their numbers will be given to others: rows of groups that nothing tells of must not wait for them.
     rows.blocks.iter_mut().for_each(|block| block.retain_groups(|group| group < known));
     let kept = rows.blocks.iter().map(|block| block.rows() as u64).sum::<u64>();
-    taken.rows_lost += all - kept;
-    taken.rows += kept;
+    applied.rows_lost += all - kept;
+    applied.rows += kept;
     shard.apply(&mut shard.state.lock(), &rows, sequence);
 }

@@ -21,10 +21,10 @@ const ROWS_MAX: usize = 1 << 16;
 
 /// The rows of some groups in a range, of those groups of which all are found at the end of heads' shared buffers.
 #[derive(Debug, Default)]
-pub struct RecentRows {
+pub struct HeadRows {
     buffers: Vec<Buffer>,
     /// Of each group that was asked for.
-    places: Vec<Place>,
+    located: Vec<Located>,
 }
 
 /// Rows of groups with the same columns, by group and time.
@@ -39,7 +39,7 @@ struct Buffer {
 
 /// What was found of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
+enum Located {
     /// It is to be read by itself.
     Unknown,
     /// It has no rows.
@@ -52,27 +52,27 @@ enum Place {
 
 impl Store {
     /// The rows of groups of one table in a range, as far as they are found at once.
-    pub fn recent_rows(&self, groups: &[SelectedGroup], range: &TimeRange) -> RecentRows {
-        let mut recent = RecentRows { buffers: Vec::new(), places: Vec::with_capacity(groups.len()) };
+    pub fn head_rows(&self, groups: &[SelectedGroup], range: &TimeRange) -> HeadRows {
+        let mut head_rows = HeadRows { buffers: Vec::new(), located: Vec::with_capacity(groups.len()) };
         for of_shard in groups.chunk_by(|a, b| a.shard == b.shard) {
-            recent.add_shard(self, of_shard, range);
+            head_rows.add_shard(self, of_shard, range);
         }
-        recent
+        head_rows
     }
 }
 
-impl RecentRows {
+impl HeadRows {
     fn add_shard(&mut self, store: &Store, groups: &[SelectedGroup], range: &TimeRange) {
         let Some((first, shard)) = groups.first().and_then(|first| Some((first, store.shards.get(first.shard)?)))
         else {
             return;
         };
-        let range = store.kept(first.key.database, range);
+        let range = store.retained(first.key.database, range);
         let mut found: Vec<(LayoutId, Option<GroupedRows>)> = Vec::new();
         let shares: Vec<Shares> = {
             let state = shard.state.lock();
             if !is_in_head_alone(&state, &range) {
-                self.places.resize(self.places.len() + groups.len(), Place::Unknown);
+                self.located.resize(self.located.len() + groups.len(), Located::Unknown);
                 return;
             }
             let shares: Vec<Shares> = groups.iter().map(|group| state.head.shares(group.key.group)).collect();
@@ -88,33 +88,33 @@ impl RecentRows {
         };
         let mut buffers: Vec<(LayoutId, Option<usize>)> = Vec::with_capacity(found.len());
         for (layout, rows) in found {
-            let place = rows.map(|rows| {
+            let index = rows.map(|rows| {
                 self.buffers.push(Buffer::new(&rows));
                 self.buffers.len() - 1
             });
-            buffers.push((layout, place));
+            buffers.push((layout, index));
         }
-        let place = |(group, shares): (&SelectedGroup, Shares)| match shares {
-            Shares::Nothing => Place::Nothing,
-            Shares::NotAll => Place::Unknown,
+        let index = |(group, shares): (&SelectedGroup, Shares)| match shares {
+            Shares::Nothing => Located::Nothing,
+            Shares::NotAll => Located::Unknown,
             Shares::Layout(layout) => {
-                let buffer = buffers.iter().find(|(known, _)| *known == layout).and_then(|(_, place)| *place);
-                buffer.map_or(Place::Unknown, |buffer| {
-                    self.buffers.get(buffer).map_or(Place::Unknown, |of| of.place(buffer, group.key.group))
+                let buffer = buffers.iter().find(|(known, _)| *known == layout).and_then(|(_, index)| *index);
+                buffer.map_or(Located::Unknown, |buffer| {
+                    self.buffers.get(buffer).map_or(Located::Unknown, |of| of.index(buffer, group.key.group))
                 })
             }
         };
-        let places: Vec<Place> = groups.iter().zip(shares).map(place).collect();
-        self.places.extend(places);
+        let located: Vec<Located> = groups.iter().zip(shares).map(index).collect();
+        self.located.extend(located);
     }
 
-    /// Whether all rows that columns of a group have in the range are found; the group by its place among those that were asked for.
+    /// Returns whether all rows that columns of a group have in the range are found; the group by its index among those that were asked for.
     pub fn has_all(&self, group: usize, columns: &[SelectedColumn]) -> bool {
-        match self.places.get(group) {
-            None | Some(Place::Unknown) => false,
+        match self.located.get(group) {
+            None | Some(Located::Unknown) => false,
             // Other member blocks may have some.
-            Some(Place::Nothing) => only_block(columns) == Some(0),
-            Some(Place::Rows { buffer, .. }) => self.buffers.get(*buffer).is_some_and(|buffer| {
+            Some(Located::Nothing) => only_block(columns) == Some(0),
+            Some(Located::Rows { buffer, .. }) => self.buffers.get(*buffer).is_some_and(|buffer| {
                 columns.iter().all(|column| buffer.column(column).is_some() && Summary::takes(column.value_type))
             }),
         }
@@ -122,8 +122,8 @@ impl RecentRows {
 
     /// How many rows a group has.
     pub fn rows(&self, group: usize) -> usize {
-        match self.places.get(group) {
-            Some(Place::Rows { rows, .. }) => rows.len(),
+        match self.located.get(group) {
+            Some(Located::Rows { rows, .. }) => rows.len(),
             _ => 0,
         }
     }
@@ -136,17 +136,17 @@ impl RecentRows {
         (windows, parts): (&Windows, SummaryParts),
         mut each: impl FnMut(usize, Summary),
     ) {
-        let Some(Place::Rows { buffer, rows }) = self.places.get(group) else { return };
+        let Some(Located::Rows { buffer, rows }) = self.located.get(group) else { return };
         let Some(buffer) = self.buffers.get(*buffer) else { return };
         let (times_ns, cells) = (buffer.timestamps_ns.get(rows.clone()), buffer.column(column));
         let (times_ns, cells) =
             (times_ns.unwrap_or_default(), cells.and_then(|cells| cells.get(rows.clone())).unwrap_or_default());
         let mut row = 0;
         while let Some(first_ns) = times_ns.get(row) {
-            let last_ns = windows.last_beside(*first_ns);
+            let last_ns = windows.window_end(*first_ns);
             let end =
                 row + times_ns.get(row..).unwrap_or_default().partition_point(|time_ns| *time_ns <= last_ns).max(1);
-            if let Some(window) = windows.place(*first_ns) {
+            if let Some(window) = windows.index(*first_ns) {
                 let mut summary = Summary::empty(column.value_type);
                 let (times_ns, cells) = (times_ns.get(row..end), cells.get(row..end));
                 summary.add_all(times_ns.unwrap_or_default(), cells.unwrap_or_default(), parts);
@@ -157,7 +157,7 @@ impl RecentRows {
     }
 }
 
-/// Whether nothing but the head that is written to has rows in a range.
+/// Returns whether nothing but the head that is written to has rows in a range.
 fn is_in_head_alone(state: &ShardState, range: &TimeRange) -> bool {
     let is_apart = |frozen_ns: Option<i64>| frozen_ns.is_none_or(|newest_ns| newest_ns < range.start_ns);
     let is_of_part =
@@ -177,27 +177,27 @@ impl Buffer {
         let time = |row: u32| rows.timestamps_ns.get(row as usize).copied().unwrap_or_default();
         let timestamps_ns = order.iter().map(|(_, row)| time(*row)).collect();
         let mut groups: Vec<(GroupId, u32)> =
-            order.iter().zip(0..).map(|((group, _), place)| (*group, place)).collect();
+            order.iter().zip(0..).map(|((group, _), index)| (*group, index)).collect();
         groups.dedup_by_key(|(group, _)| *group);
         Self { columns: rows.columns.clone(), timestamps_ns, cells, groups }
     }
 
     /// Where a group's rows are; they are to be in order of time, none twice.
-    fn place(&self, buffer: usize, group: GroupId) -> Place {
-        let Ok(found) = self.groups.binary_search_by_key(&group, |(group, _)| *group) else { return Place::Nothing };
-        let at = |place: usize| self.groups.get(place).map_or(self.timestamps_ns.len(), |(_, start)| *start as usize);
+    fn index(&self, buffer: usize, group: GroupId) -> Located {
+        let Ok(found) = self.groups.binary_search_by_key(&group, |(group, _)| *group) else { return Located::Nothing };
+        let at = |index: usize| self.groups.get(index).map_or(self.timestamps_ns.len(), |(_, start)| *start as usize);
         let rows = at(found)..at(found + 1);
         let is_ordered = |times_ns: &[i64]| times_ns.is_sorted_by(|before, after| before < after);
         if self.timestamps_ns.get(rows.clone()).is_some_and(is_ordered) {
-            Place::Rows { buffer, rows }
+            Located::Rows { buffer, rows }
         } else {
-            Place::Unknown
+            Located::Unknown
         }
     }
 
     fn column(&self, column: &SelectedColumn) -> Option<&[u64]> {
-        let place = self.columns.binary_search_by_key(&column.slot, |(slot, _)| *slot).ok()?;
-        let (_, value_type) = self.columns.get(place)?;
-        if *value_type == column.value_type { self.cells.get(place).map(Vec::as_slice) } else { None }
+        let index = self.columns.binary_search_by_key(&column.slot, |(slot, _)| *slot).ok()?;
+        let (_, value_type) = self.columns.get(index)?;
+        if *value_type == column.value_type { self.cells.get(index).map(Vec::as_slice) } else { None }
     }
 }

@@ -1,6 +1,6 @@
 //! Few bins of what came last: of most groups the rows are found at once, and go into the bins of what is asked for without anything in between.
 
-use store::{RecentRows, SelectedGroup, Windows};
+use store::{HeadRows, SelectedGroup, Windows};
 
 use super::Run;
 use super::bins::Bin;
@@ -16,7 +16,7 @@ const GROUPS_MIN: usize = 16;
 const GROUPS_AT_ONCE: usize = 1024;
 
 /// The windows of a scan that may be of what came last: it has few, and what is kept are sums of a table's fields.
-pub(super) fn pieces_of(scan: &Scan, grouping: &Grouping) -> Option<Vec<Windows>> {
+pub(super) fn windows_of(scan: &Scan, grouping: &Grouping) -> Option<Vec<Windows>> {
     let is_plain = scan.table.is_some() && grouping.by.is_some();
     let is_recent = is_plain && group::has_few_bins(&scan.range, grouping);
     if is_recent { group::pieces(&scan.range, &scan.range, grouping) } else { None }
@@ -24,7 +24,7 @@ pub(super) fn pieces_of(scan: &Scan, grouping: &Grouping) -> Option<Vec<Windows>
 
 impl Run<'_> {
     /// Groups what a scan selects in few windows: groups of which all that came last is found at once by that, the others by what is given.
-    pub(super) fn group_recent(
+    pub(super) fn group_head_rows(
         &mut self,
         scan: &Scan,
         wanted: &Wanted<'_>,
@@ -33,25 +33,25 @@ impl Run<'_> {
     ) -> Result<Vec<Frame>, QueryError> {
         let groups = self.groups(scan)?;
         let narrowing = Narrowing::new(&groups, wanted);
-        let recent = match groups.len() {
-            GROUPS_MIN.. => self.context.store.recent_rows(&groups, &scan.range),
-            _ => RecentRows::default(),
+        let head_rows = match groups.len() {
+            GROUPS_MIN.. => self.context.store.head_rows(&groups, &scan.range),
+            _ => HeadRows::default(),
         };
-        let is_found = |(place, group): (usize, &SelectedGroup)| {
+        let is_found = |(index, group): (usize, &SelectedGroup)| {
             let read = narrowing.of(group);
             let has_own_labels = read.columns.iter().any(|column| !column.labels.is_empty());
-            !has_own_labels && group::from_summaries(scan, &read, grouping) && recent.has_all(place, &read.columns)
+            !has_own_labels && group::from_summaries(scan, &read, grouping) && head_rows.has_all(index, &read.columns)
         };
         let found: Vec<bool> = groups.iter().enumerate().map(is_found).collect();
         let others = groups.iter().zip(&found).filter(|(_, found)| !**found).map(|(group, _)| group.clone());
         let mut others = self.of_chosen(&others.collect::<Vec<_>>(), &narrowing, bin)?.into_iter();
         let mut gathered = Gathered::new(grouping);
-        for (place, (group, found)) in groups.iter().zip(found).enumerate() {
-            if place % GROUPS_AT_ONCE == 0 {
+        for (index, (group, found)) in groups.iter().zip(found).enumerate() {
+            if index % GROUPS_AT_ONCE == 0 {
                 self.context.budget.check()?;
             }
             if found {
-                self.add_recent(scan, (&recent, place), &narrowing.of(group), (pieces, &mut gathered));
+                self.add_head_rows(scan, (&head_rows, index), &narrowing.of(group), (pieces, &mut gathered));
             } else {
                 others.next().unwrap_or_default().into_iter().for_each(|binned| gathered.add(binned));
             }
@@ -63,14 +63,14 @@ impl Run<'_> {
     }
 
     /// Adds the bins of a group of which everything is found.
-    fn add_recent(
+    fn add_head_rows(
         &mut self,
         scan: &Scan,
-        (recent, place): (&RecentRows, usize),
+        (head_rows, index): (&HeadRows, usize),
         group: &SelectedGroup,
         (pieces, gathered): (&[Windows], &mut Gathered<'_>),
     ) {
-        let rows = recent.rows(place) as u64;
+        let rows = head_rows.rows(index) as u64;
         if rows == 0 {
             return;
         }
@@ -81,7 +81,7 @@ impl Run<'_> {
         let Some(target) = gathered.target(&group.labels) else { return };
         for windows in pieces {
             for column in group.columns.iter() {
-                recent.sum(place, column, (windows, parts), |number, summary| {
+                head_rows.sum(index, column, (windows, parts), |number, summary| {
                     let start_ns = grouping.bin_start(windows.start_of(number));
                     if summary.count > 0 {
                         let bin = Bin::Numbers { summary, values: Vec::new(), is_bool: false };

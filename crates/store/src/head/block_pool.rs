@@ -12,19 +12,19 @@ const LOOKS_IDLE_MAX: u32 = 100;
 
 /// Empty blocks with room, of one shard. There are never more than a full head has.
 #[derive(Debug, Default)]
-pub(crate) struct SpareRows {
+pub(crate) struct BlockPool {
     blocks: Mutex<Vec<Block>>,
     /// Looks since a block was taken.
     idle: AtomicU32,
 }
 
-impl SpareRows {
+impl BlockPool {
     /// A block with room for so many rows and bytes, if there is one.
     pub(super) fn take(&self, rows: usize, bytes: usize) -> Option<Block> {
         self.idle.store(0, Ordering::Relaxed);
         let mut blocks = self.blocks.lock();
-        let place = blocks.iter().rposition(|block| block.has_room_of(rows, bytes))?;
-        Some(blocks.swap_remove(place))
+        let index = blocks.iter().rposition(|block| block.has_room_of(rows, bytes))?;
+        Some(blocks.swap_remove(index))
     }
 
     /// Keeps the memory of blocks, up to so many bytes in all.

@@ -1,5 +1,5 @@
-//! Times that a reader of many groups came by: nearly all series of a scrape have the same ones, in the same bytes. Those are decoded, cut to the
-//! range and turned into milliseconds once, and whoever gets them again gets the same memory, so that he need not compare them either.
+//! Timestamps that a reader of many groups decoded: nearly all series of a scrape have the same ones, in the same bytes. Those are decoded, cut to the
+//! range and turned into milliseconds once, and a later group with the same bytes shares that memory, so that readers need not compare them either.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use tracing_mutex::parkinglot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::number_hash::NumberHash;
-use crate::part::chunk::HeldTimes;
+use crate::part::chunk::EncodedTimes;
 use crate::read::milliseconds::to_milliseconds;
 
 /// Bytes of times that are remembered. When they are full, all are forgotten.
@@ -29,7 +29,7 @@ pub(crate) struct CutTimes {
 }
 
 impl CutTimes {
-    fn new(held: &HeldTimes, range: &TimeRange) -> Result<Self, DecodeError> {
+    fn new(held: &EncodedTimes, range: &TimeRange) -> Result<Self, DecodeError> {
         let mut times = Vec::with_capacity(held.rows());
         held.decode(&mut times)?;
         let from = times.partition_point(|time_ns| *time_ns < range.start_ns);
@@ -48,7 +48,7 @@ impl CutTimes {
 
 /// What one reader knows.
 #[derive(Default)]
-pub(crate) struct KnownTimes(Mutex<Known>);
+pub(crate) struct TimesCache(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
@@ -56,9 +56,9 @@ struct Known {
     bytes: usize,
 }
 
-impl KnownTimes {
+impl TimesCache {
     /// The times that were held for a key, as far as they are in a range.
-    pub(crate) fn cut(&self, held: &HeldTimes, range: &TimeRange) -> Result<Arc<CutTimes>, DecodeError> {
+    pub(crate) fn cut(&self, held: &EncodedTimes, range: &TimeRange) -> Result<Arc<CutTimes>, DecodeError> {
         let hash = xxh3_64(held.bytes());
         let found = self.0.lock().by_hash.get(&hash).cloned();
         if let Some(found) = found.filter(|found| found.range == Some(*range) && found.encoded == held.bytes()) {
@@ -89,8 +89,8 @@ mod tests {
 
     use super::*;
 
-    fn held(pieces: &[&[i64]]) -> HeldTimes {
-        let mut held = HeldTimes::default();
+    fn held(pieces: &[&[i64]]) -> EncodedTimes {
+        let mut held = EncodedTimes::default();
         for times in pieces {
             let mut encoded = Vec::new();
             integer::encode(times, &mut encoded);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_same_bytes_and_range_are_the_same_memory() {
-        let known = KnownTimes::default();
+        let known = TimesCache::default();
         let cut = |pieces: &[&[i64]], end_ns| known.cut(&held(pieces), &TimeRange::new(2 * MS, end_ns)).unwrap();
         let first = cut(&[&[MS, 2 * MS, 3 * MS], &[7 * MS, 9 * MS]], 8 * MS);
         assert_eq!((first.stretch.clone(), first.times_ms.as_deref()), (1..4, Some(&vec![2, 3, 7])));
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_is_known_is_bounded() {
-        let known = KnownTimes::default();
+        let known = TimesCache::default();
         let range = TimeRange::new(i64::MIN, i64::MAX);
         for start in 0..100 {
             let times: Vec<i64> = (0..10_000).map(|place| (start + place) * MS).collect();

@@ -90,7 +90,7 @@ fn of_numbers(group: &SelectedGroup) -> SelectedGroup {
 fn check(store: &Store, windows: &Windows) -> (usize, usize) {
     let groups = store.select_table("default", "m", &[], &compile(&[]).unwrap()).unwrap();
     let (mut found, mut rows) = (0, 0);
-    let recent = store.recent_rows(&groups, &windows.range());
+    let recent = store.head_rows(&groups, &windows.range());
     for (place, group) in groups.iter().enumerate() {
         let has_text = group.columns.iter().any(|column| column.value_type == ValueType::String);
         assert!(!has_text || recent.rows(place) == 0 || !recent.has_all(place, &group.columns));
@@ -182,7 +182,7 @@ fn few_groups_are_read_by_themselves() {
     }
     let groups = store.select_table("default", "m", &[], &compile(&[]).unwrap()).unwrap();
     let range = TimeRange::new(time_ns(0), time_ns(100));
-    let has_all = |few: &[SelectedGroup]| store.recent_rows(few, &range).has_all(0, &few[0].columns);
+    let has_all = |few: &[SelectedGroup]| store.head_rows(few, &range).has_all(0, &few[0].columns);
     assert!(has_all(&groups));
     assert!(!has_all(&groups[..1]));
 }
