@@ -245,7 +245,7 @@ fn render_memory(out: &mut String, memory: &db::MemoryUse, deltas: &DeltaStats) 
     }
 }
 
-/// What is known of answers that are kept.
+/// Numbers of the result cache.
 fn render_result_cache(out: &mut String, db: &Db) {
     let Some(stats) = db.result_cache() else { return };
     for (name, kind, help, value) in [

@@ -112,7 +112,7 @@ pub struct ServerSettings {
     pub udp_queue_bytes_max: usize,
     /// How far ahead of the server's clock a sample may be.
     pub ahead_ms_max: u64,
-    /// What is made of OpenTelemetry's metrics.
+    /// How OpenTelemetry's metrics are named and stored.
     pub otlp: ingest::otlp::Settings,
     /// Whose answers over HTTP are compressed.
     pub http_compression: Compression,
@@ -134,7 +134,7 @@ pub struct ServerSettings {
     pub stop_timeout_ms: u64,
     /// Where backups that are asked for by HTTP may go; none by default.
     pub backup_targets: Vec<BackupTarget>,
-    /// What was set, is no default and no secret, by name, for those who ask.
+    /// Settings that are neither defaults nor secrets, by name: `/api/v1/status/flags` shows them.
     pub flags: Vec<(String, String)>,
 }
 
@@ -247,7 +247,7 @@ impl State {
         }
     }
 
-    /// The same for slow queries, which other notices do not hold back.
+    /// Prints a notice of a slow query; other notices do not hold it back.
     pub(crate) fn tell_slow_query(&self, message: impl FnOnce() -> String) {
         self.slow_queries.tell(self.db.now_ns(), message);
     }
@@ -289,20 +289,20 @@ impl State {
         .await
     }
 
-    /// Runs a query's work on a thread of its own. Whoever asks bounds how many there are.
+    /// Runs a query's work on a thread of its own. Callers bound how many there are.
     pub(crate) async fn work_on_query<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<T, ApiError> {
         let (state, (sender, receiver)) = (self.clone(), oneshot::channel());
-        // Nobody waits any more if its client has left.
+        // The receiver is gone if the client has left.
         let job = move || drop(sender.send(work(&state)));
         let begun = self.query_threads.run(Box::new(job));
         begun.map_err(|error| ApiError::internal(format!("cannot start a thread for a query: {error}")))?;
         receiver.await.map_err(|_| ApiError::internal("the query's work ended early"))
     }
 
-    /// The same for whoever bounds it himself.
+    /// Like [`State::work`], for callers that enforce their own limit.
     pub(crate) async fn work_unbounded<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> T + Send + 'static,

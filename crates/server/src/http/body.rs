@@ -114,7 +114,7 @@ impl Drop for Buffer {
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// Bytes of bodies, as sent and unpacked; what rows take is the pool's alone.
-    held: AtomicUsize,
+    used_bytes: AtomicUsize,
     bytes_max: usize,
     pool: Arc<MemoryPool>,
     /// Large requests that work at the same time: the others wait, so that small ones find a core.
@@ -137,7 +137,12 @@ impl Budget {
     /// A setting bounds it, and the memory that requests may take of the database's.
     pub(crate) fn new(bytes_max: usize, pool: Arc<MemoryPool>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Self { held: AtomicUsize::new(0), bytes_max, pool, large: Arc::new(Semaphore::new(cores + LARGE_BESIDE_CORES)) }
+        Self {
+            used_bytes: AtomicUsize::new(0),
+            bytes_max,
+            pool,
+            large: Arc::new(Semaphore::new(cores + LARGE_BESIDE_CORES)),
+        }
     }
 
     /// Nothing yet.
@@ -203,12 +208,12 @@ impl Share {
                  raise bodies_bytes_max"
             )));
         }
-        let before = budget.held.fetch_add(bytes, Ordering::Relaxed);
+        let before = budget.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         let taken =
             if before + bytes <= most { self.take(bytes, take) } else { Err(full("bodies_bytes_max", before as u64)) };
         match taken {
             Ok(()) => self.body_bytes = own,
-            Err(_) => drop(budget.held.fetch_sub(bytes, Ordering::Relaxed)),
+            Err(_) => drop(budget.used_bytes.fetch_sub(bytes, Ordering::Relaxed)),
         }
         taken
     }
@@ -272,7 +277,7 @@ fn snappy_bytes(body: &[u8]) -> usize {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.held.fetch_sub(self.body_bytes, Ordering::Relaxed);
+        self.budget.used_bytes.fetch_sub(self.body_bytes, Ordering::Relaxed);
         self.budget.pool.give_back(self.bytes as u64);
     }
 }

@@ -18,12 +18,12 @@ use crate::state::State;
 /// Whose answers are compressed, of clients that send `Accept-Encoding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Those of clients on other machines, and of whoever asks through a proxy.
+    /// Those of clients on other machines, and of clients behind a proxy.
     #[default]
     Remote,
     /// Everybody's: clients come through tunnels that end here, say.
     Always,
-    /// Nobody's.
+    /// No answers.
     Never,
 }
 

@@ -21,7 +21,7 @@ pub(crate) enum Explain {
 }
 
 impl Explain {
-    pub(crate) fn of(parameters: &Parameters) -> Result<Self, ApiError> {
+    pub(crate) fn from_parameters(parameters: &Parameters) -> Result<Self, ApiError> {
         match parameters.get("explain") {
             None | Some("false" | "0") => Ok(Self::No),
             Some("true" | "1" | "plan") => Ok(Self::Plan),
@@ -61,7 +61,7 @@ pub(crate) fn analyzed(plan: &str, steps: &[StepReport], reads: &Reads) -> Strin
     )
 }
 
-/// The same of a query of PromQL, and how many of its steps were kept before.
+/// The report of an analysed query of PromQL, with how many of its steps came from the result cache.
 pub(crate) fn analysis(Analysis { plan, answer: _, cache, steps, reads }: &Analysis) -> String {
     let mut out = analyzed(plan, steps, reads);
     let CacheUse { steps, from_memory, from_flash, inner_steps, inner_from_memory } = cache;

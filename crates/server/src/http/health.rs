@@ -78,7 +78,7 @@ fn not_ready(reason: &str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, RETRY_AFTER_S)], body).into_response()
 }
 
-/// What is answered until the data folder is open, which has begun now.
+/// Answers until the data folder is open; opening begins now.
 pub(crate) fn recovering(guard: Arc<RequestGuard>) -> Router {
     let started = sleep(Duration::ZERO).deadline();
     let reason = move || {
@@ -118,7 +118,7 @@ pub(crate) async fn tell(state: Arc<State>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-/// What is new of checks, by name and status: messages may change all the time.
+/// Checks that appeared, changed or went, by name and status: messages may change all the time.
 fn changes(before: &[HealthCheck], now: &[HealthCheck]) -> Vec<String> {
     let same = |one: &HealthCheck, other: &HealthCheck| (one.name, one.status) == (other.name, other.status);
     let begun = now.iter().filter(|check| !before.iter().any(|known| same(known, check)));

@@ -79,7 +79,7 @@ async fn answer(state: &Arc<State>, request: Request) -> Result<Response, ApiErr
         database: wanted.database.clone().unwrap_or_default(),
         remote: parts.remote,
     };
-    let asked = QueryJob::of(description, budget.clone(), timeout(state, &parts.parameters)?);
+    let asked = QueryJob::without_request(description, budget.clone(), timeout(state, &parts.parameters)?);
     drop(parts);
     let content_type = if wanted.form.csv { "text/csv" } else { "application/json" };
     let (body, ()) = run_query(state, asked, move |state| Ok((run(state, &wanted, &budget), ()))).await?;

@@ -158,7 +158,7 @@ pub(crate) fn parse_duration_ms(text: &str) -> Result<i64, String> {
     if total > TIME_MS_MAX || text.is_empty() { Err(bad()) } else { Ok(total) }
 }
 
-/// The same as text: `1h30m`.
+/// A duration as text: `1h30m`.
 pub(crate) fn duration_text(duration_ms: i64) -> String {
     let mut rest = duration_ms;
     let mut text = String::new();

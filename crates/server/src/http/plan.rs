@@ -19,7 +19,7 @@ use crate::state::State;
 
 pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let parts = extract(&state, request).await?;
-    let explain = Explain::of(&parts.parameters)?;
+    let explain = Explain::from_parameters(&parts.parameters)?;
     let text = text(&parts)?;
     let plan = state.db.parse_plan(&text)?;
     if explain == Explain::Plan {

@@ -34,7 +34,7 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
         may_cache: parameters.may_cache(),
         budget: state.query_budget(parameters),
     };
-    let explain = Explain::of(parameters)?;
+    let explain = Explain::from_parameters(parameters)?;
     if explain == Explain::Plan {
         return Ok(json::success(&explain::planned(&state.db.explain_instant(&query)?), &[], &[]));
     }
@@ -75,7 +75,7 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
              (?step=XX)",
         ));
     }
-    let explain = Explain::of(parameters)?;
+    let explain = Explain::from_parameters(parameters)?;
     if explain == Explain::Plan {
         return Ok(json::success(&explain::planned(&state.db.explain_range(&query)?), &[], &[]));
     }
@@ -189,12 +189,12 @@ impl QueryJob {
             budget: budget.clone(),
             timeout: timeout(state, &parts.parameters)?,
             limit: parts.parameters.limit()?,
-            statistics: Statistics::of(&parts.parameters),
+            statistics: Statistics::from_parameters(&parts.parameters),
         })
     }
 
-    /// A query that no request of HTTP asks.
-    pub(crate) const fn of(description: Description, budget: Arc<Budget>, timeout: Duration) -> Self {
+    /// A query that no HTTP request asked.
+    pub(crate) const fn without_request(description: Description, budget: Arc<Budget>, timeout: Duration) -> Self {
         Self { description, budget, timeout, limit: 0, statistics: None }
     }
 }

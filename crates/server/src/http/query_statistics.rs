@@ -29,7 +29,7 @@ pub(crate) struct Ran {
 }
 
 impl Statistics {
-    pub(crate) fn of(parameters: &Parameters) -> Option<Self> {
+    pub(crate) fn from_parameters(parameters: &Parameters) -> Option<Self> {
         match parameters.get("stats")? {
             "" => None,
             "true" => Some(Self::Sums),

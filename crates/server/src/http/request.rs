@@ -56,7 +56,7 @@ async fn read_form(
     state.work_unbounded(read).await?
 }
 
-/// The same for a request that writes: its body is what it writes, even if a client calls it a form, as curl does.
+/// Takes the body of a request that writes: it is data, even if a client calls it a form, as curl does.
 pub(crate) async fn extract_write(state: &Arc<State>, request: Request) -> Result<RequestParts, ApiError> {
     let (head, body) = request.into_parts();
     let (body, mut share) = body::collect(state, body).await?;

@@ -144,47 +144,47 @@ pub(crate) struct ReadyRows<'a> {
 /// What of rows is made but once.
 enum RowTexts<'a> {
     /// Of each series all that is the same in its rows.
-    BySeries(SeriesPieces<'a>),
+    BySeries(SeriesFragments<'a>),
     /// Of all rows how they are made: of few series with more than a row each nothing is worth making for one answer.
-    ByRow(RowPieces<'a>),
+    ByRow(RowFragments<'a>),
 }
 
 impl<'a> ReadyRows<'a> {
     pub(crate) fn new(rows: &'a ResultRows, floats: Floats) -> Self {
         let has_either = rows.columns().iter().any(|column| matches!(column, RowColumn::FieldOrTag(..)));
         let texts = if rows.order().len() <= rows.series() && !has_either {
-            RowTexts::ByRow(RowPieces::new(rows))
+            RowTexts::ByRow(RowFragments::new(rows))
         } else {
-            RowTexts::BySeries(SeriesPieces::new(rows, floats))
+            RowTexts::BySeries(SeriesFragments::new(rows, floats))
         };
         Self { rows, texts }
     }
 
     fn push_row<T: Fn(&mut String, i64)>(&self, writer: &mut RowWriter<T>, out: &mut String, row: &RowRef) {
         match &self.texts {
-            RowTexts::BySeries(pieces) => pieces.push_row(writer, out, row),
-            RowTexts::ByRow(pieces) => pieces.push_row(writer, out, self.rows, row),
+            RowTexts::BySeries(fragments) => fragments.push_row(writer, out, row),
+            RowTexts::ByRow(fragments) => fragments.push_row(writer, out, self.rows, row),
         }
     }
 }
 
-/// A piece of the rows of a series.
-enum SeriesPiece<'a> {
-    /// The same in all of them, commas and all: where it is in the texts of all series.
+/// A fragment of the rows of a series.
+enum SeriesFragment<'a> {
+    /// Text that all rows of a series share, commas included: its range in the texts of all series.
     Same(Range<usize>),
     Varying(SeriesColumn<'a>),
 }
 
-/// The pieces of the rows of each series.
+/// The fragments of the rows of each series.
 #[derive(Default)]
-struct SeriesPieces<'a> {
-    pieces: Vec<SeriesPiece<'a>>,
-    /// Where the pieces of each series end.
+struct SeriesFragments<'a> {
+    fragments: Vec<SeriesFragment<'a>>,
+    /// Where the fragments of each series end.
     ends: Vec<usize>,
     texts: String,
 }
 
-impl<'a> SeriesPieces<'a> {
+impl<'a> SeriesFragments<'a> {
     fn new(rows: &'a ResultRows, floats: Floats) -> Self {
         let mut all = Self::default();
         for series in (0..).take(rows.series()) {
@@ -195,11 +195,11 @@ impl<'a> SeriesPieces<'a> {
                     push_cell(&mut all.texts, cell, floats);
                     continue;
                 }
-                all.pieces.extend([SeriesPiece::Same(from..all.texts.len()), SeriesPiece::Varying(column)]);
+                all.fragments.extend([SeriesFragment::Same(from..all.texts.len()), SeriesFragment::Varying(column)]);
                 from = all.texts.len();
             }
-            all.pieces.push(SeriesPiece::Same(from..all.texts.len()));
-            all.ends.push(all.pieces.len());
+            all.fragments.push(SeriesFragment::Same(from..all.texts.len()));
+            all.ends.push(all.fragments.len());
         }
         all
     }
@@ -207,17 +207,17 @@ impl<'a> SeriesPieces<'a> {
     fn push_row<T: Fn(&mut String, i64)>(&self, writer: &mut RowWriter<T>, out: &mut String, row: &RowRef) {
         let end = |number: usize| self.ends.get(number).copied().unwrap_or_default();
         let from = (row.series as usize).checked_sub(1).map_or(0, end);
-        for piece in self.pieces.get(from..end(row.series as usize)).unwrap_or_default() {
-            match piece {
-                SeriesPiece::Same(text) => out.push_str(self.texts.get(text.clone()).unwrap_or_default()),
-                SeriesPiece::Varying(column) => writer.push_value(out, column.value(row)),
+        for fragment in self.fragments.get(from..end(row.series as usize)).unwrap_or_default() {
+            match fragment {
+                SeriesFragment::Same(text) => out.push_str(self.texts.get(text.clone()).unwrap_or_default()),
+                SeriesFragment::Varying(column) => writer.push_value(out, column.value(row)),
             }
         }
     }
 }
 
-/// A piece of any row.
-enum RowPiece<'a> {
+/// A fragment of any row.
+enum RowFragment<'a> {
     Time,
     /// Tags side by side whose text is cached.
     Cached,
@@ -227,16 +227,16 @@ enum RowPiece<'a> {
     Series,
 }
 
-/// The pieces of rows of which few are of the same series. Their tags' texts are those that were made for the answer before.
-struct RowPieces<'a> {
-    pieces: Vec<RowPiece<'a>>,
+/// The fragments of rows of which few are of the same series. Their tags' texts are those that were made for the answer before.
+struct RowFragments<'a> {
+    fragments: Vec<RowFragment<'a>>,
     cached: Option<SeriesTexts<'a>>,
     /// The fields that are shown of each frame, one frame after another.
     fields: Vec<Option<&'a Column>>,
     fields_shown: usize,
 }
 
-impl<'a> RowPieces<'a> {
+impl<'a> RowFragments<'a> {
     fn new(rows: &'a ResultRows) -> Self {
         let names: Vec<Option<&str>> = (0..rows.columns().len()).map(|column| rows.tag_name(column)).collect();
         let run = longest_run(&names);
@@ -244,22 +244,22 @@ impl<'a> RowPieces<'a> {
         let purpose = format!("JSON {tags:?}");
         let texts = || rows.labels().texts((&purpose, rows.order().len()), |out, labels| push_tags(out, &tags, labels));
         let cached = if tags.is_empty() { None } else { texts() };
-        let (mut pieces, mut shown) = (Vec::with_capacity(names.len()), Vec::new());
+        let (mut fragments, mut shown) = (Vec::with_capacity(names.len()), Vec::new());
         for (place, (column, name)) in rows.columns().iter().zip(names).enumerate() {
-            pieces.push(match (column, name) {
-                (RowColumn::Time, _) => RowPiece::Time,
-                (_, Some(_)) if cached.is_some() && place == run.start => RowPiece::Cached,
+            fragments.push(match (column, name) {
+                (RowColumn::Time, _) => RowFragment::Time,
+                (_, Some(_)) if cached.is_some() && place == run.start => RowFragment::Cached,
                 (_, Some(_)) if cached.is_some() && run.contains(&place) => continue,
-                (_, Some(tag)) => RowPiece::Tag(tag),
+                (_, Some(tag)) => RowFragment::Tag(tag),
                 (RowColumn::Field(field) | RowColumn::FieldOrTag(field, _) | RowColumn::Tag(field), _) => {
                     shown.push(*field);
-                    RowPiece::Field(shown.len() - 1)
+                    RowFragment::Field(shown.len() - 1)
                 }
-                (RowColumn::Series, _) => RowPiece::Series,
+                (RowColumn::Series, _) => RowFragment::Series,
             });
         }
         let fields = (0..rows.frames()).flat_map(|frame| shown.iter().map(move |field| rows.field(frame, *field)));
-        Self { pieces, cached, fields: fields.collect(), fields_shown: shown.len() }
+        Self { fragments, cached, fields: fields.collect(), fields_shown: shown.len() }
     }
 
     fn push_row<T: Fn(&mut String, i64)>(
@@ -271,17 +271,19 @@ impl<'a> RowPieces<'a> {
     ) {
         let from = rows.frame_of(row.series).saturating_mul(self.fields_shown);
         let fields = self.fields.get(from..from.saturating_add(self.fields_shown)).unwrap_or_default();
-        for (number, piece) in self.pieces.iter().enumerate() {
+        for (number, fragment) in self.fragments.iter().enumerate() {
             out.push_str(if number == 0 { "" } else { "," });
-            match piece {
-                RowPiece::Time => writer.push_value(out, RowValue::Time(row.time_ns)),
-                RowPiece::Cached => out.push_str(self.cached.as_ref().map_or("", |texts| texts.of(row.series))),
-                RowPiece::Tag(tag) => push_tag(out, rows.labels().get(row.series).and_then(|labels| labels.get(tag))),
-                RowPiece::Field(field) => {
+            match fragment {
+                RowFragment::Time => writer.push_value(out, RowValue::Time(row.time_ns)),
+                RowFragment::Cached => out.push_str(self.cached.as_ref().map_or("", |texts| texts.of(row.series))),
+                RowFragment::Tag(tag) => {
+                    push_tag(out, rows.labels().get(row.series).and_then(|labels| labels.get(tag)))
+                }
+                RowFragment::Field(field) => {
                     let cells = fields.get(*field).copied().flatten();
                     push_cell(out, cells.map_or(Cell::Null, |cells| cells.cell(row.row as usize)), writer.floats);
                 }
-                RowPiece::Series => json::push_integer(out, i64::from(row.series)),
+                RowFragment::Series => json::push_integer(out, i64::from(row.series)),
             }
         }
     }

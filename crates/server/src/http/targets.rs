@@ -10,40 +10,42 @@ use crate::error::ApiError;
 /// A folder or an address of an object store that backups may go to, and what is below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupTarget {
-    /// What requests may say in its place.
+    /// What requests may say in its location.
     pub name: Option<String>,
     /// The folder, or the address with its scheme.
-    pub place: String,
+    pub location: String,
 }
 
 impl BackupTarget {
-    /// Reads `place` or `name=place`.
+    /// Reads `location` or `name=location`.
     pub fn parse(text: &str) -> Self {
         let is_name = |name: &str| !name.is_empty() && !name.contains(['/', ':', '.']);
         match text.split_once('=') {
-            Some((name, place)) if is_name(name) => {
-                Self { name: Some(name.trim().to_owned()), place: place.trim().to_owned() }
+            Some((name, location)) if is_name(name) => {
+                Self { name: Some(name.trim().to_owned()), location: location.trim().to_owned() }
             }
-            _ => Self { name: None, place: text.to_owned() },
+            _ => Self { name: None, location: text.to_owned() },
         }
     }
 }
 
-/// The place that a request's `to` means, without links, if it is one of the targets or below one. Looks at folders.
+/// The location that a request's `to` means, without links, if it is one of the targets or below one. Looks at folders.
 pub(crate) fn resolve(targets: &[BackupTarget], to: &str) -> Result<String, ApiError> {
     if let Some(named) = targets.iter().find(|target| target.name.as_deref() == Some(to)) {
-        return Ok(named.place.clone());
+        return Ok(named.location.clone());
     }
     let inside = match address(to) {
-        Some(address) => targets.iter().any(|target| is_address_within(&target.place, address)).then(|| to.to_owned()),
+        Some(address) => {
+            targets.iter().any(|target| is_address_within(&target.location, address)).then(|| to.to_owned())
+        }
         None => folder_within(targets, to.strip_prefix("file://").unwrap_or(to)),
     };
     inside.ok_or_else(|| refused(targets))
 }
 
 /// An address that is not of a folder.
-fn address(place: &str) -> Option<&str> {
-    (place.contains("://") && !place.starts_with("file://")).then_some(place)
+fn address(location: &str) -> Option<&str> {
+    (location.contains("://") && !location.starts_with("file://")).then_some(location)
 }
 
 fn is_address_within(root: &str, to: &str) -> bool {
@@ -63,10 +65,10 @@ fn folder_within(targets: &[BackupTarget], to: &str) -> Option<String> {
         return None;
     }
     let wanted = without_links(wanted).ok()?;
-    let folders = targets.iter().filter(|target| address(&target.place).is_none());
+    let folders = targets.iter().filter(|target| address(&target.location).is_none());
     let mut roots = folders.filter_map(|target| {
-        let place = target.place.strip_prefix("file://").unwrap_or(&target.place);
-        without_links(&std::path::absolute(place).ok()?).ok()
+        let location = target.location.strip_prefix("file://").unwrap_or(&target.location);
+        without_links(&std::path::absolute(location).ok()?).ok()
     });
     roots.any(|root| wanted.starts_with(root)).then(|| wanted.to_str().map(str::to_owned)).flatten()
 }

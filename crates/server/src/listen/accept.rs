@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 /// How long accepting pauses when the process has no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is spoken on a port.
+/// A protocol that is spoken on a port.
 pub(crate) trait Serve: Send + Sync + 'static {
     /// Serves a connection until it ends, or until the stop and what is under way then.
     fn serve(

@@ -22,27 +22,27 @@ pub(crate) const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-typ
 connection: close\r\ncontent-length: 122\r\n\r\n\
 {\"status\":\"error\",\"errorType\":\"unavailable\",\"error\":\"as many connections are open as may be (connections_max): try again\"}";
 
-/// The places of a listener.
+/// The connections that a listener may have open.
 pub(crate) struct ConnectionLimit {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
 }
 
 impl ConnectionLimit {
     pub(crate) fn new(connections_max: usize) -> Self {
-        let places = Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { places, refusals: Arc::new(Semaphore::new(REFUSALS_MAX)) }
+        let permits = Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { permits, refusals: Arc::new(Semaphore::new(REFUSALS_MAX)) }
     }
 
     /// A place; if there is none, that of a connection which `evict` could close. `None` if there is none of those either.
     pub(crate) async fn take(&self, evict: impl Fn() -> bool) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = self.places.clone().try_acquire_owned() {
+        if let Ok(place) = self.permits.clone().try_acquire_owned() {
             return Some(place);
         }
         if !evict() {
             return None;
         }
-        timeout(ROOM_TIMEOUT, self.places.clone().acquire_owned()).await.ok()?.ok()
+        timeout(ROOM_TIMEOUT, self.permits.clone().acquire_owned()).await.ok()?.ok()
     }
 
     /// Says why to a client, if it has something to hear, and closes.

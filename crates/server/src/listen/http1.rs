@@ -84,7 +84,7 @@ impl Shared {
     }
 }
 
-/// A connection that nobody reads from, and what was read of its next request.
+/// A connection without a reader, and the bytes that were read of its next request.
 struct Parked {
     stream: TcpStream,
     ahead: Bytes,
@@ -153,7 +153,7 @@ struct Activity {
     /// The socket takes no more bytes at present.
     stuck: AtomicBool,
     /// Nothing is to be read: the connection is being taken apart.
-    held: AtomicBool,
+    is_paused: AtomicBool,
     /// Bytes that the client took.
     written: AtomicUsize,
     /// The head of the request that is coming, as it was sent.
@@ -185,7 +185,7 @@ impl Head {
         }
     }
 
-    /// Whether there is a line of a header of this name, or may be: of a head that came before the last answer had gone nothing is known. The
+    /// Returns whether the head has a header of this name, or may have one: of a head that came before the last answer had gone nothing is known. The
     /// next head may come then.
     fn take(&mut self, name: &[u8]) -> bool {
         let mut lines = self.bytes.split(|byte| *byte == b'\n').skip(1);
@@ -325,10 +325,10 @@ impl Awake {
 
     /// Tells hyper to end the connection, which it has done already when this returns if it is between two requests.
     async fn let_go(&mut self) -> Poll<hyper::Result<()>> {
-        self.activity.held.store(true, Ordering::Relaxed);
+        self.activity.is_paused.store(true, Ordering::Relaxed);
         Pin::new(&mut self.connection).graceful_shutdown();
         let ended = poll_fn(|context| Poll::Ready(self.connection.poll_without_shutdown(context))).await;
-        self.activity.held.store(false, Ordering::Relaxed);
+        self.activity.is_paused.store(false, Ordering::Relaxed);
         ended
     }
 
@@ -424,8 +424,8 @@ impl AsyncRead for Watched {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.activity.held.load(Ordering::Relaxed) {
-            // Nobody is to be woken: whoever holds the connection polls it again, or takes it apart.
+        if self.activity.is_paused.load(Ordering::Relaxed) {
+            // No task needs to be woken: the one that owns the connection polls it again, or takes it apart.
             return Poll::Pending;
         }
         if !self.ahead.is_empty() {

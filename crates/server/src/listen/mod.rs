@@ -248,7 +248,7 @@ impl Server {
         let _ = stopping.send(true);
         sampling.stop().await;
         let patience = Duration::from_millis(self.state.settings.stop_timeout_ms);
-        // Nobody sends: it ends when the last of them has dropped its end.
+        // Nothing is sent: it ends when the last connection has dropped its end.
         let _ = tokio::time::timeout(patience, all_ended.recv()).await;
     }
 }
@@ -262,7 +262,7 @@ impl Serve for Grpc {
     }
 }
 
-/// Serves a connection of HTTP/2 until it ends. One that broke concerns nobody but its client.
+/// Serves a connection of HTTP/2 until it ends. A broken one concerns only its client.
 async fn serve_http2(router: Router, stream: TcpStream, remote: SocketAddr, mut stop: watch::Receiver<bool>) {
     let service = router.map_request(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Remote(remote));

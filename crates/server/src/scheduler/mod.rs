@@ -1,14 +1,14 @@
-//! Who goes first when queries want more than the machine has: those that have had least so far.
+//! Which queries go first when they want more than the machine has: those that have used least CPU so far.
 //!
 //! ```text
 //! each check of a query ──► which level has it come to, by the CPU time that it has had?
-//!                      └──► nobody is ahead, at a lower level or earlier at the same: goes on
-//!                               └──► one of the places free? takes it, for a slice of time
+//!                      └──► no query is ahead, at a lower level or earlier at the same: goes on
+//!                               └──► one of the slots free? takes it, for a slice of time
 //!                                        └──► waits, for a moment at most
 //! ```
 //!
 //! The cores that no thread ahead has are a query's to take; if there are none, one core for a share of the time, so that it ends at some
-//! time whatever else is asked. Waits are bounded, so that whoever holds a place and waits for somebody without one delays both and
+//! time whatever else is asked. Waits are bounded, so that a query that holds a slot and waits for a query without one delays both and
 //! stops neither. Without measuring anything beforehand, this comes near to shortest first: least attained service (Nuyens and Wierman,
 //! The foreground-background queue, 2008). What counts is what a query's threads have had of the cores, not how long it is since it began:
 //! on a busy machine every query takes long. Alike queries would all end late if they shared all along: beyond the first level those that
@@ -37,11 +37,11 @@ const FIRST_LEVEL_NS: u64 = 20 * NS_PER_MS;
 const HEAVY_LEVEL: usize = 2;
 /// From there on there are no more.
 const LEVELS: usize = 16;
-/// How long a thread keeps a place that others wait for.
+/// How long a thread keeps a slot that others wait for.
 const SLICE_NS: u64 = 10 * NS_PER_MS;
 /// While queries of lower levels have all cores, the others have one of them for a slice of each period.
 const PERIOD_NS: u64 = 5 * SLICE_NS;
-/// A place whose thread has not been seen for so long is free: it has ended, or waits for something else.
+/// A slot whose thread has not been seen for so long is free: it has ended, or waits for something else.
 const UNSEEN_NS_MAX: u64 = 20 * NS_PER_MS;
 /// No check takes longer.
 const WAIT_NS_MAX: u64 = 5 * PERIOD_NS;
@@ -54,7 +54,7 @@ pub(crate) struct Scheduler {
     cores: usize,
     /// In the order in which they came.
     running: Mutex<Vec<Arc<QueryRank>>>,
-    places: Mutex<Slots>,
+    slots: Mutex<Slots>,
     freed: Condvar,
     waited_ns: AtomicU64,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Scheduler {
 /// What threads share while there are some at lower levels.
 #[derive(Debug, Default)]
 struct Slots {
-    taken: Vec<OccupiedSlot>,
+    occupied: Vec<OccupiedSlot>,
     waiting: usize,
 }
 
@@ -73,7 +73,7 @@ struct OccupiedSlot {
     seen_ns: u64,
 }
 
-/// Where a query stands among the others. Changed by whoever has the lock of all.
+/// Where a query stands among the others. Changed only under the lock of all.
 #[derive(Debug, Default)]
 struct QueryRank {
     level: AtomicUsize,
@@ -153,12 +153,12 @@ fn free(cores: usize, ahead: usize, now_ns: u64) -> usize {
 }
 
 /// How long a query may still wait, at a level: at each twice as many times as long as it has had a core. So those that are a little longer than
-/// others end in time however many of these come, and those that are much longer keep nobody up.
+/// others end in time however many of these come, and those that are much longer delay no other.
 fn wait_left_ns(level: usize, ran_ns: u64, waited_ns: u64) -> u64 {
     ran_ns.saturating_mul(1 << level.min(LEVELS)).saturating_sub(waited_ns).min(WAIT_NS_MAX)
 }
 
-/// How long to wait for one of so many places until looking again: they are not told when a thread that has one is not seen any more.
+/// How long to wait for one of so many slots until looking again: they are not told when a thread that has one is not seen any more.
 fn patience_ns(count: usize, now_ns: u64) -> u64 {
     if count > 0 { SLICE_NS / 2 } else { PERIOD_NS - now_ns % PERIOD_NS }
 }
@@ -180,42 +180,42 @@ pub(crate) struct ScheduleGuard(Arc<QuerySchedule>);
 /// Whether a thread may go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SlotGrant {
-    /// It has a place.
-    OccupiedSlot,
+    /// It has a slot.
+    Granted,
     /// It had one, which is free for another now.
     GivenBack,
     None,
 }
 
 impl Slots {
-    /// Takes a place for a thread, of so many.
+    /// Takes a slot for a thread, of so many.
     fn take(&mut self, thread: ThreadId, count: usize, now_ns: u64) -> SlotGrant {
-        self.taken.retain(|taken| now_ns.saturating_sub(taken.seen_ns) < UNSEEN_NS_MAX);
-        if let Some(place) = self.taken.iter().position(|taken| taken.thread == thread) {
-            let is_over = |taken: &OccupiedSlot| now_ns.saturating_sub(taken.since_ns) >= SLICE_NS;
-            let is_wanted = self.waiting > 0 && self.taken.get(place).is_some_and(is_over);
-            if is_wanted || self.taken.len() > count {
-                self.taken.swap_remove(place);
-                return if self.taken.len() < count { SlotGrant::GivenBack } else { SlotGrant::None };
+        self.occupied.retain(|occupied| now_ns.saturating_sub(occupied.seen_ns) < UNSEEN_NS_MAX);
+        if let Some(slot) = self.occupied.iter().position(|occupied| occupied.thread == thread) {
+            let is_over = |occupied: &OccupiedSlot| now_ns.saturating_sub(occupied.since_ns) >= SLICE_NS;
+            let is_wanted = self.waiting > 0 && self.occupied.get(slot).is_some_and(is_over);
+            if is_wanted || self.occupied.len() > count {
+                self.occupied.swap_remove(slot);
+                return if self.occupied.len() < count { SlotGrant::GivenBack } else { SlotGrant::None };
             }
-            if let Some(taken) = self.taken.get_mut(place) {
-                taken.seen_ns = now_ns;
+            if let Some(occupied) = self.occupied.get_mut(slot) {
+                occupied.seen_ns = now_ns;
             }
-            return SlotGrant::OccupiedSlot;
+            return SlotGrant::Granted;
         }
-        if self.taken.len() >= count {
+        if self.occupied.len() >= count {
             return SlotGrant::None;
         }
-        self.taken.push(OccupiedSlot { thread, since_ns: now_ns, seen_ns: now_ns });
-        SlotGrant::OccupiedSlot
+        self.occupied.push(OccupiedSlot { thread, since_ns: now_ns, seen_ns: now_ns });
+        SlotGrant::Granted
     }
 }
 
 impl Scheduler {
     pub(crate) fn new(cores: usize, clock: Arc<dyn Clock>) -> Arc<Self> {
-        let (running, places) = (Mutex::default(), Mutex::default());
+        let (running, slots) = (Mutex::default(), Mutex::default());
         let (freed, waited_ns) = (Condvar::new(), AtomicU64::new(0));
-        Arc::new(Self { clock, cores: cores.max(1), running, places, freed, waited_ns })
+        Arc::new(Self { clock, cores: cores.max(1), running, slots, freed, waited_ns })
     }
 
     /// A query begins in a slot: what its budget is to keep to, and what ends it.
@@ -235,30 +235,30 @@ impl Scheduler {
 
     /// Has those that wait look again.
     fn wake(&self) {
-        // Whoever is about to wait holds the lock from looking until waiting.
-        drop(self.places.lock().unwrap_or_else(PoisonError::into_inner));
+        // A thread that is about to wait holds the lock from its check until it waits.
+        drop(self.slots.lock().unwrap_or_else(PoisonError::into_inner));
         self.freed.notify_all();
     }
 
-    /// Waits for a place, while there is somebody ahead and not for longer than said. How long it was.
+    /// Waits for a slot while other queries are ahead, at most for the given time. Returns how long it waited.
     fn wait(&self, rank: &QueryRank, wait_ns_max: u64) -> u64 {
         let (thread, begun_ns) = (thread::current().id(), self.clock.monotonic_ns());
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut now_ns, mut ahead) = (begun_ns, rank.ahead());
         let waited_ns = |now_ns: u64| now_ns.saturating_sub(begun_ns);
         while ahead > 0 && waited_ns(now_ns) < wait_ns_max {
             let count = free(self.cores, ahead, now_ns);
-            match places.take(thread, count, now_ns) {
-                SlotGrant::OccupiedSlot => break,
-                // Whoever has just given a place back is the last to get one.
+            match slots.take(thread, count, now_ns) {
+                SlotGrant::Granted => break,
+                // The thread that has just given a slot back is the last to get one.
                 SlotGrant::GivenBack => self.freed.notify_one(),
                 SlotGrant::None => {}
             }
-            places.waiting += 1;
+            slots.waiting += 1;
             let patience_ns = patience_ns(count, now_ns).min(wait_ns_max.saturating_sub(waited_ns(now_ns)));
             let patience = Duration::from_nanos(patience_ns);
-            places = self.freed.wait_timeout(places, patience).unwrap_or_else(PoisonError::into_inner).0;
-            places.waiting -= 1;
+            slots = self.freed.wait_timeout(slots, patience).unwrap_or_else(PoisonError::into_inner).0;
+            slots.waiting -= 1;
             (now_ns, ahead) = (self.clock.monotonic_ns(), rank.ahead());
         }
         self.waited_ns.fetch_add(waited_ns(now_ns), Ordering::Relaxed);
@@ -366,21 +366,21 @@ mod tests {
     #[test]
     fn places_go_round() {
         let threads = threads(3);
-        let mut places = Slots::default();
+        let mut slots = Slots::default();
         let mut take = |thread: usize, waiting: usize, ms: u64| {
-            places.waiting = waiting;
-            places.take(threads[thread], 1, ms * NS_PER_MS)
+            slots.waiting = waiting;
+            slots.take(threads[thread], 1, ms * NS_PER_MS)
         };
-        assert_eq!([take(0, 0, 0), take(1, 0, 1)], [SlotGrant::OccupiedSlot, SlotGrant::None]);
+        assert_eq!([take(0, 0, 0), take(1, 0, 1)], [SlotGrant::Granted, SlotGrant::None]);
         // For a slice; then those who wait come first.
-        assert_eq!([take(0, 1, 9), take(0, 1, 10)], [SlotGrant::OccupiedSlot, SlotGrant::GivenBack]);
-        assert_eq!([take(1, 1, 10), take(0, 1, 11)], [SlotGrant::OccupiedSlot, SlotGrant::None]);
-        // Whoever does not come back loses the place.
-        assert_eq!(take(2, 1, 31), SlotGrant::OccupiedSlot);
-        // Nobody waits: it may be kept.
-        assert_eq!(take(2, 0, 45), SlotGrant::OccupiedSlot);
+        assert_eq!([take(0, 1, 9), take(0, 1, 10)], [SlotGrant::Granted, SlotGrant::GivenBack]);
+        assert_eq!([take(1, 1, 10), take(0, 1, 11)], [SlotGrant::Granted, SlotGrant::None]);
+        // A thread that does not come back loses its slot.
+        assert_eq!(take(2, 1, 31), SlotGrant::Granted);
+        // No thread waits: the slot may be kept.
+        assert_eq!(take(2, 0, 45), SlotGrant::Granted);
         // There is none any more.
-        assert_eq!(places.take(threads[2], 0, 46 * NS_PER_MS), SlotGrant::None);
+        assert_eq!(slots.take(threads[2], 0, 46 * NS_PER_MS), SlotGrant::None);
     }
 
     #[test]
@@ -477,7 +477,7 @@ mod tests {
         assert!(turns.running().is_empty());
     }
 
-    /// Threads of long queries get through, though there is less than a place for each and a short query never ends.
+    /// Threads of long queries get through, though there is less than a slot for each and a short query never ends.
     #[test]
     fn all_get_through() {
         let turns = Scheduler::new(2, platform::Platform::real().clock);

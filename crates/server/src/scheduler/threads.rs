@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How long a thread waits for the next query before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// No thread falls lower: whoever holds a lock still comes to give it back.
+/// No thread falls lower: a thread that holds a lock must still get to release it.
 const NICENESS_MAX: i32 = 10;
 const NICENESS_PER_LEVEL: i32 = 3;
 
@@ -74,11 +74,11 @@ struct Queue {
     idle: usize,
 }
 
-/// All threads for queries. As many run as there are queries: whoever gives them out bounds that.
+/// All threads for queries. As many run as there are queries: their callers bound that.
 #[derive(Default)]
 pub(crate) struct QueryThreads {
     queue: Mutex<Queue>,
-    given: Condvar,
+    job_added: Condvar,
 }
 
 impl QueryThreads {
@@ -87,7 +87,7 @@ impl QueryThreads {
         let mut queue = self.queue();
         if queue.idle > queue.jobs.len() {
             queue.jobs.push(job);
-            self.given.notify_one();
+            self.job_added.notify_one();
             return Ok(());
         }
         drop(queue);
@@ -108,7 +108,7 @@ impl QueryThreads {
         let mut queue = self.queue();
         queue.idle += 1;
         let is_empty = |queue: &mut Queue| queue.jobs.is_empty();
-        queue = self.given.wait_timeout_while(queue, IDLE, is_empty).unwrap_or_else(PoisonError::into_inner).0;
+        queue = self.job_added.wait_timeout_while(queue, IDLE, is_empty).unwrap_or_else(PoisonError::into_inner).0;
         queue.idle -= 1;
         queue.jobs.pop()
     }

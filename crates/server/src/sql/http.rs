@@ -38,8 +38,8 @@ enum Form {
 }
 
 impl Form {
-    /// What `/sql` answers: what is asked for by name, else what the client accepts.
-    fn of(named: Option<&str>, accepts: &str) -> Result<Self, ApiError> {
+    /// The form of an answer of `/sql`: the one that is named, else one that the client accepts.
+    fn negotiate(named: Option<&str>, accepts: &str) -> Result<Self, ApiError> {
         let is_accepted = |kind: &str| accepts.split(',').any(|accepted| accepted.trim().starts_with(kind));
         Ok(match named {
             Some("json") => Self::Json,
@@ -81,8 +81,8 @@ enum Access {
 }
 
 impl Access {
-    /// By POST all.
-    fn of(request: &Request) -> Self {
+    /// All by POST.
+    fn for_request(request: &Request) -> Self {
         if request.method() == Method::POST { Self::Change } else { Self::Read }
     }
 
@@ -91,17 +91,17 @@ impl Access {
         let admitted = request.extensions().get::<Admitted>();
         match admitted.filter(|_| request.method() == Method::GET) {
             Some(admitted) if admitted.is_trusted_program => Self::Change,
-            _ => Self::of(request),
+            _ => Self::for_request(request),
         }
     }
 }
 
 /// `/sql`: statements as the parameter `query` (or `q`), or as the body; the last one's answer.
 pub(crate) async fn sql(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
-    let access = Access::of(&request);
+    let access = Access::for_request(&request);
     let parts = extract(&state, request).await?;
     let accepts = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let form = Form::of(parts.parameters.get("format"), accepts)?;
+    let form = Form::negotiate(parts.parameters.get("format"), accepts)?;
     answer(&state, &parts, access, form).await
 }
 
@@ -114,7 +114,7 @@ pub(crate) async fn exec(From(state): From<Arc<State>>, request: Request) -> Res
 
 /// `/exp`, as QuestDB answers it.
 pub(crate) async fn exp(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
-    let access = Access::of(&request);
+    let access = Access::for_request(&request);
     let parts = extract(&state, request).await?;
     answer(&state, &parts, access, Form::QuestDbCsv).await
 }
@@ -124,7 +124,7 @@ async fn answer(state: &Arc<State>, parts: &RequestParts, access: Access, form: 
     let budget = state.query_budget(&parts.parameters);
     let database = parts.parameters.database(&parts.headers);
     let description = Description { kind: "sql", text: text.clone(), database: database.clone(), remote: parts.remote };
-    let asked = QueryJob::of(description, budget.clone(), timeout(state, &parts.parameters)?);
+    let asked = QueryJob::without_request(description, budget.clone(), timeout(state, &parts.parameters)?);
     let manner = if form.style() == Style::QuestDb { Manner::QuestDb } else { Manner::Postgres };
     let session = ClientContext { manner, ..ClientContext::new(database, state.db.now_ns()) };
     let bounds = limit_of(parts)?;
@@ -259,7 +259,7 @@ fn push_head(out: &mut String, text: &str, of: &[Column], form: Form) {
     };
 }
 
-/// What it has behind them.
+/// The members after the rows.
 fn push_total(out: &mut String, total: usize, form: Form) {
     let name = if form == Form::QuestDbJson { "count" } else { "row_count" };
     let _ = write!(out, r#","{name}":{total}}}"#);

@@ -50,7 +50,7 @@ async fn watch<T: Send + 'static>(
     let budget = state.db.budget(state.settings.query_samples_max);
     let description = Description { kind: "sql", text, database: session.database.clone(), remote };
     let timeout = Duration::from_millis(state.settings.query_timeout_ms);
-    let asked = QueryJob::of(description, budget.clone(), timeout);
+    let asked = QueryJob::without_request(description, budget.clone(), timeout);
     let work = move |state: &State| match work(state, &session, &budget) {
         Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
         answer => Ok((String::new(), answer)),

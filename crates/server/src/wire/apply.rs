@@ -14,7 +14,7 @@ const HISTOGRAMS_BYTES_MAX: usize = 64 << 20;
 
 /// Why a batch is not applied; chosen by what becomes of its connection.
 pub(super) enum ApplyError {
-    /// The batch is told, and the next one may come.
+    /// The batch is notice, and the next one may come.
     Invalid(String),
     /// The client broke the protocol.
     Malformed(WireError),

@@ -74,7 +74,7 @@ impl Outcome {
         }
     }
 
-    /// What was not even tried.
+    /// The outcome of a request of which nothing was tried.
     pub(crate) fn of_errors(errors: LineErrors) -> Self {
         Self::new(WriteReport::default(), errors)
     }

@@ -48,7 +48,7 @@ pub(crate) async fn remote_write(From(state): From<Arc<State>>, request: Request
     }
 }
 
-/// The message that the headers announce. Whoever announces another one gets 415 and, if it is a sender of version 2, falls
+/// The message that the headers announce. A sender that announces another one gets 415; if it is one of version 2, it falls
 /// back to version 1.
 fn check_headers(headers: &HeaderMap) -> Result<Message, ApiError> {
     let value = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Listeners of lines: connections and datagrams whose bytes are cut at line ends, parsed and stored.
 //!
-//! * `tcp.rs`: connections. What was read is on disk before more is read, so that whoever sends faster than it can be stored
+//! * `tcp.rs`: connections. What was read is on disk before more is read, so that a client that sends faster than lines can be stored
 //!   is held back by TCP itself. A connection has a buffer only while it has bytes to store.
 //! * `udp.rs`: datagrams, through a bounded queue.
 //! * `http.rs`: requests of HTTP, which are turned away.

@@ -1,4 +1,4 @@
-//! Datagrams of line protocols: whole lines each, nobody to answer.
+//! Datagrams of line protocols: whole lines each, without an answer.
 
 use std::sync::{Arc, Mutex};
 
