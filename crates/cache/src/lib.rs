@@ -3,6 +3,15 @@
 //!
 //! [`Cache`] is the whole of it: [`Cache::set`] keeps an [`Answer`] for a [`Span`], [`Cache::get`] gives all of a span, its head or
 //! tail, or nothing. What is in a slab and why a slab is never wrong: `docs/formats/slab.md`.
+//!
+//! A result goes into a bucket for each field, a full bucket into slabs, each written once to a slot of the flash file. A lookup answers only if pieces
+//! that were read, checked and found not deleted cover every field: a crash or a bad slab is a miss, never a wrong answer.
+//!
+//! * `engine`: the cache itself, a file for each of set, get, delete, sealing, compaction, recovery · `resolve`: which piece answers for an instant
+//! * `open_slab`: points that wait for flash · `slab`: bytes of a slab · `flash`: the file · `buffer`: its pages in memory · `pool`: threads that read
+//! * `index`: which key has what, and where · `policy`: which slab goes next
+//! * `front`: results in memory, before flash · `key`, `span`, `points`: keys, sets of intervals, results
+//! * `json`, `columns`, `arrow`: results as bytes for clients · `server`: memcached's protocol and HTTP
 
 mod arrow;
 mod buffer;

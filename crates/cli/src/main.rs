@@ -1,4 +1,9 @@
 //! The `thalweg` program.
+//!
+//! * `serve`: the server · `settings`: its flags, environment and file · `secrets`: settings that are not shown · `objects`: how object stores are reached
+//! * `memory`, `processor`: what the machine has · `cache`: `thalweg cache`
+//! * `query`, `plan`: asking a server · `table`, `plot`: answers for people · `http`: clients of a server
+//! * `import`, `lines`: sending files to one · `upkeep`: databases, backups, checks, repairs
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
 
 mod cache;

@@ -11,6 +11,11 @@
 //! immutable segments have in common, `search` the matchers over it.
 //!
 //! The crate opens no files: it writes to whatever takes bytes, and reads what is mapped for it.
+//!
+//! * `catalog`: databases, measurements, fields by name · `entry`: what the log and segments hold of something new · `error`: errors
+//! * `groups`: a shard's groups · `mutable`: the segment in memory · `segment`: those on disk · `levels`: which of them are merged
+//! * `source`: what all segments offer · `search`, `matcher`: matchers over it · `read`: groups with their labels again · `cardinality`: counts
+//! * `identity`: hashes of labels · `ids`: sets of groups · `slots`: sets of fields · `text`: interned texts
 
 mod cardinality;
 mod catalog;

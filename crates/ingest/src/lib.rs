@@ -12,6 +12,8 @@
 //! * [`csv`]: CSV files, by a mapping of columns, into line protocol.
 //! * [`encoding`]: bounded decompression of bodies.
 //! * [`admission`]: what is refused because of its time.
+//! * `errors`: rows that were left out · `key_hash`: keyed hashes of groups · `columns`: buffers of columns, used again
+//! * `lone`: series of one value · `number`: numbers from text · `protobuf`: its wire format · `render`: batches as text, for tests
 //!
 //! A parser keeps the good rows, reports the bad ones ([`LineErrors`]) and fails as a whole only when the body cannot
 //! be cut into rows at all ([`BodyError`]). Every row names its group by a keyed hash of the raw bytes that spell the

@@ -7,6 +7,10 @@
 //! * [`SampleColumn`]: one member's samples on their way out.
 //! * [`Column`]: a table's column on its way out: values, and which of them are there.
 //! * [`histogram::NativeHistogram`]: a sample that is a whole distribution.
+//!
+//! * `batch`: rows on their way in · `rejection`: why some were not taken · `limits`: bounds on requests
+//! * `labels`, `matcher`, `time_range`: choosing series · `value`: types of values · `exemplar`, `histogram`: samples that are more than a number
+//! * `samples`, `cells`: columns on their way out · `summary`: what many samples add up to
 
 mod batch;
 mod cells;

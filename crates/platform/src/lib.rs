@@ -3,6 +3,9 @@
 //!
 //! Whatever runs on a [`Platform`] alone runs the same way inside a simulation, where a crash can lose or tear what was
 //! not synced ([`sim::Simulation`]).
+//!
+//! * `real`: the operating system · `sim`: a machine that crashes, fills up and loses answers
+//! * `direct`: files past the system's cache · `mapped`: files as memory, whose unreadable pages are errors · `objects`: object stores
 
 mod direct;
 mod mapped;
