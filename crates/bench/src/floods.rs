@@ -17,8 +17,8 @@ use flate2::write::GzEncoder;
 use serde::Serialize;
 
 use super::load::OwnServer;
-use super::process::usage;
 use super::storage::quantile;
+use crate::measure::process::usage;
 use client::http::HttpClient;
 
 /// How long each attack goes on.

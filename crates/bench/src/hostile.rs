@@ -12,10 +12,10 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use super::floods;
-use super::generate::START_NS;
 use super::load::OwnServer;
-use super::process::usage;
 use super::storage::quantile;
+use crate::measure::process::usage;
+use crate::workload::generate::START_NS;
 use client::http::HttpClient;
 
 /// Series, and samples of each: 2 h at 15 s.

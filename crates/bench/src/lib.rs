@@ -2,26 +2,20 @@
 //!
 //! * [`load`], [`wire`]: writing to a server · [`query`], [`plans`]: asking one · [`hostile`], [`floods`]: attacking one
 //! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file
-//! * [`hosts`], [`walk`], [`generate`], [`requests`]: what is written · [`queue`], [`send`]: sending it · [`latency`], [`process`]: measuring
+//! * [`workload`]: data to write and requests of it · [`measure`]: sending them, latencies, CPU time and memory
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing its report is what a benchmark is for")]
 
 mod cache;
 mod floods;
-mod generate;
 mod hostile;
-mod hosts;
-mod latency;
 mod load;
+mod measure;
 mod plans;
-mod process;
 mod query;
-mod queue;
-mod requests;
-mod send;
 mod simulate;
 mod storage;
-mod walk;
 mod wire;
+mod workload;
 
 use std::process::ExitCode;
 

@@ -10,11 +10,11 @@ use comfy_table::{Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::generate::UseCase;
-use super::latency::{Comparison, Latencies, compare};
-use super::process::{Usage, folder_bytes, usage};
-use super::requests::{Format, Plan, Requests};
-use super::send::{Pace, Sent, Target, send};
+use crate::measure::latency::{Comparison, Latencies, compare};
+use crate::measure::process::{Usage, folder_bytes, usage};
+use crate::measure::send::{Pace, Sent, Target, send};
+use crate::workload::generate::UseCase;
+use crate::workload::requests::{Format, Plan, Requests};
 use client::http::HttpClient;
 
 const EXAMPLES: &str = "Examples:

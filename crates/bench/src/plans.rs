@@ -3,7 +3,7 @@
 use db::Db;
 use model::{Field, Labels, ValueType};
 
-use super::generate::{Generator, UseCase};
+use crate::workload::generate::{Generator, UseCase};
 
 /// Days of data that they need.
 pub(super) const DAYS_MIN: u32 = 7;

@@ -11,11 +11,11 @@ use comfy_table::{Table, presets};
 use db::{Db, DbOptions, RangeQuery};
 use serde::Serialize;
 
-use super::generate::{Generator, START_NS, UseCase};
 use super::plans::{self, plans};
-use super::process::{process_cpu_seconds, usage};
 use super::storage::quantile;
-use super::walk::Chance;
+use crate::measure::process::{process_cpu_seconds, usage};
+use crate::workload::generate::{Generator, START_NS, UseCase};
+use crate::workload::walk::Chance;
 use client::http::HttpClient;
 
 /// The suite's queries; the form is in its first line.

@@ -13,7 +13,7 @@ use comfy_table::{Table, presets};
 use model::{Field, Labels, ValueType};
 use serde::Serialize;
 
-use super::process::usage;
+use crate::measure::process::usage;
 
 const EXAMPLES: &str = "Examples:
   thalweg bench wire                                   32, 320, 3200 hosts; 1, 2, 4, 8, 16 clients; stored and thrown away

@@ -10,9 +10,9 @@ use comfy_table::{Table, presets};
 use db::{Db, DbOptions, InstantQuery, RangeQuery};
 use serde::Serialize;
 
-use crate::process::process_cpu_seconds;
+use crate::measure::process::process_cpu_seconds;
 use crate::storage::quantile;
-use crate::walk::Chance;
+use crate::workload::walk::Chance;
 
 const PANELS: [&str; 12] = [
     "sum(rate(http_requests_total[5m]))",

@@ -2,7 +2,7 @@
 
 use model::Labels;
 
-use super::super::walk::{Chance, Shape, Walk};
+use crate::workload::walk::{Chance, Shape, Walk};
 
 /// The first moment: 2016-01-01T00:00:00Z, a whole number of partitions of any length up to 32 days after the epoch.
 pub(super) const START_NS: i64 = 1_451_606_400_000_000_000;

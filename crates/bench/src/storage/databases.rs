@@ -9,7 +9,7 @@ use store::StoreOptions;
 use super::data::{self, SECOND_NS, START_NS, Walks};
 use super::place::{Folder, Place, bar, files, keep_up, open};
 use super::report::{Case, Report};
-use crate::process::{folder_bytes, resident, thread_cpu_seconds};
+use crate::measure::process::{folder_bytes, resident, thread_cpu_seconds};
 
 const EXAMPLES: &str = "Examples:
   thalweg bench storage databases                              1,000 databases, 10 hosts of 10 values each, an hour

@@ -11,7 +11,7 @@ use super::data::{SECOND_NS, START_NS, Walks};
 use super::fill::{Target, fill};
 use super::place::{DataClock, Folder, Place, bar, open_at};
 use super::report::{Case, Course, Report};
-use crate::process::thread_cpu_seconds;
+use crate::measure::process::thread_cpu_seconds;
 
 const EXAMPLES: &str = "Examples:
   thalweg bench storage elastic                                      100,000 series, 51 MiB

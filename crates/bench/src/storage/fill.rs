@@ -6,7 +6,7 @@ use store::{GroupLayout, Store, Token};
 
 use super::data;
 use super::place::keep_up;
-use crate::process::thread_cpu_seconds;
+use crate::measure::process::thread_cpu_seconds;
 
 /// Series that one call registers.
 const REGISTERED_AT_ONCE: usize = 20_000;

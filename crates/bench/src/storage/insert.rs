@@ -12,7 +12,7 @@ use super::data::{SECOND_NS, START_NS, Walks};
 use super::fill::{REQUEST_CELLS, Target};
 use super::place::{Folder, Place, Upkeep, bar, open, with_upkeep};
 use super::report::{Case, Course, Report, quantile};
-use crate::process::{resident, thread_cpu_seconds, usage};
+use crate::measure::process::{resident, thread_cpu_seconds, usage};
 
 const EXAMPLES: &str = "Examples:
   thalweg bench storage insert                           lone series, groups of 10, groups of 101: a minute each

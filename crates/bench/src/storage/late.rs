@@ -12,7 +12,7 @@ use super::data::{SECOND_NS, START_NS, Walks, mix};
 use super::fill::{DATABASE, REQUEST_CELLS, Target};
 use super::place::{Folder, Place, bar, files, keep_up, open};
 use super::report::{Case, Report, quantile};
-use crate::process::{folder_bytes, thread_cpu_seconds};
+use crate::measure::process::{folder_bytes, thread_cpu_seconds};
 
 const EXAMPLES: &str = "Examples:
   thalweg bench storage late                             0, 5, 20 and 50 % of samples up to a day late

@@ -10,7 +10,7 @@ use super::data::{SECOND_NS, START_NS, Walks};
 use super::fill::{Target, fill};
 use super::place::{Folder, Place, bar, open};
 use super::report::{Case, Report};
-use crate::process::{resident, thread_cpu_seconds};
+use crate::measure::process::{resident, thread_cpu_seconds};
 
 const EXAMPLES: &str = "Examples:
   thalweg bench storage memory                                     1 M lone series with 10 labels, 64 samples each

@@ -14,7 +14,7 @@ use super::fill::{Target, fill};
 use super::late::select;
 use super::place::{Folder, Place, bar, open};
 use super::report::{Case, Report};
-use crate::process::{folder_bytes, resident, usage};
+use crate::measure::process::{folder_bytes, resident, usage};
 
 const EXAMPLES: &str = "Examples:
   thalweg bench storage reopen                          1 M series

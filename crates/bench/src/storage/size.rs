@@ -10,8 +10,8 @@ use super::data::{DAY_S, Exported, SECOND_NS, START_NS, mix};
 use super::fill::{Target, fill};
 use super::place::{Folder, Place, bar, open};
 use super::report::{Case, Report};
-use crate::process::{folder_bytes, thread_cpu_seconds};
-use crate::walk::{Chance, Shape, Walk};
+use crate::measure::process::{folder_bytes, thread_cpu_seconds};
+use crate::workload::walk::{Chance, Shape, Walk};
 
 const EXAMPLES: &str = "Examples:
   thalweg bench storage size                       100 hosts, 3 days

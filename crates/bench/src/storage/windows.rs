@@ -15,7 +15,7 @@ use super::fill::{REQUEST_CELLS, Target};
 use super::late::select;
 use super::place::{Folder, Place, bar, files, keep_up, open};
 use super::report::{Case, Report, quantile};
-use crate::process::{folder_bytes, thread_cpu_seconds};
+use crate::measure::process::{folder_bytes, thread_cpu_seconds};
 
 const EXAMPLES: &str = "Examples:
   thalweg bench storage windows                                          a year at 10 s beside 1,000 series at 10 min

@@ -10,7 +10,7 @@ use super::data::{DAY_S, SECOND_NS, START_NS, Walks};
 use super::fill::{REQUEST_CELLS, Target, fill};
 use super::place::{Folder, Place, bar, files, keep_up, open};
 use super::report::{Case, Report};
-use crate::process::{folder_bytes, thread_cpu_seconds};
+use crate::measure::process::{folder_bytes, thread_cpu_seconds};
 
 const EXAMPLES: &str = "Examples:
   thalweg bench storage year                                   50 series at a minute

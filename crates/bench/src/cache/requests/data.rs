@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cache::{Answer, Span, json};
 
-use crate::walk::Chance;
+use crate::workload::walk::Chance;
 use client::http::HttpClient;
 
 /// The database and the measurement.

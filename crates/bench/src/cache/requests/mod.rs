@@ -19,7 +19,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use super::Spans;
-use crate::process::process_cpu_seconds;
+use crate::measure::process::process_cpu_seconds;
 use crate::storage::quantile;
 use chunks::{Chunks, Units};
 use client::http::HttpClient;

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 /// A seeded source of chance: `SplitMix64` (Steele, Lea, Flood 2014), small and the same for ever.
 #[derive(Debug, Clone)]
-pub(super) struct Chance(u64);
+pub(crate) struct Chance(u64);
 
 impl Chance {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -20,12 +20,12 @@ impl Chance {
     }
 
     /// Even between 0 and 1.
-    pub(super) fn uniform(&mut self) -> f64 {
+    pub(crate) fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Normal with mean 0 and deviation 1: the sum of twelve even numbers, which needs no logarithm.
-    pub(super) fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         let mut sum = 0;
         for _ in 0..3 {
             let bits = self.next();
@@ -35,20 +35,20 @@ impl Chance {
     }
 
     /// One of the items; they are not empty.
-    pub(super) fn one_of<'a>(&mut self, items: &[&'a str]) -> &'a str {
+    pub(crate) fn one_of<'a>(&mut self, items: &[&'a str]) -> &'a str {
         let place = (self.uniform() * items.len() as f64) as usize;
         items.get(place).copied().unwrap_or_default()
     }
 
     /// A whole number from 0 up to, not including, `end`.
-    pub(super) fn below(&mut self, end: u32) -> u32 {
+    pub(crate) fn below(&mut self, end: u32) -> u32 {
         (self.uniform() * f64::from(end)) as u32
     }
 }
 
 /// How a field moves.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// Walks by normal steps of this deviation between bounds.
     Gauge {
         /// Lowest value.
@@ -76,13 +76,13 @@ pub(super) enum Shape {
 
 /// A field's value now.
 #[derive(Debug, Clone)]
-pub(super) struct Walk {
+pub(crate) struct Walk {
     shape: Shape,
     value: f64,
 }
 
 impl Walk {
-    pub(super) fn new(shape: Shape, chance: &mut Chance) -> Self {
+    pub(crate) fn new(shape: Shape, chance: &mut Chance) -> Self {
         let value = match shape {
             Shape::Gauge { low, high, .. } => low + (high - low) * chance.uniform(),
             Shape::Ratio { high, .. } => high * chance.uniform(),
@@ -93,7 +93,7 @@ impl Walk {
     }
 
     /// Moves on.
-    pub(super) fn step(&mut self, chance: &mut Chance) {
+    pub(crate) fn step(&mut self, chance: &mut Chance) {
         match self.shape {
             Shape::Gauge { low, high, step } => self.value = (self.value + chance.normal() * step).clamp(low, high),
             Shape::Ratio { high, step } => self.value = (self.value + chance.normal() * step).clamp(0.0, high),
@@ -103,12 +103,12 @@ impl Walk {
     }
 
     /// The value.
-    pub(super) fn number(&self) -> f64 {
+    pub(crate) fn number(&self) -> f64 {
         self.value
     }
 
     /// Writes the value as line protocol has it.
-    pub(super) fn write(&self, out: &mut String) {
+    pub(crate) fn write(&self, out: &mut String) {
         // Writing into a string does not fail.
         let _ = match self.shape {
             Shape::Ratio { .. } => write!(out, "{}", self.written()),
@@ -117,7 +117,7 @@ impl Walk {
     }
 
     /// The number that line protocol has for the value.
-    pub(super) fn written(&self) -> f64 {
+    pub(crate) fn written(&self) -> f64 {
         match self.shape {
             Shape::Ratio { .. } => (self.value * 100.0).round() / 100.0,
             _ => self.value.trunc(),

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 
-use super::latency::{Acknowledged, Stretch};
-use super::process::thread_cpu_seconds;
-use super::queue::Queue;
-use super::requests::{Request, Requests};
+use crate::measure::latency::{Acknowledged, Stretch};
+use crate::measure::process::thread_cpu_seconds;
+use crate::measure::queue::Queue;
+use crate::workload::requests::{Request, Requests};
 use client::http::HttpClient;
 
 /// Where the rows go.
-pub(super) enum Target {
+pub(crate) enum Target {
     Here(Box<db::Db>),
     Server {
         url: String,
@@ -24,33 +24,33 @@ pub(super) enum Target {
 
 /// How it is sent.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    pub(super) connections: usize,
+pub(crate) struct Pace {
+    pub(crate) connections: usize,
     /// Bytes of requests that are made before the first is sent, and that wait at any time.
-    pub(super) prepared_bytes_max: usize,
+    pub(crate) prepared_bytes_max: usize,
     /// Requests are sent at this rate if they can; without it, as fast as they are acknowledged.
-    pub(super) rows_per_second: Option<u64>,
+    pub(crate) rows_per_second: Option<u64>,
     /// No request is sent later than this after the first.
-    pub(super) duration_max: Option<Duration>,
+    pub(crate) duration_max: Option<Duration>,
     /// Merge everything over and over while sending.
-    pub(super) compact: bool,
+    pub(crate) compact: bool,
     /// Do so in every second stretch of this length only, first not.
-    pub(super) compact_phase: Option<Duration>,
+    pub(crate) compact_phase: Option<Duration>,
 }
 
 /// What was acknowledged.
 #[derive(Debug, Default)]
-pub(super) struct Sent {
-    pub(super) rows: u64,
-    pub(super) values: u64,
-    pub(super) body_bytes: u64,
-    pub(super) seconds: f64,
+pub(crate) struct Sent {
+    pub(crate) rows: u64,
+    pub(crate) values: u64,
+    pub(crate) body_bytes: u64,
+    pub(crate) seconds: f64,
     /// Each request, from when it was sent or, at a given rate, should have been.
-    pub(super) acknowledged: Vec<Acknowledged>,
+    pub(crate) acknowledged: Vec<Acknowledged>,
     /// Of making requests after the first was sent.
-    pub(super) generator_cpu_seconds: f64,
+    pub(crate) generator_cpu_seconds: f64,
     /// When everything was merged meanwhile.
-    pub(super) merges: Vec<Stretch>,
+    pub(crate) merges: Vec<Stretch>,
 }
 
 impl Sent {
@@ -63,7 +63,7 @@ impl Sent {
 }
 
 /// Makes as many requests as may wait, calls `ready`, and sends.
-pub(super) fn send(
+pub(crate) fn send(
     target: &Target,
     requests: &mut Requests,
     lanes: usize,

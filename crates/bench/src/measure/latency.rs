@@ -2,49 +2,49 @@
 
 use serde::Serialize;
 
-use super::storage::quantile;
+use crate::storage::quantile;
 
 /// Buckets of a histogram for each doubling of the latency.
 const BUCKETS_A_DOUBLING: f64 = 2.0;
 
 /// A request: when it was due, in seconds since the first was sent, and how long its acknowledgement took from then.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Acknowledged {
-    pub(super) due_s: f64,
-    pub(super) latency_ms: f64,
+pub(crate) struct Acknowledged {
+    pub(crate) due_s: f64,
+    pub(crate) latency_ms: f64,
 }
 
 /// From when until when something was under way, in the same seconds.
-pub(super) type Stretch = (f64, f64);
+pub(crate) type Stretch = (f64, f64);
 
 /// Latencies of requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub(super) struct Latencies {
-    pub(super) requests: usize,
-    pub(super) p50_ms: f64,
-    pub(super) p99_ms: f64,
-    pub(super) max_ms: f64,
+pub(crate) struct Latencies {
+    pub(crate) requests: usize,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
     /// Requests by the latency that they did not exceed; those of no request are left out.
-    pub(super) histogram: Vec<Bucket>,
+    pub(crate) histogram: Vec<Bucket>,
 }
 
 /// Requests that took no longer than this, and longer than the bucket before.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Bucket {
-    pub(super) up_to_ms: f64,
-    pub(super) requests: usize,
+pub(crate) struct Bucket {
+    pub(crate) up_to_ms: f64,
+    pub(crate) requests: usize,
 }
 
 /// The same apart, and how many times slower the slowest hundredth is while everything is merged.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub(super) struct Comparison {
-    pub(super) merging: Latencies,
-    pub(super) otherwise: Latencies,
-    pub(super) p99_ratio: f64,
+pub(crate) struct Comparison {
+    pub(crate) merging: Latencies,
+    pub(crate) otherwise: Latencies,
+    pub(crate) p99_ratio: f64,
 }
 
 impl Latencies {
-    pub(super) fn of(mut latencies_ms: Vec<f64>) -> Self {
+    pub(crate) fn of(mut latencies_ms: Vec<f64>) -> Self {
         let mut quantile = |share| quantile(&mut latencies_ms, share);
         let [p50_ms, p99_ms, max_ms] = [quantile(0.5), quantile(0.99), quantile(1.0)];
         Self { requests: latencies_ms.len(), p50_ms, p99_ms, max_ms, histogram: histogram(&latencies_ms) }
@@ -67,7 +67,7 @@ fn histogram(latencies_ms: &[f64]) -> Vec<Bucket> {
 }
 
 /// Tells requests apart by whether any of their waiting fell into one of these stretches, which are in order.
-pub(super) fn compare(acknowledged: &[Acknowledged], merges: &[Stretch]) -> Comparison {
+pub(crate) fn compare(acknowledged: &[Acknowledged], merges: &[Stretch]) -> Comparison {
     let meets_merge = |request: &&Acknowledged| {
         let until_s = request.due_s + request.latency_ms / 1000.0;
         let first = merges.partition_point(|(_, end_s)| *end_s < request.due_s);

@@ -1,10 +1,10 @@
 //! Line protocol of the Time Series Benchmark Suite's kind: hosts that read their measurements at regular moments. The
-//! same seed gives the same bytes. What hosts measure is in [`super::hosts`], how values move in [`super::walk`].
+//! same seed gives the same bytes. What hosts measure is in [`crate::workload::hosts`], how values move in [`crate::workload::walk`].
 
 use clap::ValueEnum;
 
-use super::hosts::{self, Series};
-use super::walk::Chance;
+use crate::workload::hosts::{self, Series};
+use crate::workload::walk::Chance;
 
 /// What is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -16,7 +16,7 @@ pub(crate) enum UseCase {
 }
 
 /// The first moment: 2016-01-01T00:00:00Z, as the suite has it.
-pub(super) const START_NS: i64 = 1_451_606_400_000_000_000;
+pub(crate) const START_NS: i64 = 1_451_606_400_000_000_000;
 
 /// Makes lines step by step: all hosts, then the next moment.
 pub(crate) struct Generator {

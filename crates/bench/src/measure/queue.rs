@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::requests::Request;
+use crate::workload::requests::Request;
 
 /// Lanes of requests: each is taken in order. Senders may share a lane.
-pub(super) struct Queue {
+pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
     bytes_max: usize,
@@ -22,7 +22,7 @@ struct State {
 }
 
 impl Queue {
-    pub(super) fn new(lanes: usize, bytes_max: usize) -> Self {
+    pub(crate) fn new(lanes: usize, bytes_max: usize) -> Self {
         let state = State {
             lanes: (0..lanes.max(1)).map(|_| VecDeque::new()).collect(),
             bytes: 0,
@@ -41,12 +41,12 @@ impl Queue {
     }
 
     /// Whether the bytes that wait have reached the limit.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.lock().bytes >= self.bytes_max
     }
 
     /// Puts a request in as soon as there is room. False if nobody takes it any more.
-    pub(super) fn push(&self, request: Request) -> bool {
+    pub(crate) fn push(&self, request: Request) -> bool {
         let mut state = self.lock();
         while state.bytes >= self.bytes_max && !state.stopped {
             state = self.wait(state);
@@ -64,7 +64,7 @@ impl Queue {
     }
 
     /// The next request of a lane; none when all are taken or sending was stopped.
-    pub(super) fn pop(&self, lane: usize) -> Option<Request> {
+    pub(crate) fn pop(&self, lane: usize) -> Option<Request> {
         let mut state = self.lock();
         loop {
             let lanes = state.lanes.len();
@@ -84,13 +84,13 @@ impl Queue {
     }
 
     /// Says that all requests are in.
-    pub(super) fn complete(&self) {
+    pub(crate) fn complete(&self) {
         self.lock().complete = true;
         self.changed.notify_all();
     }
 
     /// Ends it for both sides.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.lock().stopped = true;
         self.changed.notify_all();
     }

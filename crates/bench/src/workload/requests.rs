@@ -3,9 +3,9 @@
 use clap::ValueEnum;
 use ingest::remote_write;
 
-use super::generate::{Generator, START_NS, UseCase};
-use super::hosts::{self, Series};
-use super::walk::Chance;
+use crate::workload::generate::{Generator, START_NS, UseCase};
+use crate::workload::hosts::{self, Series};
+use crate::workload::walk::Chance;
 
 /// How the rows are spelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -17,40 +17,40 @@ pub(crate) enum Format {
 }
 
 /// A request to send.
-pub(super) struct Request {
-    pub(super) body: Vec<u8>,
-    pub(super) rows: u64,
-    pub(super) values: u64,
+pub(crate) struct Request {
+    pub(crate) body: Vec<u8>,
+    pub(crate) rows: u64,
+    pub(crate) values: u64,
     /// Rows of all requests before this one.
-    pub(super) first_row: u64,
+    pub(crate) first_row: u64,
     /// Requests of a lane must arrive in their order.
-    pub(super) lane: usize,
+    pub(crate) lane: usize,
 }
 
 /// What is made.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
-    pub(super) format: Format,
-    pub(super) use_case: UseCase,
-    pub(super) hosts: usize,
-    pub(super) interval_s: u32,
-    pub(super) seed: u64,
+pub(crate) struct Plan {
+    pub(crate) format: Format,
+    pub(crate) use_case: UseCase,
+    pub(crate) hosts: usize,
+    pub(crate) interval_s: u32,
+    pub(crate) seed: u64,
     /// Moments at which each host writes.
-    pub(super) steps: i64,
+    pub(crate) steps: i64,
     /// Rows of a request.
-    pub(super) batch_rows: u64,
+    pub(crate) batch_rows: u64,
     /// Samples that a series has in a request of remote write.
-    pub(super) samples: i64,
+    pub(crate) samples: i64,
 }
 
 /// Makes the requests one after the other.
-pub(super) enum Requests {
+pub(crate) enum Requests {
     Lines(Lines),
     RemoteWrite(Box<RemoteWrite>),
 }
 
 impl Requests {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &Plan) -> Self {
         match plan.format {
             Format::Line => Self::Lines(Lines::new(plan)),
             Format::RemoteWrite => Self::RemoteWrite(Box::new(RemoteWrite::new(plan))),
@@ -58,7 +58,7 @@ impl Requests {
     }
 
     /// Rows of one moment, over all hosts.
-    pub(super) fn rows_per_step(&self) -> u64 {
+    pub(crate) fn rows_per_step(&self) -> u64 {
         match self {
             Self::Lines(lines) => lines.generator.rows_per_step(),
             Self::RemoteWrite(writer) => writer.hosts.iter().map(|host| host.measurements.len() as u64).sum(),
@@ -78,7 +78,7 @@ impl Iterator for Requests {
 }
 
 /// Line protocol.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     generator: Generator,
     plan: Plan,
     rows: u64,
@@ -105,7 +105,7 @@ impl Lines {
 }
 
 /// Remote write: a block of hosts after the other, then the next samples of the first.
-pub(super) struct RemoteWrite {
+pub(crate) struct RemoteWrite {
     hosts: Vec<Host>,
     chance: Chance,
     plan: Plan,

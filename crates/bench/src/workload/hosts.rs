@@ -1,7 +1,7 @@
 //! The hosts, and what they measure: names as in TSBS, values alike.
 
-use super::generate::UseCase;
-use super::walk::{Chance, Shape, Walk};
+use crate::workload::generate::UseCase;
+use crate::workload::walk::{Chance, Shape, Walk};
 
 const REGIONS: [(&str, &[&str]); 9] = [
     ("us-east-1", &["us-east-1a", "us-east-1b", "us-east-1c", "us-east-1e"]),
@@ -203,7 +203,7 @@ const MEASUREMENTS: [Measurement; 9] = [
 
 /// A measurement of a host: its spelled-out key and the fields' values.
 #[derive(Debug, Clone)]
-pub(super) struct Series {
+pub(crate) struct Series {
     /// `measurement,tags` and the blank behind them.
     key: String,
     fields: Vec<(&'static str, Walk)>,
@@ -217,7 +217,7 @@ fn measurements(use_case: UseCase) -> &'static [Measurement] {
 }
 
 /// A host's measurements.
-pub(super) fn host(number: usize, use_case: UseCase, chance: &mut Chance) -> Vec<Series> {
+pub(crate) fn host(number: usize, use_case: UseCase, chance: &mut Chance) -> Vec<Series> {
     let (region, zones) = REGIONS.get(chance.below(REGIONS.len() as u32) as usize).copied().unwrap_or(REGIONS[0]);
     let tags = format!(
         "hostname=host_{number},region={region},datacenter={},rack={},os={},arch={},team={},service={},service_version={},service_environment={}",
@@ -238,12 +238,12 @@ pub(super) fn host(number: usize, use_case: UseCase, chance: &mut Chance) -> Vec
 }
 
 impl Series {
-    pub(super) fn values(&self) -> usize {
+    pub(crate) fn values(&self) -> usize {
         self.fields.len()
     }
 
     /// What each field is as a series of Prometheus: its labels, sorted by name.
-    pub(super) fn labels(&self) -> Vec<Vec<(String, String)>> {
+    pub(crate) fn labels(&self) -> Vec<Vec<(String, String)>> {
         let mut parts = self.key.trim_end().split(',');
         let measurement = parts.next().unwrap_or_default();
         let pairs = parts.filter_map(|tag| tag.split_once('='));
@@ -257,12 +257,12 @@ impl Series {
     }
 
     /// The walks of the fields, in the order of their labels.
-    pub(super) fn walks(&mut self) -> impl Iterator<Item = &mut Walk> {
+    pub(crate) fn walks(&mut self) -> impl Iterator<Item = &mut Walk> {
         self.fields.iter_mut().map(|(_, walk)| walk)
     }
 
     /// Appends a line with the values now, and moves them on.
-    pub(super) fn write_line(&mut self, timestamp_ns: i64, chance: &mut Chance, out: &mut String) {
+    pub(crate) fn write_line(&mut self, timestamp_ns: i64, chance: &mut Chance, out: &mut String) {
         use std::fmt::Write;
         out.push_str(&self.key);
         for (place, (name, walk)) in self.fields.iter_mut().enumerate() {
