@@ -11,16 +11,14 @@
 //! * `open_slab`: points that wait for flash · `slab`: bytes of a slab · `flash`: the file · `buffer`: its pages in memory · `pool`: threads that read
 //! * `index`: which key has what, and where · `policy`: which slab goes next
 //! * `front`: results in memory, before flash · `key`, `span`, `points`: keys, sets of intervals, results
-//! * `json`, `columns`, `arrow`: results as bytes for clients · `server`: memcached's protocol and HTTP
+//! * `formats`: results as bytes for clients · `server`: memcached's protocol and HTTP
 
-mod arrow;
 mod buffer;
-pub mod columns;
 mod engine;
 mod flash;
+mod formats;
 mod front;
 mod index;
-pub mod json;
 mod key;
 mod open_slab;
 mod points;
@@ -32,6 +30,7 @@ mod slab;
 mod span;
 
 pub use engine::{Cache, Found, Lookup, Options, Request, SetError, Stats};
+pub use formats::{columns, json};
 pub use front::{Front, FrontStats, Kept, Layered, Portion};
 pub use key::Key;
 pub use points::{Answer, FieldPoints, Points, ValueType, Values};

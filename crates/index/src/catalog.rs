@@ -701,5 +701,4 @@ impl Measurement {
 }
 
 #[cfg(test)]
-#[path = "catalog_tests.rs"]
 mod tests;

@@ -12,8 +12,8 @@
 //! * [`csv`]: CSV files, by a mapping of columns, into line protocol.
 //! * [`encoding`]: bounded decompression of bodies.
 //! * [`admission`]: what is refused because of its time.
-//! * `errors`: rows that were left out · `key_hash`: keyed hashes of groups · `columns`: buffers of columns, used again
-//! * `lone`: series of one value · `number`: numbers from text · `protobuf`: its wire format · `render`: batches as text, for tests
+//! * `batch`: buffers of columns that are used again, keyed hashes of groups, series of one value
+//! * `errors`: rows that were left out · `number`: numbers from text · `protobuf`: its wire format
 //!
 //! A parser keeps the good rows, reports the bad ones ([`LineErrors`]) and fails as a whole only when the body cannot
 //! be cut into rows at all ([`BodyError`]). Every row names its group by a keyed hash of the raw bytes that spell the
@@ -21,28 +21,24 @@
 //! does not know yet. A malformed key therefore comes to light there, and comes back from the store as a rejected row.
 
 pub mod admission;
-mod columns;
+mod batch;
 pub mod csv;
 pub mod encoding;
 mod errors;
 pub mod exposition;
 pub mod graphite;
 pub mod json_lines;
-mod key_hash;
 pub mod line;
-mod lone;
 mod number;
 pub mod opentsdb;
 pub mod otlp;
 mod protobuf;
 pub mod remote_read;
 pub mod remote_write;
-#[cfg(test)]
-mod render;
 
-pub use columns::{give_back, kept_bytes, recycle};
+pub use batch::columns::{give_back, kept_bytes, recycle};
+pub use batch::key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
 pub use errors::{BodyError, LineError, LineErrors, limit_named};
-pub use key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
 pub use model::Limits;
 
 use model::Batch;

@@ -179,9 +179,9 @@ fn maintain(service: &Service) {
 /// If an answer that was read is written as something else: that is what a fuzzer looks for.
 pub fn fuzz_protocol(bytes: &[u8]) {
     let Some((0, body)) = bytes.split_first() else { return fuzz_session(bytes) };
-    if let Ok(answer) = crate::columns::read(body) {
-        let written = crate::columns::write(&answer);
-        let again = crate::columns::read(&written).map(|again| crate::columns::write(&again));
+    if let Ok(answer) = crate::formats::columns::read(body) {
+        let written = crate::formats::columns::write(&answer);
+        let again = crate::formats::columns::read(&written).map(|again| crate::formats::columns::write(&again));
         assert!(again.is_ok_and(|again| again == written), "what was read is written so that it is read again");
     }
     let set = format!("tset a -1000 100000 {} columns\r\n", body.len());

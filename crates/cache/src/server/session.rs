@@ -8,7 +8,7 @@ use super::items::Outcome;
 use super::memcached::{Command, Form, LINE_BYTES_MAX, LineError, parse};
 use super::wire::Wire;
 use super::{Service, http};
-use crate::{Key, Lookup, Request, SetError, Span, Stats, columns, json};
+use crate::{Key, Lookup, Request, SetError, Span, Stats, formats::columns, formats::json};
 
 /// Serves a connection to its end.
 pub(super) fn serve<S: Read + Write>(service: &Service, wire: &mut Wire<S>) -> io::Result<()> {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::{Options, Reason, check_key, decode_key, whole_time_ns};
-use crate::lone::LoneRows;
+use crate::batch::lone::LoneRows;
 use crate::{BodyError, LineErrors, Parsed, check_body_size};
 
 /// A data point as JSON.

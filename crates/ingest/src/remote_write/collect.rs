@@ -8,7 +8,7 @@ use model::{Batch, Exemplar, GroupKey, Labels, SeriesExemplar, Span, StartTimest
 use super::histogram::read_histogram;
 use super::key::decode_key;
 use super::{AcceptedSamples, Options, WriteRequest};
-use crate::lone::LoneRows;
+use crate::batch::lone::LoneRows;
 use crate::protobuf::{Value, Walker, malformed};
 use crate::{BodyError, LineErrors};
 

@@ -11,8 +11,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::batch::render::{HASHER, render};
 use crate::protobuf::{write_bytes, write_varint};
-use crate::render::{HASHER, render};
 use crate::{Parsed, Protocol};
 
 fn parse_text(body: &[u8], limits: &Limits) -> Result<String, BodyError> {

@@ -1,6 +1,6 @@
 //! Rows of lone series: what most protocols bring. One field, a float or a native histogram; every row names its own series.
 
-use crate::columns::empty_block;
+use crate::batch::columns::empty_block;
 use model::{Block, Field, GroupKey, HISTOGRAM_FIELD, VALUE_FIELD, ValueType};
 
 /// The rows of a request so far.
