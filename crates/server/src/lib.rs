@@ -4,7 +4,7 @@
 //! * [`http`]: routes, request guard, bodies, a handler for each path, the web page
 //! * [`sql`]: Postgres's protocol, Arrow Flight, and SQL over HTTP · [`wire`]: the binary protocol
 //! * [`scheduler`]: which queries run, which of them goes first, and on what threads
-//! * [`state`]: what handlers share · [`error`]: errors of the API · [`redact`]: texts without passwords
+//! * [`settings`]: settings of all of it · [`state`]: what handlers share · [`error`]: errors of the API · [`redact`]: texts without passwords
 //! * [`metrics`]: the server's own numbers · [`host`]: the machine's · [`notice`]: lines for the operator
 
 mod error;
@@ -15,15 +15,15 @@ mod metrics;
 mod notice;
 mod redact;
 mod scheduler;
+mod settings;
 mod sql;
 mod state;
 mod wire;
 
-pub use http::compression::Compression;
 pub use http::page;
 pub use http::targets::BackupTarget;
 pub use listen::{Front, ServeError, Server};
-pub use state::{Listener, ServerSettings};
+pub use settings::{Compression, Listener, ServerSettings};
 
 /// Reads bytes as messages of Postgres's protocol: the entry for fuzzing.
 #[doc(hidden)]

@@ -194,7 +194,6 @@ impl Metrics {
         for (level, parts) in stats.levels.iter().enumerate() {
             let _ = writeln!(out, "thalweg_level_parts{{level=\"{level}\"}} {}", parts.parts);
         }
-        out.push_str(&crate::host::process_text());
         out
     }
 }

@@ -13,31 +13,10 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{And, DefaultPredicate, Predicate};
 
 use crate::scheduler::running::Remote;
+use crate::settings::Compression;
 use crate::state::State;
 
-/// Whose answers are compressed, of clients that send `Accept-Encoding`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Compression {
-    /// Those of clients on other machines, and of clients behind a proxy.
-    #[default]
-    Remote,
-    /// Everybody's: clients come through tunnels that end here, say.
-    Always,
-    /// No answers.
-    Never,
-}
-
 impl Compression {
-    /// By the word of its setting.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "remote" => Some(Self::Remote),
-            "always" => Some(Self::Always),
-            "never" => Some(Self::Never),
-            _ => None,
-        }
-    }
-
     /// Whether the answer to a request may be compressed.
     fn is_for(self, remote: Option<SocketAddr>, headers: &HeaderMap) -> bool {
         match self {

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::error::ApiError;
 use crate::http::page;
-use crate::state::ServerSettings;
+use crate::settings::ServerSettings;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");

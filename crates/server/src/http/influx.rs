@@ -7,9 +7,6 @@ use crate::error::ApiError;
 use crate::http::json;
 use crate::http::write::{Outcome, with_retry};
 
-/// When to send again what the storage could not take, in seconds.
-pub(crate) const RETRY_AFTER_S: header::HeaderValue = header::HeaderValue::from_static("5");
-
 /// The version of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {

@@ -23,9 +23,9 @@ use crate::http::page;
 use crate::http::plan;
 use crate::http::query;
 use crate::http::remote_read;
+use crate::http::running_queries;
 use crate::http::status;
 use crate::http::write;
-use crate::scheduler::running;
 use crate::sql;
 use crate::state::State;
 
@@ -51,7 +51,7 @@ pub(crate) fn router(state: Arc<State>, guard: Arc<RequestGuard>) -> Router {
         .route("/api/v1/export/native", get(export::native).post(export::native))
         .route("/federate", get(export::federate).post(export::federate))
         .route("/api/v1/alertmanagers", get(status::no_alertmanagers))
-        .route("/api/v1/status/active_queries", get(running::list))
+        .route("/api/v1/status/active_queries", get(running_queries::list))
         .route("/api/v1/status/config", get(status::config))
         .route("/api/v1/status/flags", get(status::flags))
         .route("/api/v1/status/runtimeinfo", get(status::runtime_info))
@@ -66,7 +66,7 @@ pub(crate) fn router(state: Arc<State>, guard: Arc<RequestGuard>) -> Router {
         .layer(compression::layer());
     let admin = Router::new()
         .route("/api/v1/admin/backup", post(admin::backup))
-        .route("/api/v1/status/active_queries/{id}/kill", post(running::kill))
+        .route("/api/v1/status/active_queries/{id}/kill", post(running_queries::kill))
         .route("/api/v1/admin/compact", post(admin::compact))
         .route("/api/v1/admin/losses", get(admin::losses).post(admin::acknowledge_losses))
         .route("/api/v1/admin/databases", get(admin::databases))

@@ -10,6 +10,7 @@ use db::Cardinality;
 use model::DEFAULT_DATABASE;
 
 use crate::error::ApiError;
+use crate::host;
 use crate::http::json;
 use crate::http::parameters::duration_text;
 use crate::http::query::{QueryJob, run_query};
@@ -149,6 +150,6 @@ pub(crate) async fn ping(request: Request) -> Response {
 }
 
 pub(crate) async fn metrics(From(state): From<Arc<State>>) -> Response {
-    let text = state.render_metrics();
+    let text = state.render_metrics() + &host::process_text();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

@@ -42,7 +42,8 @@ use crate::listen::accept::Serve;
 use crate::listen::connection_limit::{FULL, IdleConnections};
 use crate::metrics::Metrics;
 use crate::scheduler::running::Remote;
-use crate::state::{ServerSettings, State};
+use crate::settings::ServerSettings;
+use crate::state::State;
 use crate::wire::linger;
 
 /// Bytes that are read from a connection at a time, and that a request's head may have. A buffer that fits the cache of a

@@ -32,8 +32,9 @@ use crate::http::health;
 use crate::listen::accept::{Acceptor, Serve};
 use crate::listen::stream::{LineProtocol, Lines, serve_udp};
 use crate::scheduler::running::Remote;
+use crate::settings::{Listener, ServerSettings};
 use crate::sql::postgres;
-use crate::state::{Listener, ServerSettings, State};
+use crate::state::State;
 use crate::wire::{PlanePort, Planes};
 
 /// How often a silent connection of gRPC is asked whether its client is still there, and how long it may think about it.

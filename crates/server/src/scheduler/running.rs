@@ -14,9 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::extract::{Path, State as From};
 use axum::http::StatusCode;
-use axum::response::Response;
 use query::{Budget, Stop};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -25,7 +23,6 @@ use crate::http::json;
 use crate::metrics::family;
 use crate::redact;
 use crate::scheduler::{ScheduleGuard, Scheduler};
-use crate::state::State;
 
 /// Upper bounds of the histogram's buckets, in seconds.
 const BUCKETS_S: [f64; 10] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0];
@@ -143,12 +140,6 @@ impl AdmissionPermit {
     }
 }
 
-/// A query that runs. Dropped before it is done, its client has left: it is stopped.
-pub(crate) struct Started<'s> {
-    state: &'s State,
-    id: u64,
-}
-
 impl Queries {
     pub(crate) fn new(bounds: Bounds, scheduler: Arc<Scheduler>) -> Self {
         let permits = Arc::new(Semaphore::new(bounds.concurrency_max.clamp(1, Semaphore::MAX_PERMITS)));
@@ -196,11 +187,11 @@ impl Queries {
     }
 
     /// Stops a query; whether there is such a one.
-    fn stop(&self, id: u64) -> bool {
+    pub(crate) fn stop(&self, id: u64) -> bool {
         lock(&self.running).get(&id).map(|running| running.budget.stop(Stop::Cancelled)).is_some()
     }
 
-    fn list(&self, now_ns: i64) -> String {
+    pub(crate) fn list(&self, now_ns: i64) -> String {
         let running = lock(&self.running);
         let items = running.iter().map(|(id, running)| {
             let Description { kind, text, database, remote } = &running.description;
@@ -284,46 +275,50 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl State {
-    /// Lets a query run when a slot is free. The thread that does its work holds the slot, also when the client has left.
-    pub(crate) async fn start_query(
+impl Queries {
+    /// Lets a query run when a slot is free; its number, by which it ends.
+    pub(crate) async fn start(
         &self,
         description: Description,
         budget: Arc<Budget>,
-    ) -> Result<(Started<'_>, Arc<AdmissionPermit>), ApiError> {
-        let slot = AdmissionPermit::new(self.queries.turn().await?, self.queries.heavy.clone());
-        let id = self.queries.next_id.fetch_add(1, Ordering::Relaxed);
-        let (pace, in_turn) = self.queries.scheduler.begin(slot.clone());
+        now_ns: i64,
+    ) -> Result<(u64, Arc<AdmissionPermit>), ApiError> {
+        let slot = AdmissionPermit::new(self.turn().await?, self.heavy.clone());
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (pace, in_turn) = self.scheduler.begin(slot.clone());
         budget.keep_pace(pace);
-        let running = Running { description, started_ns: self.db.now_ns(), budget, _in_turn: in_turn };
-        lock(&self.queries.running).insert(id, running);
-        Ok((Started { state: self, id }, slot))
+        let running = Running { description, started_ns: now_ns, budget, _in_turn: in_turn };
+        lock(&self.running).insert(id, running);
+        Ok((id, slot))
     }
-}
 
-impl Started<'_> {
-    /// The query is done: counts it, and tells the operator if it was slow.
-    pub(crate) fn end(self, outcome: Outcome, answer_bytes: usize) {
-        let Some(running) = lock(&self.state.queries.running).remove(&self.id) else { return };
-        let duration_s = seconds_between(running.started_ns, self.state.db.now_ns());
+    /// Counts a query that is done; the text of its notice if it took `slow_ms` or longer.
+    pub(crate) fn end(&self, id: u64, ended: &Ended) -> Option<String> {
+        let running = lock(&self.running).remove(&id)?;
+        let duration_s = seconds_between(running.started_ns, ended.now_ns);
         let (kind, samples) = (running.description.kind, running.budget.samples_taken());
-        count(&self.state.queries, kind, outcome, duration_s, samples);
-        if duration_s * 1000.0 >= self.state.settings.query_slow_ms as f64 {
-            let slow = SlowQuery { running: &running, outcome, duration_s, samples, answer_bytes };
-            self.state.tell_slow_query(|| slow.text());
-        }
+        count(self, kind, ended.outcome, duration_s, samples);
+        let is_slow = duration_s * 1000.0 >= ended.slow_ms as f64;
+        let &Ended { outcome, answer_bytes, .. } = ended;
+        is_slow.then(|| SlowQuery { running: &running, outcome, duration_s, samples, answer_bytes }.text())
+    }
+
+    /// Stops and counts a query whose client has left; one that ended is not known any more.
+    pub(crate) fn abandon(&self, id: u64, now_ns: i64) {
+        let Some(running) = lock(&self.running).remove(&id) else { return };
+        running.budget.stop(Stop::Cancelled);
+        let (kind, samples) = (running.description.kind, running.budget.samples_taken());
+        count(self, kind, Outcome::Cancelled, seconds_between(running.started_ns, now_ns), samples);
     }
 }
 
-impl Drop for Started<'_> {
-    fn drop(&mut self) {
-        // Gone if it was ended.
-        let Some(running) = lock(&self.state.queries.running).remove(&self.id) else { return };
-        running.budget.stop(Stop::Cancelled);
-        let duration_s = seconds_between(running.started_ns, self.state.db.now_ns());
-        let samples = running.budget.samples_taken();
-        count(&self.state.queries, running.description.kind, Outcome::Cancelled, duration_s, samples);
-    }
+/// How a query ended.
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) answer_bytes: usize,
+    pub(crate) now_ns: i64,
+    /// From which duration on a query is slow.
+    pub(crate) slow_ms: u64,
 }
 
 fn count(queries: &Queries, kind: &'static str, outcome: Outcome, duration_s: f64, samples: u64) {
@@ -368,15 +363,4 @@ fn seconds_between(from_ns: i64, to_ns: i64) -> f64 {
 /// What a poisoned lock guards is whole: nothing under it fails midway.
 fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
     guarded.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// `GET /api/v1/status/active_queries`
-pub(crate) async fn list(From(state): From<Arc<State>>) -> Response {
-    json::success(&state.queries.list(state.db.now_ns()), &[], &[])
-}
-
-/// `POST /api/v1/status/active_queries/{id}/kill`
-pub(crate) async fn kill(From(state): From<Arc<State>>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    let known = id.parse().is_ok_and(|id| state.queries.stop(id));
-    if known { Ok(json::success("null", &[], &[])) } else { Err(ApiError::not_found(format!("no query {id:?} runs"))) }
 }

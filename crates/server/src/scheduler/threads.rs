@@ -1,7 +1,7 @@
 //! The threads that queries run on.
 //!
 //! Each query has one for itself: one that waits, or a new one. A query that has run for long leaves the cores to others not only at its
-//! checks ([`turns`](crate::turns)) but everywhere, while it sorts, writes its answer down or gives memory back, too: its threads fall
+//! checks ([`scheduler`](crate::scheduler)) but everywhere, while it sorts, writes its answer down or gives memory back, too: its threads fall
 //! behind in the system's own schedule (`nice`). They cannot rise again without privileges, so that they end with the query.
 
 use std::cell::Cell;

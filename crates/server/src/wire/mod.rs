@@ -31,7 +31,8 @@ use tokio::sync::{Semaphore, watch};
 use wire::frame::Plane;
 
 use crate::listen::accept::Serve;
-use crate::state::{ServerSettings, State};
+use crate::settings::ServerSettings;
+use crate::state::State;
 use commit::Committer;
 pub(crate) use socket::linger;
 use turn::Threads;

@@ -16,7 +16,7 @@ use ingest::{LineError, LineErrors, Parsed, Protocol, ScopedKeyHasher};
 use model::RejectionKind;
 
 use crate::error::ApiError;
-use crate::http::influx::RETRY_AFTER_S;
+use crate::error::RETRY_AFTER_S;
 use crate::state::State;
 
 /// How much of a bad line an answer quotes.
