@@ -185,7 +185,7 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     fast_bytes_max: Option<u64>,
 
-    /// Bytes of parts that merges write in a second while nobody waits for them; 0: as many as they can [default: 0]
+    /// Bytes of parts that merges write in a second while no writer waits for them; 0: as many as they can [default: 0]
     #[arg(long, env = "THALWEG_MERGE_BYTES_PER_SECOND_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     merge_bytes_per_second_max: Option<u64>,
@@ -526,7 +526,7 @@ impl ServeFlags {
         if self.no_host_metrics == Some(true) {
             server.host_metrics_interval_ms = None;
         }
-        server.flags = self.given()?;
+        server.flags = self.set_flags()?;
         Ok(Settings { db, server, network_threads: self.network_threads(cores) })
     }
 }
@@ -538,8 +538,8 @@ fn network_threads(cores: u32) -> usize {
 }
 
 impl ServeFlags {
-    /// What was set, by the flags' names.
-    fn given(&self) -> Result<Vec<(String, String)>, String> {
+    /// The settings that were set, by the flags' names.
+    fn set_flags(&self) -> Result<Vec<(String, String)>, String> {
         let given = serde_json::to_value(self).map_err(|error| error.to_string())?;
         let text = |name: &str, value: &serde_json::Value| {
             secrets::shown(name, &value.as_str().map_or_else(|| value.to_string(), str::to_owned))

@@ -54,8 +54,8 @@ pub struct Options {
     pub control: SocketAddr,
     /// The server's `--ingest`.
     pub ingest: SocketAddr,
-    /// Who sends: a number that nobody else has, the same after a restart of the program if batches may then come again.
-    /// 0 for nobody: batches may be applied twice. By default one by chance.
+    /// The producer: a number that no other client has, unchanged after a restart of the program if batches may then come again.
+    /// 0 for none: batches may be applied twice. By default one by chance.
     pub producer: u64,
     /// Number of the first batch: behind the last one that was sent in an earlier run under the same producer.
     pub first_sequence: u64,
@@ -89,7 +89,7 @@ pub enum ClientError {
     Unavailable(String),
     /// The tokens are from another data folder. Batches under way are given up: register again, then send again.
     RegisterAgain(String),
-    /// What was asked for can not be: change it.
+    /// The request is invalid: change it.
     Invalid(String),
 }
 

@@ -52,7 +52,7 @@ impl GroupRows {
         self.tokens.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }

@@ -11,7 +11,7 @@ use crate::{ClientError, Options};
 /// Buffers that are kept for batches to come.
 const BUFFERS_MAX: usize = 8;
 
-/// A number that nobody else has, most probably; never 0.
+/// A number that is most probably unique; never 0.
 pub(crate) fn number_by_chance() -> u64 {
     RandomState::new().build_hasher().finish().max(1)
 }

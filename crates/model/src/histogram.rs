@@ -20,7 +20,7 @@ pub const BUCKETS_MAX: usize = 1 << 14;
 pub struct NativeHistogram {
     /// Which buckets there are.
     pub layout: Arc<HistogramLayout>,
-    /// What is known about a counter reset between the sample before and this one.
+    /// Knowledge about a counter reset between the sample before and this one.
     pub counter_reset: CounterReset,
     /// Sum of all observations.
     pub sum: f64,
@@ -52,11 +52,11 @@ pub struct BucketSpan {
     pub length: u32,
 }
 
-/// What is known about a counter reset before a sample.
+/// Knowledge about a counter reset before a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum CounterReset {
-    /// Whoever reads must look for one.
+    /// Readers must look for one.
     #[default]
     Unknown = 0,
     /// There was one.
@@ -106,7 +106,7 @@ pub struct Counts<T> {
 /// A histogram that contradicts itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidHistogram {
-    /// What is wrong.
+    /// The contradiction.
     pub what: &'static str,
 }
 

@@ -59,7 +59,7 @@ pub trait Clock: Send + Sync {
     /// Nanoseconds since some fixed moment; never goes back.
     fn monotonic_ns(&self) -> u64;
 
-    /// Nanoseconds that the calling thread has had a core, since some fixed moment; where nobody counts these, those that have passed.
+    /// Nanoseconds that the calling thread has had a core, since some fixed moment; where these are not counted, those that have passed.
     fn thread_cpu_ns(&self) -> u64 {
         self.monotonic_ns()
     }

@@ -14,7 +14,7 @@ pub struct Request {
     pub id: u64,
     /// The database; empty for the default one.
     pub database: String,
-    /// What it is.
+    /// The registration.
     pub what: Registration,
 }
 

@@ -14,7 +14,7 @@ use super::{WireError, frame, histograms, limits, list_length, wire_capnp};
 pub struct Hello {
     /// Of the folder that its tokens are from; 0 if it has none.
     pub incarnation: u64,
-    /// Who it is; 0 for nobody.
+    /// The number of the producer; 0 for none.
     pub producer: u64,
 }
 
@@ -93,7 +93,7 @@ pub enum Answer {
 /// A client's message, read in place.
 pub struct Message<'a>(Reader<BufferSegments<&'a [u8]>>);
 
-/// What it says.
+/// A request of the data plane.
 pub enum Request<'a> {
     /// A greeting.
     Hello(Hello),

@@ -25,7 +25,7 @@ use std::fmt;
 use capnp::message::ReaderOptions;
 use model::{Labels, Limits, ValueType};
 
-/// What is wrong with bytes that are no message, or a message that breaks the protocol.
+/// Bytes that are no message, or a message that breaks the protocol; the text says why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireError(pub String);
 
