@@ -1,5 +1,5 @@
-//! What an evaluation does, written down. What PromQL does beyond the plan language are operators with PromQL's names around plans, which
-//! can be run by themselves:
+//! The written form of an evaluation. Operators with PromQL's names stand around plans of the plan language, which can be run by
+//! themselves:
 //!
 //! ```text
 //! (promql "sum by (mode) (rate(cpu[5m]))"
@@ -15,12 +15,13 @@
 
 use model::{METRIC_NAME, MatchOp, Matcher};
 use query::plan::{Scan, Selector as PlanSelector, duration, quoted};
-use query::{Plan, QueryError, Selection};
+use query::{Plan, QueryError};
 
 use crate::eval::rows::Steps;
 use crate::evaluate::range_steps;
 use crate::expression::Expression;
-use crate::range::window_bounds::{WindowBounds, WindowEnds, range_bounds, subquery_grid};
+use crate::range::samples::SampleInterval;
+use crate::range::window_bounds::{WindowEnds, range_bounds, subquery_grid};
 use crate::settings::Settings;
 use crate::syntax::ast::{
     Aggregate, Binary, Cardinality, Edges, Expr, Grouping, Matching, Node, Range, Selector, Shift, Subquery,
@@ -35,14 +36,14 @@ const LINE_CHARACTERS_MAX: usize = 100;
 
 const INDENT: usize = 2;
 
-/// What an evaluation at one moment does.
+/// Explains the evaluation at one instant.
 pub fn explain_instant(expression: &Expression, time_ms: i64, settings: &Settings) -> Result<String, QueryError> {
     let bound = bind_times(&expression.expr, QueryTimes::instant(time_ms))?;
     let at = Item::list("at", [Item::nanoseconds(time_ms)]);
     explain(expression, at, &bound, Steps::one(time_ms), settings)
 }
 
-/// What an evaluation at regular moments does; fails where the evaluation would fail before it begins.
+/// Explains the evaluation at regular steps; fails if the evaluation would fail before it begins.
 pub fn explain_range(expression: &Expression, times: QueryTimes, settings: &Settings) -> Result<String, QueryError> {
     let count = range_steps(expression, times, settings)?;
     let bound = bind_times(&expression.expr, times)?;
@@ -176,32 +177,31 @@ impl Explainer<'_> {
     fn instant_selector(&self, selector: &Selector, steps: Steps) -> Item {
         let (ends, lookback_ms) = (WindowEnds::new(&selector.shift, steps), self.settings.lookback_ms);
         let is_smoothed = selector.edges == Edges::Smoothed;
-        let after_ms = ends.first_ms().saturating_sub(lookback_ms);
-        let to_ms = ends.last_ms().saturating_add(if is_smoothed { lookback_ms } else { 0 });
+        let interval = SampleInterval {
+            after_ms: ends.first_ms().saturating_sub(lookback_ms),
+            to_ms: ends.last_ms().saturating_add(if is_smoothed { lookback_ms } else { 0 }),
+        };
         let mut items = vec![Item::milliseconds(lookback_ms)];
         items.extend(shift_items(&selector.shift));
-        items.push(scan(&selector.matchers, after_ms, to_ms));
+        items.push(scan(&selector.matchers, interval));
         Item::list(if is_smoothed { "smoothed" } else { "newest" }, items)
     }
 
     fn window(&self, range: &Range, steps: Steps) -> Item {
         let bounds = range_bounds(range, steps, self.settings.lookback_ms);
-        let (after_ms, to_ms) = bounds.span_ms();
+        let interval = bounds.read_interval();
         let mut items = vec![Item::milliseconds(bounds.range_ms)];
         items.extend(bounds.edges.keyword_and_functions().map(|(word, _)| Item::list(word, [])));
         items.extend(shift_items(&range.selector.shift));
-        items.push(scan(&range.selector.matchers, after_ms, to_ms));
+        items.push(scan(&range.selector.matchers, interval));
         Item::list("window", items)
     }
 
     fn subquery(&self, subquery: &Subquery, steps: Steps) -> Result<Item, QueryError> {
-        let (bounds, start_ms, step_ms) = subquery_grid(subquery, steps, self.settings.subquery_step_ms);
-        let WindowBounds { ends, range_ms, .. } = bounds;
-        let mut items = vec![Item::milliseconds(range_ms)];
+        let grid = subquery_grid(subquery, steps, self.settings.subquery_step_ms);
+        let mut items = vec![Item::milliseconds(grid.bounds.range_ms)];
         items.extend(shift_items(&subquery.shift));
-        if start_ms <= ends.last_ms() {
-            let count = self.settings.step_count(QueryTimes { start_ms, end_ms: ends.last_ms(), step_ms })?;
-            let subquery_steps = Steps { start_ms, step_ms, count };
+        if let Some(subquery_steps) = grid.steps(self.settings)? {
             items.extend([steps_item(subquery_steps), self.expr(&subquery.inner, subquery_steps)?]);
         }
         Ok(Item::list("subquery", items))
@@ -254,9 +254,9 @@ fn matching_items(matching: &Matching) -> Vec<Item> {
     items
 }
 
-/// The plan that selects the samples later than the first and not later than the second time.
-fn scan(matchers: &[Matcher], after_ms: i64, to_ms: i64) -> Item {
-    let selection = Selection { matchers, start_ms: after_ms.saturating_add(1), end_ms: to_ms };
+/// The plan that selects the samples in an interval.
+fn scan(matchers: &[Matcher], interval: SampleInterval) -> Item {
+    let selection = interval.selection(matchers);
     let plan_selector = |matcher: &Matcher| PlanSelector {
         name: matcher.name.clone(),
         op: matcher.op,

@@ -34,7 +34,7 @@ impl Expression {
         &self.text
     }
 
-    /// What the expression yields.
+    /// The type of the expression.
     pub fn result_kind(&self) -> ResultKind {
         self.expr.kind()
     }

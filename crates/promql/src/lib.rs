@@ -1,11 +1,11 @@
 //! PromQL as Prometheus 3 has it: text to expression to values.
 //!
 //! ```text
-//! text ── syntax ──► Expr ── syntax::bind_times ──► Expr with fixed times ── eval, for all steps at once ──► rows ──► result
-//!                                                                             │
-//!                                                                             ├─ range      selectors, and functions of windows over their samples
-//!                                                                             ├─ aggregate  sum, topk, …
-//!                                                                             └─ histogram  native and classic histograms
+//! text ── syntax ──► Expr ── syntax::bind_times ──► bound Expr ── eval, for all steps at once ──► rows ──► result
+//!                                                                  │
+//!                                                                  ├─ range      selectors, and functions of windows over samples
+//!                                                                  ├─ aggregate  sum, topk, …
+//!                                                                  └─ histogram  native and classic histograms
 //! ```
 //!
 //! * `expression`: a parsed expression; `settings`: how it is evaluated; `evaluate`: the functions that do it; `result`: what they yield

@@ -1,4 +1,4 @@
-//! What queries yield.
+//! The results of queries.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::eval::annotations::Annotations;
 use crate::eval::rows::{Row, Sample, Steps, Vector, has_same_labels, same_labels};
 use crate::histogram::native::Histogram;
 
-/// What a query yields.
+/// The result of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvaluationResult {
     /// The values.
     pub value: ResultValue,
-    /// What is likely wrong, in Prometheus's words; at most ten, and how many more there are.
+    /// Likely mistakes, in Prometheus's words; at most ten, and how many more there are.
     pub warnings: Vec<String>,
-    /// What may be of interest; as many.
+    /// Information that may be of interest; as many.
     pub infos: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
-//! How many samples an expression touches, counted as Prometheus 3.15 does for `stats`: each step as if it were asked alone, whatever the
-//! evaluation saves. It is a walk of its own, so that evaluations whose counts nobody asks for pay nothing for them, and so that what was
-//! kept or answered from summaries counts like the rest.
+//! Counts the samples that an expression touches, as Prometheus 3.15 does for `stats`: each step as if it were evaluated alone, whatever the
+//! evaluation saves. It is a pass of its own, so that other evaluations do not pay for the counts, and so that results from caches and
+//! summaries are counted like all others.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,22 +13,22 @@ use crate::eval::rows::{Charge, Row, Sample, Steps};
 use crate::evaluate::{check_times, range_steps};
 use crate::expression::Expression;
 use crate::histogram::native::Histogram;
-use crate::range::samples::{Cursor, Samples};
-use crate::range::window_bounds::{SelectorOutput, WindowBounds};
+use crate::range::samples::{Cursor, SampleInterval, Samples};
+use crate::range::window_bounds::{SelectorOutput, WindowBounds, subquery_grid};
 use crate::syntax::ast::{Call, Edges, Expr, Node, Operator, Range, Selector, Subquery};
 use crate::syntax::bind_times::{QueryTimes, bind_times};
 use crate::syntax::functions::{Function, HistogramPart};
 use crate::syntax::result_kind::ResultKind;
 
-/// What counting windows is called.
+/// The step that counting windows is reported as.
 const COUNT: &str = "count";
 
-/// Samples that an expression touches, step by step. A native histogram counts as so many floats as it is large.
+/// Samples that an expression touches, step by step. A native histogram counts as floats of the same size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SampleCounts {
-    /// Samples that the step would read if it were asked alone: of functions over ranges the whole window.
+    /// Samples that the step would read if it were evaluated alone: for range functions the whole window.
     pub queryable: Vec<u64>,
-    /// Samples that no step before has read: of functions over ranges those that are new in the window.
+    /// Samples that no earlier step has read: for range functions those that are new in the window.
     pub read: Vec<u64>,
 }
 
@@ -65,7 +65,7 @@ pub fn count_range(
     evaluator.count(&expr, steps, HistogramUse::default())
 }
 
-/// What the expressions around one ask of histograms: Prometheus reads those without buckets of which nothing but count and sum is used.
+/// What enclosing expressions need from histograms: Prometheus does not read buckets if only count and sum are used.
 #[derive(Debug, Clone, Copy, Default)]
 struct HistogramUse {
     is_about_sums: bool,
@@ -73,7 +73,7 @@ struct HistogramUse {
 }
 
 impl HistogramUse {
-    /// The same for what is inside of an expression.
+    /// The needs of expressions inside of this one.
     fn inner_usage(mut self, expr: &Expr) -> Self {
         match &expr.node {
             Node::Subquery(_) => self.needs_buckets = true,
@@ -125,7 +125,7 @@ impl SampleCounts {
         }
     }
 
-    /// What is computed once holds at all steps, and is read at the first.
+    /// Counts of an expression that is computed once: it holds at all steps, and is read at the first.
     fn repeated(&self, steps: Steps) -> Self {
         let mut all = Self::none(steps);
         all.queryable.fill(self.queryable.iter().sum());
@@ -148,10 +148,10 @@ impl Evaluator<'_> {
         let inner_usage = usage.inner_usage(expr);
         match &expr.node {
             Node::Selector(selector) => self.count_instant_selector(selector, SelectorOutput::Values, steps, usage),
-            // Asked for itself at one instant: all that it evaluates counts.
+            // The query itself, at one instant: all that it evaluates counts.
             Node::Subquery(subquery) => {
-                let (subquery_steps, _) = self.subquery_steps(subquery, steps)?;
-                let Some(subquery_steps) = subquery_steps else { return Ok(SampleCounts::none(steps)) };
+                let grid = subquery_grid(subquery, steps, self.settings.subquery_step_ms);
+                let Some(subquery_steps) = grid.steps(self.settings)? else { return Ok(SampleCounts::none(steps)) };
                 let once = self.count(&subquery.inner, subquery_steps, inner_usage)?;
                 Ok(once.repeated(steps))
             }
@@ -233,7 +233,12 @@ impl Evaluator<'_> {
             Ok(Row::new(labels))
         };
         let options = StreamOptions { step: COUNT, make: &make, windows: None, grouping: None, distinct: false };
-        self.stream(&range.selector.matchers, bounds.span_ms(), &options, &mut Tally { counts: Vec::new(), usage })?;
+        self.stream(
+            &range.selector.matchers,
+            bounds.read_interval(),
+            &options,
+            &mut Tally { counts: Vec::new(), usage },
+        )?;
         Ok(counts.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -246,8 +251,8 @@ impl Evaluator<'_> {
         usage: HistogramUse,
     ) -> Result<SampleCounts, QueryError> {
         let mut counts = SampleCounts::none(steps);
-        let (subquery_steps, bounds) = self.subquery_steps(subquery, steps)?;
-        let Some(subquery_steps) = subquery_steps else { return Ok(counts) };
+        let grid = subquery_grid(subquery, steps, self.settings.subquery_step_ms);
+        let Some(subquery_steps) = grid.steps(self.settings)? else { return Ok(counts) };
         let inner_usage = usage.inner_usage(argument);
         let range = self.range_vector(argument, steps)?;
         for series in &range.series {
@@ -256,12 +261,12 @@ impl Evaluator<'_> {
         drop(range);
         let inner = self.count(&subquery.inner, subquery_steps, inner_usage)?;
         let offset_ms = subquery.shift.offset_ms();
-        counts.read = reads_by_outer_step(steps, &inner.read, subquery_steps, offset_ms, bounds.range_ms);
+        counts.read = reads_by_outer_step(steps, &inner.read, subquery_steps, offset_ms, grid.bounds.range_ms);
         Ok(counts)
     }
 }
 
-/// What a subquery's steps read, given to those outer steps whose windows hold them first; what falls between two windows is left out.
+/// Assigns the reads of a subquery's steps to the first outer step whose window contains them; reads between windows are dropped.
 fn reads_by_outer_step(outer: Steps, read: &[u64], inner: Steps, offset_ms: i64, range_ms: i64) -> Vec<u64> {
     let mut reads = vec![0; outer.count];
     for (index, read) in read.iter().enumerate() {
@@ -324,7 +329,7 @@ impl SampleSizes {
         sum(end).saturating_sub(sum(first))
     }
 
-    /// Of all samples.
+    /// The size of all samples.
     fn all(&self, samples: &Samples) -> u64 {
         samples.values.len() as u64 + self.0.last().copied().unwrap_or_default()
     }
@@ -349,13 +354,14 @@ fn count_windows(
     let (mut window, mut unread) = (Cursor::default(), Cursor::default());
     let SampleCounts { queryable, read } = counts;
     for (step, (queryable, read)) in queryable.iter_mut().zip(read).enumerate() {
-        let (after_ms, to_ms) = bounds.window_ms(step);
-        let (first, end) = window.advance(times_ms, after_ms, to_ms);
+        let interval = bounds.window(step);
+        let (first, end) = window.advance(times_ms, interval);
         *queryable += size(first, end);
         if step == 0 {
             *read += size(first, end);
         } else if !bounds.ends.is_pinned() {
-            let (first, end) = unread.advance(times_ms, after_ms.max(to_ms - bounds.ends.steps.step_ms), to_ms);
+            let after_ms = interval.after_ms.max(interval.to_ms - bounds.ends.steps.step_ms);
+            let (first, end) = unread.advance(times_ms, SampleInterval { after_ms, ..interval });
             *read += size(first, end);
         }
     }

@@ -11,11 +11,11 @@ pub enum NameRemoval {
     /// At once, as Prometheus does by default.
     #[default]
     AtOnce,
-    /// From the answer only, so that outer expressions may group by it. A name that an aggregation groups by is a label like others
+    /// From the result only, so that outer expressions may group by it. A name that an aggregation groups by is a label like others
     /// from there on: `max by (__name__) (max_over_time({…}[1m]))` has a row for each metric.
     Delayed,
-    /// From the answer only, as Prometheus does with `promql-delayed-name-removal`: names that aggregations group by go, too, so that rows
-    /// that differ in nothing else are an error.
+    /// From the result only, as Prometheus does with `promql-delayed-name-removal`: names that aggregations group by are dropped as
+    /// well, so that rows that differ in nothing else are an error.
     DelayedAlways,
 }
 
@@ -23,7 +23,7 @@ impl NameRemoval {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::AtOnce, Self::Delayed, Self::DelayedAlways];
 
-    /// What settings call it: whether it is delayed, or `always`.
+    /// Its name in settings: `false`, `true` or `always`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::AtOnce => "false",
@@ -32,7 +32,7 @@ impl NameRemoval {
         }
     }
 
-    /// The one that settings mean by a word; `1` and `0` are known, too.
+    /// The variant with this name in settings; `1` and `0` stand for `true` and `false`.
     pub fn from_word(word: &str) -> Option<Self> {
         let word = match word {
             "0" => "false",
@@ -42,7 +42,7 @@ impl NameRemoval {
         Self::ALL.into_iter().find(|removal| removal.word() == word)
     }
 
-    /// Whether names stay until the end.
+    /// Returns whether names stay until the result.
     pub(crate) fn is_delayed(self) -> bool {
         self != Self::AtOnce
     }
@@ -59,7 +59,7 @@ pub struct Settings {
     pub subquery_step_ms: i64,
     /// When names are dropped.
     pub name_removal: NameRemoval,
-    /// What expressions may contain.
+    /// The features that expressions may use.
     pub features: Features,
 }
 

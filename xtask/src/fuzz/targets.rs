@@ -38,7 +38,7 @@ const PROMQL: [Seeds; 4] = [
     Seeds::Lines { file: "crates/promql/tests/cases/spelling.test", prefix: "eval instant at 0 " },
     Seeds::Literals(&["crates/promql/tests/hostile.rs", "crates/promql/src/syntax", "crates/db/tests/results.rs"]),
 ];
-const PROMQL_WORDS: &[&str] = &["crates/promql/src/syntax", "crates/promql/src/function.rs"];
+const PROMQL_WORDS: &[&str] = &["crates/promql/src/syntax"];
 const SQL: [Seeds; 2] =
     [Seeds::Questions { folder: "crates/db/tests/sql" }, Seeds::Literals(&["crates/sql/src/parse.rs"])];
 const SQL_WORDS: &[&str] = &["crates/sql/src/expression", "crates/sql/src/parse.rs", "crates/sql/src/settings.rs"];

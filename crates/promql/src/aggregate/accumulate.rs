@@ -1,6 +1,6 @@
-//! Aggregations that make one value of many, fed one after the other.
+//! Aggregations that reduce many values to one, a value at a time.
 
-use crate::eval::annotations::Annotations;
+use crate::eval::annotations::{AnnotationContext, Annotations};
 use crate::eval::rows::Sample;
 use crate::eval::sum::{CompensatedSum, Mean as FloatMean};
 use crate::histogram::accumulate::HistogramAccumulator;
@@ -21,22 +21,22 @@ pub(crate) trait Accumulate: Sized + Send {
     }
 
     /// Adds a histogram; of those that leave them out never called.
-    fn add_histogram(&mut self, _: &Histogram, _: (&Annotations, &str, Span)) {}
+    fn add_histogram(&mut self, _: &Histogram, _: AnnotationContext<'_>) {}
 
-    /// Adds either.
-    fn add_sample(state: &mut Option<Self>, sample: &Sample, annotations: &Annotations, name: &str, span: Span) {
+    /// Adds a value of either kind.
+    fn add_sample(state: &mut Option<Self>, sample: &Sample, context: AnnotationContext<'_>) {
         match (sample, Self::FLOATS_ONLY, state.as_mut()) {
             (Sample::Float(value), _, Some(state)) => state.add(*value),
             (Sample::Float(value), _, None) => *state = Some(Self::start(*value)),
-            (Sample::Histogram(_), Some(aggregation), _) => annotations.ignored_in_aggregation(aggregation, span),
-            (Sample::Histogram(histogram), None, Some(state)) => {
-                state.add_histogram(histogram, (annotations, name, span))
+            (Sample::Histogram(_), Some(aggregation), _) => {
+                context.annotations.ignored_in_aggregation(aggregation, context.span);
             }
+            (Sample::Histogram(histogram), None, Some(state)) => state.add_histogram(histogram, context),
             (Sample::Histogram(histogram), None, None) => *state = Some(Self::start_histogram(histogram)),
         }
     }
 
-    /// The result; nothing, if the values do not go together.
+    /// The result; `None` if the values are incompatible.
     fn finish(self, annotations: &Annotations, span: Span) -> Option<Sample>;
 }
 
@@ -59,12 +59,12 @@ impl<F> Mixed<F> {
         }
     }
 
-    fn add_histogram(&mut self, histogram: &Histogram, (annotations, name, span): (&Annotations, &str, Span)) {
+    fn add_histogram(&mut self, histogram: &Histogram, context: AnnotationContext<'_>) {
         match self {
             Self::Floats(_) => *self = Self::Both,
             Self::Histograms(accumulator) => {
                 if accumulator.add(histogram).is_err() {
-                    annotations.mixed_schemas(name, span);
+                    context.annotations.mixed_schemas(context.name, context.span);
                     *self = Self::Incompatible;
                 }
             }
@@ -93,7 +93,7 @@ impl<F> Mixed<F> {
 pub(crate) struct Total(Mixed<CompensatedSum>);
 
 impl Total {
-    /// What floats were added up to.
+    /// A sum of floats.
     pub(crate) const fn from_sum(sum: CompensatedSum) -> Self {
         Self(Mixed::Floats(sum))
     }
@@ -115,8 +115,8 @@ impl Accumulate for Total {
         Self(Mixed::Histograms(Box::new(HistogramAccumulator::new(histogram, false))))
     }
 
-    fn add_histogram(&mut self, histogram: &Histogram, about: (&Annotations, &str, Span)) {
-        self.0.add_histogram(histogram, about);
+    fn add_histogram(&mut self, histogram: &Histogram, context: AnnotationContext<'_>) {
+        self.0.add_histogram(histogram, context);
     }
 
     fn finish(self, annotations: &Annotations, span: Span) -> Option<Sample> {
@@ -141,8 +141,8 @@ impl Accumulate for Mean {
         Self(Mixed::Histograms(Box::new(HistogramAccumulator::new(histogram, true))))
     }
 
-    fn add_histogram(&mut self, histogram: &Histogram, about: (&Annotations, &str, Span)) {
-        self.0.add_histogram(histogram, about);
+    fn add_histogram(&mut self, histogram: &Histogram, context: AnnotationContext<'_>) {
+        self.0.add_histogram(histogram, context);
     }
 
     fn finish(self, annotations: &Annotations, span: Span) -> Option<Sample> {
@@ -205,7 +205,7 @@ impl Accumulate for Count {
         self.0 += 1;
     }
 
-    fn add_histogram(&mut self, _: &Histogram, _: (&Annotations, &str, Span)) {
+    fn add_histogram(&mut self, _: &Histogram, _: AnnotationContext<'_>) {
         self.0 += 1;
     }
 

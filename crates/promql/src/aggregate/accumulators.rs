@@ -1,32 +1,32 @@
-//! What a group of an aggregation has at its steps, while rows come.
+//! The accumulators of a group, one per step.
 
 use crate::aggregate::accumulate::{Accumulate, Total};
-use crate::eval::annotations::Annotations;
+use crate::eval::annotations::{AnnotationContext, Annotations};
 use crate::eval::rows::{Sample, are_all_present, is_absent};
 use crate::eval::sum::CompensatedSum;
 use crate::syntax::span::Span;
 
-/// A stretch of steps, each with what was made of the values there so far, or nothing.
+/// Accumulators of consecutive steps; a step without values has none.
 pub(crate) trait StepAccumulators: Default + Send {
     /// Bytes that a step takes.
     const BYTES_PER_STEP: usize;
 
     fn len(&self) -> usize;
 
-    /// Adds steps without anything before and behind those that there are.
+    /// Adds steps without values before and after the present ones.
     fn grow(&mut self, before: usize, after: usize);
 
-    /// Adds floats to the cells from a place on; those of steps without a value are [`crate::eval::rows::ABSENT`].
+    /// Adds floats from a step on; those of steps without a value are [`crate::eval::rows::ABSENT`].
     fn add_floats(&mut self, from: usize, values: &[f64]);
 
-    /// Adds either kind of value to one cell.
-    fn add_sample(&mut self, step: usize, sample: &Sample, about: (&Annotations, &str, Span));
+    /// Adds either kind of value at one step.
+    fn add_sample(&mut self, step: usize, sample: &Sample, context: AnnotationContext<'_>);
 
-    /// What came of each cell, in order.
+    /// The results, in order of steps.
     fn finish(self, annotations: &Annotations, span: Span) -> impl Iterator<Item = Option<Sample>>;
 }
 
-/// Each cell by itself.
+/// One accumulator per step.
 pub(crate) struct PerStep<F>(Vec<Option<F>>);
 
 impl<F> Default for PerStep<F> {
@@ -56,9 +56,9 @@ impl<F: Accumulate> StepAccumulators for PerStep<F> {
         }
     }
 
-    fn add_sample(&mut self, step: usize, sample: &Sample, (annotations, name, span): (&Annotations, &str, Span)) {
+    fn add_sample(&mut self, step: usize, sample: &Sample, context: AnnotationContext<'_>) {
         if let Some(state) = self.0.get_mut(step) {
-            F::add_sample(state, sample, annotations, name, span);
+            F::add_sample(state, sample, context);
         }
     }
 
@@ -77,7 +77,7 @@ pub(crate) enum SumAccumulators {
 pub(crate) struct SumColumns {
     sums: Vec<f64>,
     compensations: Vec<f64>,
-    /// Whether anything was added.
+    /// True at steps with values.
     present: Vec<bool>,
 }
 
@@ -143,13 +143,13 @@ impl StepAccumulators for SumAccumulators {
         }
     }
 
-    fn add_sample(&mut self, step: usize, sample: &Sample, about: (&Annotations, &str, Span)) {
+    fn add_sample(&mut self, step: usize, sample: &Sample, context: AnnotationContext<'_>) {
         if let Self::Floats(columns) = self {
             let sums = std::mem::take(columns).into_sums();
             *self = Self::Any(PerStep(sums.map(|sum| sum.map(Total::from_sum)).collect()));
         }
         if let Self::Any(states) = self {
-            states.add_sample(step, sample, about);
+            states.add_sample(step, sample, context);
         }
     }
 

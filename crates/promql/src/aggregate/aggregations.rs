@@ -74,6 +74,16 @@ enum Choice {
     ByHash,
 }
 
+/// A choice of series, and its parameter at each step.
+#[derive(Clone, Copy)]
+struct RowSelection<'a> {
+    choice: Choice,
+    parameters: &'a [f64],
+    steps: Steps,
+    /// The position of the aggregation.
+    span: Span,
+}
+
 impl<'q> Evaluator<'q> {
     pub(crate) fn evaluate_aggregate(
         &self,
@@ -96,10 +106,14 @@ impl<'q> Evaluator<'q> {
         let input_span = aggregate.input.span;
         let parameter_span = aggregate.parameter.as_ref().map_or(span, |parameter| parameter.span);
         match operation {
-            Aggregation::Quantile => self.quantile(&input, grouping, &scalars, [input_span, parameter_span]),
+            Aggregation::Quantile => self.quantile(&input, grouping, &scalars, input_span, parameter_span),
             Aggregation::LimitRatio => {
                 check_ratios(self, &scalars, parameter_span)?;
-                self.select_rows(&input, grouping, &scalars, Choice::ByHash, (steps, span))
+                self.select_rows(
+                    &input,
+                    grouping,
+                    RowSelection { choice: Choice::ByHash, parameters: &scalars, steps, span },
+                )
             }
             _ => {
                 check_counts(&scalars)?;
@@ -108,7 +122,7 @@ impl<'q> Evaluator<'q> {
                     Aggregation::BottomK => Choice::Smallest,
                     _ => Choice::First,
                 };
-                self.select_rows(&input, grouping, &scalars, choice, (steps, span))
+                self.select_rows(&input, grouping, RowSelection { choice, parameters: &scalars, steps, span })
             }
         }
     }
@@ -128,7 +142,7 @@ impl<'q> Evaluator<'q> {
         })
     }
 
-    /// Whether names that were to go in the end stay, since series are grouped by them.
+    /// Returns whether names that would be dropped from the result stay, since series are grouped by them.
     fn keeps_names(&self, grouping: &Grouping) -> bool {
         let is_grouped = !grouping.without && grouping.labels.iter().any(|label| label == METRIC_NAME);
         is_grouped && self.settings.name_removal == NameRemoval::Delayed
@@ -166,8 +180,8 @@ impl<'q> Evaluator<'q> {
         aggregation.sorted().finish(&self.annotations)
     }
 
-    /// The rows of an instant vector, where the answer may be cut by steps in an order that does not depend on which it has: sums of floats
-    /// and choices between equal ones do depend on the order.
+    /// The rows of an instant vector. If the result may be cut by steps, their order does not depend on the steps: sums of floats and
+    /// choices between equal values depend on the order.
     fn ordered(&self, input: &Expr, steps: Steps) -> Result<Vector<'q>, QueryError> {
         let mut vector = self.vector(input, steps)?;
         if self.is_stepwise {
@@ -181,7 +195,8 @@ impl<'q> Evaluator<'q> {
         input: &Vector<'q>,
         grouping: &Grouping,
         quantiles: &[f64],
-        [input_span, span]: [Span; 2],
+        input_span: Span,
+        span: Span,
     ) -> Result<Vector<'q>, QueryError> {
         if quantiles.iter().any(|quantile| quantile.is_nan()) {
             self.annotations.check_quantile(f64::NAN, span);
@@ -214,10 +229,9 @@ impl<'q> Evaluator<'q> {
         &self,
         input: &Vector<'q>,
         grouping: &Grouping,
-        parameters: &[f64],
-        choice: Choice,
-        (steps, span): (Steps, Span),
+        selection: RowSelection<'_>,
     ) -> Result<Vector<'q>, QueryError> {
+        let RowSelection { choice, parameters, steps, span } = selection;
         if input.rows.iter().any(Row::has_histograms) {
             match choice {
                 Choice::Largest => self.annotations.ignored_in_aggregation("topk", span),
@@ -268,7 +282,7 @@ impl<'q> Evaluator<'q> {
         }
         let input = self.vector(&aggregate.input, steps)?;
         let groups = groups_of(&input.rows, |row| grouping.key(&row.labels.with(label, "")));
-        // Where the value's own label is one that is left out, values are not told apart after all.
+        // If the label for the value is left out by `without`, values are not distinguished.
         let tells_values_apart =
             !grouping.without || label != METRIC_NAME && !grouping.labels.iter().any(|out| out == label);
         let mut texts = Texts::default();
@@ -307,7 +321,7 @@ impl<'q> Evaluator<'q> {
     }
 }
 
-/// What an [`Occurrence`] takes out of a budget.
+/// The charge of an [`Occurrence`], in samples.
 const OCCURRENCE_SAMPLES: usize = size_of::<Occurrence>().div_ceil(SAMPLE_BYTES);
 
 /// A value at a step, for `count_values`.
@@ -318,14 +332,14 @@ struct Occurrence {
     step: usize,
 }
 
-/// What `count_values` tells apart: values whose texts differ.
+/// Distinguishes values as `count_values` does: by their texts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ValueKey {
     /// All are the same.
     Any,
     /// A number's bits; all NaNs have the same.
     Float(u64),
-    /// The place of a histogram's text.
+    /// The index of a histogram's text.
     Histogram(usize),
 }
 
@@ -334,7 +348,7 @@ enum ValueKey {
 struct Texts {
     indices: HashMap<String, usize>,
     all: Vec<String>,
-    /// Of all of them, in both.
+    /// The size of all texts, in both.
     bytes: usize,
 }
 
@@ -381,7 +395,7 @@ fn select_samples(samples: &mut Vec<(usize, Sample)>, choice: Choice, parameter:
     }
 }
 
-/// Where in [0, 1) a series lies by the hash that Prometheus makes of its labels: of names and values, each behind its
+/// The hash that Prometheus makes of a series' labels, as a fraction in [0, 1): of names and values, each after its
 /// length (one byte, or 255 and three bytes).
 fn hash_fraction(labels: &Labels) -> f64 {
     let mut bytes = Vec::new();

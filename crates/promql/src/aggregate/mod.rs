@@ -1,7 +1,7 @@
 //! Aggregations over series.
 //!
 //! ```text
-//! rows, one after the other ──► stream ──► accumulators (a group's steps) ──► accumulate (one value of many)
+//! rows, one at a time       ──► stream ──► accumulators (a group's steps) ──► accumulate (one value of many)
 //! all rows of a group       ──► aggregations: quantile, count_values, limitk; topk
 //! ```
 

@@ -1,4 +1,4 @@
-//! Aggregations under way: rows come one after the other, groups hold a value for each step.
+//! Streaming aggregation: rows arrive one at a time, and groups hold an accumulator per step.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use model::Labels;
 use query::{Budget, QueryError, SAMPLE_BYTES};
 
 use crate::aggregate::accumulators::StepAccumulators;
-use crate::eval::annotations::Annotations;
+use crate::eval::annotations::{AnnotationContext, Annotations};
 use crate::eval::row_stream::{RowSink, SeriesRow};
 use crate::eval::rows::{Charge, Row, Vector, metric_name};
 use crate::syntax::span::Span;
@@ -18,7 +18,7 @@ struct Group<C> {
     /// The first of its series, in order of labels.
     series: Labels,
     drop_name: bool,
-    /// The step of the first cell.
+    /// The step of the first accumulator.
     first: usize,
     states: C,
 }
@@ -30,13 +30,13 @@ pub(crate) struct StreamAggregation<'b, C> {
     groups: Vec<Group<C>>,
     charge: Charge<'b>,
     annotations: Annotations,
-    /// Whether names that were to go in the end stay.
+    /// Names that would be dropped from the result stay.
     keeps_names: bool,
     span: Span,
 }
 
 impl<C: StepAccumulators> Group<C> {
-    /// Makes cells for a stretch of steps.
+    /// Adds accumulators for a range of steps.
     fn extend_to(&mut self, steps: Range<usize>) {
         if self.states.len() == 0 {
             self.first = steps.start;
@@ -51,9 +51,9 @@ impl<C: StepAccumulators> Group<C> {
             self.states.add_floats(row.first - self.first, values);
             return;
         }
-        let name = metric_name(&row.labels);
+        let context = AnnotationContext { annotations, name: metric_name(&row.labels), span };
         for (step, sample) in row.present() {
-            self.states.add_sample(step - self.first, &sample, (annotations, name, span));
+            self.states.add_sample(step - self.first, &sample, context);
         }
     }
 }

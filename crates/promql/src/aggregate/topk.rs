@@ -1,15 +1,15 @@
-//! The best samples of a group, for `topk` and `bottomk`. Which of equal ones stay hangs on how Prometheus keeps them: in a binary heap of
-//! Go's `container/heap`, the worst at the root. So it does here.
+//! The largest or smallest samples of a group, for `topk` and `bottomk`. Which of equal samples are selected depends on Prometheus's data
+//! structure: a binary heap of Go's `container/heap`, the worst at the root.
 
 use crate::eval::rows::Sample;
 
-/// A row's place, and its sample.
+/// A row's index, and its sample.
 type IndexedSample = (usize, Sample);
 
-/// Ranges up to this length are sorted by insertion in Go's `sort.Sort`, so that equal ones keep their order.
+/// Ranges up to this length are sorted by insertion in Go's `sort.Sort`, so equal elements keep their order.
 const INSERTION_MAX: usize = 12;
 
-/// Leaves so many of the largest or smallest floats, best first, and no histograms.
+/// Keeps the `count` largest or smallest floats, best first, and no histograms.
 pub(crate) fn select_topk(samples: &mut Vec<IndexedSample>, count: usize, largest: bool) {
     let mut heap = TopKHeap { samples: Vec::with_capacity(count.min(samples.len())), largest };
     for sample in samples.drain(..) {
@@ -28,7 +28,7 @@ impl TopKHeap {
         self.samples.get(index).and_then(|(_, sample)| sample.float()).unwrap_or(f64::NAN)
     }
 
-    /// Whether one lies above another in the heap: it is worse, or NaN.
+    /// Returns whether `a` belongs above `b` in the heap: it is worse, or NaN.
     fn is_worse(&self, a: usize, b: usize) -> bool {
         let (a, b) = (self.value(a), self.value(b));
         a.is_nan() || if self.largest { a < b } else { a > b }
@@ -51,7 +51,7 @@ impl TopKHeap {
         }
     }
 
-    /// Moves the last one up to its place.
+    /// Moves the last sample up to its position.
     fn sift_up(&mut self) {
         let mut index = self.samples.len() - 1;
         while index > 0 && self.is_worse(index, (index - 1) / 2) {
@@ -60,7 +60,7 @@ impl TopKHeap {
         }
     }
 
-    /// Moves the first one down to its place.
+    /// Moves the root down to its position.
     fn sift_down(&mut self) {
         let (mut index, end) = (0, self.samples.len());
         while 2 * index + 1 < end {

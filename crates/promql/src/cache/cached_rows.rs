@@ -1,4 +1,4 @@
-//! Rows of window functions, to be kept and given again: as they went by, so that sums over them are the same to the bit.
+//! Cached rows of range functions. They are replayed in the order in which they came, so that sums over them are bit-identical.
 //!
 //! ```text
 //!  section       steps 0 … 99                      section   steps 100 … 101
@@ -54,7 +54,7 @@ impl CachedRow {
             + size_of_val(self.values.as_slice())
     }
 
-    /// The places of its values at steps from one to just before another.
+    /// The indices of its values at steps from `first` to before `end`.
     fn value_range(&self, first: usize, end: usize) -> std::ops::Range<usize> {
         let own_end = self.first + self.values.len();
         let (from, to) = (first.clamp(self.first, own_end), end.clamp(self.first, own_end));
@@ -105,7 +105,7 @@ impl Section {
     }
 }
 
-/// A row, and what comes behind so many steps of it.
+/// A row joined with the later one, which begins after so many steps.
 fn join_rows(row: Option<CachedRow>, later: Option<CachedRow>, end: usize) -> Option<CachedRow> {
     match (row, later) {
         (Some(mut row), Some(later)) => {
@@ -118,7 +118,7 @@ fn join_rows(row: Option<CachedRow>, later: Option<CachedRow>, end: usize) -> Op
     }
 }
 
-/// An order of the rows of two sections in which those of either keep theirs: places of the same series together. `None` if there is none.
+/// An order of the rows of two sections that keeps the order of both: the indices of each series in either. `None` if there is none.
 fn common_order(before: &[CachedRow], after: &[CachedRow]) -> Option<Vec<(Option<usize>, Option<usize>)>> {
     let is_same = |(a, b): (&CachedRow, &CachedRow)| a.series == b.series;
     if before.len() == after.len() && before.iter().zip(after).all(is_same) {

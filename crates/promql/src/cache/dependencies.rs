@@ -1,4 +1,4 @@
-//! Which samples an expression reads, and whether each of its steps can be computed by itself.
+//! Which samples an expression reads, and whether each of its steps can be computed alone.
 
 use model::{METRIC_NAME, MatchOp};
 
@@ -140,7 +140,7 @@ fn is_stepwise_call(call: &Call) -> bool {
     }
 }
 
-/// Whether the series of a range are different even without their names, by the form of the expression.
+/// Returns whether the series of a range differ even without their names, judging by the form of the expression.
 fn has_no_two_names(argument: &Expr) -> bool {
     match &argument.unwrapped().node {
         Node::Range(range) => has_one_name(&range.selector),

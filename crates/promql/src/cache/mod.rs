@@ -1,6 +1,6 @@
-//! What a result cache needs to know of expressions, and what it keeps.
+//! What a result cache needs to know about expressions, and the form of its entries.
 //!
-//! * `dependencies`: which samples an expression reads, and whether each of its steps can be computed by itself
+//! * `dependencies`: which samples an expression reads, and whether each of its steps can be computed alone
 //! * `partial_range`: results of some steps, which can be cut and joined
 //! * `subexpression`: expressions within others that several queries share; `shared_subexpressions` looks them up during evaluation
 //! * `cached_rows`: the rows of range functions, as they are cached

@@ -1,12 +1,12 @@
 //! Looks up subexpressions that a cache may have: the `rate` under the sums of several panels, and sums within larger expressions.
 //!
 //! ```text
-//!  sum by (a) (rate(x[5m])) ──► rate(x[5m]): cached? ──► cached steps are replayed ──────────────────┐
-//!                                                    └──► other steps are evaluated, and inserted ───┴──► to the sum, in order of time
+//!  sum by (a) (rate(x[5m])) ──► rate(x[5m]): cached? ──► cached steps are replayed ──────────┐
+//!                                                    └──► others are evaluated and inserted ──┴──► to the sum, in order of time
 //! ```
 //!
 //! Rows of range functions are cached in the order in which they came, and replayed in that order at every step, so that sums over them are
-//! bit-identical. Aggregations are cached as results of range queries are: another query may have asked for one as a whole.
+//! bit-identical. Aggregations are cached as results of range queries are: one may be the whole of another query.
 //! Only expressions whose steps can be computed by themselves are looked up, so that parts can be joined.
 
 use std::collections::BTreeMap;

@@ -29,7 +29,7 @@ pub struct Subexpression {
     pub is_rows: bool,
 }
 
-/// What a cache has of a [`Subexpression`].
+/// The outcome of looking up a [`Subexpression`].
 pub enum SubexpressionLookup {
     /// Nothing, and the evaluated rows are not to be cached. Expressions within it are looked up with it as the outer one.
     NotCached,
@@ -57,9 +57,9 @@ pub trait CachedSubexpression: Send + Sync {
 
 /// Evaluated steps of a [`Subexpression`].
 pub enum EvaluatedSubexpression {
-    /// Of a range function.
+    /// The rows of a range function.
     Rows(CachedRows),
-    /// Of an aggregation.
+    /// The result of an aggregation.
     Partial(PartialRange),
 }
 

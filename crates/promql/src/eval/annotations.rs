@@ -1,4 +1,4 @@
-//! Warnings and infos that go with an answer, in Prometheus's words, with the place of what they are about.
+//! Warnings and infos of a result, in Prometheus's words, with the positions of the expressions that caused them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,13 +9,13 @@ use crate::syntax::number::{plain, short};
 use crate::syntax::span::Span;
 use crate::syntax::strings::quote;
 
-/// How many of a kind an answer shows.
+/// The most of a kind that a result shows.
 const SHOWN_MAX: usize = 10;
 
-/// How many different ones are told apart.
+/// The most distinct annotations that are recorded.
 const DISTINCT_MAX: usize = 1000;
 
-/// What was done when two histograms did not fit each other.
+/// The operation in which two histograms did not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HistogramOperation {
     Addition,
@@ -127,15 +127,25 @@ impl StepRanges {
 struct Details {
     span: Span,
     correction: Option<Correction>,
-    /// The query's steps with which the note goes; `None` if it goes with the answer as a whole.
+    /// The query's steps to which the annotation belongs; `None` if it belongs to the result as a whole.
     steps: Option<StepRanges>,
 }
 
-/// Gathers notes; of the same text the last place counts.
+/// The annotations of an evaluation, by text; of the same text the last position counts.
 #[derive(Debug, Default)]
 pub(crate) struct Annotations {
     warnings: RefCell<BTreeMap<String, Details>>,
     infos: RefCell<BTreeMap<String, Details>>,
+}
+
+/// Where annotations about an expression go.
+#[derive(Clone, Copy)]
+pub(crate) struct AnnotationContext<'a> {
+    pub(crate) annotations: &'a Annotations,
+    /// The metric's name.
+    pub(crate) name: &'a str,
+    /// The position of the expression.
+    pub(crate) span: Span,
 }
 
 /// `text for metric name "…"`, if there is a name.
@@ -144,7 +154,7 @@ fn with_name(text: &str, name: &str) -> String {
 }
 
 impl Annotations {
-    /// The metric given to a function of counters is not named as one.
+    /// The argument of a function of counters has no counter's name.
     pub(crate) fn check_counter_name(&self, name: &str, span: Span, row: &Row, steps: Option<Steps>) {
         let suffixes = ["_total", "_sum", "_count", "_bucket"];
         if name.is_empty() || suffixes.iter().any(|suffix| name.ends_with(suffix)) {
@@ -248,7 +258,7 @@ impl Annotations {
         record(&self.infos, format!("PromQL info: {text}"), Details { span, correction: None, steps: None });
     }
 
-    /// Takes over notes that were made apart and later.
+    /// Adds annotations that were recorded separately and later.
     pub(crate) fn absorb(&self, later: Self) {
         for (all, more) in [(&self.warnings, later.warnings), (&self.infos, later.infos)] {
             more.into_inner().into_iter().for_each(|(text, details)| record(all, text, details));
@@ -260,12 +270,12 @@ impl Annotations {
         Self { warnings: RefCell::new(self.warnings.take()), infos: RefCell::new(self.infos.take()) }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.warnings.borrow().is_empty() && self.infos.borrow().is_empty()
     }
 
-    /// Whether all of them are infos of which the steps are known.
+    /// Returns whether all are infos whose steps are known.
     pub(crate) fn are_by_step(&self) -> bool {
         let infos = self.infos.borrow();
         let is_by_step = infos.values().all(|details| details.steps.is_some());
@@ -276,12 +286,12 @@ impl Annotations {
     pub(crate) fn into_step_infos(self, text: &str) -> BTreeMap<String, StepInfo> {
         let infos = self.infos.into_inner().into_iter().map(|(note, details)| {
             let text_with_position = details.text_with_position(&note, text);
-            (note, StepInfo::from((text_with_position, details.steps.unwrap_or_default())))
+            (note, StepInfo::new(text_with_position, details.steps.unwrap_or_default()))
         });
         infos.collect()
     }
 
-    /// Warnings and infos with their places in the text, each list cut to a length fit for a reader.
+    /// Warnings and infos with their positions in the text, each list cut to a readable length.
     pub(crate) fn into_lists(self, text: &str) -> (Vec<String>, Vec<String>) {
         let list = |annotations: RefCell<BTreeMap<String, Details>>, kind| {
             shown_annotations(
@@ -318,7 +328,7 @@ fn record(annotations: &RefCell<BTreeMap<String, Details>>, text: String, detail
     }
 }
 
-/// Notes in order, as an answer shows them: the first ones, and how many more there are.
+/// Annotations in order, as results show them: the first ones, and how many more there are.
 pub(crate) fn shown_annotations(mut annotations: impl Iterator<Item = String>, kind: &str) -> Vec<String> {
     let mut written: Vec<String> = annotations.by_ref().take(SHOWN_MAX).collect();
     let omitted = annotations.count();
@@ -331,14 +341,14 @@ pub(crate) fn shown_annotations(mut annotations: impl Iterator<Item = String>, k
 /// An info, and when it holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepInfo {
-    /// As answers show it.
+    /// The info as results show it.
     pub text_with_position: String,
-    /// From the first to the last step of each run of steps with which it goes, in milliseconds.
+    /// The first and the last step of each run of steps to which it belongs, in milliseconds.
     pub steps: Vec<(i64, i64)>,
 }
 
-impl From<(String, StepRanges)> for StepInfo {
-    fn from((text_with_position, ranges): (String, StepRanges)) -> Self {
+impl StepInfo {
+    fn new(text_with_position: String, ranges: StepRanges) -> Self {
         Self { text_with_position, steps: ranges.into_runs() }
     }
 }

@@ -39,15 +39,15 @@ impl Comparison {
     }
 }
 
-/// What an operator makes of two values.
+/// The result of an operator for two values.
 pub(super) enum Outcome {
-    /// The value, and whether a filter keeps it.
+    /// The value; a filter keeps it if the flag is true.
     Value(Sample, bool),
-    /// The operator knows no such values.
+    /// The operator is not defined for such values.
     Nothing,
 }
 
-/// What is to be told of a pair of values.
+/// An annotation of a pair of values.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PairAnnotation {
     Types(&'static str, &'static str),
@@ -56,9 +56,9 @@ pub(super) enum PairAnnotation {
     Reconciled(HistogramOperation),
 }
 
-/// An operator with what it needs to tell of values that it does not know.
+/// An operator, and what it needs to annotate pairs of values that it is not defined for.
 pub(super) struct OperatorContext<'a> {
-    /// Of the last pair.
+    /// The annotation of the last pair.
     pub(super) annotation: Cell<Option<PairAnnotation>>,
     operator: Operator,
     pub(super) return_bool: bool,
@@ -67,7 +67,7 @@ pub(super) struct OperatorContext<'a> {
 }
 
 impl OperatorContext<'_> {
-    /// Whether the result is another metric.
+    /// Returns whether the result is another metric.
     pub(super) const fn changes_metric(&self) -> bool {
         matches!(self.operator, Operator::Arithmetic(_))
     }

@@ -7,7 +7,7 @@ const DAY_S: i64 = 86_400;
 /// Days of 400 years, after which the calendar repeats.
 const ERA_DAYS: i64 = 146_097;
 
-/// Go counts seconds, modulo 2 to the 64th, from so many days before the Unix epoch: from 1 March of the year -292277022400. What is earlier has
+/// Go counts seconds, modulo 2 to the 64th, from 1 March of the year -292277022400, so many days before the Unix epoch. Earlier times have
 /// the dates of a far future. All that is infinite or no number is such a time.
 const ABSOLUTE_DAYS: u64 = 292_277_022_400 / 400 * ERA_DAYS as u64 + EPOCH_DAYS as u64;
 

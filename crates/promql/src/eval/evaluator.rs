@@ -1,4 +1,4 @@
-//! A query under way: what it reads from, its settings, its budget, and what it has to say.
+//! A running query: its source, settings, budget and annotations.
 
 use std::cell::{Cell, RefCell};
 
@@ -10,7 +10,7 @@ use crate::eval::annotations::Annotations;
 use crate::eval::rows::{Steps, Vector, metric_name};
 use crate::settings::Settings;
 
-/// What an expression is evaluated on, and how.
+/// The source, the settings and the limits of an evaluation.
 #[derive(Clone, Copy)]
 pub struct Evaluation<'a> {
     /// Where series come from.
@@ -30,20 +30,20 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// One query under way.
+/// A running query.
 pub(crate) struct Evaluator<'q> {
     pub(crate) source: &'q dyn Source,
     pub(crate) settings: &'q Settings,
     pub(crate) budget: &'q Budget,
     pub(crate) annotations: Annotations,
-    /// The steps of a range query: all, or the stretch of them that is evaluated by itself.
+    /// The steps of a range query: all, or those that are evaluated by themselves.
     pub(crate) steps: Cell<Option<Steps>>,
-    /// Whether it is a range query whose answer may be kept and cut by steps: then the order of rows must not depend on which steps it
-    /// has. Else it is that of Prometheus.
+    /// It is a range query whose result may be cached and cut by steps, so the order of rows must not depend on which steps it has.
+    /// Otherwise the order is that of Prometheus.
     pub(crate) is_stepwise: bool,
-    /// Who keeps expressions within this one, if anybody does.
+    /// The cache of subexpressions, if there is one.
     pub(crate) subexpressions: Option<&'q dyn SubexpressionCache>,
-    /// The nearest expression around what is evaluated that was looked up.
+    /// The nearest enclosing expression that was looked up in the cache.
     pub(crate) outer: RefCell<Option<String>>,
 }
 
@@ -54,14 +54,14 @@ pub(crate) enum Computed<'b> {
 }
 
 impl<'q> Evaluator<'q> {
-    /// For one moment.
+    /// An evaluator for an instant query.
     pub(crate) fn new(evaluation: &Evaluation<'q>) -> Self {
         let Evaluation { source, settings, budget, subexpressions } = *evaluation;
         let (annotations, steps, outer) = (Annotations::default(), Cell::new(None), RefCell::new(None));
         Self { source, settings, budget, annotations, steps, is_stepwise: false, subexpressions, outer }
     }
 
-    /// Whether a single moment is asked for, so that the order of rows counts.
+    /// Returns whether this is an instant query, in which the order of rows matters.
     pub(crate) fn is_instant(&self, steps: Steps) -> bool {
         !self.is_stepwise && steps.count == 1
     }
@@ -70,7 +70,7 @@ impl<'q> Evaluator<'q> {
         vector.drop_names(self.settings.name_removal.is_delayed())
     }
 
-    /// The metric's name for notes about results: functions that drop it do so before, unless that is put off.
+    /// The metric's name for annotations of results: empty if functions have already dropped it, that is unless removal is delayed.
     pub(crate) fn name_for_annotations<'l>(&self, labels: &'l Labels) -> &'l str {
         if self.settings.name_removal.is_delayed() { metric_name(labels) } else { "" }
     }

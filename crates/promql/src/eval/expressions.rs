@@ -10,7 +10,7 @@ use crate::syntax::ast::{Aggregation, Edges, Expr, Node};
 use crate::syntax::functions::Function;
 
 impl<'q> Evaluator<'q> {
-    /// Computes a scalar or an instant vector. What is the same at every step is computed once.
+    /// Computes a scalar or an instant vector. Expressions that are the same at every step are computed once.
     pub(crate) fn compute(&self, expr: &Expr, steps: Steps) -> Result<Computed<'q>, QueryError> {
         self.budget.check()?;
         let Some(trace) = self.source.trace() else { return self.compute_once(expr, steps) };
@@ -119,7 +119,7 @@ impl<'q> Evaluator<'q> {
     }
 }
 
-/// Whether Prometheus puts the series that come of it into a map step by step, so that those come first which have a value first.
+/// Returns whether Prometheus collects the resulting series step by step, so that series that have a value earlier come first.
 fn is_ordered_by_steps(expr: &Expr) -> bool {
     match &expr.node {
         Node::Binary(_) => true,
@@ -139,7 +139,7 @@ fn is_ordered_by_steps(expr: &Expr) -> bool {
     }
 }
 
-/// By what a step is called in reports; `None` of those that do nothing themselves or are reported where series are read.
+/// The name of a step in traces; `None` for expressions that do nothing themselves or are reported where series are read.
 pub(crate) fn step_name(expr: &Expr) -> Option<&'static str> {
     match &expr.node {
         Node::Number { .. } | Node::Text(_) | Node::Parentheses(_) | Node::Range(_) | Node::Subquery(_) => None,

@@ -47,7 +47,7 @@ impl<'q> Evaluator<'q> {
             }
             (Function::Timestamp, [input]) => self.timestamp(input, steps),
             (Function::StartTimestamp, [input]) => {
-                // Start timestamps are no part of what is selected; Prometheus answers nothing without them, too.
+                // Start timestamps are not selected; without them Prometheus returns nothing as well.
                 self.vector(input, steps).map(|_| Vector::empty(self.budget))
             }
             (Function::Absent, [input]) => {
@@ -63,7 +63,7 @@ impl<'q> Evaluator<'q> {
             (Function::Range(_), _) => {
                 let mut collected = CollectedRows::new(self.budget);
                 self.range_rows(&RangeCall { call, steps, grouping: None }, span, &mut collected)?;
-                // Rows of a subquery stay in its order, which is that of labels where the answer may be cut.
+                // Rows of a subquery stay in its order, which is that of labels if the result may be cut by steps.
                 let is_range_selector = call.arguments.iter().any(|argument| matches!(argument.node, Node::Range(_)));
                 Ok(if is_range_selector || self.is_stepwise { collected.sorted() } else { collected.vector })
             }
@@ -181,7 +181,7 @@ fn only_values(vector: &Vector<'_>, steps: usize) -> Vec<f64> {
     values
 }
 
-/// To the nearest multiple; ties go up.
+/// Rounds to the nearest multiple, and ties up.
 fn round(value: f64, nearest: f64) -> f64 {
     let inverse = 1.0 / nearest;
     (value * inverse + 0.5).floor() / inverse
@@ -195,7 +195,7 @@ fn clamp(value: f64, least: f64, most: f64) -> f64 {
     maximum(least, minimum(most, value))
 }
 
-/// What the labels of an absent series must be, by the selector: those with one equality matcher.
+/// The labels of an absent series, from the selector: those with exactly one equality matcher.
 fn labels_of_absent(input: &Expr) -> Result<Labels, QueryError> {
     let selector = match &input.node {
         Node::Selector(selector) => &**selector,

@@ -22,7 +22,7 @@ const TARGET_INFO: &str = "target_info";
 /// Newest info samples at one step, by metric name and identity.
 type LatestInfo<'r> = HashMap<(&'r str, Labels), (&'r Row, i64)>;
 
-/// What is asked of info series.
+/// The selection of info series.
 struct InfoQuery {
     /// Matchers of those that belong to any row.
     selections: Vec<Vec<Matcher>>,
@@ -134,7 +134,7 @@ fn info_bounds(reference: Option<TimeReference>, steps: Steps, lookback_ms: i64)
     WindowBounds::lookback(WindowEnds::new(&shift, steps), lookback_ms)
 }
 
-/// The conditions on info metrics' names: `target_info` unless others are given, and `.+_info` beside negative ones.
+/// The conditions on info metrics' names: `target_info` unless there are others, and `.+_info` in addition to negative ones.
 fn effective_names(names: &[Matcher]) -> Vec<Matcher> {
     if names.is_empty() {
         return vec![Matcher::new(METRIC_NAME, MatchOp::Equal, TARGET_INFO)];

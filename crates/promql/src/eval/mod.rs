@@ -6,7 +6,7 @@
 //!               ├─ relabel          label_replace, label_join, sort
 //!               └─ info             labels of series that describe others
 //!
-//! evaluator     what a query under way has: source, settings, budget, annotations
+//! evaluator     a running query: source, settings, budget, annotations
 //! row_stream    rows made of series as they are read, on several threads
 //! rows          instant vectors over all steps, a row per series
 //! ```

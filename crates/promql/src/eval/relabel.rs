@@ -101,7 +101,7 @@ impl<'q> Evaluator<'q> {
         if steps.count > 1 {
             self.annotations.sort_in_range_query(span);
         }
-        // Of several steps the first with a value of each counts: in that order Prometheus puts them into its answer.
+        // With several steps, each series counts by its first value: Prometheus adds them to its result in that order.
         let value = |row: &Row| row.floats().next().map_or(f64::NAN, |(_, value)| value);
         match function {
             Function::Sort => vector.rows.sort_by(|a, b| compare(value(a), value(b), false)),
@@ -143,7 +143,7 @@ fn compare_natural(a: &str, b: &str) -> Ordering {
     loop {
         let (a_run, b_run) = (run(&mut a_rest), run(&mut b_rest));
         if a_run.is_empty() || b_run.is_empty() {
-            // The one that ends first comes first; `a01` and `a1` are told apart by their bytes.
+            // The shorter text comes first; `a01` and `a1` are ordered by their bytes.
             return a_run.len().cmp(&b_run.len()).then_with(|| a.cmp(b));
         }
         let order = match (a_run.parse::<u64>(), b_run.parse::<u64>()) {

@@ -1,11 +1,11 @@
-//! Rows made of series as these are read: what is made of the samples of one is done by the thread that read them, so that
-//! never all samples are held at once. Rows then go on one after the other in an order that the data alone decides, so that
-//! answers do not depend on threads.
+//! Turns series into rows as they are read. The thread that reads a series also computes its row, so that the samples of all series are
+//! never in memory at once. Rows are then forwarded one at a time, in an order that depends on the data alone, so that results do not
+//! depend on threads.
 //!
 //! ```text
 //!  source, several threads     series ──► row ──┐
-//!                              series ──► row ──┼──► in order ──► Collected   an instant vector
-//!                              series ──► row ──┘            └──► Folding     an aggregation: no rows are held
+//!                              series ──► row ──┼──► reordered ──► CollectedRows       an instant vector
+//!                              series ──► row ──┘            └───► StreamAggregation   an aggregation: rows are not stored
 //! ```
 
 use std::collections::{BTreeMap, HashSet};
@@ -13,46 +13,44 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::{Labels, Matcher};
-use query::{
-    Budget, QueryError, Selection, Series, SeriesSink, StepReport, Trace, WindowSelection, WindowSeries, WindowSink,
-};
+use query::{Budget, QueryError, Series, SeriesSink, StepReport, Trace, WindowSelection, WindowSeries, WindowSink};
 
 use crate::eval::annotations::Annotations;
 use crate::eval::evaluator::Evaluator;
 use crate::eval::rows::{Charge, Row, Vector, same_labels};
-use crate::range::samples::Samples;
+use crate::range::samples::{SampleInterval, Samples};
 use crate::syntax::ast::Grouping;
 
-/// A row with the series that it was made of.
+/// A row with the series that it was computed from.
 pub(crate) struct SeriesRow {
     pub(crate) series: Labels,
-    /// The labels of its group, if it goes to an aggregation.
+    /// The labels of its group, if an aggregation consumes it.
     pub(crate) group: Option<Labels>,
     pub(crate) row: Row,
 }
 
-/// Where rows go, one after the other.
+/// The destination of rows, one at a time.
 pub(crate) trait RowSink: Send {
-    /// Takes a row, which is not empty.
+    /// Takes the next row, which is not empty.
     fn push(&mut self, made: SeriesRow) -> Result<(), QueryError>;
 }
 
-/// What reading series is called.
+/// The step that reading series is reported as.
 pub(crate) const SCAN: &str = "scan";
 
-/// With more batches that were made and not passed on, threads that bring more wait.
+/// With more batches than this waiting to be forwarded, reader threads wait.
 const PENDING_BATCHES_MAX: usize = 256;
 
-/// What is made of series.
+/// How series become rows.
 pub(crate) struct StreamOptions<'a> {
-    /// What that is called.
+    /// The step that it is reported as.
     pub(crate) step: &'static str,
-    /// A row of a series' samples.
+    /// Computes a row from a series' samples.
     pub(crate) make: &'a MakeRow<'a>,
-    /// The same of the values of its windows, where these are all that is wanted.
+    /// Computes a row from the values of a series' windows, if these are enough.
     pub(crate) windows: Option<(WindowSelection<'a>, &'a RowOfWindows<'a>)>,
     pub(crate) grouping: Option<&'a Grouping>,
-    /// Whether two rows of the same labels are a mistake.
+    /// Two rows with the same labels are an error.
     pub(crate) distinct: bool,
 }
 
@@ -60,42 +58,42 @@ type RowOfWindows<'a> = dyn Fn(Labels, Vec<Option<f64>>) -> Row + Sync + 'a;
 
 type MakeRow<'a> = dyn Fn(Labels, Samples, &Annotations) -> Result<Row, QueryError> + Sync + 'a;
 
-/// Rows of some series, on their way.
+/// Rows of some series.
 struct Batch<'b> {
     made: Vec<SeriesRow>,
     annotations: Annotations,
     charge: Charge<'b>,
 }
 
-/// Puts batches in order. Of the threads that bring them one passes them on, the others go on reading.
+/// Restores the order of batches. One of the reader threads forwards them while the others keep reading.
 struct ReorderBuffer<'s, 'b> {
     pending: Mutex<PendingBatches<'b>>,
     /// Taken before `pending`.
     output: Mutex<DistinctSink<'s>>,
 }
 
-/// Batches that came before their turn.
+/// Batches that arrived early.
 #[derive(Default)]
 struct PendingBatches<'b> {
     next: usize,
     batches: BTreeMap<usize, Batch<'b>>,
-    /// Whether a thread is passing them on.
+    /// A thread is forwarding them.
     is_draining: bool,
 }
 
-/// The last stretch of a row's way to a sink.
+/// Forwards rows to a sink, after a check for duplicate labels.
 pub(crate) struct DistinctSink<'s> {
-    /// Labels that passed, if none may do so twice.
+    /// The labels so far, if duplicates are an error.
     seen: Option<LabelsSeen>,
     annotations: Annotations,
     sink: &'s mut dyn RowSink,
 }
 
-/// A set of labels. They mostly come in their order, in which each need be compared with the one before only.
+/// A set of labels. They mostly arrive in order; then each is compared with the previous one only.
 #[derive(Default)]
 struct LabelsSeen {
     ascending: Vec<Labels>,
-    /// All of them, from the first one on that was not behind all others.
+    /// All labels, from the first one that was out of order.
     all: HashSet<Labels>,
 }
 
@@ -149,7 +147,7 @@ impl<'s, 'b> ReorderBuffer<'s, 'b> {
         if is_draining && !is_crowded {
             return Ok(());
         }
-        // Whoever reads faster than rows can be taken waits here.
+        // A thread that reads faster than rows can be forwarded waits here.
         let mut output = lock(&self.output);
         if is_draining {
             return Ok(());
@@ -160,7 +158,7 @@ impl<'s, 'b> ReorderBuffer<'s, 'b> {
         Ok(())
     }
 
-    /// The batch whose turn it is; without it nobody passes batches on any more.
+    /// The next batch in order; if it is missing, this thread stops forwarding.
     fn next(&self) -> Option<Batch<'b>> {
         let mut pending = lock(&self.pending);
         let sequence = pending.next;
@@ -175,7 +173,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was made, for whoever asks what steps take.
+/// Times and counts for the trace of a query.
 struct StreamTiming<'a> {
     trace: &'a Trace<'a>,
     started_ns: i64,
@@ -221,16 +219,24 @@ struct RowMaker<'a, 's, 'b> {
     reorder: ReorderBuffer<'s, 'b>,
 }
 
+/// How much was read for a batch.
+#[derive(Clone, Copy)]
+struct ReadSize {
+    series: usize,
+    samples: usize,
+}
+
 impl SeriesSink for RowMaker<'_, '_, '_> {
     fn take(&self, sequence: usize, series: Vec<Series>) -> Result<(), QueryError> {
-        let read = (series.len(), series.iter().map(Series::samples).sum());
+        let samples = series.iter().map(Series::samples).sum();
+        let read = ReadSize { series: series.len(), samples };
         self.forward(sequence, read, || self.make(series))
     }
 }
 
 impl WindowSink for RowMaker<'_, '_, '_> {
     fn take_values(&self, sequence: usize, series: Vec<WindowSeries>) -> Result<(), QueryError> {
-        self.forward(sequence, (series.len(), 0), || {
+        self.forward(sequence, ReadSize { series: series.len(), samples: 0 }, || {
             let mut batch = self.batch();
             let Some((_, row_of)) = &self.options.windows else { return Ok(batch) };
             for (labels, values) in series {
@@ -257,16 +263,16 @@ impl<'b> RowMaker<'_, '_, 'b> {
         Batch { made: Vec::new(), annotations: Annotations::default(), charge: Charge::none(self.budget) }
     }
 
-    /// Makes a batch of series and of so many samples of theirs, and gives it on.
+    /// Computes a batch of the given size and delivers it.
     fn forward(
         &self,
         sequence: usize,
-        (series, samples): (usize, usize),
+        read: ReadSize,
         make: impl FnOnce() -> Result<Batch<'b>, QueryError>,
     ) -> Result<(), QueryError> {
         let deliver = |batch| self.reorder.deliver(sequence, batch);
         let Some(timing) = &self.timing else { return deliver(make()?) };
-        StreamTiming::add(&timing.read, series, samples);
+        StreamTiming::add(&timing.read, read.series, read.samples);
         let started_ns = timing.trace.now_ns();
         let batch = make()?;
         let made_ns = timing.trace.now_ns();
@@ -293,15 +299,15 @@ impl<'b> RowMaker<'_, '_, 'b> {
 }
 
 impl Evaluator<'_> {
-    /// Makes rows of all series with samples later than the first and not later than the second time.
+    /// Computes and forwards the rows of all series with samples in an interval.
     pub(crate) fn stream(
         &self,
         matchers: &[Matcher],
-        (after_ms, to_ms): (i64, i64),
+        interval: SampleInterval,
         options: &StreamOptions<'_>,
         sink: &mut dyn RowSink,
     ) -> Result<(), QueryError> {
-        let selection = Selection { matchers, start_ms: after_ms + 1, end_ms: to_ms };
+        let selection = interval.selection(matchers);
         let output = DistinctSink::new(options.distinct, sink);
         let reorder = ReorderBuffer::new(output);
         let timing = self.source.trace().map(StreamTiming::new);
@@ -331,7 +337,7 @@ impl<'b> CollectedRows<'b> {
         Self { vector: Vector::empty(budget), series: Vec::new() }
     }
 
-    /// The vector, in order of the series' labels. Rows of the same series, which come one behind the other in time, become one.
+    /// The vector, in order of the series' labels. Rows of the same series, which arrive in order of time, are joined.
     pub(crate) fn sorted(mut self) -> Vector<'b> {
         if self.series.is_sorted_by(|a, b| a < b) {
             return self.vector;

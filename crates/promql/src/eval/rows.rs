@@ -6,7 +6,7 @@
 //!  row b       7    7    7    7    7    7      first = 0, values = [7; 6]
 //! ```
 //!
-//! A row holds the stretch of steps from its first to its last value only, so that short-lived series cost little.
+//! A row stores the steps from its first to its last value only, so that short-lived series cost little.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ pub(crate) const ABSENT: f64 = f64::from_bits(STALE_NAN_BITS);
 /// Marks a step whose value is a histogram; another NaN that no computation yields.
 const HISTOGRAM_MARKER_BITS: u64 = STALE_NAN_BITS + 1;
 
-/// Whether a step has no value.
+/// Returns whether a step has no value.
 pub(crate) fn is_absent(value: f64) -> bool {
     is_stale_bits(value)
 }
 
-/// Whether any is not a number, as all are that mean something: a comparison of floats costs less than one of their bits.
+/// Returns whether any value is NaN, as all markers are: comparing floats costs less than comparing their bits.
 fn contain_nan(values: &[f64]) -> bool {
     values.iter().fold(false, |found, value| found | value.is_nan())
 }
 
-/// Whether each step has a value; all are looked at at once, not one after the other.
+/// Returns whether each step has a value. There is no early exit, so that the loop is vectorized.
 pub(crate) fn are_all_present(values: &[f64]) -> bool {
     !contain_nan(values) || !values.iter().fold(false, |absent, value| absent | is_absent(*value))
 }
 
-/// A float from outside, without the bits that have a meaning here.
+/// A sample's float, without the bits of a marker.
 pub(crate) fn cleaned(value: f64) -> f64 {
     if value.to_bits() == HISTOGRAM_MARKER_BITS { f64::NAN } else { value }
 }
 
-/// Whether values from outside hold bits that have a meaning here; all are looked at at once, not one after the other.
+/// Returns whether samples contain the bits of a marker. There is no early exit, so that the loop is vectorized.
 pub(crate) fn contain_markers(values: &[f64]) -> bool {
     // The two differ in the lowest bit.
     let is_marker = |value: &f64| value.to_bits() | 1 == HISTOGRAM_MARKER_BITS;
@@ -66,7 +66,7 @@ impl Sample {
         }
     }
 
-    /// What it is, in messages.
+    /// Its kind, for messages.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Float(_) => "float",
@@ -113,7 +113,7 @@ pub struct StepSpan {
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) labels: Labels,
-    /// The name is to go in the end, where that is put off.
+    /// The metric's name is to be dropped from the result, if removal is delayed.
     pub(crate) drop_name: bool,
     /// The step of the first value.
     pub(crate) first: usize,
@@ -127,12 +127,12 @@ impl Row {
         Self { labels, drop_name: false, first: 0, values: Vec::new(), histograms: Vec::new() }
     }
 
-    /// The same, with or without a name that is to go in the end.
+    /// Sets whether the name is to be dropped from the result.
     pub(crate) fn with_drop_name(self, drop_name: bool) -> Self {
         Self { drop_name, ..self }
     }
 
-    /// A row without values that is otherwise like this.
+    /// A row with the same labels and no values.
     pub(crate) fn emptied(&self) -> Self {
         Self { drop_name: self.drop_name, ..Self::new(self.labels.clone()) }
     }
@@ -153,7 +153,7 @@ impl Row {
         Self { first, ..Self::from_floats(labels, values) }
     }
 
-    /// Adds a float behind the others; steps left out become absent.
+    /// Appends a float; skipped steps become absent.
     pub(crate) fn push_float(&mut self, step: usize, value: f64) {
         if self.values.is_empty() {
             self.first = step;
@@ -165,7 +165,7 @@ impl Row {
         }
     }
 
-    /// Adds a value behind the others.
+    /// Appends a value.
     pub(crate) fn push(&mut self, step: usize, sample: Sample) {
         match sample {
             Sample::Float(value) => self.push_float(step, value),
@@ -195,7 +195,7 @@ impl Row {
         (!is_absent(value) && value.to_bits() != HISTOGRAM_MARKER_BITS).then_some(value)
     }
 
-    /// Whether there is any value at a step.
+    /// Returns whether there is a value at a step.
     pub(crate) fn has(&self, step: usize) -> bool {
         step.checked_sub(self.first).and_then(|index| self.values.get(index)).is_some_and(|value| !is_absent(*value))
     }
@@ -213,7 +213,7 @@ impl Row {
         self.values.len()
     }
 
-    /// What the row takes out of a budget.
+    /// The charge of the row, in samples.
     pub(crate) fn charge(&self) -> usize {
         let histograms = self.histograms.iter().flatten().map(|histogram| histogram.samples());
         self.values.len() + histograms.sum::<usize>()
@@ -246,7 +246,7 @@ impl Row {
         self.histograms.is_empty().then_some(&self.values)
     }
 
-    /// Changes each float; histograms go. The function may answer [`ABSENT`].
+    /// Changes each float and drops histograms. The function may return [`ABSENT`].
     pub(crate) fn map_floats(&mut self, mut change: impl FnMut(usize, f64) -> f64) {
         for (index, value) in self.values.iter_mut().enumerate() {
             if value.to_bits() == HISTOGRAM_MARKER_BITS {
@@ -278,7 +278,7 @@ impl Row {
         }
     }
 
-    /// Adds the values of a row whose steps are all behind those of this one.
+    /// Appends the values of a row whose steps are all later.
     pub(crate) fn extend(&mut self, later: Self) {
         if self.has_histograms() || later.has_histograms() {
             later.present().for_each(|(step, sample)| self.push(step, sample));
@@ -288,7 +288,7 @@ impl Row {
         self.values.extend(later.values);
     }
 
-    /// The same value at so many steps: that of the first.
+    /// The value of the first step, repeated.
     pub(crate) fn repeated(&self, steps: usize) -> Self {
         let mut row = self.emptied();
         match self.get(0) {
@@ -302,7 +302,7 @@ impl Row {
         row
     }
 
-    /// Takes over the values of another row; fails if both have one at the same step.
+    /// Adds the values of another row; fails if both have a value at the same step.
     fn absorb(&mut self, other: &Self) -> Result<(), QueryError> {
         let (first, end) = (self.first.min(other.first), self.end().max(other.end()));
         let mut joined = self.emptied();
@@ -318,7 +318,7 @@ impl Row {
     }
 }
 
-/// Samples taken out of a budget, given back when dropped.
+/// Samples charged to a budget, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Charge<'b> {
     budget: &'b Budget,
@@ -330,7 +330,7 @@ impl<'b> Charge<'b> {
         Self { budget, samples: 0 }
     }
 
-    /// Takes over samples that were charged by someone else.
+    /// Takes over samples that are charged already.
     pub(crate) const fn adopt(budget: &'b Budget, samples: usize) -> Self {
         Self { budget, samples }
     }
@@ -341,7 +341,7 @@ impl<'b> Charge<'b> {
         Ok(())
     }
 
-    /// Gives back a part of it.
+    /// Releases a part of it.
     pub(crate) fn release(&mut self, samples: usize) {
         let samples = samples.min(self.samples);
         self.samples -= samples;
@@ -377,7 +377,7 @@ impl<'b> Vector<'b> {
         Ok(())
     }
 
-    /// Changes each float; see [`Row::map_floats`]. Rows left without values go.
+    /// Changes each float; see [`Row::map_floats`]. Rows without values are removed.
     pub(crate) fn map_floats(&mut self, mut change: impl FnMut(usize, f64) -> f64) -> Result<(), QueryError> {
         for row in &mut self.rows {
             self.charge.budget.check()?;
@@ -387,7 +387,7 @@ impl<'b> Vector<'b> {
         Ok(())
     }
 
-    /// Changes each value, or removes it. Rows left without values go.
+    /// Changes each value, or removes it. Rows without values are removed.
     pub(crate) fn map(&mut self, mut change: impl FnMut(usize, Sample) -> Option<Sample>) -> Result<(), QueryError> {
         for row in &mut self.rows {
             self.charge.budget.check()?;
@@ -398,7 +398,7 @@ impl<'b> Vector<'b> {
     }
 
     /// Removes the metric's name (with type and unit, which belong to it) from all rows, and joins those that are the
-    /// same series then; where that is put off, marks them only.
+    /// same series then; if removal is delayed, only marks them.
     pub(crate) fn drop_names(&mut self, delayed: bool) -> Result<(), QueryError> {
         for row in &mut self.rows {
             row.drop_name = true;
@@ -409,7 +409,7 @@ impl<'b> Vector<'b> {
         if delayed { Ok(()) } else { self.join_same_labels() }
     }
 
-    /// Removes the names that were only marked before.
+    /// Removes the names whose removal was delayed.
     pub(crate) fn drop_delayed_names(&mut self) -> Result<(), QueryError> {
         for row in self.rows.iter_mut().filter(|row| row.drop_name) {
             row.labels = without_name(&row.labels);
@@ -436,7 +436,7 @@ impl<'b> Vector<'b> {
         Ok(())
     }
 
-    /// Whether there is any value, step by step.
+    /// For each step, whether there is any value.
     pub(crate) fn occupied(&self, steps: usize) -> Vec<bool> {
         let mut occupied = vec![false; steps];
         for step in self.rows.iter().flat_map(Row::steps) {
@@ -448,7 +448,7 @@ impl<'b> Vector<'b> {
     }
 }
 
-/// Whether two rows have the same labels.
+/// Returns whether two rows have the same labels.
 pub(crate) fn has_same_labels(rows: &[Row]) -> bool {
     let mut is_occupied = std::collections::HashSet::with_capacity(rows.len());
     !rows.iter().all(|row| is_occupied.insert(&row.labels))
@@ -459,7 +459,7 @@ pub(crate) fn same_labels() -> QueryError {
     QueryError::Execution("vector cannot contain metrics with the same labelset".to_owned())
 }
 
-/// Whether a label says what the metric is: it goes when a function changes the values' meaning.
+/// Returns whether a label describes the metric: functions that change the meaning of values drop it.
 pub(crate) fn is_metadata_label(name: &str) -> bool {
     matches!(name, METRIC_NAME | "__type__" | "__unit__")
 }

@@ -20,7 +20,7 @@ impl CompensatedSum {
         let (of_sum, of_value) = ((self.sum - sum) + value, (value - sum) + self.sum);
         let lost = if self.sum.abs() >= value.abs() { of_sum } else { of_value };
         let compensation = self.compensation + lost;
-        // Infinite: asked so, it is one comparison of floats.
+        // Tests for infinity with one comparison of floats.
         Self { sum, compensation: if sum.abs() > f64::MAX { 0.0 } else { compensation } }
     }
 
@@ -34,7 +34,7 @@ impl CompensatedSum {
     }
 }
 
-/// A mean that sums up first and divides last, until the sum would overflow; from there on it is kept as a mean.
+/// A mean that sums up first and divides last, until the sum would overflow; from then on it is updated as a mean.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mean {
     /// The sum, or the mean if `incremental`.

@@ -123,7 +123,7 @@ impl<'q> Evaluator<'q> {
     }
 }
 
-/// A join of two vectors under way.
+/// A running join of two vectors.
 struct Join<'a, 'b> {
     operator: &'a OperatorContext<'a>,
     matching: &'a Matching,
@@ -133,7 +133,7 @@ struct Join<'a, 'b> {
     fill_one: Option<f64>,
     delayed_names: bool,
     matched_steps: MatchedSteps<'b, 'a>,
-    /// As Prometheus: of each step the last note counts.
+    /// As in Prometheus, the last annotation of each step counts.
     pair_annotations: Vec<Option<PairAnnotation>>,
     vector: Vector<'b>,
 }
@@ -148,7 +148,7 @@ impl Join<'_, '_> {
         if self.swapped { self.operator.apply(one, many) } else { self.operator.apply(many, one) }
     }
 
-    /// Applies the operator at a step; what it knows takes the place of its labels even where a filter drops it.
+    /// Applies the operator at a step. A result claims its labels even if a filter drops it.
     fn at_step(
         &mut self,
         row: &mut Row,
@@ -203,7 +203,7 @@ impl Join<'_, '_> {
         let mut row = Row::new(self.labels(&filler, &one.labels));
         row.drop_name = self.operator.return_bool;
         for (step, sample) in one.present() {
-            // A partner that the operator knows nothing about with is as good as none.
+            // A partner with which the operator is not defined counts as none.
             let matched = partners.iter().filter_map(|many| many.get(step));
             let mut outcomes = matched.map(|many| self.result(&many, &sample));
             let matched = outcomes.any(|outcome| matches!(outcome, Outcome::Value(..)));
@@ -223,7 +223,7 @@ struct Presence<'b> {
     charge: Charge<'b>,
 }
 
-/// What a flag per step costs, in samples of eight bytes.
+/// The charge of a flag per step, in samples of eight bytes.
 const fn flags_charge(steps: usize) -> usize {
     steps.div_ceil(8)
 }
@@ -301,7 +301,7 @@ fn duplicate(matching: &Matching, row: &Row, earlier: &Row) -> QueryError {
     ))
 }
 
-/// Which results are there already, for signatures with several series on the "many" side.
+/// The results so far, for signatures with several series on the "many" side.
 struct MatchedSteps<'b, 'a> {
     matching: &'a Matching,
     steps: usize,

@@ -5,7 +5,7 @@ use crate::histogram::native::{CounterReset, Histogram};
 use crate::histogram::sum::{CompensatedHistogram, IncompatibleBuckets};
 use crate::syntax::span::Span;
 
-/// A sum, or a mean that sums up first and divides last until the sum would overflow; from there on it is kept as a mean.
+/// A sum, or a mean that sums up first and divides last until the sum would overflow; from then on it is updated as a mean.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "what was seen on the way")]
 pub(crate) struct HistogramAccumulator {
@@ -62,7 +62,7 @@ impl HistogramAccumulator {
         Ok(())
     }
 
-    /// Notes what was found on the way.
+    /// Adds annotations for resets and bounds that did not match.
     pub(crate) fn annotate(&self, annotations: &Annotations, span: Span) {
         if self.reset_seen && self.no_reset_seen {
             annotations.reset_conflict(HistogramOperation::Aggregation, span);

@@ -1,6 +1,6 @@
 //! Bounds of buckets.
 
-/// The powers 2^(i/256 - 1) as Prometheus has them: a last digit off here would show in answers. Schemas of lower resolution
+/// The powers 2^(i/256 - 1) as Prometheus has them: a wrong last digit here would show in results. Schemas of lower resolution
 /// take every second, fourth, … of them.
 #[rustfmt::skip]
 #[expect(clippy::unreadable_literal, reason = "a table")]
@@ -67,7 +67,7 @@ pub(super) fn exponential(index: i32, schema: i8) -> f64 {
     scale(fraction, exponent)
 }
 
-/// `fraction * 2^exponent` without overflow on the way.
+/// `fraction * 2^exponent` without intermediate overflow.
 fn scale(fraction: f64, exponent: i64) -> f64 {
     let power = |exponent: i64| 2f64.powi(exponent.clamp(-1074, 1023) as i32);
     if exponent > 1023 {

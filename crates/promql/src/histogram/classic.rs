@@ -29,7 +29,7 @@ const MIN_NORMAL: f64 = f64::MIN_POSITIVE;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bucket {
     pub(crate) upper_bound: f64,
-    /// Of all observations up to the bound.
+    /// The number of all observations up to the bound.
     pub(crate) count: f64,
 }
 
@@ -59,7 +59,7 @@ impl<'q> Evaluator<'q> {
         for value in &quantiles {
             self.annotations.check_quantile(*value, quantile.span);
         }
-        self.quantiles_of(&vector, &quantiles, (input.span, steps))
+        self.quantiles_of(&vector, &quantiles, input.span, steps)
     }
 
     /// Several quantiles at once, each named in a label.
@@ -78,7 +78,7 @@ impl<'q> Evaluator<'q> {
             for value in &values {
                 self.annotations.check_quantile(*value, quantile.span);
             }
-            for row in self.quantiles_of(&vector, &values, (input.span, steps))?.rows {
+            for row in self.quantiles_of(&vector, &values, input.span, steps)?.rows {
                 let mut by_name: BTreeMap<String, Row> = BTreeMap::new();
                 for (step, sample) in row.present() {
                     let name = open_metrics_number(values.get(step).copied().unwrap_or(f64::NAN));
@@ -100,7 +100,8 @@ impl<'q> Evaluator<'q> {
         &self,
         input: &Vector<'q>,
         quantiles: &[f64],
-        (span, steps): (Span, Steps),
+        span: Span,
+        steps: Steps,
     ) -> Result<Vector<'q>, QueryError> {
         self.per_histogram(input, span, |step, name, found| {
             let quantile = quantiles.get(step).copied().unwrap_or(f64::NAN);
@@ -200,7 +201,7 @@ impl<'q> Evaluator<'q> {
         Ok(vector)
     }
 
-    /// Metrics of different names are different histograms, though the name goes in the end.
+    /// Metrics of different names are different histograms, though the name is dropped from the result.
     fn histograms(&self, rows: &[Row], span: Span) -> Vec<HistogramGroup> {
         let mut found: BTreeMap<Labels, HistogramGroup> = BTreeMap::new();
         let mut malformed: HashSet<&str> = HashSet::new();
@@ -245,7 +246,7 @@ fn parse_bound(text: &str) -> Option<f64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// A number with at least one digit behind the point, as OpenMetrics writes quantiles.
+/// A number with at least one digit after the point, as OpenMetrics writes quantiles.
 fn open_metrics_number(value: f64) -> String {
     if !value.is_finite() {
         return number::plain(value);
@@ -274,7 +275,7 @@ fn quantile_of(quantile: f64, buckets: &mut Vec<Bucket>) -> (f64, Option<Correct
         return (f64::NAN, correction);
     }
     let rank = quantile * last.count;
-    // Not `partition_point`: with NaN among the counts, the search must go as a search for the first that reaches.
+    // Not `partition_point`: with NaN among the counts, the result must be that of Go's binary search.
     let Some(index) = search(finite, |bucket| bucket.count >= rank) else { return (highest.upper_bound, correction) };
     let Some(bucket) = finite.get(index) else { return (highest.upper_bound, correction) };
     if index == 0 && bucket.upper_bound <= 0.0 {
@@ -354,7 +355,7 @@ fn coalesce(buckets: &mut Vec<Bucket>) {
     });
 }
 
-/// Takes small differences for rounding errors, and raises counts that fall below those of lower bounds; answers where it
+/// Takes small differences for rounding errors, and raises counts that fall below those of lower bounds; returns where it
 /// did the latter.
 fn make_monotonic(buckets: &mut [Bucket]) -> Option<Correction> {
     let (first, rest) = buckets.split_first_mut()?;

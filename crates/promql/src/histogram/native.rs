@@ -35,16 +35,16 @@ pub struct HistogramBucket {
     pub lower: f64,
     /// The upper bound.
     pub upper: f64,
-    /// Whether observations of exactly the lower bound are in it.
+    /// Observations equal to the lower bound are in it.
     pub lower_inclusive: bool,
-    /// Whether observations of exactly the upper bound are in it.
+    /// Observations equal to the upper bound are in it.
     pub upper_inclusive: bool,
     /// How many observations are in it.
     pub count: f64,
 }
 
 impl HistogramBucket {
-    /// What part of the bucket lies below a value strictly inside its finite bounds.
+    /// The share of the bucket below a value strictly inside its finite bounds.
     pub(crate) fn fraction_below(&self, value: f64, linear: bool) -> f64 {
         if linear {
             return (value - self.lower) / (self.upper - self.lower);
@@ -114,7 +114,7 @@ impl Histogram {
         self.schema == CUSTOM_BUCKETS_SCHEMA
     }
 
-    /// What the histogram weighs in a budget, in samples of 16 bytes.
+    /// The charge of the histogram, in samples of 16 bytes.
     pub(crate) fn samples(&self) -> usize {
         6 + self.positive.len() + self.negative.len() + self.custom_bounds.len() / 2
     }
@@ -226,7 +226,7 @@ impl Histogram {
         counts.chain(totals).chain(self.custom_bounds.iter().copied()).any(f64::is_infinite)
     }
 
-    /// The same with fewer, wider buckets; the hint is lost on the way, as in Prometheus.
+    /// The histogram with fewer, wider buckets; the hint is lost, as in Prometheus.
     pub(crate) fn at_schema(&self, schema: i8) -> Self {
         if schema >= self.schema {
             return self.clone();
@@ -278,7 +278,7 @@ impl Histogram {
         [&self.positive, &self.negative]
     }
 
-    /// What is known about a counter reset before this sample.
+    /// The hint about a counter reset before this sample.
     pub const fn counter_reset(&self) -> CounterReset {
         self.hint
     }

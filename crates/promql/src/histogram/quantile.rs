@@ -4,7 +4,7 @@
 use crate::eval::sum::CompensatedSum;
 use crate::histogram::native::{Histogram, HistogramBucket};
 
-/// What is to be told about a result.
+/// An annotation of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HistogramAnnotation {
     /// The quantile lies among observations that are NaN.
@@ -36,7 +36,7 @@ pub(crate) fn quantile_of(quantile: f64, histogram: &Histogram) -> (f64, Option<
         return (f64::NAN, None);
     }
     let sum_is_nan = histogram.sum.is_nan();
-    // From the end that is nearer; NaN observations, if there are any, are behind all buckets.
+    // From the nearer end; NaN observations, if there are any, come after all buckets.
     let forward = sum_is_nan || quantile < 0.5;
     let mut buckets = histogram.buckets();
     if !forward {

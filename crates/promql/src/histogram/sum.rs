@@ -6,11 +6,11 @@ use crate::eval::sum::CompensatedSum;
 use crate::histogram::bounds;
 use crate::histogram::native::{CounterReset, Histogram, IndexedCount, reduced, reduced_index};
 
-/// Exponential and custom buckets do not go together.
+/// Exponential and custom buckets cannot be combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IncompatibleBuckets;
 
-/// What a sum had to settle.
+/// What was reconciled in a sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct AddOutcome {
     /// One side says that there was a reset, the other that there was none.
@@ -139,7 +139,7 @@ impl Histogram {
         self.negative.retain(outside);
     }
 
-    /// Widens the zero bucket until it fits that of the other; answers the other's zero count for it.
+    /// Widens the zero bucket until it fits that of the other; returns the other's zero count for it.
     #[expect(clippy::float_cmp, reason = "thresholds are settings")]
     fn reconcile_zero(&mut self, other: &Self) -> f64 {
         let (mut count, mut threshold) = (other.zero_count, other.zero_threshold);

@@ -1,4 +1,4 @@
-//! Cutting off the observations above or below a value, as far as buckets tell.
+//! Cuts off the observations above or below a value, as far as buckets allow.
 
 use crate::histogram::native::{Histogram, HistogramBucket};
 
@@ -50,7 +50,7 @@ impl Histogram {
 }
 
 impl Cut {
-    /// What stays of a bucket, and the middle of that.
+    /// The count that remains of a bucket, and the middle of that part.
     fn bucket(self, bucket: &HistogramBucket, positive: bool, linear: bool) -> (f64, f64) {
         let (all, some) = if self.below {
             (bucket.upper <= self.at, bucket.lower < self.at)

@@ -12,25 +12,36 @@ pub(crate) fn seconds(time_ms: i64) -> f64 {
     time_ms as f64 / 1000.0
 }
 
-/// First and last time in milliseconds, and the number of samples.
+/// A window and its samples: the bounds of both in milliseconds, and the number of samples, at least two.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct SampleExtent {
+pub(crate) struct WindowExtent {
+    pub(crate) start_ms: i64,
+    pub(crate) end_ms: i64,
+    /// The time of the first sample.
     pub(crate) first_ms: i64,
+    /// The time of the last sample.
     pub(crate) last_ms: i64,
     pub(crate) samples: usize,
 }
 
-impl SampleExtent {
-    /// Whether samples lie in their window's bounds as those of another do in its: they have the same [`Extrapolation`] then.
-    pub(crate) fn has_same_margins(&self, bounds_ms: [i64; 2], other: &Self, other_bounds_ms: [i64; 2]) -> bool {
-        let distances = |extent: &Self, [start_ms, end_ms]: [i64; 2]| {
-            [extent.first_ms - start_ms, extent.last_ms - extent.first_ms, end_ms - extent.last_ms]
+impl WindowExtent {
+    /// `None` if there are fewer than two samples.
+    pub(crate) fn new(start_ms: i64, end_ms: i64, times_ms: &[i64]) -> Option<Self> {
+        let [first_ms, .., last_ms] = times_ms else { return None };
+        Some(Self { start_ms, end_ms, first_ms: *first_ms, last_ms: *last_ms, samples: times_ms.len() })
+    }
+
+    /// Returns whether samples lie in their window as those of another one do, so that both have the same [`Extrapolation`].
+    pub(crate) fn has_same_margins(&self, other: &Self) -> bool {
+        let distances = |extent: &Self| {
+            let Self { start_ms, end_ms, first_ms, last_ms, .. } = *extent;
+            [first_ms - start_ms, last_ms - first_ms, end_ms - last_ms]
         };
-        self.samples == other.samples && distances(self, bounds_ms) == distances(other, other_bounds_ms)
+        self.samples == other.samples && distances(self) == distances(other)
     }
 }
 
-/// By what a difference is to be multiplied so that it stands for the whole window: it is stretched up to the window's bounds
+/// The factor that extends a difference between samples to the whole window: up to the window's bounds
 /// if the samples come close to them, else by half of their average distance, and a counter never beyond the point where
 /// it would have been zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,17 +49,16 @@ pub(crate) struct Extrapolation {
     sampled_s: f64,
     to_start_s: f64,
     to_end_s: f64,
-    /// The window's length if the change per second is asked for, else 1.
+    /// The window's length for changes per second, else 1.
     range_s: f64,
     /// The factor but for the last rule.
     factor: f64,
 }
 
 impl Extrapolation {
-    /// Of a window's start and end, and its samples, at least two.
-    pub(crate) fn new([start_ms, end_ms]: [i64; 2], extent: &SampleExtent, range_s: f64) -> Self {
-        let mut to_start_s = seconds(extent.first_ms - start_ms);
-        let mut to_end_s = seconds(end_ms - extent.last_ms);
+    pub(crate) fn new(extent: &WindowExtent, range_s: f64) -> Self {
+        let mut to_start_s = seconds(extent.first_ms - extent.start_ms);
+        let mut to_end_s = seconds(extent.end_ms - extent.last_ms);
         let sampled_s = seconds(extent.last_ms - extent.first_ms);
         let distance_s = sampled_s / (extent.samples - 1) as f64;
         let near_s = distance_s * 1.1;
@@ -75,8 +85,8 @@ impl Extrapolation {
         if to_zero_s < self.to_start_s { self.factor_from(to_zero_s) } else { self.factor }
     }
 
-    /// Whether a counter that rose so much from a value might have been zero within the window. In most windows it is far from that, which is
-    /// found out without a division: the margins are wider than any rounding, so that the exact rule decides where it may hold.
+    /// Returns whether a counter that rose by `total` from `first` might have been zero within the window. In most windows it is far from that,
+    /// which is checked without a division: the margins are wider than any rounding error, so the exact rule decides where it may hold.
     fn may_reach_zero(&self, first: f64, total: f64) -> bool {
         total > 0.0 && first >= 0.0 && !self.is_far_from_zero(first, total)
     }
@@ -85,7 +95,7 @@ impl Extrapolation {
         self.sampled_s * first > self.to_start_s * total * 1.000_001 + 1e-290
     }
 
-    /// The changes over windows without resets, of which the first and the last values are given, appended to `changes`.
+    /// Appends the changes over windows without resets, from their first and last values.
     pub(crate) fn push_changes(&self, firsts: &[f64], lasts: &[f64], kind: ValueTrend, changes: &mut Vec<f64>) {
         for (firsts, lasts) in firsts.chunks(VECTOR_WINDOWS).zip(lasts.chunks(VECTOR_WINDOWS)) {
             let totals = || firsts.iter().zip(lasts).map(|(first, last)| (*first, last - first));
@@ -103,8 +113,7 @@ impl Extrapolation {
         }
     }
 
-    /// Whether any counter of some windows might have been zero: not if that which comes closest is far from it. Numbers that are none
-    /// come close to nothing.
+    /// Returns whether any counter of some windows might have been zero: not if the one that comes closest is far from it. NaNs do not count.
     fn any_may_reach_zero(&self, firsts: &[f64], lasts: &[f64]) -> bool {
         let (mut lowest, mut steepest) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
         let mut observe = |lane: usize, first: f64, last: f64| {
@@ -123,7 +132,7 @@ impl Extrapolation {
     }
 }
 
-/// What is known of the values that changes are computed of.
+/// What is known about the values whose changes are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValueTrend {
     /// They may fall.
@@ -140,7 +149,7 @@ const LANES: usize = 4;
 /// Windows that are computed together.
 const VECTOR_WINDOWS: usize = 64;
 
-/// By what a change over a window of this length is divided.
+/// The divisor of a change over a window of this length.
 pub(crate) fn divisor_s(change: Change, range_ms: i64) -> f64 {
     if change.per_second { seconds(range_ms) } else { 1.0 }
 }

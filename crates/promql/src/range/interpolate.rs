@@ -2,88 +2,117 @@
 
 use std::sync::Arc;
 
-use crate::eval::annotations::{Annotations, HistogramOperation};
+use crate::eval::annotations::{AnnotationContext, HistogramOperation};
 use crate::eval::rows::Sample;
 use crate::histogram::native::{CounterReset, Histogram};
 use crate::histogram::sum::IncompatibleBuckets;
 use crate::range::samples::Samples;
-use crate::syntax::span::Span;
 
-/// A float and its time in milliseconds.
-pub(crate) type Point = (i64, f64);
+/// A float and its time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Point {
+    pub(crate) time_ms: i64,
+    pub(crate) value: f64,
+}
+
+/// A histogram and its time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HistogramPoint<'a> {
+    pub(crate) time_ms: i64,
+    pub(crate) histogram: &'a Histogram,
+}
+
+impl Point {
+    /// The sample at an index.
+    pub(crate) fn at(times_ms: &[i64], values: &[f64], index: usize) -> Option<Self> {
+        Some(Self { time_ms: *times_ms.get(index)?, value: *values.get(index)? })
+    }
+}
+
+impl<'a> HistogramPoint<'a> {
+    /// The sample at an index.
+    pub(crate) fn at(times_ms: &[i64], histograms: &'a [Arc<Histogram>], index: usize) -> Option<Self> {
+        Some(Self { time_ms: *times_ms.get(index)?, histogram: histograms.get(index)? })
+    }
+}
 
 /// On the line between two points; a counter that was reset in between starts from zero.
 pub(crate) fn between(before: Point, after: Point, time_ms: i64, counter: bool) -> f64 {
-    let start = if counter && after.1 < before.1 { 0.0 } else { before.1 };
-    start + (after.1 - start) * (time_ms - before.0) as f64 / (after.0 - before.0) as f64
+    let start = if counter && after.value < before.value { 0.0 } else { before.value };
+    start + (after.value - start) * (time_ms - before.time_ms) as f64 / (after.time_ms - before.time_ms) as f64
 }
 
 /// As [`between`], of histograms.
 pub(crate) fn histogram_between(
-    before: (i64, &Histogram),
-    after: (i64, &Histogram),
+    before: HistogramPoint<'_>,
+    after: HistogramPoint<'_>,
     time_ms: i64,
     counter: bool,
-    (annotations, span): (&Annotations, Span),
+    context: AnnotationContext<'_>,
 ) -> Result<Histogram, IncompatibleBuckets> {
-    if time_ms == before.0 {
-        return Ok(before.1.clone());
+    if time_ms == before.time_ms {
+        return Ok(before.histogram.clone());
     }
-    let mut result = after.1.clone();
-    if time_ms == after.0 {
+    let mut result = after.histogram.clone();
+    if time_ms == after.time_ms {
         return Ok(result);
     }
-    let fraction = (time_ms - before.0) as f64 / (after.0 - before.0) as f64;
-    if counter && after.1.is_reset_after(before.1) {
+    let fraction = (time_ms - before.time_ms) as f64 / (after.time_ms - before.time_ms) as f64;
+    if counter && after.histogram.is_reset_after(before.histogram) {
         result.multiply(fraction);
         return Ok(result);
     }
-    if result.subtract(before.1)?.bounds_reconciled {
-        annotations.bounds_reconciled(HistogramOperation::Subtraction, span);
+    if result.subtract(before.histogram)?.bounds_reconciled {
+        context.annotations.bounds_reconciled(HistogramOperation::Subtraction, context.span);
     }
     result.multiply(fraction);
-    if result.add(before.1)?.bounds_reconciled {
-        annotations.bounds_reconciled(HistogramOperation::Addition, span);
+    if result.add(before.histogram)?.bounds_reconciled {
+        context.annotations.bounds_reconciled(HistogramOperation::Addition, context.span);
     }
     Ok(result)
 }
 
-/// The value of a smoothed series at a time, out of the samples around it.
-pub(crate) fn at(samples: &Samples, time_ms: i64, annotations: &Annotations, name: &str, span: Span) -> Option<Sample> {
-    if !samples.histograms.is_empty() && !samples.values.is_empty() {
-        annotations.mixed_samples(name, span);
-        return None;
+/// The value of a smoothed series at a time, from the samples around it.
+pub(crate) fn at(samples: &Samples, time_ms: i64, context: AnnotationContext<'_>) -> Option<Sample> {
+    match (samples.values.is_empty(), samples.histograms.is_empty()) {
+        (false, false) => {
+            context.annotations.mixed_samples(context.name, context.span);
+            None
+        }
+        (_, true) => float_at(samples, time_ms).map(Sample::Float),
+        (true, false) => histogram_at(samples, time_ms, context).map(Sample::Histogram),
     }
-    let (times, is_float) = if samples.histograms.is_empty() {
-        (&*samples.timestamps_ms, true)
-    } else {
-        (&samples.histogram_timestamps_ms, false)
+}
+
+fn float_at(samples: &Samples, time_ms: i64) -> Option<f64> {
+    let times_ms = &samples.timestamps_ms;
+    let point = |index: usize| Point::at(times_ms, &samples.values, index);
+    let index = times_ms.partition_point(|time| *time < time_ms);
+    let after = point(index);
+    if let Some(after) = after.filter(|after| after.time_ms == time_ms) {
+        return Some(after.value);
+    }
+    let before = point(index.checked_sub(1)?)?;
+    Some(after.map_or(before.value, |after| between(before, after, time_ms, false)))
+}
+
+fn histogram_at(samples: &Samples, time_ms: i64, context: AnnotationContext<'_>) -> Option<Arc<Histogram>> {
+    let times_ms = &samples.histogram_timestamps_ms;
+    let point = |index: usize| HistogramPoint::at(times_ms, &samples.histograms, index);
+    let index = times_ms.partition_point(|time| *time < time_ms);
+    if times_ms.get(index) == Some(&time_ms) {
+        return samples.histograms.get(index).cloned();
+    }
+    let before = point(index.checked_sub(1)?)?;
+    let Some(after) = point(index) else {
+        return Some(Arc::new(Histogram { hint: CounterReset::Unknown, ..before.histogram.clone() }));
     };
-    let index = times.partition_point(|time| *time < time_ms);
-    let float = |index: usize| Some((*times.get(index)?, *samples.values.get(index)?));
-    let histogram = |index: usize| Some((*times.get(index)?, &**samples.histograms.get(index)?));
-    if times.get(index) == Some(&time_ms) {
-        return if is_float {
-            float(index).map(|(_, value)| Sample::Float(value))
-        } else {
-            samples.histograms.get(index).map(|histogram| Sample::Histogram(Arc::clone(histogram)))
-        };
-    }
-    let before = index.checked_sub(1)?;
-    if is_float {
-        let before = float(before)?;
-        let value = float(index).map_or(before.1, |after| between(before, after, time_ms, false));
-        return Some(Sample::Float(value));
-    }
-    let before = histogram(before)?;
-    let Some(after) = histogram(index) else {
-        return Some(Histogram { hint: CounterReset::Unknown, ..before.1.clone() }.into());
-    };
-    let counter = before.1.hint != CounterReset::Gauge || after.1.hint != CounterReset::Gauge;
-    match histogram_between(before, after, time_ms, counter, (annotations, span)) {
-        Ok(histogram) => Some(histogram.into()),
+    let is_gauge = |point: &HistogramPoint<'_>| point.histogram.hint == CounterReset::Gauge;
+    let counter = !is_gauge(&before) || !is_gauge(&after);
+    match histogram_between(before, after, time_ms, counter, context) {
+        Ok(histogram) => Some(Arc::new(histogram)),
         Err(IncompatibleBuckets) => {
-            annotations.mixed_schemas(name, span);
+            context.annotations.mixed_schemas(context.name, context.span);
             None
         }
     }
@@ -112,10 +141,10 @@ pub(crate) fn value_at_start(
     counter: bool,
 ) -> Option<f64> {
     let point = points(first)?;
-    if smoothed && point.0 < start_ms {
+    if smoothed && point.time_ms < start_ms {
         return Some(between(point, points(first + 1)?, start_ms, counter));
     }
-    Some(point.1)
+    Some(point.value)
 }
 
 /// The value at the end of a window.
@@ -127,10 +156,10 @@ pub(crate) fn value_at_end(
     counter: bool,
 ) -> Option<f64> {
     let point = points(last)?;
-    if smoothed && last > 0 && point.0 > end_ms {
+    if smoothed && last > 0 && point.time_ms > end_ms {
         return Some(between(points(last - 1)?, point, end_ms, counter));
     }
-    Some(point.1)
+    Some(point.value)
 }
 
 /// Puts values at both edges of a window, and drops what is outside.
@@ -144,16 +173,13 @@ pub(crate) fn extend(samples: &mut Samples, start_ms: i64, end_ms: i64, smoothed
         if *times.get(last)? <= start_ms {
             return None;
         }
-        let point = |index: usize| Some((*times.get(index)?, *samples.values.get(index)?));
-        let value_at_start = value_at_start(point, first, start_ms, smoothed, false)?;
-        let value_at_end = value_at_end(point, last, end_ms, smoothed, false)?;
-        let inside = (first..=last).filter_map(point).filter(|(time, _)| *time > start_ms && *time < end_ms);
-        Some(
-            std::iter::once((start_ms, value_at_start))
-                .chain(inside)
-                .chain([(end_ms, value_at_end)])
-                .collect::<Vec<_>>(),
-        )
+        let point = |index: usize| Point::at(times, &samples.values, index);
+        let at_start = value_at_start(point, first, start_ms, smoothed, false)?;
+        let at_end = value_at_end(point, last, end_ms, smoothed, false)?;
+        let inside =
+            (first..=last).filter_map(point).filter(|point| point.time_ms > start_ms && point.time_ms < end_ms);
+        let inside = inside.map(|point| (point.time_ms, point.value));
+        Some(std::iter::once((start_ms, at_start)).chain(inside).chain([(end_ms, at_end)]).collect::<Vec<_>>())
     })();
     let (times_ms, values): (Vec<i64>, _) = extended.unwrap_or_default().into_iter().unzip();
     (samples.timestamps_ms, samples.values) = (Arc::new(times_ms), values);

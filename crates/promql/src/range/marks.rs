@@ -3,12 +3,12 @@
 use crate::range::window_positions::WindowRun;
 use crate::syntax::functions::RangeFunction;
 
-/// Places in a series where its value drops (a counter's reset) or changes, found once per series, so that a window
+/// The positions in a series where its value drops (a counter's reset) or changes, found once per series, so that a window
 /// looks at these only.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     indices: Vec<usize>,
-    /// Whether it is known that no value is below the one before, and none is not a number.
+    /// No value is below the previous one, and none is NaN.
     pub(crate) rises: bool,
 }
 
@@ -24,7 +24,7 @@ impl Marks {
     pub(crate) fn find(function: RangeFunction, values: &[f64]) -> Self {
         match function {
             RangeFunction::Rate | RangeFunction::Increase | RangeFunction::Resets => {
-                // Most counters are never reset, which is found out without looking at one value after the other.
+                // Most counters are never reset. This check has no early exit, so that it is vectorized.
                 let pairs = values.iter().zip(values.get(1..).unwrap_or_default());
                 if pairs.fold(values.len() > 1, |rises, (before, now)| rises & (now >= before)) {
                     return Self { rises: true, ..Self::default() };
@@ -54,7 +54,7 @@ impl Marks {
     }
 }
 
-/// The marks that windows which only move forward have not left behind.
+/// The marks that are ahead of a window that only moves forward.
 pub(crate) struct MarksCursor<'a> {
     remaining: &'a [usize],
     series: &'a [f64],
@@ -77,14 +77,14 @@ impl<'a> MarksCursor<'a> {
         None
     }
 
-    /// Goes past marks that are not behind a sample.
+    /// Skips marks up to a sample.
     fn advance_past(&mut self, first: usize) {
         while let Some((_, remaining)) = self.remaining.split_first().filter(|(index, _)| **index <= first) {
             self.remaining = remaining;
         }
     }
 
-    /// The marks between two samples of a window, given by the places of its first sample and of its end; neither may be before those of an
+    /// The marks between two samples of a window, given by the indices of its first sample and of its end; neither may be before those of an
     /// earlier window.
     pub(crate) fn within(&mut self, first: usize, end: usize) -> MarkedValues<'a> {
         self.advance_past(first);

@@ -15,7 +15,7 @@ use crate::syntax::functions::RangeFunction;
 use crate::syntax::number;
 
 impl RangeFunction {
-    /// What changes over windows it tells, if it does so from first to last sample.
+    /// The kind of change, for functions of the first and the last sample.
     pub(crate) const fn change(self) -> Option<Change> {
         match self {
             Self::Rate => Some(Change { counter: true, per_second: true }),
@@ -25,7 +25,7 @@ impl RangeFunction {
         }
     }
 
-    /// What it tells of a window, if summaries of samples know that to the bit: sums of floats depend on how they were added up.
+    /// The value of a window that summaries have bit for bit; sums of floats do not, since they depend on the order of addition.
     pub(crate) const fn value(self) -> Option<WindowValue> {
         match self {
             Self::Count => Some(WindowValue::Count),
@@ -37,7 +37,7 @@ impl RangeFunction {
         }
     }
 
-    /// The value for a window of floats alone, of functions that look at nothing else; `None` of others.
+    /// The value of a window of floats alone, for functions that need nothing else; `None` for others.
     pub(crate) fn apply_to_floats(self, values: &[f64]) -> Option<f64> {
         match self {
             Self::Average => Some(mean(values)),
@@ -76,7 +76,7 @@ impl RangeFunction {
         }
     }
 
-    /// Functions that leave out histograms.
+    /// Functions that ignore histograms.
     fn apply_ignoring_histograms(self, window: &Window<'_>, scratch: &mut Vec<f64>) -> Result<Option<f64>, QueryError> {
         if self == Self::DoubleExponentialSmoothing {
             check_factors(window.scalars)?;
@@ -254,7 +254,7 @@ fn variance(values: &[f64]) -> f64 {
 }
 
 fn derivative(window: &Window<'_>) -> Option<f64> {
-    // Seen from the first sample, so that the times stay small and exact.
+    // Relative to the first sample, so that the times stay small and exact.
     let (slope, _) = regression(window, *window.timestamps_ms.first()?)?;
     Some(slope)
 }

@@ -33,7 +33,7 @@ pub(crate) struct RangeCall<'a> {
 }
 
 impl Evaluator<'_> {
-    /// The rows of a window function, evaluated, in order, to wherever they go.
+    /// Evaluates the rows of a range function, in order.
     pub(crate) fn evaluate_range_rows(
         &self,
         range_call: &RangeCall<'_>,
@@ -46,9 +46,9 @@ impl Evaluator<'_> {
             return Err(QueryError::Execution("expected one range vector".to_owned()));
         };
         let scalars = others.iter().map(|scalar| self.scalar(scalar, steps)).collect::<Result<Vec<_>, _>>()?;
-        // Notes about mixed ranges point at the first argument, whatever it is.
+        // Annotations about mixed ranges point at the first argument, whatever it is.
         let span = match call.arguments.first() {
-            // As Prometheus: of a subquery nothing is left by then, not even its place.
+            // As Prometheus: a subquery has been replaced by its values then, and its position is lost.
             Some(Expr { node: Node::Subquery(_), .. }) | None => Span::from(0),
             Some(first) => first.span,
         };
@@ -72,7 +72,7 @@ impl Evaluator<'_> {
             let windows = windows.map(|windows| (windows, &row_of as &_));
             let options =
                 StreamOptions { step: call.signature.name, make: &make, windows, grouping, distinct: !delayed_names };
-            return self.stream(matchers, bounds.span_ms(), &options, sink);
+            return self.stream(matchers, bounds.read_interval(), &options, sink);
         }
         let mut range = self.range_vector(argument, steps)?;
         if self.is_stepwise {
@@ -98,17 +98,17 @@ struct WindowEvaluation<'a> {
     bounds: WindowBounds,
     scalars: &'a [Vec<f64>],
     span: Span,
-    /// Whether names are dropped from the answer only.
+    /// Names are dropped from the result only.
     delayed_names: bool,
     /// The steps, if they are those of the query.
     annotated_steps: Option<Steps>,
     budget: &'a Budget,
-    /// Where windows lie in the series that threads had last: as many as there are threads.
+    /// Positions of windows in the last series of each thread.
     positions: Mutex<Vec<WindowPositions>>,
 }
 
 impl WindowEvaluation<'_> {
-    /// The row of a series, with the labels that it has from there on.
+    /// The row of a series, with the labels of the result.
     fn row(
         &self,
         labels: &Labels,
@@ -127,7 +127,7 @@ impl WindowEvaluation<'_> {
         Ok(row)
     }
 
-    /// The row of a series of which the windows' values are known.
+    /// The row of a series whose windows' values are known.
     fn row_of_windows(&self, labels: Labels, values: Vec<Option<f64>>) -> Row {
         let values = values.into_iter().map(|value| value.map_or(ABSENT, cleaned)).collect();
         let mut row = Row::from_steps(labels, 0, values);
@@ -143,8 +143,8 @@ impl WindowEvaluation<'_> {
         }
     }
 
-    /// The values of a series of floats alone from some step on, of functions that ask for nothing but the floats of each window; `None` of
-    /// others.
+    /// The values of a series that has floats alone, from some step on, for functions that need only the floats of each window; `None`
+    /// otherwise.
     fn values_of_floats(&self, samples: &Samples) -> Result<Option<(usize, Vec<f64>)>, QueryError> {
         let change = self.function.change();
         let is_plain = self.bounds.edges == Edges::Plain && samples.histograms.is_empty();
@@ -189,16 +189,15 @@ impl WindowEvaluation<'_> {
         let scalar = |index: usize, step: usize| {
             self.scalars.get(index).and_then(|values| values.get(step)).copied().unwrap_or(f64::NAN)
         };
-        let WindowBounds { ends, range_ms, edges, margin_ms: [before_start_ms, after_end_ms] } = self.bounds;
+        let WindowBounds { ends, range_ms, edges, .. } = self.bounds;
         let (mut floats, mut histograms) = (Cursor::default(), Cursor::default());
         let mut unchecked_samples = 0;
         for step in 0..ends.steps.count {
             let end_ms = ends.at(step);
             let start_ms = end_ms - range_ms;
-            let (after_ms, to_ms) = (start_ms - before_start_ms, end_ms + after_end_ms);
-            let (first, end) = floats.advance(&samples.timestamps_ms, after_ms, to_ms);
-            let (histogram_first, histogram_end) =
-                histograms.advance(&samples.histogram_timestamps_ms, after_ms, to_ms);
+            let interval = self.bounds.window(step);
+            let (first, end) = floats.advance(&samples.timestamps_ms, interval);
+            let (histogram_first, histogram_end) = histograms.advance(&samples.histogram_timestamps_ms, interval);
             if first == end && histogram_first == histogram_end {
                 continue;
             }

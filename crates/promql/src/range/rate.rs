@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::eval::annotations::HistogramOperation;
+use crate::eval::annotations::{AnnotationContext, HistogramOperation};
 use crate::eval::rows::Sample;
 use crate::histogram::native::{CounterReset, Histogram};
 use crate::histogram::sum::IncompatibleBuckets;
-use crate::range::extrapolation::{Change, Extrapolation, SampleExtent, divisor_s, seconds};
-use crate::range::interpolate;
+use crate::range::extrapolation::{Change, Extrapolation, WindowExtent, divisor_s, seconds};
+use crate::range::interpolate::{self, HistogramPoint, Point};
 use crate::range::marks::MarkedValues;
 use crate::range::window::Window;
 use crate::syntax::ast::Edges;
@@ -43,28 +43,13 @@ pub(crate) fn extrapolated_float_change(
 
 pub(crate) fn extrapolated_change(window: &Window<'_>, change: Change) -> Option<f64> {
     let (first, last) = (*window.values.first()?, *window.values.last()?);
-    let extent = SampleExtent {
-        first_ms: *window.timestamps_ms.first()?,
-        last_ms: *window.timestamps_ms.last()?,
-        samples: window.values.len(),
-    };
-    if extent.samples < 2 {
-        return None;
-    }
-    let bounds_ms = [window.start_ms, window.end_ms];
-    let extrapolation = Extrapolation::new(bounds_ms, &extent, divisor_s(change, window.range_ms));
+    let extent = WindowExtent::new(window.start_ms, window.end_ms, window.timestamps_ms)?;
+    let extrapolation = Extrapolation::new(&extent, divisor_s(change, window.range_ms));
     Some(extrapolated_float_change(first, last, window.marked, &extrapolation, change.counter))
 }
 
 fn extrapolated_histogram(window: &Window<'_>, change: Change) -> Option<Sample> {
-    let extent = SampleExtent {
-        first_ms: *window.histogram_timestamps_ms.first()?,
-        last_ms: *window.histogram_timestamps_ms.last()?,
-        samples: window.histograms.len(),
-    };
-    if extent.samples < 2 {
-        return None;
-    }
+    let extent = WindowExtent::new(window.start_ms, window.end_ms, window.histogram_timestamps_ms)?;
     let mut total = match histogram_change(window, change.counter) {
         Ok(total) => total?,
         Err(IncompatibleBuckets) => {
@@ -73,8 +58,7 @@ fn extrapolated_histogram(window: &Window<'_>, change: Change) -> Option<Sample>
         }
     };
     let first = window.histograms.first()?.count;
-    let bounds_ms = [window.start_ms, window.end_ms];
-    let extrapolation = Extrapolation::new(bounds_ms, &extent, divisor_s(change, window.range_ms));
+    let extrapolation = Extrapolation::new(&extent, divisor_s(change, window.range_ms));
     let factor = extrapolation.factor(total.count, change.counter.then_some(first));
     total.multiply(factor);
     Some(total.into())
@@ -147,7 +131,7 @@ fn change_between_edges(window: &Window<'_>, change: Change) -> Option<f64> {
     let smoothed = window.edges == Edges::Smoothed;
     let (mut first, mut last) =
         interpolate::edge_samples(window.timestamps_ms, window.start_ms, window.end_ms, smoothed)?;
-    let point = |index: usize| Some((*window.timestamps_ms.get(index)?, *window.values.get(index)?));
+    let point = |index: usize| Point::at(window.timestamps_ms, window.values, index);
     let left = interpolate::value_at_start(point, first, window.start_ms, smoothed, change.counter)?;
     let right = interpolate::value_at_end(point, last, window.end_ms, smoothed, change.counter)?;
     let mut total = right - left;
@@ -210,19 +194,20 @@ fn subtract_edges(
     smoothed: bool,
 ) -> Result<Option<Histogram>, IncompatibleBuckets> {
     let (annotations, span) = (window.annotations, window.span);
-    let point = |index: usize| Some((*window.histogram_timestamps_ms.get(index)?, &**window.histograms.get(index)?));
+    let context = AnnotationContext { annotations, name: window.name, span };
+    let point = |index: usize| HistogramPoint::at(window.histogram_timestamps_ms, window.histograms, index);
     let (Some(first_point), Some(last_point)) = (point(first), point(last)) else { return Ok(None) };
     let left = match point(first + 1) {
-        Some(second) if smoothed && first_point.0 < window.start_ms => {
-            interpolate::histogram_between(first_point, second, window.start_ms, change.counter, (annotations, span))?
+        Some(second) if smoothed && first_point.time_ms < window.start_ms => {
+            interpolate::histogram_between(first_point, second, window.start_ms, change.counter, context)?
         }
-        _ => first_point.1.clone(),
+        _ => first_point.histogram.clone(),
     };
     let right = match last.checked_sub(1).and_then(point) {
-        Some(before) if smoothed && last_point.0 > window.end_ms => {
-            interpolate::histogram_between(before, last_point, window.end_ms, change.counter, (annotations, span))?
+        Some(before) if smoothed && last_point.time_ms > window.end_ms => {
+            interpolate::histogram_between(before, last_point, window.end_ms, change.counter, context)?
         }
-        _ => last_point.1.clone(),
+        _ => last_point.histogram.clone(),
     };
     let is_gauge = |histogram: &Histogram| histogram.hint == CounterReset::Gauge;
     if !change.counter && (!is_gauge(&left) || !is_gauge(&right)) {
@@ -236,13 +221,13 @@ fn subtract_edges(
         return Ok(Some(total));
     }
     let (mut next, mut before) = (first + 1, &left);
-    if let Some((_, second)) = point(first + 1)
+    if let Some(second) = point(first + 1)
         && smoothed
-        && first_point.0 < window.start_ms
-        && second.is_reset_after(first_point.1)
+        && first_point.time_ms < window.start_ms
+        && second.histogram.is_reset_after(first_point.histogram)
     {
         // The reset before the second sample is in the left value already.
-        (next, before) = (next + 1, second);
+        (next, before) = (next + 1, second.histogram);
     }
     if next > last {
         return Ok(Some(total));

@@ -1,5 +1,5 @@
-//! Changes over all windows of a series at once: a run of windows that lie alike is two stretches of the same values, the first and the last of
-//! each window, and a factor.
+//! Changes over all windows of a series at once. For a run of windows that lie alike, these are computed from two slices of the values, the
+//! first and the last of each window, and one factor.
 
 use crate::eval::rows::ABSENT;
 use crate::range::extrapolation::ValueTrend;
@@ -58,7 +58,7 @@ pub(crate) fn changes_of_runs(
     (places.first_step + before, changes)
 }
 
-/// The first and the last values of windows one behind another.
+/// The first and the last values of consecutive windows.
 #[derive(Default)]
 struct EdgeValues {
     firsts: Vec<f64>,
@@ -66,7 +66,7 @@ struct EdgeValues {
 }
 
 impl EdgeValues {
-    /// Of so many windows of a run, from the one with a number on.
+    /// The values of `count` windows of a run, from window number `from`.
     fn slices<'a>(
         &'a mut self,
         values: &'a [f64],
@@ -102,14 +102,14 @@ mod tests {
     use crate::eval::annotations::Annotations;
     use crate::eval::rows::Steps;
     use crate::range::rate::extrapolated_change;
-    use crate::range::samples::Cursor;
+    use crate::range::samples::{Cursor, SampleInterval};
     use crate::range::window::Window;
-    use crate::range::window_bounds::{WindowBounds, WindowEnds};
+    use crate::range::window_bounds::{Margins, WindowBounds, WindowEnds};
     use crate::syntax::ast::{Edges, Shift};
     use crate::syntax::functions::RangeFunction;
     use crate::syntax::span::Span;
 
-    /// Of each window by itself, by the step.
+    /// The change of each window by itself.
     fn one_by_one(times_ms: &[i64], values: &[f64], bounds: &WindowBounds, function: RangeFunction) -> Vec<f64> {
         let (marks, annotations, mut cursor) =
             (Marks::find(function, values), Annotations::default(), Cursor::default());
@@ -117,7 +117,7 @@ mod tests {
         let change = |step: usize| {
             let end_ms = bounds.ends.at(step);
             let start_ms = end_ms - bounds.range_ms;
-            let (first, end) = cursor.advance(times_ms, start_ms, end_ms);
+            let (first, end) = cursor.advance(times_ms, SampleInterval { after_ms: start_ms, to_ms: end_ms });
             let window = Window {
                 timestamps_ms: &times_ms[first..end],
                 values: &values[first..end],
@@ -145,7 +145,7 @@ mod tests {
         prop_oneof![20 => (0..1000i32).prop_map(f64::from), 1 => proptest::sample::select(special.to_vec())]
     }
 
-    /// Times at a distance that at some places is another, and values that mostly rise from zero.
+    /// Times at regular distances with some irregular ones, and values that mostly rise from zero.
     fn samples() -> impl Strategy<Value = (Vec<i64>, Vec<f64>)> {
         let sample =
             (prop_oneof![20 => Just(0i64), 1 => 1..40i64], prop_oneof![9 => Just(None), 1 => value().prop_map(Some)]);
@@ -168,7 +168,7 @@ mod tests {
             function in proptest::sample::select(vec![RangeFunction::Rate, RangeFunction::Increase, RangeFunction::Delta]),
         ) {
             let ends = WindowEnds::new(&Shift::default(), Steps { start_ms, step_ms, count });
-            let bounds = WindowBounds { ends, range_ms, edges: Edges::Plain, margin_ms: [0, 0] };
+            let bounds = WindowBounds { ends, range_ms, edges: Edges::Plain, margins: Margins::default() };
             let mut places = WindowPositions::default();
             let change = function.change().unwrap();
             places.find(&Arc::new(times_ms.clone()), &bounds, Some(change));

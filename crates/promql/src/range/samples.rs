@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use model::{Labels, is_stale_bits};
-use query::Series;
+use model::{Labels, Matcher, is_stale_bits};
+use query::{Selection, Series};
 
 use crate::eval::rows::{cleaned, contain_markers};
 use crate::histogram::native::Histogram;
@@ -45,8 +45,9 @@ impl Samples {
         }
     }
 
-    /// The samples later than the first and not later than the second time.
-    pub(crate) fn between(&self, after_ms: i64, to_ms: i64) -> Self {
+    /// The samples in an interval.
+    pub(crate) fn between(&self, interval: SampleInterval) -> Self {
+        let SampleInterval { after_ms, to_ms } = interval;
         let bounds = |times: &[i64]| {
             let first = times.partition_point(|time_ms| *time_ms <= after_ms);
             (first, times.partition_point(|time_ms| *time_ms <= to_ms).max(first))
@@ -63,7 +64,22 @@ impl Samples {
     }
 }
 
-/// The bounds of a window within sorted times: both only move forward.
+/// An interval that is open at its start and closed at its end, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SampleInterval {
+    /// Samples are later.
+    pub(crate) after_ms: i64,
+    /// No sample is later.
+    pub(crate) to_ms: i64,
+}
+
+impl SampleInterval {
+    pub(crate) fn selection(self, matchers: &[Matcher]) -> Selection<'_> {
+        Selection { matchers, start_ms: self.after_ms.saturating_add(1), end_ms: self.to_ms }
+    }
+}
+
+/// The bounds of a window in sorted times; both only move forward.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cursor {
     first: usize,
@@ -71,8 +87,9 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// The places of the first time after, and of the first time beyond.
-    pub(crate) fn advance(&mut self, times: &[i64], after_ms: i64, to_ms: i64) -> (usize, usize) {
+    /// The indices of the first time after `after_ms`, and of the first after `to_ms`.
+    pub(crate) fn advance(&mut self, times: &[i64], interval: SampleInterval) -> (usize, usize) {
+        let SampleInterval { after_ms, to_ms } = interval;
         while times.get(self.first).is_some_and(|time_ms| *time_ms <= after_ms) {
             self.first += 1;
         }

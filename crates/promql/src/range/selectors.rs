@@ -3,28 +3,27 @@
 use std::sync::Arc;
 
 use model::{Labels, Matcher, is_stale_bits};
-use query::{QueryError, Selection, Series, Trace};
+use query::{QueryError, Series, Trace};
 
-use crate::eval::annotations::Annotations;
+use crate::eval::annotations::{AnnotationContext, Annotations};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::row_stream::{CollectedRows, RowSink, SCAN, StreamOptions};
-use crate::eval::rows::{Charge, Row, Sample, Steps, Vector, cleaned};
+use crate::eval::rows::{Charge, Row, Sample, Steps, Vector, cleaned, metric_name};
 use crate::histogram::native::{CounterReset, Histogram};
 use crate::range::interpolate;
-use crate::range::samples::{Cursor, Samples};
+use crate::range::samples::{Cursor, SampleInterval, Samples};
 use crate::range::window_bounds::{SelectorOutput, WindowBounds, WindowEnds, range_bounds, subquery_grid};
 use crate::syntax::ast::{Edges, Expr, Grouping, Node, Range, Selector, Subquery};
-use crate::syntax::bind_times::QueryTimes;
 use crate::syntax::span::Span;
 
-/// What finding the newest samples is called.
+/// The step that finding the last samples is reported as.
 pub(crate) const NEWEST: &str = "newest";
 
 /// A series of a range vector.
 #[derive(Debug, Clone)]
 pub(crate) struct RangeSeries {
     pub(crate) labels: Labels,
-    /// The name is to go in the end, where that is put off.
+    /// The metric's name is to be dropped from the result, if removal is delayed.
     pub(crate) drop_name: bool,
     pub(crate) samples: Samples,
 }
@@ -37,14 +36,13 @@ pub(crate) struct RangeVector<'b> {
 }
 
 impl<'q> Evaluator<'q> {
-    /// The series with samples later than the first and not later than the second time, in order of their labels.
+    /// The series with samples in an interval, in order of their labels.
     fn select(
         &self,
         matchers: &[Matcher],
-        after_ms: i64,
-        to_ms: i64,
+        interval: SampleInterval,
     ) -> Result<(Vec<(Labels, Samples)>, Charge<'q>), QueryError> {
-        let selection = Selection { matchers, start_ms: after_ms + 1, end_ms: to_ms };
+        let selection = interval.selection(matchers);
         let started_ns = self.source.trace().map(Trace::begin);
         let mut series = self.source.select(&selection, self.budget)?;
         if let Some((trace, started_ns)) = self.source.trace().zip(started_ns) {
@@ -55,7 +53,7 @@ impl<'q> Evaluator<'q> {
         Ok((series.into_iter().map(Samples::from_series).collect(), charge))
     }
 
-    /// The newest sample of each series within the lookback, step by step.
+    /// The last sample of each series within the lookback, at each step.
     pub(crate) fn instant_vector(
         &self,
         selector: &Selector,
@@ -81,7 +79,7 @@ impl<'q> Evaluator<'q> {
         Ok(collected.sorted())
     }
 
-    /// The rows of an instant vector, in order, to wherever they go.
+    /// The rows of an instant vector, in order.
     pub(crate) fn instant_rows(
         &self,
         matchers: &[Matcher],
@@ -92,24 +90,28 @@ impl<'q> Evaluator<'q> {
     ) -> Result<(), QueryError> {
         let make =
             |labels: Labels, samples: Samples, _: &Annotations| Ok(instant_row(labels, &samples, bounds, output));
-        let rule = StreamOptions { step: NEWEST, make: &make, windows: None, grouping, distinct: false };
-        self.stream(matchers, bounds.span_ms(), &rule, sink)
+        let options = StreamOptions { step: NEWEST, make: &make, windows: None, grouping, distinct: false };
+        self.stream(matchers, bounds.read_interval(), &options, sink)
     }
 
     fn smoothed_vector(&self, selector: &Selector, ends: &WindowEnds, span: Span) -> Result<Vector<'q>, QueryError> {
         let lookback_ms = self.settings.lookback_ms;
-        let (series, _charge) =
-            self.select(&selector.matchers, ends.first_ms() - lookback_ms, ends.last_ms() + lookback_ms)?;
+        let around = |first_ms: i64, last_ms: i64| SampleInterval {
+            after_ms: first_ms - lookback_ms,
+            to_ms: last_ms + lookback_ms,
+        };
+        let (series, _charge) = self.select(&selector.matchers, around(ends.first_ms(), ends.last_ms()))?;
         let mut vector = Vector::empty(self.budget);
         for (labels, mut samples) in series {
             samples.drop_stale();
-            let name = labels.get(model::METRIC_NAME).unwrap_or_default().to_owned();
+            let name = metric_name(&labels).to_owned();
             let mut row = Row::new(labels);
             for step in 0..ends.steps.count {
                 self.budget.check()?;
                 let time_ms = ends.at(step);
-                let window = samples.between(time_ms - lookback_ms, time_ms + lookback_ms);
-                if let Some(sample) = interpolate::at(&window, time_ms, &self.annotations, &name, span) {
+                let window = samples.between(around(time_ms, time_ms));
+                let context = AnnotationContext { annotations: &self.annotations, name: &name, span };
+                if let Some(sample) = interpolate::at(&window, time_ms, context) {
                     row.push(step, sample);
                 }
             }
@@ -130,8 +132,7 @@ impl<'q> Evaluator<'q> {
 
     fn range_selector(&self, range: &Range, steps: Steps) -> Result<RangeVector<'q>, QueryError> {
         let bounds = self.range_bounds(range, steps);
-        let (after_ms, to_ms) = bounds.span_ms();
-        let (series, charge) = self.select(&range.selector.matchers, after_ms, to_ms)?;
+        let (series, charge) = self.select(&range.selector.matchers, bounds.read_interval())?;
         let series = series.into_iter().map(|(labels, mut samples)| {
             samples.drop_stale();
             RangeSeries { labels, drop_name: false, samples }
@@ -145,9 +146,9 @@ impl<'q> Evaluator<'q> {
 
     /// Evaluates the inner expression at multiples of the subquery's step, once for all windows.
     fn subquery(&self, subquery: &Subquery, steps: Steps) -> Result<RangeVector<'q>, QueryError> {
-        let (subquery_steps, bounds) = self.subquery_steps(subquery, steps)?;
-        let mut range = RangeVector { series: Vec::new(), bounds, charge: Charge::none(self.budget) };
-        let Some(subquery_steps) = subquery_steps else { return Ok(range) };
+        let grid = subquery_grid(subquery, steps, self.settings.subquery_step_ms);
+        let mut range = RangeVector { series: Vec::new(), bounds: grid.bounds, charge: Charge::none(self.budget) };
+        let Some(subquery_steps) = grid.steps(self.settings)? else { return Ok(range) };
         let inner = self.vector(&subquery.inner, subquery_steps)?;
         for row in &inner.rows {
             range.charge.add(row.len())?;
@@ -159,24 +160,9 @@ impl<'q> Evaluator<'q> {
         }
         Ok(range)
     }
-
-    /// The steps at which a subquery evaluates its inner expression, if there are any, and its windows.
-    pub(crate) fn subquery_steps(
-        &self,
-        subquery: &Subquery,
-        steps: Steps,
-    ) -> Result<(Option<Steps>, WindowBounds), QueryError> {
-        let (bounds, start_ms, step_ms) = subquery_grid(subquery, steps, self.settings.subquery_step_ms);
-        let last_ms = bounds.ends.last_ms();
-        if start_ms > last_ms {
-            return Ok((None, bounds));
-        }
-        let count = self.settings.step_count(QueryTimes { start_ms, end_ms: last_ms, step_ms })?;
-        Ok((Some(Steps { start_ms, step_ms, count }), bounds))
-    }
 }
 
-/// What is known of counter resets does not hold between samples taken at other times.
+/// Hints about counter resets do not hold between the samples of a subquery, so they are dropped.
 fn samples_from_row(row: &Row, steps: Steps) -> Samples {
     let (mut samples, mut timestamps_ms) = (Samples::default(), Vec::new());
     for (step, sample) in row.present() {
@@ -203,11 +189,11 @@ fn samples_from_row(row: &Row, steps: Steps) -> Samples {
 impl RangeVector<'_> {
     /// Samples in the window of the first step, for instant queries that ask for a range.
     pub(crate) fn into_first_window(self) -> Result<Vec<RangeSeries>, QueryError> {
-        let WindowBounds { ends, range_ms, edges, margin_ms: [before_ms, after_end_ms] } = self.bounds;
-        let end_ms = ends.first_ms();
+        let WindowBounds { ends, range_ms, edges, .. } = self.bounds;
+        let (end_ms, interval) = (ends.first_ms(), self.bounds.window(0));
         let mut series_in_window = Vec::new();
         for mut series in self.series {
-            series.samples = series.samples.between(end_ms - range_ms - before_ms, end_ms + after_end_ms);
+            series.samples = series.samples.between(interval);
             if let Some((word, _)) = edges.keyword_and_functions() {
                 if !series.samples.histograms.is_empty() {
                     return Err(QueryError::Execution(format!("{word} modifier is not supported with histograms")));
@@ -222,15 +208,16 @@ impl RangeVector<'_> {
         Ok(series_in_window)
     }
 
-    /// Whether any series has a sample in the window, step by step.
+    /// For each step, whether any series has a sample in the window.
     pub(crate) fn occupied(&self, steps: Steps) -> Vec<bool> {
         let mut occupied = vec![false; steps.count];
         for series in &self.series {
             for times in [&*series.samples.timestamps_ms, &series.samples.histogram_timestamps_ms] {
                 let mut cursor = Cursor::default();
                 for (step, is_occupied) in occupied.iter_mut().enumerate() {
-                    let end_ms = self.bounds.ends.at(step);
-                    let (first, end) = cursor.advance(times, end_ms - self.bounds.range_ms, end_ms);
+                    let to_ms = self.bounds.ends.at(step);
+                    let interval = SampleInterval { after_ms: to_ms - self.bounds.range_ms, to_ms };
+                    let (first, end) = cursor.advance(times, interval);
                     *is_occupied |= first < end;
                 }
             }
@@ -243,14 +230,14 @@ fn instant_row(labels: Labels, samples: &Samples, bounds: &WindowBounds, output:
     let mut row = Row::new(labels);
     let (mut floats, mut histograms) = (Cursor::default(), Cursor::default());
     for step in 0..bounds.ends.steps.count {
-        let (after_ms, to_ms) = bounds.window_ms(step);
-        let instant_samples = |cursor: &mut Cursor, times: &[i64]| {
-            let (first, end) = cursor.advance(times, after_ms, to_ms);
+        let interval = bounds.window(step);
+        let last = |cursor: &mut Cursor, times: &[i64]| {
+            let (first, end) = cursor.advance(times, interval);
             let index = end.checked_sub(1).filter(|_| first < end)?;
             Some((*times.get(index)?, index))
         };
-        let float = instant_samples(&mut floats, &samples.timestamps_ms);
-        let histogram = instant_samples(&mut histograms, &samples.histogram_timestamps_ms);
+        let float = last(&mut floats, &samples.timestamps_ms);
+        let histogram = last(&mut histograms, &samples.histogram_timestamps_ms);
         let is_float = float.map(|(time_ms, _)| time_ms) >= histogram.map(|(time_ms, _)| time_ms);
         let Some((time_ms, index)) = (if is_float { float } else { histogram }) else { continue };
         let sample = if is_float {

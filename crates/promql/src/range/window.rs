@@ -18,7 +18,7 @@ pub(crate) struct Window<'a> {
     pub(crate) histogram_timestamps_ms: &'a [i64],
     /// As many as their timestamps. There is a float or a histogram at least.
     pub(crate) histograms: &'a [Arc<Histogram>],
-    /// For functions that ask for [`Marks`]: the marked values before which something happened, in order.
+    /// The resets or changes inside, for functions that need them.
     pub(crate) marked: MarkedValues<'a>,
     pub(crate) start_ms: i64,
     pub(crate) end_ms: i64,
@@ -28,11 +28,11 @@ pub(crate) struct Window<'a> {
     /// The scalar arguments at this step.
     pub(crate) scalars: [f64; 2],
     pub(crate) edges: Edges,
-    /// The metric's name, for notes.
+    /// The metric's name, for annotations.
     pub(crate) name: &'a str,
-    /// Where the window's expression is, for notes.
+    /// The position of the range expression, for annotations.
     pub(crate) span: Span,
-    /// Where the first argument is, which for quantiles is the quantile.
+    /// The position of the first argument, which for quantiles is the quantile.
     pub(crate) quantile_span: Span,
     pub(crate) annotations: &'a Annotations,
 }

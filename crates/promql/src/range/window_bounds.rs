@@ -4,7 +4,10 @@ use model::Matcher;
 use query::{QueryError, WindowSelection, WindowValue};
 
 use crate::eval::rows::Steps;
+use crate::range::samples::SampleInterval;
+use crate::settings::Settings;
 use crate::syntax::ast::{DurationSpec, Edges, Range, Selector, Shift, Subquery};
+use crate::syntax::bind_times::QueryTimes;
 
 /// How windows move over samples.
 #[derive(Debug, Clone, Copy)]
@@ -12,17 +15,23 @@ pub(crate) struct WindowBounds {
     pub(crate) ends: WindowEnds,
     pub(crate) range_ms: i64,
     pub(crate) edges: Edges,
-    /// How far beyond its start and its end a window looks.
-    pub(crate) margin_ms: [i64; 2],
+    pub(crate) margins: Margins,
+}
+
+/// How far before its start and after its end a window needs samples.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Margins {
+    pub(crate) before_ms: i64,
+    pub(crate) after_ms: i64,
 }
 
 impl WindowBounds {
-    /// Windows in which the newest sample is looked for.
-    pub(crate) const fn lookback(ends: WindowEnds, lookback_ms: i64) -> Self {
-        Self { ends, range_ms: lookback_ms, edges: Edges::Plain, margin_ms: [0, 0] }
+    /// Windows in which an instant selector looks for the last sample.
+    pub(crate) fn lookback(ends: WindowEnds, lookback_ms: i64) -> Self {
+        Self { ends, range_ms: lookback_ms, edges: Edges::Plain, margins: Margins::default() }
     }
 
-    /// Where a selector looks for the newest sample.
+    /// The windows of an instant selector.
     ///
     /// `timestamp(x @ t offset d)` looks back from `t`, at samples that the same selector for itself could see: so
     /// does Prometheus, which reads them for the latter and then takes `t` alone for the time.
@@ -41,18 +50,22 @@ impl WindowBounds {
         Self::lookback(ends, to_ms - after_ms)
     }
 
-    /// After which and up to which time samples are looked at, all windows together.
-    pub(crate) fn span_ms(&self) -> (i64, i64) {
-        (self.ends.first_ms() - self.range_ms - self.margin_ms[0], self.ends.last_ms() + self.margin_ms[1])
+    /// The samples that all windows together need.
+    pub(crate) fn read_interval(&self) -> SampleInterval {
+        let after_ms = self.ends.first_ms() - self.range_ms - self.margins.before_ms;
+        SampleInterval { after_ms, to_ms: self.ends.last_ms() + self.margins.after_ms }
     }
 
-    /// After which and up to which time samples are looked at for one window.
-    pub(crate) fn window_ms(&self, step: usize) -> (i64, i64) {
+    /// The samples that the window of one step needs.
+    pub(crate) fn window(&self, step: usize) -> SampleInterval {
         let end_ms = self.ends.at(step);
-        (end_ms - self.range_ms - self.margin_ms[0], end_ms + self.margin_ms[1])
+        SampleInterval {
+            after_ms: end_ms - self.range_ms - self.margins.before_ms,
+            to_ms: end_ms + self.margins.after_ms,
+        }
     }
 
-    /// The same windows for whoever answers them from summaries; `None` of those that look elsewhere, too.
+    /// The windows as a source may compute them from summaries; `None` if they depend on samples around them.
     pub(crate) fn selection<'a>(&self, matchers: &'a [Matcher], value: WindowValue) -> Option<WindowSelection<'a>> {
         let WindowEnds { steps, pinned_ms, .. } = self.ends;
         let Steps { step_ms, count, .. } = steps;
@@ -61,7 +74,7 @@ impl WindowBounds {
         is_plain.then_some(WindowSelection { matchers, value, first_end_ms, step_ms, count, range_ms })
     }
 
-    /// `anchored` and `smoothed` go with some functions only.
+    /// `anchored` and `smoothed` are allowed with some functions only.
     pub(crate) fn check_edges(&self, function: &str) -> Result<(), QueryError> {
         match self.edges.keyword_and_functions() {
             Some((word, functions)) if !functions.contains(&function) => Err(QueryError::Execution(format!(
@@ -91,7 +104,7 @@ impl WindowEnds {
         self.pinned_ms.unwrap_or_else(|| self.steps.time_ms(step)) - self.offset_ms
     }
 
-    /// Whether all windows are the same.
+    /// Returns whether all windows are the same.
     pub(crate) const fn is_pinned(&self) -> bool {
         self.pinned_ms.is_some()
     }
@@ -105,7 +118,7 @@ impl WindowEnds {
     }
 }
 
-/// Which side of the newest sample a selector answers.
+/// The part of the last sample that a selector yields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SelectorOutput {
     Values,
@@ -118,17 +131,36 @@ pub(crate) enum SelectorOutput {
 /// How windows of a range selector move.
 pub(crate) fn range_bounds(range: &Range, steps: Steps, lookback_ms: i64) -> WindowBounds {
     let edges = range.selector.edges;
-    let margin_ms = match edges {
-        Edges::Plain => [0, 0],
-        Edges::Anchored => [lookback_ms, 0],
-        Edges::Smoothed => [lookback_ms, lookback_ms],
+    let margins = match edges {
+        Edges::Plain => Margins::default(),
+        Edges::Anchored => Margins { before_ms: lookback_ms, after_ms: 0 },
+        Edges::Smoothed => Margins { before_ms: lookback_ms, after_ms: lookback_ms },
     };
     let ends = WindowEnds::new(&range.selector.shift, steps);
-    WindowBounds { ends, range_ms: range.range.bound_ms(), edges, margin_ms }
+    WindowBounds { ends, range_ms: range.range.bound_ms(), edges, margins }
 }
 
-/// How windows of a subquery move, when its first step is, and the time between two.
-pub(crate) fn subquery_grid(subquery: &Subquery, steps: Steps, default_step_ms: i64) -> (WindowBounds, i64, i64) {
+/// The windows of a subquery, and the steps at which its inner expression is evaluated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SubqueryGrid {
+    pub(crate) bounds: WindowBounds,
+    /// From the first to the last step; there are none if the first is later.
+    pub(crate) times: QueryTimes,
+}
+
+impl SubqueryGrid {
+    /// The steps of the inner expression, if there are any; fails if there are too many.
+    pub(crate) fn steps(&self, settings: &Settings) -> Result<Option<Steps>, QueryError> {
+        let QueryTimes { start_ms, end_ms, step_ms } = self.times;
+        if start_ms > end_ms {
+            return Ok(None);
+        }
+        Ok(Some(Steps { start_ms, step_ms, count: settings.step_count(self.times)? }))
+    }
+}
+
+/// The windows and the inner steps of a subquery.
+pub(crate) fn subquery_grid(subquery: &Subquery, steps: Steps, default_step_ms: i64) -> SubqueryGrid {
     let ends = WindowEnds::new(&subquery.shift, steps);
     let range_ms = subquery.range.bound_ms();
     let step_ms = subquery.step.as_ref().map_or(default_step_ms, DurationSpec::bound_ms).max(1);
@@ -138,5 +170,6 @@ pub(crate) fn subquery_grid(subquery: &Subquery, steps: Steps, default_step_ms: 
     if start_ms <= after_ms {
         start_ms += step_ms;
     }
-    (WindowBounds { ends, range_ms, edges: Edges::Plain, margin_ms: [0, 0] }, start_ms, step_ms)
+    let bounds = WindowBounds { ends, range_ms, edges: Edges::Plain, margins: Margins::default() };
+    SubqueryGrid { bounds, times: QueryTimes { start_ms, end_ms: ends.last_ms(), step_ms } }
 }

@@ -6,7 +6,7 @@ use crate::syntax::functions::Signature;
 use crate::syntax::result_kind::ResultKind;
 use crate::syntax::span::Span;
 
-/// A node with its place.
+/// A node with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Expr {
     pub(crate) node: Node,
@@ -61,7 +61,7 @@ pub(crate) enum Edges {
 #[expect(clippy::struct_field_names, reason = "as the language calls it")]
 pub(crate) struct Range {
     pub(crate) selector: Selector,
-    /// Of the selector alone.
+    /// The position of the selector without the range.
     pub(crate) selector_span: Span,
     pub(crate) range: DurationSpec,
 }
@@ -247,9 +247,9 @@ pub(crate) struct Matching {
     pub(crate) labels: Vec<String>,
     /// Labels that the "many" side takes over from the "one" side.
     pub(crate) include: Vec<String>,
-    /// What counts as the value of a series missing on the left.
+    /// The value of series that are missing on the left.
     pub(crate) fill_left: Option<f64>,
-    /// What counts as the value of a series missing on the right.
+    /// The value of series that are missing on the right.
     pub(crate) fill_right: Option<f64>,
 }
 
@@ -344,7 +344,7 @@ impl Expr {
         Self { node, span }
     }
 
-    /// What the expression yields.
+    /// The type of the expression.
     pub(crate) fn kind(&self) -> ResultKind {
         match &self.node {
             Node::Number { .. } => ResultKind::Scalar,
@@ -372,7 +372,7 @@ impl Expr {
         }
     }
 
-    /// The same, to be changed.
+    /// As [`children`](Self::children), mutable.
     pub(crate) fn children_mut(&mut self) -> Vec<&mut Self> {
         match &mut self.node {
             Node::Number { .. } | Node::Text(_) | Node::Selector(_) | Node::Range(_) => Vec::new(),
@@ -402,7 +402,7 @@ impl Expr {
 }
 
 impl Grouping {
-    /// The labels that tell groups apart.
+    /// The labels of the group to which a series belongs.
     pub(crate) fn key(&self, labels: &Labels) -> Labels {
         let named = |name: &str| self.labels.iter().any(|label| label == name);
         if self.without {

@@ -1,4 +1,4 @@
-//! Settles what hangs on the query's times: `start()`, `end()`, `step()`, `range()` and computed durations.
+//! Binds what depends on the query's times: `start()`, `end()`, `step()`, `range()` and computed durations.
 
 use query::QueryError;
 
@@ -18,7 +18,7 @@ pub struct QueryTimes {
 }
 
 impl QueryTimes {
-    /// Of an instant query.
+    /// The times of an instant query.
     pub const fn instant(time_ms: i64) -> Self {
         Self { start_ms: time_ms, end_ms: time_ms, step_ms: 0 }
     }
@@ -103,7 +103,7 @@ fn bind_duration(extent: &mut DurationSpec, times: QueryTimes, may_be_negative: 
 }
 
 impl DurationSpec {
-    /// Milliseconds of a settled duration.
+    /// Milliseconds of a bound duration.
     pub(crate) const fn bound_ms(&self) -> i64 {
         match self {
             Self::Fixed(milliseconds) => *milliseconds,
@@ -126,7 +126,7 @@ impl Shift {
     }
 }
 
-/// What an instant vector is taken from, as `info` sees it: the time of `@` and the offset.
+/// The time that an instant vector refers to, for `info`: the time of `@` and the offset.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeReference {
     pub(crate) pinned_ms: Option<i64>,
@@ -201,7 +201,7 @@ fn collect_references<'e>(
 }
 
 impl Expr {
-    /// Whether the result is the same at all steps, so that it is computed at the first one only.
+    /// Returns whether the result is the same at all steps, so that it is computed at the first one only.
     pub(crate) fn is_step_invariant(&self) -> bool {
         match &self.node {
             Node::Number { .. } | Node::Text(_) => true,

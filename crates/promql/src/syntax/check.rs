@@ -8,10 +8,10 @@ use crate::syntax::result_kind::ResultKind;
 use crate::syntax::span::{ParseError, Parsed, Span};
 use crate::syntax::strings::quote;
 
-/// What a compiled regular expression may take, beside what its length explains.
+/// The base size limit of a compiled regular expression.
 const REGEX_BYTES_BASE: usize = 256 * 1024;
 
-/// What a compiled regular expression may take per byte of its text.
+/// The additional size limit per byte of its text.
 const REGEX_BYTES_PER_BYTE: usize = 64;
 
 /// Regular expressions in one expression.
@@ -29,7 +29,7 @@ pub(crate) fn compile_regex(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-/// Checks a whole expression, and settles what hangs on types: how sets match, and that scalars do not.
+/// Checks a whole expression, and completes what depends on types: how sets match, and that scalars do not.
 pub(super) fn check(expr: &mut Expr, text: &str) -> Parsed<()> {
     let mut regexes = 0;
     expr.for_each_selector(&mut |selector| {
@@ -226,12 +226,12 @@ fn selector_is_bound(selector: &Selector, span: Span) -> Parsed<()> {
     Ok(())
 }
 
-/// Whether a matcher holds for series without the label.
+/// Returns whether a matcher matches series without the label.
 pub(crate) fn matches_empty(matcher: &Matcher) -> bool {
     holds(matcher, "")
 }
 
-/// Whether a matcher holds for a value.
+/// Returns whether a matcher matches a value.
 pub(crate) fn holds(matcher: &Matcher, value: &str) -> bool {
     let regex = |wanted: bool| compile_regex(&matcher.value).is_ok_and(|regex| regex.is_match(value) == wanted);
     match matcher.op {

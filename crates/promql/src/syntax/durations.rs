@@ -1,4 +1,4 @@
-//! Durations in brackets and behind `offset`, which may be computed.
+//! Durations in brackets and after `offset`, which may be computed.
 
 use crate::syntax::ast::{Duration, DurationNode, DurationSpec};
 use crate::syntax::number::{maximum, minimum};
@@ -31,7 +31,7 @@ impl Parser<'_> {
         Ok(Some(duration_spec(duration)))
     }
 
-    /// What stands behind `offset`: a single operand, as operators behind it belong to the expression around.
+    /// The duration after `offset`: a single operand, since operators after it belong to the enclosing expression.
     pub(super) fn offset_duration(&mut self) -> Parsed<Option<DurationSpec>> {
         if !self.starts_duration() {
             return Ok(None);

@@ -16,7 +16,7 @@ pub(crate) enum Function {
     Clamp,
     ClampMax,
     ClampMin,
-    /// What a native histogram says as one number.
+    /// A number of a native histogram.
     Histogram(HistogramPart),
     HistogramFraction,
     HistogramQuantile,
@@ -125,7 +125,7 @@ pub(crate) enum DatePart {
     Year,
 }
 
-/// What a function takes and gives.
+/// The arguments and the result of a function.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub(crate) name: &'static str,
@@ -292,7 +292,7 @@ pub(crate) fn by_name(name: &str) -> Option<&'static Signature> {
 }
 
 impl Function {
-    /// Whether the result depends on the time of evaluation even if all arguments are pinned by `@`.
+    /// Returns whether the result depends on the time of evaluation even if all arguments are pinned by `@`.
     pub(crate) fn depends_on_time(self) -> bool {
         matches!(
             self,
@@ -309,12 +309,12 @@ impl Function {
 }
 
 impl RangeFunction {
-    /// Whether the result is still the same metric.
+    /// Returns whether the result is still the same metric.
     pub(crate) fn keeps_name(self) -> bool {
         matches!(self, Self::First | Self::Last)
     }
 
-    /// Whether the series should be a counter.
+    /// Returns whether the series should be a counter.
     pub(crate) fn wants_counter(self) -> bool {
         matches!(self, Self::Rate | Self::Increase)
     }

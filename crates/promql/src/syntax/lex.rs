@@ -1,5 +1,5 @@
-//! Text to tokens, by the rules of Prometheus's scanner: what a character means hangs on whether it stands in braces, in
-//! brackets or in neither.
+//! Text to tokens, by the rules of Prometheus's scanner: the meaning of a character depends on whether it is in braces, in brackets or in
+//! neither.
 
 use crate::syntax::number;
 use crate::syntax::span::{ParseError, Span};

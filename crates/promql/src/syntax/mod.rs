@@ -1,7 +1,7 @@
 //! From text to a checked [`Expr`](ast::Expr), and back.
 //!
 //! ```text
-//! text ── lex ──► tokens ── parse (modifiers, durations) ──► Expr ── check ──► Expr ── bind_times ──► Expr with fixed times
+//! text ── lex ──► tokens ── parse (modifiers, durations) ──► Expr ── check ──► Expr ── bind_times ──► bound Expr
 //!                                                             ├─ print   on one line, or broken into several
 //!                                                             └─ tree    as JSON
 //! ```

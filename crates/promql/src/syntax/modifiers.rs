@@ -1,4 +1,4 @@
-//! What may stand behind an operand: ranges, `offset`, `@`, `anchored`, `smoothed`.
+//! Modifiers after an operand: ranges, `offset`, `@`, `anchored`, `smoothed`.
 
 use crate::syntax::ast::{At, DurationSpec, Edges, Node, Range, Selector, Shift, Subquery};
 use crate::syntax::number;
@@ -12,7 +12,7 @@ const AT_MS_MAX: f64 = (1u64 << 51) as f64;
 const DURATION_HINT: &str = "number, duration, step(), or range()";
 
 impl Parser<'_> {
-    /// The operand with all modifiers behind it.
+    /// The operand with all modifiers that follow.
     pub(super) fn modified(&mut self, mut part: Part) -> Parsed<Part> {
         loop {
             match self.peek().kind {

@@ -48,7 +48,7 @@ pub(super) struct Parser<'t> {
     /// Aggregations around the current token: Prometheus names them in errors.
     aggregations: usize,
     depth: usize,
-    /// What the duration under way belongs to.
+    /// The construct that the current duration belongs to.
     pub(super) duration_of: &'static str,
     /// The last token with which an expression may end, as far as read.
     pub(super) last_closing: usize,
@@ -171,7 +171,7 @@ impl<'t> Parser<'t> {
         self.next();
         let (return_bool, matching) = self.matching()?;
         let weakest = match operator {
-            // Of its like the right one binds first.
+            // Right-associative.
             Operator::Arithmetic(Arithmetic::Power) => operator.strength() - 1,
             _ => operator.strength(),
         };
@@ -187,7 +187,7 @@ impl<'t> Parser<'t> {
         Part::new(Node::Binary(Box::new(binary)), span, height)
     }
 
-    /// `bool`, `on`, `ignoring`, `group_left`, `group_right`, `fill` behind an operator.
+    /// `bool`, `on`, `ignoring`, `group_left`, `group_right`, `fill` after an operator.
     fn matching(&mut self) -> Parsed<(bool, Matching)> {
         let return_bool = self.accept(Kind::Keyword("bool")).is_some();
         let mut matching = Matching::default();
@@ -318,7 +318,7 @@ impl<'t> Parser<'t> {
         matches!(self.peek_second(), Kind::Mark('(') | Kind::Keyword("by" | "without"))
     }
 
-    /// A number with its seconds' worth, whether it is a duration, and its place.
+    /// A number or a duration in seconds, whether it is a duration, and its position.
     pub(super) fn number_or_duration(&mut self) -> Parsed<Option<(f64, bool, Span)>> {
         let token = self.peek();
         let written = self.written(&token);

@@ -1,6 +1,6 @@
 //! The types of expressions.
 
-/// What an expression yields.
+/// The type of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultKind {
     /// One number per step.
@@ -9,7 +9,7 @@ pub enum ResultKind {
     String,
     /// A value per series and step.
     InstantVector,
-    /// Samples of series over a stretch of time.
+    /// Samples of series in a range of time.
     RangeVector,
 }
 

@@ -1,8 +1,8 @@
-//! Places in an expression's text, and errors that point at them.
+//! Positions in an expression's text, and errors that point at them.
 
 use std::fmt;
 
-/// A stretch of an expression's text, in bytes; the end is behind its last byte.
+/// A range of an expression's text, in bytes; the end is exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Span {
     /// Its first byte.
@@ -38,11 +38,11 @@ impl Span {
 pub(crate) struct ParseError {
     /// The part that is wrong.
     pub(crate) span: Span,
-    /// What is wrong with it, in Prometheus's words.
+    /// The message, in Prometheus's words.
     pub(crate) message: String,
 }
 
-/// What parsing yields.
+/// The result of parsing a part of the text.
 pub(super) type Parsed<T> = Result<T, ParseError>;
 
 impl ParseError {
@@ -62,7 +62,7 @@ impl fmt::Display for ParseError {
     }
 }
 
-/// The position of a text of which nothing is known: its start.
+/// An empty span.
 impl From<usize> for Span {
     fn from(start: usize) -> Self {
         Self { start, end: start }

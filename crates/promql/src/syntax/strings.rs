@@ -47,7 +47,7 @@ fn code_point(c: char) -> String {
     format!("U+{:04X} '{c}'", u32::from(c))
 }
 
-/// What a string with its delimiters means. Bytes that make no UTF-8 become U+FFFD.
+/// The value of a string with its delimiters. Bytes that are not UTF-8 become U+FFFD.
 pub(super) fn unquote(written: &str) -> String {
     let mut characters = written.chars();
     let (Some(delimiter), Some(_)) = (characters.next(), characters.next_back()) else { return String::new() };
@@ -107,7 +107,7 @@ pub(crate) fn quote(text: &str) -> String {
     quoted
 }
 
-/// A character's number, with so many digits at least.
+/// A character's number, with at least so many digits.
 pub(super) fn hexadecimal(c: char, digits: usize) -> String {
     format!("{:0digits$x}", u32::from(c))
 }

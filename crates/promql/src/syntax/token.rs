@@ -2,11 +2,11 @@
 
 use crate::syntax::span::Span;
 
-/// What a token is. Words are in lower case.
+/// The kind of a token. Words are in lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     End,
-    /// The scanner could not go on; the message is beside the tokens.
+    /// The scanner failed; it returns the message with the tokens.
     Error,
     /// Punctuation: one of `( ) { } [ ] , : =`.
     Mark(char),
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Preprocessor(&'static str),
 }
 
-/// A piece of the text.
+/// A token and its position.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
