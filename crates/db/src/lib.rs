@@ -122,7 +122,7 @@ fn results(
     let results = results.on_flash(platform, options, store);
     let opened = results.map_err(|error| StoreError::Io { action: format!("open {}", file.display()), error })?;
     // The journal that was found goes on from here.
-    store.keep_journal()?;
+    store.save_journal()?;
     Ok(Some(opened))
 }
 
@@ -152,7 +152,7 @@ impl Db {
             .fill(&mut secret)
             .map_err(|error| StoreError::Io { action: "draw random bytes for a hash key".to_owned(), error })?;
         let keeps_on_flash = options.result_cache_flash_bytes_max > 0 && options.result_cache_memory_bytes_max > 0;
-        let store_options = StoreOptions { journal_is_kept: keeps_on_flash, ..options.store };
+        let store_options = StoreOptions { journal_is_saved: keeps_on_flash, ..options.store };
         let store = Arc::new(Store::open(platform.clone(), store_options)?);
         let flash = (options.result_cache_flash_bytes_max, options.result_cache_file);
         let results = results(options.result_cache_memory_bytes_max, flash, &platform, &store)?.map(Arc::new);

@@ -34,12 +34,11 @@ pub mod tier;
 mod upkeep;
 mod write;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use index::{Catalog, CatalogEntry, DatabaseId};
+use index::{Catalog, CatalogEntry};
 use platform::{Files, Platform};
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
@@ -86,75 +85,34 @@ pub use write::producers::{Sent, fuzz_producers};
 pub use write::tokens::{Appended, Appender, GroupLayout, Token};
 pub use write::{Rejected, WriteReport};
 
-use cache::last_rows::LastRowsCache;
-use cache::selections::SelectionCache;
 use head::shard::Shard;
 use journal::Journal;
 use log::WriteAheadLog;
 use manifest::{Edit, Manifest};
-use part::{IndexBlockCache, MadeAt, Part, PartData, PartInfo, PartLabel};
-use retention::trusted_time::TrustedTime;
+use part::{MadeAt, Part, PartData, PartInfo, PartLabel};
 use tier::parts::ObjectTier;
 use upkeep::stats::Counters;
-use write::admission::Admission;
-use write::exemplars::Exemplars;
-use write::keys::Keys;
-use write::producers::Producers;
 
 /// An open data folder. Shared by all threads that read and write.
 pub struct Store {
     platform: Platform,
     options: StoreOptions,
     catalog: RwLock<CatalogState>,
-    keys: Keys,
     log: Box<dyn WriteAheadLog>,
     shards: Vec<Shard>,
     manifest: Mutex<Manifest>,
     /// Held during a flush: one shard at a time.
     flushing: Mutex<()>,
-    pressure: write::pressure::Pressure,
     throttle: compaction::throttle::Throttle,
     counters: Counters,
-    /// True if there are entries that the log does not hold yet.
-    unlogged: AtomicBool,
     journal: Journal,
-    journal_file: Mutex<journal::file::JournalFile>,
-    buffers: write::buffer_pool::BufferPool,
-    /// Length of partitions on the fast tier, in nanoseconds.
-    fast_partition_length_ns: AtomicI64,
-    /// As in the manifest.
-    policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
-    /// Bytes that all heads may take at present.
-    heads_bytes: AtomicU64,
-    memory_pools: memory::MemoryPools,
-    /// Index blocks and last rows of chunks that readers decoded.
-    index_blocks: Arc<IndexBlockCache>,
-    last_rows: Arc<LastRowsCache>,
-    /// Groups that matchers selected of tables.
-    selections: SelectionCache,
-    /// Bytes of answers that are kept of its data.
-    results_bytes: AtomicU64,
-    /// Bytes that are kept outside of requests that are done with.
-    requests_bytes: AtomicU64,
-    /// True if more is held than may be, as the accountant saw it last.
-    memory_is_short: AtomicBool,
-    admission: Admission,
-    /// Why new series are refused at present, if they are.
-    refusal: RwLock<Option<String>>,
-    /// Where parts settle, if not in the data folder.
+    ingestor: write::Ingestor,
+    retention: retention::Retention,
+    caches: cache::Caches,
+    memory: memory::Memory,
+    /// Where parts of level 2 go, if not into the data folder.
     object_tier: Option<ObjectTier>,
-    /// Exemplars, and since when series count.
-    exemplars: Mutex<Exemplars>,
-    /// Who sent what last.
-    producers: Mutex<Producers>,
-    recovery: Recovery,
-    /// What is wrong at present, for operators.
-    health: Arc<Health>,
-    index_twins: Arc<flush::index_copies::IndexTwins>,
-    scrub: upkeep::scrub::Scrub,
-    reserve: upkeep::reserve::Reserve,
-    /// The time that retention goes by.
-    trusted_time: TrustedTime,
+    upkeep: upkeep::Upkeep,
     /// Keeps other processes out; released when the store is dropped.
     _lock: Box<dyn Send + Sync>,
 }
@@ -172,109 +130,17 @@ pub(crate) struct CatalogState {
 impl Store {
     /// What opening the folder found.
     pub fn recovery(&self) -> &Recovery {
-        &self.recovery
+        self.upkeep.recovery()
     }
 
     /// What is wrong at present.
     pub fn health(&self) -> &Arc<Health> {
-        &self.health
+        self.upkeep.health()
     }
 
     /// Identifies the folder's making: numbers handed out under another incarnation mean nothing here.
     pub fn incarnation(&self) -> u64 {
         self.manifest.lock().state.incarnation
-    }
-
-    /// Does what is due of flushing, merging and uploading; to be called again at once while it returns `true`, else now and
-    /// then. A caller with threads calls its three parts in one thread each, so that none waits for another.
-    pub fn maintain(&self) -> Result<bool, StoreError> {
-        self.maintain_all(false)
-    }
-
-    /// As [`Store::maintain`]; `is_forced` also what would wait for more rows.
-    pub(crate) fn maintain_all(&self, is_forced: bool) -> Result<bool, StoreError> {
-        let worked = self.maintain_heads()?;
-        let worked = self.merge_parts(is_forced)? || worked;
-        Ok(self.maintain_objects()? || worked)
-    }
-
-    /// Makes room in memory and in the log.
-    pub fn maintain_heads(&self) -> Result<bool, StoreError> {
-        self.observe_time();
-        self.account();
-        self.fill_reserve();
-        let mut worked = self.flush_due()?;
-        // Behind the flush, which may be what makes room for it.
-        self.log.prepare()?;
-        for shard in &self.shards {
-            worked |= self.freeze_groups_if_due(shard)?;
-        }
-        Ok(worked)
-    }
-
-    /// Merges parts and index segments, drops what is past keeping.
-    pub fn maintain_parts(&self) -> Result<bool, StoreError> {
-        self.merge_parts(false)
-    }
-
-    pub(crate) fn merge_parts(&self, is_forced: bool) -> Result<bool, StoreError> {
-        self.observe_time();
-        let mut worked = self.with_reserve(|| Ok(self.drop_expired()? | self.empty_trash()?))?;
-        self.save_time_if_due()?;
-        for shard in &self.shards {
-            worked |= self.merge_if_due(shard, is_forced)?;
-            worked |= self.merge_groups_if_due(shard)?;
-        }
-        self.fit_partitions()?;
-        // After the merges: a full disk, on which no copy can be written, must not keep them from giving room back.
-        worked |= self.repair_index()?;
-        Ok(worked)
-    }
-
-    /// Flushes the fullest head if it is over its share of the budget, and the oldest if the log is over its.
-    fn flush_due(&self) -> Result<bool, StoreError> {
-        let head_bytes = |shard: &Shard| shard.state.lock().head.bytes();
-        if let Some(fullest) = self.shards.iter().max_by_key(|shard| head_bytes(shard))
-            && head_bytes(fullest) > self.head_bytes_max()
-        {
-            self.flush(fullest)?;
-            return Ok(true);
-        }
-        if self.log.stats().bytes <= self.options.log_bytes_max {
-            return Ok(false);
-        }
-        let oldest =
-            self.shards.iter().filter_map(|shard| Some((shard.first_needed()?, shard))).min_by_key(|old| old.0);
-        match oldest {
-            Some((_, shard)) => self.flush(shard).map(|_| true),
-            None => Ok(false),
-        }
-    }
-
-    /// Flushes everything, so that the next opening has no log to read.
-    pub fn flush_all(&self) -> Result<(), StoreError> {
-        self.shards.iter().try_for_each(|shard| self.flush(shard).map(|_| ()))?;
-        // Nothing may come any more, and nothing later would tell damage to the last record from a torn one.
-        self.log.commit(self.log.last_sequence())?;
-        self.log.note()
-    }
-
-    /// Lifts the rate limit of merges for good: the store is about to be closed, and its caller waits for the merge under way.
-    pub fn hurry_for_good(&self) {
-        self.throttle.lift();
-    }
-
-    /// Flushes and merges everything there is to merge.
-    pub fn compact_all(&self) -> Result<(), StoreError> {
-        let _hurry = self.throttle.hurry();
-        self.flush_all()?;
-        while self.maintain_all(true)? {}
-        Ok(())
-    }
-
-    /// Bytes of one shard's head at which it is flushed.
-    fn head_bytes_max(&self) -> usize {
-        self.heads_bytes.load(Ordering::Relaxed) as usize / self.shards.len().max(1)
     }
 
     /// The file with this number.
@@ -293,60 +159,12 @@ impl Store {
     }
 
     fn open_part(&self, info: PartInfo) -> Result<Arc<Part>, StoreError> {
-        open_part(&*self.platform.files, &self.options.directory, self.object_tier.as_ref(), &self.health, info)
+        open_part(&*self.platform.files, &self.options.directory, self.object_tier.as_ref(), self.upkeep.health(), info)
     }
 
     fn sync_folder(&self, name: &str) -> Result<(), StoreError> {
         let path = self.options.directory.join(name);
         self.platform.files.sync_directory(&path).map_err(StoreError::io("sync folder", &path))
-    }
-
-    /// After a failed commit it is unknown what the manifest on disk says: nothing more is written.
-    fn commit_edits(&self, edits: &[Edit]) -> Result<(), StoreError> {
-        self.log.check()?;
-        let mut manifest = self.manifest.lock();
-        // A full disk is found out before anything of the edits is written.
-        manifest.reserve(edits).inspect_err(|_| self.remove_added(edits))?;
-        let committed = manifest.commit(edits);
-        committed.inspect_err(|error| self.log.poison(&error.to_string()))?;
-        let shortened = manifest.shorten(&*self.platform.files);
-        match shortened {
-            // Until the new one has the old one's name the old one counts: the next edit tries again.
-            Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => Ok(()),
-            Err(error) => {
-                self.log.poison(&error.to_string());
-                Err(error)
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-
-    /// Fails if nothing may be written until the folder is opened again.
-    pub fn check_writable(&self) -> Result<(), StoreError> {
-        self.log.check()
-    }
-
-    /// Forgets the losses that answers warn of: an operator has seen them. The object store is used again. How many there were.
-    pub fn acknowledge_losses(&self) -> Result<usize, StoreError> {
-        let losses = self.health.losses();
-        if !losses.is_empty() {
-            self.commit_edits(&[Edit::ForgetLosses])?;
-            self.health.set_losses(Vec::new());
-        }
-        Ok(losses.len())
-    }
-
-    /// Removes the files that edits which cannot be committed would have named: on a full disk they would only take room.
-    fn remove_added(&self, edits: &[Edit]) {
-        for edit in edits {
-            match edit {
-                Edit::AddPart(info) if info.id == info.file => self.remove_file(&self.part_path(info.file)),
-                Edit::AddSegment { id, .. } => {
-                    self.remove_segment(*id);
-                }
-                _ => {}
-            }
-        }
     }
 
     /// Removes a file that nothing names any more. If that fails, the next opening does it.

@@ -210,7 +210,7 @@ impl Flash {
 
     /// Writes what is in memory alone; `all` also what may well change, and so that it outlives the process.
     pub(super) fn save(&self, store: &Store, memory: &cache::Front<Portions>, all: bool) -> Result<(), StoreError> {
-        store.keep_journal()?;
+        store.save_journal()?;
         let settled_ns = self.platform.clock.now_ns() - SETTLED_NS;
         let mut portions = self.due(Some(settled_ns).filter(|_| !all), memory);
         if !portions.is_empty() {

@@ -8,6 +8,7 @@ use tracing_mutex::parkinglot::Mutex;
 
 use crate::cache::generations::Generations;
 use crate::cache::number_hash::NumberHash;
+use crate::memory::INDEX_BLOCK_CACHE;
 use crate::part::PartKey;
 use crate::part::index_block::{BlockHandle, ChunkRef, KeyEntry};
 
@@ -16,10 +17,6 @@ const STRIPES: usize = 16;
 
 /// Blocks of a stripe that were read once. When there are so many, all are forgotten.
 const READ_ONCE_MAX: usize = 1 << 12;
-
-/// Share of the store's memory that blocks may take, and how many bytes at most.
-const MEMORY_SHARE: u64 = 32;
-const BYTES_MAX: u64 = 64 << 20;
 
 /// A part's number, and the block's in it.
 type BlockId = (u64, usize);
@@ -90,7 +87,7 @@ struct Stripe {
 impl IndexBlockCache {
     /// For a store that may take so many bytes.
     pub(crate) fn new(memory_bytes_max: u64) -> Self {
-        let bytes_max = (memory_bytes_max / MEMORY_SHARE).min(BYTES_MAX) as usize / STRIPES;
+        let bytes_max = INDEX_BLOCK_CACHE.bytes(memory_bytes_max) / STRIPES;
         let stripe = || Mutex::new(Stripe { read_once: HashSet::default(), cached: Generations::new(bytes_max) });
         Self { stripes: std::array::from_fn(|_| stripe()) }
     }

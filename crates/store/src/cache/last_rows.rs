@@ -8,15 +8,12 @@ use model::TimeRange;
 use tracing_mutex::parkinglot::Mutex;
 
 use crate::cache::generations::Generations;
+use crate::memory::LAST_ROWS_CACHE;
 use crate::part::chunk::{Rows, RowsColumn};
 use crate::part::{ChunkRef, Part};
 
 /// Rows that are cached of a chunk at most.
 const ROWS_MAX: usize = 32;
-
-/// Share of the store's memory that the cache may take, and how many bytes at most.
-const MEMORY_SHARE: u64 = 64;
-const BYTES_MAX: u64 = 32 << 20;
 
 /// A part's number, and the offset of its chunk.
 type ChunkId = (u64, u64);
@@ -50,7 +47,7 @@ pub(crate) struct LastRowsCache(Mutex<Generations<ChunkId, Arc<LastRows>>>);
 impl LastRowsCache {
     /// For a store that may take so many bytes.
     pub(crate) fn new(memory_bytes_max: u64) -> Self {
-        let bytes_max = (memory_bytes_max / MEMORY_SHARE).min(BYTES_MAX) as usize;
+        let bytes_max = LAST_ROWS_CACHE.bytes(memory_bytes_max);
         Self(Mutex::new(Generations::new(bytes_max)))
     }
 

@@ -12,12 +12,9 @@ use tracing_mutex::parkinglot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::generations::Generations;
+use crate::memory::SELECTION_CACHE;
 use crate::read::last_rows::PartsLastRows;
 use crate::read::select::SelectedGroup;
-
-/// Share of the store's memory that selections may take, and how many bytes at most. What readers derive from them may take as much again.
-const MEMORY_SHARE: u64 = 64;
-const BYTES_MAX: u64 = 32 << 20;
 
 /// Groups of a batch at most.
 const BATCH_GROUPS_MAX: usize = 64;
@@ -57,7 +54,7 @@ pub(crate) struct SelectionCache {
 impl SelectionCache {
     /// For a store that may take so many bytes.
     pub(crate) fn new(memory_bytes_max: u64) -> Self {
-        let bytes_max = (memory_bytes_max / MEMORY_SHARE).min(BYTES_MAX) as usize;
+        let bytes_max = SELECTION_CACHE.bytes(memory_bytes_max);
         let derived = Arc::new(Budget { used_bytes: AtomicUsize::new(0), bytes_max });
         Self { entries: Mutex::new(Generations::new(bytes_max)), derived }
     }
@@ -304,7 +301,7 @@ mod tests {
     #[test]
     fn what_is_derived_from_groups_stays_within_its_budget_and_gives_it_back() {
         let budget_bytes = 4 << 10;
-        let cache = SelectionCache::new(budget_bytes as u64 * MEMORY_SHARE);
+        let cache = SelectionCache::new(budget_bytes as u64 * SELECTION_CACHE.share);
         let used_bytes = || cache.derived.used_bytes.load(Ordering::Relaxed);
         let table = cache.insert(key("t"), 1, groups(&["a", "b"]));
         let before_bytes = cache.memory_bytes();

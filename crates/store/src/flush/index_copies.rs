@@ -212,7 +212,7 @@ fn verify(id: u64, bytes: SegmentBytes) -> Result<(), IndexError> {
 impl Store {
     /// Makes one damaged index segment whole again. Whether there was one.
     pub(crate) fn repair_index(&self) -> Result<bool, StoreError> {
-        self.index_twins.repair(|id| self.manifest.lock().state.segments.contains_key(&id))
+        self.upkeep.index_copies().repair(|id| self.manifest.lock().state.segments.contains_key(&id))
     }
 
     /// Removes both copies of a segment.

@@ -51,8 +51,9 @@ impl Store {
         let id = self.manifest.lock().take_id();
         let path = segment_path(&self.options.directory, id);
         // What was written of it goes at once: on a full disk it would keep the next attempt from succeeding.
-        let segment = segment::write_groups(&*self.platform.files, &path, id, self.index_twins.twin(id), write)
-            .inspect_err(|_| self.remove_segment(id))?;
+        let segment =
+            segment::write_groups(&*self.platform.files, &path, id, self.upkeep.index_copies().twin(id), write)
+                .inspect_err(|_| self.remove_segment(id))?;
         let mut edits = vec![Edit::AddSegment { id, shard: Some(shard.number) }];
         edits.extend(replaced.iter().map(|id| Edit::RemoveSegment(*id)));
         Ok(NewSegment { segment, edits, replaced })

@@ -63,7 +63,7 @@ impl Store {
 
     /// Once; the caller holds `flushing`.
     pub(crate) fn flush_once(&self, shard: &Shard) -> Result<Flushed, StoreError> {
-        let _under_way = self.pressure.begin();
+        let _under_way = self.ingestor.pressure().begin();
         let (frozen, was_left_over) = self.freeze(shard);
         let flushed = Flushed { through: frozen.sequence, was_left_over };
         let unsaved = self.take_unsaved(shard);
@@ -82,7 +82,7 @@ impl Store {
         }
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
         // The next opening must find the records after it in the log: a file that could not be written is ignored then.
-        let _ = self.keep_journal();
+        let _ = self.save_journal();
         self.release_log()?;
         Ok(flushed)
     }
@@ -185,15 +185,15 @@ impl Store {
         let needed = self.shards.iter().filter_map(Shard::first_needed).min();
         let unsaved = self.catalog.read().unsaved_since;
         let needed = [needed, unsaved, Some(next)].into_iter().flatten().min().unwrap_or(next);
-        let holds_log = self.exemplars.lock().unsaved_since.is_some_and(|since| since < needed);
+        let holds_log = self.ingestor.exemplars_unsaved_since().is_some_and(|since| since < needed);
         if holds_log {
             self.save_exemplars()?;
         }
-        let holds_log = self.producers.lock().unsaved_since.is_some_and(|since| since < needed);
+        let holds_log = self.ingestor.producers_unsaved_since().is_some_and(|since| since < needed);
         if holds_log {
             self.save_producers()?;
         }
-        let unsaved = [self.exemplars.lock().unsaved_since, self.producers.lock().unsaved_since];
+        let unsaved = [self.ingestor.exemplars_unsaved_since(), self.ingestor.producers_unsaved_since()];
         let needed = unsaved.into_iter().flatten().fold(needed, u64::min);
         match self.log.releasable(needed) {
             // Said first: a segment that is gone and that nothing says so of counts as lost.

@@ -19,22 +19,22 @@ use crate::{Store, StoreError};
 type Section = (u32, i64, i64);
 
 /// What goes into the parts: keys in order, the chunks of each oldest first.
-type Sections = BTreeMap<Section, Vec<(PartKey, Piece)>>;
+type Sections = BTreeMap<Section, Vec<(PartKey, SectionChunk)>>;
 
 /// A chunk of some rows of a key.
-struct Piece {
+struct SectionChunk {
     sealed: SealedChunk,
     /// With the first chunk of rows that are encoded as level 2 has them. Boxed: most chunks have none, and there may be millions.
     summary: Option<Box<Summary>>,
 }
 
-/// The nodes of a chunk and of those behind it.
+/// The nodes of a chunk and of those after it.
 struct Summary {
     chunks: usize,
     bytes: Vec<u8>,
 }
 
-impl From<SealedChunk> for Piece {
+impl From<SealedChunk> for SectionChunk {
     fn from(sealed: SealedChunk) -> Self {
         Self { sealed, summary: None }
     }
@@ -77,17 +77,17 @@ impl Store {
         let mut sections = Sections::new();
         let count = keys.len();
         for (done, key) in keys.into_iter().enumerate() {
-            self.pressure.report(done, count);
+            self.ingestor.pressure().report(done, count);
             let class = class_of(&classes, key.database);
             let grid = &*grids.entry(class).or_insert_with(|| self.grid(shard, head, class));
             let pieces = contents.pieces(key.group, key.block);
             // Of several pieces one may rewrite what is in another. Which is older must follow from the partition alone then, not from
             // how many rows a piece has: a part's number says it.
             // It takes longer, too: a merge has the time that writers who wait for the flush do not have.
-            let may_write_level2 = pieces.len() == 1 && !self.pressure.is_awaited();
+            let may_write_level2 = pieces.len() == 1 && !self.ingestor.pressure().is_awaited();
             let grid = Cutting { grid, may_write_level2 };
             for piece in pieces {
-                let mut put = |partition: TimeRange, piece: Piece| {
+                let mut put = |partition: TimeRange, piece: SectionChunk| {
                     let section = (class, partition.start_ns, partition.end_ns);
                     sections.entry(section).or_default().push((key, piece));
                 };
@@ -175,7 +175,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// For rows up to `newest_ns` behind others up to `flushed_ns`. Late are rows behind the partition before the one that earlier
+    /// For rows up to `newest_ns` after others up to `flushed_ns`. Late are rows older than the partition before the one that earlier
     /// flushes reached: they are few for each stretch of time, and wait together for more of their kind.
     fn new(
         lengths: Lengths,
@@ -216,7 +216,7 @@ struct Cutting<'a> {
 
 impl Cutting<'_> {
     /// Cuts rows at partitions, and into chunks of a size that can be read at once.
-    fn cut(&self, rows: &Rows, sequences: (u64, u64), put: &mut impl FnMut(TimeRange, Piece)) {
+    fn cut(&self, rows: &Rows, sequences: (u64, u64), put: &mut impl FnMut(TimeRange, SectionChunk)) {
         let mut from = 0;
         while let Some(timestamp_ns) = rows.timestamps_ns.get(from) {
             let partition = self.grid.partition_of(*timestamp_ns);
@@ -241,7 +241,7 @@ impl Cutting<'_> {
         places: Range<usize>,
         partition: TimeRange,
         sequences: (u64, u64),
-        put: &mut impl FnMut(TimeRange, Piece),
+        put: &mut impl FnMut(TimeRange, SectionChunk),
     ) -> Range<usize> {
         let mut left = places.start..places.start;
         while let Some(rest) = rows.timestamps_ns.get(left.end..places.end).filter(|rest| !rest.is_empty()) {
@@ -257,7 +257,7 @@ impl Cutting<'_> {
             let chunks = chunk::cut_evenly(of_settled.clone(), 2).count();
             let mut summary = Some(Box::new(Summary { chunks, bytes }));
             encode(rows, of_settled, sequences, 2)
-                .for_each(|sealed| put(settled, Piece { sealed, summary: summary.take() }));
+                .for_each(|sealed| put(settled, SectionChunk { sealed, summary: summary.take() }));
         }
         left.start..places.end
     }
@@ -311,13 +311,13 @@ mod tests {
     fn rows_that_are_enough_for_nodes_go_where_a_merge_puts_them() {
         let minutes =
             |from: i64, to: i64, step: usize| (from * 60..to * 60).step_by(step).map(|minute| minute * HOUR / 60);
-        // Many in two partitions of level 2, one of which is there; few before, between and behind them.
+        // Many in two partitions of level 2, one of which is there; few before, between and after them.
         let times =
             minutes(1, 63, 2000).chain(minutes(64, 70, 120)).chain(minutes(70, 80, 5)).chain(minutes(80, 101, 60));
         let rows = Rows { timestamps_ns: times.collect(), ..Rows::default() };
         let mut found = Vec::new();
         let grid = grid(None);
-        let mut put = |partition: TimeRange, piece: Piece| {
+        let mut put = |partition: TimeRange, piece: SectionChunk| {
             let summed = piece.summary.map_or(0, |summary| summary.chunks);
             found.push((partition.start_ns / HOUR, (partition.end_ns + 1) / HOUR, piece.sealed.rows, summed));
         };

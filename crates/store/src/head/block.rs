@@ -1,4 +1,4 @@
-//! Some rows of shared ones, one behind the other, and what is known of each.
+//! Some rows of shared ones, one after the other, and what is known of each.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) struct Link {
     pub(super) previous: u32,
 }
 
-/// Some rows, one behind the other.
+/// Some rows, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     pub(super) form: Arc<RowForm>,
@@ -26,7 +26,7 @@ pub(super) struct Block {
     pub(super) rows: Vec<u8>,
     /// Largest timestamp of these rows and of all before them.
     pub(super) newest_ns: i64,
-    /// The same for each stretch of rows but the last.
+    /// The newest timestamp up to the end of each interval of rows but the last.
     pub(super) newest_until_ns: Vec<i64>,
 }
 

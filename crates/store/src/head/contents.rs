@@ -24,12 +24,12 @@ pub(crate) enum FlushBlock {
 
 /// Rows of one key that follow one another in age and become as few chunks as possible.
 #[derive(Default)]
-struct Gathered {
+struct RowsToJoin {
     rows: Vec<Rows>,
     sequences: Option<(u64, u64)>,
 }
 
-impl Gathered {
+impl RowsToJoin {
     fn add(&mut self, rows: Rows, sequences: (u64, u64)) {
         let known = self.sequences.unwrap_or(sequences);
         self.sequences = Some((known.0.min(sequences.0), known.1.max(sequences.1)));
@@ -59,30 +59,30 @@ impl<'a> HeadContents<'a> {
     /// A key's rows, oldest first. Quick if groups are asked for in order.
     pub(crate) fn pieces(&mut self, group: GroupId, block: u32) -> Vec<FlushBlock> {
         let mut pieces = Vec::new();
-        let mut gathered = Gathered::default();
+        let mut joining = RowsToJoin::default();
         if let Some((_, layout, _)) = self.head.shared_location(group).filter(|_| block == 0)
             && let Some(Some(shared)) = self.shared.get_mut(layout as usize)
         {
             let rows = self.head.columns_of_rows(layout, shared.of_group(group));
-            gathered.add(rows, self.head.sequences.unwrap_or_default());
-            pieces.extend(gathered.take());
+            joining.add(rows, self.head.sequences.unwrap_or_default());
+            pieces.extend(joining.take());
         }
         let Some(head) = self.head.group(&PartKey { group, block, ..PartKey::default() }) else {
             return pieces;
         };
         for sealed in &head.sealed {
             match sealed {
-                Sealed::Dense(dense) => gathered.add(dense.rows(None), dense.sequences),
+                Sealed::Dense(dense) => joining.add(dense.rows(None), dense.sequences),
                 Sealed::Chunk(chunk) => {
-                    pieces.extend(gathered.take());
+                    pieces.extend(joining.take());
                     pieces.push(FlushBlock::Sealed(chunk.clone()));
                 }
             }
         }
         if !head.buffer.is_empty() {
-            gathered.add(self.head.sorted(head, &TimeRange::ALL, None), head.sequences);
+            joining.add(self.head.sorted(head, &TimeRange::ALL, None), head.sequences);
         }
-        pieces.extend(gathered.take());
+        pieces.extend(joining.take());
         pieces
     }
 }

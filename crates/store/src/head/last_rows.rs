@@ -22,7 +22,7 @@ pub(crate) struct HeadLastRows {
 
 /// What is known of one group.
 struct OfGroup {
-    /// A time behind which it has none of its own rows; `None`: it has none at all.
+    /// A time after which it has none of its own rows; `None`: it has none at all.
     own_until_ns: Option<i64>,
     /// The layout of its shared rows, by its place, and the newest of these.
     shared: Option<(usize, NewestSearch)>,
@@ -43,7 +43,7 @@ pub(crate) enum HeadLastRow<'a> {
     None,
     /// The row, with all cells that it has.
     Row { time_ns: i64, cells: &'a [u64], columns: &'a [(Slot, ValueType)] },
-    /// There may be one, not behind this time.
+    /// There may be one, not after this time.
     Until(i64),
 }
 
@@ -59,7 +59,7 @@ impl HeadLastRow<'_> {
         }
     }
 
-    /// A time behind which there is none, nearly that of the row.
+    /// A time after which there is none, nearly that of the row.
     pub(crate) const fn until_ns(&self) -> Option<i64> {
         match self {
             Self::None => None,
@@ -88,7 +88,7 @@ impl Head {
 }
 
 impl GroupHead {
-    /// A time behind which there are no rows in a range, by whole buffers; `None` if there are no rows in it.
+    /// A time after which there are no rows in a range, by whole buffers; `None` if there are no rows in it.
     fn last_until(&self, range: &TimeRange) -> Option<i64> {
         let sealed = self.sealed.iter().map(super::Sealed::range);
         let found = sealed.chain(self.range()).filter(|found| found.overlaps(range));

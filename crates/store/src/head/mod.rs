@@ -60,7 +60,7 @@ const SEAL_BYTES_MAX: usize = 64 << 10;
 /// not costs page faults: the figures are in `docs/guide/benchmarks.md`, *memory*.
 const POOL_PART: usize = 2;
 
-/// Fixed cost of a group that has rows: its entry in the head and the allocations behind it.
+/// Fixed cost of a group that has rows: its entry in the head and the allocations after it.
 const GROUP_BYTES: usize = size_of::<GroupHead>() + 32;
 
 /// What [`GroupLocation::of`] says of a group: a place in `groups`, or with this bit the layout of its shared rows.
@@ -146,7 +146,7 @@ pub(crate) enum HeadBlock {
 }
 
 impl HeadBlock {
-    /// The same, with nothing left that is to be looked for. Done while the head is not held.
+    /// Resolves what is still to be looked for; done while the head is not locked.
     pub(crate) fn resolved(self, slots: &[Slot]) -> Self {
         match self {
             Self::Shared(view, columns) => Self::Loose(sorted_rows(&view.rows(), &columns, slots)),

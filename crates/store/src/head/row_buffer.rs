@@ -102,7 +102,7 @@ impl SharedRows {
         self.count >= ROWS_MAX
     }
 
-    /// Adds a row behind a group's previous one ([`NONE`] if there is none), and says where it is. `places` says where its cells
+    /// Adds a row after a group's previous one ([`NONE`] if there is none), and says where it is. `places` says where its cells
     /// stand among the columns, `None` that they are in order.
     pub(crate) fn push(
         &mut self,
@@ -344,7 +344,7 @@ impl SharedView {
         .filter(|(_, row)| self.range.contains(packed::timestamp_of(row)))
     }
 
-    /// The rows in order of arrival: timestamp and cells of each, one behind the other.
+    /// The rows in order of arrival: timestamp and cells of each, one after the other.
     pub(crate) fn rows(&self) -> Vec<u64> {
         let full: Vec<(&RowForm, &[u8])> = self.back().collect();
         let mut rows = Vec::with_capacity(full.len() * (1 + self.width) + self.open.len());
@@ -435,7 +435,7 @@ impl RowsByGroup<'_> {
         asked_for.map(|(_, rows)| rows.in_order()).unwrap_or_default()
     }
 
-    /// The rows of a group and of some behind it. What neighbours got at one time lies side by side, so that a cache line and a page of
+    /// The rows of a group and of some after it. What neighbours got at one time lies side by side, so that a cache line and a page of
     /// memory serve several of them, but only for a while: they take turns, a few rows each.
     fn gather(&self, first: usize) -> VecDeque<(GroupId, GroupRows)> {
         let (mut groups, mut places) = (VecDeque::new(), Vec::new());

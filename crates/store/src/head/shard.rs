@@ -45,7 +45,7 @@ pub(crate) struct ShardGroups {
     pub(crate) groups: Groups,
     /// Smallest sequence id of a group record whose groups no segment holds yet.
     pub(crate) unsaved_since: Option<u64>,
-    /// The same of groups that are being written to a segment.
+    /// Smallest sequence id of a group record whose groups are being written to a segment.
     pub(crate) frozen_since: Option<u64>,
     /// Segments of version 1: their groups count as unsaved, and the next segment takes their place.
     pub(crate) old_segments: Vec<u64>,

@@ -2,10 +2,10 @@
 //!
 //! Stamps of such answers are sequence ids of the log. A *mark* says which number the journal had at one: everything up to the sequence id was
 //! told of with that number or a smaller one. The journal's file holds the journal as it was at a mark, durably; opening the folder reads it
-//! and tells anew of the log's records behind the mark. What makes a stale answer impossible:
+//! and tells anew of the log's records after the mark. What makes a stale answer impossible:
 //!
 //! * the file says which opening wrote it: only the one right after that believes it, so that nothing was done to the folder in between;
-//! * it is believed only if the log still has every record behind the mark, undamaged; it is written before records are given up;
+//! * it is believed only if the log still has every record after the mark, undamaged; it is written before records are given up;
 //! * deletes, folds and dropped parts are not in the log: the file is removed before one of them is committed, and written anew when it was
 //!   told of.
 //!
@@ -30,7 +30,7 @@ const CHANGES_BYTES_MAX: usize = 8 << 20;
 /// A file may have.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The journal of the opening before, which is told of what the log has behind it.
+/// The journal of the opening before, which is told of what the log has after it.
 pub(crate) struct Continued {
     journal: Journal,
     /// How far in the log it goes.
@@ -51,7 +51,7 @@ pub(crate) struct LogExtent {
 }
 
 /// What a file says.
-struct Found {
+struct LoadedJournal {
     epoch: u64,
     id: u64,
     log_sequence: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Withdrawn<'s>(Option<&'s Store>);
 impl Drop for Withdrawn<'_> {
     fn drop(&mut self) {
         if let Some(store) = self.0 {
-            let mut file = store.journal_file.lock();
+            let mut file = store.journal.file.lock();
             file.withdrawn = file.withdrawn.saturating_sub(1);
         }
     }
@@ -83,7 +83,7 @@ impl Store {
         self.journal.id()
     }
 
-    /// Marks the present: everything up to the sequence id that is returned is what readers see now, and so is nothing behind it.
+    /// Marks the present: everything up to the sequence id that is returned is what readers see now, and so is nothing after it.
     pub fn mark(&self) -> u64 {
         // A writer that appends to the log holds a shard until the journal has its rows.
         let _states: Vec<_> = self.shards.iter().map(|shard| shard.state.lock()).collect();
@@ -92,12 +92,12 @@ impl Store {
         sequence
     }
 
-    /// The last mark that is not behind a snapshot: its sequence id in the log.
+    /// The last mark that is not after a snapshot: its sequence id in the log.
     pub fn marked_at(&self, snapshot: u64) -> Option<u64> {
         self.journal.marked_at(snapshot)
     }
 
-    /// A snapshot such that everything that happened behind a sequence id is told of as a change since; `None` if none is remembered.
+    /// A snapshot such that everything that happened after a sequence id is told of as a change since; `None` if none is remembered.
     pub fn snapshot_at(&self, log_sequence: u64) -> Option<u64> {
         self.journal.snapshot_at(log_sequence)
     }
@@ -108,11 +108,11 @@ impl Store {
     }
 
     /// Writes the journal's file, if it is to be kept, unless something is under way that it must not outlive.
-    pub fn keep_journal(&self) -> Result<(), StoreError> {
-        if !self.options.journal_is_kept {
+    pub fn save_journal(&self) -> Result<(), StoreError> {
+        if !self.options.journal_is_saved {
             return Ok(());
         }
-        let file = self.journal_file.lock();
+        let file = self.journal.file.lock();
         if file.withdrawn > 0 {
             return Ok(());
         }
@@ -126,10 +126,10 @@ impl Store {
 
     /// Removes the journal's file until what is returned is dropped.
     pub(crate) fn withdraw_journal(&self) -> Result<Withdrawn<'_>, StoreError> {
-        if !self.options.journal_is_kept {
+        if !self.options.journal_is_saved {
             return Ok(Withdrawn(None));
         }
-        let mut file = self.journal_file.lock();
+        let mut file = self.journal.file.lock();
         remove(&*self.platform.files, &self.options.directory)?;
         file.withdrawn += 1;
         Ok(Withdrawn(Some(self)))
@@ -171,7 +171,7 @@ impl Continued {
         }
     }
 
-    /// The journal that goes on, if it was told of everything behind it.
+    /// The journal that goes on, if it was told of everything after it.
     pub(crate) fn finish(self, log: LogExtent, recovery: &Recovery) -> Option<Journal> {
         let is_damaged = |finding: &Finding| matches!(finding, Finding::DamagedRecord { .. });
         let has_first = log.first.is_some_and(|first| first <= self.log_sequence.saturating_add(1));
@@ -249,7 +249,7 @@ fn encode_change(change: &Change, out: &mut Vec<u8>) {
     out.extend_from_slice(&groups);
 }
 
-fn decode(bytes: &[u8]) -> Result<Found, DecodeError> {
+fn decode(bytes: &[u8]) -> Result<LoadedJournal, DecodeError> {
     let mut reader = Reader::new(bytes);
     let checked = reader.bytes(bytes.len().saturating_sub(4))?;
     if reader.u32()? != crc32c::crc32c(checked) {
@@ -270,7 +270,7 @@ fn decode(bytes: &[u8]) -> Result<Found, DecodeError> {
     for _ in 0..reader.length(reader.rest().len())? {
         state.changes.push_front(decode_change(&mut reader)?);
     }
-    Ok(Found { epoch, id, log_sequence, state })
+    Ok(LoadedJournal { epoch, id, log_sequence, state })
 }
 
 /// Reads bytes as a journal's file, its beginning and its checksum put around them: the entry for fuzzing.

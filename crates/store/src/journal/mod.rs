@@ -37,7 +37,7 @@ pub enum ChangeKind {
     Folded = 2,
 }
 
-/// A change behind the newest edge.
+/// A change before the newest rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// Its number: snapshots from this one on show it.
@@ -75,6 +75,7 @@ pub(crate) struct Journal {
     changes_max: usize,
     id: u64,
     state: Mutex<State>,
+    file: Mutex<file::JournalFile>,
 }
 
 #[derive(Debug, Default)]
@@ -94,7 +95,7 @@ pub(crate) struct State {
 /// Requests whose smallest timestamps are kept apart.
 const EDGES_MAX: usize = 1024;
 
-/// Marks that are remembered; with more every second one of the older half goes.
+/// Marks that are kept; with more every second one of the older half goes.
 const MARKS_MAX: usize = 1024;
 
 /// How far behind its shard's newest row a row is late, in nanoseconds.
@@ -103,12 +104,12 @@ const LATE_NS: i64 = 5 * 60 * 1_000_000_000;
 impl Journal {
     /// A journal in which nothing has happened yet.
     pub(crate) fn new(changes_max: usize, id: u64) -> Self {
-        Self { changes_max, id, state: Mutex::default() }
+        Self { changes_max, id, state: Mutex::default(), file: Mutex::default() }
     }
 
     /// One that goes on where another one was.
     pub(crate) fn going_on(changes_max: usize, id: u64, state: State) -> Self {
-        Self { changes_max, id, state: Mutex::new(state) }
+        Self { changes_max, id, state: Mutex::new(state), file: Mutex::default() }
     }
 
     pub(crate) const fn id(&self) -> u64 {
@@ -147,7 +148,7 @@ impl Journal {
         state.marks.iter().rev().find(|(_, at)| *at <= number).map(|(log_sequence, _)| *log_sequence)
     }
 
-    /// The number of the last mark not behind a sequence id.
+    /// The number of the last mark not after a sequence id.
     pub(crate) fn snapshot_at(&self, log_sequence: u64) -> Option<u64> {
         let state = self.state.lock();
         state.marks.iter().rev().find(|(known, _)| *known <= log_sequence).map(|(_, number)| *number)

@@ -1,4 +1,4 @@
-//! Checksums of any stretch of a segment, each for little work: of what stands behind damage, every eighth byte may claim to be
+//! Checksums of any stretch of a segment, each for little work: of what stands after damage, every eighth byte may claim to be
 //! the beginning of a long record.
 //!
 //! A CRC is a remainder of polynomials, so that the one of a stretch follows from those of what ends where it begins and where it

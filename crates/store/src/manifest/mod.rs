@@ -4,6 +4,7 @@
 //! taken whole or not at all. At every opening it is written anew. `MANIFEST.twin` says the same ([`crate::manifest::twin`]).
 //! Layout: `docs/formats/manifest.md`.
 
+mod commit;
 pub(crate) mod twin;
 
 mod file;
@@ -271,7 +272,7 @@ pub(crate) fn read_folder_label(payload: &[u8]) -> Result<(State, BTreeSet<u64>)
     Ok((state, ids))
 }
 
-/// A record for a place in the file, behind zeros if its header would lie in two sectors.
+/// A record for a place in the file, after zeros if its header would lie in two sectors.
 fn record_at(place: u64, edits: &[Edit]) -> Vec<u8> {
     let mut record = vec![0; padding_bytes(place) as usize];
     push_record(edits, &mut record);
@@ -357,7 +358,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, DecodeError> {
     while !reader.is_empty() {
         let place = (bytes.len() - reader.rest().len()) as u64;
         let padding = if version == VERSION_ONE { 0 } else { padding_bytes(place) };
-        // Without it there is nothing behind it.
+        // Without it there is nothing after it.
         let _ = reader.bytes(padding as usize);
         let rest = reader.rest();
         let Some(edits) = take_record(&mut reader)? else {
@@ -466,7 +467,7 @@ fn take_edit(reader: &mut Reader<'_>) -> Result<Edit, DecodeError> {
     let small = |reader: &mut Reader<'_>| -> Result<u32, DecodeError> {
         u32::try_from(reader.varint()?).map_err(|_| reader.error("number beyond 32 bits"))
     };
-    // Numbers of files are counted on from the largest: none may be so large that there is nothing behind it.
+    // Numbers of files are counted on from the largest: none may be so large that there is nothing after it.
     let counted = |number: u64, reader: &Reader<'_>| {
         if number <= NUMBER_MAX { Ok(number) } else { Err(reader.error("the number of a file is out of range")) }
     };

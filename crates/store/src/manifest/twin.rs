@@ -18,12 +18,12 @@ pub(crate) const NAMES: [&str; 2] = ["MANIFEST", "MANIFEST.twin"];
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
 /// What to do about a manifest that cannot be read.
-const WAY_OUT: &str = "restore a backup into a new folder (thalweg restore), or have the manifest put together from the folder's files \
+const REMEDY: &str = "restore a backup into a new folder (thalweg restore), or have the manifest put together from the folder's files \
                        with `thalweg repair --data`";
 
 /// What the manifest says.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct LoadedManifest {
     pub(crate) state: State,
     /// The copy that is not what was written, if one is not.
     pub(crate) damage: Option<Damage>,
@@ -38,11 +38,11 @@ enum Copy {
 }
 
 /// Reads the manifest; `None` if the folder has none.
-pub(crate) fn read(files: &dyn Files, directory: &Path) -> Result<Option<Found>, StoreError> {
+pub(crate) fn read(files: &dyn Files, directory: &Path) -> Result<Option<LoadedManifest>, StoreError> {
     let paths = NAMES.map(|name| directory.join(name));
     let [first, second] = &paths;
     let (one, other) = (read_copy(files, first)?, read_copy(files, second)?);
-    choose(&paths, one, other)
+    newer_of(&paths, one, other)
 }
 
 /// Gives the files names that end in `.damaged`: another manifest takes their place.
@@ -71,7 +71,7 @@ fn read_copy(files: &dyn Files, path: &Path) -> Result<Copy, StoreError> {
 }
 
 /// Which copy counts, and which of them is not what was written.
-fn choose(paths: &[PathBuf; 2], one: Copy, other: Copy) -> Result<Option<Found>, StoreError> {
+fn newer_of(paths: &[PathBuf; 2], one: Copy, other: Copy) -> Result<Option<LoadedManifest>, StoreError> {
     let [first, second] = paths;
     match (one, other) {
         (Copy::Missing, Copy::Missing) => Ok(None),
@@ -87,12 +87,12 @@ fn unreadable(path: &Path, error: &DecodeError) -> StoreError {
     StoreError::corrupt(
         path,
         error.offset as u64,
-        format!("{}, and its twin cannot be read either: {WAY_OUT}", error.what),
+        format!("{}, and its twin cannot be read either: {REMEDY}", error.what),
     )
 }
 
 /// Of two whole copies the one with more records. A crash explains that the second has one less, and no more than that.
-fn newer(paths: &[PathBuf; 2], one: Parsed, other: Parsed) -> Found {
+fn newer(paths: &[PathBuf; 2], one: Parsed, other: Parsed) -> LoadedManifest {
     let [first, second] = paths;
     let (behind, missing) = match one.state.edition.checked_sub(other.state.edition) {
         None => (Some(first), other.state.edition - one.state.edition),
@@ -104,11 +104,11 @@ fn newer(paths: &[PathBuf; 2], one: Parsed, other: Parsed) -> Found {
         Damage { file: path.display().to_string(), offset: 0, message }
     });
     let state = if one.state.edition < other.state.edition { other.state } else { one.state };
-    Found { state, damage }
+    LoadedManifest { state, damage }
 }
 
 /// A copy without the other: believed where its end shows that nothing of it is missing.
-fn lone(path: &Path, alone: Parsed, gone_path: &Path, gone: &Copy) -> Result<Found, StoreError> {
+fn lone(path: &Path, alone: Parsed, gone_path: &Path, gone: &Copy) -> Result<LoadedManifest, StoreError> {
     let what = match gone {
         Copy::Damaged(error) => Some((error.offset as u64, error.what)),
         // A folder of a version without twins, or one that a crash left while it was made.
@@ -116,17 +116,17 @@ fn lone(path: &Path, alone: Parsed, gone_path: &Path, gone: &Copy) -> Result<Fou
         _ => Some((0, "expected the manifest's twin, found no file")),
     };
     let Some((offset, what)) = what else {
-        return Ok(Found { state: alone.state, damage: None });
+        return Ok(LoadedManifest { state: alone.state, damage: None });
     };
     if alone.has_twin && alone.is_cut {
         let message = format!(
-            "it is cut, and {} cannot be read: its newest records may be missing; {WAY_OUT}",
+            "it is cut, and {} cannot be read: its newest records may be missing; {REMEDY}",
             gone_path.display()
         );
         return Err(StoreError::corrupt(path, 0, message));
     }
     let damage = Damage { file: gone_path.display().to_string(), offset, message: what.to_owned() };
-    Ok(Found { state: alone.state, damage: Some(damage) })
+    Ok(LoadedManifest { state: alone.state, damage: Some(damage) })
 }
 
 /// Refuses a folder that has data and no manifest: taken for a new one, all of that would be given up.
@@ -138,7 +138,7 @@ pub(crate) fn check_is_new(files: &dyn Files, directory: &Path) -> Result<(), St
         };
         if let Some(name) = inspect::list(files, &path)?.iter().find(|name| is_data(name)) {
             let message = format!(
-                "expected the manifest of a folder that has data ({folder}/{name}), found neither {} nor {}: {WAY_OUT}",
+                "expected the manifest of a folder that has data ({folder}/{name}), found neither {} nor {}: {REMEDY}",
                 NAMES[0], NAMES[1]
             );
             return Err(StoreError::corrupt(&directory.join(NAMES[0]), 0, message));

@@ -1,4 +1,4 @@
-//! Reading ahead: who reads many groups often comes to chunks that lie one behind another, and a call of the system costs more than the
+//! Reading ahead: who reads many groups often comes to chunks that lie one after another, and a call of the system costs more than the
 //! bytes of a few chunks.
 //!
 //! Of a file that is mapped the first chunk of each interval is read, as one that is wanted alone costs least so. A reader that comes back to an
@@ -12,11 +12,11 @@ use tracing_mutex::parkinglot::Mutex;
 use super::index_block::BlockHandle;
 use crate::cache::number_hash::NumberHash;
 
-/// What is read at once when a chunk turns out to lie behind the one before; twice as much each time that goes on.
+/// What is read at once when a chunk turns out to lie after the one before; twice as much each time that goes on.
 const AHEAD_BYTES_MIN: u32 = 8 << 10;
 const AHEAD_BYTES_MAX: u32 = 32 << 10;
 
-/// How far behind the one before a chunk may begin.
+/// How far after the one before a chunk may begin.
 const GAP_BYTES_MAX: u64 = 2 << 10;
 
 /// Parts of which something is cached.

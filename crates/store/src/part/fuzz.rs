@@ -1,4 +1,4 @@
-//! Whole parts for the fuzzer: checksums and places that follow from others are put right, so that it gets behind them.
+//! Whole parts for the fuzzer: checksums and places that follow from others are put right, so that it gets after them.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -102,7 +102,7 @@ pub(super) fn take(
     Ok(entries)
 }
 
-/// Entries that are not wanted are passed over without an allocation, and none behind the wanted one is read: a query of many groups
+/// Entries that are not wanted are passed over without an allocation, and none after the wanted one is read: a query of many groups
 /// spends a good part of its time here.
 fn take_version_two(reader: &mut Reader<'_>, wanted: Option<PartKey>) -> Result<Vec<KeyEntry>, DecodeError> {
     let count = reader.length(BLOCK_KEYS)?;

@@ -33,7 +33,7 @@ pub(crate) struct PartLabel {
 }
 
 impl PartLabel {
-    /// What stands behind a part's header.
+    /// What stands after a part's header.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for number in [self.made_at.incarnation, self.made_at.epoch, self.made_at.edition] {

@@ -10,7 +10,7 @@
 //! footer     places and checksums, totals, magic
 //! ```
 //!
-//! A file holds one part or several, one behind another: what a flush writes for many partitions is one file.
+//! A file holds one part or several, one after another: what a flush writes for many partitions is one file.
 
 pub(crate) mod chunk;
 pub(crate) mod histogram;

@@ -201,7 +201,7 @@ impl Part {
         read.iter().zip(&handles).map(|(bytes, handle)| self.decode(bytes, *handle, slots)).collect()
     }
 
-    /// Decodes chunks into blocks of rows, each as [`chunk::decode_into`] says; for one who reads many keys: of a local file what lies behind them may be
+    /// Decodes chunks into blocks of rows, each as [`chunk::decode_into`] says; for one who reads many keys: of a local file what lies after them may be
     /// read with them. Returns how many rows that are.
     pub(crate) fn read_into(
         &self,
@@ -308,7 +308,7 @@ impl KeyCursor {
         &self.part
     }
 
-    /// Reads a chunk's or a summary's bytes, and with them some of those behind.
+    /// Reads a chunk's or a summary's bytes, and with them some of those after.
     pub(crate) fn read(&mut self, handle: BlockHandle) -> Result<Vec<u8>, StoreError> {
         let (offset, length) = (handle.offset, handle.bytes as usize);
         let held = |ahead: &(u64, Vec<u8>)| {
@@ -454,7 +454,7 @@ fn blocks_version_one(index: &[u8]) -> Result<Vec<BlockStart>, DecodeError> {
 }
 
 /// Opens bytes as a part's index and as a chunk and reads everything in them: the entry for fuzzing. Checksums are
-/// computed, not checked, so that a fuzzer gets behind them.
+/// computed, not checked, so that a fuzzer gets after them.
 pub fn fuzz_part(index: &[u8], chunk: &[u8]) {
     let _ = blocks_version_one(index);
     let _ = take_directory(index, index.len());

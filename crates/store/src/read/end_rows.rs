@@ -107,7 +107,7 @@ impl Store {
                 until_ns = until_ns.max(head.get(0).until_ns());
             }
             let snapshot = KeySnapshot { key, parts, deletes: std::sync::Arc::default(), heads: Vec::new() };
-            until_ns = until_ns.max(snapshot.last_row_bound(range, &self.index_blocks)?);
+            until_ns = until_ns.max(snapshot.last_row_bound(range, self.caches.index_blocks())?);
         }
         Ok(until_ns)
     }

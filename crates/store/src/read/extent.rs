@@ -48,7 +48,7 @@ impl Store {
                 indexes.iter().filter_map(|index| selected.columns.get(*index)).map(|column| column.slot).collect();
             let snapshot = KeySnapshot::take(shard, PartKey { block, ..selected.key }, range, &slots);
             for part in snapshot.parts.iter().filter(|part| part.info.range.overlaps(range)) {
-                part.find(snapshot.key, &self.index_blocks, |chunks, _| {
+                part.find(snapshot.key, self.caches.index_blocks(), |chunks, _| {
                     ranges_of(part, chunks).for_each(|found| widen(&mut extent, range, found));
                 })?;
             }

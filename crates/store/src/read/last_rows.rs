@@ -265,7 +265,7 @@ impl PartsLastRows {
         }
     }
 
-    /// The same with more rows; `None` if there is too little memory for it.
+    /// The entry with more rows; `None` if there is too little memory for it.
     fn updated(&self, update: Update, table: &TableGroups) -> Option<Self> {
         let (mut rows, mut groups) = (self.rows.clone(), self.groups.clone());
         for (group, time_ns) in update.groups {

@@ -76,7 +76,11 @@ impl KeySnapshot {
     }
 
     /// The chunks that overlap a range, part by part.
-    pub(crate) fn found(&self, range: &TimeRange, context: &ReadContext) -> Result<Vec<(&Part, ChunkRef)>, StoreError> {
+    pub(crate) fn find_chunks(
+        &self,
+        range: &TimeRange,
+        context: &ReadContext,
+    ) -> Result<Vec<(&Part, ChunkRef)>, StoreError> {
         let (mut found, mut chunks) = (Vec::new(), Vec::new());
         for part in self.parts.iter().filter(|part| part.info.range.overlaps(range)) {
             part.find_in(self.key, range, &context.index_blocks, &mut chunks)?;
@@ -98,10 +102,11 @@ impl KeySnapshot {
         slots: &[Slot],
         context: &ReadContext,
     ) -> Result<Vec<Rows>, StoreError> {
-        self.pieces_with_times(self.found(range, context)?, range, slots, (context, false)).map(|(pieces, _)| pieces)
+        self.pieces_with_times(self.find_chunks(range, context)?, range, slots, (context, false))
+            .map(|(pieces, _)| pieces)
     }
 
-    /// The same; if all is one piece of chunks as they were written, its times may be held encoded.
+    /// As [`Self::pieces`]; the timestamps of a single piece of chunks as they were written may stay encoded.
     pub(crate) fn pieces_with_times(
         &self,
         mut found: Vec<(&Part, ChunkRef)>,
@@ -125,9 +130,9 @@ impl KeySnapshot {
         let is_free = |chunk: &ChunkRef| heads_from_ns.is_none_or(|from_ns| chunk.range.end_ns < from_ns);
         let lengths = found.iter().map(|(_, chunk)| chunk.range.end_ns.wrapping_sub(chunk.range.start_ns) as u64);
         let as_written = apart && heads.is_empty() && found.iter().all(|(part, _)| self.masking(part).is_empty());
-        let held = (keep_encoded && as_written && !found.is_empty()).then(EncodedTimes::default);
+        let encoded_times = (keep_encoded && as_written && !found.is_empty()).then(EncodedTimes::default);
         let mut target =
-            DecodeTarget { chunks: found.len(), length_ns: lengths.sum(), held, ..DecodeTarget::default() };
+            DecodeTarget { chunks: found.len(), length_ns: lengths.sum(), encoded_times, ..DecodeTarget::default() };
         let together = |(a, left): &(&Part, ChunkRef), (b, right): &(&Part, ChunkRef)| {
             a.info.id == b.info.id && is_free(left) == is_free(right)
         };
@@ -143,13 +148,13 @@ impl KeySnapshot {
             }
             origins.add_chunks(part, &chunks, rows as u64);
         }
-        if let (Some((part, chunk)), [rows], None) = (cacheable, target.pieces.as_slice(), &target.held) {
+        if let (Some((part, chunk)), [rows], None) = (cacheable, target.pieces.as_slice(), &target.encoded_times) {
             context.last_rows.insert(part, &chunk, range, slots, rows);
         }
         let mut pieces = target.pieces;
         context.origins.lock().merge(&origins);
         pieces.extend(heads);
-        Ok((pieces, target.held))
+        Ok((pieces, target.encoded_times))
     }
 }
 
@@ -183,7 +188,7 @@ pub(crate) fn by_block(columns: &[SelectedColumn]) -> Vec<(u32, Vec<usize>)> {
     blocks
 }
 
-/// What one who reads many keys came by.
+/// State shared across the keys that one reader visits.
 pub(crate) struct ReadContext {
     /// The store's, both.
     pub(crate) index_blocks: Arc<IndexBlockCache>,
@@ -235,7 +240,7 @@ impl GroupReader<'_> {
         Ok(columns)
     }
 
-    /// The same for one who counts in milliseconds, in which case times that many groups have are made once.
+    /// A group's samples in a range, by milliseconds: timestamps that many groups share are converted once.
     pub fn read_by_millisecond(
         &self,
         selected: &SelectedGroup,
@@ -243,13 +248,15 @@ impl GroupReader<'_> {
     ) -> Result<Vec<ByMillisecond>, StoreError> {
         let mut columns = Vec::with_capacity(selected.columns.len());
         self.each_block(selected, range, |snapshot, range, wanted, slots| {
-            let found = snapshot.found(range, &self.context)?;
-            let (mut pieces, held) = snapshot.pieces_with_times(found, range, slots, (&self.context, true))?;
-            if let Some(held) = held {
-                if take_floats(&mut pieces, &held, wanted, range, (&self.context.times, &mut columns)).is_some() {
+            let found = snapshot.find_chunks(range, &self.context)?;
+            let (mut pieces, encoded_times) = snapshot.pieces_with_times(found, range, slots, (&self.context, true))?;
+            if let Some(encoded_times) = encoded_times {
+                if take_floats(&mut pieces, &encoded_times, wanted, range, (&self.context.times, &mut columns))
+                    .is_some()
+                {
                     return Ok(());
                 }
-                let settled = pieces.iter_mut().try_for_each(|piece| held.decode(&mut piece.timestamps_ns));
+                let settled = pieces.iter_mut().try_for_each(|piece| encoded_times.decode(&mut piece.timestamps_ns));
                 if settled.is_err() {
                     // Read again, for the error to tell where the bytes are.
                     pieces = snapshot.pieces(range, slots, &self.context)?;
@@ -287,8 +294,8 @@ impl Store {
     /// Reads many groups.
     pub fn reader(&self) -> GroupReader<'_> {
         let context = ReadContext {
-            index_blocks: self.index_blocks.clone(),
-            last_rows: self.last_rows.clone(),
+            index_blocks: self.caches.index_blocks().clone(),
+            last_rows: self.caches.last_rows().clone(),
             ahead: ReadAhead::default(),
             times: TimesCache::default(),
             origins: Mutex::default(),
@@ -321,7 +328,7 @@ impl Store {
             }
             for part in parts.iter().filter(|part| part.info.range.overlaps(range)) {
                 let mut has_rows = false;
-                part.find(key, &self.index_blocks, |found, _| {
+                part.find(key, self.caches.index_blocks(), |found, _| {
                     has_rows |= ranges_of(part, found).any(|found| found.overlaps(range));
                 })?;
                 if has_rows {
@@ -345,17 +352,17 @@ fn columns_of(pieces: Vec<Rows>, wanted: &[&SelectedColumn], range: &TimeRange, 
     }
 }
 
-/// Takes the numbers of the only piece, whose times are held; `None` if they are anything but numbers without nulls, or are to be read with
+/// Takes the numbers of the only piece, whose timestamps are still encoded; `None` if they are anything but numbers without nulls, or are to be read with
 /// their nanoseconds.
 fn take_floats(
     pieces: &mut [Rows],
-    held: &EncodedTimes,
+    encoded_times: &EncodedTimes,
     wanted: &[&SelectedColumn],
     range: &TimeRange,
     (known, columns): (&TimesCache, &mut Vec<ByMillisecond>),
 ) -> Option<()> {
     let [piece] = pieces else { return None };
-    let (rows, of_slot) = (held.rows(), |column: &RowsColumn, wanted: &SelectedColumn| {
+    let (rows, of_slot) = (encoded_times.rows(), |column: &RowsColumn, wanted: &SelectedColumn| {
         column.slot == wanted.slot && column.value_type == wanted.value_type
     });
     let is_plain = |(column, wanted): (&RowsColumn, &&SelectedColumn)| {
@@ -364,10 +371,10 @@ fn take_floats(
     if piece.columns.len() != wanted.len() || !piece.columns.iter().zip(wanted).all(is_plain) {
         return None;
     }
-    let cut_times = known.cut(held, range).ok()?;
+    let cut_times = known.cut(encoded_times, range).ok()?;
     let times_ms = cut_times.times_ms.as_ref()?;
     for column in &mut piece.columns {
-        let cells = cut(std::mem::take(&mut column.cells), cut_times.stretch.clone()).into_iter();
+        let cells = cut(std::mem::take(&mut column.cells), cut_times.rows.clone()).into_iter();
         let values = match column.value_type {
             ValueType::F64 => cells.map(f64::from_bits).collect(),
             ValueType::I64 => cells.map(|cell| cell as i64 as f64).collect(),
@@ -405,7 +412,7 @@ fn take_column(rows: &mut Rows, wanted: &SelectedColumn, range: &TimeRange, is_l
     })
 }
 
-/// A stretch of values, in the memory of all of them unless most of that would be held for nothing.
+/// A range of values, in the memory of all of them unless most of that would be wasted.
 fn cut<T: Copy>(mut values: Vec<T>, stretch: std::ops::Range<usize>) -> Vec<T> {
     if stretch.len() < values.capacity() / 2 {
         return values.get(stretch).unwrap_or_default().to_vec();

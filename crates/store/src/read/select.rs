@@ -67,7 +67,7 @@ impl SelectedGroup {
         Self { columns, ..self.clone() }
     }
 
-    /// The same columns in groups that are read apart: one for each member block.
+    /// Its columns as groups that are read apart: one for each member block.
     pub fn by_block(self) -> Vec<Self> {
         let blocks = by_block(&self.columns);
         if blocks.len() < 2 {

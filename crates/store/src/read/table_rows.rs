@@ -63,12 +63,12 @@ pub(crate) fn only_block(columns: &[SelectedColumn]) -> Option<u32> {
 }
 
 /// The rows of a block that lie in the range.
-struct Piece<'a> {
+struct RowsInRange<'a> {
     rows: &'a Rows,
     range: Range<usize>,
 }
 
-impl<'a> Piece<'a> {
+impl<'a> RowsInRange<'a> {
     fn new(rows: &'a Rows, range: &TimeRange) -> Self {
         let from = rows.timestamps_ns.partition_point(|timestamp| *timestamp < range.start_ns);
         let to = rows.timestamps_ns.partition_point(|timestamp| *timestamp <= range.end_ns);
@@ -88,7 +88,7 @@ impl<'a> Piece<'a> {
 }
 
 /// One member's cells of all pieces, one after another.
-fn collect(pieces: &[Piece<'_>], wanted: &SelectedColumn) -> Option<Column> {
+fn collect(pieces: &[RowsInRange<'_>], wanted: &SelectedColumn) -> Option<Column> {
     let mut values = Values::empty(wanted.value_type)?;
     let mut validity: Option<Vec<bool>> = None;
     let mut before = 0;
@@ -228,8 +228,8 @@ impl TableRows {
 
     /// Adds the columns of the next member block, which has timestamps of its own.
     fn add_block<C: std::borrow::Borrow<SelectedColumn>>(&mut self, pieces: &[Rows], wanted: &[C], range: &TimeRange) {
-        let pieces: Vec<Piece<'_>> = pieces.iter().map(|rows| Piece::new(rows, range)).collect();
-        let timestamps_ns: Vec<i64> = pieces.iter().flat_map(Piece::timestamps_ns).copied().collect();
+        let pieces: Vec<RowsInRange<'_>> = pieces.iter().map(|rows| RowsInRange::new(rows, range)).collect();
+        let timestamps_ns: Vec<i64> = pieces.iter().flat_map(RowsInRange::timestamps_ns).copied().collect();
         let columns = wanted.iter().map(|column| collect(&pieces, column.borrow()));
         let is_same = self.columns.iter().all(Option::is_none) || self.timestamps_ns == timestamps_ns;
         if is_same {

@@ -85,7 +85,7 @@ impl Store {
         reserve: &dyn Fn(u64) -> bool,
     ) -> Result<Option<Arc<TableGroups>>, StoreError> {
         let (key, index_changes) = (SelectionKey::new(database, table, fields, matchers), self.index_changes());
-        if let Some(groups) = self.selections.get(&key, index_changes) {
+        if let Some(groups) = self.caches.selections().get(&key, index_changes) {
             return Ok(Some(groups));
         }
         let Some(mut groups) = self.select_table_now((database, table, fields), matchers, reserve)? else {
@@ -93,7 +93,7 @@ impl Store {
         };
         groups.retain(|group| !group.columns.is_empty());
         rank_by_labels(&mut groups);
-        Ok(Some(self.selections.insert(key, index_changes, groups)))
+        Ok(Some(self.caches.selections().insert(key, index_changes, groups)))
     }
 
     fn select_table_now(

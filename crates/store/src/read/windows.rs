@@ -15,7 +15,7 @@ use crate::read::select::{SelectedColumn, SelectedGroup};
 use crate::read::{KeySnapshot, by_block};
 use crate::{Store, StoreError};
 
-/// Windows of equal width, one behind another: the first from `start_ns` on, each without its end.
+/// Windows of equal width, one after another: the first from `start_ns` on, each without its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     /// Start of the first window.
@@ -72,7 +72,7 @@ impl Windows {
         index.filter(|index| *index < self.count)
     }
 
-    /// The last timestamp of the window that a timestamp is in, or of all time before or behind the windows.
+    /// The last timestamp of the window that a timestamp is in, or of all time before or after the windows.
     pub(crate) fn window_end(&self, timestamp_ns: i64) -> i64 {
         match self.index(timestamp_ns) {
             Some(index) => self.start_of(index + 1).saturating_sub(1).max(timestamp_ns),
@@ -82,7 +82,7 @@ impl Windows {
     }
 }
 
-/// What is asked of a group.
+/// The windows that a reader wants of a group.
 struct Wanted<'a> {
     windows: &'a Windows,
     parts: SummaryParts,
@@ -115,7 +115,7 @@ impl Store {
         self.aggregate_parts(selected, windows, SummaryParts::All)
     }
 
-    /// The same where only some parts of the summaries are wanted.
+    /// As [`Store::aggregate`], where only some parts of the summaries are wanted.
     pub fn aggregate_parts(
         &self,
         selected: &SelectedGroup,
@@ -125,7 +125,7 @@ impl Store {
         Ok(self.aggregate_if(selected, &Wanted { windows, parts, condition: &|_, _| true })?.unwrap_or_default())
     }
 
-    /// The same if nodes spare most of the work: `None` where half of the chunks or more would have to be decoded, and where there is none.
+    /// As [`Store::aggregate`], if nodes spare most of the work: `None` where half of the chunks or more would have to be decoded, and where there is none.
     pub fn aggregate_nodes(
         &self,
         selected: &SelectedGroup,
@@ -135,7 +135,7 @@ impl Store {
         self.aggregate_if(selected, &Wanted { windows, parts: SummaryParts::All, condition })
     }
 
-    /// The same if chunks that must be decoded, and all there are, agree with a condition for every member block.
+    /// Aggregates if the numbers of chunks that must be decoded, and of all, meet a condition for every member block.
     fn aggregate_if(
         &self,
         selected: &SelectedGroup,
@@ -154,7 +154,7 @@ impl Store {
             let key = PartKey { block, ..selected.key };
             let range = self.retained(selected.key.database, &windows.range());
             let snapshot = KeySnapshot::take(shard, key, &range, &slots);
-            let aggregated = aggregate_view(&snapshot, wanted, range, &slots, &self.index_blocks, &mut counts)?;
+            let aggregated = aggregate_view(&snapshot, wanted, range, &slots, self.caches.index_blocks(), &mut counts)?;
             let Some(aggregated) = aggregated else { return Ok(None) };
             let column = |column: &&SelectedColumn| aggregated.column(column.slot, column.value_type, wanted);
             columns.extend(members.iter().map(column));

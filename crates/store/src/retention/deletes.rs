@@ -1,7 +1,7 @@
 //! Deletes: which rows are gone though they still stand in parts.
 //!
 //! A delete masks rows whose sequence id is not larger than its own. It is made when no row that it masks is in a head, so that
-//! whole parts are either before or behind it: a part that was merged since has carried it out
+//! whole parts are either before or after it: a part that was merged since has carried it out
 //! ([`PartInfo::deletes_through`]).
 
 use codec::{DecodeError, Reader, varint};

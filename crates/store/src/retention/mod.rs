@@ -9,18 +9,20 @@ pub(crate) mod trusted_time;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use index::{CompiledMatcher, DatabaseId, MeasurementId, RoaringBitmap, Slot};
 use model::TimeRange;
+use tracing_mutex::parkinglot::RwLock;
 
 use crate::compaction::{self, Lengths, Policy};
 use crate::head::shard::{Shard, TrashedPart};
 use crate::journal::{Change, ChangeKind};
-use crate::manifest::Edit;
+use crate::manifest::{Edit, State};
 use crate::part::{Part, PartInfo};
 use crate::retention::deletes::Delete;
 use crate::retention::policy::DatabasePolicy;
+use crate::retention::trusted_time::TrustedTime;
 use crate::{Store, StoreError};
 
 /// What a delete touched.
@@ -39,20 +41,41 @@ struct Masked {
     columns: BTreeMap<MeasurementId, BTreeSet<Slot>>,
 }
 
+/// How long rows stay, and where.
+pub(crate) struct Retention {
+    /// As in the manifest.
+    policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
+    /// Length of partitions on the fast tier.
+    fast_partition_length_ns: AtomicI64,
+    /// The clock that policies go by.
+    trusted_time: TrustedTime,
+}
+
+impl Retention {
+    /// As the manifest has it.
+    pub(crate) fn new(state: &State, trusted_time: TrustedTime) -> Self {
+        Self {
+            policies: RwLock::new(state.policies.clone()),
+            fast_partition_length_ns: AtomicI64::new(state.fast_partition_length_ns),
+            trusted_time,
+        }
+    }
+}
+
 impl Store {
     /// Lengths of partitions now.
     pub(crate) fn lengths(&self) -> Lengths {
-        Lengths::new(self.fast_partition_length_ns.load(Ordering::Relaxed))
+        Lengths::new(self.retention.fast_partition_length_ns.load(Ordering::Relaxed))
     }
 
     /// Retention classes of the databases that have a policy; all others are in class 0.
     pub(crate) fn classes(&self) -> BTreeMap<DatabaseId, u32> {
-        self.policies.read().iter().map(|(database, policy)| (*database, policy.class)).collect()
+        self.retention.policies.read().iter().map(|(database, policy)| (*database, policy.class)).collect()
     }
 
     /// How a retention class is merged, and how long the longest of its databases keeps rows.
     pub(crate) fn merge_policy(&self, class: u32) -> Policy {
-        let policies = self.policies.read();
+        let policies = self.retention.policies.read();
         let of_class = policies.values().filter(|policy| policy.has_class(class)).map(|policy| policy.retention_ns);
         // Databases without a policy are in class 0, and keep everything.
         let keeps_all = class == 0 || of_class.clone().any(|retention_ns| retention_ns == 0);
@@ -69,7 +92,7 @@ impl Store {
 
     /// What of a range a database still keeps.
     pub(crate) fn retained(&self, database: DatabaseId, range: &TimeRange) -> TimeRange {
-        match self.policies.read().get(&database) {
+        match self.retention.policies.read().get(&database) {
             None => *range,
             Some(policy) => {
                 let oldest_ns = policy.oldest_ns(self.trusted_now_ns());
@@ -81,7 +104,7 @@ impl Store {
     /// How a database keeps its data.
     pub fn policy(&self, database: &str) -> Option<DatabasePolicy> {
         let id = self.catalog.read().catalog.database(database)?;
-        Some(self.policies.read().get(&id).cloned().unwrap_or_default())
+        Some(self.retention.policies.read().get(&id).cloned().unwrap_or_default())
     }
 
     /// Says how a database keeps its data; made if it does not exist. What is kept less long than before disappears at
@@ -92,7 +115,7 @@ impl Store {
         let id = self.database_id(database)?;
         // Makes the database itself durable before the manifest names its number.
         self.flush_all()?;
-        let mut policies = self.policies.write();
+        let mut policies = self.retention.policies.write();
         let known = policies.get(&id).cloned().unwrap_or_default();
         if known.retains_like(policy) {
             return Ok(());
@@ -168,8 +191,7 @@ impl Store {
         let entry = index.groups.remove(&silent);
         index.unlogged.extend(entry);
         index.removed |= &silent;
-        self.keys.clear();
-        self.admission.forget();
+        self.ingestor.forget_groups();
         let told = self.log_groups(shard.number as usize, &mut index);
         drop(state);
         told
@@ -192,7 +214,7 @@ impl Store {
             return Ok(());
         }
         self.commit_edits(&[Edit::FastLength(fitted.fast_partition_length_ns)])?;
-        self.fast_partition_length_ns.store(fitted.fast_partition_length_ns, Ordering::Relaxed);
+        self.retention.fast_partition_length_ns.store(fitted.fast_partition_length_ns, Ordering::Relaxed);
         Ok(())
     }
 

@@ -21,7 +21,7 @@ use crate::{Store, StoreError, open_part};
 /// Bytes that are to be free on the disk, at least, for anything to stay in the trash.
 const FREE_BYTES_MIN: u64 = 64 << 20;
 
-/// The same as a share of what the folder's parts take.
+/// That limit as a share of what the folder's parts take.
 const FREE_SHARE: u64 = 10;
 
 /// A part in the trash, as it is decided on.

@@ -29,7 +29,7 @@ const DATA_COUNTS_AFTER_NS: i64 = 10 * MINUTE_NS;
 /// How far data of earlier openings may move the time, at most: a machine that runs for minutes a day keeps up with that.
 const DATA_ADVANCE_NS_MAX: i64 = DAY_NS;
 
-/// The same as a share of the shortest retention: were the data wrong, little of what is kept would go too early.
+/// That limit as a share of the shortest retention: were the data wrong, little of what is kept would go too early.
 const DATA_ADVANCE_SHARE: i64 = 8;
 
 /// How far data may move the time at most, where rows may be so far ahead and the shortest retention is so long (0: there is none).

@@ -111,7 +111,7 @@ impl Ghosts {
     }
 
     /// Returns whether the block was here before; from now on it was.
-    fn seen(&self, key: BlockKey) -> bool {
+    fn remembers(&self, key: BlockKey) -> bool {
         let mixed = key.mixed();
         // Zero stands for none.
         let fingerprint = ((mixed >> 32) as u32).max(1);
@@ -184,7 +184,7 @@ impl BlockCache {
             return;
         };
         for (key, block) in evicted {
-            if block.hit.load(Ordering::Relaxed) || self.ghosts.seen(key) {
+            if block.hit.load(Ordering::Relaxed) || self.ghosts.remembers(key) {
                 flash.put(key, &block.bytes);
             }
         }
@@ -207,8 +207,8 @@ mod tests {
     fn ghosts_know_what_came_twice() {
         let ghosts = Ghosts::new(1024);
         let key = |number| BlockKey { object: 7, number };
-        let first = (0..512).filter(|number| ghosts.seen(key(*number))).count();
-        let second = (0..512).filter(|number| ghosts.seen(key(*number))).count();
+        let first = (0..512).filter(|number| ghosts.remembers(key(*number))).count();
+        let second = (0..512).filter(|number| ghosts.remembers(key(*number))).count();
         assert_eq!(first, 0);
         assert!(second > 256, "{second} of 512 remembered");
     }

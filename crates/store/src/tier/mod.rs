@@ -58,7 +58,7 @@ pub struct TierOptions {
     pub read_bytes_max: u64,
     /// Bytes of blocks in memory.
     pub memory_bytes: u64,
-    /// Blocks on flash behind those in memory; memory for it is about 100 bytes a block.
+    /// Blocks on flash after those in memory; memory for it is about 100 bytes a block.
     pub flash: Option<FlashOptions>,
     /// True if uploads are read back. Without it their size is looked at only.
     pub read_back: bool,

@@ -217,7 +217,7 @@ impl Store {
         let named: BTreeSet<u64> = self.manifest.lock().state.segments.keys().copied().collect();
         let missing: Vec<u64> = named.difference(&object_tier.state.lock().segments).copied().collect();
         for id in missing {
-            let whole = self.index_twins.whole_copy(id);
+            let whole = self.upkeep.index_copies().whole_copy(id);
             let uploaded = whole.and_then(|path| {
                 object_tier.tier.upload(&path, &object_tier.segment_key(id)).map_err(StoreError::Objects)
             });

@@ -1,4 +1,4 @@
-//! `lost+found`: whole files that no manifest names. They are kept, within a number of bytes, until an operator has looked at them.
+//! `lost+found`: whole files that no manifest names. They are set_aside, within a number of bytes, until an operator has looked at them.
 
 use std::path::{Path, PathBuf};
 
@@ -40,9 +40,9 @@ pub fn lost_found(platform: &Platform, directory: &Path) -> Result<Vec<LostFile>
     Ok(found)
 }
 
-/// What became of files that were to be kept.
+/// What became of files that were to be set_aside.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct SetAside {
     /// Those that were moved there, under the names that they had.
     pub(crate) moved: Vec<String>,
     /// Those for which there is no room: they stay in their folder, under these names, which no new file gets.
@@ -53,27 +53,27 @@ pub(crate) struct Kept {
 
 /// Moves files there, under names that begin with the opening that found them. Beyond so many bytes those of earlier openings are removed,
 /// the oldest first, and none of this one: what does not fit stays in its folder.
-pub(crate) fn keep(
+pub(crate) fn set_aside(
     files: &dyn Files,
     directory: &Path,
     paths: &[PathBuf],
     epoch: u64,
     bytes_max: u64,
-) -> Result<Kept, StoreError> {
+) -> Result<SetAside, StoreError> {
     let folder = folder(directory);
     files.create_directory(&folder).map_err(StoreError::io("create folder", &folder))?;
     let earlier = inspect::list(files, &folder)?;
-    let (mut kept, mut all) = (Kept::default(), 0_u64);
+    let (mut set_aside, mut all) = (SetAside::default(), 0_u64);
     for path in paths {
         let bytes = inspect::size_of(files, path)?;
         if bytes > bytes_max.saturating_sub(all) {
-            kept.left.push(leave(files, path, epoch)?.display().to_string());
+            set_aside.left.push(leave(files, path, epoch)?.display().to_string());
             continue;
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let to = folder.join(format!("{epoch:010}-{name}"));
         files.rename(path, &to).map_err(StoreError::io("move to lost+found", path))?;
-        kept.moved.push(path.display().to_string());
+        set_aside.moved.push(path.display().to_string());
         all += bytes;
     }
     let sync = |folder: &Path| files.sync_directory(folder).map_err(StoreError::io("sync folder", folder));
@@ -94,9 +94,9 @@ pub(crate) fn keep(
         }
         files.remove(&path).map_err(StoreError::io("remove", &path))?;
         all -= bytes;
-        kept.removed.push(format!("{} ({bytes} bytes)", path.display()));
+        set_aside.removed.push(format!("{} ({bytes} bytes)", path.display()));
     }
-    Ok(kept)
+    Ok(set_aside)
 }
 
 /// Gives a file that stays in its folder a name that no other file has, unless it has one from an earlier opening.

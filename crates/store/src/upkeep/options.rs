@@ -43,7 +43,7 @@ pub struct StoreOptions {
     /// Changes that the journal keeps for caches of results.
     pub journal_changes_max: usize,
     /// True if they are remembered across restarts.
-    pub journal_is_kept: bool,
+    pub journal_is_saved: bool,
     /// Raw group keys that are remembered, so that their labels need not be parsed again.
     pub group_keys_max: usize,
     /// Exemplars that are kept, the newest; and series whose start timestamps are.
@@ -96,7 +96,7 @@ impl StoreOptions {
             node_rows_min: 1000,
             objects: None,
             journal_changes_max: 4096,
-            journal_is_kept: false,
+            journal_is_saved: false,
             group_keys_max: 4 << 20,
             exemplars_max: 100_000,
             producers_max: 10_000,

@@ -100,7 +100,7 @@ pub fn repair(platform: &Platform, directory: &Path, is_dry: bool) -> Result<Rep
         let epoch = state.epoch;
         let kept: Vec<PathBuf> = evidence.left_out.into_iter().map(|(path, _)| path).collect();
         if !kept.is_empty() {
-            lost_found::keep(files, directory, &kept, epoch, u64::MAX)?;
+            lost_found::set_aside(files, directory, &kept, epoch, u64::MAX)?;
         }
         doubt(&mut state, directory);
         twin::set_aside(files, directory)?;

@@ -73,12 +73,12 @@ impl Store {
     /// Runs what gives room back in the end; where the disk is too full for it, once more with the reserve given free.
     pub(crate) fn with_reserve<T>(&self, run: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
         match run() {
-            Err(error) if is_full(&error) && self.reserve.release() => run(),
+            Err(error) if is_full(&error) && self.upkeep.reserve.release() => run(),
             done => done,
         }
     }
 
     pub(crate) fn fill_reserve(&self) {
-        self.reserve.fill_if_free(&self.options.directory);
+        self.upkeep.reserve.fill_if_free(&self.options.directory);
     }
 }

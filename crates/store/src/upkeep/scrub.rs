@@ -95,7 +95,7 @@ impl Store {
     /// The next item whose time has come; a new pass begins where one has ended and its period is over.
     fn next_item(&self, pace: Pace) -> Option<Item> {
         let now_ns = self.platform.clock.monotonic_ns().max(1);
-        let mut pass = self.scrub.pass.lock();
+        let mut pass = self.upkeep.scrub.pass.lock();
         if pass.due.is_empty() {
             let is_over = pass.started_ns == 0
                 || now_ns >= pace.due_ns(pass.started_ns, pass.bytes_all.max(1), pass.bytes_all.max(1));
@@ -140,10 +140,10 @@ impl Store {
     fn scrub_segment(&self, id: u64) {
         let is_named = || self.manifest.lock().state.segments.contains_key(&id);
         for path in copies(&self.options.directory, id) {
-            if let Err(error) = self.index_twins.verify(id, &path)
+            if let Err(error) = self.upkeep.index_copies.verify(id, &path)
                 && is_named()
             {
-                self.index_twins.repair_later(id, &path, &error);
+                self.upkeep.index_copies.repair_later(id, &path, &error);
             }
         }
     }
@@ -170,7 +170,7 @@ impl Store {
     /// Reads a part's file afresh: what is open already may be held in memory.
     fn verify_local(&self, info: &PartInfo) -> Result<(), StoreError> {
         let data = PartData::open_local(&*self.platform.files, self.part_path(info.file), info)?;
-        Part::open(data.reported_to(&self.health), *info)?.verify().map(drop)
+        Part::open(data.reported_to(&self.upkeep.health), *info)?.verify().map(drop)
     }
 
     fn report_part(&self, info: &PartInfo, error: &StoreError) {
@@ -178,7 +178,7 @@ impl Store {
         // Damage inside was reported by its reader; a file that is missing or cannot be read was not.
         if !matches!(error, StoreError::Corrupt { .. }) {
             let damage = crate::upkeep::check::Damage { file, offset: info.offset, message: error.to_string() };
-            self.health.report_damage(damage);
+            self.upkeep.health.report_damage(damage);
         }
     }
 
@@ -190,7 +190,7 @@ impl Store {
         let (files, info) = (&*self.platform.files, part.info);
         let moved = PartInfo { locations: PartLocations { local: false, object: true }, ..info };
         let object = object_tier.open_part(files, &self.options.directory, &moved)?;
-        let object = Part::open(object.reported_to(&self.health), moved)?;
+        let object = Part::open(object.reported_to(&self.upkeep.health), moved)?;
         object.verify()?;
         let path = self.part_path(info.file);
         let is_shared =

@@ -169,8 +169,8 @@ impl Store {
             merges: count(&self.counters.merges),
             removals_failed: count(&self.counters.removals_failed),
             parts_fetched_again: count(&self.counters.parts_fetched_again),
-            group_keys: self.keys.len() as u64,
-            index_bytes: (catalog_bytes + self.keys.memory_bytes()) as u64,
+            group_keys: self.ingestor.keys_count() as u64,
+            index_bytes: catalog_bytes as u64 + self.ingestor.keys_bytes(),
             log: self.log.stats(),
             shards: self.shards.len() as u64,
             merges_by_reason: MergeCounts(self.counters.merges_by_reason.each_ref().map(count)),
@@ -179,9 +179,9 @@ impl Store {
             merges_waited_ns: self.throttle.waited_ns(),
             partition_ns: self.lengths().fast_partition_length_ns,
             memory,
-            series_refused: self.admission.refused(),
-            refuses_new_series: self.refusal.read().is_some(),
-            clock_jumps: self.trusted_time.jumps_total(),
+            series_refused: self.ingestor.series_refused(),
+            refuses_new_series: self.ingestor.refuses_series(),
+            clock_jumps: self.clock_jumps(),
             clock_ahead_ns: self.clock_ahead_ns(),
             ..Stats::default()
         };

@@ -117,9 +117,9 @@ impl Store {
     /// The limits for new series, after the database's were counted if they must be.
     pub(crate) fn series_limits(&self, database: DatabaseId) -> Result<SeriesLimits, StoreError> {
         let per_database_max = self.options.series_per_database_max;
-        if per_database_max > 0 && !self.admission.series.lock().contains_key(&database) {
+        if per_database_max > 0 && !self.ingestor.admission.series.lock().contains_key(&database) {
             let count = self.cardinality_of(database, 0, &|_| true)?.series;
-            self.admission.series.lock().entry(database).or_insert(count);
+            self.ingestor.admission.series.lock().entry(database).or_insert(count);
         }
         Ok(SeriesLimits { per_database_max, per_second_max: self.options.new_series_per_second_max })
     }

@@ -4,6 +4,7 @@
 use tracing_mutex::parkinglot::Mutex;
 
 use crate::log::record::{RowBlock, ShardRows};
+use crate::memory::BUFFER_POOL_BYTES_MAX;
 
 /// Blocks and payloads that are pooled.
 const BLOCKS_MAX: usize = 64;
@@ -12,7 +13,6 @@ const PAYLOADS_MAX: usize = 16;
 /// Bytes that one of them may have room for, and all blocks or payloads together.
 const BYTES_MIN: usize = 16 << 10;
 const BYTES_MAX: usize = 4 << 20;
-const ALL_BYTES_MAX: usize = 16 << 20;
 
 /// Empty blocks of rows, and empty payloads of log records.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ fn recycle<T: Buffer>(pooled: &mut Vec<T>, one: T, count_max: usize) {
     if pooled.len() >= count_max || !(BYTES_MIN..=BYTES_MAX).contains(&bytes) {
         return;
     }
-    if pooled.iter().map(Buffer::capacity_bytes).sum::<usize>() + bytes <= ALL_BYTES_MAX {
+    if pooled.iter().map(Buffer::capacity_bytes).sum::<usize>() + bytes <= BUFFER_POOL_BYTES_MAX {
         pooled.push(one);
     }
 }
@@ -106,7 +106,7 @@ mod tests {
         pool.recycle_rows(rows((0..BLOCKS_MAX + 5).map(|_| block(5000)).collect()));
         assert_eq!(pool.blocks.lock().len(), BLOCKS_MAX);
         (0..PAYLOADS_MAX + 5).for_each(|_| pool.recycle_payload(vec![7; BYTES_MAX]));
-        assert_eq!(pool.payloads.lock().len(), ALL_BYTES_MAX / BYTES_MAX);
+        assert_eq!(pool.payloads.lock().len(), BUFFER_POOL_BYTES_MAX / BYTES_MAX);
         assert!(pool.payload().is_empty());
         assert!(pool.size_bytes() > 0);
         pool.clear();

@@ -57,7 +57,7 @@ pub(crate) type TargetsByHash<T> = HashMap<u128, T, BuildHasherDefault<HashIsKey
 /// Targets by the 128-bit hash of a raw key. Bounded; keeps no key bytes.
 ///
 /// Clients mostly send the same series in the same order again, so keys lie in the order in which they came first, and the
-/// next one is looked for behind the last one that was found. Only where it is not there do tables of places help: with many series
+/// next one is looked for after the last one that was found. Only where it is not there do tables of places help: with many series
 /// a table is a wait for memory, and these waits were a tenth of all that a sample cost.
 ///
 /// The places are split into tables, so that growing moves one small table. They get shares that grow evenly from one to two, so

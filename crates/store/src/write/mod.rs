@@ -10,20 +10,112 @@ pub(crate) mod producers;
 pub(crate) mod resolve;
 pub(crate) mod tokens;
 
+use std::sync::atomic::AtomicBool;
+
 use codec::COLUMN_VALUES_MAX;
 use index::Slot;
 use model::{Batch, Block, Field, HISTOGRAM_FIELD, RejectionKind, Span, VALUE_FIELD, ValueType};
+use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 use crate::log::record::{self, BLOCK_ROWS_MAX, RowBlock, ShardRows};
 use crate::part::histogram;
 use crate::write::buffer_pool::BufferPool;
-use crate::write::pressure::Admission;
-use crate::write::producers::Sent;
+use crate::write::exemplars::Exemplars;
+use crate::write::keys::Keys;
+use crate::write::pressure::{Admission, Pressure};
+use crate::write::producers::{Producers, Sent};
 use crate::write::resolve::{BlockRoute, Route};
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, StoreOptions};
 
 /// Columns that a block may have.
 const BLOCK_COLUMNS_MAX: usize = 1 << 16;
+
+/// What writers share.
+pub(crate) struct Ingestor {
+    keys: Keys,
+    buffers: BufferPool,
+    pressure: Pressure,
+    admission: admission::Admission,
+    /// Why new series are refused at present, if they are.
+    refusal: RwLock<Option<String>>,
+    /// True if there are entries that the log does not hold yet.
+    unlogged: AtomicBool,
+    /// Exemplars, and since when series count.
+    exemplars: Mutex<Exemplars>,
+    /// The last request of each producer.
+    producers: Mutex<Producers>,
+}
+
+impl Ingestor {
+    /// With what the log and the index hold.
+    pub(crate) fn new(options: &StoreOptions, exemplars: Exemplars, producers: Producers) -> Self {
+        Self {
+            keys: Keys::new(options.group_keys_max),
+            buffers: BufferPool::default(),
+            pressure: Pressure::default(),
+            admission: admission::Admission::default(),
+            refusal: RwLock::default(),
+            unlogged: AtomicBool::new(false),
+            exemplars: Mutex::new(exemplars),
+            producers: Mutex::new(producers),
+        }
+    }
+
+    /// How writers wait for flushes.
+    pub(crate) const fn pressure(&self) -> &Pressure {
+        &self.pressure
+    }
+
+    /// Cached keys, and the bytes that they take.
+    pub(crate) fn keys_count(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(crate) fn keys_bytes(&self) -> u64 {
+        self.keys.memory_bytes() as u64
+    }
+
+    /// Bytes of buffers for the next requests.
+    pub(crate) fn buffers_bytes(&self) -> u64 {
+        self.buffers.size_bytes() as u64
+    }
+
+    /// Gives all buffers back to the system.
+    pub(crate) fn clear_buffers(&self) {
+        self.buffers.clear();
+    }
+
+    /// Forgets the groups of keys, and how many series databases have: groups have left the index.
+    pub(crate) fn forget_groups(&self) {
+        self.keys.clear();
+        self.admission.forget();
+    }
+
+    /// Refuses new series for a reason, or admits them again.
+    pub(crate) fn refuse_series(&self, reason: Option<String>) {
+        *self.refusal.write() = reason;
+    }
+
+    /// Returns whether new series are refused.
+    pub(crate) fn refuses_series(&self) -> bool {
+        self.refusal.read().is_some()
+    }
+
+    /// How often new series were refused, by the setting that did.
+    pub(crate) fn series_refused(&self) -> [(&'static str, u64); 3] {
+        self.admission.refused()
+    }
+
+    /// Smallest sequence id of exemplars that no segment holds yet.
+    pub(crate) fn exemplars_unsaved_since(&self) -> Option<u64> {
+        self.exemplars.lock().unsaved_since
+    }
+
+    /// Smallest sequence id of producers' requests that no segment holds yet.
+    pub(crate) fn producers_unsaved_since(&self) -> Option<u64> {
+        self.producers.lock().unsaved_since
+    }
+}
 
 /// What became of a batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,12 +151,12 @@ impl Store {
         self.register_metadata(database, &batch.metadata)?;
         self.write_exemplars(database, batch)?;
         loop {
-            let generation = self.keys.generation();
+            let generation = self.ingestor.keys.generation();
             let route = self.resolve(database, batch)?;
             let rows = self.split(batch, &route);
             // A group that left the index meanwhile is registered anew.
             let appended = self.append(&rows, Some(generation))?;
-            self.buffers.recycle_rows(rows);
+            self.ingestor.buffers.recycle_rows(rows);
             if let Some(sequence) = appended {
                 self.log.commit(sequence)?;
                 let report = self.report(batch, route);
@@ -80,7 +172,7 @@ impl Store {
         Ok(self.append_sent(rows, None, generation)?.map(|(sequence, _)| sequence))
     }
 
-    /// The same for rows of a producer; also says whether they were there already, and then the sequence id is that of the
+    /// As [`Store::write`], for rows of a producer; also says whether they were there already, and then the sequence id is that of the
     /// producer's last record. A batch without rows is remembered too.
     pub(crate) fn append_sent(
         &self,
@@ -93,18 +185,18 @@ impl Store {
         }
         self.wait_for_room(rows)?;
         self.log_unlogged()?;
-        let mut payload = self.buffers.payload();
+        let mut payload = self.ingestor.buffers.payload();
         if let Some(sent) = sent {
             sent.encode(&mut payload);
         }
         record::encode_rows(rows, &mut payload);
         let shards: Vec<_> = rows.iter().filter_map(|rows| self.shards.get(rows.shard)).collect();
         let mut states: Vec<_> = shards.iter().map(|shard| shard.state.lock()).collect();
-        if generation.is_some_and(|generation| generation != self.keys.generation()) {
+        if generation.is_some_and(|generation| generation != self.ingestor.keys.generation()) {
             return Ok(None);
         }
         let recorded = self.append_record(sent, &payload)?;
-        self.buffers.recycle_payload(payload);
+        self.ingestor.buffers.recycle_payload(payload);
         let sequence = match recorded {
             Ok(sequence) => sequence,
             Err(known) => return Ok(Some((known, true))),
@@ -122,7 +214,7 @@ impl Store {
         let Some(sent) = sent else {
             return self.log.append(record::ROWS, payload).map(Ok);
         };
-        let mut producers = self.producers.lock();
+        let mut producers = self.ingestor.producers.lock();
         if let Some(last) = producers.last(sent.producer).filter(|last| last.sequence >= sent.sequence) {
             return Ok(Err(last.record));
         }
@@ -141,10 +233,10 @@ impl Store {
             }
             loop {
                 let (head_bytes, bytes_max) = (shard.state.lock().head.bytes(), self.head_bytes_max());
-                let progress = self.pressure.progress();
+                let progress = self.ingestor.pressure.progress();
                 match pressure::admit(head_bytes, bytes_max, progress) {
                     Admission::Enter => break,
-                    Admission::Wait => self.pressure.wait(progress),
+                    Admission::Wait => self.ingestor.pressure.wait(progress),
                     Admission::Flush => self.flush_if_over(shard, bytes_max.saturating_mul(2))?,
                 }
             }
@@ -157,7 +249,7 @@ impl Store {
         let mut shards: Vec<ShardRows> =
             (0..self.shards.len()).map(|shard| ShardRows { shard, ..ShardRows::default() }).collect();
         for (block, route) in batch.blocks.iter().zip(&route.blocks) {
-            split_block(batch, block, route, &mut shards, &self.buffers);
+            split_block(batch, block, route, &mut shards, &self.ingestor.buffers);
         }
         shards.retain(|rows| !rows.blocks.is_empty());
         shards

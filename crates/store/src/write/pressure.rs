@@ -117,7 +117,7 @@ mod tests {
             drop(flush);
             waiting.join().unwrap();
         });
-        // The next one knows of it, the one behind that does not.
+        // The next one knows of it, the one after that does not.
         drop(pressure.begin());
         assert!(pressure.is_awaited());
         drop(pressure.begin());

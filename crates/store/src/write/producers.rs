@@ -125,13 +125,13 @@ impl Store {
     /// The sequence of a producer's last batch that was applied; `None` if the producer is not known, or was forgotten because
     /// too many others sent something since.
     pub fn last_sent(&self, producer: u64) -> Option<u64> {
-        self.producers.lock().last(producer).map(|last| last.sequence)
+        self.ingestor.producers.lock().last(producer).map(|last| last.sequence)
     }
 
     /// Writes all of them to a segment, in the place of the one before, if the log has records that no segment holds.
     pub(crate) fn save_producers(&self) -> Result<(), StoreError> {
         let (payload, since, through) = {
-            let mut producers = self.producers.lock();
+            let mut producers = self.ingestor.producers.lock();
             let Some(since) = producers.unsaved_since.take() else {
                 return Ok(());
             };
@@ -144,7 +144,7 @@ impl Store {
         };
         let saved = self.replace_segment_beside(PRODUCERS_SHARD, through, &payload);
         saved.inspect_err(|_| {
-            let mut producers = self.producers.lock();
+            let mut producers = self.ingestor.producers.lock();
             producers.unsaved_since = Some(producers.unsaved_since.map_or(since, |later| later.min(since)));
         })
     }

@@ -112,13 +112,13 @@ impl Store {
         let mut payload = Vec::new();
         record::encode_catalog(&state.unlogged, &mut payload);
         let told = self.log.append(record::CATALOG, &payload);
-        let sequence = told.inspect_err(|_| self.unlogged.store(true, Ordering::Release))?;
+        let sequence = told.inspect_err(|_| self.ingestor.unlogged.store(true, Ordering::Release))?;
         state.unlogged.clear();
         state.unsaved_since.get_or_insert(sequence);
         Ok(())
     }
 
-    /// The same for a shard's groups.
+    /// Logs a shard's groups that the log does not hold yet.
     pub(crate) fn log_groups(&self, shard: usize, index: &mut ShardGroups) -> Result<(), StoreError> {
         if index.unlogged.is_empty() {
             return Ok(());
@@ -126,7 +126,7 @@ impl Store {
         let mut payload = Vec::new();
         record::encode_groups(shard, &index.unlogged, &mut payload);
         let told = self.log.append(record::GROUPS, &payload);
-        let sequence = told.inspect_err(|_| self.unlogged.store(true, Ordering::Release))?;
+        let sequence = told.inspect_err(|_| self.ingestor.unlogged.store(true, Ordering::Release))?;
         index.unlogged.clear();
         index.unsaved_since.get_or_insert(sequence);
         Ok(())
@@ -134,7 +134,7 @@ impl Store {
 
     /// What a full disk kept from the log comes before any row that needs it.
     pub(crate) fn log_unlogged(&self) -> Result<(), StoreError> {
-        if !self.unlogged.swap(false, Ordering::AcqRel) {
+        if !self.ingestor.unlogged.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
         self.log_catalog(&mut self.catalog.write())?;
@@ -300,7 +300,7 @@ impl Store {
     /// Targets of the rows whose keys are known, and the rows whose keys are not.
     fn look_up(&self, block: &Block) -> (Vec<Option<Target>>, Vec<usize>) {
         let kind = key_kind(block);
-        let targets = self.keys.reader().targets(block.keys.iter().map(|key| key.hash ^ kind));
+        let targets = self.ingestor.keys.reader().targets(block.keys.iter().map(|key| key.hash ^ kind));
         let unknown = targets.iter().enumerate().filter(|(_, target)| target.is_none()).map(|(row, _)| row).collect();
         (targets, unknown)
     }
@@ -313,7 +313,7 @@ impl Store {
         shared: Option<&(MeasurementId, Vec<Slot>)>,
         rows: &[usize],
     ) -> Result<Registered, StoreError> {
-        let generation = self.keys.generation();
+        let generation = self.ingestor.keys.generation();
         let mut registered = Registered::default();
         let mut identities = Vec::new();
         // Rows of one key come together where a request has several of it.
@@ -347,7 +347,7 @@ impl Store {
             let hash = key_hash(block, *row);
             Some((hash, *registered.get(&hash)?.as_ref().ok()?))
         });
-        self.keys.insert(generation, targets);
+        self.ingestor.keys.insert(generation, targets);
         Ok(registered)
     }
 
@@ -390,7 +390,7 @@ impl Store {
         database: DatabaseId,
         groups: &[(MeasurementId, GroupIdentity, Vec<Slot>)],
     ) -> Result<Vec<Result<Target, Refusal>>, StoreError> {
-        let refusal = self.refusal.read().clone();
+        let refusal = self.ingestor.refusal.read().clone();
         let limits = self.series_limits(database)?;
         let is_limited = refusal.is_some() || limits.per_database_max > 0 || limits.per_second_max > 0;
         // A rate: by a clock that neither stands still nor jumps.
@@ -414,10 +414,10 @@ impl Store {
                     let is_new = known.map_err(StoreError::index(&self.options.directory))?.is_none();
                     let admit = || match &refusal {
                         Some(reason) => {
-                            self.admission.refused_by_memory();
+                            self.ingestor.admission.refused_by_memory();
                             Err(Refusal::for_good(RejectionKind::SeriesRefused, reason.clone()))
                         }
-                        None => self.admission.admit(database, slots.len() as u64, now_ns, limits),
+                        None => self.ingestor.admission.admit(database, slots.len() as u64, now_ns, limits),
                     };
                     if is_new && let Err(reason) = admit() {
                         targets[place] = Err(reason);

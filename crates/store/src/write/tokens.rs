@@ -242,13 +242,13 @@ impl Store {
         rows.retain(|rows| !rows.blocks.is_empty());
         let mut beyond_retention = 0;
         loop {
-            let generation = self.keys.generation();
+            let generation = self.ingestor.keys.generation();
             for rows in &mut rows {
                 self.leave_out_removed(rows, &mut stale)?;
                 beyond_retention += self.leave_out_expired(rows)?;
             }
             if let Some((sequence, is_duplicate)) = self.append_sent(&rows, sent, Some(generation))? {
-                self.buffers.recycle_rows(rows);
+                self.ingestor.buffers.recycle_rows(rows);
                 return Ok(Appended { sequence, stale, is_duplicate, beyond_retention });
             }
         }
@@ -356,7 +356,7 @@ impl Appender<'_> {
             if columns.len() > COLUMN_VALUES_MAX {
                 return Err(StoreError::Invalid(format!("more than {COLUMN_VALUES_MAX} members in one row")));
             }
-            rows.blocks.push(RowBlock { columns: columns.to_vec(), ..self.store.buffers.block() });
+            rows.blocks.push(RowBlock { columns: columns.to_vec(), ..self.store.ingestor.buffers.block() });
             *last_layout = shared.cloned();
         }
         if let Some(block) = rows.blocks.last_mut() {
@@ -454,7 +454,7 @@ impl Appender<'_> {
         }));
     }
 
-    /// The cell of a native histogram, for [`Appender::push_rows`]; its bytes go behind the text. The histogram must be valid
+    /// The cell of a native histogram, for [`Appender::push_rows`]; its bytes go after the text. The histogram must be valid
     /// ([`NativeHistogram::validate`]).
     pub fn histogram_cell(value: &NativeHistogram, text: &mut Vec<u8>) -> u64 {
         let start = text.len();

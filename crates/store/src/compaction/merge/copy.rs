@@ -52,7 +52,7 @@ pub(super) fn choose(chunks: &[Candidate], rows_max: impl Fn(u8) -> usize) -> Ve
         } else if run == 1 {
             runs[from].is_copied = runs[from].alone.is_some();
         }
-        // A neighbour behind that is not copied any more belongs to this run.
+        // A neighbour after that is not copied any more belongs to this run.
         from = if before.is_none() && behind.is_some() { to + 1 } else { to };
     }
     let mut copied = vec![false; chunks.len()];

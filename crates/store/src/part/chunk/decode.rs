@@ -60,10 +60,10 @@ pub(crate) fn decode(bytes: &[u8], slots: Option<&[Slot]>) -> Result<(ChunkHeade
 #[derive(Default)]
 pub(crate) struct DecodeTarget {
     pub(crate) pieces: Vec<Rows>,
-    /// True if the next chunk begins behind the end of the last piece, which may go on then.
+    /// True if the next chunk begins after the end of the last piece, which may go on then.
     pub(crate) goes_on: bool,
-    /// The times of the only piece, which has none itself as long as they are held here.
-    pub(crate) held: Option<EncodedTimes>,
+    /// The times of the only piece, which has none itself as long as they are encoded_times here.
+    pub(crate) encoded_times: Option<EncodedTimes>,
     /// All chunks that will come, and how long they are together.
     pub(crate) chunks: usize,
     pub(crate) length_ns: u64,
@@ -118,13 +118,13 @@ impl DecodeTarget {
     }
 
     /// Gives a piece its times, if there is one: it is not the only one, or they are wanted.
-    pub(crate) fn settle_times(&mut self) -> Result<(), DecodeError> {
+    pub(crate) fn decode_times(&mut self) -> Result<(), DecodeError> {
         let Some(piece) = self.pieces.last_mut() else { return Ok(()) };
-        self.held.take().map_or(Ok(()), |held| held.decode(&mut piece.timestamps_ns))
+        self.encoded_times.take().map_or(Ok(()), |encoded_times| encoded_times.decode(&mut piece.timestamps_ns))
     }
 }
 
-/// Reads the columns of a chunk, all or those of the given slots (sorted): behind the last piece, if it may go on and has the same columns, else as
+/// Reads the columns of a chunk, all or those of the given slots (sorted): after the last piece, if it may go on and has the same columns, else as
 /// a piece of its own. Returns how many rows came.
 pub(crate) fn decode_into(
     bytes: &[u8],
@@ -146,26 +146,26 @@ pub(crate) fn decode_into(
             ..RowsColumn::new(*slot, *value_type)
         };
         let columns = wanted().map(column).collect();
-        target.settle_times()?;
-        let timestamps_ns = Vec::with_capacity(if target.held.is_some() { 0 } else { rows });
+        target.decode_times()?;
+        let timestamps_ns = Vec::with_capacity(if target.encoded_times.is_some() { 0 } else { rows });
         target.pieces.push(Rows { timestamps_ns, columns });
     }
     if let Some(rows) = target.pieces.last_mut() {
-        decode_rows(&mut reader, &header, rows, (target.held.as_mut(), &mut target.scratch))?;
+        decode_rows(&mut reader, &header, rows, (target.encoded_times.as_mut(), &mut target.scratch))?;
     }
     Ok(header.rows)
 }
 
-/// Appends a chunk's rows to some that have columns of the chunk; their times to those that are held, if they are.
+/// Appends a chunk's rows to some that have columns of the chunk; their times to those that are encoded_times, if they are.
 fn decode_rows(
     reader: &mut Reader<'_>,
     header: &ChunkHeader,
     rows: &mut Rows,
-    (held, scratch): (Option<&mut EncodedTimes>, &mut float::Scratch),
+    (encoded_times, scratch): (Option<&mut EncodedTimes>, &mut float::Scratch),
 ) -> Result<(), DecodeError> {
     let timestamps = reader.bytes(header.timestamps_bytes)?;
-    match held {
-        Some(held) => held.push(header.rows, timestamps),
+    match encoded_times {
+        Some(encoded_times) => encoded_times.push(header.rows, timestamps),
         None => integer::decode(&mut Reader::new(timestamps), header.rows, &mut rows.timestamps_ns)?,
     }
     let mut columns = rows.columns.iter_mut().peekable();

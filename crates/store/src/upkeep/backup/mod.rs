@@ -159,7 +159,7 @@ impl Store {
         }
         let mut segments = BTreeMap::new();
         for id in state.segments.keys() {
-            let path = match self.index_twins.whole_copy(*id) {
+            let path = match self.upkeep.index_copies().whole_copy(*id) {
                 Err(StoreError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 whole => whole?,
             };
@@ -180,7 +180,7 @@ fn backup_state(mut state: State, sequence: u64) -> State {
     // What is past keeping is not copied.
     state.trash.clear();
     state.parts.values_mut().for_each(|part| part.locations = PartLocations { local: true, object: false });
-    // Sequence ids go on behind all that stand in the backup, deletes among them.
+    // Sequence ids go on after all that stand in the backup, deletes among them.
     let last = state.deletes.keys().map(|(_, sequence)| *sequence).max().unwrap_or(0).max(sequence);
     state.flushed = (0..state.shards).map(|shard| (shard, last)).collect();
     state

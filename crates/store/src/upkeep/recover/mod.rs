@@ -8,14 +8,12 @@ pub(crate) use replay::{needed_segments_of, scan_start};
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 use index::{Catalog, GroupEntry, Groups, Segment};
 use platform::{Files, LockError, Platform};
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
-use crate::cache::last_rows::LastRowsCache;
-use crate::cache::selections::SelectionCache;
+use crate::cache::Caches;
 use crate::compaction::throttle::Throttle;
 use crate::flush::index_copies::IndexTwins;
 use crate::flush::segment;
@@ -26,19 +24,19 @@ use crate::journal::file::Continued;
 use crate::log::reader::Finding;
 use crate::manifest::State;
 use crate::manifest::twin;
-use crate::memory::MemoryPools;
-use crate::part::{IndexBlockCache, PartInfo};
+use crate::memory::Memory;
+use crate::part::PartInfo;
+use crate::retention::Retention;
 use crate::retention::trash;
 use crate::retention::trusted_time::{Opening, Reading, TrustedTime, data_advance_ns_max};
 use crate::tier::parts::ObjectTier;
+use crate::upkeep::Upkeep;
 use crate::upkeep::health::Health;
 use crate::upkeep::reserve::{Reserve, is_full};
 use crate::upkeep::stats::Counters;
-use crate::write::admission::Admission;
-use crate::write::buffer_pool::BufferPool;
+use crate::write::Ingestor;
 use crate::write::exemplars::{self, EXEMPLARS_SHARD, Exemplars};
-use crate::write::keys::{Keys, SHARDS_MAX};
-use crate::write::pressure::Pressure;
+use crate::write::keys::SHARDS_MAX;
 use crate::write::producers::{self, PRODUCERS_SHARD, Producers};
 use crate::{CatalogState, Damage, Loss, Store, StoreError, StoreOptions};
 
@@ -131,20 +129,11 @@ impl Store {
         let log = opened.start_log(replayed)?;
         let continued = opened.journal.take().and_then(|journal| journal.finish(extent, &opened.recovery));
         let journal = continued.map_or_else(|| Journal::fresh(&opened.platform, &opened.options), Ok)?;
-        let heads_bytes = opened.options.head_bytes_max as u64;
-        let memory_bytes_max = opened.options.memory_bytes_max;
-        let memory_pools = MemoryPools::new(memory_bytes_max, opened.platform.clock.clone());
-        let reserve = Reserve::new(opened.platform.files.clone(), &opened.options);
-        let merge_rate = opened.options.merge_bytes_per_second_max;
-        let (fast_partition_length_ns, policies) =
-            (manifest.state.fast_partition_length_ns, manifest.state.policies.clone());
         opened.health.set_losses(manifest.state.losses.clone());
         opened.recovery.manifest_repaired.iter().for_each(|damage| opened.health.report_damage(damage.clone()));
+        let reserve = Reserve::new(opened.platform.files.clone(), &opened.options);
         let trusted_time = opened.trusted_time(&manifest.state);
         let store = Self {
-            keys: Keys::new(opened.options.group_keys_max),
-            platform: opened.platform,
-            options: opened.options,
             catalog: RwLock::new(CatalogState {
                 catalog: opened.catalog,
                 unsaved_since: catalog_since,
@@ -152,36 +141,19 @@ impl Store {
             }),
             log: Box::new(log),
             shards: opened.shards,
+            retention: Retention::new(&manifest.state, trusted_time),
             manifest: Mutex::new(manifest),
             flushing: Mutex::new(()),
-            pressure: Pressure::default(),
-            throttle: Throttle::new(merge_rate),
+            throttle: Throttle::new(opened.options.merge_bytes_per_second_max),
             counters: Counters::default(),
-            unlogged: AtomicBool::new(false),
             journal,
-            journal_file: Mutex::default(),
-            buffers: BufferPool::default(),
-            fast_partition_length_ns: AtomicI64::new(fast_partition_length_ns),
-            policies: RwLock::new(policies),
-            heads_bytes: AtomicU64::new(heads_bytes),
-            memory_pools,
-            index_blocks: Arc::new(IndexBlockCache::new(memory_bytes_max)),
-            last_rows: Arc::new(LastRowsCache::new(memory_bytes_max)),
-            selections: SelectionCache::new(memory_bytes_max),
-            results_bytes: AtomicU64::new(0),
-            requests_bytes: AtomicU64::new(0),
-            memory_is_short: AtomicBool::new(false),
-            admission: Admission::default(),
-            refusal: RwLock::default(),
+            ingestor: Ingestor::new(&opened.options, opened.exemplars, opened.producers),
+            caches: Caches::new(opened.options.memory_bytes_max),
+            memory: Memory::new(&opened.options, opened.platform.clock.clone()),
             object_tier: opened.object_tier,
-            exemplars: Mutex::new(opened.exemplars),
-            producers: Mutex::new(opened.producers),
-            recovery: opened.recovery,
-            health: opened.health,
-            index_twins: opened.twins,
-            scrub: crate::upkeep::scrub::Scrub::default(),
-            reserve,
-            trusted_time,
+            upkeep: Upkeep::new(opened.recovery, opened.health, opened.twins, reserve),
+            platform: opened.platform,
+            options: opened.options,
             _lock: lock,
         };
         store.record_opening_time();
@@ -262,7 +234,7 @@ impl Opened {
             }
         }
         let newest_ns = shards.iter().map(|shard| shard.state.lock().newest_ns).collect();
-        let journal = options.journal_is_kept.then(|| Continued::read(&platform, &options, state.epoch, newest_ns));
+        let journal = options.journal_is_saved.then(|| Continued::read(&platform, &options, state.epoch, newest_ns));
         let journal = journal.flatten();
         let losses = losses.into_iter().map(|loss| (loss, None)).collect();
         Ok(Self {

@@ -53,7 +53,7 @@ impl Opened {
                 }
             }
         }
-        self.keep(&kept, state.epoch)
+        self.set_aside(&kept, state.epoch)
     }
 
     /// `None`: it is an operator's.
@@ -94,15 +94,16 @@ impl Opened {
         gone.map(|number| log_path(&directory, number)).try_for_each(|path| self.remove(&path))
     }
 
-    fn keep(&mut self, kept: &[PathBuf], epoch: u64) -> Result<(), StoreError> {
-        if kept.is_empty() {
+    fn set_aside(&mut self, paths: &[PathBuf], epoch: u64) -> Result<(), StoreError> {
+        if paths.is_empty() {
             return Ok(());
         }
         let directory = &self.options.directory;
-        let kept = lost_found::keep(&*self.platform.files, directory, kept, epoch, self.options.lost_found_bytes_max)?;
-        self.recovery.files_set_aside = kept.moved;
-        self.recovery.files_left = kept.left;
-        self.recovery.lost_found_removed = kept.removed;
+        let moved =
+            lost_found::set_aside(&*self.platform.files, directory, paths, epoch, self.options.lost_found_bytes_max)?;
+        self.recovery.files_set_aside = moved.moved;
+        self.recovery.files_left = moved.left;
+        self.recovery.lost_found_removed = moved.removed;
         Ok(())
     }
 }

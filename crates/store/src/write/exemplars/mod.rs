@@ -144,7 +144,7 @@ impl Store {
             return Vec::new();
         };
         let mut found: std::collections::BTreeMap<Labels, Vec<Exemplar>> = std::collections::BTreeMap::new();
-        for ((owner, labels), exemplar) in &self.exemplars.lock().kept {
+        for ((owner, labels), exemplar) in &self.ingestor.exemplars.lock().kept {
             if *owner == database && range.contains(exemplar.timestamp_ns) && matches(matchers, labels) {
                 found.entry(labels.clone()).or_default().push(exemplar.clone());
             }
@@ -158,7 +158,7 @@ impl Store {
         let Some(database) = self.catalog.read().catalog.database(database) else {
             return Vec::new();
         };
-        let exemplars = self.exemplars.lock();
+        let exemplars = self.ingestor.exemplars.lock();
         let of_database = exemplars.starts_ns.iter().filter(|((owner, _), _)| *owner == database);
         let mut found: Vec<(Labels, i64)> = of_database
             .filter(|((_, labels), _)| matches(matchers, labels))
@@ -173,7 +173,7 @@ impl Store {
         if batch.exemplars.is_empty() && batch.start_timestamps.is_empty() {
             return Ok(());
         }
-        let mut exemplars = self.exemplars.lock();
+        let mut exemplars = self.ingestor.exemplars.lock();
         let entries = exemplars.new_entries(database, batch, self.options.exemplars_max);
         for (kind, entries) in [
             (record::EXEMPLARS, entries.iter().filter(|entry| entry.is_exemplar()).cloned().collect::<Vec<_>>()),
@@ -198,7 +198,7 @@ impl Store {
     /// Writes all of them to a segment, in the place of the one before, if the log has records that no segment holds.
     pub(crate) fn save_exemplars(&self) -> Result<(), StoreError> {
         let (entries, since, through) = {
-            let mut exemplars = self.exemplars.lock();
+            let mut exemplars = self.ingestor.exemplars.lock();
             let Some(since) = exemplars.unsaved_since.take() else {
                 return Ok(());
             };
@@ -210,7 +210,7 @@ impl Store {
         entry::encode(&entries, &mut payload);
         let saved = self.replace_segment_beside(EXEMPLARS_SHARD, through, &payload);
         saved.inspect_err(|_| {
-            let mut exemplars = self.exemplars.lock();
+            let mut exemplars = self.ingestor.exemplars.lock();
             exemplars.unsaved_since = Some(exemplars.unsaved_since.map_or(since, |later| later.min(since)));
         })
     }
