@@ -132,7 +132,7 @@ pub struct Db {
     store: Arc<Store>,
     key_hasher: KeyHasher,
     limits: ingest::Limits,
-    settings: promql::Settings,
+    settings: promql::EvaluationSettings,
     watch: Arc<Watch>,
     worker: Worker,
     /// Threads that help with long queries, for all of them together.
@@ -164,11 +164,11 @@ impl Db {
             store,
             key_hasher: KeyHasher::new(secret),
             limits: ingest::Limits::default(),
-            settings: promql::Settings {
+            settings: promql::EvaluationSettings {
                 lookback_ms: options.lookback_ms,
                 name_removal: options.name_removal,
                 features: promql::Features::all(options.promql_experimental),
-                ..promql::Settings::default()
+                ..promql::EvaluationSettings::default()
             },
             watch,
             worker,

@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::Db;
-use crate::results::{Asker, CacheUse, ResultCacheStats, Run};
 use index::Cardinality;
 use model::{Matcher, TimeRange};
-use promql::{Evaluation, EvaluationResult, Expression, NameRemoval, QueryTimes, SampleCounts, Settings};
+use promql::{Evaluation, EvaluationResult, EvaluationSettings, Expression, NameRemoval, QueryTimes, SampleCounts};
 use query::{
     BinCache, BinsRequest, BinsResponse, Budget, ComputeBins, QueryError, Selection, Series, Source, StoreSource,
 };
 use store::StoreError;
+
+use crate::Db;
+use crate::results::{Asker, CacheUse, ResultCacheStats, Run};
 
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -282,9 +283,9 @@ impl Db {
         Expression::parse_with(text, self.settings.features)
     }
 
-    pub(crate) fn settings(&self, lookback_ms: Option<i64>, name_removal: Option<NameRemoval>) -> Settings {
+    pub(crate) fn settings(&self, lookback_ms: Option<i64>, name_removal: Option<NameRemoval>) -> EvaluationSettings {
         let lookback_ms = lookback_ms.unwrap_or(self.settings.lookback_ms);
         let name_removal = name_removal.unwrap_or(self.settings.name_removal);
-        Settings { lookback_ms, name_removal, ..self.settings.clone() }
+        EvaluationSettings { lookback_ms, name_removal, ..self.settings.clone() }
     }
 }

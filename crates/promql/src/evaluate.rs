@@ -8,8 +8,8 @@ use crate::eval::annotations::Annotations;
 use crate::eval::evaluator::{Computed, Evaluation, Evaluator};
 use crate::eval::rows::{Row, Steps, without_name};
 use crate::expression::Expression;
-use crate::result::{EvaluationResult, Points, ResultValue, points, vector_value};
-use crate::settings::Settings;
+use crate::result::{EvaluationResult, ResultValue, SeriesPoints, points, vector_value};
+use crate::settings::EvaluationSettings;
 use crate::syntax::ast::{Expr, Node};
 use crate::syntax::bind_times::{QueryTimes, bind_times};
 use crate::syntax::result_kind::ResultKind;
@@ -85,7 +85,11 @@ pub fn evaluate_partial_range(
 }
 
 /// The number of steps of a range query; fails if the query is wrong, as far as that can be known before it is evaluated.
-pub fn range_steps(expression: &Expression, times: QueryTimes, settings: &Settings) -> Result<usize, QueryError> {
+pub fn range_steps(
+    expression: &Expression,
+    times: QueryTimes,
+    settings: &EvaluationSettings,
+) -> Result<usize, QueryError> {
     check_times(&[times.start_ms, times.end_ms], settings)?;
     if times.step_ms <= 0 {
         return Err(QueryError::Invalid(
@@ -109,7 +113,7 @@ fn matrix(
     expression: &Expression,
     times: QueryTimes,
     evaluation: &Evaluation<'_>,
-) -> Result<(Vec<(Labels, Points)>, Annotations), QueryError> {
+) -> Result<(Vec<(Labels, SeriesPoints)>, Annotations), QueryError> {
     let settings = evaluation.settings;
     let count = range_steps(expression, times, settings)?;
     let expr = bind_times(&expression.expr, times)?;
@@ -133,7 +137,7 @@ fn matrix(
     Ok((matrix, evaluator.annotations))
 }
 
-pub(crate) fn check_times(times_ms: &[i64], settings: &Settings) -> Result<(), QueryError> {
+pub(crate) fn check_times(times_ms: &[i64], settings: &EvaluationSettings) -> Result<(), QueryError> {
     let bounds = -TIME_MS_MAX..=TIME_MS_MAX;
     let lookback_ms = &settings.lookback_ms;
     match times_ms.iter().chain([lookback_ms, &settings.subquery_step_ms]).find(|time| !bounds.contains(time)) {
@@ -144,14 +148,14 @@ pub(crate) fn check_times(times_ms: &[i64], settings: &Settings) -> Result<(), Q
 
 fn range_samples(evaluator: &Evaluator<'_>, expr: &Expr, steps: Steps) -> Result<ResultValue, QueryError> {
     let series = evaluator.range_vector(expr, steps)?.into_first_window()?;
-    let mut matrix: Vec<(Labels, Points)> = series
+    let mut matrix: Vec<(Labels, SeriesPoints)> = series
         .into_iter()
         .map(|series| {
             let samples = series.samples;
             let floats = samples.timestamps_ms.iter().copied().zip(samples.values).collect();
             let histograms = samples.histogram_timestamps_ms.into_iter().zip(samples.histograms).collect();
             let labels = if series.drop_name { without_name(&series.labels) } else { series.labels };
-            (labels, Points { floats, histograms })
+            (labels, SeriesPoints { floats, histograms })
         })
         .collect();
     matrix.sort_by(|a, b| a.0.cmp(&b.0));

@@ -22,7 +22,7 @@ use crate::evaluate::range_steps;
 use crate::expression::Expression;
 use crate::range::samples::SampleInterval;
 use crate::range::window_bounds::{WindowEnds, range_bounds, subquery_grid};
-use crate::settings::Settings;
+use crate::settings::EvaluationSettings;
 use crate::syntax::ast::{
     Aggregate, Binary, Cardinality, Edges, Expr, Grouping, Matching, Node, Range, Selector, Shift, Subquery,
 };
@@ -37,14 +37,22 @@ const LINE_CHARACTERS_MAX: usize = 100;
 const INDENT: usize = 2;
 
 /// Explains the evaluation at one instant.
-pub fn explain_instant(expression: &Expression, time_ms: i64, settings: &Settings) -> Result<String, QueryError> {
+pub fn explain_instant(
+    expression: &Expression,
+    time_ms: i64,
+    settings: &EvaluationSettings,
+) -> Result<String, QueryError> {
     let bound = bind_times(&expression.expr, QueryTimes::instant(time_ms))?;
     let at = Item::list("at", [Item::nanoseconds(time_ms)]);
     explain(expression, at, &bound, Steps::one(time_ms), settings)
 }
 
 /// Explains the evaluation at regular steps; fails if the evaluation would fail before it begins.
-pub fn explain_range(expression: &Expression, times: QueryTimes, settings: &Settings) -> Result<String, QueryError> {
+pub fn explain_range(
+    expression: &Expression,
+    times: QueryTimes,
+    settings: &EvaluationSettings,
+) -> Result<String, QueryError> {
     let count = range_steps(expression, times, settings)?;
     let bound = bind_times(&expression.expr, times)?;
     let steps = Steps { start_ms: times.start_ms, step_ms: times.step_ms, count };
@@ -56,7 +64,7 @@ fn explain(
     when: Item,
     bound: &Expr,
     steps: Steps,
-    settings: &Settings,
+    settings: &EvaluationSettings,
 ) -> Result<String, QueryError> {
     let tree = Explainer { settings }.expr(bound, steps)?;
     let mut text = String::new();
@@ -140,7 +148,7 @@ fn steps_item(Steps { start_ms, step_ms, count }: Steps) -> Item {
 }
 
 struct Explainer<'s> {
-    settings: &'s Settings,
+    settings: &'s EvaluationSettings,
 }
 
 impl Explainer<'_> {
@@ -274,7 +282,7 @@ mod tests {
     fn check(text: &str, expected: &str) {
         let expression = Expression::parse(text).unwrap();
         let times = QueryTimes { start_ms: 3_600_000, end_ms: 7_200_000, step_ms: 60_000 };
-        let explained = explain_range(&expression, times, &Settings::default()).unwrap();
+        let explained = explain_range(&expression, times, &EvaluationSettings::default()).unwrap();
         let lines: Vec<&str> = explained.lines().map(str::trim).collect();
         let text = quoted(&expression.line());
         assert_eq!(lines.join(" "), format!("(promql {text} (steps 3600000000000 7200000000000 1m) {expected})"));
@@ -319,7 +327,7 @@ mod tests {
     #[test]
     fn plans_in_it_are_plans() {
         let expression = Expression::parse(r#"rate(up{a="\"(b\n"}[5m])"#).unwrap();
-        let explained = explain_instant(&expression, 7_200_000, &Settings::default()).unwrap();
+        let explained = explain_instant(&expression, 7_200_000, &EvaluationSettings::default()).unwrap();
         let plan = &explained[explained.find("(->>").unwrap()..];
         let plan = plan.strip_suffix(")))").unwrap();
         let read = query::parse(plan, 0).unwrap();

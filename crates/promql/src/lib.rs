@@ -45,9 +45,9 @@ pub use evaluate::{RangeOutcome, evaluate_instant, evaluate_partial_range, evalu
 pub use explain::{explain_instant, explain_range};
 pub use expression::{Expression, parse_selector};
 pub use histogram::native::{CounterReset, Histogram, HistogramBucket};
-pub use result::{EvaluationResult, Points, ResultValue, VectorSample};
+pub use result::{EvaluationResult, ResultValue, SeriesPoints, VectorSample};
 pub use sample_counts::{SampleCounts, count_instant, count_range};
-pub use settings::{NameRemoval, Settings};
+pub use settings::{EvaluationSettings, NameRemoval};
 pub use syntax::bind_times::QueryTimes;
 pub use syntax::features::Features;
 pub use syntax::result_kind::ResultKind;

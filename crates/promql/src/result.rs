@@ -41,7 +41,7 @@ pub enum ResultValue {
     /// (`sort`, `topk`).
     Vector(Vec<VectorSample>),
     /// Samples per series, in order of the labels.
-    Matrix(Vec<(Labels, Points)>),
+    Matrix(Vec<(Labels, SeriesPoints)>),
 }
 
 /// A series' value at one time: the float, or the histogram if there is one.
@@ -59,7 +59,7 @@ pub struct VectorSample {
 
 /// A series' values with their times in milliseconds: floats, and histograms.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Points {
+pub struct SeriesPoints {
     /// In order of time.
     pub floats: Vec<(i64, f64)>,
     /// In order of time.
@@ -75,8 +75,8 @@ impl EvaluationResult {
 }
 
 /// A row with the times of its steps.
-pub(crate) fn points(row: &Row, steps: Steps) -> (Labels, Points) {
-    let mut points = Points::default();
+pub(crate) fn points(row: &Row, steps: Steps) -> (Labels, SeriesPoints) {
+    let mut points = SeriesPoints::default();
     for (step, sample) in row.present() {
         let time_ms = steps.time_ms(step);
         match sample {

@@ -50,7 +50,7 @@ impl NameRemoval {
 
 /// How expressions are evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct EvaluationSettings {
     /// How old the newest sample of a series may be to count as its value now.
     pub lookback_ms: i64,
     /// Most steps of an evaluation, subqueries included.
@@ -63,7 +63,7 @@ pub struct Settings {
     pub features: Features,
 }
 
-impl Default for Settings {
+impl Default for EvaluationSettings {
     /// Lookback 5 minutes, 1,000,000 steps, subqueries every minute, names dropped at once, all features.
     fn default() -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl EvaluationSettings {
     /// How many steps lie between two times; fails if there are too many.
     pub(crate) fn step_count(&self, times: QueryTimes) -> Result<usize, QueryError> {
         let QueryTimes { start_ms, end_ms, step_ms } = times;

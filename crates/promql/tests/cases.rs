@@ -28,8 +28,8 @@ use model::{Labels, MatchOp, STALE_NAN_BITS};
 use query::{Budget, QueryError};
 use support::Memory;
 use thalweg_promql::{
-    Evaluation, EvaluationResult, Expression, QueryTimes, ResultValue, Settings, evaluate_instant, evaluate_range,
-    parse_selector,
+    Evaluation, EvaluationResult, EvaluationSettings, Expression, QueryTimes, ResultValue, evaluate_instant,
+    evaluate_range, parse_selector,
 };
 
 #[test]
@@ -121,7 +121,7 @@ impl Script {
     }
 
     fn evaluate(&self, words: &str) -> (Kind, Result<EvaluationResult, QueryError>) {
-        let settings = Settings::default();
+        let settings = EvaluationSettings::default();
         let budget = Budget::new(10_000_000);
         let evaluation = Evaluation::new(&self.memory, &settings, &budget);
         let mut rest = words;

@@ -26,7 +26,7 @@ use model::{Labels, NativeHistogram, STALE_NAN_BITS};
 use query::Budget;
 use support::Memory;
 use thalweg_promql::{
-    Evaluation, EvaluationResult, Expression, Histogram, NameRemoval, QueryTimes, ResultValue, Settings,
+    Evaluation, EvaluationResult, EvaluationSettings, Expression, Histogram, NameRemoval, QueryTimes, ResultValue,
     evaluate_instant, evaluate_range, parse_selector,
 };
 
@@ -43,7 +43,7 @@ fn scripts() {
             "grouped_names.test" => NameRemoval::Delayed,
             _ => NameRemoval::AtOnce,
         };
-        let settings = Settings { name_removal, ..Settings::default() };
+        let settings = EvaluationSettings { name_removal, ..EvaluationSettings::default() };
         let mut memory = Memory::default();
         for (number, head, lines) in paragraphs(&text) {
             if let Some(interval) = head.strip_prefix("load ") {
@@ -69,7 +69,7 @@ fn what_is_kept_of_expressions_within_changes_nothing() {
     let (mut compared, mut given) = (0, 0);
     for entry in std::fs::read_dir(folder).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-        let (settings, mut memory) = (Settings::default(), Memory::default());
+        let (settings, mut memory) = (EvaluationSettings::default(), Memory::default());
         for (_, head, lines) in paragraphs(&text) {
             if let Some(interval) = head.strip_prefix("load ") {
                 lines.iter().for_each(|line| load(&mut memory, duration_ms(interval), line));
@@ -169,7 +169,7 @@ fn parts(histogram: &Histogram) -> Shown {
 
 type Series = (String, Vec<(i64, Shown)>);
 
-fn run(memory: &Memory, settings: &Settings, head: &str, lines: &[&str]) -> Result<(), String> {
+fn run(memory: &Memory, settings: &EvaluationSettings, head: &str, lines: &[&str]) -> Result<(), String> {
     let budget = Budget::new(10_000_000);
     let evaluation = Evaluation::new(memory, settings, &budget);
     let (times, text) = times_of(head);
@@ -441,7 +441,7 @@ fn added(left: &NativeHistogram, right: &NativeHistogram) -> NativeHistogram {
 fn duration_ms(text: &str) -> i64 {
     let parsed = Expression::parse(text).unwrap();
     let budget = Budget::new(10);
-    match evaluate_instant(&parsed, 0, &Evaluation::new(&Memory::default(), &Settings::default(), &budget))
+    match evaluate_instant(&parsed, 0, &Evaluation::new(&Memory::default(), &EvaluationSettings::default(), &budget))
         .unwrap()
         .value
     {

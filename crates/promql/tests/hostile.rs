@@ -6,7 +6,9 @@ mod support;
 use proptest::prelude::*;
 use query::{Budget, QueryError, Stop};
 use support::Memory;
-use thalweg_promql::{Evaluation, Expression, QueryTimes, Settings, evaluate_instant, evaluate_range, parse_selector};
+use thalweg_promql::{
+    Evaluation, EvaluationSettings, Expression, QueryTimes, evaluate_instant, evaluate_range, parse_selector,
+};
 
 fn refused(text: &str, reason: &str) {
     match Expression::parse(text) {
@@ -36,7 +38,7 @@ fn deep_nesting_is_refused() {
 
 #[test]
 fn what_is_just_not_too_deep_is_evaluated() {
-    let (source, settings, budget) = (Memory::default(), Settings::default(), Budget::new(1000));
+    let (source, settings, budget) = (Memory::default(), EvaluationSettings::default(), Budget::new(1000));
     for text in [
         format!("{}1{}", "(".repeat(198), ")".repeat(198)),
         format!("{}x{}", "abs(".repeat(198), ")".repeat(198)),
@@ -81,7 +83,7 @@ fn steps_samples_and_time_are_bounded() {
         let labels = model::Labels::from_pairs([("__name__", "x".to_owned()), ("n", number.to_string())]).unwrap();
         source.series.insert(labels, (0..100).map(|place| (place * 1000, 1.0)).collect());
     }
-    let settings = Settings { steps_max: 1000, ..Settings::default() };
+    let settings = EvaluationSettings { steps_max: 1000, ..EvaluationSettings::default() };
     let range = |text: &str, end_ms: i64, budget: &Budget| {
         evaluate_range(
             &Expression::parse(text).unwrap(),
@@ -123,7 +125,7 @@ fn labels_are_bounded() {
     source.series.insert(labels, vec![(0, 1.0)]);
     let ask = |text: &str| {
         let expression = Expression::parse(text).unwrap();
-        evaluate_instant(&expression, 0, &Evaluation::new(&source, &Settings::default(), &Budget::new(1000)))
+        evaluate_instant(&expression, 0, &Evaluation::new(&source, &EvaluationSettings::default(), &Budget::new(1000)))
     };
     let nested = |head: &str, tail: &str, depth: usize| format!("{}x{}", head.repeat(depth), tail.repeat(depth));
     for (head, tail) in
@@ -232,7 +234,7 @@ proptest! {
     fn no_text_crashes_the_parser(places in proptest::collection::vec((0..PIECES.len(), any::<bool>()), 0..24)) {
         let text: String = places.iter().flat_map(|(place, space)| [PIECES[*place], if *space { " " } else { "" }]).collect();
         if let Ok(expression) = Expression::parse(&text) {
-            let (source, settings, budget) = (Memory::default(), Settings::default(), Budget::new(100_000));
+            let (source, settings, budget) = (Memory::default(), EvaluationSettings::default(), Budget::new(100_000));
             let _ = evaluate_instant(&expression, 1_000_000, &Evaluation::new(&source, &settings, &budget));
             prop_assert_eq!(budget.samples(), 0);
         }

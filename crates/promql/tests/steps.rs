@@ -9,7 +9,9 @@ use model::{Labels, STALE_NAN_BITS};
 use proptest::prelude::*;
 use query::Budget;
 use support::Memory;
-use thalweg_promql::{Evaluation, Expression, QueryTimes, ResultValue, Settings, evaluate_instant, evaluate_range};
+use thalweg_promql::{
+    Evaluation, EvaluationSettings, Expression, QueryTimes, ResultValue, evaluate_instant, evaluate_range,
+};
 
 /// `x` has the labels `a` and `b`, `y` has `a` only. No template can fail.
 const TEMPLATES: &[&str] = &[
@@ -110,7 +112,7 @@ fn bits(value: f64) -> u64 {
 }
 
 fn by_instants(expression: &Expression, memory: &Memory, times: &[i64]) -> Points {
-    let (settings, budget) = (Settings::default(), Budget::new(1_000_000));
+    let (settings, budget) = (EvaluationSettings::default(), Budget::new(1_000_000));
     let mut points = Points::new();
     for time_ms in times {
         let answer = evaluate_instant(expression, *time_ms, &Evaluation::new(memory, &settings, &budget)).unwrap();
@@ -127,7 +129,7 @@ fn by_instants(expression: &Expression, memory: &Memory, times: &[i64]) -> Point
 }
 
 fn at_once(expression: &Expression, memory: &Memory, times: QueryTimes) -> Points {
-    let (settings, budget) = (Settings::default(), Budget::new(1_000_000));
+    let (settings, budget) = (EvaluationSettings::default(), Budget::new(1_000_000));
     let answer = evaluate_range(expression, times, &Evaluation::new(memory, &settings, &budget)).unwrap();
     assert_eq!(budget.samples(), 0);
     match answer.value {

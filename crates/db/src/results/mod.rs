@@ -27,7 +27,7 @@ use cache::{Front, Key, Options, Portion, Span};
 use model::TimeRange;
 use platform::Platform;
 use promql::{
-    CachedRows, Evaluation, EvaluationResult, Expression, PartialRange, PartialRangeSlice, Settings, StepSpan,
+    CachedRows, Evaluation, EvaluationResult, EvaluationSettings, Expression, PartialRange, PartialRangeSlice, StepSpan,
 };
 use query::{Budget, Frame, StoreSource};
 use store::{Store, StoreError};
@@ -174,7 +174,7 @@ pub(crate) struct Run<'a> {
     pub(crate) database: &'a str,
     pub(crate) source: &'a StoreSource<'a>,
     pub(crate) expression: &'a Expression,
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a EvaluationSettings,
     pub(crate) budget: &'a Budget,
 }
 
@@ -279,7 +279,7 @@ fn key_of_text(database: u32, when: &str, settings: &str, text: &str) -> Key {
     Key::of_statement(&format!("{database}\n{when}\n{settings}\n{text}"))
 }
 
-fn settings_of(settings: &Settings) -> String {
-    let Settings { lookback_ms, steps_max, subquery_step_ms, name_removal, features } = settings;
+fn settings_of(settings: &EvaluationSettings) -> String {
+    let EvaluationSettings { lookback_ms, steps_max, subquery_step_ms, name_removal, features } = settings;
     format!("{lookback_ms} {steps_max} {subquery_step_ms} {} {features:?}", name_removal.word())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cache::Span;
-use promql::{EvaluationResult, Points, QueryTimes, ResultValue};
+use promql::{EvaluationResult, QueryTimes, ResultValue, SeriesPoints};
 use query::QueryError;
 
 use super::watch::Watch;
@@ -92,7 +92,7 @@ pub(super) fn size_bytes(answer: &EvaluationResult) -> usize {
             .sum(),
         ResultValue::Matrix(series) => series
             .iter()
-            .map(|(labels, Points { floats, histograms })| {
+            .map(|(labels, SeriesPoints { floats, histograms })| {
                 let bytes_of_histograms: usize = histograms.iter().map(|(_, histogram)| histogram.size_bytes()).sum();
                 labels.packed_bytes()
                     + size_of_val(floats.as_slice())

@@ -90,16 +90,16 @@ impl<F> Mixed<F> {
     }
 }
 
-pub(crate) struct Total(Mixed<CompensatedSum>);
+pub(crate) struct SumAccumulator(Mixed<CompensatedSum>);
 
-impl Total {
+impl SumAccumulator {
     /// A sum of floats.
     pub(crate) const fn from_sum(sum: CompensatedSum) -> Self {
         Self(Mixed::Floats(sum))
     }
 }
 
-impl Accumulate for Total {
+impl Accumulate for SumAccumulator {
     const FLOATS_ONLY: Option<&'static str> = None;
 
     fn start(value: f64) -> Self {
@@ -124,9 +124,9 @@ impl Accumulate for Total {
     }
 }
 
-pub(crate) struct Mean(Mixed<FloatMean>);
+pub(crate) struct MeanAccumulator(Mixed<FloatMean>);
 
-impl Accumulate for Mean {
+impl Accumulate for MeanAccumulator {
     const FLOATS_ONLY: Option<&'static str> = None;
 
     fn start(value: f64) -> Self {
@@ -151,9 +151,9 @@ impl Accumulate for Mean {
 }
 
 /// NaN only if there is nothing else.
-pub(crate) struct Minimum(f64);
+pub(crate) struct MinAccumulator(f64);
 
-impl Accumulate for Minimum {
+impl Accumulate for MinAccumulator {
     const FLOATS_ONLY: Option<&'static str> = Some("min");
 
     fn start(value: f64) -> Self {
@@ -172,9 +172,9 @@ impl Accumulate for Minimum {
 }
 
 /// NaN only if there is nothing else.
-pub(crate) struct Maximum(f64);
+pub(crate) struct MaxAccumulator(f64);
 
-impl Accumulate for Maximum {
+impl Accumulate for MaxAccumulator {
     const FLOATS_ONLY: Option<&'static str> = Some("max");
 
     fn start(value: f64) -> Self {
@@ -192,9 +192,9 @@ impl Accumulate for Maximum {
     }
 }
 
-pub(crate) struct Count(u64);
+pub(crate) struct CountAccumulator(u64);
 
-impl Accumulate for Count {
+impl Accumulate for CountAccumulator {
     const FLOATS_ONLY: Option<&'static str> = None;
 
     fn start(_: f64) -> Self {
@@ -214,9 +214,9 @@ impl Accumulate for Count {
     }
 }
 
-pub(crate) struct One;
+pub(crate) struct GroupAccumulator;
 
-impl Accumulate for One {
+impl Accumulate for GroupAccumulator {
     const FLOATS_ONLY: Option<&'static str> = None;
 
     fn start(_: f64) -> Self {
@@ -251,9 +251,9 @@ impl Squares {
     }
 }
 
-pub(crate) struct Variance(Squares);
+pub(crate) struct VarianceAccumulator(Squares);
 
-impl Accumulate for Variance {
+impl Accumulate for VarianceAccumulator {
     const FLOATS_ONLY: Option<&'static str> = Some("stdvar");
 
     fn start(value: f64) -> Self {
@@ -269,9 +269,9 @@ impl Accumulate for Variance {
     }
 }
 
-pub(crate) struct StandardDeviation(Squares);
+pub(crate) struct StddevAccumulator(Squares);
 
-impl Accumulate for StandardDeviation {
+impl Accumulate for StddevAccumulator {
     const FLOATS_ONLY: Option<&'static str> = Some("stddev");
 
     fn start(value: f64) -> Self {

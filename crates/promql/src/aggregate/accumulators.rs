@@ -1,6 +1,6 @@
 //! The accumulators of a group, one per step.
 
-use crate::aggregate::accumulate::{Accumulate, Total};
+use crate::aggregate::accumulate::{Accumulate, SumAccumulator};
 use crate::eval::annotations::{AnnotationContext, Annotations};
 use crate::eval::rows::{Sample, are_all_present, is_absent};
 use crate::eval::sum::CompensatedSum;
@@ -70,7 +70,7 @@ impl<F: Accumulate> StepAccumulators for PerStep<F> {
 /// Sums: as columns while all that comes are floats, so that a row is added to all of them at once.
 pub(crate) enum SumAccumulators {
     Floats(SumColumns),
-    Any(PerStep<Total>),
+    Any(PerStep<SumAccumulator>),
 }
 
 #[derive(Default)]
@@ -115,7 +115,7 @@ impl SumColumns {
 }
 
 impl StepAccumulators for SumAccumulators {
-    const BYTES_PER_STEP: usize = PerStep::<Total>::BYTES_PER_STEP;
+    const BYTES_PER_STEP: usize = PerStep::<SumAccumulator>::BYTES_PER_STEP;
 
     fn len(&self) -> usize {
         match self {
@@ -146,7 +146,7 @@ impl StepAccumulators for SumAccumulators {
     fn add_sample(&mut self, step: usize, sample: &Sample, context: AnnotationContext<'_>) {
         if let Self::Floats(columns) = self {
             let sums = std::mem::take(columns).into_sums();
-            *self = Self::Any(PerStep(sums.map(|sum| sum.map(Total::from_sum)).collect()));
+            *self = Self::Any(PerStep(sums.map(|sum| sum.map(SumAccumulator::from_sum)).collect()));
         }
         if let Self::Any(states) = self {
             states.add_sample(step, sample, context);
@@ -195,7 +195,7 @@ mod tests {
         /// Against adding one value after the other.
         #[test]
         fn columns_add_as_cells_do(rows in proptest::collection::vec((0usize..9, proptest::collection::vec(value(), 1..20)), 1..12)) {
-            let (mut columns, mut states) = (SumAccumulators::default(), PerStep::<Total>::default());
+            let (mut columns, mut states) = (SumAccumulators::default(), PerStep::<SumAccumulator>::default());
             columns.grow(2, 30);
             states.grow(2, 30);
             for (from, values) in &rows {

@@ -6,7 +6,10 @@ use model::{Labels, METRIC_NAME};
 use query::{QueryError, SAMPLE_BYTES};
 use xxhash_rust::xxh64::xxh64;
 
-use crate::aggregate::accumulate::{Count, Maximum, Mean, Minimum, One, StandardDeviation, Variance};
+use crate::aggregate::accumulate::{
+    CountAccumulator, GroupAccumulator, MaxAccumulator, MeanAccumulator, MinAccumulator, StddevAccumulator,
+    VarianceAccumulator,
+};
 use crate::aggregate::accumulators::{PerStep, StepAccumulators, SumAccumulators};
 use crate::aggregate::stream::StreamAggregation;
 use crate::aggregate::topk::select_topk;
@@ -25,7 +28,7 @@ use crate::syntax::span::Span;
 use crate::syntax::strings::quote;
 
 /// The rows of one group.
-pub(crate) struct Group {
+struct Group {
     labels: Labels,
     /// Places of the rows, in order.
     rows: Vec<usize>,
@@ -131,13 +134,13 @@ impl<'q> Evaluator<'q> {
     fn streamed(&self, aggregate: &Aggregate, steps: Steps) -> Option<Result<Vector<'q>, QueryError>> {
         Some(match aggregate.operation {
             Aggregation::Sum => self.stream_aggregate::<SumAccumulators>(aggregate, steps),
-            Aggregation::Average => self.stream_aggregate::<PerStep<Mean>>(aggregate, steps),
-            Aggregation::Minimum => self.stream_aggregate::<PerStep<Minimum>>(aggregate, steps),
-            Aggregation::Maximum => self.stream_aggregate::<PerStep<Maximum>>(aggregate, steps),
-            Aggregation::Count => self.stream_aggregate::<PerStep<Count>>(aggregate, steps),
-            Aggregation::Group => self.stream_aggregate::<PerStep<One>>(aggregate, steps),
-            Aggregation::StandardDeviation => self.stream_aggregate::<PerStep<StandardDeviation>>(aggregate, steps),
-            Aggregation::Variance => self.stream_aggregate::<PerStep<Variance>>(aggregate, steps),
+            Aggregation::Average => self.stream_aggregate::<PerStep<MeanAccumulator>>(aggregate, steps),
+            Aggregation::Minimum => self.stream_aggregate::<PerStep<MinAccumulator>>(aggregate, steps),
+            Aggregation::Maximum => self.stream_aggregate::<PerStep<MaxAccumulator>>(aggregate, steps),
+            Aggregation::Count => self.stream_aggregate::<PerStep<CountAccumulator>>(aggregate, steps),
+            Aggregation::Group => self.stream_aggregate::<PerStep<GroupAccumulator>>(aggregate, steps),
+            Aggregation::StandardDeviation => self.stream_aggregate::<PerStep<StddevAccumulator>>(aggregate, steps),
+            Aggregation::Variance => self.stream_aggregate::<PerStep<VarianceAccumulator>>(aggregate, steps),
             _ => return None,
         })
     }

@@ -3,7 +3,7 @@
 use model::{METRIC_NAME, MatchOp};
 
 use crate::expression::Expression;
-use crate::settings::Settings;
+use crate::settings::EvaluationSettings;
 use crate::syntax::ast::{Aggregation, Call, DurationSpec, Edges, Expr, Node, Selector, Shift};
 use crate::syntax::bind_times::{QueryTimes, bind_times};
 use crate::syntax::functions::Function;
@@ -40,14 +40,14 @@ impl ReadInterval {
 impl Expression {
     /// The samples that a query of these times may read, of the series that its selectors choose. `None` if it reads nothing, if that is
     /// unknown (`info`), or if the query is wrong.
-    pub fn read_interval(&self, times: QueryTimes, settings: &Settings) -> Option<ReadInterval> {
+    pub fn read_interval(&self, times: QueryTimes, settings: &EvaluationSettings) -> Option<ReadInterval> {
         let bound = bind_times(&self.expr, times).ok()?;
         read_interval_of(&bound, ReadInterval { first_ms: times.start_ms, last_ms: times.end_ms }, settings)
     }
 
     /// The samples that the step at time 0 reads, if every step depends on its time and the samples around it alone. Then results can be cut
     /// by steps, and joined from results of parts of the range. `None` for other expressions.
-    pub fn step_read_interval(&self, settings: &Settings) -> Option<ReadInterval> {
+    pub fn step_read_interval(&self, settings: &EvaluationSettings) -> Option<ReadInterval> {
         if settings.name_removal.is_delayed() || !is_stepwise(&self.expr) {
             return None;
         }
@@ -56,14 +56,14 @@ impl Expression {
 }
 
 /// As [`Expression::step_read_interval`], of an expression whose times are bound.
-pub(crate) fn step_read_interval_of(bound: &Expr, settings: &Settings) -> Option<ReadInterval> {
+pub(crate) fn step_read_interval_of(bound: &Expr, settings: &EvaluationSettings) -> Option<ReadInterval> {
     if settings.name_removal.is_delayed() || !is_stepwise(bound) {
         return None;
     }
     read_interval_of(bound, ReadInterval { first_ms: 0, last_ms: 0 }, settings)
 }
 
-fn read_interval_of(bound: &Expr, times: ReadInterval, settings: &Settings) -> Option<ReadInterval> {
+fn read_interval_of(bound: &Expr, times: ReadInterval, settings: &EvaluationSettings) -> Option<ReadInterval> {
     let mut hull = IntervalHull { interval: None, lookback_ms: settings.lookback_ms };
     hull.add(bound, times)?;
     hull.interval
@@ -182,7 +182,7 @@ mod tests {
     use crate::syntax::result_kind::ResultKind;
 
     fn stepwise(text: &str) -> Option<(i64, i64)> {
-        let interval = Expression::parse(text).unwrap().step_read_interval(&Settings::default())?;
+        let interval = Expression::parse(text).unwrap().step_read_interval(&EvaluationSettings::default())?;
         Some((interval.first_ms / 60_000, interval.last_ms / 60_000))
     }
 
@@ -229,7 +229,7 @@ mod tests {
     fn a_query_reads_around_its_times() {
         let times = QueryTimes { start_ms: 3_600_000, end_ms: 7_200_000, step_ms: 60_000 };
         let interval = |text: &str| {
-            let interval = Expression::parse(text).unwrap().read_interval(times, &Settings::default())?;
+            let interval = Expression::parse(text).unwrap().read_interval(times, &EvaluationSettings::default())?;
             Some((interval.first_ms / 60_000, interval.last_ms / 60_000))
         };
         assert_eq!(interval("up"), Some((55, 120)));

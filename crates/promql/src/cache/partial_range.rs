@@ -6,7 +6,7 @@ use std::iter::Peekable;
 use model::Labels;
 
 use crate::eval::annotations::{StepInfo, shown_annotations};
-use crate::result::{EvaluationResult, Points, ResultValue};
+use crate::result::{EvaluationResult, ResultValue, SeriesPoints};
 
 /// The result of an expression that has a [`step_read_interval`](crate::Expression::step_read_interval), for consecutive steps: floats alone,
 /// and annotations whose steps are known.
@@ -45,7 +45,7 @@ impl PartialRange {
     pub fn result(slices: &[PartialRangeSlice<'_>]) -> EvaluationResult {
         let joined = Self::join(slices);
         let matrix =
-            joined.series.into_iter().map(|(labels, floats)| (labels, Points { floats, histograms: Vec::new() }));
+            joined.series.into_iter().map(|(labels, floats)| (labels, SeriesPoints { floats, histograms: Vec::new() }));
         let infos = joined.infos.into_values().map(|info| info.text_with_position);
         EvaluationResult {
             value: ResultValue::Matrix(matrix.collect()),

@@ -40,7 +40,7 @@ impl Comparison {
 }
 
 /// The result of an operator for two values.
-pub(super) enum Outcome {
+pub(super) enum OperatorOutcome {
     /// The value; a filter keeps it if the flag is true.
     Value(Sample, bool),
     /// The operator is not defined for such values.
@@ -72,16 +72,20 @@ impl OperatorContext<'_> {
         matches!(self.operator, Operator::Arithmetic(_))
     }
 
-    fn no_result(&self, left: &Sample, right: &Sample) -> Outcome {
+    fn no_result(&self, left: &Sample, right: &Sample) -> OperatorOutcome {
         self.annotation.set(Some(PairAnnotation::Types(left.kind(), right.kind())));
-        Outcome::Nothing
+        OperatorOutcome::Nothing
     }
 
-    pub(super) fn apply(&self, left: &Sample, right: &Sample) -> Outcome {
+    pub(super) fn apply(&self, left: &Sample, right: &Sample) -> OperatorOutcome {
         match (left, right) {
             (Sample::Float(a), Sample::Float(b)) => match self.operator {
-                Operator::Arithmetic(arithmetic) => Outcome::Value(Sample::Float(arithmetic.apply()(*a, *b)), true),
-                Operator::Comparison(comparison) => Outcome::Value(Sample::Float(*a), comparison.holds()(*a, *b)),
+                Operator::Arithmetic(arithmetic) => {
+                    OperatorOutcome::Value(Sample::Float(arithmetic.apply()(*a, *b)), true)
+                }
+                Operator::Comparison(comparison) => {
+                    OperatorOutcome::Value(Sample::Float(*a), comparison.holds()(*a, *b))
+                }
                 _ => self.no_result(left, right),
             },
             (Sample::Float(factor), Sample::Histogram(histogram)) => match self.operator {
@@ -94,22 +98,22 @@ impl OperatorContext<'_> {
                 Operator::Trim { upper } => {
                     let mut result = Histogram::clone(histogram);
                     result.trim(*value, upper);
-                    Outcome::Value(result.into(), true)
+                    OperatorOutcome::Value(result.into(), true)
                 }
                 _ => self.no_result(left, right),
             },
             (Sample::Histogram(a), Sample::Histogram(b)) => match self.operator {
                 Operator::Arithmetic(Arithmetic::Add) => self.combined(a, b, HistogramOperation::Addition),
                 Operator::Arithmetic(Arithmetic::Subtract) => self.combined(a, b, HistogramOperation::Subtraction),
-                Operator::Comparison(Comparison::Equal) => Outcome::Value(left.clone(), a.same_data(b)),
-                Operator::Comparison(Comparison::NotEqual) => Outcome::Value(left.clone(), !a.same_data(b)),
+                Operator::Comparison(Comparison::Equal) => OperatorOutcome::Value(left.clone(), a.same_data(b)),
+                Operator::Comparison(Comparison::NotEqual) => OperatorOutcome::Value(left.clone(), !a.same_data(b)),
                 _ => self.no_result(left, right),
             },
         }
     }
 
     /// The sum or the difference of two histograms.
-    fn combined(&self, left: &Histogram, right: &Histogram, operation: HistogramOperation) -> Outcome {
+    fn combined(&self, left: &Histogram, right: &Histogram, operation: HistogramOperation) -> OperatorOutcome {
         let mut result = left.clone();
         let added = match operation {
             HistogramOperation::Subtraction => result.subtract(right),
@@ -117,12 +121,12 @@ impl OperatorContext<'_> {
         };
         let Ok(added) = added else {
             self.annotation.set(Some(PairAnnotation::Buckets));
-            return Outcome::Nothing;
+            return OperatorOutcome::Nothing;
         };
         if added.reset_conflict {
             // As Prometheus: there is no result then.
             self.annotation.set(Some(PairAnnotation::ResetConflict(operation)));
-            return Outcome::Nothing;
+            return OperatorOutcome::Nothing;
         }
         if added.bounds_reconciled {
             self.annotation.set(Some(PairAnnotation::Reconciled(operation)));
@@ -131,7 +135,7 @@ impl OperatorContext<'_> {
             result.hint = CounterReset::Gauge;
         }
         result.compact();
-        Outcome::Value(result.into(), true)
+        OperatorOutcome::Value(result.into(), true)
     }
 
     pub(super) fn annotate(&self, annotation: Option<PairAnnotation>) {
@@ -151,18 +155,18 @@ impl OperatorContext<'_> {
         let outcome = self.apply(left, right);
         self.annotate(self.annotation.take());
         match outcome {
-            Outcome::Nothing => None,
-            Outcome::Value(_, keep) if self.return_bool => Some(Sample::Float(f64::from(u8::from(keep)))),
-            Outcome::Value(sample, keep) => keep.then_some(sample),
+            OperatorOutcome::Nothing => None,
+            OperatorOutcome::Value(_, keep) if self.return_bool => Some(Sample::Float(f64::from(u8::from(keep)))),
+            OperatorOutcome::Value(sample, keep) => keep.then_some(sample),
         }
     }
 }
 
-fn scaled(histogram: &Histogram, scale: impl FnOnce(&mut Histogram)) -> Outcome {
+fn scaled(histogram: &Histogram, scale: impl FnOnce(&mut Histogram)) -> OperatorOutcome {
     let mut result = histogram.clone();
     scale(&mut result);
     result.compact();
-    Outcome::Value(result.into(), true)
+    OperatorOutcome::Value(result.into(), true)
 }
 
 impl<'q> Evaluator<'q> {

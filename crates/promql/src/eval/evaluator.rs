@@ -8,7 +8,7 @@ use query::{Budget, QueryError, Source};
 use crate::cache::subexpression::SubexpressionCache;
 use crate::eval::annotations::Annotations;
 use crate::eval::rows::{Steps, Vector, metric_name};
-use crate::settings::Settings;
+use crate::settings::EvaluationSettings;
 
 /// The source, the settings and the limits of an evaluation.
 #[derive(Clone, Copy)]
@@ -16,7 +16,7 @@ pub struct Evaluation<'a> {
     /// Where series come from.
     pub source: &'a dyn Source,
     /// How expressions are evaluated.
-    pub settings: &'a Settings,
+    pub settings: &'a EvaluationSettings,
     /// Limits the memory of the evaluation, and can stop it.
     pub budget: &'a Budget,
     /// A cache for subexpressions that queries share. Range queries alone use it.
@@ -25,7 +25,7 @@ pub struct Evaluation<'a> {
 
 impl<'a> Evaluation<'a> {
     /// An evaluation without a cache for subexpressions.
-    pub const fn new(source: &'a dyn Source, settings: &'a Settings, budget: &'a Budget) -> Self {
+    pub const fn new(source: &'a dyn Source, settings: &'a EvaluationSettings, budget: &'a Budget) -> Self {
         Self { source, settings, budget, subexpressions: None }
     }
 }
@@ -33,7 +33,7 @@ impl<'a> Evaluation<'a> {
 /// A running query.
 pub(crate) struct Evaluator<'q> {
     pub(crate) source: &'q dyn Source,
-    pub(crate) settings: &'q Settings,
+    pub(crate) settings: &'q EvaluationSettings,
     pub(crate) budget: &'q Budget,
     pub(crate) annotations: Annotations,
     /// The steps of a range query: all, or those that are evaluated by themselves.

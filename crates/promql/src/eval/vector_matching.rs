@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use model::{Labels, METRIC_NAME};
 use query::QueryError;
 
-use crate::eval::binary::{OperatorContext, Outcome, PairAnnotation};
+use crate::eval::binary::{OperatorContext, OperatorOutcome, PairAnnotation};
 use crate::eval::evaluator::Evaluator;
 use crate::eval::rows::{Charge, Row, Sample, Vector, is_metadata_label};
 use crate::syntax::ast::{Cardinality, Matching, SetOperation};
@@ -144,7 +144,7 @@ impl Join<'_, '_> {
         result_labels(many, one, drop_name, self.matching)
     }
 
-    fn result(&self, many: &Sample, one: &Sample) -> Outcome {
+    fn result(&self, many: &Sample, one: &Sample) -> OperatorOutcome {
         if self.swapped { self.operator.apply(one, many) } else { self.operator.apply(many, one) }
     }
 
@@ -161,7 +161,7 @@ impl Join<'_, '_> {
         if let (Some(annotation), Some(last)) = (self.operator.annotation.take(), self.pair_annotations.get_mut(step)) {
             *last = Some(annotation);
         }
-        let Outcome::Value(sample, keep) = outcome else { return Ok(()) };
+        let OperatorOutcome::Value(sample, keep) = outcome else { return Ok(()) };
         if let Some(signature) = shared {
             self.matched_steps.claim(signature, &row.labels, step)?;
         }
@@ -206,7 +206,7 @@ impl Join<'_, '_> {
             // A partner with which the operator is not defined counts as none.
             let matched = partners.iter().filter_map(|many| many.get(step));
             let mut outcomes = matched.map(|many| self.result(&many, &sample));
-            let matched = outcomes.any(|outcome| matches!(outcome, Outcome::Value(..)));
+            let matched = outcomes.any(|outcome| matches!(outcome, OperatorOutcome::Value(..)));
             drop(outcomes);
             self.operator.annotation.take();
             if !matched {

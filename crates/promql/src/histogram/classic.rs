@@ -27,7 +27,7 @@ const MIN_NORMAL: f64 = f64::MIN_POSITIVE;
 
 /// A bucket at one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Bucket {
+pub(crate) struct ClassicBucket {
     pub(crate) upper_bound: f64,
     /// The number of all observations up to the bound.
     pub(crate) count: f64,
@@ -43,7 +43,7 @@ struct HistogramGroup {
 
 /// A histogram at one step.
 enum HistogramAtStep<'h> {
-    Classic(&'h mut Vec<Bucket>),
+    Classic(&'h mut Vec<ClassicBucket>),
     Native(&'h Arc<Histogram>),
 }
 
@@ -182,7 +182,8 @@ impl<'q> Evaluator<'q> {
                 self.budget.check()?;
                 buckets.clear();
                 buckets.extend(
-                    rows().filter_map(|(upper_bound, row)| Some(Bucket { upper_bound, count: row.float(step)? })),
+                    rows()
+                        .filter_map(|(upper_bound, row)| Some(ClassicBucket { upper_bound, count: row.float(step)? })),
                 );
                 let histogram = native().find_map(|row| match row.get(step) {
                     Some(Sample::Histogram(histogram)) => Some(histogram),
@@ -257,7 +258,7 @@ fn open_metrics_number(value: f64) -> String {
 
 /// The quantile by linear interpolation within its bucket, and how counts had to be corrected for it. The buckets are in
 /// order of their bounds.
-fn quantile_of(quantile: f64, buckets: &mut Vec<Bucket>) -> (f64, Option<Correction>) {
+fn quantile_of(quantile: f64, buckets: &mut Vec<ClassicBucket>) -> (f64, Option<Correction>) {
     if quantile.is_nan() {
         return (f64::NAN, None);
     }
@@ -283,14 +284,14 @@ fn quantile_of(quantile: f64, buckets: &mut Vec<Bucket>) -> (f64, Option<Correct
     }
     let below = match index.checked_sub(1).and_then(|before| finite.get(before)) {
         Some(before) => *before,
-        None => Bucket { upper_bound: 0.0, count: 0.0 },
+        None => ClassicBucket { upper_bound: 0.0, count: 0.0 },
     };
     let width = bucket.upper_bound - below.upper_bound;
     (below.upper_bound + width * ((rank - below.count) / (bucket.count - below.count)), correction)
 }
 
 /// Binary search for the first bucket that satisfies a condition.
-fn search(buckets: &[Bucket], reaches: impl Fn(&Bucket) -> bool) -> Option<usize> {
+fn search(buckets: &[ClassicBucket], reaches: impl Fn(&ClassicBucket) -> bool) -> Option<usize> {
     let (mut low, mut high) = (0, buckets.len());
     while low < high {
         let middle = low.midpoint(high);
@@ -304,7 +305,7 @@ fn search(buckets: &[Bucket], reaches: impl Fn(&Bucket) -> bool) -> Option<usize
 }
 
 /// The share of observations between two values.
-fn fraction_of(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64 {
+fn fraction_of(lower: f64, upper: f64, buckets: &mut Vec<ClassicBucket>) -> f64 {
     if !ends_at_infinity(buckets) {
         return f64::NAN;
     }
@@ -320,9 +321,9 @@ fn fraction_of(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64 {
 }
 
 /// How many observations lie below a value.
-fn rank_of(value: f64, buckets: &[Bucket]) -> f64 {
+fn rank_of(value: f64, buckets: &[ClassicBucket]) -> f64 {
     let lowest = buckets.first().map_or(0.0, |first| if first.upper_bound <= 0.0 { f64::NEG_INFINITY } else { 0.0 });
-    let mut below = Bucket { upper_bound: lowest, count: 0.0 };
+    let mut below = ClassicBucket { upper_bound: lowest, count: 0.0 };
     for bucket in buckets {
         if below.upper_bound >= value {
             return below.count;
@@ -339,12 +340,12 @@ fn rank_of(value: f64, buckets: &[Bucket]) -> f64 {
     below.count
 }
 
-fn ends_at_infinity(buckets: &[Bucket]) -> bool {
+fn ends_at_infinity(buckets: &[ClassicBucket]) -> bool {
     buckets.last().is_some_and(|last| last.upper_bound == f64::INFINITY)
 }
 
 /// Adds up buckets of the same bound.
-fn coalesce(buckets: &mut Vec<Bucket>) {
+fn coalesce(buckets: &mut Vec<ClassicBucket>) {
     #[expect(clippy::float_cmp, reason = "bounds are written numbers")]
     buckets.dedup_by(|next, previous| {
         let same = next.upper_bound == previous.upper_bound;
@@ -357,7 +358,7 @@ fn coalesce(buckets: &mut Vec<Bucket>) {
 
 /// Takes small differences for rounding errors, and raises counts that fall below those of lower bounds; returns where it
 /// did the latter.
-fn make_monotonic(buckets: &mut [Bucket]) -> Option<Correction> {
+fn make_monotonic(buckets: &mut [ClassicBucket]) -> Option<Correction> {
     let (first, rest) = buckets.split_first_mut()?;
     let mut reached = first.count;
     let mut correction = Correction {

@@ -2,7 +2,7 @@
 
 /// Which of the functions.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Change {
+pub(crate) struct ChangeKind {
     /// The value only grows, but for resets.
     pub(crate) counter: bool,
     pub(crate) per_second: bool,
@@ -150,6 +150,6 @@ const LANES: usize = 4;
 const VECTOR_WINDOWS: usize = 64;
 
 /// The divisor of a change over a window of this length.
-pub(crate) fn divisor_s(change: Change, range_ms: i64) -> f64 {
+pub(crate) fn divisor_s(change: ChangeKind, range_ms: i64) -> f64 {
     if change.per_second { seconds(range_ms) } else { 1.0 }
 }

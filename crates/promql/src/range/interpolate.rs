@@ -10,7 +10,7 @@ use crate::range::samples::Samples;
 
 /// A float and its time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Point {
+pub(crate) struct FloatPoint {
     pub(crate) time_ms: i64,
     pub(crate) value: f64,
 }
@@ -22,7 +22,7 @@ pub(crate) struct HistogramPoint<'a> {
     pub(crate) histogram: &'a Histogram,
 }
 
-impl Point {
+impl FloatPoint {
     /// The sample at an index.
     pub(crate) fn at(times_ms: &[i64], values: &[f64], index: usize) -> Option<Self> {
         Some(Self { time_ms: *times_ms.get(index)?, value: *values.get(index)? })
@@ -37,7 +37,7 @@ impl<'a> HistogramPoint<'a> {
 }
 
 /// On the line between two points; a counter that was reset in between starts from zero.
-pub(crate) fn between(before: Point, after: Point, time_ms: i64, counter: bool) -> f64 {
+pub(crate) fn between(before: FloatPoint, after: FloatPoint, time_ms: i64, counter: bool) -> f64 {
     let start = if counter && after.value < before.value { 0.0 } else { before.value };
     start + (after.value - start) * (time_ms - before.time_ms) as f64 / (after.time_ms - before.time_ms) as f64
 }
@@ -85,9 +85,9 @@ pub(crate) fn at(samples: &Samples, time_ms: i64, context: AnnotationContext<'_>
 }
 
 fn float_at(samples: &Samples, time_ms: i64) -> Option<f64> {
-    let times_ms = &samples.timestamps_ms;
-    let point = |index: usize| Point::at(times_ms, &samples.values, index);
-    let index = times_ms.partition_point(|time| *time < time_ms);
+    let timestamps = &samples.timestamps_ms;
+    let point = |index: usize| FloatPoint::at(timestamps, &samples.values, index);
+    let index = timestamps.partition_point(|time| *time < time_ms);
     let after = point(index);
     if let Some(after) = after.filter(|after| after.time_ms == time_ms) {
         return Some(after.value);
@@ -97,10 +97,10 @@ fn float_at(samples: &Samples, time_ms: i64) -> Option<f64> {
 }
 
 fn histogram_at(samples: &Samples, time_ms: i64, context: AnnotationContext<'_>) -> Option<Arc<Histogram>> {
-    let times_ms = &samples.histogram_timestamps_ms;
-    let point = |index: usize| HistogramPoint::at(times_ms, &samples.histograms, index);
-    let index = times_ms.partition_point(|time| *time < time_ms);
-    if times_ms.get(index) == Some(&time_ms) {
+    let timestamps = &samples.histogram_timestamps_ms;
+    let point = |index: usize| HistogramPoint::at(timestamps, &samples.histograms, index);
+    let index = timestamps.partition_point(|time| *time < time_ms);
+    if timestamps.get(index) == Some(&time_ms) {
         return samples.histograms.get(index).cloned();
     }
     let before = point(index.checked_sub(1)?)?;
@@ -134,7 +134,7 @@ pub(crate) fn edge_samples(times: &[i64], start_ms: i64, end_ms: i64, smoothed: 
 
 /// The value at the start of a window.
 pub(crate) fn value_at_start(
-    points: impl Fn(usize) -> Option<Point>,
+    points: impl Fn(usize) -> Option<FloatPoint>,
     first: usize,
     start_ms: i64,
     smoothed: bool,
@@ -149,7 +149,7 @@ pub(crate) fn value_at_start(
 
 /// The value at the end of a window.
 pub(crate) fn value_at_end(
-    points: impl Fn(usize) -> Option<Point>,
+    points: impl Fn(usize) -> Option<FloatPoint>,
     last: usize,
     end_ms: i64,
     smoothed: bool,
@@ -173,7 +173,7 @@ pub(crate) fn extend(samples: &mut Samples, start_ms: i64, end_ms: i64, smoothed
         if *times.get(last)? <= start_ms {
             return None;
         }
-        let point = |index: usize| Point::at(times, &samples.values, index);
+        let point = |index: usize| FloatPoint::at(times, &samples.values, index);
         let at_start = value_at_start(point, first, start_ms, smoothed, false)?;
         let at_end = value_at_end(point, last, end_ms, smoothed, false)?;
         let inside =

@@ -7,20 +7,20 @@ use query::{QueryError, WindowValue};
 use crate::eval::rows::Sample;
 use crate::eval::sum::{CompensatedSum, Mean, quantile};
 use crate::histogram::accumulate::HistogramAccumulator;
-use crate::range::extrapolation::Change;
+use crate::range::extrapolation::ChangeKind;
 use crate::range::rate;
-use crate::range::window::Window;
+use crate::range::window::SampleWindow;
 use crate::syntax::ast::Edges;
 use crate::syntax::functions::RangeFunction;
 use crate::syntax::number;
 
 impl RangeFunction {
     /// The kind of change, for functions of the first and the last sample.
-    pub(crate) const fn change(self) -> Option<Change> {
+    pub(crate) const fn change(self) -> Option<ChangeKind> {
         match self {
-            Self::Rate => Some(Change { counter: true, per_second: true }),
-            Self::Increase => Some(Change { counter: true, per_second: false }),
-            Self::Delta => Some(Change { counter: false, per_second: false }),
+            Self::Rate => Some(ChangeKind { counter: true, per_second: true }),
+            Self::Increase => Some(ChangeKind { counter: true, per_second: false }),
+            Self::Delta => Some(ChangeKind { counter: false, per_second: false }),
             _ => None,
         }
     }
@@ -55,7 +55,7 @@ impl RangeFunction {
     }
 
     /// The value for a window; `None` if it has too few samples. `scratch` is reused between calls.
-    pub(crate) fn apply(self, window: &Window<'_>, scratch: &mut Vec<f64>) -> Result<Option<Sample>, QueryError> {
+    pub(crate) fn apply(self, window: &SampleWindow<'_>, scratch: &mut Vec<f64>) -> Result<Option<Sample>, QueryError> {
         if let Some(change) = self.change() {
             return Ok(rate::change_over_window(window, change));
         }
@@ -77,7 +77,11 @@ impl RangeFunction {
     }
 
     /// Functions that ignore histograms.
-    fn apply_ignoring_histograms(self, window: &Window<'_>, scratch: &mut Vec<f64>) -> Result<Option<f64>, QueryError> {
+    fn apply_ignoring_histograms(
+        self,
+        window: &SampleWindow<'_>,
+        scratch: &mut Vec<f64>,
+    ) -> Result<Option<f64>, QueryError> {
         if self == Self::DoubleExponentialSmoothing {
             check_factors(window.scalars)?;
         }
@@ -113,7 +117,7 @@ impl RangeFunction {
     }
 
     /// Sum or mean of histograms.
-    fn accumulate_histograms(self, window: &Window<'_>) -> Option<Sample> {
+    fn accumulate_histograms(self, window: &SampleWindow<'_>) -> Option<Sample> {
         let (annotations, name, span) = (window.annotations, window.name, window.span);
         if !window.values.is_empty() {
             annotations.mixed_samples(name, span);
@@ -132,7 +136,7 @@ impl RangeFunction {
     }
 
     /// Changes or resets over samples of both kinds.
-    fn count_events(self, window: &Window<'_>) -> Option<f64> {
+    fn count_events(self, window: &SampleWindow<'_>) -> Option<f64> {
         let mut samples: Vec<(i64, Sample)> = window
             .timestamps_ms
             .iter()
@@ -166,7 +170,7 @@ impl RangeFunction {
     }
 }
 
-fn first(window: &Window<'_>) -> Option<Sample> {
+fn first(window: &SampleWindow<'_>) -> Option<Sample> {
     let float = window.timestamps_ms.first().zip(window.values.first());
     let histogram = window.histogram_timestamps_ms.first().zip(window.histograms.first());
     match (float, histogram) {
@@ -176,7 +180,7 @@ fn first(window: &Window<'_>) -> Option<Sample> {
     }
 }
 
-fn last(window: &Window<'_>) -> Option<Sample> {
+fn last(window: &SampleWindow<'_>) -> Option<Sample> {
     let float = window.timestamps_ms.last().zip(window.values.last());
     let histogram = window.histogram_timestamps_ms.last().zip(window.histograms.last());
     match (float, histogram) {
@@ -187,7 +191,7 @@ fn last(window: &Window<'_>) -> Option<Sample> {
 }
 
 fn end_time(
-    window: &Window<'_>,
+    window: &SampleWindow<'_>,
     end: impl Fn(&[i64]) -> Option<&i64>,
     choose: impl Fn(i64, i64) -> i64,
 ) -> Option<Sample> {
@@ -215,7 +219,7 @@ fn first_extreme(values: &[f64], surpasses: impl Fn(f64, f64) -> bool) -> Option
 }
 
 /// The time in seconds of the first value that no other surpasses.
-fn time_of_extreme(window: &Window<'_>, surpasses: impl Fn(f64, f64) -> bool) -> Option<f64> {
+fn time_of_extreme(window: &SampleWindow<'_>, surpasses: impl Fn(f64, f64) -> bool) -> Option<f64> {
     let mut extreme = (*window.timestamps_ms.first()?, *window.values.first()?);
     for (time_ms, value) in window.timestamps_ms.iter().zip(window.values) {
         if surpasses(*value, extreme.1) || extreme.1.is_nan() {
@@ -253,19 +257,19 @@ fn variance(values: &[f64]) -> f64 {
     squares.value() / count
 }
 
-fn derivative(window: &Window<'_>) -> Option<f64> {
+fn derivative(window: &SampleWindow<'_>) -> Option<f64> {
     // Relative to the first sample, so that the times stay small and exact.
     let (slope, _) = regression(window, *window.timestamps_ms.first()?)?;
     Some(slope)
 }
 
-fn predict(window: &Window<'_>) -> Option<f64> {
+fn predict(window: &SampleWindow<'_>) -> Option<f64> {
     let (slope, intercept) = regression(window, window.time_ms)?;
     Some(slope * window.scalars[0] + intercept)
 }
 
 /// Least squares: the slope per second, and the value at the given time.
-fn regression(window: &Window<'_>, origin_ms: i64) -> Option<(f64, f64)> {
+fn regression(window: &SampleWindow<'_>, origin_ms: i64) -> Option<(f64, f64)> {
     let first = *window.values.first()?;
     let count = window.values.len() as f64;
     if window.values.len() < 2 {
@@ -302,7 +306,7 @@ fn check_factors([smoothing, trend]: [f64; 2]) -> Result<(), QueryError> {
 }
 
 /// Holt's linear smoothing with a smoothing and a trend factor.
-fn smooth(window: &Window<'_>) -> Option<f64> {
+fn smooth(window: &SampleWindow<'_>) -> Option<f64> {
     let [smoothing, trend] = window.scalars;
     let [first, second, ..] = window.values else { return None };
     let (mut before, mut level, mut slope) = (0.0, *first, second - first);

@@ -12,7 +12,7 @@ use crate::eval::rows::{ABSENT, Row, Steps, cleaned, metric_name, without_name};
 use crate::range::marks::Marks;
 use crate::range::rate_runs;
 use crate::range::samples::{Cursor, Samples};
-use crate::range::window::Window;
+use crate::range::window::SampleWindow;
 use crate::range::window_bounds::WindowBounds;
 use crate::range::window_positions::WindowPositions;
 use crate::syntax::ast::{Call, Edges, Expr, Grouping, Node};
@@ -207,7 +207,7 @@ impl WindowEvaluation<'_> {
                 unchecked_samples = 0;
             }
             let histogram_range = histogram_first..histogram_end;
-            let window = Window {
+            let window = SampleWindow {
                 timestamps_ms: samples.timestamps_ms.get(first..end).unwrap_or_default(),
                 values: samples.values.get(first..end).unwrap_or_default(),
                 histogram_timestamps_ms: samples

@@ -6,14 +6,14 @@ use crate::eval::annotations::{AnnotationContext, HistogramOperation};
 use crate::eval::rows::Sample;
 use crate::histogram::native::{CounterReset, Histogram};
 use crate::histogram::sum::IncompatibleBuckets;
-use crate::range::extrapolation::{Change, Extrapolation, WindowExtent, divisor_s, seconds};
-use crate::range::interpolate::{self, HistogramPoint, Point};
+use crate::range::extrapolation::{ChangeKind, Extrapolation, WindowExtent, divisor_s, seconds};
+use crate::range::interpolate::{self, FloatPoint, HistogramPoint};
 use crate::range::marks::MarkedValues;
-use crate::range::window::Window;
+use crate::range::window::SampleWindow;
 use crate::syntax::ast::Edges;
 
 /// The change over the whole window.
-pub(crate) fn change_over_window(window: &Window<'_>, change: Change) -> Option<Sample> {
+pub(crate) fn change_over_window(window: &SampleWindow<'_>, change: ChangeKind) -> Option<Sample> {
     if !window.values.is_empty() && !window.histograms.is_empty() {
         window.annotations.mixed_samples(window.name, window.span);
         return None;
@@ -41,14 +41,14 @@ pub(crate) fn extrapolated_float_change(
     total * extrapolation.factor(total, counter.then_some(first))
 }
 
-pub(crate) fn extrapolated_change(window: &Window<'_>, change: Change) -> Option<f64> {
+pub(crate) fn extrapolated_change(window: &SampleWindow<'_>, change: ChangeKind) -> Option<f64> {
     let (first, last) = (*window.values.first()?, *window.values.last()?);
     let extent = WindowExtent::new(window.start_ms, window.end_ms, window.timestamps_ms)?;
     let extrapolation = Extrapolation::new(&extent, divisor_s(change, window.range_ms));
     Some(extrapolated_float_change(first, last, window.marked, &extrapolation, change.counter))
 }
 
-fn extrapolated_histogram(window: &Window<'_>, change: Change) -> Option<Sample> {
+fn extrapolated_histogram(window: &SampleWindow<'_>, change: ChangeKind) -> Option<Sample> {
     let extent = WindowExtent::new(window.start_ms, window.end_ms, window.histogram_timestamps_ms)?;
     let mut total = match histogram_change(window, change.counter) {
         Ok(total) => total?,
@@ -65,7 +65,7 @@ fn extrapolated_histogram(window: &Window<'_>, change: Change) -> Option<Sample>
 }
 
 /// The difference of the last and the first histogram, for counters with what resets took away.
-fn histogram_change(window: &Window<'_>, counter: bool) -> Result<Option<Histogram>, IncompatibleBuckets> {
+fn histogram_change(window: &SampleWindow<'_>, counter: bool) -> Result<Option<Histogram>, IncompatibleBuckets> {
     let [first, inner @ .., last] = window.histograms else { return Ok(None) };
     let (annotations, name, span) = (window.annotations, window.name, window.span);
     let is_gauge = |histogram: &Histogram| histogram.hint == CounterReset::Gauge;
@@ -127,11 +127,11 @@ fn histogram_change(window: &Window<'_>, counter: bool) -> Result<Option<Histogr
 }
 
 /// The change between the edges of an anchored or smoothed window.
-fn change_between_edges(window: &Window<'_>, change: Change) -> Option<f64> {
+fn change_between_edges(window: &SampleWindow<'_>, change: ChangeKind) -> Option<f64> {
     let smoothed = window.edges == Edges::Smoothed;
     let (mut first, mut last) =
         interpolate::edge_samples(window.timestamps_ms, window.start_ms, window.end_ms, smoothed)?;
-    let point = |index: usize| Point::at(window.timestamps_ms, window.values, index);
+    let point = |index: usize| FloatPoint::at(window.timestamps_ms, window.values, index);
     let left = interpolate::value_at_start(point, first, window.start_ms, smoothed, change.counter)?;
     let right = interpolate::value_at_end(point, last, window.end_ms, smoothed, change.counter)?;
     let mut total = right - left;
@@ -154,7 +154,7 @@ fn change_between_edges(window: &Window<'_>, change: Change) -> Option<f64> {
 }
 
 /// As [`change_between_edges`], of histograms.
-fn histogram_change_between_edges(window: &Window<'_>, change: Change) -> Option<Sample> {
+fn histogram_change_between_edges(window: &SampleWindow<'_>, change: ChangeKind) -> Option<Sample> {
     let smoothed = window.edges == Edges::Smoothed;
     let (annotations, name, span) = (window.annotations, window.name, window.span);
     let (first, last) =
@@ -188,8 +188,8 @@ fn histogram_change_between_edges(window: &Window<'_>, change: Change) -> Option
 }
 
 fn subtract_edges(
-    window: &Window<'_>,
-    change: Change,
+    window: &SampleWindow<'_>,
+    change: ChangeKind,
     [first, last]: [usize; 2],
     smoothed: bool,
 ) -> Result<Option<Histogram>, IncompatibleBuckets> {
@@ -256,7 +256,7 @@ fn subtract_edges(
 }
 
 /// The last two samples of a window, of both kinds, in order.
-fn last_two(window: &Window<'_>) -> Option<[(i64, Sample); 2]> {
+fn last_two(window: &SampleWindow<'_>) -> Option<[(i64, Sample); 2]> {
     let floats = window.timestamps_ms.iter().zip(window.values).rev().take(2);
     let histograms = window.histogram_timestamps_ms.iter().zip(window.histograms).rev().take(2);
     let mut latest: Vec<(i64, Sample)> = floats.map(|(time_ms, value)| (*time_ms, Sample::Float(*value))).collect();
@@ -268,7 +268,7 @@ fn last_two(window: &Window<'_>) -> Option<[(i64, Sample); 2]> {
 }
 
 /// The difference of the last two values, for `irate` (as counters, which start from zero after a reset) per second.
-pub(crate) fn instant_change(window: &Window<'_>, counter: bool) -> Option<Sample> {
+pub(crate) fn instant_change(window: &SampleWindow<'_>, counter: bool) -> Option<Sample> {
     let [(before_ms, before), (last_ms, last)] = last_two(window)?;
     let (annotations, name, span) = (window.annotations, window.name, window.span);
     let interval_s = seconds(last_ms - before_ms);

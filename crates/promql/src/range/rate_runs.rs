@@ -103,7 +103,7 @@ mod tests {
     use crate::eval::rows::Steps;
     use crate::range::rate::extrapolated_change;
     use crate::range::samples::{Cursor, SampleInterval};
-    use crate::range::window::Window;
+    use crate::range::window::SampleWindow;
     use crate::range::window_bounds::{Margins, WindowBounds, WindowEnds};
     use crate::syntax::ast::{Edges, Shift};
     use crate::syntax::functions::RangeFunction;
@@ -118,7 +118,7 @@ mod tests {
             let end_ms = bounds.ends.at(step);
             let start_ms = end_ms - bounds.range_ms;
             let (first, end) = cursor.advance(times_ms, SampleInterval { after_ms: start_ms, to_ms: end_ms });
-            let window = Window {
+            let window = SampleWindow {
                 timestamps_ms: &times_ms[first..end],
                 values: &values[first..end],
                 histogram_timestamps_ms: &[],

@@ -11,7 +11,7 @@ use crate::syntax::span::Span;
 /// The samples in a window that is open at its start and closed at its end. Of anchored and smoothed selectors samples
 /// around it are there too.
 #[derive(Debug)]
-pub(crate) struct Window<'a> {
+pub(crate) struct SampleWindow<'a> {
     pub(crate) timestamps_ms: &'a [i64],
     /// As many as timestamps.
     pub(crate) values: &'a [f64],

@@ -5,7 +5,7 @@ use query::{QueryError, WindowSelection, WindowValue};
 
 use crate::eval::rows::Steps;
 use crate::range::samples::SampleInterval;
-use crate::settings::Settings;
+use crate::settings::EvaluationSettings;
 use crate::syntax::ast::{DurationSpec, Edges, Range, Selector, Shift, Subquery};
 use crate::syntax::bind_times::QueryTimes;
 
@@ -150,7 +150,7 @@ pub(crate) struct SubqueryGrid {
 
 impl SubqueryGrid {
     /// The steps of the inner expression, if there are any; fails if there are too many.
-    pub(crate) fn steps(&self, settings: &Settings) -> Result<Option<Steps>, QueryError> {
+    pub(crate) fn steps(&self, settings: &EvaluationSettings) -> Result<Option<Steps>, QueryError> {
         let QueryTimes { start_ms, end_ms, step_ms } = self.times;
         if start_ms > end_ms {
             return Ok(None);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::range::extrapolation::{Change, Extrapolation, WindowExtent, divisor_s};
+use crate::range::extrapolation::{ChangeKind, Extrapolation, WindowExtent, divisor_s};
 use crate::range::samples::{Cursor, SampleInterval};
 use crate::range::window_bounds::WindowBounds;
 
@@ -73,7 +73,7 @@ impl WindowRun {
 impl WindowPositions {
     /// Finds the windows of a series with these times, unless they are those of the series before. Bounds and change must always be the
     /// same, and samples fewer than 2^32.
-    pub(crate) fn find(&mut self, times_ms: &Arc<Vec<i64>>, bounds: &WindowBounds, change: Option<Change>) {
+    pub(crate) fn find(&mut self, times_ms: &Arc<Vec<i64>>, bounds: &WindowBounds, change: Option<ChangeKind>) {
         // Nearly always the same memory, so the times need not be compared.
         if Arc::ptr_eq(&self.times_ms, times_ms) || self.times_ms == *times_ms {
             return;

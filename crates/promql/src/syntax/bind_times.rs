@@ -7,7 +7,6 @@ use crate::syntax::functions::Function;
 
 /// The times of a query: from the first to the last step, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_field_names, reason = "units are part of names")]
 pub struct QueryTimes {
     /// The first step.
     pub start_ms: i64,

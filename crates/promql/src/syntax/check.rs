@@ -5,7 +5,7 @@ use regex::{Regex, RegexBuilder};
 
 use crate::syntax::ast::{Aggregate, Aggregation, Binary, Call, Cardinality, Expr, Node, Operator, Selector};
 use crate::syntax::result_kind::ResultKind;
-use crate::syntax::span::{ParseError, Parsed, Span};
+use crate::syntax::span::{ParseError, ParseResult, Span};
 use crate::syntax::strings::quote;
 
 /// The base size limit of a compiled regular expression.
@@ -30,7 +30,7 @@ pub(crate) fn compile_regex(pattern: &str) -> Result<Regex, String> {
 }
 
 /// Checks a whole expression, and completes what depends on types: how sets match, and that scalars do not.
-pub(super) fn check(expr: &mut Expr, text: &str) -> Parsed<()> {
+pub(super) fn check(expr: &mut Expr, text: &str) -> ParseResult<()> {
     let mut regexes = 0;
     expr.for_each_selector(&mut |selector| {
         let is_regex = |matcher: &&Matcher| matches!(matcher.op, MatchOp::Regex | MatchOp::NotRegex);
@@ -47,12 +47,12 @@ struct Checker<'t> {
     text: &'t str,
 }
 
-fn fail<T>(span: Span, message: impl Into<String>) -> Parsed<T> {
+fn fail<T>(span: Span, message: impl Into<String>) -> ParseResult<T> {
     Err(ParseError::new(span, message))
 }
 
 impl Checker<'_> {
-    fn expr(&self, expr: &mut Expr) -> Parsed<()> {
+    fn expr(&self, expr: &mut Expr) -> ParseResult<()> {
         let span = expr.span;
         match &mut expr.node {
             Node::Number { .. } | Node::Text(_) => Ok(()),
@@ -85,7 +85,7 @@ impl Checker<'_> {
         }
     }
 
-    fn expect(&self, expr: &mut Expr, wanted: ResultKind, context: &str) -> Parsed<()> {
+    fn expect(&self, expr: &mut Expr, wanted: ResultKind, context: &str) -> ParseResult<()> {
         self.expr(expr)?;
         let found = expr.kind();
         if found == wanted {
@@ -94,7 +94,7 @@ impl Checker<'_> {
         fail(expr.span, format!("expected type {} in {context}, got {}", wanted.name(), found.name()))
     }
 
-    fn aggregate(&self, aggregate: &mut Aggregate) -> Parsed<()> {
+    fn aggregate(&self, aggregate: &mut Aggregate) -> ParseResult<()> {
         self.expect(&mut aggregate.input, ResultKind::InstantVector, "aggregation expression")?;
         let wanted = match aggregate.operation {
             Aggregation::CountValues => ResultKind::String,
@@ -113,7 +113,7 @@ impl Checker<'_> {
         Span::new(binary.left.span.end + spaces, binary.right.span.start)
     }
 
-    fn binary(&self, binary: &mut Binary, span: Span) -> Parsed<()> {
+    fn binary(&self, binary: &mut Binary, span: Span) -> ParseResult<()> {
         self.expr(&mut binary.left)?;
         self.expr(&mut binary.right)?;
         let (left, right) = (binary.left.kind(), binary.right.kind());
@@ -164,7 +164,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn call(&self, call: &mut Call, span: Span) -> Parsed<()> {
+    fn call(&self, call: &mut Call, span: Span) -> ParseResult<()> {
         let signature = call.signature;
         let (name, count, declared) = (quote(signature.name), call.arguments.len(), signature.arguments.len());
         if signature.variadic == 0 {
@@ -197,7 +197,7 @@ impl Checker<'_> {
 }
 
 /// The second argument of `info` has the form of a selector without a name, and may match everything.
-fn check_info_labels(argument: &Expr, call: Span, context: &str) -> Parsed<()> {
+fn check_info_labels(argument: &Expr, call: Span, context: &str) -> ParseResult<()> {
     if argument.kind() != ResultKind::InstantVector {
         let message = format!("expected type instant vector in {context}, got {}", argument.kind().name());
         return fail(call, message);
@@ -210,7 +210,7 @@ fn check_info_labels(argument: &Expr, call: Span, context: &str) -> Parsed<()> {
 }
 
 /// A selector must not select everything there is, nor have two names.
-fn selector_is_bound(selector: &Selector, span: Span) -> Parsed<()> {
+fn selector_is_bound(selector: &Selector, span: Span) -> ParseResult<()> {
     if let ([others @ .., _], false) = (selector.matchers.as_slice(), selector.name.is_empty()) {
         return match others.iter().find(|matcher| matcher.name == METRIC_NAME) {
             Some(twice) => {

@@ -3,8 +3,8 @@
 use crate::syntax::ast::{Duration, DurationNode, DurationSpec};
 use crate::syntax::number::{maximum, minimum};
 use crate::syntax::parse::Parser;
-use crate::syntax::span::{ParseError, Parsed, Span};
-use crate::syntax::token::{Kind, Token};
+use crate::syntax::span::{ParseError, ParseResult, Span};
+use crate::syntax::token::{Token, TokenKind};
 
 /// Longest duration in seconds: Prometheus counts nanoseconds in 64 bits.
 const SECONDS_MAX: f64 = 9_223_372_036.854_776;
@@ -16,7 +16,7 @@ const SIGN_STRENGTH: u8 = 2;
 
 impl Parser<'_> {
     /// A duration above zero; nothing if the next token starts none.
-    pub(super) fn positive_duration(&mut self) -> Parsed<Option<DurationSpec>> {
+    pub(super) fn positive_duration(&mut self) -> ParseResult<Option<DurationSpec>> {
         if !self.starts_duration() {
             return Ok(None);
         }
@@ -32,20 +32,20 @@ impl Parser<'_> {
     }
 
     /// The duration after `offset`: a single operand, since operators after it belong to the enclosing expression.
-    pub(super) fn offset_duration(&mut self) -> Parsed<Option<DurationSpec>> {
+    pub(super) fn offset_duration(&mut self) -> ParseResult<Option<DurationSpec>> {
         if !self.starts_duration() {
             return Ok(None);
         }
         self.duration_of = "offset";
-        if self.peek().kind == Kind::Mark('(') {
+        if self.peek().kind == TokenKind::Mark('(') {
             return self.duration(0).map(|duration| Some(duration_spec(duration)));
         }
         let token = self.peek();
         let duration = match token.kind {
-            Kind::Operator("-" | "+") => {
+            TokenKind::Operator("-" | "+") => {
                 self.next();
                 let operand = self.duration_operand()?;
-                signed(operand, token.kind == Kind::Operator("-"), token.span)?
+                signed(operand, token.kind == TokenKind::Operator("-"), token.span)?
             }
             _ => self.duration_operand()?,
         };
@@ -55,18 +55,18 @@ impl Parser<'_> {
     fn starts_duration(&self) -> bool {
         matches!(
             self.peek().kind,
-            Kind::Number
-                | Kind::Duration
-                | Kind::Mark('(')
-                | Kind::Operator("-" | "+")
-                | Kind::Preprocessor("step" | "range" | "max_of" | "min_of")
+            TokenKind::Number
+                | TokenKind::Duration
+                | TokenKind::Mark('(')
+                | TokenKind::Operator("-" | "+")
+                | TokenKind::Preprocessor("step" | "range" | "max_of" | "min_of")
         )
     }
 
-    fn duration(&mut self, weakest: u8) -> Parsed<Duration> {
+    fn duration(&mut self, weakest: u8) -> ParseResult<Duration> {
         self.nested(|parser| {
             let mut left = parser.duration_signed()?;
-            while let Kind::Operator(operator @ ("+" | "-" | "*" | "/" | "%" | "^")) = parser.peek().kind {
+            while let TokenKind::Operator(operator @ ("+" | "-" | "*" | "/" | "%" | "^")) = parser.peek().kind {
                 let strength = match operator {
                     "+" | "-" => 1,
                     "^" => 3,
@@ -87,15 +87,15 @@ impl Parser<'_> {
         })
     }
 
-    fn duration_signed(&mut self) -> Parsed<Duration> {
+    fn duration_signed(&mut self) -> ParseResult<Duration> {
         let token = self.peek();
-        let Kind::Operator("-" | "+") = token.kind else { return self.duration_operand() };
+        let TokenKind::Operator("-" | "+") = token.kind else { return self.duration_operand() };
         self.next();
         let operand = self.duration(SIGN_STRENGTH)?;
-        signed(operand, token.kind == Kind::Operator("-"), token.span)
+        signed(operand, token.kind == TokenKind::Operator("-"), token.span)
     }
 
-    fn duration_operand(&mut self) -> Parsed<Duration> {
+    fn duration_operand(&mut self) -> ParseResult<Duration> {
         let token = self.peek();
         if let Some((value, duration, span)) = self.number_or_duration()? {
             check_range(value, span)?;
@@ -103,13 +103,13 @@ impl Parser<'_> {
         }
         self.next();
         match token.kind {
-            Kind::Mark('(') => {
+            TokenKind::Mark('(') => {
                 let inner = self.duration(0)?;
                 self.check_enabled(inner.span)?;
                 let end = self.duration_mark(')')?;
                 Ok(wrapped(inner, token.span.to(end.span)))
             }
-            Kind::Preprocessor(word @ ("step" | "range")) => {
+            TokenKind::Preprocessor(word @ ("step" | "range")) => {
                 self.duration_mark('(')?;
                 let end = self.duration_mark(')')?;
                 let span = token.span.to(end.span);
@@ -117,7 +117,7 @@ impl Parser<'_> {
                 let node = if word == "step" { DurationNode::Step } else { DurationNode::Range };
                 Ok(Duration { node, span, wrapped: false })
             }
-            Kind::Preprocessor(operator @ ("max_of" | "min_of")) => {
+            TokenKind::Preprocessor(operator @ ("max_of" | "min_of")) => {
                 self.duration_mark('(')?;
                 let left = Box::new(self.duration(0)?);
                 self.duration_mark(',')?;
@@ -134,11 +134,11 @@ impl Parser<'_> {
         }
     }
 
-    fn duration_mark(&mut self, mark: char) -> Parsed<Token> {
-        self.accept(Kind::Mark(mark)).ok_or_else(|| self.unexpected(self.duration_of, HINT))
+    fn duration_mark(&mut self, mark: char) -> ParseResult<Token> {
+        self.accept(TokenKind::Mark(mark)).ok_or_else(|| self.unexpected(self.duration_of, HINT))
     }
 
-    fn check_enabled(&self, span: Span) -> Parsed<()> {
+    fn check_enabled(&self, span: Span) -> ParseResult<()> {
         if self.features.duration_expressions {
             return Ok(());
         }
@@ -154,7 +154,7 @@ fn wrapped(inner: Duration, span: Span) -> Duration {
     Duration { node: DurationNode::Sign { negative: false, inner: Box::new(inner) }, span, wrapped: true }
 }
 
-fn signed(operand: Duration, negative: bool, sign: Span) -> Parsed<Duration> {
+fn signed(operand: Duration, negative: bool, sign: Span) -> ParseResult<Duration> {
     let span = sign.to(operand.span);
     if let (DurationNode::Number { value, duration }, false) = (&operand.node, operand.wrapped) {
         let value = if negative { -value } else { *value };
@@ -177,12 +177,12 @@ fn duration_spec(duration: Duration) -> DurationSpec {
     }
 }
 
-fn check_range(seconds: f64, span: Span) -> Parsed<()> {
+fn check_range(seconds: f64, span: Span) -> ParseResult<()> {
     // Not `>`: NaN is no duration either.
     if seconds.abs() <= SECONDS_MAX { Ok(()) } else { Err(ParseError::new(span, "duration out of range")) }
 }
 
-fn check_divisor(operator: &str, right: &Duration, operator_span: Span) -> Parsed<()> {
+fn check_divisor(operator: &str, right: &Duration, operator_span: Span) -> ParseResult<()> {
     let zero = matches!(right.node, DurationNode::Number { value: 0.0, .. });
     match operator {
         "/" if zero => Err(ParseError::new(operator_span, "division by zero")),

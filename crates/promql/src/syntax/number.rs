@@ -1,7 +1,7 @@
 //! Numbers and durations as texts.
 
 use crate::syntax::strings::quote;
-use crate::syntax::token::Kind;
+use crate::syntax::token::TokenKind;
 
 /// Units of durations in the order in which they must come, with their milliseconds.
 const UNITS: [(&str, i64); 7] = [
@@ -36,16 +36,16 @@ impl Cursor<'_> {
 }
 
 /// The number or duration at the beginning of a text, and its length; without a kind, how far it made sense.
-pub(super) fn scan(text: &str) -> (Option<Kind>, usize) {
+pub(super) fn scan(text: &str) -> (Option<TokenKind>, usize) {
     let mut cursor = Cursor { bytes: text.as_bytes(), position: 0 };
     if scan_number(&mut cursor) {
-        return (Some(Kind::Number), cursor.position);
+        return (Some(TokenKind::Number), cursor.position);
     }
     if !scan_units(&mut cursor) {
         return (None, cursor.position);
     }
     if !cursor.at_word() {
-        return (Some(Kind::Duration), cursor.position);
+        return (Some(TokenKind::Duration), cursor.position);
     }
     // The character that spoils it belongs to the message.
     (None, cursor.position + 1)

@@ -43,7 +43,7 @@ pub(crate) struct ParseError {
 }
 
 /// The result of parsing a part of the text.
-pub(super) type Parsed<T> = Result<T, ParseError>;
+pub(super) type ParseResult<T> = Result<T, ParseError>;
 
 impl ParseError {
     pub(crate) fn new(span: Span, message: impl Into<String>) -> Self {

@@ -4,7 +4,7 @@ use crate::syntax::span::Span;
 
 /// The kind of a token. Words are in lower case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     End,
     /// The scanner failed; it returns the message with the tokens.
     Error,
@@ -26,6 +26,6 @@ pub(crate) enum Kind {
 /// A token and its position.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     pub(crate) span: Span,
 }

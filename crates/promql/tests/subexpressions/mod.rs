@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use query::{Budget, QueryError};
 use thalweg_promql::{
-    CachedRows, CachedSubexpression, EvaluatedSubexpression, Evaluation, Expression, PartialRange, PartialRangeSlice,
-    QueryTimes, RangeOutcome, Settings, StepSpan, Subexpression, SubexpressionCache, SubexpressionLookup,
+    CachedRows, CachedSubexpression, EvaluatedSubexpression, Evaluation, EvaluationSettings, Expression, PartialRange,
+    PartialRangeSlice, QueryTimes, RangeOutcome, StepSpan, Subexpression, SubexpressionCache, SubexpressionLookup,
     SubexpressionPart, evaluate_partial_range,
 };
 
@@ -79,7 +79,12 @@ impl SubexpressionCache for CuttingCache {
 }
 
 /// Evaluates steps with all subexpressions cached in parts, some of which are returned, and compares. Returns how many were.
-pub(crate) fn compare(expression: &Expression, memory: &Memory, times: QueryTimes, settings: &Settings) -> usize {
+pub(crate) fn compare(
+    expression: &Expression,
+    memory: &Memory,
+    times: QueryTimes,
+    settings: &EvaluationSettings,
+) -> usize {
     let budget = Budget::new(10_000_000);
     let shown = |subexpressions: Option<&dyn SubexpressionCache>| {
         let evaluation = Evaluation { source: memory, settings, budget: &budget, subexpressions };

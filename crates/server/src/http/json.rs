@@ -5,7 +5,7 @@ use std::fmt::Write;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use model::{Exemplar, Labels};
-use promql::{EvaluationResult, Histogram, Points, ResultValue};
+use promql::{EvaluationResult, Histogram, ResultValue, SeriesPoints};
 
 /// A JSON string.
 pub(crate) fn text(text: &str) -> String {
@@ -149,7 +149,7 @@ pub(crate) fn push_answer(out: &mut String, answer: &EvaluationResult) {
     out.push('}');
 }
 
-fn push_points(out: &mut String, points: &Points) {
+fn push_points(out: &mut String, points: &SeriesPoints) {
     if !points.floats.is_empty() {
         out.push_str(r#","values":["#);
         for (place, (time_ms, value)) in points.floats.iter().enumerate() {
@@ -271,7 +271,7 @@ mod tests {
         let labels = Labels::from_pairs([("__name__", "up"), ("job", "a\"b")]).unwrap();
         let value = ResultValue::Matrix(vec![(
             labels,
-            Points { floats: vec![(1000, 1.0), (1500, f64::NAN)], histograms: Vec::new() },
+            SeriesPoints { floats: vec![(1000, 1.0), (1500, f64::NAN)], histograms: Vec::new() },
         )]);
         let expected = r#"{"resultType":"matrix","result":[{"metric":{"__name__":"up","job":"a\"b"},"values":[[1,"1"],[1.5,"NaN"]]}]}"#;
         assert_eq!(answer(&EvaluationResult { value, warnings: Vec::new(), infos: Vec::new() }), expected);

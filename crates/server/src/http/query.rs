@@ -280,7 +280,7 @@ fn written_bytes(answer: &EvaluationResult) -> u64 {
     let bytes: usize = match &answer.value {
         promql::ResultValue::Vector(vector) => vector.len() * FLOAT_BYTES,
         promql::ResultValue::Matrix(matrix) => {
-            let points = |(_, points): &(_, promql::Points)| {
+            let points = |(_, points): &(_, promql::SeriesPoints)| {
                 points.floats.len() * FLOAT_BYTES + points.histograms.len() * HISTOGRAM_BYTES
             };
             matrix.iter().map(points).sum()
