@@ -277,7 +277,7 @@ impl<'a> RowFragments<'a> {
                 RowFragment::Time => writer.push_value(out, RowValue::Time(row.time_ns)),
                 RowFragment::Cached => out.push_str(self.cached.as_ref().map_or("", |texts| texts.of(row.series))),
                 RowFragment::Tag(tag) => {
-                    push_tag(out, rows.labels().get(row.series).and_then(|labels| labels.get(tag)))
+                    push_tag(out, rows.labels().get(row.series).and_then(|labels| labels.get(tag)));
                 }
                 RowFragment::Field(field) => {
                     let cells = fields.get(*field).copied().flatten();
