@@ -16,7 +16,7 @@
 //! * `query_api`: PromQL · `sql_api`, `sql_beyond` (DataFusion), `influxql_api`, `plan_api`: the other languages, over a `session` · `explain_api`: what queries do
 //! * `names`: lists of series and labels · `write`: writing · `fast_path`: writing by token
 //! * `results`: the result cache. Results are kept by steps where each step stands for itself, else whole, and by bins of time; the store's journal says
-//!   which still hold (`watch`), flash is behind memory (`flash`, `slab_form`), queries share subexpressions (`inner`, `flights`)
+//!   which still hold (`watch`), flash is behind memory (`flash`, `slab_form`)
 //! * `worker`: background threads · `watch`: the disk and the folder's health · `upkeep`: backups, compaction, policies, deletes
 
 mod explain_api;

@@ -31,13 +31,8 @@ mod sample_counts;
 mod settings;
 mod syntax;
 
-pub use cache::cached_rows::CachedRows;
 pub use cache::dependencies::ReadInterval;
 pub use cache::partial_range::{PartialRange, PartialRangeSlice, PartialSeries};
-pub use cache::subexpression::{
-    CachedSubexpression, EvaluatedSubexpression, Subexpression, SubexpressionCache, SubexpressionLookup,
-    SubexpressionPart,
-};
 pub use eval::annotations::StepInfo;
 pub use eval::evaluator::Evaluation;
 pub use eval::rows::StepSpan;

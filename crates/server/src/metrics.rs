@@ -253,13 +253,6 @@ fn render_result_cache(out: &mut String, db: &Db) {
         ("partial_hits_total", "counter", "Queries of which a part was evaluated.", stats.partial_hits),
         ("steps_total", "counter", "Steps of these queries' answers.", stats.steps),
         ("steps_changed_total", "counter", "Steps for which something had changed since.", stats.steps_changed),
-        (
-            "inner_steps_total",
-            "counter",
-            "Steps of expressions within queries that others share, where answers were evaluated.",
-            stats.inner_steps,
-        ),
-        ("inner_steps_kept_total", "counter", "Those of them that were not evaluated.", stats.inner_steps_from_memory),
         ("keys", "gauge", "Expressions and grids with anything in memory.", stats.keys),
         ("memory_bytes", "gauge", "Bytes of answers in memory.", stats.memory_bytes),
         ("flash_bytes", "gauge", "Bytes of slabs of answers on flash.", stats.flash_bytes),

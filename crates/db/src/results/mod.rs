@@ -12,8 +12,6 @@
 
 mod bins;
 mod flash;
-mod flights;
-mod inner;
 mod range;
 mod recent;
 mod slab_form;
@@ -26,15 +24,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cache::{Front, Key, Options, Portion, Span};
 use model::TimeRange;
 use platform::Platform;
-use promql::{
-    CachedRows, Evaluation, EvaluationResult, EvaluationSettings, Expression, PartialRange, PartialRangeSlice, StepSpan,
-};
+use promql::{Evaluation, EvaluationResult, EvaluationSettings, Expression, PartialRange, PartialRangeSlice};
 use query::{Budget, Frame, StoreSource};
 use store::{Store, StoreError};
 
 pub(crate) use bins::Asker;
 use flash::Flash;
-use inner::Inners;
 use recent::Recents;
 
 /// Of the memory for answers, what newest samples may take: one part of so many.
@@ -52,8 +47,6 @@ pub(crate) enum Portions {
     Whole(Arc<EvaluationResult>),
     /// Bins of time, in the order of labels.
     Bins(Vec<Frame>),
-    /// Rows of a function within a query.
-    Rows(CachedRows),
 }
 
 impl Portion for Portions {
@@ -62,7 +55,6 @@ impl Portion for Portions {
             Self::Steps(stretch) => stretch.size_bytes(),
             Self::Whole(answer) => whole::size_bytes(answer),
             Self::Bins(frames) => frames.iter().map(Frame::size_bytes).sum(),
-            Self::Rows(rows) => rows.size_bytes(),
         }
     }
 
@@ -78,14 +70,12 @@ impl Portion for Portions {
                 // It was put together once, so it can be cut.
                 Self::Bins(Frame::join(&[(frames, range)]).unwrap_or_default())
             }
-            Self::Rows(rows) => Self::Rows(rows.between(StepSpan { start_ms: span.start, end_ms: span.end })),
         }
     }
 
     fn append(&mut self, later: &Self) {
         match (self, later) {
             (Self::Steps(stretch), Self::Steps(later)) => stretch.append(later),
-            (Self::Rows(rows), Self::Rows(later)) => rows.append(later),
             (Self::Bins(frames), Self::Bins(later)) => {
                 let joined = Frame::join(&[(frames, TimeRange::ALL), (later, TimeRange::ALL)]);
                 *frames = joined.unwrap_or_default();
@@ -104,10 +94,6 @@ pub struct CacheUse {
     pub from_memory: u64,
     /// How many of them were on flash.
     pub from_flash: u64,
-    /// Steps of expressions within the query that others share, where the answer was evaluated.
-    pub inner_steps: u64,
-    /// How many of them were in memory.
-    pub inner_from_memory: u64,
 }
 
 /// Counts since the database was opened, and sizes now, of answers that are kept.
@@ -127,10 +113,6 @@ pub struct ResultCacheStats {
     pub steps_from_flash: u64,
     /// Steps that were kept, but for which something had changed.
     pub steps_changed: u64,
-    /// Steps of expressions within queries that others share, where answers were evaluated.
-    pub inner_steps: u64,
-    /// Those of them that were in memory.
-    pub inner_steps_from_memory: u64,
     /// Keys in memory.
     pub keys: u64,
     /// Bytes in memory: answers, newest samples, and what is known of flash.
@@ -152,8 +134,6 @@ struct Counters {
     from_memory: AtomicU64,
     from_flash: AtomicU64,
     changed: AtomicU64,
-    inner: AtomicU64,
-    inner_from_memory: AtomicU64,
 }
 
 /// The answers that are kept.
@@ -161,8 +141,6 @@ pub(crate) struct ResultCache {
     memory: Front<Portions>,
     /// What newest steps are evaluated on.
     recents: Recents,
-    /// Which expressions within others are worth keeping.
-    inners: Inners,
     /// What left memory, and what outlives the process.
     flash: Option<Flash>,
     counters: Counters,
@@ -189,7 +167,7 @@ impl ResultCache {
     pub(crate) fn new(memory_bytes_max: usize) -> Self {
         let of_recents = memory_bytes_max / RECENTS_SHARE;
         let (memory, recents) = (Front::new(memory_bytes_max - of_recents), Recents::new(of_recents));
-        Self { memory, recents, inners: Inners::default(), flash: None, counters: Counters::default() }
+        Self { memory, recents, flash: None, counters: Counters::default() }
     }
 
     /// The same in front of a file.
@@ -233,8 +211,6 @@ impl ResultCache {
             steps_from_memory: read(&counters.from_memory),
             steps_from_flash: read(&counters.from_flash),
             steps_changed: read(&counters.changed),
-            inner_steps: read(&counters.inner),
-            inner_steps_from_memory: read(&counters.inner_from_memory),
             keys: memory.keys as u64,
             memory_bytes: (memory.bytes + self.recents.memory_bytes()) as u64
                 + self.flash.as_ref().map_or(0, Flash::memory_bytes),
@@ -248,7 +224,6 @@ impl ResultCache {
     pub(crate) fn clear(&self) {
         self.memory.clear();
         self.recents.clear();
-        self.inners.clear();
         if let Some(flash) = &self.flash {
             // What could not be forgotten on flash is still held against the journal.
             let _ = flash.clear();
@@ -265,8 +240,6 @@ impl ResultCache {
         add(&counters.steps, used.steps);
         add(&counters.from_memory, used.from_memory);
         add(&counters.from_flash, used.from_flash);
-        add(&counters.inner, used.inner_steps);
-        add(&counters.inner_from_memory, used.inner_from_memory);
     }
 }
 

@@ -8,7 +8,6 @@ use query::{QueryError, Source};
 use store::Store;
 
 use super::flash::Unit;
-use super::inner::InnerKeeper;
 use super::recent::RecentSource;
 use super::watch::{Watch, cut};
 use super::{CacheUse, Portions, ResultCache, Run, key_of};
@@ -97,16 +96,11 @@ impl ResultCache {
         let kept = steps.saturating_sub(holes.iter().map(|hole| grid.steps(*hole)).sum());
         let from_flash = from_flash.min(kept);
         let recent = RecentSource { store: run.store, database, inner: run.source, recents: &self.recents };
-        let keeper = InnerKeeper::new(self, run, (database, key), snapshot);
-        let used_of = |from_memory: u64, from_flash: u64| {
-            let (inner_steps, inner_from_memory) = keeper.used();
-            CacheUse { steps, from_memory, from_flash, inner_steps, inner_from_memory }
-        };
         for hole in holes {
             let times = QueryTimes { start_ms: hole.start, end_ms: hole.end - step_ms, step_ms };
             let is_newest = hole.end == span.end && grid.steps(hole) <= NEWEST_STEPS_MAX && !parts.is_empty();
             let source: &dyn Source = if is_newest { &recent } else { run.source };
-            let evaluation = Evaluation { source, subexpressions: Some(&keeper), ..run.evaluation() };
+            let evaluation = Evaluation { source, ..run.evaluation() };
             match promql::evaluate_partial_range(run.expression, times, &evaluation)? {
                 RangeOutcome::Partial(stretch) => {
                     let portion = Arc::new(Portions::Steps(stretch));
@@ -117,7 +111,7 @@ impl ResultCache {
                     parts.push((portion, hole));
                 }
                 RangeOutcome::Whole(answer) => {
-                    let used = used_of(0, 0);
+                    let used = CacheUse { steps, ..CacheUse::default() };
                     self.count(used);
                     let is_all = hole == span;
                     let times = QueryTimes { start_ms: span.start, end_ms: span.end - step_ms, step_ms };
@@ -125,7 +119,7 @@ impl ResultCache {
                 }
             }
         }
-        let used = used_of(kept - from_flash, from_flash);
+        let used = CacheUse { steps, from_memory: kept - from_flash, from_flash };
         self.count(used);
         parts.sort_by_key(|(_, part)| part.start);
         let slices: Vec<PartialRangeSlice<'_>> = parts.iter().filter_map(slice_of).collect();
@@ -177,7 +171,7 @@ impl ResultCache {
 fn slice_of((portion, span): &Part) -> Option<PartialRangeSlice<'_>> {
     match &**portion {
         Portions::Steps(range) => Some(PartialRangeSlice { range, first_ms: span.start, last_ms: span.end - 1 }),
-        Portions::Whole(_) | Portions::Bins(_) | Portions::Rows(_) => None,
+        Portions::Whole(_) | Portions::Bins(_) => None,
     }
 }
 

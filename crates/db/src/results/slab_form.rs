@@ -23,7 +23,7 @@ pub(super) fn answer_of(portion: &Portions, span: Span) -> Option<cache::Answer>
     match portion {
         Portions::Steps(stretch) => answer_of_steps(stretch, span),
         Portions::Bins(frames) => answer_of_bins(frames, span),
-        Portions::Whole(_) | Portions::Rows(_) => None,
+        Portions::Whole(_) => None,
     }
 }
 

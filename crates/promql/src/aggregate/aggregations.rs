@@ -88,12 +88,7 @@ struct RowSelection<'a> {
 }
 
 impl<'q> Evaluator<'q> {
-    pub(crate) fn evaluate_aggregate(
-        &self,
-        aggregate: &Aggregate,
-        span: Span,
-        steps: Steps,
-    ) -> Result<Vector<'q>, QueryError> {
+    pub(crate) fn aggregate(&self, aggregate: &Aggregate, span: Span, steps: Steps) -> Result<Vector<'q>, QueryError> {
         let (grouping, operation) = (&aggregate.grouping, aggregate.operation);
         if operation == Aggregation::CountValues {
             return self.count_values(aggregate, steps);

@@ -5,7 +5,6 @@ use std::cell::{Cell, RefCell};
 use model::Labels;
 use query::{Budget, QueryError, Source};
 
-use crate::cache::subexpression::SubexpressionCache;
 use crate::eval::annotations::Annotations;
 use crate::eval::rows::{Steps, Vector, metric_name};
 use crate::settings::EvaluationSettings;
@@ -19,14 +18,12 @@ pub struct Evaluation<'a> {
     pub settings: &'a EvaluationSettings,
     /// Limits the memory of the evaluation, and can stop it.
     pub budget: &'a Budget,
-    /// A cache for subexpressions that queries share. Range queries alone use it.
-    pub subexpressions: Option<&'a dyn SubexpressionCache>,
 }
 
 impl<'a> Evaluation<'a> {
-    /// An evaluation without a cache for subexpressions.
+    /// An evaluation of series from a source.
     pub const fn new(source: &'a dyn Source, settings: &'a EvaluationSettings, budget: &'a Budget) -> Self {
-        Self { source, settings, budget, subexpressions: None }
+        Self { source, settings, budget }
     }
 }
 
@@ -41,10 +38,6 @@ pub(crate) struct Evaluator<'q> {
     /// It is a range query whose result may be cached and cut by steps, so the order of rows must not depend on which steps it has.
     /// Otherwise the order is that of Prometheus.
     pub(crate) is_stepwise: bool,
-    /// The cache of subexpressions, if there is one.
-    pub(crate) subexpressions: Option<&'q dyn SubexpressionCache>,
-    /// The nearest enclosing expression that was looked up in the cache.
-    pub(crate) outer: RefCell<Option<String>>,
 }
 
 /// A value at every step.
@@ -56,9 +49,15 @@ pub(crate) enum Computed<'b> {
 impl<'q> Evaluator<'q> {
     /// An evaluator for an instant query.
     pub(crate) fn new(evaluation: &Evaluation<'q>) -> Self {
-        let Evaluation { source, settings, budget, subexpressions } = *evaluation;
-        let (annotations, steps, outer) = (Annotations::default(), Cell::new(None), RefCell::new(None));
-        Self { source, settings, budget, annotations, steps, is_stepwise: false, subexpressions, outer }
+        let Evaluation { source, settings, budget } = *evaluation;
+        Self {
+            source,
+            settings,
+            budget,
+            annotations: Annotations::default(),
+            steps: Cell::new(None),
+            is_stepwise: false,
+        }
     }
 
     /// Returns whether this is an instant query, in which the order of rows matters.

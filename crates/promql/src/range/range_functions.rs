@@ -34,11 +34,7 @@ pub(crate) struct RangeCall<'a> {
 
 impl Evaluator<'_> {
     /// Evaluates the rows of a range function, in order.
-    pub(crate) fn evaluate_range_rows(
-        &self,
-        range_call: &RangeCall<'_>,
-        sink: &mut dyn RowSink,
-    ) -> Result<(), QueryError> {
+    pub(crate) fn range_rows(&self, range_call: &RangeCall<'_>, sink: &mut dyn RowSink) -> Result<(), QueryError> {
         let RangeCall { call, steps, grouping } = *range_call;
         let is_range = |argument: &&Expr| argument.kind() == ResultKind::RangeVector;
         let (ranges, others): (Vec<&Expr>, Vec<&Expr>) = call.arguments.iter().partition(is_range);

@@ -64,11 +64,9 @@ pub(crate) fn analyzed(plan: &str, steps: &[StepReport], reads: &Reads) -> Strin
 /// The report of an analysed query of PromQL, with how many of its steps came from the result cache.
 pub(crate) fn analysis(Analysis { plan, answer: _, cache, steps, reads }: &Analysis) -> String {
     let mut out = analyzed(plan, steps, reads);
-    let CacheUse { steps, from_memory, from_flash, inner_steps, inner_from_memory } = cache;
+    let CacheUse { steps, from_memory, from_flash } = cache;
     out.pop();
-    let _ = write!(
-        out,
-        r#","result_cache":{{"steps":{steps},"from_memory":{from_memory},"from_flash":{from_flash},"inner_steps":{inner_steps},"inner_from_memory":{inner_from_memory}}}}}"#
-    );
+    let _ =
+        write!(out, r#","result_cache":{{"steps":{steps},"from_memory":{from_memory},"from_flash":{from_flash}}}}}"#);
     out
 }

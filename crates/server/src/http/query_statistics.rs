@@ -73,8 +73,6 @@ impl Statistics {
                 "steps": ran.used.steps,
                 "fromMemory": ran.used.from_memory,
                 "fromFlash": ran.used.from_flash,
-                "innerSteps": ran.used.inner_steps,
-                "innerFromMemory": ran.used.inner_from_memory,
             },
         });
         format!(r#","stats":{stats}}}"#)
