@@ -8,7 +8,7 @@ use crate::{CacheUse, Db, InstantQuery, RangeQuery};
 /// A query that was run to see what it takes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Analysis {
-    /// What is done, as [`promql::explain_range`] writes it.
+    /// The plan, as [`promql::explain_range`] writes it.
     pub plan: String,
     /// The answer.
     pub answer: EvaluationResult,
@@ -16,7 +16,7 @@ pub struct Analysis {
     pub cache: CacheUse,
     /// Each step, in the order in which they ended; if the evaluation was one of several stretches, those of all.
     pub steps: Vec<StepReport>,
-    /// What was read.
+    /// Counts of what was read.
     pub reads: Reads,
 }
 

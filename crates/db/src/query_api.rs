@@ -101,11 +101,11 @@ impl Db {
 
     /// Evaluates an expression at one moment.
     pub fn instant(&self, database: &str, query: &InstantQuery) -> Result<EvaluationResult, QueryError> {
-        self.instant_told(database, query).map(|(answer, _)| answer)
+        self.instant_with_cache_use(database, query).map(|(answer, _)| answer)
     }
 
-    /// The same; also says how much of the answer was kept before.
-    pub fn instant_told(
+    /// As [`Db::instant`]; also returns how much of the result came from the cache.
+    pub fn instant_with_cache_use(
         &self,
         database: &str,
         query: &InstantQuery,
@@ -142,11 +142,15 @@ impl Db {
 
     /// Evaluates an expression at regular moments.
     pub fn range(&self, database: &str, query: &RangeQuery) -> Result<EvaluationResult, QueryError> {
-        self.range_told(database, query).map(|(answer, _)| answer)
+        self.range_with_cache_use(database, query).map(|(answer, _)| answer)
     }
 
-    /// The same; also says how much of the answer was kept before.
-    pub fn range_told(&self, database: &str, query: &RangeQuery) -> Result<(EvaluationResult, CacheUse), QueryError> {
+    /// As [`Db::range`]; also returns how much of the result came from the cache.
+    pub fn range_with_cache_use(
+        &self,
+        database: &str,
+        query: &RangeQuery,
+    ) -> Result<(EvaluationResult, CacheUse), QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
         let (mut answer, used) = self.range_from(&source, database, query)?;
         let times = query.times();
@@ -205,7 +209,7 @@ impl Db {
         )
     }
 
-    /// The same for regular moments.
+    /// Counts the samples of a range query.
     pub fn count_range(&self, database: &str, query: &RangeQuery) -> Result<SampleCounts, QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
         let settings = self.settings(query.lookback_ms, query.name_removal);

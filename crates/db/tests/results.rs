@@ -511,7 +511,7 @@ fn panels(world: &World, end_ms: i64) -> Vec<RangeQuery> {
 fn show(world: &World, panels: &[RangeQuery]) -> [u64; 3] {
     let mut places = [0; 3];
     for query in panels {
-        let (answer, used) = world.db().range_told("default", query).unwrap();
+        let (answer, used) = world.db().range_with_cache_use("default", query).unwrap();
         let computed = world.db().range("default", &RangeQuery { may_cache: false, ..query.clone() });
         assert_eq!(plain(Ok(answer)), plain(computed), "{}", query.text);
         let neither = used.steps - used.from_memory - used.from_flash;

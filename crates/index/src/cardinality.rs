@@ -118,7 +118,7 @@ struct Occurrences<'a> {
     /// Groups that have it.
     groups: u64,
     /// Sources that know it, and its number in each.
-    places: Vec<(&'a dyn Source, u32)>,
+    sources: Vec<(&'a dyn Source, u32)>,
 }
 
 /// Counts the label names of a database and their values.
@@ -139,12 +139,12 @@ impl<'a> Names<'a> {
                 ask(self.reserve, ITEM_BYTES + name.text.len() as u64)?;
                 let known = names.entry(name.text).or_default();
                 known.groups += u64::from(name.groups);
-                known.places.push((*source, name.number));
+                known.sources.push((*source, name.number));
             }
         }
-        for (name, Occurrences { groups, places }) in names {
+        for (name, Occurrences { groups, sources }) in names {
             let mut cursors: Vec<Box<dyn TermCursor + '_>> = Vec::new();
-            for (source, number) in places {
+            for (source, number) in sources {
                 let mut cursor = source.terms(self.database, number, "", true)?;
                 if cursor.advance()? {
                     cursors.push(cursor);

@@ -98,7 +98,7 @@ pub struct UnsavedCatalog {
 }
 
 impl UnsavedCatalog {
-    /// Whether there is nothing.
+    /// Returns whether nothing is registered.
     pub fn is_empty(&self) -> bool {
         self.databases.is_empty() && self.measurements.is_empty() && self.fields.is_empty() && self.metadata.is_empty()
     }
@@ -133,7 +133,7 @@ pub enum CatalogError {
         /// The type that the field has.
         existing: ValueType,
         /// The type that was written.
-        given: ValueType,
+        requested: ValueType,
     },
     /// An entry does not follow from what the catalog holds: a log or a segment is missing or damaged.
     OutOfOrder {
@@ -294,7 +294,7 @@ impl Catalog {
         self.register_member(measurement, field, &Labels::empty())
     }
 
-    /// The same for a field with labels of its own: the members of a group may differ in more than their names.
+    /// Registers a field with labels of its own: the members of a group may differ in more than their names.
     pub fn register_member(
         &mut self,
         measurement: MeasurementId,
@@ -449,7 +449,7 @@ impl Catalog {
         std::mem::take(&mut self.unsaved)
     }
 
-    /// Whether there is something that no segment holds.
+    /// Returns whether there is anything that no segment holds.
     pub fn has_unsaved(&self) -> bool {
         !self.unsaved.is_empty()
     }
@@ -693,7 +693,7 @@ impl Measurement {
                 measurement: self.name.clone(),
                 field: field.name.clone(),
                 existing: *existing,
-                given: field.value_type,
+                requested: field.value_type,
             }),
             _ => Ok(()),
         }

@@ -14,7 +14,7 @@ pub enum IndexError {
         segment: u64,
         /// Where in it.
         offset: u64,
-        /// What is wrong there.
+        /// The fault there.
         what: &'static str,
     },
     /// A segment could not be written.

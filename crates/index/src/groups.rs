@@ -134,7 +134,7 @@ impl Groups {
         self.sources().map(|source| u64::from(source.len())).sum::<u64>() - self.removed.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no groups.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -344,7 +344,7 @@ impl Groups {
         Ok(true)
     }
 
-    /// Whether there is something that no segment holds.
+    /// Returns whether there is anything that no segment holds.
     pub fn has_unsaved(&self) -> bool {
         self.frozen.is_some() || !self.mutable.is_empty()
     }

@@ -128,7 +128,7 @@ pub(crate) struct MatcherCache(Mutex<Results>);
 
 #[derive(Debug, Default)]
 struct Results {
-    found: HashMap<ResultKey, Arc<RoaringBitmap>>,
+    results: HashMap<ResultKey, Arc<RoaringBitmap>>,
     order: VecDeque<ResultKey>,
     bytes: usize,
 }

@@ -109,13 +109,13 @@ impl ResultCache {
         asked: &BinsRequest<'_>,
         snapshot: u64,
     ) {
-        self.keep(key, portion, bins, snapshot);
+        self.insert(key, portion, bins, snapshot);
         if let Some(flash) = &self.flash {
             flash.note(key, bins, unit_of(asked));
         }
     }
 
-    /// What is kept of a span and still holds, and which parts of it were on flash.
+    /// The cached bins of a span that still hold, and which parts came from flash.
     fn bins_kept(
         &self,
         key: Key,
@@ -134,7 +134,7 @@ impl ResultCache {
         (parts, flash_spans)
     }
 
-    /// What is in memory of a span and still holds.
+    /// The bins of a span that are in memory and still hold.
     fn bins_in_memory(&self, key: Key, span: Span, asked: &BinsRequest<'_>, watch: &mut Watch<'_>) -> Vec<Part> {
         let mut checked = Vec::new();
         let mut parts: Vec<Part> = Vec::new();
@@ -244,7 +244,7 @@ fn bins_in(span: Span, asked: &BinsRequest<'_>) -> Option<Span> {
     (start < end).then(|| Span::new(start, end))
 }
 
-/// What is to be made: holes, those at the ends together with the cut bins beside them.
+/// The ranges to compute: holes, those at the ends together with the cut bins beside them.
 fn ranges(holes: &[Span], span: Span, range: TimeRange) -> Vec<TimeRange> {
     let mut ranges: Vec<TimeRange> = holes.iter().map(|hole| range_of(*hole)).collect();
     if range.start_ns < span.start {
@@ -266,7 +266,7 @@ fn range_of(span: Span) -> TimeRange {
     TimeRange::new(span.start, span.end - 1)
 }
 
-/// What was kept, some of it on flash, and what was made as one answer.
+/// Joins cached bins, some of them from flash, and computed ones to one result.
 fn join(
     parts: &[Part],
     on_flash: &[Span],

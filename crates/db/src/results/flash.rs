@@ -64,7 +64,7 @@ struct Unwritten {
     spans: Vec<Span>,
 }
 
-/// What is to be written.
+/// Portions to write.
 #[derive(Default)]
 struct Pending {
     /// Evaluated steps and bins that are in memory alone, by key.
@@ -231,7 +231,7 @@ impl Flash {
         Ok(())
     }
 
-    /// What is to be written of what had ended by a time; `None` for everything.
+    /// The portions to write that had ended by a time; `None` for all.
     fn due(&self, settled_ns: Option<i64>, memory: &cache::Front<Portions>) -> Vec<(Key, Span, Portion)> {
         let mut pending = self.pending.lock();
         pending.leaving_bytes = 0;

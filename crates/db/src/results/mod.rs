@@ -35,10 +35,10 @@ use recent::Recents;
 /// Of the memory for answers, what newest samples may take: one part of so many.
 const RECENTS_SHARE: usize = 4;
 
-/// The same of answers that left it and are not on flash yet, and of those that are in no slab yet: one part of so many each.
+/// Results that left memory and are not on flash yet, and those that are in no slab yet, may each take one part of so many of it.
 pub(crate) const OPEN_SHARE: usize = 8;
 
-/// What is kept under a key for a span: times of steps in milliseconds, of bins in nanoseconds, or 0 to 1 for what cannot be cut.
+/// A cache entry under a key for a span: times of steps in milliseconds, of bins in nanoseconds, or 0 to 1 for what cannot be cut.
 #[derive(Debug, Clone)]
 pub(crate) enum Portions {
     /// An answer by steps.
@@ -170,7 +170,7 @@ impl ResultCache {
         Self { memory, recents, flash: None, counters: Counters::default() }
     }
 
-    /// The same in front of a file.
+    /// The cache with a file behind it.
     pub(crate) fn on_flash(self, platform: &Platform, options: Options, store: &Store) -> std::io::Result<Self> {
         let memory = Front::new(self.memory.bytes_max().saturating_sub(2 * options.open_bytes_max));
         Ok(Self { flash: Some(Flash::open(platform, options, store)?), memory, ..self })
@@ -192,7 +192,7 @@ impl ResultCache {
     }
 
     /// Keeps an answer in memory; what has to leave it goes to flash.
-    fn keep(&self, key: Key, portion: impl Into<Arc<Portions>>, span: Span, stamp: u64) {
+    fn insert(&self, key: Key, portion: impl Into<Arc<Portions>>, span: Span, stamp: u64) {
         let evicted = self.memory.insert(key, portion, span, stamp);
         if let Some(flash) = self.flash.as_ref().filter(|_| !evicted.is_empty()) {
             flash.take(evicted);

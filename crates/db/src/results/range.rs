@@ -32,7 +32,7 @@ impl Grid {
         Span::new(next(span.start), next(span.end))
     }
 
-    /// What is the same for all stretches of it.
+    /// The part of the key that all spans of the grid share.
     pub(super) fn when(&self) -> String {
         format!("by {} from {}", self.step_ms, self.span.start.rem_euclid(self.step_ms.max(1)))
     }
@@ -83,7 +83,7 @@ impl ResultCache {
         }
         // Before anything is read: what comes later has a larger number.
         let snapshot = run.store.snapshot();
-        let mut watch = Watch::of(run.store, database, run.expression, reads);
+        let mut watch = Watch::new(run.store, database, run.expression, reads);
         let mut parts = self.parts_in_memory(key, grid, &mut watch);
         let mut unchanged = |stretch: Span, since: u64| {
             let parts = watch.unchanged(stretch, since).into_iter();
@@ -104,7 +104,7 @@ impl ResultCache {
             match promql::evaluate_partial_range(run.expression, times, &evaluation)? {
                 RangeOutcome::Partial(stretch) => {
                     let portion = Arc::new(Portions::Steps(stretch));
-                    self.keep(key, portion.clone(), hole, snapshot);
+                    self.insert(key, portion.clone(), hole, snapshot);
                     if let Some(flash) = &self.flash {
                         flash.note(key, hole, Unit::Steps);
                     }
@@ -126,7 +126,7 @@ impl ResultCache {
         Ok((PartialRange::result(&slices), used))
     }
 
-    /// What is in memory and still holds.
+    /// The steps that are in memory and still hold.
     fn parts_in_memory(&self, key: Key, grid: Grid, watch: &mut Watch<'_>) -> Vec<Part> {
         let span = grid.span;
         let checked = check(self.memory.kept(key, span), watch, grid);
@@ -162,7 +162,7 @@ impl ResultCache {
             found.extend(flash.find(key, hole, unit, &mut holds));
         }
         for (portion, span) in &found {
-            self.keep(key, portion.clone(), *span, snapshot);
+            self.insert(key, portion.clone(), *span, snapshot);
         }
         found
     }

@@ -18,7 +18,7 @@ const UNSIGNED: &str = "unsigned";
 /// Cells that are null.
 const NULL: &str = "null";
 
-/// What is kept of a span, in the form of slabs. `None` of what stays in memory.
+/// A span of a portion in the form of slabs; `None` for portions that stay in memory.
 pub(super) fn answer_of(portion: &Portions, span: Span) -> Option<cache::Answer> {
     match portion {
         Portions::Steps(stretch) => answer_of_steps(stretch, span),
@@ -27,7 +27,7 @@ pub(super) fn answer_of(portion: &Portions, span: Span) -> Option<cache::Answer>
     }
 }
 
-/// The same, back. `None` if it is not what [`answer_of`] makes.
+/// The portion that [`answer_of`] wrote; `None` if the answer is not of its form.
 pub(super) fn portion_of(answer: &cache::Answer, unit: Unit) -> Option<Portions> {
     match unit {
         Unit::Steps => steps_of(answer).map(Portions::Steps),

@@ -17,12 +17,12 @@ pub(crate) struct Watch<'a> {
     database: u32,
     /// The matchers of each selector.
     selectors: Vec<Vec<Matcher>>,
-    /// The same as the store takes them, from when something changed that they may choose: to compile a pattern takes as long as to put
+    /// The selectors compiled for the store, once something changed that they may select: to compile a pattern takes as long as to put
     /// together a small answer. `None` where that failed.
     compiled: Option<Vec<Option<Vec<CompiledMatcher>>>>,
     /// What the step at time 0 looks at.
     reads: ReadInterval,
-    /// What happened, by the snapshot since which: `None` if nobody knows.
+    /// What happened, by the snapshot since which: `None` if that is unknown.
     changes: HashMap<u64, Option<Arc<Changes>>>,
     /// Which changes touched series that the selectors choose, by their numbers.
     touching: HashMap<u64, bool>,
@@ -38,7 +38,7 @@ impl<'a> Watch<'a> {
     }
 
     /// For the selectors of an expression.
-    pub(crate) fn of(store: &'a Store, database: u32, expression: &Expression, reads: ReadInterval) -> Self {
+    pub(crate) fn new(store: &'a Store, database: u32, expression: &Expression, reads: ReadInterval) -> Self {
         let selectors = expression.selectors().into_iter().map(<[Matcher]>::to_vec).collect();
         Self::new(store, database, selectors, reads)
     }
@@ -54,12 +54,12 @@ impl<'a> Watch<'a> {
         self.left(span, stamp, &|start_ns, end_ns| steps_looking_at(reads, start_ns, end_ns))
     }
 
-    /// The same of a span of nanoseconds, each of which stands for itself.
+    /// The unchanged parts of a span of nanoseconds, each of which stands for itself.
     pub(crate) fn unchanged_ns(&mut self, span: Span, stamp: u64) -> Vec<Span> {
         self.left(span, stamp, &|start_ns, end_ns| Span::new(start_ns, end_ns.saturating_add(1)))
     }
 
-    /// What is left of a span without what looks at changed nanoseconds, from the first to the last of them.
+    /// The rest of a span without the steps that look at changed nanoseconds, from the first to the last of them.
     fn left(&mut self, span: Span, stamp: u64, looking_at: &dyn Fn(i64, i64) -> Span) -> Vec<Span> {
         let Some(changes) = self.changes_since(stamp) else { return Vec::new() };
         let mut left = vec![span];
@@ -68,7 +68,7 @@ impl<'a> Watch<'a> {
         }
         let oldest_ns = self.store.oldest_retained_ns(self.database);
         if oldest_ns > i64::MIN {
-            // Whoever looks at the time at which rows end, too.
+            // Steps that look at the time at which rows end, too.
             cut(&mut left, looking_at(i64::MIN, oldest_ns));
         }
         for change in &changes.behind {
@@ -80,7 +80,7 @@ impl<'a> Watch<'a> {
         left
     }
 
-    /// From when on, not before a time, anything may be different than at a stamp: `i64::MAX` if nothing is, nothing if nobody knows.
+    /// From when on, not before a time, anything may be different than at a stamp: `i64::MAX` if nothing is, `None` if that is unknown.
     pub(crate) fn changed_from_ns(&mut self, stamp: u64, from_ns: i64) -> Option<i64> {
         let changes = self.changes_since(stamp)?;
         let mut first_ns = changes.edge_ns.unwrap_or(i64::MAX);

@@ -46,7 +46,7 @@ impl ResultCache {
         let key = key_of(database, &format!("whole {start_ms} {end_ms} {step_ms}"), run);
         // Before anything is read: what comes later has a larger number.
         let snapshot = run.store.snapshot();
-        let mut watch = Watch::of(run.store, database, run.expression, reads);
+        let mut watch = Watch::new(run.store, database, run.expression, reads);
         let kept = self.memory.kept(key, WHOLE);
         let checked: Vec<_> = kept
             .into_iter()
@@ -64,7 +64,7 @@ impl ResultCache {
         }
         self.counters.changed.fetch_add(checked.len() as u64 * steps, std::sync::atomic::Ordering::Relaxed);
         let answer = evaluate()?;
-        self.keep(key, Portions::Whole(Arc::new(answer.clone())), WHOLE, snapshot);
+        self.insert(key, Portions::Whole(Arc::new(answer.clone())), WHOLE, snapshot);
         self.count(used);
         Ok((answer, used))
     }

@@ -146,7 +146,7 @@ impl Segment {
             return Ok(false);
         };
         let [of_database, of_measurement, schema, ..] = self.family_entry(self.family_number(ordinal)?)?;
-        let Some(places) = self.database(database).filter(|_| of_database == database) else {
+        let Some(offsets) = self.database(database).filter(|_| of_database == database) else {
             return Ok(false);
         };
         if of_measurement != measurement {
@@ -156,7 +156,7 @@ impl Segment {
         self.row(ordinal, &mut values)?;
         let mut pairs = labels.iter();
         for (name, value) in self.schema(schema)?.iter().zip(values) {
-            let (Some((name_text, text)), Some(name)) = (pairs.next(), places.names.get(*name as usize)) else {
+            let (Some((name_text, text)), Some(name)) = (pairs.next(), offsets.names.get(*name as usize)) else {
                 return Ok(false);
             };
             if name.text != name_text || !self.dictionary(name).is_at(value, text)? {
@@ -188,15 +188,15 @@ impl Segment {
 
     fn name_places(&self, database: DatabaseId, name: u32) -> Result<&NamePlaces, IndexError> {
         let error = DecodeError { offset: 0, what: "no such label name" };
-        let places = self.database(database).and_then(|database| database.names.get(name as usize));
-        places.ok_or_else(|| self.damaged()(error))
+        let offsets = self.database(database).and_then(|database| database.names.get(name as usize));
+        offsets.ok_or_else(|| self.damaged()(error))
     }
 
     fn dictionary(&self, name: &NamePlaces) -> Dictionary<'_> {
         let blocks = u64::from(name.values.div_ceil(BLOCK)) * DICTIONARY_PLACE_BYTES;
         Dictionary {
             bytes: self.copies.window(name.dictionary, name.dictionary_bytes),
-            places: self.copies.window(name.blocks, blocks),
+            offsets: self.copies.window(name.blocks, blocks),
             terms: name.values,
         }
     }

@@ -25,7 +25,7 @@ pub enum Protocol {
     Otlp = 7,
 }
 
-/// Hashes raw keys with a secret, so that nobody outside can construct two keys of one hash. One per data folder: the
+/// Hashes raw keys with a secret, so that no client can construct two keys of one hash. One per data folder: the
 /// store remembers the hashes.
 #[derive(Clone)]
 pub struct KeyHasher {

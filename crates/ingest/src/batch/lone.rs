@@ -14,16 +14,16 @@ pub(crate) struct LoneRows {
 impl LoneRows {
     /// Rows of floats, and how many there may be.
     pub(crate) fn floats(rows_max: usize) -> Self {
-        Self::of(VALUE_FIELD, ValueType::F64, empty_block(), rows_max, "rows_max")
+        Self::with_field(VALUE_FIELD, ValueType::F64, empty_block(), rows_max, "rows_max")
     }
 
     /// Rows of native histograms, and how many there may be.
     pub(crate) fn histograms(histograms_max: usize) -> Self {
         // Most requests have none: a block with room would be lost to those that need it.
-        Self::of(HISTOGRAM_FIELD, ValueType::Histogram, Block::default(), histograms_max, "histograms_max")
+        Self::with_field(HISTOGRAM_FIELD, ValueType::Histogram, Block::default(), histograms_max, "histograms_max")
     }
 
-    fn of(name: &str, value_type: ValueType, empty: Block, rows_max: usize, limit: &'static str) -> Self {
+    fn with_field(name: &str, value_type: ValueType, empty: Block, rows_max: usize, limit: &'static str) -> Self {
         let field = Field { name: name.to_owned(), value_type };
         Self { block: Block { fields: vec![field], ..empty }, rows_max, limit }
     }
@@ -55,7 +55,7 @@ impl LoneRows {
         self.block.cells.push(cell);
     }
 
-    /// Whether there are rows that have no key yet.
+    /// Returns whether any rows have no key yet.
     #[inline]
     pub(crate) fn has_keyless(&self) -> bool {
         self.block.keys.len() < self.block.timestamps_ns.len()

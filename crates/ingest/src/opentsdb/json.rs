@@ -170,7 +170,7 @@ impl Visitor<'_> for NumberVisitor {
         Ok(Number(value))
     }
 
-    /// What is no number is for the collector to tell: one bad point leaves the others whole.
+    /// The collector reports a text that is no number: one bad point leaves the others whole.
     fn visit_str<E>(self, text: &str) -> Result<Number, E> {
         Ok(Number(text.trim().parse().unwrap_or(f64::NAN)))
     }

@@ -45,7 +45,7 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
     }
     let start_ms = query.time_ms;
     let run_query = move |state: &State, counts: bool| {
-        let (answer, used) = state.db.instant_told(&database, &query)?;
+        let (answer, used) = state.db.instant_with_cache_use(&database, &query)?;
         let (ended_ns, peak) = (state.db.now_ns(), query.budget.samples_peak());
         let counts = counts.then(|| state.db.count_instant(&database, &query)).transpose()?;
         Ok((answer, Ran { used, ended_ns, peak, counts }))
@@ -86,7 +86,7 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
     }
     let times = (query.start_ms, query.step_ms);
     let run_query = move |state: &State, counts: bool| {
-        let (answer, used) = state.db.range_told(&database, &query)?;
+        let (answer, used) = state.db.range_with_cache_use(&database, &query)?;
         let (ended_ns, peak) = (state.db.now_ns(), query.budget.samples_peak());
         let counts = counts.then(|| state.db.count_range(&database, &query)).transpose()?;
         Ok((answer, Ran { used, ended_ns, peak, counts }))
