@@ -84,10 +84,10 @@ impl Recents {
 
     fn slot(&self, key: Key) -> Arc<Slot> {
         let mut slots = self.slots.lock();
-        slots.asked += 1;
-        let last_used = slots.asked;
+        slots.last_used += 1;
+        let last_used = slots.last_used;
         let (slot, last, _) = slots.by_key.entry(key).or_default();
-        *last = asked;
+        *last = last_used;
         slot.clone()
     }
 
