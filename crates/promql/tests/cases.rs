@@ -169,8 +169,8 @@ fn check(
     if !answer.infos.iter().all(|info| info.contains("might not be a counter")) || expectation.info.is_some() {
         check_notes("infos", &answer.infos, expectation.info.as_deref())?;
     }
-    let mut found = shown(&answer.value);
-    let mut expected: Vec<Shown> = lines.iter().map(|line| expected(line, &evaluation)).collect();
+    let mut found = rendered(&answer.value);
+    let mut expected: Vec<Rendered> = lines.iter().map(|line| expected(line, &evaluation)).collect();
     if !matches!(evaluation, Kind::Ordered) {
         expected.sort_by(|a, b| a.0.cmp(&b.0));
         if matches!(evaluation, Kind::Instant) {
@@ -191,9 +191,9 @@ fn check_notes(kind: &str, annotations: &[String], expected: Option<&str>) -> Re
 }
 
 /// A series as text, and its samples.
-type Shown = (String, Vec<(i64, f64)>);
+type Rendered = (String, Vec<(i64, f64)>);
 
-fn shown(value: &ResultValue) -> Vec<Shown> {
+fn rendered(value: &ResultValue) -> Vec<Rendered> {
     match value {
         ResultValue::Scalar { value, .. } => vec![("scalar".to_owned(), vec![(0, *value)])],
         ResultValue::String { text, .. } => vec![(format!("{text:?}"), Vec::new())],
@@ -206,7 +206,7 @@ fn shown(value: &ResultValue) -> Vec<Shown> {
     }
 }
 
-fn expected(line: &str, evaluation: &Kind) -> Shown {
+fn expected(line: &str, evaluation: &Kind) -> Rendered {
     if line.starts_with('"') {
         return (line.to_owned(), Vec::new());
     }
@@ -235,7 +235,7 @@ fn expected(line: &str, evaluation: &Kind) -> Shown {
     (labels.to_string(), points.collect())
 }
 
-fn alike(found: &Shown, expected: &Shown) -> bool {
+fn alike(found: &Rendered, expected: &Rendered) -> bool {
     found.0 == expected.0
         && found.1.len() == expected.1.len()
         && found.1.iter().zip(&expected.1).all(|(a, b)| a.0 == b.0 && close(a.1, b.1))

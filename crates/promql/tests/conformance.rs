@@ -139,7 +139,7 @@ fn paragraphs(text: &str) -> Vec<(usize, &str, Vec<&str>)> {
 
 /// A value of a series: a float, or a histogram in a form that compares.
 #[derive(Debug, Clone)]
-enum Shown {
+enum Rendered {
     Float(f64),
     Histogram(Box<Parts>),
 }
@@ -157,7 +157,7 @@ fn close(a: f64, b: f64) -> bool {
     a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-11 * a.abs().max(b.abs())
 }
 
-impl PartialEq for Shown {
+impl PartialEq for Rendered {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Float(a), Self::Float(b)) => close(*a, *b),
@@ -179,11 +179,11 @@ impl PartialEq for Shown {
     }
 }
 
-fn parts(histogram: &Histogram) -> Shown {
+fn parts(histogram: &Histogram) -> Rendered {
     let (schema, threshold, zero_count, bounds) = histogram.layout();
     let sparse = |buckets: &[(i32, f64)]| buckets.iter().copied().filter(|(_, count)| *count != 0.0).collect();
     let [positive, negative] = histogram.indexed_buckets();
-    Shown::Histogram(Box::new(Parts {
+    Rendered::Histogram(Box::new(Parts {
         schema,
         hint: histogram.counter_reset(),
         numbers: [histogram.count(), histogram.sum(), threshold, zero_count, 0.0],
@@ -192,7 +192,7 @@ fn parts(histogram: &Histogram) -> Shown {
     }))
 }
 
-type Series = (String, Vec<(i64, Shown)>);
+type Series = (String, Vec<(i64, Rendered)>);
 
 fn run(memory: &Memory, settings: &EvaluationSettings, head: &str, lines: &[&str]) -> Result<(), String> {
     let budget = Budget::new(10_000_000);
@@ -213,7 +213,7 @@ fn run(memory: &Memory, settings: &EvaluationSettings, head: &str, lines: &[&str
     };
     let answer = match (answer, expected("fail").first()) {
         (Err(error), Some(message)) if error.to_string().trim_end() == *message => return Ok(()),
-        // Which of several is found first hangs on the order of series, which is nobody's promise.
+        // Which of several is met first depends on the order of series, which is not specified.
         (Err(error), Some(message))
             if [error.to_string().as_str(), message].iter().all(|text| text.starts_with("found duplicate series")) =>
         {
@@ -247,21 +247,21 @@ fn compare<'l>(
     ordered: bool,
 ) -> Result<(), String> {
     let mut found: Vec<Series> = match &answer.value {
-        ResultValue::Scalar { value, .. } => vec![("scalar".to_owned(), vec![(0, Shown::Float(*value))])],
+        ResultValue::Scalar { value, .. } => vec![("scalar".to_owned(), vec![(0, Rendered::Float(*value))])],
         ResultValue::String { text, .. } => vec![(format!("{text:?}"), Vec::new())],
         ResultValue::Vector(samples) => samples
             .iter()
             .map(|sample| {
-                let value = sample.histogram.as_ref().map_or(Shown::Float(sample.value), |found| parts(found));
+                let value = sample.histogram.as_ref().map_or(Rendered::Float(sample.value), |found| parts(found));
                 (sample.labels.to_string(), vec![(0, value)])
             })
             .collect(),
         ResultValue::Matrix(series) => series
             .iter()
             .map(|(labels, points)| {
-                let floats = points.floats.iter().map(|(time_ms, value)| (*time_ms, Shown::Float(*value)));
+                let floats = points.floats.iter().map(|(time_ms, value)| (*time_ms, Rendered::Float(*value)));
                 let histograms = points.histograms.iter().map(|(time_ms, found)| (*time_ms, parts(found)));
-                let mut points: Vec<(i64, Shown)> = floats.chain(histograms).collect();
+                let mut points: Vec<(i64, Rendered)> = floats.chain(histograms).collect();
                 points.sort_by_key(|(time_ms, _)| *time_ms);
                 (labels.to_string(), points)
             })
@@ -280,16 +280,16 @@ fn expected_series(line: &str, times: &[i64]) -> Series {
         return (line.to_owned(), Vec::new());
     }
     if !line.contains('}') {
-        return ("scalar".to_owned(), vec![(0, Shown::Float(line.parse().unwrap()))]);
+        return ("scalar".to_owned(), vec![(0, Rendered::Float(line.parse().unwrap()))]);
     }
     let (labels, rest) = split_labels(line);
     let words = words(rest);
     if words.iter().any(|word| word.contains('@')) {
-        let mut points: Vec<(i64, Shown)> = words
+        let mut points: Vec<(i64, Rendered)> = words
             .iter()
             .map(|word| {
                 let (value, time) = word.rsplit_once('@').unwrap();
-                (time.parse().unwrap(), shown(value).unwrap())
+                (time.parse().unwrap(), rendered(value).unwrap())
             })
             .collect();
         points.sort_by_key(|(time_ms, _)| *time_ms);
@@ -299,18 +299,18 @@ fn expected_series(line: &str, times: &[i64]) -> Series {
         [start_ms, _, step_ms] => start_ms + place as i64 * step_ms,
         _ => 0,
     };
-    let points = words.iter().enumerate().filter_map(|(place, word)| Some((time_ms(place), shown(word)?)));
+    let points = words.iter().enumerate().filter_map(|(place, word)| Some((time_ms(place), rendered(word)?)));
     (labels.to_string(), points.collect())
 }
 
-fn shown(word: &str) -> Option<Shown> {
+fn rendered(word: &str) -> Option<Rendered> {
     if word == "_" {
         return None;
     }
     if word.starts_with("{{") {
         return Some(parts(&Histogram::from(&histogram(word))));
     }
-    Some(Shown::Float(word.parse().unwrap()))
+    Some(Rendered::Float(word.parse().unwrap()))
 }
 
 /// Words between spaces; a histogram is one.

@@ -84,20 +84,20 @@ struct PendingBatches<'b> {
 /// Forwards rows to a sink, after a check for duplicate labels.
 pub(crate) struct DistinctSink<'s> {
     /// The labels so far, if duplicates are an error.
-    seen: Option<LabelsSeen>,
+    labels: Option<LabelSet>,
     annotations: Annotations,
     sink: &'s mut dyn RowSink,
 }
 
 /// A set of labels. They mostly arrive in order; then each is compared with the previous one only.
 #[derive(Default)]
-struct LabelsSeen {
+struct LabelSet {
     ascending: Vec<Labels>,
     /// All labels, from the first one that was out of order.
     all: HashSet<Labels>,
 }
 
-impl LabelsSeen {
+impl LabelSet {
     /// Adds labels; false if they are there.
     fn insert(&mut self, labels: &Labels) -> bool {
         if self.all.is_empty() {
@@ -113,14 +113,14 @@ impl LabelsSeen {
 
 impl<'s> DistinctSink<'s> {
     pub(crate) fn new(distinct: bool, sink: &'s mut dyn RowSink) -> Self {
-        Self { seen: distinct.then(LabelsSeen::default), annotations: Annotations::default(), sink }
+        Self { labels: distinct.then(LabelSet::default), annotations: Annotations::default(), sink }
     }
 
     pub(crate) fn push(&mut self, made: SeriesRow) -> Result<(), QueryError> {
         if made.row.is_empty() {
             return Ok(());
         }
-        if self.seen.as_mut().is_some_and(|seen| !seen.insert(&made.row.labels)) {
+        if self.labels.as_mut().is_some_and(|labels| !labels.insert(&made.row.labels)) {
             return Err(same_labels());
         }
         self.sink.push(made)
@@ -177,7 +177,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct StreamTiming<'a> {
     trace: &'a Trace<'a>,
     started_ns: i64,
-    /// Nanoseconds that making and handing on took.
+    /// Nanoseconds that computing and forwarding took.
     making_ns: AtomicI64,
     forwarding_ns: AtomicI64,
     /// Series, and samples or values: read, made.
@@ -417,7 +417,7 @@ mod tests {
             proptest::collection::vec(0..40u8, 0..30),
             proptest::collection::btree_set(any::<u8>(), 0..30).prop_map(|numbers| numbers.into_iter().collect()),
         ]) {
-            let (mut seen, mut expected) = (LabelsSeen::default(), HashSet::new());
+            let (mut seen, mut expected) = (LabelSet::default(), HashSet::new());
             for number in numbers {
                 let labels = Labels::from_pairs([("n", &*format!("{number:03}"))]).unwrap();
                 prop_assert_eq!(seen.insert(&labels), expected.insert(number));

@@ -89,6 +89,6 @@ pub(crate) fn quantile(quantile: f64, values: &mut [f64]) -> f64 {
     let lower = rank.floor();
     let upper = (lower as usize + 1).min(values.len() - 1);
     let weight = rank - lower;
-    let at = |place: usize| values.get(place).copied().unwrap_or(f64::NAN);
+    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
     at(lower as usize) * (1.0 - weight) + at(upper) * weight
 }

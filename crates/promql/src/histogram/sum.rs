@@ -10,7 +10,7 @@ use crate::histogram::native::{CounterReset, Histogram, IndexedCount, reduced, r
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IncompatibleBuckets;
 
-/// What was reconciled in a sum.
+/// The differences that a sum reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct AddOutcome {
     /// One side says that there was a reset, the other that there was none.

@@ -132,7 +132,7 @@ impl Extrapolation {
     }
 }
 
-/// What is known about the values whose changes are computed.
+/// How the values behave whose changes are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValueTrend {
     /// They may fall.

@@ -11,12 +11,12 @@ use crate::range::window_positions::{WindowPositions, WindowRun};
 pub(crate) fn changes_of_runs(
     values: &[f64],
     marks: &Marks,
-    places: &WindowPositions,
+    positions: &WindowPositions,
     counter: bool,
 ) -> (usize, Vec<f64>) {
     let (marks_rise, mut marks) = (marks.rises, marks.cursor(values));
-    let runs = || places.runs.iter().skip_while(|run| run.extrapolation.is_none());
-    let before: usize = places.runs.iter().take_while(|run| run.extrapolation.is_none()).map(|run| run.count).sum();
+    let runs = || positions.runs.iter().skip_while(|run| run.extrapolation.is_none());
+    let before: usize = positions.runs.iter().take_while(|run| run.extrapolation.is_none()).map(|run| run.count).sum();
     let mut changes = Vec::with_capacity(runs().map(|run| run.count).sum());
     let mut edge_values = EdgeValues::default();
     for run in runs() {
@@ -55,7 +55,7 @@ pub(crate) fn changes_of_runs(
             }
         }
     }
-    (places.first_step + before, changes)
+    (positions.first_step + before, changes)
 }
 
 /// The first and the last values of consecutive windows.
@@ -169,10 +169,10 @@ mod tests {
         ) {
             let ends = WindowEnds::new(&Shift::default(), Steps { start_ms, step_ms, count });
             let bounds = WindowBounds { ends, range_ms, edges: Edges::Plain, margins: Margins::default() };
-            let mut places = WindowPositions::default();
+            let mut positions = WindowPositions::default();
             let change = function.change().unwrap();
-            places.find(&Arc::new(times_ms.clone()), &bounds, Some(change));
-            let (first, changes) = changes_of_runs(&values, &Marks::find(function, &values), &places, change.counter);
+            positions.find(&Arc::new(times_ms.clone()), &bounds, Some(change));
+            let (first, changes) = changes_of_runs(&values, &Marks::find(function, &values), &positions, change.counter);
             let mut all = vec![ABSENT; count];
             all[first..first + changes.len()].copy_from_slice(&changes);
             let bits = |values: &[f64]| -> Vec<u64> { values.iter().map(|value| value.to_bits()).collect() };

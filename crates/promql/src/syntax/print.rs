@@ -128,7 +128,7 @@ fn label(name: &str) -> String {
     let plain = name
         .chars()
         .enumerate()
-        .all(|(place, c)| c == '_' || c.is_ascii_alphabetic() || (place > 0 && c.is_ascii_digit()));
+        .all(|(index, c)| c == '_' || c.is_ascii_alphabetic() || (index > 0 && c.is_ascii_digit()));
     if plain && !name.is_empty() { name.to_owned() } else { quote(name) }
 }
 
