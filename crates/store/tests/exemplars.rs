@@ -44,7 +44,7 @@ fn options(directory: &str) -> StoreOptions {
     StoreOptions { exemplars_max: EXEMPLARS_MAX, log_segment_bytes: 1 << 12, ..StoreOptions::new(directory) }
 }
 
-/// CompactionJob, trace and time of each, and each job's start.
+/// Job, trace and time of each, and each job's start.
 fn check_content(store: &Store, exemplars: &[(&str, &[i64])], starts: &[(&str, i64)]) {
     let metric = compile(&[Matcher::new("__name__", MatchOp::Equal, "x")]).unwrap();
     let job = |labels: &Labels| labels.get("job").unwrap().to_owned();

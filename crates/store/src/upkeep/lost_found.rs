@@ -1,4 +1,4 @@
-//! `lost+found`: whole files that no manifest names. They are set_aside, within a number of bytes, until an operator has looked at them.
+//! `lost+found`: whole files that no manifest names. They are set aside, within a number of bytes, until an operator has looked at them.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ pub fn lost_found(platform: &Platform, directory: &Path) -> Result<Vec<LostFile>
     Ok(found)
 }
 
-/// What became of files that were to be set_aside.
+/// What became of files that were to be set aside.
 #[derive(Debug, Default)]
 pub(crate) struct SetAside {
     /// Those that were moved there, under the names that they had.
