@@ -102,7 +102,7 @@ fn check(store: &Store, windows: &Windows) -> (usize, usize) {
         assert_eq!(recent.rows(place) as u64, counts.rows);
         for (column, expected) in group.columns.iter().zip(expected) {
             let mut summed = vec![None; windows.count];
-            recent.sum(place, column, (windows, SummaryParts::Values), |number, summary| {
+            recent.sum(place, column, windows, SummaryParts::Values, |number, summary| {
                 assert_eq!(summed[number].replace(summary), None, "each window once");
             });
             for (summary, expected) in summed.into_iter().zip(expected.windows) {

@@ -43,7 +43,7 @@ impl Run<'_> {
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.bin_group(scan, group, grouping);
         let wanted = scan.wanted_by(grouping, None);
         match head_bins::windows_of(scan, grouping) {
-            Some(pieces) => self.group_head_rows(scan, &wanted, (&pieces, grouping), &bin),
+            Some(pieces) => self.group_head_rows(scan, &wanted, &pieces, grouping, &bin),
             None => self.gather(scan, &wanted, grouping, &bin),
         }
     }

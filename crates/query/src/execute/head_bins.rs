@@ -1,4 +1,4 @@
-//! Few bins of what came last: of most groups the rows are found at once, and go into the bins of what is asked for without anything in between.
+//! A few bins of the newest rows: those of most groups are found in heads at once, and go into the bins directly.
 
 use store::{HeadRows, SelectedGroup, Windows};
 
@@ -10,12 +10,12 @@ use super::rows;
 use crate::plan::{Grouping, Scan};
 use crate::{Frame, QueryError};
 
-/// Groups with fewer rows to be looked at are read one by one.
+/// Fewer groups are read one by one.
 const GROUPS_MIN: usize = 16;
-/// Groups between two looks at whether the query is to go on.
-const GROUPS_AT_ONCE: usize = 1024;
+/// Groups between two checks of the query's budget.
+const GROUPS_PER_CHECK: usize = 1024;
 
-/// The windows of a scan that may be of what came last: it has few, and what is kept are sums of a table's fields.
+/// The windows of a scan whose rows may all be in heads: it has few, and they are aggregates of a table's fields.
 pub(super) fn windows_of(scan: &Scan, grouping: &Grouping) -> Option<Vec<Windows>> {
     let is_plain = scan.table.is_some() && grouping.by.is_some();
     let is_recent = is_plain && group::has_few_bins(&scan.range, grouping);
@@ -23,12 +23,13 @@ pub(super) fn windows_of(scan: &Scan, grouping: &Grouping) -> Option<Vec<Windows
 }
 
 impl Run<'_> {
-    /// Groups what a scan selects in few windows: groups of which all that came last is found at once by that, the others by what is given.
+    /// Groups what a scan selects in few windows: groups all of whose rows are in heads together, the others by `bin`.
     pub(super) fn group_head_rows(
         &mut self,
         scan: &Scan,
         wanted: &Wanted<'_>,
-        (pieces, grouping): (&[Windows], &Grouping),
+        windows: &[Windows],
+        grouping: &Grouping,
         bin: &BinGroup<'_>,
     ) -> Result<Vec<Frame>, QueryError> {
         let groups = self.groups(scan)?;
@@ -47,11 +48,11 @@ impl Run<'_> {
         let mut others = self.of_chosen(&others.collect::<Vec<_>>(), &narrowing, bin)?.into_iter();
         let mut gathered = Gathered::new(grouping);
         for (index, (group, found)) in groups.iter().zip(found).enumerate() {
-            if index % GROUPS_AT_ONCE == 0 {
+            if index % GROUPS_PER_CHECK == 0 {
                 self.context.budget.check()?;
             }
             if found {
-                self.add_head_rows(scan, (&head_rows, index), &narrowing.of(group), (pieces, &mut gathered));
+                self.add_head_rows(scan, &head_rows, index, &narrowing.of(group), windows, &mut gathered);
             } else {
                 others.next().unwrap_or_default().into_iter().for_each(|binned| gathered.add(binned));
             }
@@ -62,13 +63,15 @@ impl Run<'_> {
         self.finish(binned, grouping)
     }
 
-    /// Adds the bins of a group of which everything is found.
+    /// Adds the bins of a group all of whose rows are in heads.
     fn add_head_rows(
         &mut self,
         scan: &Scan,
-        (head_rows, index): (&HeadRows, usize),
+        head_rows: &HeadRows,
+        index: usize,
         group: &SelectedGroup,
-        (pieces, gathered): (&[Windows], &mut Gathered<'_>),
+        pieces: &[Windows],
+        gathered: &mut Gathered<'_>,
     ) {
         let rows = head_rows.rows(index) as u64;
         if rows == 0 {
@@ -81,7 +84,7 @@ impl Run<'_> {
         let Some(target) = gathered.target(&group.labels) else { return };
         for windows in pieces {
             for column in group.columns.iter() {
-                head_rows.sum(index, column, (windows, parts), |number, summary| {
+                head_rows.sum(index, column, windows, parts, |number, summary| {
                     let start_ns = grouping.bin_start(windows.start_of(number));
                     if summary.count > 0 {
                         let bin = Bin::Numbers { summary, values: Vec::new(), is_bool: false };

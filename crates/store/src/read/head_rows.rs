@@ -1,5 +1,5 @@
-//! The newest rows of many groups at once. What came last of groups that share a buffer lies together at its end: one look there takes less than to
-//! follow each group's rows back from its newest one.
+//! The newest rows of many groups at once. Rows of groups that share a buffer lie together at its end: one pass there takes less than following
+//! each group's rows back from its newest one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::read::windows::Windows;
 const ROWS_OF_GROUP_MAX: usize = 64;
 const ROWS_MAX: usize = 1 << 16;
 
-/// The rows of some groups in a range, of those groups of which all are found at the end of heads' shared buffers.
+/// The rows of some groups in a range, of those groups all of whose rows are at the end of heads' shared buffers.
 #[derive(Debug, Default)]
 pub struct HeadRows {
     buffers: Vec<Buffer>,
-    /// Of each group that was asked for.
+    /// For each of the groups.
     located: Vec<Located>,
 }
 
@@ -37,10 +37,10 @@ struct Buffer {
     groups: Vec<(GroupId, u32)>,
 }
 
-/// What was found of a group.
+/// Where a group's rows are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Located {
-    /// It is to be read by itself.
+    /// The group has to be read by itself.
     Unknown,
     /// It has no rows.
     Nothing,
@@ -94,21 +94,21 @@ impl HeadRows {
             });
             buffers.push((layout, index));
         }
-        let index = |(group, shares): (&SelectedGroup, Shares)| match shares {
+        let locate = |(group, shares): (&SelectedGroup, Shares)| match shares {
             Shares::Nothing => Located::Nothing,
             Shares::NotAll => Located::Unknown,
             Shares::Layout(layout) => {
                 let buffer = buffers.iter().find(|(known, _)| *known == layout).and_then(|(_, index)| *index);
                 buffer.map_or(Located::Unknown, |buffer| {
-                    self.buffers.get(buffer).map_or(Located::Unknown, |of| of.index(buffer, group.key.group))
+                    self.buffers.get(buffer).map_or(Located::Unknown, |of| of.locate(buffer, group.key.group))
                 })
             }
         };
-        let located: Vec<Located> = groups.iter().zip(shares).map(index).collect();
+        let located: Vec<Located> = groups.iter().zip(shares).map(locate).collect();
         self.located.extend(located);
     }
 
-    /// Returns whether all rows that columns of a group have in the range are found; the group by its index among those that were asked for.
+    /// Returns whether all rows that columns of a group have in the range are found; the group is given by its index among all.
     pub fn has_all(&self, group: usize, columns: &[SelectedColumn]) -> bool {
         match self.located.get(group) {
             None | Some(Located::Unknown) => false,
@@ -128,12 +128,13 @@ impl HeadRows {
         }
     }
 
-    /// What windows of a group's column add up to, those that have rows, as [`Store::aggregate_parts`] has it; `each` is told of their numbers.
+    /// Summaries of the windows of a group's column that have rows, as [`Store::aggregate_parts`]; `each` gets the windows' numbers.
     pub fn sum(
         &self,
         group: usize,
         column: &SelectedColumn,
-        (windows, parts): (&Windows, SummaryParts),
+        windows: &Windows,
+        parts: SummaryParts,
         mut each: impl FnMut(usize, Summary),
     ) {
         let Some(Located::Rows { buffer, rows }) = self.located.get(group) else { return };
@@ -183,7 +184,7 @@ impl Buffer {
     }
 
     /// Where a group's rows are; they are to be in order of time, none twice.
-    fn index(&self, buffer: usize, group: GroupId) -> Located {
+    fn locate(&self, buffer: usize, group: GroupId) -> Located {
         let Ok(found) = self.groups.binary_search_by_key(&group, |(group, _)| *group) else { return Located::Nothing };
         let at = |index: usize| self.groups.get(index).map_or(self.timestamps_ns.len(), |(_, start)| *start as usize);
         let rows = at(found)..at(found + 1);

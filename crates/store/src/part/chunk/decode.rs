@@ -62,7 +62,7 @@ pub(crate) struct DecodeTarget {
     pub(crate) pieces: Vec<Rows>,
     /// True if the next chunk begins after the end of the last piece, which may go on then.
     pub(crate) goes_on: bool,
-    /// The timestamps of the only block, still encoded; it has none itself until they are decoded.
+    /// The times of the only piece, which has none itself as long as they are encoded here.
     pub(crate) encoded_times: Option<EncodedTimes>,
     /// All chunks that will come, and how long they are together.
     pub(crate) chunks: usize,
@@ -156,7 +156,7 @@ pub(crate) fn decode_into(
     Ok(header.rows)
 }
 
-/// Appends a chunk's rows to rows that have columns of the chunk, and its timestamps to those that are still encoded, if they are.
+/// Appends a chunk's rows to some that have columns of the chunk; their times to those that stay encoded, if they do.
 fn decode_rows(
     reader: &mut Reader<'_>,
     header: &ChunkHeader,
