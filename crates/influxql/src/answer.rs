@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
+use query::Value;
 
 use crate::rows::Rows;
 use crate::time;
-use crate::value::Value;
 
 /// What a statement gave.
 #[derive(Debug, Default)]

@@ -1,17 +1,17 @@
 //! Groups of tables that a condition on tags chooses, for `SHOW` and `DELETE`.
 
 use query::plan::{Scan, Selector, TableColumns};
-use query::{QueryError, Session, TableGroup};
+use query::{QueryError, Session, TableGroup, Value};
 
-use crate::condition::Split;
+use crate::condition::SplitCondition;
 use crate::lower;
 use crate::names::Schema;
 use crate::resolve::{Code, Reference, condition_code, table_schema};
 use crate::syntax::ast::Expr;
-use crate::value::{DataType, Value};
+use crate::value::{DataType, InfluxValue};
 
 /// Groups of one table.
-pub(crate) struct Chosen {
+pub(crate) struct TableSelection {
     pub(crate) name: String,
     pub(crate) schema: Schema,
     /// What of the condition selects series.
@@ -26,8 +26,8 @@ pub(crate) fn choose(
     session: &dyn Session,
     database: &str,
     tables: &[String],
-    condition: &Split,
-) -> Result<Vec<Chosen>, QueryError> {
+    condition: &SplitCondition,
+) -> Result<Vec<TableSelection>, QueryError> {
     let mut all = Vec::new();
     for name in tables {
         let Some(table) = session.table(database, name)? else { continue };
@@ -42,7 +42,7 @@ pub(crate) fn choose(
         }
         if !groups.is_empty() {
             groups.sort_by(|a, b| a.tags.iter().cmp(b.tags.iter()));
-            all.push(Chosen { name: name.clone(), schema, selectors: scan.selectors, filtered, groups });
+            all.push(TableSelection { name: name.clone(), schema, selectors: scan.selectors, filtered, groups });
         }
     }
     Ok(all)

@@ -160,7 +160,7 @@ pub(crate) fn takes(function: &str, data_type: DataType) -> bool {
     }
 }
 
-/// The name of an expression's column where nobody gave it one.
+/// The name of an expression's column that has no alias.
 pub(crate) fn column_name(expr: &Expr) -> String {
     match expr.bare() {
         Expr::Reference { name, .. } | Expr::Call { name, .. } => name.clone(),

@@ -19,7 +19,7 @@ pub enum Stop {
     Cancelled,
 }
 
-/// Who lets a query go on, or holds it up for a moment so that others come first.
+/// Lets a query go on, or holds it up for a moment so that others come first.
 pub trait Pace: std::fmt::Debug + Send + Sync {
     /// Called at each check, by whichever thread works on the query.
     fn go_on(&self);
@@ -50,7 +50,7 @@ impl Drop for Joined<'_> {
     }
 }
 
-/// What one query may use, shared by all who work on it. It has no clock: whoever runs the query watches the time
+/// The limits of one query, shared by all threads that work on it. It has no clock: the caller watches the time
 /// and calls [`Budget::stop`].
 #[derive(Debug)]
 pub struct Budget {
@@ -76,7 +76,7 @@ impl Budget {
         Self::with_memory(samples_max, None)
     }
 
-    /// The same, out of the memory that all queries share. What is held is given back when the budget is dropped.
+    /// A budget out of the memory that all queries share, which gets it back when the budget is dropped.
     pub const fn sharing(samples_max: u64, memory: Arc<MemoryPool>) -> Self {
         Self::with_memory(samples_max, Some(memory))
     }
@@ -155,7 +155,7 @@ impl Budget {
         self.pace.get().is_some()
     }
 
-    /// A thread more is to help with the query; nothing if others come first, or nobody says.
+    /// A permit for one more thread to help with the query; `None` if others come first, or if the query has no pace.
     pub(crate) fn join(&self) -> Option<Joined<'_>> {
         let pace = self.pace.get()?.as_ref();
         pace.join().then(|| Joined(pace))

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use model::{Cell, Column, Labels};
 
-use crate::{Frame, FrameColumn, NewestRow, NewestRows, SeriesLabels};
+use crate::{Frame, FrameColumn, NewestRow, NewestRows, RowLimit, SeriesLabels};
 
 /// A row: when it is, of which series, and where in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,10 +241,9 @@ impl ResultRows {
         self.order = kept;
     }
 
-    /// Leaves the rows from one place to another.
-    pub fn cut(&mut self, from: usize, to: usize) {
-        self.order.truncate(to);
-        self.order.drain(..from.min(self.order.len()));
+    /// Leaves the rows that a limit leaves.
+    pub fn limit(&mut self, limit: RowLimit) {
+        limit.apply(&mut self.order);
     }
 
     /// The rows, in order.

@@ -72,7 +72,7 @@ impl SeriesLabels {
         self.is_one_each && self.groups.differ_by(tags)
     }
 
-    /// A text of each series as somebody makes it for a purpose, if texts are kept for these series and as many are shown as pay for those of
+    /// A text of each series, made by the caller for a purpose, if texts are cached for these series and as many are shown as pay for those of
     /// all groups.
     pub fn texts(
         &self,

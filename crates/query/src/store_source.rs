@@ -21,7 +21,7 @@ const UNCHARGED_PIECES_MAX: usize = 64;
 /// Groups that are read together; more than one where several make up the same labels.
 type Piece = Vec<SelectedGroup>;
 
-/// What matchers chose in a store: for whoever asks for the same again, as long as [`Store::index_changes`] gives the same number.
+/// What matchers select in a store: valid for later queries as long as [`Store::index_changes`] gives the same number.
 #[derive(Debug, Clone)]
 pub struct Chosen {
     pieces: Arc<Vec<Piece>>,
@@ -83,7 +83,7 @@ impl<'a> StoreSource<'a> {
         }
     }
 
-    /// The same for one who wants to know what evaluation takes.
+    /// Makes the source report to a trace what evaluation takes.
     #[must_use]
     pub const fn traced(mut self, trace: &'a Trace<'a>) -> Self {
         self.trace = Some(trace);
@@ -218,7 +218,7 @@ fn place_of(series: &[Series], labels: &Labels) -> Option<usize> {
     series.iter().position(|series| series.labels == *labels)
 }
 
-/// Series as they come, for who wants all of them.
+/// A sink that collects all series.
 #[derive(Default)]
 struct Collected(Mutex<Vec<Series>>);
 

@@ -1,12 +1,11 @@
 //! Tables that say what tables there are: `information_schema` and what clients ask of `pg_catalog`.
 
-use query::TableSchema;
+use query::{SqlType, TableSchema, Value};
 
 use crate::error::SqlError;
 use crate::relation::{Column, Relation};
 use crate::run::Run;
 use crate::select::sql_type;
-use crate::value::{SqlType, Value};
 
 /// Types with the numbers that Postgres's clients know them by.
 const TYPES: [(i64, &str, &str, SqlType); 8] = [

@@ -1,6 +1,6 @@
 //! Rows with named columns.
 
-use crate::value::{SqlType, Value};
+use query::{SqlType, Value};
 
 /// A column of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

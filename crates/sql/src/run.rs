@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use query::plan::{Expression, Plan, Scan};
-use query::{Frame, NewestRows, QueryError, Session, TableSchema};
+use query::{Frame, NewestRows, QueryError, RowLimit, Session, SqlType, TableSchema, Value};
 use sqlparser::ast::{
     Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Values,
 };
@@ -16,7 +16,6 @@ use crate::parse::Parsed;
 use crate::relation::{Column, Relation};
 use crate::scope::{Role, Scope, ScopeColumn};
 use crate::select::QueryOutput;
-use crate::value::{SqlType, Value};
 
 /// Queries within queries.
 const DEPTH_MAX: usize = 32;
@@ -43,25 +42,6 @@ pub(crate) struct Run<'a> {
     pub(crate) plans: Vec<Plan>,
     pub(crate) ctes: Vec<(String, Arc<Relation>)>,
     pub(crate) depth: usize,
-}
-
-/// Rows to be skipped and taken.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Limit {
-    pub(crate) skip: usize,
-    pub(crate) rows: Option<usize>,
-}
-
-impl Limit {
-    /// How many rows are needed in all.
-    pub(crate) fn needed(self) -> Option<usize> {
-        self.rows.map(|rows| rows.saturating_add(self.skip))
-    }
-
-    pub(crate) fn apply<T>(self, rows: &mut Vec<T>) {
-        rows.drain(..self.skip.min(rows.len()));
-        rows.truncate(self.rows.unwrap_or(usize::MAX));
-    }
 }
 
 impl Subqueries for Run<'_> {
@@ -177,7 +157,7 @@ impl Run<'_> {
 
     fn body(&mut self, body: &SetExpr) -> Result<Relation, SqlError> {
         match body {
-            SetExpr::Select(select) => self.select(select, &[], Limit::default()).map(QueryOutput::relation),
+            SetExpr::Select(select) => self.select(select, &[], RowLimit::default()).map(QueryOutput::relation),
             SetExpr::Query(query) => self.query(query),
             SetExpr::Values(values) => self.values(values),
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
@@ -219,9 +199,9 @@ impl Run<'_> {
     }
 
     /// `LIMIT … OFFSET …`
-    fn limit(&mut self, clause: Option<&LimitClause>) -> Result<Limit, SqlError> {
+    fn limit(&mut self, clause: Option<&LimitClause>) -> Result<RowLimit, SqlError> {
         let (rows, skip) = match clause {
-            None => return Ok(Limit::default()),
+            None => return Ok(RowLimit::default()),
             Some(LimitClause::LimitOffset { limit, offset, limit_by }) => {
                 if !limit_by.is_empty() {
                     return unsupported("LIMIT BY");
@@ -239,7 +219,7 @@ impl Run<'_> {
         };
         let rows = rows.map(&mut count).transpose()?.flatten();
         let skip = skip.map(&mut count).transpose()?.flatten().unwrap_or_default();
-        Ok(Limit { skip, rows })
+        Ok(RowLimit { skip, rows })
     }
 
     /// Orders by columns of the answer.

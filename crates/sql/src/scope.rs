@@ -1,9 +1,9 @@
 //! Which columns a name may mean.
 
+use query::SqlType;
 use sqlparser::ast::Ident;
 
 use crate::error::{SqlError, invalid};
-use crate::value::SqlType;
 
 /// What a column of a table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

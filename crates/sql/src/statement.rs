@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
-use query::Session;
+use query::{Session, Value};
 use sqlparser::ast::{Set, ShowStatementOptions, Statement};
 
 use crate::catalog::columns_of;
@@ -15,7 +15,6 @@ use crate::relation::{Column, Relation};
 use crate::run::{Manner, Run};
 use crate::select::QueryOutput;
 use crate::table_rows::TableRows;
-use crate::value::Value;
 
 /// What statements take from the connection around them.
 #[derive(Debug, Clone)]

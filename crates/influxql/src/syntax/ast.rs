@@ -1,5 +1,7 @@
 //! Statements as trees.
 
+use query::RowLimit;
+
 /// A statement.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Statement {
@@ -80,6 +82,23 @@ pub(crate) struct Limits {
     pub(crate) rows_skipped: u64,
     pub(crate) series: u64,
     pub(crate) series_skipped: u64,
+}
+
+impl Limits {
+    /// The limit of the rows of each series.
+    pub(crate) fn of_rows(self) -> RowLimit {
+        limit(self.rows, self.rows_skipped)
+    }
+
+    /// The limit of series.
+    pub(crate) fn of_series(self) -> RowLimit {
+        limit(self.series, self.series_skipped)
+    }
+}
+
+fn limit(most: u64, skipped: u64) -> RowLimit {
+    let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    RowLimit { skip: count(skipped), rows: (most > 0).then(|| count(most)) }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -249,7 +268,7 @@ impl Operator {
 /// What `SHOW` shows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Show {
-    pub(crate) what: Shown,
+    pub(crate) what: ShowTarget,
     /// `ON`.
     pub(crate) database: Option<String>,
     pub(crate) sources: Vec<Source>,
@@ -263,7 +282,7 @@ pub(crate) struct Show {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum ShowTarget {
     Databases,
     Measurements,
     Series,

@@ -155,7 +155,7 @@ impl<'t> Parser<'t> {
         lex::token(self.text, self.at).0
     }
 
-    /// The token behind the next one.
+    /// The token after the next one.
     pub(super) fn peek_second(&self) -> Token<'t> {
         let (_, end) = lex::token(self.text, self.at);
         lex::token(self.text, lex::skip_space(self.text, end)).0

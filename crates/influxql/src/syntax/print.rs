@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::ast::{
-    Cast, Counted, Dimension, Expr, Field, Fill, Limits, Measurement, Named, PolicyOptions, Select, Show, Shown,
+    Cast, Counted, Dimension, Expr, Field, Fill, Limits, Measurement, Named, PolicyOptions, Select, Show, ShowTarget,
     Source, Statement, Target, WithKey,
 };
 use super::duration;
@@ -218,7 +218,7 @@ impl Display for WithKey {
     }
 }
 
-impl Shown {
+impl ShowTarget {
     fn words(self) -> String {
         let words = match self {
             Self::Databases => "DATABASES",

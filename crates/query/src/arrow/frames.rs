@@ -42,7 +42,7 @@ const TIME: &str = "time";
 
 impl<'a> FrameBatches<'a> {
     /// All of them: the column `time`, a column for each label that some frame has, and one for each column. A name that an earlier column has
-    /// gets `_` behind it, as often as it takes.
+    /// gets `_` appended, as often as it takes.
     pub fn of_all(frames: &'a [Frame]) -> Self {
         let time = TableColumn { name: TIME.to_owned(), arrow_type: ArrowType::Time, source: ColumnSource::Time };
         let mut columns = vec![time];

@@ -20,7 +20,7 @@ impl Bins {
 
     /// Adds a bin to what is there.
     pub(super) fn add(&mut self, start_ns: i64, bin: Bin) {
-        // Mostly the last one, or one behind it.
+        // Mostly the last one, or one after it.
         self.put(start_ns, bin, self.sorted.len().saturating_sub(1));
     }
 

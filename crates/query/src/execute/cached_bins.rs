@@ -97,7 +97,7 @@ impl Frame {
         size_of::<Self>() + self.labels.packed_bytes() + self.rows() * 8 + columns
     }
 
-    /// The rows of stretches one behind the other, series by series, in order of labels: of each stretch those in its range. Fails if a
+    /// The rows of intervals one after the other, series by series, in order of labels: of each interval those in its range. Fails if a
     /// column has values that do not go together. Stretches are in order of time; none has the labels of a series twice.
     pub fn join(stretches: &[(&[Self], TimeRange)]) -> Result<Vec<Self>, QueryError> {
         let mut series = Series::default();
@@ -132,7 +132,7 @@ struct Series<'a> {
 }
 
 impl<'a> Series<'a> {
-    /// Adds rows behind those of their series, which may be at a place; where it is.
+    /// Adds rows after those of their series, which is expected at an index; returns its index.
     fn add(&mut self, frame: &'a Frame, rows: Range<usize>, expected: usize) -> usize {
         let is_it = self.all.get(expected).is_some_and(|joining| *joining.labels == frame.labels);
         let place = if is_it {

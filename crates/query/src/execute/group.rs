@@ -200,7 +200,7 @@ impl Reader<'_> {
 pub(super) struct Gathered<'a> {
     pub(super) grouping: &'a Grouping,
     pub(super) binned: Vec<Binned>,
-    /// By the labels by which rows are grouped, one behind the other.
+    /// By the labels by which rows are grouped, one after the other.
     places: HashMap<Vec<u8>, usize>,
     /// Those that were looked up last.
     key: Vec<u8>,

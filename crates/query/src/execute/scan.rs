@@ -141,7 +141,7 @@ impl Run<'_> {
         self.of_chosen(&groups, &Narrowing::new(&groups, wanted), work)
     }
 
-    /// The same of groups that were chosen, and of the columns that are read of them.
+    /// As [`Self::of_groups`], for groups that were selected before, and the columns that are read of them.
     pub(super) fn of_chosen<T: Send>(
         &mut self,
         groups: &[SelectedGroup],

@@ -158,7 +158,7 @@ impl Scan {
 }
 
 impl Operator {
-    /// The same of two sides that change places; `None` if it does not compare.
+    /// The operator with its two sides swapped; `None` if it is no comparison.
     pub const fn mirrored(self) -> Option<Self> {
         match self {
             Self::Less => Some(Self::Greater),

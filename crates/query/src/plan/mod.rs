@@ -126,7 +126,7 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// The same as a single matcher.
+    /// It as a single matcher.
     pub fn matcher(&self) -> Matcher {
         if let [value] = self.values.as_slice() {
             return Matcher::new(&*self.name, self.op, &**value);

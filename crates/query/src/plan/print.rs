@@ -220,7 +220,7 @@ fn list(texts: &[String]) -> String {
     format!("'({})", quoted.join(" "))
 }
 
-/// A text in quotes, as plans have it; quotes and backslashes in it behind a backslash.
+/// A text in quotes, as plans have it; quotes and backslashes in it escaped by a backslash.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

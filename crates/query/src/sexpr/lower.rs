@@ -390,7 +390,7 @@ fn map_columns(step: &Node, columns: &[Node]) -> Result<Vec<(String, Expression)
     columns.chunks(2).map(pair).collect()
 }
 
-/// `(fill linear)` behind a `groupby`, or `(fill 1h linear)`.
+/// `(fill linear)` after a `groupby`, or `(fill 1h linear)`.
 fn fill(input: Plan, step: &Node, rest: &[Node]) -> Result<Plan, Fault> {
     let form = "gaps are filled as (fill null), (fill previous), (fill linear) or (fill 0) behind a groupby, or by a width: (fill 1h 0)";
     let grouped = |plan: &Plan| match plan {

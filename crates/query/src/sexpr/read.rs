@@ -233,7 +233,7 @@ fn classify(atom: &str) -> Result<Kind, String> {
     }
 }
 
-/// Numbers with units, one behind another.
+/// Numbers with units, one after another.
 fn duration(text: &str) -> Option<i64> {
     let mut total = 0i64;
     let mut rest = text;

@@ -2,13 +2,11 @@
 
 mod read;
 
-use query::Cell;
-use query::QueryError;
 use query::arrow::{ArrowType, BatchBuilder, RecordBatch, SchemaRef};
+use query::{Cell, QueryError, SqlType, Value};
 
 use crate::error::{SqlError, invalid};
 use crate::relation::{Column, Relation};
-use crate::value::{SqlType, Value};
 
 pub use read::extent_of;
 pub(crate) use read::relation_of_batch;
@@ -106,6 +104,7 @@ fn cell(value: &Value) -> Cell<'_> {
         Value::Null | Value::Interval(_) => Cell::Null,
         Value::Bool(value) => Cell::Bool(*value),
         Value::Int(value) | Value::Timestamp(value) => Cell::I64(*value),
+        Value::Unsigned(value) => Cell::U64(*value),
         Value::Float(value) => Cell::F64(*value),
         Value::Text(text) => Cell::Text(text),
     }

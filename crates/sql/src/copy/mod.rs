@@ -7,12 +7,12 @@ mod pages;
 mod parquet;
 mod text;
 
+use query::Value;
 use sqlparser::ast::{CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident, Query};
 
 use crate::error::{SqlError, invalid};
 use crate::relation::Relation;
 use crate::run::Run;
-use crate::value::Value;
 
 pub use parquet::{PARQUET_MEDIA_TYPE, fuzz_parquet};
 use text::TextFormat;

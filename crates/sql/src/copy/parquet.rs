@@ -107,7 +107,7 @@ fn rows(
     Ok(relation)
 }
 
-/// The same field, its texts as views.
+/// The field with its texts as views.
 fn viewed(field: &FieldRef) -> FieldRef {
     match field.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 => {
@@ -132,7 +132,7 @@ fn unreadable<T>(error: &ParquetError) -> Result<T, SqlError> {
 mod tests {
     use super::*;
     use crate::relation::Column;
-    use crate::value::{SqlType, Value};
+    use query::{SqlType, Value};
 
     fn table(rows: usize, text: &str) -> Relation {
         let columns = vec![Column::new("time", SqlType::Timestamp), Column::new("s", SqlType::Text)];

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use query::Value;
 use sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption};
 
 use crate::error::{SqlError, invalid, unsupported};
 use crate::relation::Relation;
-use crate::value::Value;
 
 /// How rows are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl TextFormat {
             };
             push(&mut cells, meant);
         }
-        // A null is told by how it is written.
+        // How a cell is written says whether it is null.
         cells.into_iter().zip(raw).map(|(cell, raw)| (raw != self.null).then_some(cell)).collect()
     }
 

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use query::plan::Aggregate;
+use query::{Interval, SqlType, Value};
 
 use super::{Bound, Environment, holds};
 use crate::error::{SqlError, invalid};
-use crate::value::{Interval, SqlType, Value};
 
 /// Bytes of a text that `string_agg` may make of a group.
 const TEXT_BYTES_MAX: usize = 16 << 20;
@@ -33,7 +33,7 @@ pub(crate) enum AggregateFunction {
     BoolOr,
     /// What a counter gained, series by series, a fall counting as a restart from zero.
     Increase,
-    /// The same per second, from each series' first row to its last.
+    /// What a counter gained per second, from each series' first row to its last.
     Rate,
     /// From each series' first value to its last, per second; of one series.
     Derivative,
@@ -84,7 +84,7 @@ impl AggregateFunction {
         )
     }
 
-    /// The same in a plan, if it has it.
+    /// The plan's aggregate that equals it, if there is one.
     pub(crate) const fn in_plan(self) -> Option<Aggregate> {
         match self {
             Self::Count => Some(Aggregate::Count),
@@ -162,7 +162,7 @@ pub(crate) struct Accumulator {
 
 impl Accumulator {
     /// Adds a row. `time` and `series` are its time and which series it is of, as far as that is known. Returns what it keeps for itself, in
-    /// samples: values of which only one is told apart from the others.
+    /// samples: values that it has to hold to find duplicates.
     pub(crate) fn add(
         &mut self,
         call: &BoundAggregate,

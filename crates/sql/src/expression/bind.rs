@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use query::plan::FillWith;
+use query::time;
+use query::{Interval, SqlType, Value};
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, CeilFloorKind, Expr, Ident, Interval as IntervalText, TrimWhereField, UnaryOperator,
     Value as Literal,
@@ -10,10 +13,7 @@ use sqlparser::ast::{
 use super::build::{Matching, apply, escaped_by, folded, joined, matched, named, negated, unified};
 use super::{Bound, BoundAggregate, Environment, Function, Typed, cast, operators, sql_type, times};
 use crate::error::{SqlError, invalid, unsupported};
-use crate::parse::Fill;
 use crate::scope::{Role, Scope};
-use crate::time;
-use crate::value::{Interval, SqlType, Value};
 
 /// Expressions in one another; chains of operators count as one.
 const DEPTH_MAX: usize = 64;
@@ -36,7 +36,7 @@ pub(crate) struct Grouped {
     /// What calls look like, so that none is computed twice.
     pub(super) known: HashMap<String, usize>,
     /// How gaps are filled in what calls give (`locf`, `interpolate`), by the call's place.
-    pub(crate) fills: HashMap<usize, Fill>,
+    pub(crate) fills: HashMap<usize, FillWith>,
 }
 
 /// Answers queries within expressions: rows of one column or more.

@@ -1,11 +1,11 @@
 //! Typed expressions put together: operators, patterns, and the type of what functions give.
 
+use query::{SqlType, Value};
 use sqlparser::ast::BinaryOperator;
 
 use super::evaluate::compile;
 use super::{Bound, Environment, Function, Pattern, Returns, Typed, functions, operators};
 use crate::error::{SqlError, unsupported};
-use crate::value::{SqlType, Value};
 
 impl Typed {
     pub(super) fn constant(value: Value) -> Self {

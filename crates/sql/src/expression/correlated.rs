@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use query::{SqlType, Value};
 use sqlparser::ast::{BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor};
 
 use super::arrays::array;
 use super::{Binder, Bound, Grouped, Typed};
 use crate::error::{SqlError, invalid};
-use crate::value::{SqlType, Value};
 
 /// Values by their keys; `None` where there are several.
 pub(crate) type Answers = HashMap<Vec<Value>, Option<Value>>;

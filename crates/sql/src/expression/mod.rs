@@ -29,7 +29,7 @@ use jiff::tz::TimeZone;
 use regex::Regex;
 
 use crate::error::SqlError;
-use crate::value::{SqlType, Value};
+use query::{SqlType, Value};
 
 /// An expression whose names are places in a row.
 #[derive(Debug, Clone)]

@@ -1,11 +1,11 @@
 //! Expressions of a certain shape: made, and recognized.
 
 use jiff::tz::TimeZone;
+use query::{Interval, Value};
 
 use super::{Bound, Environment, functions, is_time, operators};
 use crate::error::SqlError;
 use crate::scope::Scope;
-use crate::value::{Interval, Value};
 
 const NS_PER_DAY: i64 = 86_400_000_000_000;
 

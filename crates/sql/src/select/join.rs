@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use query::Value;
 use sqlparser::ast::{Expr, JoinConstraint, JoinOperator};
 
 use super::from::Source;
@@ -9,7 +10,6 @@ use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Bound, holds};
 use crate::run::Run;
 use crate::scope::{Role, Scope, ScopeColumn};
-use crate::value::Value;
 
 /// Rows that a join may make.
 const JOIN_ROWS_MAX: usize = 10_000_000;

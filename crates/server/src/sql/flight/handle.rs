@@ -92,7 +92,7 @@ impl From<&Value> for Parameter {
             Value::Int(value) => Some(Given::Int(*value)),
             Value::Float(value) => Some(Given::Float(*value)),
             Value::Timestamp(ns) => Some(Given::Timestamp(*ns)),
-            Value::Text(_) | Value::Interval(_) => Some(Given::Text(value.to_string())),
+            Value::Unsigned(_) | Value::Text(_) | Value::Interval(_) => Some(Given::Text(value.to_string())),
         };
         Self { given }
     }
