@@ -9,7 +9,7 @@ use query::Value;
 use crate::rows::Rows;
 use crate::time;
 
-/// What a statement gave.
+/// The answer to a statement.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// Its series.

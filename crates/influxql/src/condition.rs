@@ -10,7 +10,7 @@ use crate::time::{self, TIME_MAX_NS, TIME_MIN_NS};
 /// A condition, taken apart.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SplitCondition {
-    /// What does not concern time.
+    /// The condition without its bounds of time.
     pub(crate) rest: Option<Expr>,
     /// No row is earlier; `None`: not said.
     pub(crate) start_ns: Option<i64>,
@@ -98,7 +98,7 @@ fn moment(expr: &Expr, now_ns: i64, zone: Option<&TimeZone>) -> Result<i64, Stri
     }
 }
 
-/// What stands beside `time`.
+/// The other side of a comparison with `time`.
 #[derive(Debug, Clone, Copy)]
 enum Amount {
     Moment(i64),

@@ -10,7 +10,7 @@ use crate::syntax::ast::Fill;
 use crate::time::TIME_MIN_NS;
 use crate::value::{DataType, InfluxValue};
 
-/// What is filled, and with what.
+/// How windows without a value are filled.
 pub(crate) struct Filling<'a> {
     pub(crate) windows: &'a CalendarBins,
     pub(crate) fill: Fill,
@@ -23,7 +23,7 @@ pub(crate) struct Filling<'a> {
 }
 
 impl<'a> Filling<'a> {
-    /// What a selection fills, of a call of no type yet; `None` if it fills nothing.
+    /// How a selection fills, for a call of no type yet; `None` if it does not.
     pub(crate) fn of(of: &'a Resolved) -> Option<Self> {
         let windows = of.windows.as_ref()?;
         let range = (of.range.start_ns, of.range.end_ns);
@@ -41,7 +41,7 @@ impl<'a> Filling<'a> {
         self
     }
 
-    /// Whether ascending times are those of all windows of the range, so that none is to be filled.
+    /// Returns whether ascending times are those of all windows of the range, so that none is to be filled.
     pub(crate) fn is_full(&self, times_ns: &[i64]) -> bool {
         let (Some(first_ns), Some(last_ns)) = (times_ns.first(), times_ns.last()) else { return false };
         let start_ns = if self.range.0 <= TIME_MIN_NS { *first_ns } else { self.windows.start_of(self.range.0) };

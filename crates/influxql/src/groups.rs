@@ -14,9 +14,9 @@ use crate::value::{DataType, InfluxValue};
 pub(crate) struct TableSelection {
     pub(crate) name: String,
     pub(crate) schema: Schema,
-    /// What of the condition selects series.
+    /// The part of the condition that selects series.
     pub(crate) selectors: Vec<Selector>,
-    /// Whether the condition says more than the selectors.
+    /// True if the condition says more than the selectors.
     pub(crate) filtered: bool,
     pub(crate) groups: Vec<TableGroup>,
 }
@@ -55,7 +55,7 @@ fn filter(groups: &mut Vec<TableGroup>, condition: &Expr, schema: &Schema) -> Re
     Ok(())
 }
 
-/// Whether a condition holds for a group's tags. What it says of fields is not known, and does not hold.
+/// Returns whether a condition holds for a group's tags. What it says of fields is not known, and does not hold.
 fn holds(code: &Code, references: &[Reference], group: &TableGroup) -> bool {
     let value = |place: usize| match references.get(place) {
         Some(reference) if reference.data_type == DataType::Tag => {

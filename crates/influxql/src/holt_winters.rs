@@ -25,21 +25,21 @@ pub(crate) const SEASON_MAX: usize = 1024;
 /// Parameters besides the seasons' factors: of level, trend, seasons and damping, then the first level and trend.
 const PARAMETERS: usize = 6;
 
-/// What is asked for.
+/// The parameters of a forecast.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Forecast {
     /// Values to tell.
     pub(crate) horizon: usize,
     /// Values of a season; below two there are none.
     pub(crate) season: usize,
-    /// Whether the answer also has the model's values where values are known.
+    /// True if the answer also has the model's values where values are known.
     pub(crate) with_fit: bool,
     /// Between two values.
     pub(crate) interval_ns: i64,
 }
 
 impl Forecast {
-    /// What a call asks for, if it is one of these.
+    /// The parameters of a call, if it is one of these.
     pub(crate) fn of(call: &Call, interval_ns: i64) -> Option<Self> {
         let with_fit = match call.function.as_str() {
             "holt_winters" => false,
@@ -161,7 +161,7 @@ impl Model {
         parameters
     }
 
-    /// What the model says from the first value on, `horizon` values beyond the known ones. Moves smoothing parameters that are not within
+    /// The model's values from the first one on, `horizon` values beyond the known ones. Moves smoothing parameters that are not within
     /// 0 and 1 there, and leaves the last seasons' factors in place of the first.
     fn run(&self, parameters: &mut [f64], horizon: usize) -> Vec<f64> {
         let (smoothing, factors) = parameters.split_at_mut(PARAMETERS);

@@ -19,7 +19,7 @@ use crate::syntax::ast::Expr;
 use crate::time::TIME_MIN_NS;
 use crate::value::{DataType, InfluxValue};
 
-/// What the calls of a selection give for one series of the answer.
+/// The results of a selection's calls for one series of the answer.
 pub(crate) struct AggregatedSeries {
     pub(crate) name: Arc<str>,
     tags: Vec<String>,
@@ -27,13 +27,13 @@ pub(crate) struct AggregatedSeries {
 }
 
 impl AggregatedSeries {
-    /// What it takes out of a budget.
+    /// The samples that it takes out of a budget.
     pub(crate) fn samples(&self) -> usize {
         self.frame.rows() * self.frame.columns.len().max(1)
     }
 }
 
-/// What the calls of a selection give, group by group; `None` if rows have to be looked at.
+/// The results of a selection's calls, group by group; `None` if the plan does not have them all.
 pub(crate) fn results(session: &dyn Session, of: &Resolved) -> Result<Option<Vec<AggregatedSeries>>, QueryError> {
     let Some(plans) = plans(session, of)? else { return Ok(None) };
     let mut found: BTreeMap<(Arc<str>, Vec<String>), Frame> = BTreeMap::new();
@@ -74,7 +74,7 @@ pub(crate) fn rows(
     select::joined(session, of, CallResults { name, tags, outs }, None)
 }
 
-/// What the columns of the answer show of a frame, if its rows are those of the answer as they are.
+/// The fields that the columns show of a frame, if its rows are those of the answer as they are.
 fn shown_as_read(of: &Resolved, frame: &mut Frame) -> Option<Vec<Reference>> {
     of.windows.as_ref()?;
     if Filling::of(of).is_some_and(|filling| !filling.is_full(&frame.timestamps_ns)) {
@@ -190,7 +190,7 @@ fn scan_of(of: &Resolved, name: &str, schema: &Schema) -> Option<(Scan, Lowered<
     lowered.rest.is_empty().then_some((scan, lowered))
 }
 
-/// Whether no two series of a scan are grouped together.
+/// Returns whether no two series of a scan are grouped together.
 fn is_each_apart(
     session: &dyn Session,
     of: &Resolved,

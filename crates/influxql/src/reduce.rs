@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use query::Value;
 use query::time::CalendarBins;
+use query::{Value, statistics};
 
 use crate::resolve::Reference;
 use crate::scan::{Group, ValueSource};
@@ -63,7 +63,7 @@ pub(crate) fn by_window(points: &[Point], windows: Option<&CalendarBins>, start_
     stretches
 }
 
-/// What a window's points add up to, for functions that make a new value.
+/// Aggregates of a window's points that are a new value.
 pub(crate) fn aggregate(function: &str, points: &[Point]) -> Option<Value> {
     let numbers = || points.iter().filter_map(|point| point.value.as_number());
     match function {
@@ -130,7 +130,7 @@ fn choose(points: &[Point], better: impl Fn(&Value, &Value) -> bool) -> Option<u
 /// Order by value, and where that is equal by time.
 fn by_value(a: Option<&Point>, b: Option<&Point>) -> std::cmp::Ordering {
     let (Some(a), Some(b)) = (a, b) else { return std::cmp::Ordering::Equal };
-    a.value.sorted(&b.value).then(a.time_ns.cmp(&b.time_ns))
+    a.value.sort_order(&b.value).then(a.time_ns.cmp(&b.time_ns))
 }
 
 fn sum(points: &[Point]) -> Option<Value> {
@@ -149,13 +149,7 @@ fn sum(points: &[Point]) -> Option<Value> {
 
 fn median(mut numbers: Vec<f64>) -> Option<Value> {
     numbers.sort_by(f64::total_cmp);
-    let middle = numbers.len() / 2;
-    let upper = *numbers.get(middle)?;
-    if numbers.len() % 2 == 1 {
-        return Some(Value::Float(upper));
-    }
-    let lower = *numbers.get(middle.checked_sub(1)?)?;
-    Some(Value::Float(lower + (upper - lower) / 2.0))
+    statistics::quantile(&numbers, 0.5).map(Value::Float)
 }
 
 /// Of a sample; null for a single value.
@@ -253,7 +247,7 @@ pub(crate) type TagsOf<'a> = &'a dyn Fn(&Point) -> Vec<Value>;
 /// The largest or smallest points, in order of time; of each combination of tags one at most, if there are tags.
 pub(crate) fn top(points: &[Point], count: usize, largest: bool, tags_of: Option<TagsOf<'_>>) -> Vec<Point> {
     let better = |a: &Point, b: &Point| {
-        let order = a.value.sorted(&b.value);
+        let order = a.value.sort_order(&b.value);
         let order = if largest { order.reverse() } else { order };
         order.then(a.time_ns.cmp(&b.time_ns))
     };

@@ -22,9 +22,9 @@ pub(crate) struct Resolved {
     pub(crate) sources: Vec<From>,
     pub(crate) columns: Vec<Column>,
     pub(crate) calls: Vec<Call>,
-    /// What columns take from rows as they are.
+    /// The fields and tags that columns take from rows as they are.
     pub(crate) references: Vec<Reference>,
-    /// What rows must satisfy, time aside.
+    /// The condition on rows, time aside.
     pub(crate) condition: Option<Expr>,
     pub(crate) range: TimeRange,
     /// Windows before the range that transformations need.
@@ -87,13 +87,13 @@ pub(crate) enum Code {
     Reference(usize),
     Binary(Operator, Box<Code>, Box<Code>),
     Math(Math, Vec<Code>),
-    /// Whether a text matches a pattern; `false`: whether it does not.
+    /// True if a text must match a pattern, false if it must not.
     Matches(Box<Code>, Regex, bool),
     All(Vec<Code>),
     Any(Vec<Code>),
 }
 
-/// What a selection inherits from the one around it.
+/// The context of a selection: what it inherits from the one around it.
 #[derive(Debug, Clone)]
 pub(crate) struct Outer<'a> {
     pub(crate) database: &'a str,
@@ -104,7 +104,7 @@ pub(crate) struct Outer<'a> {
 }
 
 impl Reference {
-    /// Whether values are shown as another type than the field has.
+    /// Returns whether values are shown as another type than the field has.
     pub(crate) const fn changes_type(&self) -> bool {
         matches!(self.cast, Some(Cast::Float | Cast::Integer | Cast::Unsigned))
     }
@@ -503,7 +503,7 @@ impl Resolved {
         self.limits.of_rows().needed().unwrap_or(usize::MAX)
     }
 
-    /// Whether its one call chooses rows, so that their times and other columns are known.
+    /// Returns whether its one call chooses rows, so that their times and other columns are known.
     pub(crate) fn selects_rows(&self) -> bool {
         matches!(self.calls.as_slice(), [call] if validate::SELECTORS.contains(&call.function.as_str()))
     }

@@ -32,7 +32,7 @@ impl Rows {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -72,7 +72,7 @@ fn place(names: &mut Vec<String>, name: &str) -> usize {
     })
 }
 
-/// What the columns of a selection show, if all are fields and tags as they are: nothing is computed and no type is changed.
+/// The fields and tags that the columns show, if all are shown as they are: nothing is computed and no type is changed.
 pub(crate) fn shown(of: &Resolved) -> Option<Vec<Reference>> {
     let reference = |code: &Code| match code {
         Code::Reference(place) => of.references.get(*place).filter(|reference| !reference.changes_type()).cloned(),

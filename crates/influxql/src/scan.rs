@@ -24,9 +24,9 @@ pub(crate) struct Input {
     /// Ascending, but for those of a subquery that says otherwise.
     pub(crate) times: Vec<i64>,
     pub(crate) columns: Vec<FrameColumn>,
-    /// Whether rows count that have no field.
+    /// True if rows count that have no field.
     pub(crate) every_row: bool,
-    /// Whether rows are put in order of time with those of others.
+    /// True if rows are put in order of time with those of others.
     pub(crate) in_time_order: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Group {
     pub(crate) inputs: Vec<Input>,
 }
 
-/// What an input has for a name.
+/// How an input matches a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReferenceMatch<'a> {
     Column(usize),
@@ -47,7 +47,7 @@ enum ReferenceMatch<'a> {
     Nothing,
 }
 
-/// What an input has for a reference.
+/// The source of a reference's values in an input.
 #[derive(Debug, Clone)]
 pub(crate) enum ValueSource {
     Column(usize, Option<DataType>),
@@ -82,7 +82,7 @@ impl Input {
         self.find_all(references).into_iter().zip(references).filter_map(field).collect()
     }
 
-    /// Whether a field is known to have a value in every row.
+    /// Returns whether a field is known to have a value in every row.
     pub(crate) fn has_all(&self, place: &ValueSource) -> bool {
         let ValueSource::Column(column, None) = place else { return false };
         self.columns.get(*column).is_some_and(|column| column.cells.validity.is_none())

@@ -29,7 +29,7 @@ pub(crate) struct SeriesRows {
     pub(crate) rows: Rows,
 }
 
-/// What the calls of a selection gave for one series, in the order of the answer.
+/// The results of a selection's calls for one series, in the order of the answer.
 pub(crate) struct CallResults {
     pub(crate) name: Arc<str>,
     pub(crate) tags: Vec<String>,
@@ -84,7 +84,7 @@ struct SeriesCounter {
 }
 
 impl SeriesCounter {
-    /// Whether the next series of a measurement is wanted; measurements come one after the other.
+    /// Returns whether the next series of a measurement is wanted; measurements come one after the other.
     fn keeps(&mut self, name: &Arc<str>, of: &Resolved) -> bool {
         if self.name.as_ref() != Some(name) {
             *self = Self { name: Some(name.clone()), series: 0 };
@@ -171,7 +171,7 @@ fn called(session: &dyn Session, of: &Resolved, group: &Group) -> Result<Option<
     joined(session, of, result, Some(group))
 }
 
-/// What a call gives for a group, in the order of the answer.
+/// The results of a call for a group, in the order of the answer.
 fn results(
     session: &dyn Session,
     of: &Resolved,
@@ -222,7 +222,7 @@ fn results(
     }
 }
 
-/// What one window's values give.
+/// Adds the results of one window's values.
 fn reduced(call: &Call, group: &Group, points: &[Point], start_ns: i64, own_times: bool, outs: &mut Vec<Point>) {
     let function = call.function.as_str();
     let count = match call.parameters.last() {
@@ -408,7 +408,7 @@ pub(crate) fn input(of: &Resolved, rows: &SeriesRows) -> Input {
     Input { name: rows.name.clone(), tags, times, columns, every_row: true, in_time_order }
 }
 
-/// Whether a cell has a value of a column's type.
+/// Returns whether a cell has a value of a column's type.
 pub(crate) fn fits(cell: &Value, data_type: DataType) -> bool {
     match data_type {
         DataType::Float => cell.as_number().is_some(),

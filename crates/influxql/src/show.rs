@@ -12,7 +12,7 @@ use crate::names::compile;
 use crate::syntax::ast::{Counted, Limits, Named, Show, ShowTarget, WithKey};
 use crate::syntax::duration::go_text;
 
-/// What InfluxDB would keep together, for columns that clients expect.
+/// The length of InfluxDB's shard groups, for columns that clients expect.
 const SHARD_GROUP_NS: i64 = 168 * 3_600_000_000_000;
 
 pub(crate) fn show(session: &dyn Session, request: &RequestContext<'_>, show: &Show) -> Result<Answer, QueryError> {

@@ -1,4 +1,4 @@
-//! What a selection must satisfy before its tables are looked at.
+//! Checks of a selection before its tables are looked at.
 
 use crate::holt_winters::SEASON_MAX;
 use crate::syntax::ast::{Expr, Field, Fill, Operator, Select};
@@ -21,7 +21,7 @@ pub(crate) const TRANSFORMATIONS: [&str; 9] = [
 /// Functions that choose one of the values.
 pub(crate) const SELECTORS: [&str; 8] = ["first", "last", "max", "min", "percentile", "sample", "top", "bottom"];
 
-/// What was found in a selection's fields.
+/// Facts about a selection's fields.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct FieldChecks {
@@ -31,7 +31,7 @@ pub(crate) struct FieldChecks {
     only_selectors: bool,
     top: Option<&'static str>,
     distinct: bool,
-    /// Whether rows are grouped by time, and whether that is the selection's own wish.
+    /// True if rows are grouped by time: at all, and by the selection itself.
     windows: bool,
     own_windows: bool,
     rows_max: u64,

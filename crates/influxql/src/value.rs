@@ -45,8 +45,6 @@ pub(crate) trait InfluxValue {
     fn is_true(&self) -> bool;
     /// Order among values of one type; numbers of several are floats.
     fn compared(&self, other: &Self) -> Option<Ordering>;
-    /// An order that all values have a place in, as sorting needs it: [`InfluxValue::compared`] gives NaN, and values of several types, none.
-    fn sorted(&self, other: &Self) -> Ordering;
     /// The value as another type, where that makes sense.
     fn cast(&self, to: DataType) -> Self;
 }
@@ -69,29 +67,12 @@ impl InfluxValue for Value {
 
     fn compared(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
-            (Self::Int(a), Self::Int(b)) => Some(a.cmp(b)),
-            (Self::Unsigned(a), Self::Unsigned(b)) => Some(a.cmp(b)),
-            (Self::Int(a), Self::Unsigned(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
-            (Self::Unsigned(a), Self::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
-            (Self::Bool(a), Self::Bool(b)) => Some(a.cmp(b)),
-            (Self::Text(a), Self::Text(b)) => Some(a.cmp(b)),
+            (Self::Int(_) | Self::Unsigned(_), Self::Int(_) | Self::Unsigned(_))
+            | (Self::Bool(_), Self::Bool(_))
+            | (Self::Text(_), Self::Text(_)) => self.compare(other),
+            // Unlike in SQL, NaN has no order, and texts are no numbers.
             _ => self.as_number()?.partial_cmp(&other.as_number()?),
         }
-    }
-
-    fn sorted(&self, other: &Self) -> Ordering {
-        let kind = |value: &Self| match value {
-            Self::Int(_) | Self::Unsigned(_) => 0,
-            Self::Float(_) => 1,
-            Self::Bool(_) => 2,
-            Self::Text(_) => 3,
-            _ => 4,
-        };
-        // Whole numbers that are the same as floats come in their own order.
-        let by_number = self.as_number().zip(other.as_number()).map(|(a, b)| (a + 0.0).total_cmp(&(b + 0.0)));
-        let by_number = by_number.unwrap_or_else(|| self.as_number().is_none().cmp(&other.as_number().is_none()));
-        let exact = || self.compared(other).unwrap_or(Ordering::Equal);
-        by_number.then_with(|| kind(self).cmp(&kind(other)).then_with(exact))
     }
 
     fn cast(&self, to: DataType) -> Self {
@@ -110,7 +91,7 @@ impl InfluxValue for Value {
     }
 }
 
-/// What an operator makes of two values. In conditions whole numbers divide to whole numbers.
+/// Applies an operator to two values. In conditions whole numbers divide to whole numbers.
 pub(crate) fn apply(operator: Operator, left: &Value, right: &Value, in_condition: bool) -> Value {
     if operator.compares() {
         return compare(operator, left, right);
@@ -244,7 +225,7 @@ impl Math {
         Self::ALL.iter().find(|(known, ..)| *known == name).map(|(_, function, arguments)| (*function, *arguments))
     }
 
-    /// Whether it keeps the type of whole numbers.
+    /// Returns whether it keeps the type of whole numbers.
     pub(crate) const fn keeps_type(self) -> bool {
         matches!(self, Self::Abs | Self::Ceil | Self::Floor | Self::Round)
     }

@@ -1,4 +1,4 @@
-//! What a plan gives: series with rows and named columns.
+//! Answers of plans: series with rows and named columns.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Frame {
         })
     }
 
-    /// What it takes out of a budget: a sample for each cell.
+    /// The samples that it takes out of a budget: one for each cell.
     pub(crate) fn samples(&self) -> usize {
         self.rows() * self.columns.len().max(1)
     }

@@ -7,6 +7,7 @@
 //! * `source`, `store_source`: series for PromQL · `windows`: its windows from summaries · `selection`: groups within a budget
 //! * `value`, `time`: values, types and times of SQL and InfluxQL
 //! * `result_rows`, `series_labels`: rows as they were read, for answers that show them · `row_limit` · `arrow`: frames as record batches
+//! * `statistics`: of numbers, for aggregates
 //! * `budget`, `threads`, `trace`: limits, helping threads, measurements
 
 pub mod arrow;
@@ -22,6 +23,7 @@ mod series_labels;
 mod session;
 mod sexpr;
 mod source;
+pub mod statistics;
 mod store_source;
 mod tables;
 mod threads;

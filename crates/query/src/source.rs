@@ -68,7 +68,7 @@ impl Series {
         Some(Self { labels: self.labels.clone(), timestamps_ms, values, histograms: Vec::new() })
     }
 
-    /// What the series takes out of a budget: its floats, and for each histogram as many samples as it has buckets and a few.
+    /// The samples that the series takes out of a budget: its floats, and for each histogram as many samples as it has buckets and a few.
     pub fn samples(&self) -> usize {
         self.values.len() + self.histograms.iter().map(|(_, histogram)| histogram_samples(histogram)).sum::<usize>()
     }
@@ -89,7 +89,7 @@ fn first_not_before(ascending_ms: &[i64], bound_ms: i64) -> usize {
     0
 }
 
-/// What a histogram takes out of a budget, in samples.
+/// The samples that a histogram takes out of a budget.
 fn histogram_samples(histogram: &NativeHistogram) -> usize {
     6 + histogram.layout.positive_buckets()
         + histogram.layout.negative_buckets()

@@ -40,7 +40,7 @@ impl Chosen {
         self.index_changes
     }
 
-    /// Whether all are floats and no two groups share a series, so that those of a place have the same order whenever they are read.
+    /// Returns whether all are floats and no two groups share a series, so that those of a place have the same order whenever they are read.
     pub fn is_simple(&self) -> bool {
         let is_float = |column: &SelectedColumn| column.value_type != ValueType::Histogram;
         self.pieces.iter().all(|piece| matches!(piece.as_slice(), [group] if group.columns.iter().all(is_float)))
@@ -61,7 +61,7 @@ pub struct StoreSource<'a> {
     trace: Option<&'a Trace<'a>>,
     /// Groups and samples that were given on.
     given: [AtomicU64; 2],
-    /// What was read for windows.
+    /// Counts of what was read for windows.
     summed: Mutex<Reads>,
     /// Bytes of the reader that were charged to the budget.
     charged_bytes: AtomicU64,
@@ -90,7 +90,7 @@ impl<'a> StoreSource<'a> {
         self
     }
 
-    /// What was read so far.
+    /// Counts of what was read so far.
     pub fn reads(&self) -> Reads {
         let [groups, samples] = self.given.each_ref().map(|given| given.load(Ordering::Relaxed));
         let mut reads = Reads { groups, samples, origins: self.reader.origins(), ..Reads::default() };

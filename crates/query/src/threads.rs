@@ -74,7 +74,7 @@ impl Queue<'_> {
         true
     }
 
-    /// What a helper does: pieces, until none is left or others come first.
+    /// The loop of a helping thread: it takes pieces until none is left or other queries come first.
     fn help(&self, budget: &Budget) {
         while !budget.gives_way() && self.work_one_off() {}
     }

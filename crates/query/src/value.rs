@@ -28,7 +28,7 @@ pub enum SqlType {
     Interval,
 }
 
-/// What a sample of the budget stands for.
+/// Bytes that a sample of the budget stands for.
 const SAMPLE_BYTES: usize = 16;
 
 /// A value of a row.
@@ -100,7 +100,7 @@ impl Value {
         Self::Text(text.into())
     }
 
-    /// What its text takes of a budget, in samples: nothing if it is none, or one as short as a sample.
+    /// The samples that its text takes out of a budget: nothing if it is none, or one as short as a sample.
     pub fn text_samples(&self) -> usize {
         if let Self::Text(text) = self { text.len() / SAMPLE_BYTES } else { 0 }
     }
@@ -114,7 +114,7 @@ impl Value {
         }
     }
 
-    /// Whether it is null.
+    /// Returns whether it is null.
     pub const fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
@@ -157,6 +157,9 @@ impl Value {
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         Some(match (self, other) {
             (Self::Int(a), Self::Int(b)) | (Self::Timestamp(a), Self::Timestamp(b)) => a.cmp(b),
+            (Self::Unsigned(a), Self::Unsigned(b)) => a.cmp(b),
+            (Self::Int(a), Self::Unsigned(b)) => i128::from(*a).cmp(&i128::from(*b)),
+            (Self::Unsigned(a), Self::Int(b)) => i128::from(*a).cmp(&i128::from(*b)),
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
             (Self::Text(a), Self::Text(b)) => a.cmp(b),
             (Self::Interval(a), Self::Interval(b)) => a.approximate_ns().cmp(&b.approximate_ns()),
@@ -198,7 +201,8 @@ impl Value {
         let by_number = || match (self, other) {
             (Self::Int(a), Self::Float(b)) => compare_floats(*a as f64, *b).then(Ordering::Less),
             (Self::Float(a), Self::Int(b)) => compare_floats(*a, *b as f64).then(Ordering::Greater),
-            (Self::Int(a), Self::Int(b)) => a.cmp(b),
+            (Self::Unsigned(a), Self::Float(b)) => compare_floats(*a as f64, *b).then(Ordering::Less),
+            (Self::Float(a), Self::Unsigned(b)) => compare_floats(*a, *b as f64).then(Ordering::Greater),
             _ => self.compare(other).unwrap_or(Ordering::Equal),
         };
         by_kind.then_with(by_number)

@@ -23,10 +23,10 @@ const WINDOWS_MAX: i64 = 100_000;
 const MERGES_MAX: i64 = 10_000_000;
 /// A window may be asked for once more for one of so many.
 const AGAIN_SHARE: usize = 4;
-/// What a summary takes out of a budget, in samples.
+/// The samples that a summary takes out of a budget.
 const SUMMARY_SAMPLES: usize = size_of::<Summary>().div_ceil(16);
 
-/// What is wanted of the samples in a window.
+/// A value of the samples in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowValue {
     /// How many there are.
@@ -46,7 +46,7 @@ pub enum WindowValue {
 pub struct WindowSelection<'a> {
     /// All must hold.
     pub matchers: &'a [Matcher],
-    /// What is wanted of each window.
+    /// The value of each window.
     pub value: WindowValue,
     /// Where the first window ends.
     pub first_end_ms: i64,
@@ -70,7 +70,7 @@ pub(crate) struct Grid {
     per_step: usize,
 }
 
-/// What summaries tell of a window.
+/// The value of a window as far as summaries have it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum FromSummaries {
     /// Its value, if it has samples.
@@ -181,7 +181,7 @@ impl<'a> WindowSelection<'a> {
 }
 
 impl Grid {
-    /// What a series takes out of a budget while its windows are put together.
+    /// The samples that a series takes out of a budget while its windows are put together.
     pub(crate) fn samples(&self) -> usize {
         (self.windows.count + 1) * SUMMARY_SAMPLES
     }
@@ -231,7 +231,7 @@ impl WindowValue {
     }
 }
 
-/// Whether a summary's ends are whole milliseconds, as those of all samples are then that PromQL's protocols bring. Of others PromQL sees the
+/// Returns whether a summary's ends are whole milliseconds, as those of all samples are then that PromQL's protocols bring. Of others PromQL sees the
 /// last in each millisecond alone, which summaries do not know.
 fn is_of_whole_milliseconds(summary: &Summary) -> bool {
     summary.count == 0 || summary.first.0 % NS_PER_MS == 0 && summary.last.0 % NS_PER_MS == 0

@@ -35,7 +35,7 @@ pub struct SqlQuery {
     pub time_name: &'static str,
 }
 
-/// What a query gave.
+/// The answer to a query.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// Its columns.

@@ -123,7 +123,7 @@ fn scalar(parameter: &Value) -> ScalarValue {
     }
 }
 
-/// What went wrong, without the places in DataFusion that it passed. Errors of our own come back as they were.
+/// The error without the places in DataFusion that it passed. Errors of our own come back as they were.
 pub(crate) fn of_datafusion(error: &DataFusionError) -> SqlQueryError {
     let root = error.find_root();
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(root);

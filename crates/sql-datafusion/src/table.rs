@@ -210,7 +210,7 @@ impl Drop for Batches {
     }
 }
 
-/// What a frame takes out of the budget: a sample for each cell.
+/// The samples that a frame takes out of the budget: one for each cell.
 fn samples(frame: &Frame) -> usize {
     frame.rows() * frame.columns.len().max(1)
 }

@@ -126,7 +126,7 @@ const EMPTY_TEXTS: [&str; 18] = [
 ];
 const EMPTY_FLAGS: [&str; 5] = ["indisprimary", "indisunique", "indisvalid", "indislive", "opcdefault"];
 
-/// What the only role may.
+/// The rights of the only role.
 const ROLE_RIGHTS: [&str; 8] = [
     "rolsuper",
     "rolinherit",
@@ -175,7 +175,7 @@ const EMPTY: [&str; 33] = [
     "pg_shdescription",
 ];
 
-/// Whether a table of `pg_catalog` never has rows.
+/// Returns whether a table of `pg_catalog` never has rows.
 pub(crate) fn is_empty(table: &str) -> bool {
     EMPTY.contains(&table)
 }

@@ -9,7 +9,7 @@ use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::cast;
 use crate::run::Run;
 
-/// What a value of a column becomes.
+/// How values of a column are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Time,

@@ -8,7 +8,7 @@ use sqlparser::ast::{OrderByOptions, OrderBySort};
 use crate::error::SqlError;
 use crate::expression::{Bound, Environment};
 
-/// What rows are ordered by.
+/// A key that rows are ordered by.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
     pub(crate) of: Bound,

@@ -29,16 +29,16 @@ pub struct Parsed {
     pub statements: Vec<Statement>,
     /// By the place of their SELECT.
     pub(crate) extensions: Extensions,
-    /// Whether something stands for an ASOF JOIN that the grammar reads as another.
+    /// True if something stands for an ASOF JOIN that the grammar reads as another.
     has_asof: bool,
-    /// What statements say of databases.
+    /// The settings of databases in statements.
     pub(crate) databases: SettingsByPlace,
 }
 
-/// What SELECTs have beyond SQL, by the line and column of each.
+/// The clauses of SELECTs beyond SQL, by the line and column of each.
 pub(crate) type Extensions = HashMap<(u64, u64), Extension>;
 
-/// What a SELECT has beyond SQL.
+/// The clauses of a SELECT beyond SQL.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Extension {
     pub(crate) sample: Option<Sample>,
@@ -124,7 +124,7 @@ fn check_depth(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// What the grammar reads, and what it does not.
+/// The tokens for the grammar, and the clauses that it does not have.
 #[derive(Default)]
 struct Extracted {
     tokens: Vec<TokenWithSpan>,
@@ -200,7 +200,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether these words come next.
+    /// Returns whether these words come next.
     fn at(&self, words: &[&str]) -> bool {
         let same = |(ahead, word): (usize, &&str)| {
             self.word(ahead).is_some_and(|found| found.value.eq_ignore_ascii_case(word))

@@ -1,4 +1,4 @@
-//! What a statement runs with, and queries as wholes: CTEs, set operations, order and limit of what they give.
+//! The run of a statement, and queries as wholes: CTEs, set operations, order and limit of what they give.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ pub enum Manner {
     QuestDb,
 }
 
-/// What a statement runs with.
+/// The run of a statement.
 pub(crate) struct Run<'a> {
     pub(crate) session: &'a dyn Session,
     pub(crate) parsed: &'a Parsed,
     pub(crate) environment: Arc<Environment>,
     pub(crate) parameters: &'a [Value],
     pub(crate) manner: Manner,
-    /// Whether only the answer's columns are wanted: nothing is read.
+    /// True if only the answer's columns are wanted: nothing is read.
     pub(crate) describes: bool,
     /// Plans that were run, or would be.
     pub(crate) plans: Vec<Plan>,
@@ -108,12 +108,12 @@ impl Run<'_> {
         }
     }
 
-    /// What a query gives, with values.
+    /// The output of a query, with values.
     pub(crate) fn query(&mut self, query: &Query) -> Result<Relation, SqlError> {
         self.output(query).map(QueryOutput::relation)
     }
 
-    /// What a query gives.
+    /// The output of a query.
     pub(crate) fn output(&mut self, query: &Query) -> Result<QueryOutput, SqlError> {
         if self.depth >= DEPTH_MAX {
             return Err(SqlError::Query(QueryError::Invalid(format!(

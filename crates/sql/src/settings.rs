@@ -14,18 +14,18 @@ use crate::error::SqlError;
 const FOLDS_MAX: usize = 8;
 const NS_PER_DAY: i64 = 86_400_000_000_000;
 
-/// What a statement says of a database.
+/// The settings of a database in a statement.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ParsedSettings {
     pub(crate) settings: DatabaseSettings,
-    /// Whether the database is to be there already.
+    /// True if the database is to be there already.
     pub(crate) is_alter: bool,
 }
 
 /// By the line and column of the database's name.
 pub(crate) type SettingsByPlace = HashMap<(u64, u64), ParsedSettings>;
 
-/// What of a statement's beginning is taken: tokens for the grammar, how many were read, and what was said.
+/// The beginning of a statement: tokens for the grammar, how many were read, and the settings in them.
 pub(crate) struct TakenStatement {
     pub(crate) tokens: Vec<TokenWithSpan>,
     pub(crate) read: usize,

@@ -6,7 +6,7 @@ use query::RowLimit;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Statement {
     Select(Box<Select>),
-    /// What a selection becomes, and with `ANALYZE` what it takes.
+    /// The plans of a selection, and with `ANALYZE` what running them took.
     Explain {
         analyze: bool,
         select: Box<Select>,
@@ -41,11 +41,11 @@ pub(crate) enum Statement {
     },
     DropMeasurement(String),
     KillQuery(u64),
-    /// What this program has another way for, or none: its first words.
+    /// A statement that is not supported: its first words.
     Refused(String),
 }
 
-/// What retention policies may say.
+/// The options of retention policies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PolicyOptions {
     /// `DURATION`, in nanoseconds; 0: for ever.
@@ -68,7 +68,7 @@ pub(crate) struct Select {
     pub(crate) dimensions: Vec<Dimension>,
     /// `None`: not said, which is `null`.
     pub(crate) fill: Option<Fill>,
-    /// Whether `ORDER BY` says it falls; `None`: not said.
+    /// True if `ORDER BY` says it falls; `None`: not said.
     pub(crate) descending: Option<bool>,
     pub(crate) limits: Limits,
     /// `tz('…')`.
@@ -158,7 +158,7 @@ pub(crate) enum Fill {
     Number(f64),
 }
 
-/// What a reference is forced to be: `name::tag`.
+/// The kind or type that a reference names: `name::tag`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cast {
     Field,
@@ -248,7 +248,7 @@ impl Operator {
         Self::ALL.iter().find(|(_, operator, _)| *operator == self).map_or("", |(text, ..)| text)
     }
 
-    /// Whether it compares, so that its value is true or false.
+    /// Returns whether it compares, so that its value is true or false.
     pub(crate) fn compares(self) -> bool {
         Self::ALL.iter().any(|(_, operator, strength)| *operator == self && *strength == 3)
     }
@@ -265,7 +265,7 @@ impl Operator {
     }
 }
 
-/// What `SHOW` shows.
+/// The subject of `SHOW`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Show {
     pub(crate) what: ShowTarget,
@@ -333,7 +333,7 @@ impl Expr {
         Self::Binary { operator, left: Box::new(left), right: Box::new(right) }
     }
 
-    /// What is inside of any parentheses.
+    /// The expression without parentheses around it.
     pub(crate) fn bare(&self) -> &Self {
         let mut expr = self;
         while let Self::Parentheses(inner) = expr {

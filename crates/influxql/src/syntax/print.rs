@@ -110,7 +110,7 @@ impl Display for Named {
     }
 }
 
-/// What stands before a measurement's name.
+/// The database and policy before a measurement's name.
 fn path(database: Option<&String>, policy: Option<&String>) -> String {
     let policy_text = policy.map_or_else(String::new, |policy| name(policy));
     match (database, policy) {

@@ -5,7 +5,7 @@ use arrow_schema::SchemaRef;
 use super::{ArrowType, BATCH_ROWS_MAX, BATCH_TEXT_BYTES_MAX, BatchBuilder, RecordBatch};
 use crate::{Frame, QueryError, Values};
 
-/// What a column of the table is of each frame.
+/// The source of a column of the table in each frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ColumnSource {
     /// The rows' times.
@@ -23,7 +23,7 @@ pub struct TableColumn {
     pub name: String,
     /// The type of its values.
     pub arrow_type: ArrowType,
-    /// What they are. Frames without it have nulls.
+    /// Their source. Frames without it have nulls.
     pub source: ColumnSource,
 }
 

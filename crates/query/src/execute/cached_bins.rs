@@ -14,13 +14,13 @@ use crate::{Cell, Frame, FrameColumn, QueryError};
 pub struct BinsRequest<'a> {
     /// The plan's written form, but for when: the same text stands for the same bins.
     pub text: String,
-    /// What is scanned.
+    /// The scan.
     pub scan: &'a Scan,
     /// From one bin to the next, in nanoseconds; at least 1.
     pub width_ns: i64,
     /// Where they begin beside multiples of that.
     pub offset_ns: i64,
-    /// What each column is, if all of them can be made of those of shorter bins, to the bit.
+    /// The aggregate of each column, if all of them can be computed from those of shorter bins, to the bit.
     pub combined: Option<Vec<Aggregate>>,
 }
 
@@ -227,7 +227,7 @@ impl Frame {
     }
 }
 
-/// What an aggregate is of two stretches of time, given what it is of each.
+/// The aggregate of two intervals, given that of each.
 fn both<'a>(aggregate: Aggregate, before: Cell<'a>, cell: Cell<'a>) -> Cell<'a> {
     match (aggregate, before, cell) {
         (Aggregate::Count, Cell::I64(some), Cell::I64(more)) => Cell::I64(some.saturating_add(more)),

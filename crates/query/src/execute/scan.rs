@@ -24,7 +24,7 @@ const END_WIDTH_FACTOR: i64 = 16;
 /// Columns that a condition compares are read first if there are so many times as many.
 const COMPARED_SHARE: usize = 4;
 
-/// What a plan read of the store.
+/// Counts of what a plan read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reads {
     /// Groups that were selected.
@@ -55,7 +55,7 @@ pub struct CachedBinReads {
 }
 
 impl CachedBinReads {
-    /// What `EXPLAIN ANALYZE` says of them; nothing where no bins are kept.
+    /// The line of `EXPLAIN ANALYZE`; `None` where no bins are cached.
     pub fn summary(&self) -> Option<String> {
         let Self { rows, from_memory, from_flash } = self;
         (*rows > 0).then(|| format!("bins={rows} kept_in_memory={from_memory} kept_on_flash={from_flash}"))

@@ -134,7 +134,7 @@ fn push_join(out: &mut String, join: &Join, depth: usize) {
 }
 
 impl Plan {
-    /// What a step works on; `None` for those that begin a pipe.
+    /// The input of a step; `None` for those that begin a pipe.
     pub fn input(&self) -> Option<&Self> {
         match self {
             Self::Where { input, .. }

@@ -14,7 +14,7 @@ const STEPS: &str = "(metric \"name\"), (table \"name\"), (table \"name\" '(\"fi
                      (index 50), (all), (range start end), (where (> #V 95)), (groupby 1h max), (map \"name\" (/ #V 2)), (fill linear), \
                      (order #V desc), (limit 10), (join inner …), (union …)";
 
-/// What a text means beside its words.
+/// The context that a text is read in.
 pub(super) struct Lowering {
     pub(super) now_ns: i64,
 }
@@ -272,7 +272,7 @@ fn operator(word: &str) -> Option<Operator> {
     Operator::NAMED.iter().find(|(name, operator)| *name == word && operator.is_arithmetic()).map(|(_, found)| *found)
 }
 
-/// What is in the range, of steps that were not made for it.
+/// Restricts the rows of any steps to a range.
 fn within(plan: Plan, range: TimeRange) -> Plan {
     let bound = |operator, ns| Expression::Apply(operator, vec![Expression::Time, Expression::Integer(ns)]);
     let bounds = vec![bound(Operator::GreaterOrEqual, range.start_ns), bound(Operator::LessOrEqual, range.end_ns)];
@@ -419,7 +419,7 @@ fn fill(input: Plan, step: &Node, rest: &[Node]) -> Result<Plan, Fault> {
     Ok(Plan::Fill { input: Box::new(input), width_ns, with })
 }
 
-/// What the last step says that says something.
+/// The answer of the last step that has one.
 fn nearest(plan: &Plan, says: &dyn Fn(&Plan) -> Option<i64>) -> Option<i64> {
     says(plan).or_else(|| plan.input().and_then(|input| nearest(input, says)))
 }

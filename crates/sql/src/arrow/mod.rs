@@ -110,7 +110,7 @@ fn cell(value: &Value) -> Cell<'_> {
     }
 }
 
-/// What holds all values of a column.
+/// A type that holds all values of a column.
 fn arrow_type(column: &Column, rows: &[Vec<Value>], place: usize) -> ArrowType {
     let mut found = known_type(column.sql_type);
     for kind in rows.iter().filter_map(|row| known_type(row.get(place)?.sql_type())) {
@@ -119,7 +119,7 @@ fn arrow_type(column: &Column, rows: &[Vec<Value>], place: usize) -> ArrowType {
     found.unwrap_or(ArrowType::Text)
 }
 
-/// What holds the values that a column is said to have.
+/// The type that holds the declared values of a column.
 fn described_type(column: &Column) -> ArrowType {
     known_type(column.sql_type).unwrap_or(ArrowType::Text)
 }

@@ -25,7 +25,7 @@ const MESSAGE_BYTES_MAX: usize = 64 << 10;
 const ROWS_AT_ONCE: usize = 1024;
 /// Columns of a file.
 const COLUMNS_MAX: usize = 4096;
-/// What a sample of the budget stands for.
+/// Bytes that a sample of the budget stands for.
 const SAMPLE_BYTES: usize = 16;
 
 impl Relation {

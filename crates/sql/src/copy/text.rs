@@ -15,7 +15,7 @@ pub(super) struct TextFormat {
     pub(super) has_header: bool,
     delimiter: char,
     quote: char,
-    /// What stands for null: in CSV only if it is not quoted.
+    /// The text of null: in CSV only if it is not quoted.
     null: String,
 }
 

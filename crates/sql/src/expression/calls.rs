@@ -120,7 +120,7 @@ impl Binder<'_> {
     }
 }
 
-/// Whether a name is one of an aggregate.
+/// Returns whether a name is one of an aggregate.
 pub(crate) fn is_aggregate(name: &str) -> bool {
     AggregateFunction::find(name).is_some() || AggregateFunction::is_quantile(name)
 }

@@ -9,7 +9,7 @@ use crate::error::{SqlError, invalid};
 /// Bytes that a compiled pattern may take.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-/// Whether a condition holds: null does not.
+/// Returns whether a condition holds: null does not.
 pub(crate) fn holds(condition: &Bound, row: &[Value], environment: &Environment) -> Result<bool, SqlError> {
     Ok(condition.truth(row, environment)? == Some(true))
 }

@@ -28,7 +28,7 @@ pub(super) fn find(name: &str) -> Option<&'static Function> {
     all.into_iter().find(|function| function.name == name)
 }
 
-/// What a function gives for these arguments; `None` if there is no such function.
+/// The value of a function of these arguments; `None` if there is no such function.
 pub(crate) fn call_by_name(name: &str, of: &[Value], environment: &Environment) -> Option<Result<Value, SqlError>> {
     let function = find(name).filter(|function| (function.takes.0..=function.takes.1).contains(&of.len()))?;
     if function.is_strict && of.iter().any(Value::is_null) {

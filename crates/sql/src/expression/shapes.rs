@@ -25,7 +25,7 @@ pub(crate) fn equal_columns(condition: &Bound) -> Option<(usize, usize)> {
     }
 }
 
-/// Whether a condition compares two columns of time.
+/// Returns whether a condition compares two columns of time.
 pub(crate) fn compares_times(condition: &Bound, scope: &Scope) -> bool {
     match condition {
         Bound::Call(function, of) if matches!(function.name, "<" | "<=" | ">" | ">=") => {

@@ -1,4 +1,4 @@
-//! What a SELECT reads: tables, queries, and joins of them.
+//! FROM: tables, queries, and joins of them.
 
 use std::sync::Arc;
 

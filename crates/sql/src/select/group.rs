@@ -83,7 +83,7 @@ impl Run<'_> {
     }
 }
 
-/// What aggregates are when there are no rows: counts are zero, all else is null.
+/// The values of aggregates when there are no rows: counts are zero, all else is null.
 pub(super) fn of_nothing(grouped: &Grouped) -> Vec<Value> {
     let value = |function: AggregateFunction| match function {
         AggregateFunction::Count => Value::Int(0),

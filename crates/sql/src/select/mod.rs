@@ -45,7 +45,7 @@ pub(crate) struct Selected {
     rows: Rows,
     shown: Vec<(Column, Bound)>,
     order: Vec<Order>,
-    /// What `DISTINCT ON` names.
+    /// The expressions of `DISTINCT ON`.
     distinct_on: Vec<Bound>,
 }
 
@@ -64,7 +64,7 @@ impl Rows {
     }
 }
 
-/// What a query gives.
+/// The output of a query.
 #[derive(Debug)]
 pub(crate) enum QueryOutput {
     /// A table's rows as they were read.
@@ -82,7 +82,7 @@ impl QueryOutput {
 }
 
 impl Run<'_> {
-    /// What a SELECT gives, in order and within its limit.
+    /// Runs a SELECT; its output is in order and within its limit.
     pub(crate) fn select(
         &mut self,
         select: &Select,
@@ -306,7 +306,7 @@ impl Run<'_> {
         Ok(TableRows { columns: shown.iter().map(|(column, _)| column.clone()).collect(), rows })
     }
 
-    /// What is shown of rows. Columns beyond those that were read, and texts that are made here, are taken out of the budget: a function
+    /// Computes the projections of rows. Columns beyond those that were read, and texts that are made here, are taken out of the budget: a function
     /// makes a long text of a short one for each row.
     fn show(&self, rows: Vec<Vec<Value>>, shown: &[(Column, Bound)]) -> Result<Vec<Vec<Value>>, SqlError> {
         let is_as_read =
@@ -346,7 +346,7 @@ fn of_column(scope: &Scope, place: usize) -> Typed {
     Typed { expression: Bound::Column(place), sql_type }
 }
 
-/// What is shown, `*` replaced by the columns.
+/// The projections, `*` replaced by the columns.
 fn shown<'a>(select: &'a Select, scope: &Scope) -> Result<Vec<Projection<'a>>, SqlError> {
     let mut all = Vec::new();
     for item in &select.projection {
@@ -405,7 +405,7 @@ fn name_of(of: &Expr) -> String {
     }
 }
 
-/// What rows are grouped by: positions and aliases stand for what is shown.
+/// The expressions of GROUP BY: positions and aliases stand for projections.
 fn group_keys<'a>(select: &'a Select, shown: &[Projection<'a>]) -> Result<Vec<&'a Expr>, SqlError> {
     let GroupByExpr::Expressions(keys, modifiers) = &select.group_by else {
         // GROUP BY ALL
@@ -454,7 +454,7 @@ fn shown_place(of: &Expr, shown: &[(Column, Bound)], scope: &Scope) -> Result<Op
     ordinal(of, shown.len())
 }
 
-/// Whether an aggregate is computed in an expression.
+/// Returns whether an aggregate is computed in an expression.
 pub(crate) fn has_aggregate(of: &Expr) -> bool {
     match of {
         Expr::Function(call) => {

@@ -33,7 +33,7 @@ fn gives_nothing(select: &Select) -> bool {
     (is_grouped || !has_aggregate) && select.from.iter().any(is_empty)
 }
 
-/// Whether a table, or one that is joined to it so that both must have a row, is always empty.
+/// Returns whether a table, or one that is joined to it so that both must have a row, is always empty.
 fn is_empty(table: &TableWithJoins) -> bool {
     let mut is_all_empty = is_empty_factor(&table.relation);
     for join in &table.joins {

@@ -12,7 +12,7 @@ use crate::expression::{Bound, BoundAggregate, Grouped, Typed, fixed_bins};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
 
-/// What a key is in the plan.
+/// The kind of a key in the plan.
 enum PlanKey {
     Tag(String),
     Bin,
@@ -64,7 +64,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether values are what the plan keeps, as it is.
+/// Returns whether values are what the plan keeps, as it is.
 fn is_as_computed(call: &AggregateCall) -> bool {
     call.input != AggregateInput::Time || call.aggregate == Aggregate::Count
 }
@@ -121,7 +121,7 @@ fn rows_of_groups(frames: &[Frame], keys: &[PlanKey], calls: &[AggregateCall]) -
     order.into_iter().filter_map(row).collect()
 }
 
-/// What the rows of a group are made of.
+/// The columns and keys of the rows of a group.
 struct GroupRows<'a> {
     frame: &'a Frame,
     columns: Vec<Option<&'a FrameColumn>>,

@@ -11,7 +11,7 @@ use crate::parse::{Align, Sample};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
 
-/// What `SAMPLE BY` says, read.
+/// `SAMPLE BY`, bound.
 pub(super) struct Sampling {
     pub(super) width: Interval,
     pub(super) fill: Vec<Option<FillWith>>,
