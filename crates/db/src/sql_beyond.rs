@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use query::{Budget, Plan};
-use sql::{ClientContext, Column, Manner, Parsed, Relation, SqlError, Value};
-use sql_datafusion::{Asked, BeyondError, Parameter};
+use sql::{ClientContext, Column, Manner, Parsed, Relation, SqlError};
+use sql_datafusion::{SqlQuery, SqlQueryError};
 
 use crate::Db;
 
@@ -58,7 +58,7 @@ const DIFFERENT: [(&[&str], &str); 5] = [
     (&["percentile_cont("], "percentile_cont in such a statement"),
 ];
 
-fn asked(parsed: &Parsed, place: usize, client: &ClientContext) -> Result<Asked, SqlError> {
+fn asked(parsed: &Parsed, place: usize, client: &ClientContext) -> Result<SqlQuery, SqlError> {
     let Some(text) = parsed.query_text(place) else {
         return Err(SqlError::Unsupported("a statement that is no query of standard SQL".to_owned()));
     };
@@ -72,25 +72,13 @@ fn asked(parsed: &Parsed, place: usize, client: &ClientContext) -> Result<Asked,
         return Err(SqlError::Invalid(message.to_owned()));
     }
     let time_name = if client.manner == Manner::QuestDb { "timestamp" } else { "time" };
-    let parameters = client.parameters.iter().map(parameter).collect();
-    Ok(Asked { text, parameters, database: client.database.clone(), now_ns: client.now_ns, time_name })
+    let parameters = client.parameters.clone();
+    Ok(SqlQuery { text, parameters, database: client.database.clone(), now_ns: client.now_ns, time_name })
 }
 
-fn parameter(value: &Value) -> Parameter {
-    match value {
-        Value::Null => Parameter::Null,
-        Value::Bool(value) => Parameter::Bool(*value),
-        Value::Int(value) => Parameter::Int(*value),
-        Value::Float(value) => Parameter::Float(*value),
-        Value::Text(text) => Parameter::Text(text.to_string()),
-        Value::Timestamp(ns) => Parameter::Time(*ns),
-        Value::Interval(_) => Parameter::Text(value.to_string()),
-    }
-}
-
-fn error_of(error: BeyondError) -> SqlError {
+fn error_of(error: SqlQueryError) -> SqlError {
     match error {
-        BeyondError::Query(error) => SqlError::Query(error),
-        BeyondError::Statement(message) => SqlError::Invalid(message),
+        SqlQueryError::Query(error) => SqlError::Query(error),
+        SqlQueryError::Statement(message) => SqlError::Invalid(message),
     }
 }

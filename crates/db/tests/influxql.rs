@@ -71,11 +71,11 @@ fn show_value(series: &Series, value: &Value) -> String {
             let text = format!("{value:.9}");
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
         }
-        Value::Integer(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
         Value::Unsigned(value) => value.to_string(),
-        Value::Boolean(value) => value.to_string(),
-        Value::Text(text) => text.to_string(),
-        Value::Time(time_ns) => {
+        Value::Bool(value) => value.to_string(),
+        Value::Text(_) | Value::Interval(_) => value.to_string(),
+        Value::Timestamp(time_ns) => {
             let mut out = String::new();
             series.write_time(&mut out, *time_ns, TimeFormat::Number { unit_ns: 1_000_000 }).unwrap();
             out

@@ -118,8 +118,8 @@ fn of_influxql(db: &Db, text: &str, fields: &[&str]) -> Points {
     let answer = db.run_influxql(&query, 0, &session, &Budget::new(10_000_000));
     let answer = answer.unwrap_or_else(|error| panic!("{text}: {error}"));
     let cell = |value: influxql::Value| match value {
-        influxql::Value::Time(ns) => Cell::Time(ns),
-        influxql::Value::Integer(number) => Cell::Number(number as f64),
+        influxql::Value::Timestamp(ns) => Cell::Time(ns),
+        influxql::Value::Int(number) => Cell::Number(number as f64),
         influxql::Value::Float(number) => Cell::Number(number),
         influxql::Value::Text(text) => Cell::Text(text.to_string()),
         _ => Cell::Null,

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
+use query::Value;
 
 use crate::rows::Rows;
 use crate::time;
-use crate::value::Value;
 
-/// What a statement gave.
+/// The answer to a statement.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// Its series.

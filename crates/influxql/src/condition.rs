@@ -9,8 +9,8 @@ use crate::time::{self, TIME_MAX_NS, TIME_MIN_NS};
 
 /// A condition, taken apart.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Split {
-    /// What does not concern time.
+pub(crate) struct SplitCondition {
+    /// The condition without its bounds of time.
     pub(crate) rest: Option<Expr>,
     /// No row is earlier; `None`: not said.
     pub(crate) start_ns: Option<i64>,
@@ -18,7 +18,7 @@ pub(crate) struct Split {
     pub(crate) end_ns: Option<i64>,
 }
 
-impl Split {
+impl SplitCondition {
     /// From here to there, where nothing is said without bounds.
     pub(crate) fn range(&self) -> TimeRange {
         TimeRange::new(self.start_ns.unwrap_or(TIME_MIN_NS), self.end_ns.unwrap_or(TIME_MAX_NS))
@@ -41,15 +41,20 @@ impl Split {
 }
 
 /// Takes a condition apart. As InfluxDB does, a time is a bound of the whole selection wherever it stands.
-pub(crate) fn split(condition: Option<&Expr>, now_ns: i64, zone: Option<&TimeZone>) -> Result<Split, String> {
-    let mut split = Split { rest: None, start_ns: None, end_ns: None };
+pub(crate) fn split(condition: Option<&Expr>, now_ns: i64, zone: Option<&TimeZone>) -> Result<SplitCondition, String> {
+    let mut split = SplitCondition { rest: None, start_ns: None, end_ns: None };
     if let Some(condition) = condition {
         split.rest = rest(condition, now_ns, zone, &mut split)?;
     }
     Ok(split)
 }
 
-fn rest(expr: &Expr, now_ns: i64, zone: Option<&TimeZone>, bounds: &mut Split) -> Result<Option<Expr>, String> {
+fn rest(
+    expr: &Expr,
+    now_ns: i64,
+    zone: Option<&TimeZone>,
+    bounds: &mut SplitCondition,
+) -> Result<Option<Expr>, String> {
     let mut each = |operands: &[Expr], make: fn(Vec<Expr>) -> Expr| -> Result<Option<Expr>, String> {
         let mut kept = Vec::with_capacity(operands.len());
         for operand in operands {
@@ -93,7 +98,7 @@ fn moment(expr: &Expr, now_ns: i64, zone: Option<&TimeZone>) -> Result<i64, Stri
     }
 }
 
-/// What stands beside `time`.
+/// The other side of a comparison with `time`.
 #[derive(Debug, Clone, Copy)]
 enum Amount {
     Moment(i64),
@@ -152,7 +157,7 @@ mod tests {
             panic!("not a selection: {condition}");
         };
         let found = match split(select.condition.as_ref(), 1000, None) {
-            Ok(Split { rest, start_ns, end_ns }) => {
+            Ok(SplitCondition { rest, start_ns, end_ns }) => {
                 let bound = |time_ns: Option<i64>| time_ns.map_or_else(String::new, |time_ns| time_ns.to_string());
                 let rest = rest.map_or_else(String::new, |rest| rest.to_string());
                 format!("{rest}|{}..{}", bound(start_ns), bound(end_ns))

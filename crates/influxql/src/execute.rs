@@ -18,12 +18,12 @@ pub struct Query {
     statements: Vec<Statement>,
 }
 
-/// What statements take from the request around them.
+/// The request that statements come from.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestContext<'a> {
     /// The database of statements that name none.
     pub database: Option<&'a str>,
-    /// Whether the request must not change anything, as those by GET: statements that do are refused.
+    /// True if the request must not change anything, as those by GET: statements that do are refused.
     pub read_only: bool,
 }
 
@@ -40,7 +40,7 @@ impl Query {
         self.statements.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.statements.is_empty()
     }
@@ -72,7 +72,7 @@ impl Query {
     }
 }
 
-/// Whether a statement changes anything. Each kind is named, so that a new one has to decide.
+/// Returns whether a statement changes anything. Each kind is named, so that a new one has to decide.
 fn changes(statement: &Statement) -> bool {
     match statement {
         Statement::Select(select) => select.into.is_some(),
@@ -193,7 +193,7 @@ pub(crate) fn named_tables(
     Ok(names)
 }
 
-/// Whether an expression mentions time.
+/// Returns whether an expression mentions time.
 pub(crate) fn mentions_time(expr: &Expr) -> bool {
     let mut found = false;
     expr.walk(&mut |expr| found |= matches!(expr, Expr::Reference { name, .. } if name.eq_ignore_ascii_case("time")));

@@ -1,11 +1,10 @@
 //! `EXPLAIN`: what a selection becomes.
 
-use query::{QueryError, Session};
+use query::{QueryError, Session, Value};
 
 use crate::answer::{Answer, Series};
 use crate::resolve::{From, Resolved};
-use crate::value::Value;
-use crate::{fast, scan, select};
+use crate::{plan_aggregates, scan, select};
 
 /// The plans of a selection and of those in it, one a line; with `analyze` also what running it gave.
 pub(crate) fn explain(session: &dyn Session, of: &Resolved, analyze: bool) -> Result<Answer, QueryError> {
@@ -26,7 +25,7 @@ pub(crate) fn explain(session: &dyn Session, of: &Resolved, analyze: bool) -> Re
 
 fn describe(session: &dyn Session, of: &Resolved, depth: usize, lines: &mut Vec<String>) -> Result<(), QueryError> {
     let indent = "  ".repeat(depth);
-    if let Some(plans) = fast::plans(session, of)? {
+    if let Some(plans) = plan_aggregates::plans(session, of)? {
         lines.extend(plans.iter().map(|(_, name, plan)| format!("{indent}AGGREGATES OF {name}: {plan}")));
         return Ok(());
     }

@@ -1,16 +1,18 @@
 //! Windows without a value get one.
 
-use query::{Budget, QueryError};
+use query::plan::FillWith;
+use query::time::CalendarBins;
+use query::{Budget, QueryError, Value, fill_gaps};
 
-use crate::reduce::Out;
+use crate::reduce::Point;
 use crate::resolve::{Call, Resolved};
 use crate::syntax::ast::Fill;
-use crate::time::{TIME_MIN_NS, Windows};
-use crate::value::{DataType, Value};
+use crate::time::TIME_MIN_NS;
+use crate::value::{DataType, InfluxValue};
 
-/// What is filled, and with what.
+/// How windows without a value are filled.
 pub(crate) struct Filling<'a> {
-    pub(crate) windows: &'a Windows,
+    pub(crate) windows: &'a CalendarBins,
     pub(crate) fill: Fill,
     pub(crate) data_type: DataType,
     /// First and last time of the answer.
@@ -21,7 +23,7 @@ pub(crate) struct Filling<'a> {
 }
 
 impl<'a> Filling<'a> {
-    /// What a selection fills, of a call of no type yet; `None` if it fills nothing.
+    /// How a selection fills, for a call of no type yet; `None` if it does not.
     pub(crate) fn of(of: &'a Resolved) -> Option<Self> {
         let windows = of.windows.as_ref()?;
         let range = (of.range.start_ns, of.range.end_ns);
@@ -29,7 +31,7 @@ impl<'a> Filling<'a> {
         (of.fill != Fill::None).then_some(Self { windows, fill: of.fill, data_type, range, descending, most })
     }
 
-    /// The same for one of the calls: where nothing is counted stands a nought.
+    /// For one of the calls: counts are 0 where there is nothing to count.
     #[must_use]
     pub(crate) fn of_call(mut self, call: &Call) -> Self {
         if self.fill == Fill::Null && call.function == "count" {
@@ -39,7 +41,7 @@ impl<'a> Filling<'a> {
         self
     }
 
-    /// Whether ascending times are those of all windows of the range, so that none is to be filled.
+    /// Returns whether ascending times are those of all windows of the range, so that none is to be filled.
     pub(crate) fn is_full(&self, times_ns: &[i64]) -> bool {
         let (Some(first_ns), Some(last_ns)) = (times_ns.first(), times_ns.last()) else { return false };
         let start_ns = if self.range.0 <= TIME_MIN_NS { *first_ns } else { self.windows.start_of(self.range.0) };
@@ -49,27 +51,28 @@ impl<'a> Filling<'a> {
             && times_ns.windows(2).all(next_to_each_other)
     }
 
-    /// The value that stands for any gap; `None` if it depends on its neighbours.
-    fn constant(&self) -> Option<Value> {
+    /// How gaps are filled, and the value that stands in them if it is the same in all.
+    fn with(&self) -> (FillWith, Value) {
         match self.fill {
-            Fill::Integer(value) => Some(self.of_type(&Value::Integer(value))),
-            Fill::Number(value) => Some(self.of_type(&Value::Float(value))),
-            Fill::Null | Fill::None => Some(Value::Null),
-            Fill::Previous | Fill::Linear => None,
+            Fill::Integer(value) => (FillWith::Number(value as f64), self.of_type(&Value::Int(value))),
+            Fill::Number(value) => (FillWith::Number(value), self.of_type(&Value::Float(value))),
+            Fill::Null | Fill::None => (FillWith::Number(0.0), Value::Null),
+            Fill::Previous => (FillWith::Previous, Value::Null),
+            Fill::Linear => (FillWith::Linear, Value::Null),
         }
     }
 
     /// A number as the column has it; columns without numbers get what is most like nothing.
     fn of_type(&self, number: &Value) -> Value {
         match self.data_type {
-            DataType::Boolean => Value::Boolean(false),
+            DataType::Boolean => Value::Bool(false),
             DataType::Text => Value::from(""),
             data_type => number.cast(data_type),
         }
     }
 
     /// Adds values for the windows that have none. Those of the answer come in its order, one for each window at most.
-    pub(crate) fn fill(&self, outs: Vec<Out>, budget: &Budget) -> Result<Vec<Out>, QueryError> {
+    pub(crate) fn fill(&self, outs: Vec<Point>, budget: &Budget) -> Result<Vec<Point>, QueryError> {
         let (Some(first), Some(last)) = (outs.first(), outs.last()) else {
             return Ok(outs);
         };
@@ -80,50 +83,50 @@ impl<'a> Filling<'a> {
         } else {
             (start_of(self.range.0, first.time_ns), self.windows.start_of(self.range.1))
         };
-        let mut filled: Vec<Out> = Vec::with_capacity(outs.len());
+        let mut slots: Vec<(i64, Option<Value>)> = Vec::with_capacity(outs.len());
+        let mut origins = Vec::with_capacity(outs.len());
         let mut at_ns = first_ns;
         for out in outs {
-            self.gap(&mut filled, &mut at_ns, out.time_ns, Some(&out), budget)?;
-            if filled.len() >= self.most {
+            self.add_gaps(&mut slots, &mut at_ns, out.time_ns, budget)?;
+            origins.resize(slots.len(), None);
+            at_ns = self.after(out.time_ns);
+            slots.push((out.time_ns, Some(out.value)));
+            origins.push(out.origin);
+            // Where enough are found the last is what gaps before it lead to.
+            if slots.len() > self.most {
                 break;
             }
-            at_ns = self.after(out.time_ns);
-            filled.push(out);
         }
-        let end_ns = self.after(last_ns);
-        self.gap(&mut filled, &mut at_ns, end_ns, None, budget)?;
-        Ok(filled)
+        self.add_gaps(&mut slots, &mut at_ns, self.after(last_ns), budget)?;
+        origins.resize(slots.len(), None);
+        let (with, constant) = self.with();
+        let between = |before: &(i64, Value), next: &(i64, Value), at_ns| {
+            Some(linear(before, next, at_ns, self.windows.width_ns))
+        };
+        fill_gaps(&mut slots, with, |_| constant.clone(), between);
+        let out = |((time_ns, value), origin): ((i64, Option<Value>), _)| Point {
+            time_ns,
+            value: value.unwrap_or(Value::Null),
+            origin,
+        };
+        Ok(slots.into_iter().zip(origins).take(self.most).map(out).collect())
     }
 
     fn after(&self, start_ns: i64) -> i64 {
         if self.descending { self.windows.previous(start_ns) } else { self.windows.next(start_ns) }
     }
 
-    /// Fills the windows from one up to another that is not filled itself.
-    fn gap(
+    /// Adds the windows from one up to another that has a value, or is not wanted.
+    fn add_gaps(
         &self,
-        filled: &mut Vec<Out>,
+        slots: &mut Vec<(i64, Option<Value>)>,
         at_ns: &mut i64,
         end_ns: i64,
-        next: Option<&Out>,
         budget: &Budget,
     ) -> Result<(), QueryError> {
-        if *at_ns == end_ns {
-            return Ok(());
-        }
-        let constant = self.constant();
-        let before = filled.last().cloned();
-        while filled.len() < self.most && if self.descending { *at_ns > end_ns } else { *at_ns < end_ns } {
+        while slots.len() < self.most && if self.descending { *at_ns > end_ns } else { *at_ns < end_ns } {
             budget.take(1)?;
-            let value = match (&constant, &before) {
-                (Some(constant), _) => constant.clone(),
-                (None, None) => Value::Null,
-                (None, Some(before)) if self.fill == Fill::Previous => before.value.clone(),
-                (None, Some(before)) => {
-                    next.map_or(Value::Null, |next| linear(before, next, *at_ns, self.windows.width_ns))
-                }
-            };
-            filled.push(Out { time_ns: *at_ns, value, origin: None });
+            slots.push((*at_ns, None));
             let after_ns = self.after(*at_ns);
             if after_ns == *at_ns {
                 break;
@@ -136,17 +139,17 @@ impl<'a> Filling<'a> {
 
 /// The value between two, in proportion to the windows between them. As InfluxDB rounds it: whole numbers are cut off, which shows what a
 /// slope for each nanosecond, or a share of the whole, would round to instead.
-fn linear(before: &Out, next: &Out, time_ns: i64, width_ns: i64) -> Value {
-    let (Some(from), Some(to)) = (before.value.number(), next.value.number()) else {
+fn linear(before: &(i64, Value), next: &(i64, Value), time_ns: i64, width_ns: i64) -> Value {
+    let (Some(from), Some(to)) = (before.1.as_number(), next.1.as_number()) else {
         return Value::Null;
     };
     // Times at both ends of time are further apart than 64 bits hold.
     let window = |time_ns: i64| i128::from(time_ns / width_ns.max(1));
-    let since = |time_ns: i64| (window(time_ns) - window(before.time_ns)) as f64;
-    let slope = (to - from) / since(next.time_ns);
+    let since = |time_ns: i64| (window(time_ns) - window(before.0)) as f64;
+    let slope = (to - from) / since(next.0);
     let value = slope * since(time_ns) + from;
-    match before.value {
-        Value::Integer(_) => Value::Integer(value as i64),
+    match before.1 {
+        Value::Int(_) => Value::Int(value as i64),
         Value::Unsigned(_) => Value::Unsigned(value as u64),
         _ => Value::Float(value),
     }
@@ -160,16 +163,12 @@ mod tests {
     #[test]
     fn whole_numbers_between_two_are_those_of_influxdb() {
         let width_ns = 60_000_000_000;
-        let out = |window: usize, value: i64| Out {
-            time_ns: window as i64 * width_ns,
-            value: Value::Integer(value),
-            origin: None,
-        };
+        let at = |window: usize, value: i64| (window as i64 * width_ns, Value::Int(value));
         for expected in [&[0, 118, 236, 354][..], &[0, 33, 66, 99, 132, 165, 198, 231, 264, 297, 330]] {
             let last = expected.len() - 1;
             for (window, value) in expected.iter().enumerate().take(last).skip(1) {
-                let found = linear(&out(0, 0), &out(last, expected[last]), out(window, 0).time_ns, width_ns);
-                assert_eq!(found, Value::Integer(*value), "{window} of {last}");
+                let found = linear(&at(0, 0), &at(last, expected[last]), at(window, 0).0, width_ns);
+                assert_eq!(found, Value::Int(*value), "{window} of {last}");
             }
         }
     }

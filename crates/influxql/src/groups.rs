@@ -1,22 +1,22 @@
 //! Groups of tables that a condition on tags chooses, for `SHOW` and `DELETE`.
 
 use query::plan::{Scan, Selector, TableColumns};
-use query::{QueryError, Session, TableGroup};
+use query::{QueryError, Session, TableGroup, Value};
 
-use crate::condition::Split;
+use crate::condition::SplitCondition;
 use crate::lower;
 use crate::names::Schema;
 use crate::resolve::{Code, Reference, condition_code, table_schema};
 use crate::syntax::ast::Expr;
-use crate::value::{DataType, Value};
+use crate::value::{DataType, InfluxValue};
 
 /// Groups of one table.
-pub(crate) struct Chosen {
+pub(crate) struct TableSelection {
     pub(crate) name: String,
     pub(crate) schema: Schema,
-    /// What of the condition selects series.
+    /// The part of the condition that selects series.
     pub(crate) selectors: Vec<Selector>,
-    /// Whether the condition says more than the selectors.
+    /// True if the condition says more than the selectors.
     pub(crate) filtered: bool,
     pub(crate) groups: Vec<TableGroup>,
 }
@@ -26,8 +26,8 @@ pub(crate) fn choose(
     session: &dyn Session,
     database: &str,
     tables: &[String],
-    condition: &Split,
-) -> Result<Vec<Chosen>, QueryError> {
+    condition: &SplitCondition,
+) -> Result<Vec<TableSelection>, QueryError> {
     let mut all = Vec::new();
     for name in tables {
         let Some(table) = session.table(database, name)? else { continue };
@@ -42,7 +42,7 @@ pub(crate) fn choose(
         }
         if !groups.is_empty() {
             groups.sort_by(|a, b| a.tags.iter().cmp(b.tags.iter()));
-            all.push(Chosen { name: name.clone(), schema, selectors: scan.selectors, filtered, groups });
+            all.push(TableSelection { name: name.clone(), schema, selectors: scan.selectors, filtered, groups });
         }
     }
     Ok(all)
@@ -55,7 +55,7 @@ fn filter(groups: &mut Vec<TableGroup>, condition: &Expr, schema: &Schema) -> Re
     Ok(())
 }
 
-/// Whether a condition holds for a group's tags. What it says of fields is not known, and does not hold.
+/// Returns whether a condition holds for a group's tags. What it says of fields is not known, and does not hold.
 fn holds(code: &Code, references: &[Reference], group: &TableGroup) -> bool {
     let value = |place: usize| match references.get(place) {
         Some(reference) if reference.data_type == DataType::Tag => {

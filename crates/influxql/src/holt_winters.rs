@@ -1,14 +1,14 @@
 //! `holt_winters`: what comes next, by exponential smoothing with a damped trend and, if asked for, seasons (Holt 1957, Winters 1960; damped
-//! as by Gardner and `McKenzie` 1985). The parameters are those that would have told the known values best, searched for from the same sixteen
+//! as by Gardner and `McKenzie` 1985). The parameters are those that would have forecast the known values best, searched for from the same sixteen
 //! starting points as in `InfluxDB` 1.8, so that forecasts are the same.
 
-use query::{Budget, QueryError};
+use query::{Budget, QueryError, Value};
 
-use crate::reduce::Out;
+use crate::reduce::Point;
 use crate::resolve::Call;
 use crate::simplex;
 use crate::syntax::ast::Expr;
-use crate::value::Value;
+use crate::value::InfluxValue;
 
 /// Where the search for each smoothing parameter begins.
 const GUESSES: [f64; 2] = [0.3, 0.7];
@@ -25,21 +25,21 @@ pub(crate) const SEASON_MAX: usize = 1024;
 /// Parameters besides the seasons' factors: of level, trend, seasons and damping, then the first level and trend.
 const PARAMETERS: usize = 6;
 
-/// What is asked for.
+/// The parameters of a forecast.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct Forecast {
     /// Values to tell.
     pub(crate) horizon: usize,
     /// Values of a season; below two there are none.
     pub(crate) season: usize,
-    /// Whether what the model says of the known values is told too.
+    /// True if the answer also has the model's values where values are known.
     pub(crate) with_fit: bool,
     /// Between two values.
     pub(crate) interval_ns: i64,
 }
 
-impl Asked {
-    /// What a call asks for, if it is one of these.
+impl Forecast {
+    /// The parameters of a call, if it is one of these.
     pub(crate) fn of(call: &Call, interval_ns: i64) -> Option<Self> {
         let with_fit = match call.function.as_str() {
             "holt_winters" => false,
@@ -55,9 +55,9 @@ impl Asked {
 }
 
 /// Tells what comes after some points, which ascend in time. Nothing where they are too few.
-pub(crate) fn forecast(asked: Asked, points: &[Out], budget: &Budget) -> Result<Vec<Out>, QueryError> {
+pub(crate) fn forecast(asked: Forecast, points: &[Point], budget: &Budget) -> Result<Vec<Point>, QueryError> {
     let points: Vec<(i64, f64)> =
-        points.iter().filter_map(|point| Some((point.time_ns, point.value.number()?))).collect();
+        points.iter().filter_map(|point| Some((point.time_ns, point.value.as_number()?))).collect();
     let (Some((first_ns, _)), Some((last_ns, _))) = (points.first(), points.last()) else {
         return Ok(Vec::new());
     };
@@ -76,7 +76,7 @@ pub(crate) fn forecast(asked: Asked, points: &[Out], budget: &Budget) -> Result<
     let (from_ns, skipped) =
         if asked.with_fit { (*first_ns, 0) } else { (last_ns.saturating_add(asked.interval_ns), model.known.len()) };
     let numbers = told.into_iter().skip(skipped).enumerate().filter(|(_, number)| !number.is_nan());
-    let out = |(place, number): (usize, f64)| Out {
+    let out = |(place, number): (usize, f64)| Point {
         time_ns: from_ns.saturating_add(asked.interval_ns.saturating_mul(place as i64)),
         value: Value::Float(number),
         origin: None,
@@ -108,7 +108,7 @@ fn known_values(points: &[(i64, f64)], interval_ns: i64) -> Vec<f64> {
     known
 }
 
-/// What is to be told: values at equal distances.
+/// Known values at equal distances, to forecast from.
 struct Model {
     /// NaN where one is missing, but the first and the last are there.
     known: Vec<f64>,
@@ -161,7 +161,7 @@ impl Model {
         parameters
     }
 
-    /// What the model says from the first value on, `horizon` values beyond the known ones. Moves smoothing parameters that are not within
+    /// The model's values from the first one on, `horizon` values beyond the known ones. Moves smoothing parameters that are not within
     /// 0 and 1 there, and leaves the last seasons' factors in place of the first.
     fn run(&self, parameters: &mut [f64], horizon: usize) -> Vec<f64> {
         let (smoothing, factors) = parameters.split_at_mut(PARAMETERS);
@@ -223,18 +223,18 @@ mod tests {
     ];
 
     /// Values at 1, 2, 3, …, some of them left out.
-    fn points(values: &[f64], left_out: &[i64]) -> Vec<Out> {
+    fn points(values: &[f64], left_out: &[i64]) -> Vec<Point> {
         let all = values.iter().zip(1..).filter(|(_, time_ns)| !left_out.contains(time_ns));
-        all.map(|(value, time_ns)| Out { time_ns, value: Value::Float(*value), origin: None }).collect()
+        all.map(|(value, time_ns)| Point { time_ns, value: Value::Float(*value), origin: None }).collect()
     }
 
-    fn told(asked: Asked, points: &[Out]) -> Vec<(i64, f64)> {
+    fn told(asked: Forecast, points: &[Point]) -> Vec<(i64, f64)> {
         let outs = forecast(asked, points, &Budget::new(1_000_000)).unwrap();
-        outs.iter().map(|out| (out.time_ns, out.value.number().unwrap())).collect()
+        outs.iter().map(|out| (out.time_ns, out.value.as_number().unwrap())).collect()
     }
 
     /// Expectations are what InfluxDB's own tests have for the same values.
-    fn check(asked: Asked, points: &[Out], first_ns: i64, expected: &[f64]) {
+    fn check(asked: Forecast, points: &[Point], first_ns: i64, expected: &[f64]) {
         let told = told(asked, points);
         assert!(told.iter().map(|(time_ns, _)| *time_ns).eq(first_ns..first_ns + expected.len() as i64), "{told:?}");
         for ((time_ns, found), expected) in told.iter().zip(expected) {
@@ -242,8 +242,8 @@ mod tests {
         }
     }
 
-    const SEASONAL: Asked = Asked { horizon: 10, season: 4, with_fit: false, interval_ns: 1 };
-    const GROWING: Asked = Asked { horizon: 10, season: 0, with_fit: true, interval_ns: 1 };
+    const SEASONAL: Forecast = Forecast { horizon: 10, season: 4, with_fit: false, interval_ns: 1 };
+    const GROWING: Forecast = Forecast { horizon: 10, season: 0, with_fit: true, interval_ns: 1 };
 
     #[test]
     fn forecasts_are_those_of_influxdb() {
@@ -317,9 +317,9 @@ mod tests {
     fn times_go_to_the_nearest_interval() {
         let second_ns = 1_000_000_000;
         let at =
-            |time_ms: i64, value: f64| Out { time_ns: time_ms * 1_000_000, value: Value::Float(value), origin: None };
+            |time_ms: i64, value: f64| Point { time_ns: time_ms * 1_000_000, value: Value::Float(value), origin: None };
         let points = [at(95_000, 1.0), at(95_897, 10.0), at(96_777, 2.0), at(97_519, 11.0)];
-        let asked = Asked { horizon: 2, season: 2, with_fit: true, interval_ns: second_ns };
+        let asked = Forecast { horizon: 2, season: 2, with_fit: true, interval_ns: second_ns };
         let told = told(asked, &points);
         assert!(told.iter().map(|(time_ns, _)| *time_ns).eq((95..=100).map(|second| second * second_ns)), "{told:?}");
         let expected =
@@ -335,11 +335,11 @@ mod tests {
         assert_eq!(told(GROWING, &points(&POPULATION[..1], &[])), []);
         assert_eq!(told(GROWING, &[]), []);
         let far =
-            [points(&POPULATION[..1], &[]), vec![Out { time_ns: i64::MAX, value: Value::Float(1.0), origin: None }]];
+            [points(&POPULATION[..1], &[]), vec![Point { time_ns: i64::MAX, value: Value::Float(1.0), origin: None }]];
         let refused = forecast(GROWING, &far.concat(), &Budget::new(1_000_000));
         assert!(matches!(refused, Err(QueryError::TooManySamples { .. })), "{refused:?}");
         let endless =
-            forecast(Asked { horizon: usize::MAX, ..GROWING }, &points(&POPULATION, &[]), &Budget::new(1_000_000));
+            forecast(Forecast { horizon: usize::MAX, ..GROWING }, &points(&POPULATION, &[]), &Budget::new(1_000_000));
         assert!(matches!(endless, Err(QueryError::TooManySamples { .. })), "{endless:?}");
     }
 }

@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use query::{QueryError, Session};
+use query::{QueryError, Session, Value};
 
 use crate::answer::{Answer, Series};
 use crate::execute::{RequestContext, existing};
 use crate::resolve::{Column, Resolved};
 use crate::select::{SeriesRows, fits, time_of};
 use crate::syntax::ast::Target;
-use crate::value::{DataType, Value};
+use crate::value::DataType;
 
 /// Bytes of line protocol that are written together.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -46,7 +46,7 @@ pub(crate) fn write(
     if !lines.is_empty() {
         write_all(session, database, &lines)?;
     }
-    let row = vec![Value::Time(0), Value::Integer(written)];
+    let row = vec![Value::Timestamp(0), Value::Int(written)];
     Ok(Answer { series: vec![Series::list("result", &["time", "written"], vec![row])], messages: Vec::new() })
 }
 
@@ -67,7 +67,7 @@ fn series_key(measurement: &str, of: &Resolved, series: &SeriesRows) -> String {
     key
 }
 
-/// Writes a row's fields, which stand behind its time; whether there are any.
+/// Writes a row's fields, which stand after its time; returns whether there are any.
 fn push_fields(lines: &mut String, of: &Resolved, row: &[Value]) -> bool {
     let mut any = false;
     // A number may fill a column of something else, which is written without it.
@@ -77,12 +77,12 @@ fn push_fields(lines: &mut String, of: &Resolved, row: &[Value]) -> bool {
     let cells = of.columns.iter().zip(row.iter().skip(1));
     for (column, value) in cells.filter(|(column, value)| is_of_type(column, value)) {
         let value = match value {
-            Value::Null | Value::Time(_) => continue,
+            Value::Null | Value::Timestamp(_) | Value::Interval(_) => continue,
             Value::Float(value) if !value.is_finite() => continue,
             Value::Float(value) => value.to_string(),
-            Value::Integer(value) => format!("{value}i"),
+            Value::Int(value) => format!("{value}i"),
             Value::Unsigned(value) => format!("{value}u"),
-            Value::Boolean(value) => value.to_string(),
+            Value::Bool(value) => value.to_string(),
             Value::Text(text) => format!("\"{}\"", escape(text, &['\\', '"'])),
         };
         let between = if any { "," } else { "" };

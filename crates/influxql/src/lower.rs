@@ -73,7 +73,7 @@ fn anywhere(pattern: &str) -> String {
     }
 }
 
-/// Whether anchors around a pattern hold for all of it: no alternative stands outside of a group.
+/// Returns whether anchors around a pattern hold for all of it: no alternative stands outside of a group.
 fn is_one_piece(pattern: &str) -> bool {
     let mut depth = 0i32;
     for character in pattern.chars() {

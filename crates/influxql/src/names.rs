@@ -94,7 +94,7 @@ pub(crate) fn expand(fields: &[Field], schema: &Schema, dimensions: &[Dimension]
     Ok(expanded)
 }
 
-/// What `*` stands for: fields, and tags that rows are not grouped by.
+/// The columns that `*` stands for: fields, and tags that rows are not grouped by.
 fn candidates(schema: &Schema, dimensions: &[Dimension]) -> Vec<(String, DataType)> {
     let mut all: Vec<(String, DataType)> =
         schema.fields.iter().map(|(name, data_type)| (name.clone(), *data_type)).collect();
@@ -151,7 +151,7 @@ fn with_innermost(expr: &Expr, argument: &Expr) -> Expr {
     Expr::Call { name: name.clone(), arguments }
 }
 
-/// Whether a function takes values of a type.
+/// Returns whether a function takes values of a type.
 pub(crate) fn takes(function: &str, data_type: DataType) -> bool {
     match function {
         "count" | "first" | "last" | "distinct" | "elapsed" | "mode" | "sample" => data_type < DataType::Tag,
@@ -160,7 +160,7 @@ pub(crate) fn takes(function: &str, data_type: DataType) -> bool {
     }
 }
 
-/// The name of an expression's column where nobody gave it one.
+/// The name of an expression's column that has no alias.
 pub(crate) fn column_name(expr: &Expr) -> String {
     match expr.bare() {
         Expr::Reference { name, .. } | Expr::Call { name, .. } => name.clone(),

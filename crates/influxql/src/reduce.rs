@@ -3,14 +3,17 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use query::time::CalendarBins;
+use query::{Value, statistics};
+
 use crate::resolve::Reference;
-use crate::scan::{Group, Place};
-use crate::time::{TIME_MIN_NS, Windows};
-use crate::value::Value;
+use crate::scan::{Group, ValueSource};
+use crate::time::TIME_MIN_NS;
+use crate::value::InfluxValue;
 
 /// A value that a call gave.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Out {
+pub(crate) struct Point {
     pub(crate) time_ns: i64,
     pub(crate) value: Value,
     /// The input and the row that it was in, if it was in one.
@@ -18,11 +21,11 @@ pub(crate) struct Out {
 }
 
 /// The values of a reference in all inputs of a group, nulls left out, in order of time; where times are equal, in order of series.
-pub(crate) fn points(group: &Group, reference: &Reference, range: (i64, i64)) -> Vec<Out> {
+pub(crate) fn points(group: &Group, reference: &Reference, range: (i64, i64)) -> Vec<Point> {
     let mut points = Vec::new();
     for (number, input) in group.inputs.iter().enumerate() {
         let place = input.place(reference, false);
-        if !matches!(place, Place::Column(..)) {
+        if !matches!(place, ValueSource::Column(..)) {
             continue;
         }
         for (row, time_ns) in input.times.iter().enumerate() {
@@ -31,7 +34,7 @@ pub(crate) fn points(group: &Group, reference: &Reference, range: (i64, i64)) ->
             }
             let value = input.value(&place, row);
             if !value.is_null() {
-                points.push(Out { time_ns: *time_ns, value, origin: Some((number, row)) });
+                points.push(Point { time_ns: *time_ns, value, origin: Some((number, row)) });
             }
         }
     }
@@ -40,7 +43,7 @@ pub(crate) fn points(group: &Group, reference: &Reference, range: (i64, i64)) ->
 }
 
 /// Stretches of points that lie in one window, with the window's beginning. Without windows all are in one.
-pub(crate) fn by_window(points: &[Out], windows: Option<&Windows>, start_ns: i64) -> Vec<(i64, Range<usize>)> {
+pub(crate) fn by_window(points: &[Point], windows: Option<&CalendarBins>, start_ns: i64) -> Vec<(i64, Range<usize>)> {
     let Some(windows) = windows else {
         let shown_ns = if start_ns == TIME_MIN_NS { 0 } else { start_ns };
         return if points.is_empty() { Vec::new() } else { vec![(shown_ns, 0..points.len())] };
@@ -60,11 +63,11 @@ pub(crate) fn by_window(points: &[Out], windows: Option<&Windows>, start_ns: i64
     stretches
 }
 
-/// What a window's points add up to, for functions that make a new value.
-pub(crate) fn aggregate(function: &str, points: &[Out]) -> Option<Value> {
-    let numbers = || points.iter().filter_map(|point| point.value.number());
+/// Aggregates of a window's points that are a new value.
+pub(crate) fn aggregate(function: &str, points: &[Point]) -> Option<Value> {
+    let numbers = || points.iter().filter_map(|point| point.value.as_number());
     match function {
-        "count" => Some(Value::Integer(points.len() as i64)),
+        "count" => Some(Value::Int(points.len() as i64)),
         "sum" => sum(points),
         "mean" => {
             let (sum, count) = numbers().fold((0.0, 0u64), |(sum, count), value| (sum + value, count + 1));
@@ -73,8 +76,8 @@ pub(crate) fn aggregate(function: &str, points: &[Out]) -> Option<Value> {
         "median" => median(numbers().collect()),
         "stddev" => stddev(&numbers().collect::<Vec<_>>()),
         "spread" => {
-            let largest = choose(points, |new, old| new.compare(old).is_some_and(std::cmp::Ordering::is_gt))?;
-            let smallest = choose(points, |new, old| new.compare(old).is_some_and(std::cmp::Ordering::is_lt))?;
+            let largest = choose(points, |new, old| new.compared(old).is_some_and(std::cmp::Ordering::is_gt))?;
+            let smallest = choose(points, |new, old| new.compared(old).is_some_and(std::cmp::Ordering::is_lt))?;
             let (largest, smallest) = (points.get(largest)?, points.get(smallest)?);
             Some(crate::value::apply(crate::syntax::ast::Operator::Subtract, &largest.value, &smallest.value, false))
         }
@@ -84,21 +87,21 @@ pub(crate) fn aggregate(function: &str, points: &[Out]) -> Option<Value> {
 }
 
 /// The place of the point that a selector chooses.
-pub(crate) fn select(function: &str, points: &[Out], share: f64) -> Option<usize> {
+pub(crate) fn select(function: &str, points: &[Point], share: f64) -> Option<usize> {
     use std::cmp::Ordering::{Greater, Less};
     match function {
-        "max" => choose(points, |new, old| new.compare(old) == Some(Greater)),
-        "min" => choose(points, |new, old| new.compare(old) == Some(Less)),
+        "max" => choose(points, |new, old| new.compared(old) == Some(Greater)),
+        "min" => choose(points, |new, old| new.compared(old) == Some(Less)),
         // Of several of one time, the largest.
         "first" => {
             let time_ns = points.first()?.time_ns;
             let end = points.iter().position(|point| point.time_ns != time_ns).unwrap_or(points.len());
-            choose(points.get(..end)?, |new, old| new.compare(old) == Some(Greater))
+            choose(points.get(..end)?, |new, old| new.compared(old) == Some(Greater))
         }
         "last" => {
             let time_ns = points.last()?.time_ns;
             let start = points.partition_point(|point| point.time_ns < time_ns);
-            choose(points.get(start..)?, |new, old| new.compare(old) == Some(Greater)).map(|place| start + place)
+            choose(points.get(start..)?, |new, old| new.compared(old) == Some(Greater)).map(|place| start + place)
         }
         "percentile" => {
             let place = (points.len() as f64 * share / 100.0 + 0.5).floor() - 1.0;
@@ -114,7 +117,7 @@ pub(crate) fn select(function: &str, points: &[Out], share: f64) -> Option<usize
 }
 
 /// The first of the points that is better than all before it.
-fn choose(points: &[Out], better: impl Fn(&Value, &Value) -> bool) -> Option<usize> {
+fn choose(points: &[Point], better: impl Fn(&Value, &Value) -> bool) -> Option<usize> {
     let mut chosen: Option<(usize, &Value)> = None;
     for (place, point) in points.iter().enumerate() {
         if chosen.is_none_or(|(_, old)| better(&point.value, old)) {
@@ -125,34 +128,28 @@ fn choose(points: &[Out], better: impl Fn(&Value, &Value) -> bool) -> Option<usi
 }
 
 /// Order by value, and where that is equal by time.
-fn by_value(a: Option<&Out>, b: Option<&Out>) -> std::cmp::Ordering {
+fn by_value(a: Option<&Point>, b: Option<&Point>) -> std::cmp::Ordering {
     let (Some(a), Some(b)) = (a, b) else { return std::cmp::Ordering::Equal };
-    a.value.order(&b.value).then(a.time_ns.cmp(&b.time_ns))
+    a.value.sort_order(&b.value).then(a.time_ns.cmp(&b.time_ns))
 }
 
-fn sum(points: &[Out]) -> Option<Value> {
+fn sum(points: &[Point]) -> Option<Value> {
     Some(match points.first()?.value {
-        Value::Integer(_) => Value::Integer(points.iter().fold(0i64, |sum, point| match point.value {
-            Value::Integer(value) => sum.wrapping_add(value),
+        Value::Int(_) => Value::Int(points.iter().fold(0i64, |sum, point| match point.value {
+            Value::Int(value) => sum.wrapping_add(value),
             _ => sum,
         })),
         Value::Unsigned(_) => Value::Unsigned(points.iter().fold(0u64, |sum, point| match point.value {
             Value::Unsigned(value) => sum.wrapping_add(value),
             _ => sum,
         })),
-        _ => Value::Float(points.iter().filter_map(|point| point.value.number()).sum()),
+        _ => Value::Float(points.iter().filter_map(|point| point.value.as_number()).sum()),
     })
 }
 
 fn median(mut numbers: Vec<f64>) -> Option<Value> {
     numbers.sort_by(f64::total_cmp);
-    let middle = numbers.len() / 2;
-    let upper = *numbers.get(middle)?;
-    if numbers.len() % 2 == 1 {
-        return Some(Value::Float(upper));
-    }
-    let lower = *numbers.get(middle.checked_sub(1)?)?;
-    Some(Value::Float(lower + (upper - lower) / 2.0))
+    statistics::quantile(&numbers, 0.5).map(Value::Float)
 }
 
 /// Of a sample; null for a single value.
@@ -172,10 +169,10 @@ fn stddev(numbers: &[f64]) -> Option<Value> {
 }
 
 /// The most frequent value; where no value comes twice it is the smallest, as in InfluxDB.
-fn mode(points: &[Out]) -> Option<Value> {
+fn mode(points: &[Point]) -> Option<Value> {
     let mut places: Vec<usize> = (0..points.len()).collect();
     places.sort_by(|a, b| by_value(points.get(*a), points.get(*b)));
-    let sorted: Vec<&Out> = places.iter().filter_map(|place| points.get(*place)).collect();
+    let sorted: Vec<&Point> = places.iter().filter_map(|place| points.get(*place)).collect();
     let mut best: Option<(usize, i64, &Value)> = None;
     for run in sorted.chunk_by(|a, b| a.value == b.value) {
         let (first, last) = (run.first()?, run.last()?);
@@ -190,12 +187,12 @@ fn mode(points: &[Out]) -> Option<Value> {
 
 /// The area under the line through the points, window by window; the line is cut where a window ends, and what lies between windows
 /// with points belongs to the later one.
-pub(crate) fn integral(points: &[Out], windows: Option<&Windows>, unit_ns: i64, start_ns: i64) -> Vec<Out> {
+pub(crate) fn integral(points: &[Point], windows: Option<&CalendarBins>, unit_ns: i64, start_ns: i64) -> Vec<Point> {
     let mut outs = Vec::new();
     let (mut area, mut before): (f64, Option<(i64, f64)>) = (0.0, None);
     let mut window: Option<(i64, i64)> = None;
     for point in points {
-        let Some(value) = point.value.number() else { continue };
+        let Some(value) = point.value.as_number() else { continue };
         let (time_ns, last) = match before {
             Some(before) if before.0 < point.time_ns => before,
             _ => {
@@ -211,7 +208,7 @@ pub(crate) fn integral(points: &[Out], windows: Option<&Windows>, unit_ns: i64, 
         if let Some((window_ns, end_ns)) = window.filter(|(_, end_ns)| point.time_ns >= *end_ns) {
             let at_end = last + (value - last) * distance(time_ns, end_ns) / distance(time_ns, point.time_ns);
             area += last.midpoint(at_end) * share(time_ns, end_ns);
-            outs.push(Out { time_ns: window_ns, value: Value::Float(area), origin: None });
+            outs.push(Point { time_ns: window_ns, value: Value::Float(area), origin: None });
             (area, from_ns, from) = (0.0, end_ns, at_end);
             window = bounds(windows, point.time_ns);
         }
@@ -221,19 +218,19 @@ pub(crate) fn integral(points: &[Out], windows: Option<&Windows>, unit_ns: i64, 
     if before.is_some() {
         let shown_ns = if start_ns == TIME_MIN_NS { 0 } else { start_ns };
         let time_ns = window.map_or(shown_ns, |(window_ns, _)| window_ns);
-        outs.push(Out { time_ns, value: Value::Float(area), origin: None });
+        outs.push(Point { time_ns, value: Value::Float(area), origin: None });
     }
     outs
 }
 
-fn bounds(windows: Option<&Windows>, time_ns: i64) -> Option<(i64, i64)> {
+fn bounds(windows: Option<&CalendarBins>, time_ns: i64) -> Option<(i64, i64)> {
     let start_ns = windows?.start_of(time_ns);
     Some((start_ns, windows?.next(start_ns)))
 }
 
 /// Different values, in the order in which they came; those of one time by value.
-pub(crate) fn distinct(points: &[Out], time_ns: i64) -> Vec<Out> {
-    let mut kept: Vec<&Out> = Vec::new();
+pub(crate) fn distinct(points: &[Point], time_ns: i64) -> Vec<Point> {
+    let mut kept: Vec<&Point> = Vec::new();
     let mut known = BTreeSet::new();
     for point in points {
         if known.insert(format!("{:?}", point.value)) {
@@ -241,20 +238,20 @@ pub(crate) fn distinct(points: &[Out], time_ns: i64) -> Vec<Out> {
         }
     }
     kept.sort_by(|a, b| a.time_ns.cmp(&b.time_ns).then_with(|| by_value(Some(a), Some(b))));
-    kept.into_iter().map(|point| Out { time_ns, value: point.value.clone(), origin: None }).collect()
+    kept.into_iter().map(|point| Point { time_ns, value: point.value.clone(), origin: None }).collect()
 }
 
 /// The values of the tags that a call names.
-pub(crate) type TagsOf<'a> = &'a dyn Fn(&Out) -> Vec<Value>;
+pub(crate) type TagsOf<'a> = &'a dyn Fn(&Point) -> Vec<Value>;
 
 /// The largest or smallest points, in order of time; of each combination of tags one at most, if there are tags.
-pub(crate) fn top(points: &[Out], count: usize, largest: bool, tags_of: Option<TagsOf<'_>>) -> Vec<Out> {
-    let better = |a: &Out, b: &Out| {
-        let order = a.value.order(&b.value);
+pub(crate) fn top(points: &[Point], count: usize, largest: bool, tags_of: Option<TagsOf<'_>>) -> Vec<Point> {
+    let better = |a: &Point, b: &Point| {
+        let order = a.value.sort_order(&b.value);
         let order = if largest { order.reverse() } else { order };
         order.then(a.time_ns.cmp(&b.time_ns))
     };
-    let mut sorted: Vec<&Out> = points.iter().collect();
+    let mut sorted: Vec<&Point> = points.iter().collect();
     sorted.sort_by(|a, b| better(a, b));
     if let Some(tags_of) = tags_of {
         let mut known = BTreeSet::new();
@@ -266,7 +263,7 @@ pub(crate) fn top(points: &[Out], count: usize, largest: bool, tags_of: Option<T
 }
 
 /// So many of the points, in order of time: evenly spread, as a sample may be.
-pub(crate) fn sample(points: &[Out], count: usize) -> Vec<Out> {
+pub(crate) fn sample(points: &[Point], count: usize) -> Vec<Point> {
     let chosen = (0..count.min(points.len())).map(|number| number * points.len() / count.min(points.len()));
     chosen.filter_map(|place| points.get(place)).cloned().collect()
 }
@@ -275,8 +272,8 @@ pub(crate) fn sample(points: &[Out], count: usize) -> Vec<Out> {
 mod tests {
     use super::*;
 
-    fn out(time_ns: i64, value: Value) -> Out {
-        Out { time_ns, value, origin: None }
+    fn out(time_ns: i64, value: Value) -> Point {
+        Point { time_ns, value, origin: None }
     }
 
     #[test]
@@ -284,10 +281,10 @@ mod tests {
         let odd = [f64::NAN, 1.0, f64::INFINITY, -0.0, f64::NEG_INFINITY];
         let value = |place: i64| match place % 7 {
             5 => Value::from("x"),
-            6 => Value::Integer(place),
+            6 => Value::Int(place),
             kind => Value::Float(odd[kind as usize]),
         };
-        let points: Vec<Out> = (0..500).map(|place| out(place * 7919 % 500, value(place))).collect();
+        let points: Vec<Point> = (0..500).map(|place| out(place * 7919 % 500, value(place))).collect();
         assert!(select("percentile", &points, 50.0).is_some());
         assert!(aggregate("mode", &points).is_some());
         assert_eq!(top(&points, 3, true, None).len(), 3);
@@ -300,7 +297,7 @@ mod tests {
         let areas = integral(&points, None, 1_000_000_000, 0);
         assert_eq!(areas, [out(0, Value::Float(2.0 * (u64::MAX as f64 / 1e9)))]);
         let elapsed = crate::transform::transform("elapsed", &[], 1, false, &points);
-        assert_eq!(elapsed, [out(crate::time::TIME_MAX_NS, Value::Integer(i64::MAX))]);
+        assert_eq!(elapsed, [out(crate::time::TIME_MAX_NS, Value::Int(i64::MAX))]);
         let slope = crate::transform::transform("derivative", &[], 1, false, &points);
         assert_eq!(slope, [out(crate::time::TIME_MAX_NS, Value::Float(0.0))]);
     }

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use model::TimeRange;
-use query::{QueryError, Session};
+use query::time::CalendarBins;
+use query::{QueryError, Session, Value};
 use regex::Regex;
 
 use crate::condition;
 use crate::names::{self, Schema};
 use crate::syntax::ast::{Cast, Dimension, Expr, Field, Fill, Limits, Measurement, Named, Operator, Select, Source};
 use crate::syntax::expr_text;
-use crate::time::{self, TIME_MAX_NS, TIME_MIN_NS, Windows};
+use crate::time::{self, TIME_MAX_NS, TIME_MIN_NS};
 use crate::validate;
-use crate::value::{DataType, Math, Value};
+use crate::value::{DataType, InfluxValue, Math};
 
 /// A resolved selection.
 #[derive(Debug)]
@@ -21,14 +22,14 @@ pub(crate) struct Resolved {
     pub(crate) sources: Vec<From>,
     pub(crate) columns: Vec<Column>,
     pub(crate) calls: Vec<Call>,
-    /// What columns take from rows as they are.
+    /// The fields and tags that columns take from rows as they are.
     pub(crate) references: Vec<Reference>,
-    /// What rows must satisfy, time aside.
+    /// The condition on rows, time aside.
     pub(crate) condition: Option<Expr>,
     pub(crate) range: TimeRange,
     /// Windows before the range that transformations need.
     pub(crate) extra_windows: i64,
-    pub(crate) windows: Option<Windows>,
+    pub(crate) windows: Option<CalendarBins>,
     /// The tags by which rows are grouped, sorted; those of the outer selections among them.
     pub(crate) grouped_by: Vec<String>,
     pub(crate) fill: Fill,
@@ -67,7 +68,7 @@ pub(crate) struct Reference {
 pub(crate) struct Call {
     pub(crate) function: String,
     pub(crate) argument: Argument,
-    /// The arguments behind the first.
+    /// The arguments after the first.
     pub(crate) parameters: Vec<Expr>,
     pub(crate) data_type: DataType,
 }
@@ -86,24 +87,24 @@ pub(crate) enum Code {
     Reference(usize),
     Binary(Operator, Box<Code>, Box<Code>),
     Math(Math, Vec<Code>),
-    /// Whether a text matches a pattern; `false`: whether it does not.
+    /// True if a text must match a pattern, false if it must not.
     Matches(Box<Code>, Regex, bool),
     All(Vec<Code>),
     Any(Vec<Code>),
 }
 
-/// What a selection inherits from the one around it.
+/// The context of a selection: what it inherits from the one around it.
 #[derive(Debug, Clone)]
 pub(crate) struct Outer<'a> {
     pub(crate) database: &'a str,
     pub(crate) range: TimeRange,
-    pub(crate) windows: Option<Windows>,
+    pub(crate) windows: Option<CalendarBins>,
     pub(crate) grouped_by: Vec<String>,
     pub(crate) descending: Option<bool>,
 }
 
 impl Reference {
-    /// Whether values are shown as another type than the field has.
+    /// Returns whether values are shown as another type than the field has.
     pub(crate) const fn changes_type(&self) -> bool {
         matches!(self.cast, Some(Cast::Float | Cast::Integer | Cast::Unsigned))
     }
@@ -193,7 +194,7 @@ fn without_time(fields: &[Field]) -> (String, Vec<Field>) {
     (name, kept)
 }
 
-fn windows(dimensions: &[Dimension], zone: Option<&TimeZone>, now_ns: i64) -> Result<Option<Windows>, String> {
+fn windows(dimensions: &[Dimension], zone: Option<&TimeZone>, now_ns: i64) -> Result<Option<CalendarBins>, String> {
     let mut found = None;
     for dimension in dimensions {
         let Dimension::Time { width_ns, offset } = dimension else { continue };
@@ -209,7 +210,8 @@ fn windows(dimensions: &[Dimension], zone: Option<&TimeZone>, now_ns: i64) -> Re
             }
             Some(_) => return Err("time dimension offset must be duration or now()".to_owned()),
         };
-        found = Some(Windows { width_ns: *width_ns, offset_ns: offset_ns.rem_euclid(*width_ns), zone: zone.cloned() });
+        found =
+            Some(CalendarBins { width_ns: *width_ns, offset_ns: offset_ns.rem_euclid(*width_ns), zone: zone.cloned() });
     }
     Ok(found)
 }
@@ -378,7 +380,7 @@ fn place<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
     })
 }
 
-/// The tags of `top(field, tag, …)` are columns behind it, unless the answer is written: then they are tags of what is written.
+/// The tags of `top(field, tag, …)` are columns after it, unless the answer is written: then they are tags of what is written.
 fn with_top_tags(fields: &[Field], writes: bool) -> Vec<Field> {
     let mut all = Vec::with_capacity(fields.len());
     for field in fields {
@@ -397,9 +399,9 @@ fn with_top_tags(fields: &[Field], writes: bool) -> Vec<Field> {
 fn literal_code(expr: &Expr) -> Option<(Code, DataType)> {
     let (value, data_type) = match expr {
         Expr::Number(value) => (Value::Float(*value), DataType::Float),
-        Expr::Integer(value) | Expr::Duration(value) => (Value::Integer(*value), DataType::Integer),
+        Expr::Integer(value) | Expr::Duration(value) => (Value::Int(*value), DataType::Integer),
         Expr::Unsigned(value) => (Value::Unsigned(*value), DataType::Unsigned),
-        Expr::Boolean(value) => (Value::Boolean(*value), DataType::Boolean),
+        Expr::Boolean(value) => (Value::Bool(*value), DataType::Boolean),
         Expr::Text(text) => (Value::from(text.as_str()), DataType::Text),
         _ => return None,
     };
@@ -482,14 +484,14 @@ impl Code {
                 math.apply(&of)
             }
             Self::Matches(of, pattern, wanted) => match of.value(calls, references, in_condition) {
-                Value::Text(text) => Value::Boolean(pattern.is_match(&text) == *wanted),
-                _ => Value::Boolean(false),
+                Value::Text(text) => Value::Bool(pattern.is_match(&text) == *wanted),
+                _ => Value::Bool(false),
             },
             Self::All(operands) => {
-                Value::Boolean(operands.iter().all(|of| of.value(calls, references, in_condition).is_true()))
+                Value::Bool(operands.iter().all(|of| of.value(calls, references, in_condition).is_true()))
             }
             Self::Any(operands) => {
-                Value::Boolean(operands.iter().any(|of| of.value(calls, references, in_condition).is_true()))
+                Value::Bool(operands.iter().any(|of| of.value(calls, references, in_condition).is_true()))
             }
         }
     }
@@ -498,13 +500,10 @@ impl Code {
 impl Resolved {
     /// Values of a call that are wanted, the first ones.
     pub(crate) fn most(&self) -> usize {
-        match self.limits.rows {
-            0 => usize::MAX,
-            rows => usize::try_from(rows.saturating_add(self.limits.rows_skipped)).unwrap_or(usize::MAX),
-        }
+        self.limits.of_rows().needed().unwrap_or(usize::MAX)
     }
 
-    /// Whether its one call chooses rows, so that their times and other columns are known.
+    /// Returns whether its one call chooses rows, so that their times and other columns are known.
     pub(crate) fn selects_rows(&self) -> bool {
         matches!(self.calls.as_slice(), [call] if validate::SELECTORS.contains(&call.function.as_str()))
     }

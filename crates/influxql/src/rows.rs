@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use query::{ResultRows, RowColumn, RowShape, RowValue};
+use query::{ResultRows, RowColumn, RowShape, RowValue, Value};
 
 use crate::resolve::{Code, Reference, Resolved};
 use crate::syntax::ast::Cast;
-use crate::value::{DataType, Value};
+use crate::value::{DataType, InfluxValue};
 
 /// Rows of a series of an answer.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Rows {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -42,7 +42,7 @@ impl Rows {
         match self {
             Self::Values(rows) => Cow::Borrowed(rows),
             Self::Read(rows) => Cow::Owned(rows.values(|value| match value {
-                RowValue::Time(time_ns) => Value::Time(time_ns),
+                RowValue::Time(time_ns) => Value::Timestamp(time_ns),
                 RowValue::Cell(cell) => Value::from(cell).without_nan(),
             })),
         }
@@ -72,7 +72,7 @@ fn place(names: &mut Vec<String>, name: &str) -> usize {
     })
 }
 
-/// What the columns of a selection show, if all are fields and tags as they are: nothing is computed and no type is changed.
+/// The fields and tags that the columns show, if all are shown as they are: nothing is computed and no type is changed.
 pub(crate) fn shown(of: &Resolved) -> Option<Vec<Reference>> {
     let reference = |code: &Code| match code {
         Code::Reference(place) => of.references.get(*place).filter(|reference| !reference.changes_type()).cloned(),
@@ -108,7 +108,7 @@ mod tests {
         let order = [(1, 1, 0), (1, 0, 0), (2, 0, 1)];
         let order = order.map(|(time_ns, series, row)| RowRef { time_ns, series, row }).to_vec();
         let read = ResultRows::in_given_order(frames, order, shape_of(&["y", "host", "x", "none"].map(reference)));
-        let (time, float, text) = (Value::Time, Value::Float, |text: &str| Value::from(text));
+        let (time, float, text) = (Value::Timestamp, Value::Float, |text: &str| Value::from(text));
         let expected = vec![
             vec![time(1), float(3.5), text("b"), Value::Null, Value::Null],
             vec![time(1), float(1.5), text("a"), float(0.5), Value::Null],

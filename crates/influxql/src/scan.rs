@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{Labels, TimeRange};
 use query::plan::{Lowered, Scan, TableColumns};
-use query::{Frame, FrameColumn, Plan, QueryError, Session};
+use query::{Frame, FrameColumn, Plan, QueryError, Session, Value};
 
 use crate::lower;
 use crate::names::Schema;
@@ -13,7 +13,7 @@ use crate::resolve::{Argument, Call, Code, From, Reference, Resolved, condition_
 use crate::select;
 use crate::syntax::ast::{Cast, Expr};
 use crate::time::TIME_MIN_NS;
-use crate::value::{DataType, Value};
+use crate::value::{DataType, InfluxValue};
 
 /// Rows of one series.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,9 +24,9 @@ pub(crate) struct Input {
     /// Ascending, but for those of a subquery that says otherwise.
     pub(crate) times: Vec<i64>,
     pub(crate) columns: Vec<FrameColumn>,
-    /// Whether rows count that have no field.
+    /// True if rows count that have no field.
     pub(crate) every_row: bool,
-    /// Whether rows are put in order of time with those of others.
+    /// True if rows are put in order of time with those of others.
     pub(crate) in_time_order: bool,
 }
 
@@ -39,17 +39,17 @@ pub(crate) struct Group {
     pub(crate) inputs: Vec<Input>,
 }
 
-/// What an input has for a name.
+/// How an input matches a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found<'a> {
+enum ReferenceMatch<'a> {
     Column(usize),
     Tag(&'a str),
     Nothing,
 }
 
-/// What an input has for a reference.
+/// The source of a reference's values in an input.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum ValueSource {
     Column(usize, Option<DataType>),
     Tag(Value),
     Nothing,
@@ -57,43 +57,43 @@ pub(crate) enum Place {
 
 impl Input {
     /// Where a reference's values are. A tag that is missing is null, in conditions the empty text.
-    pub(crate) fn place(&self, reference: &Reference, in_condition: bool) -> Place {
+    pub(crate) fn place(&self, reference: &Reference, in_condition: bool) -> ValueSource {
         match self.find(reference, 0) {
-            Found::Column(column) => Self::column(column, reference),
-            Found::Tag(value) => Place::Tag(Value::from(value)),
-            Found::Nothing => {
+            ReferenceMatch::Column(column) => Self::column(column, reference),
+            ReferenceMatch::Tag(value) => ValueSource::Tag(Value::from(value)),
+            ReferenceMatch::Nothing => {
                 let is_tag =
                     in_condition && reference.data_type == DataType::Tag && reference.cast != Some(Cast::Field);
-                if is_tag { Place::Tag(Value::from("")) } else { Place::Nothing }
+                if is_tag { ValueSource::Tag(Value::from("")) } else { ValueSource::Nothing }
             }
         }
     }
 
-    const fn column(column: usize, reference: &Reference) -> Place {
-        Place::Column(column, if reference.changes_type() { Some(reference.data_type) } else { None })
+    const fn column(column: usize, reference: &Reference) -> ValueSource {
+        ValueSource::Column(column, if reference.changes_type() { Some(reference.data_type) } else { None })
     }
 
     /// Where the values of those references are that are fields.
-    pub(crate) fn fields(&self, references: &[Reference]) -> Vec<Place> {
+    pub(crate) fn fields(&self, references: &[Reference]) -> Vec<ValueSource> {
         let field = |(found, reference)| match found {
-            Found::Column(column) => Some(Self::column(column, reference)),
-            Found::Tag(_) | Found::Nothing => None,
+            ReferenceMatch::Column(column) => Some(Self::column(column, reference)),
+            ReferenceMatch::Tag(_) | ReferenceMatch::Nothing => None,
         };
         self.find_all(references).into_iter().zip(references).filter_map(field).collect()
     }
 
-    /// Whether a field is known to have a value in every row.
-    pub(crate) fn has_all(&self, place: &Place) -> bool {
-        let Place::Column(column, None) = place else { return false };
+    /// Returns whether a field is known to have a value in every row.
+    pub(crate) fn has_all(&self, place: &ValueSource) -> bool {
+        let ValueSource::Column(column, None) = place else { return false };
         self.columns.get(*column).is_some_and(|column| column.cells.validity.is_none())
     }
 
     /// Where references are found, if they are not in a condition.
-    fn find_all(&self, references: &[Reference]) -> Vec<Found<'_>> {
+    fn find_all(&self, references: &[Reference]) -> Vec<ReferenceMatch<'_>> {
         let mut expected = 0;
         let find = |reference| {
             let found = self.find(reference, expected);
-            if let Found::Column(column) = found {
+            if let ReferenceMatch::Column(column) = found {
                 expected = column + 1;
             }
             found
@@ -102,27 +102,27 @@ impl Input {
     }
 
     /// Where a reference is found. The column that is expected is tried first: mostly they stand in the order in which they are asked for.
-    fn find(&self, reference: &Reference, expected: usize) -> Found<'_> {
+    fn find(&self, reference: &Reference, expected: usize) -> ReferenceMatch<'_> {
         let is_it = |column: &FrameColumn| *column.name == *reference.name;
         if reference.cast != Some(Cast::Tag) {
             let column = if self.columns.get(expected).is_some_and(is_it) { Some(expected) } else { None };
             if let Some(column) = column.or_else(|| self.columns.iter().position(is_it)) {
-                return Found::Column(column);
+                return ReferenceMatch::Column(column);
             }
         }
         let tag = if reference.cast == Some(Cast::Field) { None } else { self.tags.get(&reference.name) };
-        tag.map_or(Found::Nothing, Found::Tag)
+        tag.map_or(ReferenceMatch::Nothing, ReferenceMatch::Tag)
     }
 
     /// The value of a row.
-    pub(crate) fn value(&self, place: &Place, row: usize) -> Value {
+    pub(crate) fn value(&self, place: &ValueSource, row: usize) -> Value {
         match place {
-            Place::Column(column, cast) => {
+            ValueSource::Column(column, cast) => {
                 let value = self.columns.get(*column).map_or(Value::Null, |column| Value::from(column.cell(row)));
                 cast.map_or(value.clone(), |cast| value.cast(cast))
             }
-            Place::Tag(value) => value.clone(),
-            Place::Nothing => Value::Null,
+            ValueSource::Tag(value) => value.clone(),
+            ValueSource::Nothing => Value::Null,
         }
     }
 
@@ -240,11 +240,10 @@ pub(crate) fn each_condition_field(lowered: &Lowered<Expr>, add: &mut impl FnMut
 
 /// The newest rows of each series, where no others are wanted. Every row has one of the fields, as all are read.
 fn newest(of: &Resolved, scan: Plan, is_all: bool) -> Plan {
-    let rows = of.limits.rows.saturating_add(of.limits.rows_skipped);
     if !(is_all && of.descending && of.limits.rows > 0 && of.calls.is_empty()) {
         return scan;
     }
-    Plan::Last { input: Box::new(scan), rows: usize::try_from(rows).unwrap_or(usize::MAX) }
+    Plan::Last { input: Box::new(scan), rows: of.most() }
 }
 
 fn each_field(call: &Call, add: &mut impl FnMut(&str)) {
@@ -259,7 +258,7 @@ fn each_field(call: &Call, add: &mut impl FnMut(&str)) {
     }
 }
 
-/// The range with the windows that transformations need before it (behind it, if times fall).
+/// The range with the windows that transformations need before it (after it, if times fall).
 pub(crate) fn widened(of: &Resolved) -> TimeRange {
     let extra_ns = of.windows.as_ref().map_or(0, |windows| windows.width_ns.saturating_mul(of.extra_windows));
     let mut range = of.range;
@@ -293,7 +292,7 @@ fn filter(
 
 impl Input {
     fn filter(&mut self, code: &Code, references: &[Reference]) {
-        let places: Vec<Place> = references.iter().map(|reference| self.place(reference, true)).collect();
+        let places: Vec<ValueSource> = references.iter().map(|reference| self.place(reference, true)).collect();
         let holds = |row: &usize| {
             let value = |place: usize| places.get(place).map_or(Value::Null, |place| self.value(place, *row));
             code.value(&|_| Value::Null, &value, true).is_true()

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use model::Labels;
-use query::{Column, FrameColumn, QueryError, ResultRows, RowRef, Session, Values};
+use query::{Column, FrameColumn, QueryError, ResultRows, RowRef, Session, Value, Values};
 
-use crate::fast;
 use crate::fill::Filling;
-use crate::holt_winters::{self, Asked};
-use crate::reduce::{self, Out, TagsOf};
+use crate::holt_winters::{self, Forecast};
+use crate::plan_aggregates;
+use crate::reduce::{self, Point, TagsOf};
 use crate::resolve::{Argument, Call, Code, Reference, Resolved};
 use crate::rows::{Rows, shape_of, shown};
-use crate::scan::{self, Group, Input, Place};
+use crate::scan::{self, Group, Input, ValueSource};
 use crate::syntax::ast::{Expr, Fill, Limits};
 use crate::transform::transform;
 use crate::validate::TRANSFORMATIONS;
-use crate::value::{DataType, Value};
+use crate::value::{DataType, InfluxValue};
 
 /// The unit of `derivative` and `integral` of fields.
 const SECOND_NS: i64 = 1_000_000_000;
@@ -29,11 +29,11 @@ pub(crate) struct SeriesRows {
     pub(crate) rows: Rows,
 }
 
-/// What the calls of a selection gave for one series, in the order of the answer.
+/// The results of a selection's calls for one series, in the order of the answer.
 pub(crate) struct CallResults {
     pub(crate) name: Arc<str>,
     pub(crate) tags: Vec<String>,
-    pub(crate) outs: Vec<Vec<Out>>,
+    pub(crate) outs: Vec<Vec<Point>>,
 }
 
 /// The rows of a selection: series sorted by name and tags, rows by time; both the other way round if times fall.
@@ -42,11 +42,11 @@ pub(crate) fn rows(session: &dyn Session, of: &Resolved) -> Result<Vec<SeriesRow
     if of.range.start_ns > of.range.end_ns {
         return Ok(found);
     }
-    let (mut counted, shown) = (Counted::default(), shown(of));
-    if let Some(results) = fast::results(session, of)? {
+    let (mut counted, shown) = (SeriesCounter::default(), shown(of));
+    if let Some(results) = plan_aggregates::results(session, of)? {
         for grouped in results {
             if counted.keeps(&grouped.name, of) {
-                found.extend(fast::rows(session, of, grouped)?);
+                found.extend(plan_aggregates::rows(session, of, grouped)?);
             } else {
                 session.budget().give_back(grouped.samples());
             }
@@ -78,13 +78,13 @@ pub(crate) fn rows(session: &dyn Session, of: &Resolved) -> Result<Vec<SeriesRow
 
 /// Series of each measurement, counted for `SLIMIT` and `SOFFSET`.
 #[derive(Default)]
-struct Counted {
+struct SeriesCounter {
     name: Option<Arc<str>>,
     series: u64,
 }
 
-impl Counted {
-    /// Whether the next series of a measurement is wanted; measurements come one after the other.
+impl SeriesCounter {
+    /// Returns whether the next series of a measurement is wanted; measurements come one after the other.
     fn keeps(&mut self, name: &Arc<str>, of: &Resolved) -> bool {
         if self.name.as_ref() != Some(name) {
             *self = Self { name: Some(name.clone()), series: 0 };
@@ -112,7 +112,7 @@ fn plain(
         let rows = Rows::Read(ResultRows::in_given_order(frames, order, shape_of(shown)));
         return Ok(Some(SeriesRows { name, tags, rows }));
     }
-    let all_places: Vec<Vec<Place>> = inputs.iter().map(|input| places(input, &of.references)).collect();
+    let all_places: Vec<Vec<ValueSource>> = inputs.iter().map(|input| places(input, &of.references)).collect();
     let mut rows = Vec::with_capacity(order.len());
     for place in order {
         let number = place.series as usize;
@@ -142,19 +142,12 @@ fn order(of: &Resolved, group: &Group) -> Vec<RowRef> {
             order.reverse();
         }
     }
-    let (skip, take) = row_limits(of);
-    order.drain(..skip.min(order.len()));
-    order.truncate(take);
+    of.limits.of_rows().apply(&mut order);
     order
 }
 
-fn places(input: &Input, references: &[Reference]) -> Vec<Place> {
+fn places(input: &Input, references: &[Reference]) -> Vec<ValueSource> {
     references.iter().map(|reference| input.place(reference, false)).collect()
-}
-
-pub(crate) fn row_limits(of: &Resolved) -> (usize, usize) {
-    let take = if of.limits.rows == 0 { usize::MAX } else { usize::try_from(of.limits.rows).unwrap_or(usize::MAX) };
-    (usize::try_from(of.limits.rows_skipped).unwrap_or(usize::MAX), take)
 }
 
 /// A row of the answer: its time, and a value for each column.
@@ -165,7 +158,7 @@ fn values(
     references: &dyn Fn(usize) -> Value,
 ) -> Vec<Value> {
     let value = |code: &Code| code.value(calls, references, false).without_nan();
-    std::iter::once(Value::Time(time_ns)).chain(of.columns.iter().map(|column| value(&column.code))).collect()
+    std::iter::once(Value::Timestamp(time_ns)).chain(of.columns.iter().map(|column| value(&column.code))).collect()
 }
 
 /// Rows of what calls give.
@@ -178,7 +171,7 @@ fn called(session: &dyn Session, of: &Resolved, group: &Group) -> Result<Option<
     joined(session, of, result, Some(group))
 }
 
-/// What a call gives for a group, in the order of the answer.
+/// The results of a call for a group, in the order of the answer.
 fn results(
     session: &dyn Session,
     of: &Resolved,
@@ -186,15 +179,15 @@ fn results(
     group: &Group,
     range: (i64, i64),
     most: usize,
-) -> Result<Vec<Out>, QueryError> {
+) -> Result<Vec<Point>, QueryError> {
     let function = call.function.as_str();
     if TRANSFORMATIONS.contains(&function) {
         let outs = transformed(session, of, call, group, range)?;
-        if Asked::of(call, 1).is_some() {
-            // A forecast lies behind the range that it is made of.
+        if Forecast::of(call, 1).is_some() {
+            // A forecast lies after the range that it is made of.
             return Ok(outs);
         }
-        let within = |out: &Out| out.time_ns >= first_window(of, range.0) && out.time_ns <= range.1;
+        let within = |out: &Point| out.time_ns >= first_window(of, range.0) && out.time_ns <= range.1;
         return Ok(outs.into_iter().filter(within).collect());
     }
     let windows = of.windows.as_ref();
@@ -229,8 +222,8 @@ fn results(
     }
 }
 
-/// What one window's values give.
-fn reduced(call: &Call, group: &Group, points: &[Out], start_ns: i64, own_times: bool, outs: &mut Vec<Out>) {
+/// Adds the results of one window's values.
+fn reduced(call: &Call, group: &Group, points: &[Point], start_ns: i64, own_times: bool, outs: &mut Vec<Point>) {
     let function = call.function.as_str();
     let count = match call.parameters.last() {
         Some(Expr::Integer(count)) => usize::try_from(*count).unwrap_or(0),
@@ -241,7 +234,7 @@ fn reduced(call: &Call, group: &Group, points: &[Out], start_ns: i64, own_times:
         "sample" => outs.extend(reduce::sample(points, count)),
         "top" | "bottom" => {
             let tags: Vec<Reference> = call.parameters.iter().filter_map(tag_reference).collect();
-            let tags_of = |out: &Out| {
+            let tags_of = |out: &Point| {
                 let (number, row) = out.origin.unwrap_or_default();
                 let Some(input) = group.inputs.get(number) else { return Vec::new() };
                 tags.iter().map(|tag| input.value(&input.place(tag, false), row)).collect()
@@ -258,12 +251,12 @@ fn reduced(call: &Call, group: &Group, points: &[Out], start_ns: i64, own_times:
             let chosen = reduce::select(function, points, share).and_then(|place| points.get(place));
             outs.extend(chosen.map(|chosen| {
                 let time_ns = if own_times { chosen.time_ns } else { start_ns };
-                Out { time_ns, ..chosen.clone() }
+                Point { time_ns, ..chosen.clone() }
             }));
         }
         _ => {
             let value = reduce::aggregate(function, points);
-            outs.extend(value.map(|value| Out { time_ns: start_ns, value, origin: None }));
+            outs.extend(value.map(|value| Point { time_ns: start_ns, value, origin: None }));
         }
     }
 }
@@ -291,7 +284,7 @@ fn transformed(
     call: &Call,
     group: &Group,
     range: (i64, i64),
-) -> Result<Vec<Out>, QueryError> {
+) -> Result<Vec<Point>, QueryError> {
     let function = call.function.as_str();
     let (inputs, unit_ns) = match &call.argument {
         Argument::Reference(reference) => {
@@ -304,7 +297,7 @@ fn transformed(
         Argument::Call(inner) => {
             let width_ns = of.windows.as_ref().map_or(SECOND_NS, |windows| windows.width_ns);
             let earlier_ns =
-                if function == "cumulative_sum" || Asked::of(call, width_ns).is_some() { 0 } else { width_ns };
+                if function == "cumulative_sum" || Forecast::of(call, width_ns).is_some() { 0 } else { width_ns };
             let wide = if of.descending {
                 (range.0, range.1.saturating_add(earlier_ns))
             } else {
@@ -314,7 +307,7 @@ fn transformed(
         }
     };
     session.budget().take(inputs.len())?;
-    let outs = match Asked::of(call, unit_ns) {
+    let outs = match Forecast::of(call, unit_ns) {
         Some(asked) => holt_winters::forecast(asked, &inputs, session.budget()),
         None => Ok(transform(function, &call.parameters, unit_ns, of.descending, &inputs)),
     };
@@ -337,11 +330,7 @@ pub(crate) fn joined(
     mut result: CallResults,
     group: Option<&Group>,
 ) -> Result<Option<SeriesRows>, QueryError> {
-    let (skip, take) = row_limits(of);
-    for outs in &mut result.outs {
-        outs.drain(..skip.min(outs.len()));
-        outs.truncate(take);
-    }
+    result.outs.iter_mut().for_each(|outs| of.limits.of_rows().apply(outs));
     let mut places = vec![0; result.outs.len()];
     let mut current: Vec<Value> = vec![Value::Null; result.outs.len()];
     let mut beside: Vec<Value> = vec![Value::Null; of.references.len()];
@@ -380,7 +369,7 @@ fn become_next(current: &mut Value, found: Option<Value>, fill: Fill, data_type:
     match (found, fill) {
         (Some(found), _) => *current = found,
         (None, Fill::Previous) => {}
-        (None, Fill::Integer(value)) => *current = default(&Value::Integer(value), data_type),
+        (None, Fill::Integer(value)) => *current = default(&Value::Int(value), data_type),
         (None, Fill::Number(value)) => *current = default(&Value::Float(value), data_type),
         (None, _) => *current = Value::Null,
     }
@@ -397,7 +386,7 @@ fn default(number: &Value, data_type: DataType) -> Value {
 
 /// When a row of an answer is.
 pub(crate) fn time_of(row: &[Value]) -> i64 {
-    if let Some(Value::Time(time_ns)) = row.first() { *time_ns } else { 0 }
+    if let Some(Value::Timestamp(time_ns)) = row.first() { *time_ns } else { 0 }
 }
 
 /// Rows as what a selection around this one reads.
@@ -419,13 +408,13 @@ pub(crate) fn input(of: &Resolved, rows: &SeriesRows) -> Input {
     Input { name: rows.name.clone(), tags, times, columns, every_row: true, in_time_order }
 }
 
-/// Whether a cell has a value of a column's type.
+/// Returns whether a cell has a value of a column's type.
 pub(crate) fn fits(cell: &Value, data_type: DataType) -> bool {
     match data_type {
-        DataType::Float => cell.number().is_some(),
-        DataType::Integer => matches!(cell, Value::Integer(_)),
+        DataType::Float => cell.as_number().is_some(),
+        DataType::Integer => matches!(cell, Value::Int(_)),
         DataType::Unsigned => matches!(cell, Value::Unsigned(_)),
-        DataType::Boolean => matches!(cell, Value::Boolean(_)),
+        DataType::Boolean => matches!(cell, Value::Bool(_)),
         DataType::Text | DataType::Tag | DataType::Unknown => matches!(cell, Value::Text(_)),
     }
 }
@@ -437,17 +426,17 @@ fn frame_column<'v, I: Iterator<Item = &'v Value>>(
 ) -> FrameColumn {
     let values = match data_type {
         DataType::Integer => {
-            Values::I64(cells().map(|cell| if let Value::Integer(value) = cell { *value } else { 0 }).collect())
+            Values::I64(cells().map(|cell| if let Value::Int(value) = cell { *value } else { 0 }).collect())
         }
         DataType::Unsigned => {
             Values::U64(cells().map(|cell| if let Value::Unsigned(value) = cell { *value } else { 0 }).collect())
         }
-        DataType::Boolean => Values::Bool(cells().map(Value::is_true).collect()),
+        DataType::Boolean => Values::Bool(cells().map(InfluxValue::is_true).collect()),
         DataType::Text | DataType::Tag | DataType::Unknown => {
             let text = |cell: &Value| if let Value::Text(text) = cell { text.to_string() } else { String::new() };
             Values::Text(cells().map(text).collect())
         }
-        DataType::Float => Values::F64(cells().map(|cell| cell.number().unwrap_or_default()).collect()),
+        DataType::Float => Values::F64(cells().map(|cell| cell.as_number().unwrap_or_default()).collect()),
     };
     // What fills a column beside a selector need not be of the column's type.
     let validity: Vec<bool> = cells().map(|cell| fits(cell, data_type)).collect();

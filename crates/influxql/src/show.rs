@@ -2,34 +2,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use query::{QueryError, Session, TableGroup};
+use query::{QueryError, Session, TableGroup, Value};
 
 use crate::answer::{Answer, Series};
-use crate::condition::{self, Split};
+use crate::condition::{self, SplitCondition};
 use crate::execute::{RequestContext, database, named_tables};
-use crate::groups::{Chosen, choose};
+use crate::groups::{TableSelection, choose};
 use crate::names::compile;
-use crate::syntax::ast::{Counted, Limits, Named, Show, Shown, WithKey};
+use crate::syntax::ast::{Counted, Limits, Named, Show, ShowTarget, WithKey};
 use crate::syntax::duration::go_text;
-use crate::value::Value;
 
-/// What InfluxDB would keep together, for columns that clients expect.
+/// The length of InfluxDB's shard groups, for columns that clients expect.
 const SHARD_GROUP_NS: i64 = 168 * 3_600_000_000_000;
 
 pub(crate) fn show(session: &dyn Session, request: &RequestContext<'_>, show: &Show) -> Result<Answer, QueryError> {
     let series = match show.what {
-        Shown::Databases => {
+        ShowTarget::Databases => {
             let rows = session.databases().iter().map(|name| vec![Value::from(name.as_str())]).collect();
             vec![Series::list("databases", &["name"], rows)]
         }
-        Shown::Users => vec![Series::list("", &["user", "admin"], Vec::new())],
-        Shown::Grants => return Err(QueryError::Invalid("user not found".to_owned())),
-        Shown::Queries => vec![Series::list("", &["qid", "query", "database", "duration", "status"], Vec::new())],
-        Shown::Subscriptions | Shown::Stats | Shown::Diagnostics => Vec::new(),
-        Shown::ContinuousQueries => {
+        ShowTarget::Users => vec![Series::list("", &["user", "admin"], Vec::new())],
+        ShowTarget::Grants => return Err(QueryError::Invalid("user not found".to_owned())),
+        ShowTarget::Queries => vec![Series::list("", &["qid", "query", "database", "duration", "status"], Vec::new())],
+        ShowTarget::Subscriptions | ShowTarget::Stats | ShowTarget::Diagnostics => Vec::new(),
+        ShowTarget::ContinuousQueries => {
             session.databases().iter().map(|name| Series::list(name, &["name", "query"], Vec::new())).collect()
         }
-        Shown::Shards => {
+        ShowTarget::Shards => {
             let columns = [
                 "id",
                 "database",
@@ -42,11 +41,11 @@ pub(crate) fn show(session: &dyn Session, request: &RequestContext<'_>, show: &S
             ];
             session.databases().iter().map(|name| Series::list(name, &columns, Vec::new())).collect()
         }
-        Shown::ShardGroups => {
+        ShowTarget::ShardGroups => {
             let columns = ["id", "database", "retention_policy", "start_time", "end_time", "expiry_time"];
             vec![Series::list("shard groups", &columns, Vec::new())]
         }
-        Shown::Policies => policies(session, database(session, request, show.database.as_deref())?),
+        ShowTarget::Policies => policies(session, database(session, request, show.database.as_deref())?),
         _ => of_tables(session, database(session, request, show.database.as_deref())?, show)?,
     };
     Ok(Answer { series, messages: Vec::new() })
@@ -60,8 +59,8 @@ fn policies(session: &dyn Session, database: &str) -> Vec<Series> {
         Value::from("autogen"),
         Value::from(go_text(retention_ns).as_str()),
         Value::from(go_text(shard_ns).as_str()),
-        Value::Integer(1),
-        Value::Boolean(true),
+        Value::Int(1),
+        Value::Bool(true),
     ];
     vec![Series::list("", &["name", "duration", "shardGroupDuration", "replicaN", "default"], vec![row])]
 }
@@ -75,7 +74,7 @@ fn shard_group_ns(retention_ns: i64) -> i64 {
     }
 }
 
-/// What is told of tables and their groups.
+/// `SHOW` of tables and their groups.
 fn of_tables(session: &dyn Session, database: &str, show: &Show) -> Result<Vec<Series>, QueryError> {
     let mut tables = named_tables(session, database, &show.sources)?;
     match &show.with_measurement {
@@ -88,28 +87,28 @@ fn of_tables(session: &dyn Session, database: &str, show: &Show) -> Result<Vec<S
     }
     let condition = condition::split(show.condition.as_ref(), session.now_ns(), None).map_err(QueryError::Invalid)?;
     match show.what {
-        Shown::Measurements => {
-            if condition != (Split { rest: None, start_ns: None, end_ns: None }) {
+        ShowTarget::Measurements => {
+            if condition != (SplitCondition { rest: None, start_ns: None, end_ns: None }) {
                 tables =
                     choose(session, database, &tables, &condition)?.into_iter().map(|chosen| chosen.name).collect();
             }
             let rows: Vec<Vec<Value>> = tables.iter().map(|name| vec![Value::from(name.as_str())]).collect();
             Ok(nonempty(vec![Series::list("measurements", &["name"], limited(rows, show.limits))]))
         }
-        Shown::FieldKeys => field_keys(session, database, &tables, show.limits),
-        Shown::Cardinality { of, exact } => {
+        ShowTarget::FieldKeys => field_keys(session, database, &tables, show.limits),
+        ShowTarget::Cardinality { of, exact } => {
             let chosen = choose(session, database, &tables, &condition)?;
             counted(&chosen, of, exact, show)
         }
-        Shown::Series => {
+        ShowTarget::Series => {
             let chosen = choose(session, database, &tables, &condition)?;
             let keys = chosen.iter().flat_map(|of| of.groups.iter().map(|group| key(&of.name, group)));
             let rows = keys.map(|key| vec![Value::from(key.as_str())]).collect();
             Ok(nonempty(vec![Series::list("", &["key"], limited(rows, show.limits))]))
         }
-        Shown::TagKeys => {
+        ShowTarget::TagKeys => {
             let chosen = choose(session, database, &tables, &condition)?;
-            let each = |of: &Chosen| {
+            let each = |of: &TableSelection| {
                 let names: BTreeSet<&str> =
                     of.groups.iter().flat_map(|group| group.tags.iter().map(|(name, _)| name)).collect();
                 let rows = names.into_iter().map(|name| vec![Value::from(name)]).collect();
@@ -131,7 +130,7 @@ fn of_tables(session: &dyn Session, database: &str, show: &Show) -> Result<Vec<S
 }
 
 /// Pairs of keys and values that `WITH KEY` asks for.
-fn tag_values<'c>(of: &'c Chosen, show: &Show) -> Result<BTreeSet<(&'c str, &'c str)>, QueryError> {
+fn tag_values<'c>(of: &'c TableSelection, show: &Show) -> Result<BTreeSet<(&'c str, &'c str)>, QueryError> {
     let pattern = match &show.with_key {
         Some(WithKey::Matches(pattern) | WithKey::MatchesNot(pattern)) => {
             Some(compile(pattern).map_err(QueryError::Invalid)?)
@@ -170,8 +169,8 @@ fn field_keys(
     Ok(limited_series(nonempty(all), limits))
 }
 
-fn counted(chosen: &[Chosen], of: Counted, exact: bool, show: &Show) -> Result<Vec<Series>, QueryError> {
-    let count = |count: usize| vec![vec![Value::Integer(count as i64)]];
+fn counted(chosen: &[TableSelection], of: Counted, exact: bool, show: &Show) -> Result<Vec<Series>, QueryError> {
+    let count = |count: usize| vec![vec![Value::Int(count as i64)]];
     let all_series: usize = chosen.iter().map(|of| of.groups.len()).sum();
     match (of, exact) {
         (Counted::Series, false) => return Ok(vec![Series::list("", &["cardinality estimation"], count(all_series))]),
@@ -206,17 +205,14 @@ fn key(name: &str, group: &TableGroup) -> String {
     key
 }
 
-fn limited<T>(rows: Vec<T>, limits: Limits) -> Vec<T> {
-    cut(rows, limits.rows, limits.rows_skipped)
+fn limited<T>(mut rows: Vec<T>, limits: Limits) -> Vec<T> {
+    limits.of_rows().apply(&mut rows);
+    rows
 }
 
-fn limited_series(series: Vec<Series>, limits: Limits) -> Vec<Series> {
-    cut(series, limits.series, limits.series_skipped)
-}
-
-fn cut<T>(items: Vec<T>, most: u64, skipped: u64) -> Vec<T> {
-    let most = if most == 0 { usize::MAX } else { usize::try_from(most).unwrap_or(usize::MAX) };
-    items.into_iter().skip(usize::try_from(skipped).unwrap_or(usize::MAX)).take(most).collect()
+fn limited_series(mut series: Vec<Series>, limits: Limits) -> Vec<Series> {
+    limits.of_series().apply(&mut series);
+    series
 }
 
 fn nonempty(mut series: Vec<Series>) -> Vec<Series> {

@@ -1,4 +1,4 @@
-//! What a selection must satisfy before its tables are looked at.
+//! Checks of a selection before its tables are looked at.
 
 use crate::holt_winters::SEASON_MAX;
 use crate::syntax::ast::{Expr, Field, Fill, Operator, Select};
@@ -21,17 +21,17 @@ pub(crate) const TRANSFORMATIONS: [&str; 9] = [
 /// Functions that choose one of the values.
 pub(crate) const SELECTORS: [&str; 8] = ["first", "last", "max", "min", "percentile", "sample", "top", "bottom"];
 
-/// What was found in a selection's fields.
+/// Facts about a selection's fields.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub(crate) struct Found {
+pub(crate) struct FieldChecks {
     calls: usize,
     /// References outside of calls.
     references: bool,
     only_selectors: bool,
     top: Option<&'static str>,
     distinct: bool,
-    /// Whether rows are grouped by time, and whether that is the selection's own wish.
+    /// True if rows are grouped by time: at all, and by the selection itself.
     windows: bool,
     own_windows: bool,
     rows_max: u64,
@@ -40,9 +40,19 @@ pub(crate) struct Found {
 }
 
 /// Checks a selection's fields, given whether rows are grouped by time, here or outside.
-pub(crate) fn check(select: &Select, fields: &[Field], windows: bool, own_windows: bool) -> Result<Found, String> {
-    let mut found =
-        Found { only_selectors: true, windows, own_windows, rows_max: select.limits.rows, ..Found::default() };
+pub(crate) fn check(
+    select: &Select,
+    fields: &[Field],
+    windows: bool,
+    own_windows: bool,
+) -> Result<FieldChecks, String> {
+    let mut found = FieldChecks {
+        only_selectors: true,
+        windows,
+        own_windows,
+        rows_max: select.limits.rows,
+        ..FieldChecks::default()
+    };
     if fields.is_empty() {
         return Err("at least 1 non-time field must be queried".to_owned());
     }
@@ -53,7 +63,7 @@ pub(crate) fn check(select: &Select, fields: &[Field], windows: bool, own_window
     Ok(found)
 }
 
-impl Found {
+impl FieldChecks {
     pub(crate) const fn has_calls(&self) -> bool {
         self.calls > 0
     }

@@ -1,30 +1,10 @@
 //! Values of rows, and what InfluxQL computes with them.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
-use query::Cell;
+use query::Value;
 
 use crate::syntax::ast::Operator;
-
-/// A value in an answer.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// None.
-    Null,
-    /// A float; what is not a number was made null.
-    Float(f64),
-    /// A signed integer.
-    Integer(i64),
-    /// An unsigned integer.
-    Unsigned(u64),
-    /// A boolean.
-    Boolean(bool),
-    /// A text.
-    Text(Arc<str>),
-    /// A time in nanoseconds since the Unix epoch.
-    Time(i64),
-}
 
 /// Types of columns; those that come first win where measurements disagree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,131 +36,90 @@ impl DataType {
     }
 }
 
-impl From<Cell<'_>> for Value {
-    fn from(cell: Cell<'_>) -> Self {
-        match cell {
-            Cell::Null => Self::Null,
-            Cell::F64(value) => Self::Float(value),
-            Cell::I64(value) => Self::Integer(value),
-            Cell::U64(value) => Self::Unsigned(value),
-            Cell::Bool(value) => Self::Boolean(value),
-            Cell::Text(value) => Self::Text(value.into()),
-        }
-    }
+/// InfluxQL's own rules of values.
+pub(crate) trait InfluxValue {
+    /// The value, but null for what is not a number: answers do not have it.
+    fn without_nan(self) -> Self;
+    /// As a float, if it is a number.
+    fn as_number(&self) -> Option<f64>;
+    fn is_true(&self) -> bool;
+    /// Order among values of one type; numbers of several are floats.
+    fn compared(&self, other: &Self) -> Option<Ordering>;
+    /// The value as another type, where that makes sense.
+    fn cast(&self, to: DataType) -> Self;
 }
 
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.into())
-    }
-}
-
-impl Value {
-    /// The same, but null for what is not a number: answers do not have it.
-    pub(crate) fn without_nan(self) -> Self {
+impl InfluxValue for Value {
+    fn without_nan(self) -> Self {
         match self {
             Self::Float(value) if value.is_nan() => Self::Null,
             value => value,
         }
     }
 
-    pub(crate) fn is_null(&self) -> bool {
-        *self == Self::Null
+    fn as_number(&self) -> Option<f64> {
+        if matches!(self, Self::Text(_)) { None } else { self.number() }
     }
 
-    /// As a float, if it is a number.
-    pub(crate) fn number(&self) -> Option<f64> {
-        match self {
-            Self::Float(value) => Some(*value),
-            Self::Integer(value) => Some(*value as f64),
-            Self::Unsigned(value) => Some(*value as f64),
-            _ => None,
-        }
+    fn is_true(&self) -> bool {
+        matches!(self, Self::Bool(true))
     }
 
-    pub(crate) const fn is_true(&self) -> bool {
-        matches!(self, Self::Boolean(true))
-    }
-
-    /// Order among values of one type; numbers of several are floats.
-    pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
+    fn compared(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
-            (Self::Integer(a), Self::Integer(b)) => Some(a.cmp(b)),
-            (Self::Unsigned(a), Self::Unsigned(b)) => Some(a.cmp(b)),
-            (Self::Integer(a), Self::Unsigned(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
-            (Self::Unsigned(a), Self::Integer(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
-            (Self::Boolean(a), Self::Boolean(b)) => Some(a.cmp(b)),
-            (Self::Text(a), Self::Text(b)) => Some(a.cmp(b)),
-            _ => self.number()?.partial_cmp(&other.number()?),
+            (Self::Int(_) | Self::Unsigned(_), Self::Int(_) | Self::Unsigned(_))
+            | (Self::Bool(_), Self::Bool(_))
+            | (Self::Text(_), Self::Text(_)) => self.compare(other),
+            // Unlike in SQL, NaN has no order, and texts are no numbers.
+            _ => self.as_number()?.partial_cmp(&other.as_number()?),
         }
     }
 
-    /// An order that all values have a place in, as sorting needs it: [`Value::compare`] gives NaN, and values of several types, none.
-    pub(crate) fn order(&self, other: &Self) -> Ordering {
-        let kind = |value: &Self| match value {
-            Self::Integer(_) | Self::Unsigned(_) => 0,
-            Self::Float(_) => 1,
-            Self::Boolean(_) => 2,
-            Self::Text(_) => 3,
-            _ => 4,
-        };
-        // Whole numbers that are the same as floats are told apart behind that.
-        let by_number = self.number().zip(other.number()).map(|(a, b)| (a + 0.0).total_cmp(&(b + 0.0)));
-        let by_number = by_number.unwrap_or_else(|| self.number().is_none().cmp(&other.number().is_none()));
-        let exact = || self.compare(other).unwrap_or(Ordering::Equal);
-        by_number.then_with(|| kind(self).cmp(&kind(other)).then_with(exact))
-    }
-
-    /// The same as another type, where that makes sense.
-    pub(crate) fn cast(&self, to: DataType) -> Self {
+    fn cast(&self, to: DataType) -> Self {
         match (to, self) {
-            (DataType::Float, value) => value.number().map_or(Self::Null, Self::Float),
-            (DataType::Integer, Self::Float(value)) => Self::Integer(*value as i64),
-            (DataType::Integer, Self::Unsigned(value)) => Self::Integer(*value as i64),
+            (DataType::Float, value) => value.as_number().map_or(Self::Null, Self::Float),
+            (DataType::Integer, Self::Float(value)) => Self::Int(*value as i64),
+            (DataType::Integer, Self::Unsigned(value)) => Self::Int(*value as i64),
             (DataType::Unsigned, Self::Float(value)) => Self::Unsigned(*value as u64),
-            (DataType::Unsigned, Self::Integer(value)) => Self::Unsigned(*value as u64),
-            (DataType::Integer, Self::Integer(_))
+            (DataType::Unsigned, Self::Int(value)) => Self::Unsigned(*value as u64),
+            (DataType::Integer, Self::Int(_))
             | (DataType::Unsigned, Self::Unsigned(_))
             | (DataType::Text | DataType::Tag, Self::Text(_))
-            | (DataType::Boolean, Self::Boolean(_)) => self.clone(),
+            | (DataType::Boolean, Self::Bool(_)) => self.clone(),
             _ => Self::Null,
         }
     }
 }
 
-/// What an operator makes of two values. In conditions whole numbers divide to whole numbers.
+/// Applies an operator to two values. In conditions whole numbers divide to whole numbers.
 pub(crate) fn apply(operator: Operator, left: &Value, right: &Value, in_condition: bool) -> Value {
     if operator.compares() {
         return compare(operator, left, right);
     }
     match (left, right) {
-        (Value::Boolean(a), Value::Boolean(b)) => match operator {
-            Operator::BitAnd => Value::Boolean(a & b),
-            Operator::BitOr => Value::Boolean(a | b),
-            Operator::BitXor => Value::Boolean(a ^ b),
+        (Value::Bool(a), Value::Bool(b)) => match operator {
+            Operator::BitAnd => Value::Bool(a & b),
+            Operator::BitOr => Value::Bool(a | b),
+            Operator::BitXor => Value::Bool(a ^ b),
             _ => Value::Null,
         },
-        (Value::Integer(_), Value::Integer(_)) if operator == Operator::Divide && !in_condition => {
+        (Value::Int(_), Value::Int(_)) if operator == Operator::Divide && !in_condition => {
             floats(operator, left, right)
         }
-        (Value::Integer(a), Value::Integer(b)) => integers(operator, *a, *b),
+        (Value::Int(a), Value::Int(b)) => integers(operator, *a, *b),
         (Value::Unsigned(a), Value::Unsigned(b)) => unsigneds(operator, *a, *b),
         // A whole number that is not negative joins an unsigned one.
-        (Value::Unsigned(a), Value::Integer(b)) => {
-            u64::try_from(*b).map_or(Value::Null, |b| unsigneds(operator, *a, b))
-        }
-        (Value::Integer(a), Value::Unsigned(b)) => {
-            u64::try_from(*a).map_or(Value::Null, |a| unsigneds(operator, a, *b))
-        }
+        (Value::Unsigned(a), Value::Int(b)) => u64::try_from(*b).map_or(Value::Null, |b| unsigneds(operator, *a, b)),
+        (Value::Int(a), Value::Unsigned(b)) => u64::try_from(*a).map_or(Value::Null, |a| unsigneds(operator, a, *b)),
         _ => floats(operator, left, right),
     }
 }
 
 fn compare(operator: Operator, left: &Value, right: &Value) -> Value {
-    let Some(order) = left.compare(right) else {
-        return Value::Boolean(false);
+    let Some(order) = left.compared(right) else {
+        return Value::Bool(false);
     };
-    Value::Boolean(match operator {
+    Value::Bool(match operator {
         Operator::Equal => order.is_eq(),
         Operator::NotEqual => order.is_ne(),
         Operator::Less => order.is_lt(),
@@ -192,7 +131,7 @@ fn compare(operator: Operator, left: &Value, right: &Value) -> Value {
 }
 
 fn floats(operator: Operator, left: &Value, right: &Value) -> Value {
-    let (Some(a), Some(b)) = (left.number(), right.number()) else {
+    let (Some(a), Some(b)) = (left.as_number(), right.as_number()) else {
         return Value::Null;
     };
     Value::Float(match operator {
@@ -208,7 +147,7 @@ fn floats(operator: Operator, left: &Value, right: &Value) -> Value {
 }
 
 fn integers(operator: Operator, a: i64, b: i64) -> Value {
-    Value::Integer(match operator {
+    Value::Int(match operator {
         Operator::Add => a.wrapping_add(b),
         Operator::Subtract => a.wrapping_sub(b),
         Operator::Multiply => a.wrapping_mul(b),
@@ -286,7 +225,7 @@ impl Math {
         Self::ALL.iter().find(|(known, ..)| *known == name).map(|(_, function, arguments)| (*function, *arguments))
     }
 
-    /// Whether it keeps the type of whole numbers.
+    /// Returns whether it keeps the type of whole numbers.
     pub(crate) const fn keeps_type(self) -> bool {
         matches!(self, Self::Abs | Self::Ceil | Self::Floor | Self::Round)
     }
@@ -294,19 +233,19 @@ impl Math {
     pub(crate) fn apply(self, arguments: &[Value]) -> Value {
         let first = arguments.first().unwrap_or(&Value::Null);
         match (self, first) {
-            (Self::Abs, Value::Integer(value)) => return Value::Integer(value.wrapping_abs()),
-            (of, Value::Integer(_) | Value::Unsigned(_)) if of.keeps_type() => return first.clone(),
-            (Self::Pow, Value::Integer(base)) => {
-                if let Some(Value::Integer(power @ 0..)) = arguments.get(1) {
-                    return Value::Integer(base.wrapping_pow(u32::try_from(*power).unwrap_or(u32::MAX)));
+            (Self::Abs, Value::Int(value)) => return Value::Int(value.wrapping_abs()),
+            (of, Value::Int(_) | Value::Unsigned(_)) if of.keeps_type() => return first.clone(),
+            (Self::Pow, Value::Int(base)) => {
+                if let Some(Value::Int(power @ 0..)) = arguments.get(1) {
+                    return Value::Int(base.wrapping_pow(u32::try_from(*power).unwrap_or(u32::MAX)));
                 }
             }
             _ => {}
         }
-        let Some(x) = first.number() else {
+        let Some(x) = first.as_number() else {
             return Value::Null;
         };
-        let second = arguments.get(1).and_then(Value::number);
+        let second = arguments.get(1).and_then(InfluxValue::as_number);
         let result = match (self, second) {
             (Self::Atan2, Some(y)) => x.atan2(y),
             (Self::Log, Some(base)) => x.ln() / base.ln(),

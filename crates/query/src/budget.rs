@@ -19,18 +19,18 @@ pub enum Stop {
     Cancelled,
 }
 
-/// Who lets a query go on, or holds it up for a moment so that others come first.
+/// Lets a query go on, or holds it up for a moment so that others come first.
 pub trait Pace: std::fmt::Debug + Send + Sync {
     /// Called at each check, by whichever thread works on the query.
     fn go_on(&self);
-    /// Whether a core is free for one thread more, beside those of queries that come before this one or are its like. If so, it counts
+    /// Returns whether a core is free for one thread more, beside those of queries that come before this one or are its like. If so, it counts
     /// from now on as working on the query.
     fn join(&self) -> bool;
     /// Called by each thread that has joined before it works. It is the query's own, and ends before the query does.
     fn begin(&self);
     /// One thread less works on it.
     fn leave(&self);
-    /// Whether threads that help with the query are to help others instead.
+    /// Returns whether threads that help with the query are to help others instead.
     fn gives_way(&self) -> bool;
 }
 
@@ -50,7 +50,7 @@ impl Drop for Joined<'_> {
     }
 }
 
-/// What one query may use, shared by all who work on it. It has no clock: whoever runs the query watches the time
+/// The limits of one query, shared by all threads that work on it. It has no clock: the caller watches the time
 /// and calls [`Budget::stop`].
 #[derive(Debug)]
 pub struct Budget {
@@ -63,9 +63,9 @@ pub struct Budget {
     /// Bytes that are held beside samples.
     other_bytes: AtomicU64,
     stop: AtomicU8,
-    /// Whether nothing that was kept may be used.
+    /// True if nothing that was kept may be used.
     computes_all: AtomicBool,
-    /// What it shares with all other queries.
+    /// The memory that it shares with all other queries.
     memory: Option<Arc<MemoryPool>>,
     pace: OnceLock<Arc<dyn Pace>>,
 }
@@ -76,7 +76,7 @@ impl Budget {
         Self::with_memory(samples_max, None)
     }
 
-    /// The same, out of the memory that all queries share. What is held is given back when the budget is dropped.
+    /// A budget out of the memory that all queries share, which gets it back when the budget is dropped.
     pub const fn sharing(samples_max: u64, memory: Arc<MemoryPool>) -> Self {
         Self::with_memory(samples_max, Some(memory))
     }
@@ -150,18 +150,18 @@ impl Budget {
         let _ = self.pace.set(pace);
     }
 
-    /// Whether the query keeps to a pace, which then says how many threads help with it.
+    /// Returns whether the query keeps to a pace, which then says how many threads help with it.
     pub(crate) fn has_pace(&self) -> bool {
         self.pace.get().is_some()
     }
 
-    /// A thread more is to help with the query; nothing if others come first, or nobody says.
+    /// A permit for one more thread to help with the query; `None` if others come first, or if the query has no pace.
     pub(crate) fn join(&self) -> Option<Joined<'_>> {
         let pace = self.pace.get()?.as_ref();
         pace.join().then(|| Joined(pace))
     }
 
-    /// Whether threads that help with the query are to help others instead.
+    /// Returns whether threads that help with the query are to help others instead.
     pub(crate) fn gives_way(&self) -> bool {
         self.pace.get().is_some_and(|pace| pace.gives_way())
     }
@@ -180,7 +180,7 @@ impl Budget {
         self.computes_all.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that was said.
+    /// Returns whether that was said.
     pub fn computes_all(&self) -> bool {
         self.computes_all.load(Ordering::Relaxed)
     }

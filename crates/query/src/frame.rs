@@ -1,4 +1,4 @@
-//! What a plan gives: series with rows and named columns.
+//! Answers of plans: series with rows and named columns.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub struct Frame {
     pub labels: Labels,
     /// A time for each row, in nanoseconds since the Unix epoch.
     pub timestamps_ns: Vec<i64>,
-    /// Its columns; `value` if it has one that nobody named.
+    /// Its columns; one without a name of its own is `value`.
     pub columns: Vec<FrameColumn>,
 }
 
@@ -24,7 +24,7 @@ pub struct FrameColumn {
     pub cells: Column,
 }
 
-/// The name of a column that nobody named.
+/// The name of a column without a name of its own.
 pub(crate) const VALUE: &str = "value";
 
 impl Frame {
@@ -46,7 +46,7 @@ impl Frame {
         })
     }
 
-    /// What it takes out of a budget: a sample for each cell.
+    /// The samples that it takes out of a budget: one for each cell.
     pub(crate) fn samples(&self) -> usize {
         self.rows() * self.columns.len().max(1)
     }
@@ -76,7 +76,7 @@ impl Frame {
         self
     }
 
-    /// The same with rows sorted by time.
+    /// Sorts the rows by time.
     pub(crate) fn in_time_order(self) -> Self {
         if self.timestamps_ns.is_sorted() {
             return self;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use model::{Cell, Column, Labels};
 
-use crate::{Frame, FrameColumn, LastRow, LastRows, SeriesLabels};
+use crate::{Frame, FrameColumn, LastRow, LastRows, RowLimit, SeriesLabels};
 
 /// A row: when it is, of which series, and where in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct RowRef {
     pub row: u32,
 }
 
-/// What a column shows of all rows.
+/// The source of a column of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowColumn {
     /// Their times.
@@ -41,11 +41,11 @@ pub struct RowShape {
     pub tags: Vec<String>,
     /// Names of fields.
     pub fields: Vec<String>,
-    /// What is shown.
+    /// The columns of the answer.
     pub columns: Vec<RowColumn>,
 }
 
-/// What a column shows of the rows of one series.
+/// The source of a column in the rows of one series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SeriesColumn<'a> {
     /// Their times.
@@ -65,7 +65,7 @@ pub enum RowValue<'a> {
     Cell(Cell<'a>),
 }
 
-/// What rows are ordered by.
+/// A key that rows are ordered by.
 #[derive(Debug)]
 pub enum RowOrder {
     /// Their times.
@@ -73,7 +73,7 @@ pub enum RowOrder {
         /// Latest first.
         is_descending: bool,
     },
-    /// What is the same in all rows of a series: the rank of each series.
+    /// A value that all rows of a series share: the rank of each series by it.
     Rank(Vec<u32>),
 }
 
@@ -86,7 +86,7 @@ pub struct ResultRows {
     frames: Vec<RowsFrame>,
     order: Vec<RowRef>,
     shape: RowShape,
-    /// Whether rows are in order of time, those of one time in that of their series.
+    /// True if rows are in order of time, those of one time in that of their series.
     is_by_time: bool,
 }
 
@@ -241,10 +241,9 @@ impl ResultRows {
         self.order = kept;
     }
 
-    /// Leaves the rows from one place to another.
-    pub fn cut(&mut self, from: usize, to: usize) {
-        self.order.truncate(to);
-        self.order.drain(..from.min(self.order.len()));
+    /// Leaves the rows that a limit leaves.
+    pub fn limit(&mut self, limit: RowLimit) {
+        limit.apply(&mut self.order);
     }
 
     /// The rows, in order.
@@ -262,7 +261,7 @@ impl ResultRows {
         &self.labels
     }
 
-    /// What the columns show.
+    /// The sources of the columns.
     pub fn columns(&self) -> &[RowColumn] {
         &self.shape.columns
     }
@@ -293,7 +292,7 @@ impl ResultRows {
         self.labels.get(series)?.get(self.tag_name(column)?).filter(|value| !value.is_empty())
     }
 
-    /// What each column shows of a series.
+    /// The source of each column in the rows of a series.
     pub fn series_columns(&self, series: u32) -> Vec<SeriesColumn<'_>> {
         let tags = self.labels.get(series).map(|labels| tags_of(labels, &self.shape.tags)).unwrap_or_default();
         let frame = self.frame_of(series);
@@ -325,7 +324,7 @@ impl ResultRows {
 }
 
 impl<'a> SeriesColumn<'a> {
-    /// What it shows of a row.
+    /// Its value in a row.
     pub fn value(&self, row: &RowRef) -> RowValue<'a> {
         match self {
             Self::Time => RowValue::Time(row.time_ns),

@@ -14,7 +14,7 @@ const SHOWN_SHARE: usize = 4;
 pub struct SeriesLabels {
     groups: Arc<TableGroups>,
     of: Vec<OfSeries>,
-    /// Whether each series is a group, none twice.
+    /// True if each series is a group, none twice.
     is_one_each: bool,
 }
 
@@ -54,7 +54,7 @@ impl SeriesLabels {
         self.of.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
@@ -67,12 +67,12 @@ impl SeriesLabels {
         }
     }
 
-    /// Whether it is known without a look at each that no two series have the same values of some tags.
+    /// Returns whether it is known without a look at each that no two series have the same values of some tags.
     pub fn differ_by(&self, tags: &[&str]) -> bool {
         self.is_one_each && self.groups.differ_by(tags)
     }
 
-    /// A text of each series as somebody makes it for a purpose, if texts are kept for these series and as many are shown as pay for those of
+    /// A text of each series, made by the caller for a purpose, if texts are cached for these series and as many are shown as pay for those of
     /// all groups.
     pub fn texts(
         &self,

@@ -59,7 +59,7 @@ pub trait Session: Sync {
     /// The newest row of each series that a scan of a table selects.
     fn last_rows(&self, database: &str, scan: &Scan) -> Result<LastRows, QueryError>;
 
-    /// What was read so far.
+    /// Counts of what was read so far.
     fn reads(&self) -> Reads;
 
     /// Writes line protocol with times in nanoseconds. Good rows are written; returns the first that was refused.

@@ -68,7 +68,7 @@ impl Series {
         Some(Self { labels: self.labels.clone(), timestamps_ms, values, histograms: Vec::new() })
     }
 
-    /// What the series takes out of a budget: its floats, and for each histogram as many samples as it has buckets and a few.
+    /// The samples that the series takes out of a budget: its floats, and for each histogram as many samples as it has buckets and a few.
     pub fn samples(&self) -> usize {
         self.values.len() + self.histograms.iter().map(|(_, histogram)| histogram_samples(histogram)).sum::<usize>()
     }
@@ -89,21 +89,21 @@ fn first_not_before(ascending_ms: &[i64], bound_ms: i64) -> usize {
     0
 }
 
-/// What a histogram takes out of a budget, in samples.
+/// The samples that a histogram takes out of a budget.
 fn histogram_samples(histogram: &NativeHistogram) -> usize {
     6 + histogram.layout.positive_buckets()
         + histogram.layout.negative_buckets()
         + histogram.layout.custom_bounds.len() / 2
 }
 
-/// Who takes series as they are read.
+/// A sink of series as they are read.
 pub trait SeriesSink: Sync {
     /// Takes some series, whose samples are charged to the budget: to be given back when they are let go. Comes once for each
     /// place from 0 on, on several threads and in any order; which series have which place depends on the data alone.
     fn take(&self, place: usize, series: Vec<Series>) -> Result<(), QueryError>;
 }
 
-/// Who takes windows over series, as values or as the samples that they are to be made of.
+/// A sink of windows over series: of their values, or of the samples to compute them from.
 pub trait WindowSink: SeriesSink {
     /// Takes the values of some series' windows, in place of their samples; places are those of [`SeriesSink::take`].
     fn take_values(&self, place: usize, series: Vec<WindowSeries>) -> Result<(), QueryError>;
@@ -125,7 +125,7 @@ pub trait Source: Sync {
         taken
     }
 
-    /// Hands over windows: their values for those series for which they can be told without looking at all samples, else the samples.
+    /// Hands windows to a sink: their values for the series whose summaries have them, else the samples.
     fn scan_windows(
         &self,
         selection: &WindowSelection<'_>,
@@ -135,7 +135,7 @@ pub trait Source: Sync {
         self.scan(&selection.samples(), budget, sink)
     }
 
-    /// Who is to be told what the steps of an evaluation take, if anybody is.
+    /// The trace of the evaluation's steps, if there is one.
     fn trace(&self) -> Option<&Trace<'_>> {
         None
     }

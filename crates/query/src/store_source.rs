@@ -21,7 +21,7 @@ const UNCHARGED_PIECES_MAX: usize = 64;
 /// Groups that are read together; more than one where several make up the same labels.
 type Piece = Vec<SelectedGroup>;
 
-/// What matchers chose in a store: for whoever asks for the same again, as long as [`Store::index_changes`] gives the same number.
+/// What matchers select in a store: valid for later queries as long as [`Store::index_changes`] gives the same number.
 #[derive(Debug, Clone)]
 pub struct Chosen {
     pieces: Arc<Vec<Piece>>,
@@ -40,7 +40,7 @@ impl Chosen {
         self.index_changes
     }
 
-    /// Whether all are floats and no two groups share a series, so that those of a place have the same order whenever they are read.
+    /// Returns whether all are floats and no two groups share a series, so that those of a place have the same order whenever they are read.
     pub fn is_simple(&self) -> bool {
         let is_float = |column: &SelectedColumn| column.value_type != ValueType::Histogram;
         self.pieces.iter().all(|piece| matches!(piece.as_slice(), [group] if group.columns.iter().all(is_float)))
@@ -61,7 +61,7 @@ pub struct StoreSource<'a> {
     trace: Option<&'a Trace<'a>>,
     /// Groups and samples that were given on.
     given: [AtomicU64; 2],
-    /// What was read for windows.
+    /// Counts of what was read for windows.
     summed: Mutex<Reads>,
     /// Bytes of the reader that were charged to the budget.
     charged_bytes: AtomicU64,
@@ -83,14 +83,14 @@ impl<'a> StoreSource<'a> {
         }
     }
 
-    /// The same for one who wants to know what evaluation takes.
+    /// Makes the source report to a trace what evaluation takes.
     #[must_use]
     pub const fn traced(mut self, trace: &'a Trace<'a>) -> Self {
         self.trace = Some(trace);
         self
     }
 
-    /// What was read so far.
+    /// Counts of what was read so far.
     pub fn reads(&self) -> Reads {
         let [groups, samples] = self.given.each_ref().map(|given| given.load(Ordering::Relaxed));
         let mut reads = Reads { groups, samples, origins: self.reader.origins(), ..Reads::default() };
@@ -218,7 +218,7 @@ fn place_of(series: &[Series], labels: &Labels) -> Option<usize> {
     series.iter().position(|series| series.labels == *labels)
 }
 
-/// Series as they come, for who wants all of them.
+/// A sink that collects all series.
 #[derive(Default)]
 struct Collected(Mutex<Vec<Series>>);
 

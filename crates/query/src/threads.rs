@@ -12,7 +12,7 @@ const SAMPLES_ALONE: u64 = 50_000;
 
 /// How many threads may help running queries, all together. A query's own thread always works; it gets the helpers that are
 /// free once it turned out to have much to read. They leave, between pieces of work, a query that is to give way to others.
-/// For queries that keep to a pace it is that which says whether one is free: those who wait for their turn are in nobody's way.
+/// For queries that keep to a pace it is that which says whether one is free: waiting threads block no other query.
 #[derive(Debug)]
 pub struct Helpers {
     all: usize,
@@ -74,7 +74,7 @@ impl Queue<'_> {
         true
     }
 
-    /// What a helper does: pieces, until none is left or others come first.
+    /// The loop of a helping thread: it takes pieces until none is left or other queries come first.
     fn help(&self, budget: &Budget) {
         while !budget.gives_way() && self.work_one_off() {}
     }

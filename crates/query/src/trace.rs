@@ -1,4 +1,4 @@
-//! What the steps of a query take, for whoever asks for it.
+//! Measures the steps of a query, for EXPLAIN ANALYZE.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A summary knows its first sample. Taking it away changes neither a largest value that is larger nor the last one; where it might be the
-//! largest itself, that window is asked for once more, from just behind it on.
+//! largest itself, that window is read once more, from just after it on.
 
 use model::{Labels, Matcher, Summary, ValueType};
 use store::{SelectedGroup, StoreError, Windows};
@@ -23,10 +23,10 @@ const WINDOWS_MAX: i64 = 100_000;
 const MERGES_MAX: i64 = 10_000_000;
 /// A window may be asked for once more for one of so many.
 const AGAIN_SHARE: usize = 4;
-/// What a summary takes out of a budget, in samples.
+/// The samples that a summary takes out of a budget.
 const SUMMARY_SAMPLES: usize = size_of::<Summary>().div_ceil(16);
 
-/// What is wanted of the samples in a window.
+/// A value of the samples in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowValue {
     /// How many there are.
@@ -46,7 +46,7 @@ pub enum WindowValue {
 pub struct WindowSelection<'a> {
     /// All must hold.
     pub matchers: &'a [Matcher],
-    /// What is wanted of each window.
+    /// The value of each window.
     pub value: WindowValue,
     /// Where the first window ends.
     pub first_end_ms: i64,
@@ -70,16 +70,16 @@ pub(crate) struct Grid {
     per_step: usize,
 }
 
-/// What summaries tell of a window.
+/// The value of a window as far as summaries have it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Told {
+enum FromSummaries {
     /// Its value, if it has samples.
     Value(Option<f64>),
     /// Not enough.
     Nothing,
 }
 
-impl Told {
+impl FromSummaries {
     const fn value(self) -> Option<f64> {
         match self {
             Self::Value(value) => value,
@@ -144,9 +144,9 @@ impl<'a> WindowSelection<'a> {
                 return Ok(None);
             }
             let values = self.values(grid, &windows);
-            let is_open = |(_, value): &(usize, &Told)| **value == Told::Nothing;
+            let is_open = |(_, value): &(usize, &FromSummaries)| **value == FromSummaries::Nothing;
             again.extend(values.iter().enumerate().filter(is_open).map(|(step, _)| (place, step)));
-            series.push(values.into_iter().map(Told::value).collect::<Vec<_>>());
+            series.push(values.into_iter().map(FromSummaries::value).collect::<Vec<_>>());
         }
         again.sort_unstable_by_key(|(_, step)| *step);
         if again.len() > 1 && again.len() * AGAIN_SHARE > self.count * series.len() {
@@ -167,8 +167,8 @@ impl<'a> WindowSelection<'a> {
         Ok(Some(labels.zip(series).collect()))
     }
 
-    /// The value of each step, given the store's windows and one that holds the moment behind them.
-    fn values(&self, grid: &Grid, windows: &[Summary]) -> Vec<Told> {
+    /// The value of each step, given the store's windows and one that holds the moment after them.
+    fn values(&self, grid: &Grid, windows: &[Summary]) -> Vec<FromSummaries> {
         let value = |step: usize| {
             let first = step * grid.per_step;
             let inside = windows.get(first..first + grid.per_range).unwrap_or_default();
@@ -181,7 +181,7 @@ impl<'a> WindowSelection<'a> {
 }
 
 impl Grid {
-    /// What a series takes out of a budget while its windows are put together.
+    /// The samples that a series takes out of a budget while its windows are put together.
     pub(crate) fn samples(&self) -> usize {
         (self.windows.count + 1) * SUMMARY_SAMPLES
     }
@@ -209,8 +209,8 @@ impl WindowValue {
     }
 
     /// The value of windows closed at their start and open at their end, made open and closed.
-    fn of_open(self, inside: &[Summary], after: Option<&Summary>, [start_ns, end_ns]: [i64; 2]) -> Told {
-        let Some(first) = inside.first() else { return Told::Value(None) };
+    fn of_open(self, inside: &[Summary], after: Option<&Summary>, [start_ns, end_ns]: [i64; 2]) -> FromSummaries {
+        let Some(first) = inside.first() else { return FromSummaries::Value(None) };
         let mut merged = Summary::empty(first.value_type);
         inside.iter().for_each(|summary| merged.merge(summary));
         let left_out = first.count > 0 && first.first.0 == start_ns;
@@ -219,7 +219,7 @@ impl WindowValue {
             merged.add(end_ns, after.first.1);
         }
         if !left_out {
-            return Told::Value(self.of(&merged));
+            return FromSummaries::Value(self.of(&merged));
         }
         let rest = Summary { count: merged.count - 1, ..merged };
         let is_sure = match self {
@@ -227,11 +227,11 @@ impl WindowValue {
             Self::Max => left_out_value.is_nan() || left_out_value < merged.number(merged.max),
             Self::Min => left_out_value.is_nan() || left_out_value > merged.number(merged.min),
         };
-        if is_sure || rest.count == 0 { Told::Value(self.of(&rest)) } else { Told::Nothing }
+        if is_sure || rest.count == 0 { FromSummaries::Value(self.of(&rest)) } else { FromSummaries::Nothing }
     }
 }
 
-/// Whether a summary's ends are whole milliseconds, as those of all samples are then that PromQL's protocols bring. Of others PromQL sees the
+/// Returns whether a summary's ends are whole milliseconds, as those of all samples are then that PromQL's protocols bring. Of others PromQL sees the
 /// last in each millisecond alone, which summaries do not know.
 fn is_of_whole_milliseconds(summary: &Summary) -> bool {
     summary.count == 0 || summary.first.0 % NS_PER_MS == 0 && summary.last.0 % NS_PER_MS == 0
@@ -275,8 +275,8 @@ mod tests {
         }
     }
 
-    /// Samples of a window, those behind it, and what is told of each value.
-    type Case = (&'static [(i64, f64)], &'static [(i64, f64)], [Told; 5]);
+    /// Samples of a window, those after it, and the expected values.
+    type Case = (&'static [(i64, f64)], &'static [(i64, f64)], [FromSummaries; 5]);
 
     #[test]
     fn the_sample_at_the_start_goes_and_the_one_at_the_end_comes() {
@@ -286,14 +286,14 @@ mod tests {
             summary
         };
         let all = [WindowValue::Count, WindowValue::Present, WindowValue::Last, WindowValue::Max, WindowValue::Min];
-        let some = |value: f64| Told::Value(Some(value));
+        let some = |value: f64| FromSummaries::Value(Some(value));
         let cases: [Case; 7] = [
             (&[(1, 3.0), (5, 4.0)], &[(11, 9.0)], [some(2.0), some(1.0), some(4.0), some(4.0), some(3.0)]),
-            (&[(0, 3.0), (5, 4.0)], &[(10, 9.0)], [some(2.0), some(1.0), some(9.0), some(9.0), Told::Nothing]),
-            (&[(0, 3.0), (5, 2.0)], &[(10, 1.0)], [some(2.0), some(1.0), some(1.0), Told::Nothing, some(1.0)]),
-            (&[(0, 3.0)], &[], [Told::Value(None); 5]),
+            (&[(0, 3.0), (5, 4.0)], &[(10, 9.0)], [some(2.0), some(1.0), some(9.0), some(9.0), FromSummaries::Nothing]),
+            (&[(0, 3.0), (5, 2.0)], &[(10, 1.0)], [some(2.0), some(1.0), some(1.0), FromSummaries::Nothing, some(1.0)]),
+            (&[(0, 3.0)], &[], [FromSummaries::Value(None); 5]),
             (&[], &[(10, 3.0)], [some(1.0), some(1.0), some(3.0), some(3.0), some(3.0)]),
-            (&[(0, 3.0)], &[(10, 4.0)], [some(1.0), some(1.0), some(4.0), some(4.0), Told::Nothing]),
+            (&[(0, 3.0)], &[(10, 4.0)], [some(1.0), some(1.0), some(4.0), some(4.0), FromSummaries::Nothing]),
             (&[(0, f64::NAN), (5, 2.0)], &[], [some(1.0), some(1.0), some(2.0), some(2.0), some(2.0)]),
         ];
         for (inside, after, expected) in cases {

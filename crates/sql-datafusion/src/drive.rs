@@ -1,4 +1,4 @@
-//! DataFusion on a thread of its own, its scans on the thread of who asks.
+//! DataFusion on a thread of its own, its scans on the caller's thread.
 //!
 //! DataFusion wants tables that outlive everything; the store is borrowed. So a scan is a message to the thread that may use the store, and its
 //! frames come back by another.
@@ -17,13 +17,13 @@ use tokio::sync::oneshot;
 
 use crate::session::{Statement, of_datafusion, schema_of};
 use crate::table::ScanRequest;
-use crate::{Answer, Asked, BeyondError};
+use crate::{Answer, SqlQuery, SqlQueryError};
 
 /// How often it is looked whether a query was stopped that asks for no scan.
 const WATCH_MS: u64 = 20;
 
 /// Runs a query. Its rows stay taken out of the budget.
-pub fn run(asked: &Asked, session: &dyn Session, budget: &Arc<Budget>) -> Result<Answer, BeyondError> {
+pub fn run(asked: &SqlQuery, session: &dyn Session, budget: &Arc<Budget>) -> Result<Answer, SqlQueryError> {
     let budget_of_rows = budget.clone();
     let (done, plans) = on_a_thread(asked, session, budget, |statement| async move {
         let plan = statement.plan().await?;
@@ -43,18 +43,18 @@ pub fn run(asked: &Asked, session: &dyn Session, budget: &Arc<Budget>) -> Result
 }
 
 /// The columns that a query will give, without running it.
-pub fn describe(asked: &Asked, session: &dyn Session, budget: &Arc<Budget>) -> Result<SchemaRef, BeyondError> {
+pub fn describe(asked: &SqlQuery, session: &dyn Session, budget: &Arc<Budget>) -> Result<SchemaRef, SqlQueryError> {
     let work = |statement: Statement| async move { Ok(schema_of(&statement.plan().await?)) };
     on_a_thread(asked, session, budget, work)?.0
 }
 
 /// Drives work of DataFusion, and runs the scans that it asks for; what it gave, and the plans of the scans.
 fn on_a_thread<T, F>(
-    asked: &Asked,
+    asked: &SqlQuery,
     session: &dyn Session,
     budget: &Arc<Budget>,
     work: impl FnOnce(Statement) -> F + Send + 'static,
-) -> Result<(Result<T, BeyondError>, Vec<Plan>), BeyondError>
+) -> Result<(Result<T, SqlQueryError>, Vec<Plan>), SqlQueryError>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, DataFusionError>>,
@@ -78,12 +78,12 @@ where
     let thread = thread?;
     let plans = serve(&scans, session, &asked.database, stop);
     let done = thread.join().map_err(|_| {
-        BeyondError::Query(QueryError::Execution("DataFusion gave up on the statement: simplify it".to_owned()))
+        SqlQueryError::Query(QueryError::Execution("DataFusion gave up on the statement: simplify it".to_owned()))
     })?;
     // Why it was stopped is what the budget says.
     budget.check()?;
     let told = |error: DataFusionError| match (error.find_root(), pool.refused()) {
-        (DataFusionError::ResourcesExhausted(_), Some(refused)) => BeyondError::Query(refused),
+        (DataFusionError::ResourcesExhausted(_), Some(refused)) => SqlQueryError::Query(refused),
         _ => of_datafusion(&error),
     };
     Ok((done.map_err(told), plans))
@@ -91,14 +91,14 @@ where
 
 fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DataFusionError> + Send + 'static,
-) -> Result<JoinHandle<Result<T, DataFusionError>>, BeyondError> {
+) -> Result<JoinHandle<Result<T, DataFusionError>>, SqlQueryError> {
     let spawned = std::thread::Builder::new().name("sql-datafusion".to_owned()).spawn(work);
     spawned.map_err(|error| {
-        BeyondError::Query(QueryError::Execution(format!("no thread could be started for the statement: {error}")))
+        SqlQueryError::Query(QueryError::Execution(format!("no thread could be started for the statement: {error}")))
     })
 }
 
-/// Runs scans until nobody is left who could ask for one; their plans.
+/// Runs scans until the thread that requests them has ended; returns their plans.
 fn serve(scans: &Receiver<ScanRequest>, session: &dyn Session, database: &str, stop: oneshot::Sender<()>) -> Vec<Plan> {
     let mut plans = Vec::new();
     let mut stop = Some(stop);
@@ -107,7 +107,7 @@ fn serve(scans: &Receiver<ScanRequest>, session: &dyn Session, database: &str, s
             Ok(ScanRequest { plan, reply }) => {
                 let frames = session.run(database, &plan).map(|outcome| outcome.frames);
                 plans.push(plan);
-                // Who asked may have been stopped meanwhile.
+                // The requesting thread may have been stopped meanwhile.
                 let _ = reply.send(frames);
             }
             Err(RecvTimeoutError::Timeout) => {

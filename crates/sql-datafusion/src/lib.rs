@@ -16,17 +16,17 @@ mod table;
 use std::fmt;
 
 use query::arrow::{RecordBatch, SchemaRef};
-use query::{Plan, QueryError};
+use query::{Plan, QueryError, Value};
 
 pub use drive::{describe, run};
 
 /// A query, and what it is read with.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct SqlQuery {
     /// One statement that reads.
     pub text: String,
     /// What `$1`, `$2` … stand for.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<Value>,
     /// The database whose tables it reads.
     pub database: String,
     /// What `now()` is, in nanoseconds since the Unix epoch.
@@ -35,24 +35,7 @@ pub struct Asked {
     pub time_name: &'static str,
 }
 
-/// What a placeholder stands for.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Parameter {
-    /// Nothing.
-    Null,
-    /// A boolean.
-    Bool(bool),
-    /// A whole number.
-    Int(i64),
-    /// A number.
-    Float(f64),
-    /// A text.
-    Text(String),
-    /// A time, in nanoseconds since the Unix epoch.
-    Time(i64),
-}
-
-/// What a query gave.
+/// The answer to a query.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// Its columns.
@@ -65,20 +48,20 @@ pub struct Answer {
 
 /// Why a query gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BeyondError {
+pub enum SqlQueryError {
     /// DataFusion does not take it, or it failed. Holds DataFusion's message.
     Statement(String),
     /// Its data or its limits.
     Query(QueryError),
 }
 
-impl From<QueryError> for BeyondError {
+impl From<QueryError> for SqlQueryError {
     fn from(error: QueryError) -> Self {
         Self::Query(error)
     }
 }
 
-impl fmt::Display for BeyondError {
+impl fmt::Display for SqlQueryError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Statement(message) => out.write_str(message),
@@ -87,4 +70,4 @@ impl fmt::Display for BeyondError {
     }
 }
 
-impl std::error::Error for BeyondError {}
+impl std::error::Error for SqlQueryError {}

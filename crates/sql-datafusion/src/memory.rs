@@ -7,7 +7,7 @@ use datafusion::common::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryPool, MemoryReservation};
 use query::{Budget, QueryError};
 
-/// What a sample of the budget stands for.
+/// Bytes that a sample of the budget stands for.
 const SAMPLE_BYTES: usize = 16;
 
 /// Bytes that DataFusion's operators hold, taken out of the budget as samples.

@@ -15,27 +15,27 @@ use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use query::arrow::SchemaRef;
-use query::{Budget, QueryError, Session};
+use query::{Budget, QueryError, Session, Value};
 
 use crate::memory::BudgetPool;
 use crate::table::{ScanRequest, Table};
-use crate::{Asked, BeyondError, Parameter};
+use crate::{SqlQuery, SqlQueryError};
 
 /// One statement and what it runs in.
 pub(crate) struct Statement {
     pub(crate) state: SessionState,
     pub(crate) pool: Arc<BudgetPool>,
-    asked: Asked,
+    asked: SqlQuery,
 }
 
 impl Statement {
-    /// Reads the statement and looks its tables up. Those that do not exist are told of when it is planned.
+    /// Reads the statement and looks its tables up. DataFusion reports those that do not exist when it plans the statement.
     pub(crate) fn new(
-        asked: &Asked,
+        asked: &SqlQuery,
         session: &dyn Session,
         budget: &Arc<Budget>,
         requests: &Sender<ScanRequest>,
-    ) -> Result<Self, BeyondError> {
+    ) -> Result<Self, SqlQueryError> {
         let pool = Arc::new(BudgetPool::new(budget.clone()));
         let planner = planner(pool.clone()).map_err(|error| of_datafusion(&error))?;
         let mut state = planner.state();
@@ -76,7 +76,7 @@ fn planner(pool: Arc<BudgetPool>) -> Result<SessionContext, DataFusionError> {
     Ok(SessionContext::new_with_config_rt(config, runtime))
 }
 
-/// The columns of an answer. Those that nobody named are called as Postgres calls them: after their function, or `?column?`.
+/// The columns of an answer. Those without an alias are named as in Postgres: after their function, or `?column?`.
 pub(crate) fn schema_of(plan: &LogicalPlan) -> SchemaRef {
     let schema = plan.schema().inner();
     let mut projection = plan;
@@ -101,7 +101,7 @@ fn name_of(expression: &Expr, written: &str) -> Option<String> {
     let is_word = |text: &&str| !text.is_empty() && text.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
     let function = function.filter(is_word).map(str::to_lowercase);
     match expression {
-        // Nobody wrote this one.
+        // DataFusion made this one.
         Expr::Alias(alias) if alias.name == "count(*)" => function,
         Expr::Alias(_) => None,
         // What is computed below is a column by the text of its expression.
@@ -111,26 +111,27 @@ fn name_of(expression: &Expr, written: &str) -> Option<String> {
     }
 }
 
-fn scalar(parameter: &Parameter) -> ScalarValue {
+fn scalar(parameter: &Value) -> ScalarValue {
     match parameter {
-        Parameter::Null => ScalarValue::Null,
-        Parameter::Bool(value) => ScalarValue::Boolean(Some(*value)),
-        Parameter::Int(value) => ScalarValue::Int64(Some(*value)),
-        Parameter::Float(value) => ScalarValue::Float64(Some(*value)),
-        Parameter::Text(text) => ScalarValue::Utf8(Some(text.clone())),
-        Parameter::Time(ns) => ScalarValue::TimestampNanosecond(Some(*ns), Some("UTC".into())),
+        Value::Null => ScalarValue::Null,
+        Value::Bool(value) => ScalarValue::Boolean(Some(*value)),
+        Value::Int(value) => ScalarValue::Int64(Some(*value)),
+        Value::Unsigned(value) => ScalarValue::UInt64(Some(*value)),
+        Value::Float(value) => ScalarValue::Float64(Some(*value)),
+        Value::Text(_) | Value::Interval(_) => ScalarValue::Utf8(Some(parameter.to_string())),
+        Value::Timestamp(ns) => ScalarValue::TimestampNanosecond(Some(*ns), Some("UTC".into())),
     }
 }
 
-/// What went wrong, without the places in DataFusion that it passed. Errors of our own come back as they were.
-pub(crate) fn of_datafusion(error: &DataFusionError) -> BeyondError {
+/// The error without the places in DataFusion that it passed. Errors of our own come back as they were.
+pub(crate) fn of_datafusion(error: &DataFusionError) -> SqlQueryError {
     let root = error.find_root();
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(root);
     while let Some(error) = source {
         if let Some(error) = error.downcast_ref::<QueryError>() {
-            return BeyondError::Query(error.clone());
+            return SqlQueryError::Query(error.clone());
         }
         source = error.source();
     }
-    BeyondError::Statement(root.strip_backtrace())
+    SqlQueryError::Statement(root.strip_backtrace())
 }

@@ -146,7 +146,7 @@ impl PartitionStream for TableScan {
     fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
         let (reply, frames) = oneshot::channel();
         let request = ScanRequest { plan: self.plan.clone(), reply };
-        // With nobody left to run it, its stream says that it was stopped.
+        // Where no thread is left to run it, its stream says that it was stopped.
         let _ = self.requests.send(request);
         let (columns, budget) = (self.columns.clone(), self.budget.clone());
         let batches = stream::once(async move {
@@ -210,7 +210,7 @@ impl Drop for Batches {
     }
 }
 
-/// What a frame takes out of the budget: a sample for each cell.
+/// The samples that a frame takes out of the budget: one for each cell.
 fn samples(frame: &Frame) -> usize {
     frame.rows() * frame.columns.len().max(1)
 }

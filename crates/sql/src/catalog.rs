@@ -1,12 +1,11 @@
 //! Tables that say what tables there are: `information_schema` and what clients ask of `pg_catalog`.
 
-use query::TableSchema;
+use query::{SqlType, TableSchema, Value};
 
 use crate::error::SqlError;
 use crate::relation::{Column, Relation};
 use crate::run::Run;
 use crate::select::sql_type;
-use crate::value::{SqlType, Value};
 
 /// Types with the numbers that Postgres's clients know them by.
 const TYPES: [(i64, &str, &str, SqlType); 8] = [
@@ -127,7 +126,7 @@ const EMPTY_TEXTS: [&str; 18] = [
 ];
 const EMPTY_FLAGS: [&str; 5] = ["indisprimary", "indisunique", "indisvalid", "indislive", "opcdefault"];
 
-/// What the only role may.
+/// The rights of the only role.
 const ROLE_RIGHTS: [&str; 8] = [
     "rolsuper",
     "rolinherit",
@@ -176,7 +175,7 @@ const EMPTY: [&str; 33] = [
     "pg_shdescription",
 ];
 
-/// Whether a table of `pg_catalog` never has rows.
+/// Returns whether a table of `pg_catalog` never has rows.
 pub(crate) fn is_empty(table: &str) -> bool {
     EMPTY.contains(&table)
 }

@@ -19,7 +19,7 @@ pub(crate) enum Change {
     CreateDatabase {
         /// Its name.
         name: String,
-        /// Whether it is no error if there is one.
+        /// True if an existing one is no error.
         if_not_exists: bool,
         /// How it keeps its data.
         settings: DatabaseSettings,
@@ -28,7 +28,7 @@ pub(crate) enum Change {
     AlterDatabase {
         /// Its name.
         name: String,
-        /// What becomes different.
+        /// The settings that change.
         settings: DatabaseSettings,
     },
     /// Fixes the types of a table's fields before there are rows.
@@ -37,14 +37,14 @@ pub(crate) enum Change {
         table: String,
         /// Its fields and their types.
         fields: Vec<(String, ValueType)>,
-        /// Whether it is no error if there is one.
+        /// True if an existing one is no error.
         if_not_exists: bool,
     },
     /// Drops a database with all that is in it.
     DropDatabase {
         /// Its name.
         name: String,
-        /// Whether it is no error if there is none.
+        /// True if a missing one is no error.
         if_exists: bool,
     },
     /// Deletes rows of a table.
@@ -66,7 +66,7 @@ fn last(name: &ObjectName) -> String {
 }
 
 impl Run<'_> {
-    /// What a statement changes; `None` if it is none of these.
+    /// The change that a statement makes; `None` if it is none of these.
     pub(crate) fn change(&mut self, statement: &Statement) -> Result<Option<Change>, SqlError> {
         Ok(Some(match statement {
             Statement::CreateDatabase { db_name, if_not_exists, .. } => self.database(db_name, *if_not_exists),
@@ -177,7 +177,7 @@ impl Run<'_> {
     }
 }
 
-/// What a column of a CREATE TABLE is.
+/// The kind of a column of a CREATE TABLE.
 enum Declared {
     Time,
     /// Tags come with the rows that have them.

@@ -70,7 +70,7 @@ pub(crate) fn invalid<T>(message: impl Into<String>) -> Result<T, SqlError> {
     Err(SqlError::Invalid(message.into()))
 }
 
-/// What this layer does not have.
+/// An error for SQL that this layer does not have.
 pub(crate) fn unsupported<T>(what: impl Into<String>) -> Result<T, SqlError> {
     Err(SqlError::Unsupported(what.into()))
 }

@@ -2,15 +2,14 @@
 
 use std::fmt::Write;
 
-use query::QueryError;
+use query::{QueryError, SqlType, Value};
 use sqlparser::ast::{self, TableObject};
 
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::cast;
 use crate::run::Run;
-use crate::value::{SqlType, Value};
 
-/// What a value of a column becomes.
+/// How values of a column are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Time,
@@ -143,7 +142,7 @@ fn push_field(out: &mut String, value: &Value) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// A name or a tag's value: commas, equal signs and spaces behind a backslash.
+/// A name or a tag's value: commas, equal signs and spaces escaped by a backslash.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

@@ -2,18 +2,18 @@
 
 use std::cmp::Ordering;
 
+use query::Value;
 use sqlparser::ast::{OrderByOptions, OrderBySort};
 
 use crate::error::SqlError;
 use crate::expression::{Bound, Environment};
-use crate::value::Value;
 
-/// What rows are ordered by.
+/// A key that rows are ordered by.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
     pub(crate) of: Bound,
     pub(crate) is_descending: bool,
-    /// Where nulls stand, if it is said; else behind the rest, before it in descending order.
+    /// Where nulls stand, if the statement says so; else after the rest, before it in descending order.
     nulls_first: Option<bool>,
 }
 
@@ -33,7 +33,7 @@ impl Order {
     }
 }
 
-/// Sorts rows, leaving those that are equal as they are. `charge` is told of what the texts that they are ordered by take, in samples.
+/// Sorts rows, leaving those that are equal as they are. `charge` takes the texts that they are ordered by out of the budget, in samples.
 pub(crate) fn sort(
     rows: Vec<Vec<Value>>,
     by: &[Order],

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use query::plan::FillWith;
 use sqlparser::ast::{Expr, Select, Statement};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect};
 use sqlparser::keywords::Keyword;
@@ -12,7 +13,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::error::SqlError;
-use crate::settings::{self, SaidOfDatabases};
+use crate::settings::{self, SettingsByPlace};
 
 /// Bytes of a text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -28,16 +29,16 @@ pub struct Parsed {
     pub statements: Vec<Statement>,
     /// By the place of their SELECT.
     pub(crate) extensions: Extensions,
-    /// Whether something stands for an ASOF JOIN that the grammar reads as another.
+    /// True if something stands for an ASOF JOIN that the grammar reads as another.
     has_asof: bool,
-    /// What statements say of databases.
-    pub(crate) databases: SaidOfDatabases,
+    /// The settings of databases in statements.
+    pub(crate) databases: SettingsByPlace,
 }
 
-/// What SELECTs have beyond SQL, by the line and column of each.
+/// The clauses of SELECTs beyond SQL, by the line and column of each.
 pub(crate) type Extensions = HashMap<(u64, u64), Extension>;
 
-/// What a SELECT has beyond SQL.
+/// The clauses of a SELECT beyond SQL.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Extension {
     pub(crate) sample: Option<Sample>,
@@ -51,17 +52,9 @@ pub(crate) struct Sample {
     /// `1h`
     pub(crate) width: String,
     /// One for each column, or one for all.
-    pub(crate) fill: Vec<Fill>,
+    /// For each aggregate, or for all of them; `None`: gaps stay.
+    pub(crate) fill: Vec<Option<FillWith>>,
     pub(crate) align: Align,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Fill {
-    None,
-    Null,
-    Previous,
-    Linear,
-    Number(f64),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,13 +124,13 @@ fn check_depth(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// What the grammar reads, and what it does not.
+/// The tokens for the grammar, and the clauses that it does not have.
 #[derive(Default)]
 struct Extracted {
     tokens: Vec<TokenWithSpan>,
     extensions: Extensions,
     has_asof: bool,
-    databases: SaidOfDatabases,
+    databases: SettingsByPlace,
 }
 
 /// Tokens without the extensions.
@@ -207,7 +200,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether these words come next.
+    /// Returns whether these words come next.
     fn at(&self, words: &[&str]) -> bool {
         let same = |(ahead, word): (usize, &&str)| {
             self.word(ahead).is_some_and(|found| found.value.eq_ignore_ascii_case(word))
@@ -278,7 +271,7 @@ impl<'a> Cursor<'a> {
         Ok(Sample { width, fill, align })
     }
 
-    fn fill(&mut self) -> Result<Vec<Fill>, SqlError> {
+    fn fill(&mut self) -> Result<Vec<Option<FillWith>>, SqlError> {
         self.symbol(&Token::LParen)?;
         let mut fills = Vec::new();
         loop {
@@ -286,14 +279,14 @@ impl<'a> Cursor<'a> {
             self.next += usize::from(negative);
             let fill = match self.peek().map(|token| &token.token) {
                 Some(Token::Word(word)) if !negative => match word.value.to_lowercase().as_str() {
-                    "none" => Fill::None,
-                    "null" => Fill::Null,
-                    "prev" | "previous" => Fill::Previous,
-                    "linear" => Fill::Linear,
+                    "none" => None,
+                    "null" => Some(FillWith::Null),
+                    "prev" | "previous" => Some(FillWith::Previous),
+                    "linear" => Some(FillWith::Linear),
                     _ => return self.error("NONE, NULL, PREV, LINEAR or a number"),
                 },
                 Some(Token::Number(number, _)) => match number.parse::<f64>() {
-                    Ok(number) => Fill::Number(if negative { -number } else { number }),
+                    Ok(number) => Some(FillWith::Number(if negative { -number } else { number })),
                     Err(_) => return self.error("a number"),
                 },
                 _ => return self.error("NONE, NULL, PREV, LINEAR or a number"),

@@ -1,6 +1,6 @@
 //! Rows with named columns.
 
-use crate::value::{SqlType, Value};
+use query::{SqlType, Value};
 
 /// A column of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Column {
 /// Rows, all as long as the columns.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Relation {
-    /// What the rows hold.
+    /// The columns of the rows.
     pub columns: Vec<Column>,
     /// In order.
     pub rows: Vec<Vec<Value>>,
@@ -35,7 +35,7 @@ impl Relation {
         Self { columns, rows }
     }
 
-    /// What it takes out of a budget, in samples.
+    /// The samples that it takes out of a budget.
     pub(crate) fn samples(&self) -> usize {
         self.rows.len() * self.columns.len().max(1)
     }

@@ -1,10 +1,10 @@
-//! What a statement runs with, and queries as wholes: CTEs, set operations, order and limit of what they give.
+//! The run of a statement, and queries as wholes: CTEs, set operations, order and limit of what they give.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use query::plan::{Plan, Scan};
-use query::{Frame, LastRows, QueryError, Session, TableSchema};
+use query::{Frame, LastRows, QueryError, RowLimit, Session, SqlType, TableSchema, Value};
 use sqlparser::ast::{
     Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Values,
 };
@@ -16,7 +16,6 @@ use crate::parse::Parsed;
 use crate::relation::{Column, Relation};
 use crate::scope::{Role, Scope, ScopeColumn};
 use crate::select::QueryOutput;
-use crate::value::{SqlType, Value};
 
 /// Queries within queries.
 const DEPTH_MAX: usize = 32;
@@ -30,38 +29,19 @@ pub enum Manner {
     QuestDb,
 }
 
-/// What a statement runs with.
+/// The run of a statement.
 pub(crate) struct Run<'a> {
     pub(crate) session: &'a dyn Session,
     pub(crate) parsed: &'a Parsed,
     pub(crate) environment: Arc<Environment>,
     pub(crate) parameters: &'a [Value],
     pub(crate) manner: Manner,
-    /// Whether only the answer's columns are wanted: nothing is read.
+    /// True if only the answer's columns are wanted: nothing is read.
     pub(crate) describes: bool,
     /// Plans that were run, or would be.
     pub(crate) plans: Vec<Plan>,
     pub(crate) ctes: Vec<(String, Arc<Relation>)>,
     pub(crate) depth: usize,
-}
-
-/// Rows to be skipped and taken.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Limit {
-    pub(crate) skip: usize,
-    pub(crate) rows: Option<usize>,
-}
-
-impl Limit {
-    /// How many rows are needed in all.
-    pub(crate) fn needed(self) -> Option<usize> {
-        self.rows.map(|rows| rows.saturating_add(self.skip))
-    }
-
-    pub(crate) fn apply<T>(self, rows: &mut Vec<T>) {
-        rows.drain(..self.skip.min(rows.len()));
-        rows.truncate(self.rows.unwrap_or(usize::MAX));
-    }
 }
 
 impl Subqueries for Run<'_> {
@@ -127,12 +107,12 @@ impl Run<'_> {
         }
     }
 
-    /// What a query gives, with values.
+    /// The output of a query, with values.
     pub(crate) fn query(&mut self, query: &Query) -> Result<Relation, SqlError> {
         self.output(query).map(QueryOutput::relation)
     }
 
-    /// What a query gives.
+    /// The output of a query.
     pub(crate) fn output(&mut self, query: &Query) -> Result<QueryOutput, SqlError> {
         if self.depth >= DEPTH_MAX {
             return Err(SqlError::Query(QueryError::Invalid(format!(
@@ -176,7 +156,7 @@ impl Run<'_> {
 
     fn body(&mut self, body: &SetExpr) -> Result<Relation, SqlError> {
         match body {
-            SetExpr::Select(select) => self.select(select, &[], Limit::default()).map(QueryOutput::relation),
+            SetExpr::Select(select) => self.select(select, &[], RowLimit::default()).map(QueryOutput::relation),
             SetExpr::Query(query) => self.query(query),
             SetExpr::Values(values) => self.values(values),
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
@@ -218,9 +198,9 @@ impl Run<'_> {
     }
 
     /// `LIMIT … OFFSET …`
-    fn limit(&mut self, clause: Option<&LimitClause>) -> Result<Limit, SqlError> {
+    fn limit(&mut self, clause: Option<&LimitClause>) -> Result<RowLimit, SqlError> {
         let (rows, skip) = match clause {
-            None => return Ok(Limit::default()),
+            None => return Ok(RowLimit::default()),
             Some(LimitClause::LimitOffset { limit, offset, limit_by }) => {
                 if !limit_by.is_empty() {
                     return unsupported("LIMIT BY");
@@ -238,7 +218,7 @@ impl Run<'_> {
         };
         let rows = rows.map(&mut count).transpose()?.flatten();
         let skip = skip.map(&mut count).transpose()?.flatten().unwrap_or_default();
-        Ok(Limit { skip, rows })
+        Ok(RowLimit { skip, rows })
     }
 
     /// Orders by columns of the answer.

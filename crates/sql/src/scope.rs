@@ -1,11 +1,11 @@
 //! Which columns a name may mean.
 
+use query::SqlType;
 use sqlparser::ast::Ident;
 
 use crate::error::{SqlError, invalid};
-use crate::value::SqlType;
 
-/// What a column of a table is.
+/// The role of a column of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The rows' time.
@@ -26,9 +26,9 @@ pub(crate) struct ScopeColumn {
     pub(crate) name: String,
     pub(crate) sql_type: SqlType,
     pub(crate) role: Role,
-    /// Whether `*` leaves it out.
+    /// True if `*` leaves it out.
     pub(crate) is_hidden: bool,
-    /// Whether it is meant only with its table before it: USING shows it by another.
+    /// True if it is meant only with its table before it: USING shows it by another.
     pub(crate) needs_table: bool,
 }
 

@@ -5,36 +5,36 @@
 use std::collections::HashMap;
 
 use query::DatabaseSettings;
+use query::time::parse_interval;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::error::SqlError;
-use crate::time::parse_interval;
 
 /// Steps of folding.
 const FOLDS_MAX: usize = 8;
 const NS_PER_DAY: i64 = 86_400_000_000_000;
 
-/// What a statement says of a database.
+/// The settings of a database in a statement.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Said {
+pub(crate) struct ParsedSettings {
     pub(crate) settings: DatabaseSettings,
-    /// Whether the database is to be there already.
+    /// True if the database is to be there already.
     pub(crate) is_alter: bool,
 }
 
 /// By the line and column of the database's name.
-pub(crate) type SaidOfDatabases = HashMap<(u64, u64), Said>;
+pub(crate) type SettingsByPlace = HashMap<(u64, u64), ParsedSettings>;
 
-/// What of a statement's beginning is taken: tokens for the grammar, how many were read, and what was said.
-pub(crate) struct Taken {
+/// The beginning of a statement: tokens for the grammar, how many were read, and the settings in them.
+pub(crate) struct TakenStatement {
     pub(crate) tokens: Vec<TokenWithSpan>,
     pub(crate) read: usize,
     pub(crate) at: Location,
-    pub(crate) said: Said,
+    pub(crate) said: ParsedSettings,
 }
 
 /// Looks at the tokens from the beginning of a statement on; `None` if it is none of these.
-pub(crate) fn take(tokens: &[TokenWithSpan]) -> Result<Option<Taken>, SqlError> {
+pub(crate) fn take(tokens: &[TokenWithSpan]) -> Result<Option<TakenStatement>, SqlError> {
     let is_alter = at(tokens, 0, "alter");
     if !(is_alter || at(tokens, 0, "create")) || !at(tokens, 1, "database") {
         return Ok(None);
@@ -50,13 +50,13 @@ pub(crate) fn take(tokens: &[TokenWithSpan]) -> Result<Option<Taken>, SqlError> 
         first.token = Token::make_keyword("CREATE");
     }
     place += 1;
-    let mut said = Said { settings: DatabaseSettings::default(), is_alter };
+    let mut said = ParsedSettings { settings: DatabaseSettings::default(), is_alter };
     if at(tokens, place, if is_alter { "set" } else { "with" }) {
         place = settings(tokens, place + 1, &mut said.settings)?;
     } else if is_alter {
         return error(tokens, place, "SET retention = '30d' or SET folds = '30d:5m'");
     }
-    Ok(Some(Taken { tokens: kept, read: place, at: name.span.start, said }))
+    Ok(Some(TakenStatement { tokens: kept, read: place, at: name.span.start, said }))
 }
 
 fn at(tokens: &[TokenWithSpan], place: usize, wanted: &str) -> bool {
@@ -74,7 +74,7 @@ fn error<T>(tokens: &[TokenWithSpan], place: usize, wanted: &str) -> Result<T, S
     Err(SqlError::Syntax(format!("Expected: {wanted}, found: {found}{at}")))
 }
 
-/// `name = value, …`, in parentheses or not; the place behind it.
+/// `name = value, …`, in parentheses or not; returns the index after it.
 fn settings(tokens: &[TokenWithSpan], mut place: usize, settings: &mut DatabaseSettings) -> Result<usize, SqlError> {
     let token = |place: usize| tokens.get(place).map(|token| &token.token);
     let is_open = token(place) == Some(&Token::LParen);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
-use query::Session;
+use query::{Session, Value};
 use sqlparser::ast::{Set, ShowStatementOptions, Statement};
 
 use crate::catalog::columns_of;
@@ -15,9 +15,8 @@ use crate::relation::{Column, Relation};
 use crate::run::{Manner, Run};
 use crate::select::QueryOutput;
 use crate::table_rows::TableRows;
-use crate::value::Value;
 
-/// What statements take from the connection around them.
+/// The connection that statements come from.
 #[derive(Debug, Clone)]
 pub struct ClientContext {
     /// What `now()` is, in nanoseconds since the Unix epoch.
@@ -47,13 +46,13 @@ impl ClientContext {
         }
     }
 
-    /// Whether days begin where they do in UTC.
+    /// Returns whether days begin where they do in UTC.
     pub fn is_in_utc(&self) -> bool {
         self.time_zone == TimeZone::UTC || matches!(self.time_zone.iana_name(), Some("UTC" | "Etc/UTC"))
     }
 }
 
-/// What a statement gave.
+/// The answer to a statement.
 #[derive(Debug)]
 pub enum Answer {
     /// A table.

@@ -2,11 +2,10 @@
 
 use std::cmp::Ordering;
 
-use query::{ResultRows, RowColumn, RowOrder, RowShape, RowValue, TableSchema};
+use query::{ResultRows, RowColumn, RowOrder, RowShape, RowValue, TableSchema, Value};
 
 use crate::order::Order;
 use crate::relation::{Column, Relation};
-use crate::value::Value;
 
 /// The shape of a table's rows: its time, tags and fields, and the hidden number of their series.
 pub(crate) fn shape_of(schema: &TableSchema) -> RowShape {
@@ -55,7 +54,7 @@ fn order_of(rows: &ResultRows, by: &Order) -> Option<RowOrder> {
 pub(crate) fn values_of(rows: &ResultRows) -> Vec<Vec<Value>> {
     rows.values(|value| match value {
         RowValue::Time(ns) => Value::Timestamp(ns),
-        RowValue::Cell(cell) => Value::of_cell(cell),
+        RowValue::Cell(cell) => Value::from(cell).signed(),
     })
 }
 
@@ -69,7 +68,7 @@ pub struct TableRows {
 }
 
 impl TableRows {
-    /// The same with values.
+    /// The table with values.
     pub fn into_relation(self) -> Relation {
         Relation { rows: values_of(&self.rows), columns: self.columns }
     }
@@ -82,7 +81,7 @@ mod tests {
 
     use super::*;
     use crate::expression::{Bound, Environment};
-    use crate::value::SqlType;
+    use query::SqlType;
 
     fn frame(host: &str, columns: &[(&str, Values)]) -> Frame {
         let column = |(name, values): &(&str, Values)| FrameColumn {
@@ -116,7 +115,7 @@ mod tests {
         let mut shown = TableRows { columns, rows: read };
         assert_eq!(values_of(&shown.rows), rows);
         shown.rows.project(&[3, 0]);
-        shown.rows.cut(2, 9);
+        shown.rows.limit(query::RowLimit { skip: 2, rows: Some(7) });
         assert_eq!(shown.into_relation().rows, [[int(8), time(3)], [Value::Null, time(3)]]);
     }
 

@@ -1,10 +1,12 @@
 //! Statements as trees.
 
+use query::RowLimit;
+
 /// A statement.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Statement {
     Select(Box<Select>),
-    /// What a selection becomes, and with `ANALYZE` what it takes.
+    /// The plans of a selection, and with `ANALYZE` what running them took.
     Explain {
         analyze: bool,
         select: Box<Select>,
@@ -39,11 +41,11 @@ pub(crate) enum Statement {
     },
     DropMeasurement(String),
     KillQuery(u64),
-    /// What this program has another way for, or none: its first words.
+    /// A statement that is not supported: its first words.
     Refused(String),
 }
 
-/// What retention policies may say.
+/// The options of retention policies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PolicyOptions {
     /// `DURATION`, in nanoseconds; 0: for ever.
@@ -66,7 +68,7 @@ pub(crate) struct Select {
     pub(crate) dimensions: Vec<Dimension>,
     /// `None`: not said, which is `null`.
     pub(crate) fill: Option<Fill>,
-    /// Whether `ORDER BY` says it falls; `None`: not said.
+    /// True if `ORDER BY` says it falls; `None`: not said.
     pub(crate) descending: Option<bool>,
     pub(crate) limits: Limits,
     /// `tz('…')`.
@@ -80,6 +82,23 @@ pub(crate) struct Limits {
     pub(crate) rows_skipped: u64,
     pub(crate) series: u64,
     pub(crate) series_skipped: u64,
+}
+
+impl Limits {
+    /// The limit of the rows of each series.
+    pub(crate) fn of_rows(self) -> RowLimit {
+        limit(self.rows, self.rows_skipped)
+    }
+
+    /// The limit of series.
+    pub(crate) fn of_series(self) -> RowLimit {
+        limit(self.series, self.series_skipped)
+    }
+}
+
+fn limit(most: u64, skipped: u64) -> RowLimit {
+    let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+    RowLimit { skip: count(skipped), rows: (most > 0).then(|| count(most)) }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -139,7 +158,7 @@ pub(crate) enum Fill {
     Number(f64),
 }
 
-/// What a reference is forced to be: `name::tag`.
+/// The kind or type that a reference names: `name::tag`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cast {
     Field,
@@ -229,7 +248,7 @@ impl Operator {
         Self::ALL.iter().find(|(_, operator, _)| *operator == self).map_or("", |(text, ..)| text)
     }
 
-    /// Whether it compares, so that its value is true or false.
+    /// Returns whether it compares, so that its value is true or false.
     pub(crate) fn compares(self) -> bool {
         Self::ALL.iter().any(|(_, operator, strength)| *operator == self && *strength == 3)
     }
@@ -246,10 +265,10 @@ impl Operator {
     }
 }
 
-/// What `SHOW` shows.
+/// The subject of `SHOW`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Show {
-    pub(crate) what: Shown,
+    pub(crate) what: ShowTarget,
     /// `ON`.
     pub(crate) database: Option<String>,
     pub(crate) sources: Vec<Source>,
@@ -263,7 +282,7 @@ pub(crate) struct Show {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum ShowTarget {
     Databases,
     Measurements,
     Series,
@@ -314,7 +333,7 @@ impl Expr {
         Self::Binary { operator, left: Box::new(left), right: Box::new(right) }
     }
 
-    /// What is inside of any parentheses.
+    /// The expression without parentheses around it.
     pub(crate) fn bare(&self) -> &Self {
         let mut expr = self;
         while let Self::Parentheses(inner) = expr {

@@ -65,7 +65,7 @@ impl Parser<'_> {
         found.map(|(_, operator, found)| (*operator, *found))
     }
 
-    /// What operators stand between.
+    /// An operand.
     pub(super) fn operand(&mut self) -> Parsed<Expr> {
         if let Some(pattern) = self.accept_pattern()? {
             return Ok(Expr::Pattern(pattern));
@@ -100,7 +100,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What a minus stands before: a literal takes it in, anything else is multiplied by −1.
+    /// The operand of a minus: a literal takes it in, anything else is multiplied by −1.
     fn negated(&mut self) -> Parsed<Expr> {
         if let Token::Integer(digits) = self.peek()
             && let Ok(value) = format!("-{digits}").parse()

@@ -101,7 +101,7 @@ const KEYWORDS: [&str; 82] = [
     "group",
 ];
 
-/// What a bind parameter stands for: `$name` in a text.
+/// The value of a bind parameter: `$name` in a text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parameter {
     /// A string.
@@ -155,7 +155,7 @@ impl<'t> Parser<'t> {
         lex::token(self.text, self.at).0
     }
 
-    /// The token behind the next one.
+    /// The token after the next one.
     pub(super) fn peek_second(&self) -> Token<'t> {
         let (_, end) = lex::token(self.text, self.at);
         lex::token(self.text, lex::skip_space(self.text, end)).0
@@ -167,7 +167,7 @@ impl<'t> Parser<'t> {
         token
     }
 
-    /// Whether the next token follows the last one without a space.
+    /// Returns whether the next token follows the last one without a space.
     pub(super) fn touches(&self) -> bool {
         !self.text.get(..self.at).unwrap_or_default().ends_with([' ', '\t', '\n', '\r', '/'])
     }
@@ -234,7 +234,7 @@ impl<'t> Parser<'t> {
         Ok(name)
     }
 
-    /// What a parameter stands for.
+    /// The value of a parameter.
     pub(super) fn parameter(&mut self, name: &str) -> Parsed<Expr> {
         let parameter = self.parameters.get(name).ok_or_else(|| format!("missing parameter: {name}"))?;
         self.next();

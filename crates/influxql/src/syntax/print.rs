@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::ast::{
-    Cast, Counted, Dimension, Expr, Field, Fill, Limits, Measurement, Named, PolicyOptions, Select, Show, Shown,
+    Cast, Counted, Dimension, Expr, Field, Fill, Limits, Measurement, Named, PolicyOptions, Select, Show, ShowTarget,
     Source, Statement, Target, WithKey,
 };
 use super::duration;
@@ -110,7 +110,7 @@ impl Display for Named {
     }
 }
 
-/// What stands before a measurement's name.
+/// The database and policy before a measurement's name.
 fn path(database: Option<&String>, policy: Option<&String>) -> String {
     let policy_text = policy.map_or_else(String::new, |policy| name(policy));
     match (database, policy) {
@@ -218,7 +218,7 @@ impl Display for WithKey {
     }
 }
 
-impl Shown {
+impl ShowTarget {
     fn words(self) -> String {
         let words = match self {
             Self::Databases => "DATABASES",

@@ -1,6 +1,6 @@
 //! `SHOW`.
 
-use super::ast::{Counted, Measurement, Named, Show, Shown, WithKey};
+use super::ast::{Counted, Measurement, Named, Show, ShowTarget, WithKey};
 use super::parse::{Parsed, Parser};
 
 impl Parser<'_> {
@@ -17,11 +17,11 @@ impl Parser<'_> {
             descending: false,
             limits: super::ast::Limits::default(),
         };
-        if what == Shown::Grants {
+        if what == ShowTarget::Grants {
             self.expect_word("for")?;
             self.name()?;
         }
-        if what == Shown::Stats || what == Shown::Diagnostics {
+        if what == ShowTarget::Stats || what == ShowTarget::Diagnostics {
             if self.accept_word("for") {
                 self.text_literal()?;
             }
@@ -34,7 +34,7 @@ impl Parser<'_> {
         if self.accept_words(&["with", "measurement"]) {
             show.with_measurement = Some(self.with_measurement()?);
         }
-        if matches!(what, Shown::TagValues | Shown::Cardinality { of: Counted::TagValues, .. }) {
+        if matches!(what, ShowTarget::TagValues | ShowTarget::Cardinality { of: Counted::TagValues, .. }) {
             self.expect_word("with")?;
             self.expect_word("key")?;
             show.with_key = Some(self.with_key()?);
@@ -46,23 +46,23 @@ impl Parser<'_> {
         Ok(show)
     }
 
-    fn shown(&mut self) -> Parsed<Shown> {
-        let named: [(&[&str], Shown); 15] = [
-            (&["databases"], Shown::Databases),
-            (&["tag", "keys"], Shown::TagKeys),
-            (&["tag", "values"], Shown::TagValues),
-            (&["field", "keys"], Shown::FieldKeys),
-            (&["retention", "policies"], Shown::Policies),
-            (&["queries"], Shown::Queries),
-            (&["users"], Shown::Users),
-            (&["grants"], Shown::Grants),
-            (&["shards"], Shown::Shards),
-            (&["shard", "groups"], Shown::ShardGroups),
-            (&["subscriptions"], Shown::Subscriptions),
-            (&["continuous", "queries"], Shown::ContinuousQueries),
-            (&["stats"], Shown::Stats),
-            (&["diagnostics"], Shown::Diagnostics),
-            (&["measurements"], Shown::Measurements),
+    fn shown(&mut self) -> Parsed<ShowTarget> {
+        let named: [(&[&str], ShowTarget); 15] = [
+            (&["databases"], ShowTarget::Databases),
+            (&["tag", "keys"], ShowTarget::TagKeys),
+            (&["tag", "values"], ShowTarget::TagValues),
+            (&["field", "keys"], ShowTarget::FieldKeys),
+            (&["retention", "policies"], ShowTarget::Policies),
+            (&["queries"], ShowTarget::Queries),
+            (&["users"], ShowTarget::Users),
+            (&["grants"], ShowTarget::Grants),
+            (&["shards"], ShowTarget::Shards),
+            (&["shard", "groups"], ShowTarget::ShardGroups),
+            (&["subscriptions"], ShowTarget::Subscriptions),
+            (&["continuous", "queries"], ShowTarget::ContinuousQueries),
+            (&["stats"], ShowTarget::Stats),
+            (&["diagnostics"], ShowTarget::Diagnostics),
+            (&["measurements"], ShowTarget::Measurements),
         ];
         if let Some(counted) = self.cardinality() {
             return Ok(counted);
@@ -73,7 +73,7 @@ impl Parser<'_> {
             }
         }
         if self.accept_word("series") {
-            return Ok(Shown::Series);
+            return Ok(ShowTarget::Series);
         }
         Err(self.unexpected(
             "CONTINUOUS, DATABASES, DIAGNOSTICS, FIELD, GRANTS, MEASUREMENT, MEASUREMENTS, QUERIES, RETENTION, SERIES, SHARD, SHARDS, \
@@ -81,7 +81,7 @@ impl Parser<'_> {
         ))
     }
 
-    fn cardinality(&mut self) -> Option<Shown> {
+    fn cardinality(&mut self) -> Option<ShowTarget> {
         let counted: [(&[&str], Counted); 5] = [
             (&["series"], Counted::Series),
             (&["measurement"], Counted::Measurements),
@@ -91,10 +91,10 @@ impl Parser<'_> {
         ];
         for (words, of) in counted {
             if self.accept_words(&[words, &["exact", "cardinality"]].concat()) {
-                return Some(Shown::Cardinality { of, exact: true });
+                return Some(ShowTarget::Cardinality { of, exact: true });
             }
             if self.accept_words(&[words, &["cardinality"]].concat()) {
-                return Some(Shown::Cardinality { of, exact: false });
+                return Some(ShowTarget::Cardinality { of, exact: false });
             }
         }
         None

@@ -5,7 +5,7 @@ use arrow_schema::SchemaRef;
 use super::{ArrowType, BATCH_ROWS_MAX, BATCH_TEXT_BYTES_MAX, BatchBuilder, RecordBatch};
 use crate::{Frame, QueryError, Values};
 
-/// What a column of the table is of each frame.
+/// The source of a column of the table in each frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ColumnSource {
     /// The rows' times.
@@ -23,7 +23,7 @@ pub struct TableColumn {
     pub name: String,
     /// The type of its values.
     pub arrow_type: ArrowType,
-    /// What they are. Frames without it have nulls.
+    /// Their source. Frames without it have nulls.
     pub source: ColumnSource,
 }
 
@@ -42,7 +42,7 @@ const TIME: &str = "time";
 
 impl<'a> FrameBatches<'a> {
     /// All of them: the column `time`, a column for each label that some frame has, and one for each column. A name that an earlier column has
-    /// gets `_` behind it, as often as it takes.
+    /// gets `_` appended, as often as it takes.
     pub fn of_all(frames: &'a [Frame]) -> Self {
         let time = TableColumn { name: TIME.to_owned(), arrow_type: ArrowType::Time, source: ColumnSource::Time };
         let mut columns = vec![time];

@@ -106,7 +106,7 @@ impl BatchBuilder {
         if self.is_full() { self.finish() } else { Ok(None) }
     }
 
-    /// What was added since the last batch; `None` if there is nothing.
+    /// The rows added since the last batch; `None` if there are none.
     pub fn finish(&mut self) -> Result<Option<RecordBatch>, QueryError> {
         if self.rows == 0 {
             return Ok(None);

@@ -1,8 +1,9 @@
-//! What the values in a bin of time add up to.
+//! Accumulators of the values in bins of time.
 
 use model::{Cell, Column, Summary, ValueType, Values};
 
 use crate::plan::Aggregate;
+use crate::statistics;
 
 /// Bins by their start, of one column of one series. Most come in order, or where others are already: they stand in one piece of memory, for a
 /// tree has room for many where there are few.
@@ -20,7 +21,7 @@ impl Bins {
 
     /// Adds a bin to what is there.
     pub(super) fn add(&mut self, start_ns: i64, bin: Bin) {
-        // Mostly the last one, or one behind it.
+        // Mostly the last one, or one after it.
         self.put(start_ns, bin, self.sorted.len().saturating_sub(1));
     }
 
@@ -86,7 +87,7 @@ impl Bins {
     }
 }
 
-/// What the values in a bin add up to.
+/// The accumulator of a bin.
 #[derive(Debug, Clone)]
 pub(super) enum Bin {
     /// Numbers; booleans as 0 and 1.
@@ -285,25 +286,8 @@ fn number_value(aggregate: Aggregate, summary: &Summary, values: &[f64], is_bool
             }
             _ => Cell::F64(summary.total()),
         },
-        Aggregate::Stddev => Cell::F64(stddev(values)),
-        Aggregate::Quantile(share) => Cell::F64(quantile(share, values)),
-    }
-}
-
-fn stddev(values: &[f64]) -> f64 {
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64).sqrt()
-}
-
-/// Of sorted values.
-fn quantile(share: f64, values: &[f64]) -> f64 {
-    let rank = share * values.len().saturating_sub(1) as f64;
-    let (lower, upper) = (rank.floor() as usize, rank.ceil() as usize);
-    match (values.get(lower), values.get(upper)) {
-        // Not computed: infinities have no difference.
-        (Some(only), _) if lower == upper => *only,
-        (Some(below), Some(above)) => below + (above - below) * rank.fract(),
-        _ => f64::NAN,
+        Aggregate::Stddev => Cell::F64(statistics::variance(values, 0).map_or(f64::NAN, f64::sqrt)),
+        Aggregate::Quantile(share) => Cell::F64(statistics::quantile(values, share).unwrap_or(f64::NAN)),
     }
 }
 
@@ -343,14 +327,5 @@ mod tests {
             });
             assert_eq!(found.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>(), "{starts_max}");
         }
-    }
-
-    #[test]
-    fn quantiles_lie_between_values_in_proportion() {
-        for (share, expected) in [(0.0, 1.0), (0.5, 2.5), (1.0, 4.0), (0.1, 1.3)] {
-            let found = quantile(share, &[1.0, 2.0, 3.0, 4.0]);
-            assert!((found - expected).abs() < 1e-12, "{share}: {found}");
-        }
-        assert!(quantile(0.5, &[]).is_nan());
     }
 }

@@ -14,13 +14,13 @@ use crate::{Cell, Frame, FrameColumn, QueryError};
 pub struct BinsRequest<'a> {
     /// The plan's written form, but for when: the same text stands for the same bins.
     pub text: String,
-    /// What is scanned.
+    /// The scan.
     pub scan: &'a Scan,
     /// From one bin to the next, in nanoseconds; at least 1.
     pub width_ns: i64,
     /// Where they begin beside multiples of that.
     pub offset_ns: i64,
-    /// What each column is, if all of them can be made of those of shorter bins, to the bit.
+    /// The aggregate of each column, if all of them can be computed from those of shorter bins, to the bit.
     pub combined: Option<Vec<Aggregate>>,
 }
 
@@ -97,7 +97,7 @@ impl Frame {
         size_of::<Self>() + self.labels.packed_bytes() + self.rows() * 8 + columns
     }
 
-    /// The rows of stretches one behind the other, series by series, in order of labels: of each stretch those in its range. Fails if a
+    /// The rows of intervals one after the other, series by series, in order of labels: of each interval those in its range. Fails if a
     /// column has values that do not go together. Stretches are in order of time; none has the labels of a series twice.
     pub fn join(stretches: &[(&[Self], TimeRange)]) -> Result<Vec<Self>, QueryError> {
         let mut series = Series::default();
@@ -132,7 +132,7 @@ struct Series<'a> {
 }
 
 impl<'a> Series<'a> {
-    /// Adds rows behind those of their series, which may be at a place; where it is.
+    /// Adds rows after those of their series, which is expected at an index; returns its index.
     fn add(&mut self, frame: &'a Frame, rows: Range<usize>, expected: usize) -> usize {
         let is_it = self.all.get(expected).is_some_and(|joining| *joining.labels == frame.labels);
         let place = if is_it {
@@ -227,7 +227,7 @@ impl Frame {
     }
 }
 
-/// What an aggregate is of two stretches of time, given what it is of each.
+/// The aggregate of two intervals, given that of each.
 fn both<'a>(aggregate: Aggregate, before: Cell<'a>, cell: Cell<'a>) -> Cell<'a> {
     match (aggregate, before, cell) {
         (Aggregate::Count, Cell::I64(some), Cell::I64(more)) => Cell::I64(some.saturating_add(more)),

@@ -76,7 +76,7 @@ fn compare_each<T>(operator: Operator, values: &[T], order: impl Fn(&T) -> Optio
     operator.is_comparison().then(|| values.iter().map(|value| has_order(operator, order(value))).collect())
 }
 
-/// Whether a comparison holds for an order; what has none is not equal and nothing else.
+/// Returns whether a comparison holds for an order; what has none is not equal and nothing else.
 fn has_order(operator: Operator, order: Option<Ordering>) -> bool {
     match operator {
         Operator::Less => order == Some(Ordering::Less),
@@ -88,7 +88,7 @@ fn has_order(operator: Operator, order: Option<Ordering>) -> bool {
     }
 }
 
-/// Whether a condition holds: null does not.
+/// Returns whether a condition holds: null does not.
 fn holds(condition: &Expression, frame: &Frame, row: usize) -> Result<bool, QueryError> {
     match cell(condition, frame, row)? {
         Cell::Bool(holds) => Ok(holds),

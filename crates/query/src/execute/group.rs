@@ -21,7 +21,7 @@ use crate::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping
 const WINDOWS_MAX: i64 = 200_000;
 /// So many are asked of summaries without looking where rows are: to find that out takes as long.
 const FEW_BINS: i64 = 8;
-/// What a bin takes out of a budget, in samples.
+/// The samples that a bin takes out of a budget.
 const BIN_SAMPLES: usize = 10;
 /// The column that holds bins of the rows' times.
 const TIME: &str = "#TS";
@@ -200,7 +200,7 @@ impl Reader<'_> {
 pub(super) struct Gathered<'a> {
     pub(super) grouping: &'a Grouping,
     pub(super) binned: Vec<Binned>,
-    /// By the labels by which rows are grouped, one behind the other.
+    /// By the labels by which rows are grouped, one after the other.
     places: HashMap<Vec<u8>, usize>,
     /// Those that were looked up last.
     key: Vec<u8>,
@@ -222,7 +222,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// What a series with these labels is part of.
+    /// The group that a series with these labels is part of.
     pub(super) fn target(&mut self, labels: &Labels) -> Option<&mut Binned> {
         let by = self.grouping.by.as_deref().unwrap_or_default();
         let is_by = |name: &str| by.iter().any(|wanted| wanted == name);
@@ -244,7 +244,7 @@ impl<'a> Gathered<'a> {
 }
 
 impl Binned {
-    /// Whether there is no bin.
+    /// Returns whether there is no bin.
     pub(super) fn is_empty(&self) -> bool {
         self.columns.is_empty() && self.rows.is_empty()
     }
@@ -260,7 +260,7 @@ impl Binned {
     }
 }
 
-/// Whether all aggregates of a group can come from summaries.
+/// Returns whether all aggregates of a group can come from summaries.
 pub(super) fn from_summaries(scan: &Scan, group: &SelectedGroup, grouping: &Grouping) -> bool {
     let is_number = |value_type: ValueType| {
         matches!(value_type, ValueType::F64 | ValueType::I64 | ValueType::U64 | ValueType::Histogram)
@@ -269,13 +269,13 @@ pub(super) fn from_summaries(scan: &Scan, group: &SelectedGroup, grouping: &Grou
         && (scan.table.is_none() || group.columns.iter().all(|column| is_number(column.value_type)))
 }
 
-/// What of summaries the aggregates need.
+/// The parts of summaries that the aggregates need.
 pub(super) fn parts_of(grouping: &Grouping) -> SummaryParts {
     let is_extreme = |call: &AggregateCall| matches!(call.aggregate, Aggregate::Min | Aggregate::Max);
     if grouping.aggregates.iter().any(is_extreme) { SummaryParts::Values } else { SummaryParts::Totals }
 }
 
-/// Whether a group has a column that is aggregated.
+/// Returns whether a group has a column that is aggregated.
 fn has_wanted(group: &SelectedGroup, grouping: &Grouping) -> bool {
     let is_kept = |field: &str| {
         grouping.aggregates.iter().any(|call| matches!(&call.input, AggregateInput::Column(name) if name == field))
@@ -285,7 +285,7 @@ fn has_wanted(group: &SelectedGroup, grouping: &Grouping) -> bool {
 }
 
 impl Grouping {
-    /// Whether an aggregate is of the rows' times.
+    /// Returns whether an aggregate is of the rows' times.
     fn keeps_times(&self) -> bool {
         self.aggregates.iter().any(|call| call.input == AggregateInput::Time)
     }
@@ -309,7 +309,7 @@ impl Grouping {
     }
 }
 
-/// Whether a range has so few bins that it is not worth knowing in which of them there are rows.
+/// Returns whether a range has so few bins that it is not worth knowing in which of them there are rows.
 pub(super) fn has_few_bins(range: &TimeRange, grouping: &Grouping) -> bool {
     let length_ns = range.end_ns.checked_sub(range.start_ns);
     let bins = length_ns.zip(grouping.width_ns).map(|(length_ns, width_ns)| length_ns / width_ns);

@@ -28,13 +28,13 @@ use crate::frame::FrameColumn;
 use crate::plan::{Expression, Grouping, Plan, Scan};
 use crate::{Budget, Frame, Helpers, QueryError};
 
-/// What a plan runs on.
+/// The store, the limits and the caches that a plan runs with.
 pub struct Context<'a> {
     /// Where the data is.
     pub store: &'a Store,
     /// Which database of it; one that does not exist has no series.
     pub database: &'a str,
-    /// What the run may use.
+    /// The limits of the query.
     pub budget: &'a Budget,
     /// Nanoseconds on a clock that only goes forward, for [`StepReport::elapsed_ns`].
     pub clock_ns: &'a (dyn Fn() -> i64 + Sync),
@@ -44,21 +44,21 @@ pub struct Context<'a> {
     pub bin_cache: Option<&'a dyn BinCache>,
 }
 
-/// What a plan gave, and what it took.
+/// The answer of a plan, and what it took to compute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// The answer, sorted by labels.
     pub frames: Vec<Frame>,
     /// Each step, in the order in which they ended.
     pub steps: Vec<StepReport>,
-    /// What was read.
+    /// Counts of what was read.
     pub reads: Reads,
 }
 
-/// What a step gave and took.
+/// The report of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepReport {
-    /// What it is.
+    /// Its name.
     pub step: &'static str,
     /// Series that it gave.
     pub series: usize,

@@ -20,7 +20,7 @@ use crate::{Frame, FrameColumn, QueryError, selection};
 /// Columns that a condition compares are read first if there are so many times as many.
 const COMPARED_SHARE: usize = 4;
 
-/// What a plan read of the store.
+/// Counts of what a plan read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reads {
     /// Groups that were selected.
@@ -51,7 +51,7 @@ pub struct CachedBinReads {
 }
 
 impl CachedBinReads {
-    /// What `EXPLAIN ANALYZE` says of them; nothing where no bins are kept.
+    /// The line of `EXPLAIN ANALYZE`; `None` where no bins are cached.
     pub fn summary(&self) -> Option<String> {
         let Self { rows, from_memory, from_flash } = self;
         (*rows > 0).then(|| format!("bins={rows} kept_in_memory={from_memory} kept_on_flash={from_flash}"))
@@ -130,7 +130,7 @@ impl Run<'_> {
         self.of_chosen(&groups, &Narrowing::new(&groups, wanted), work)
     }
 
-    /// The same of groups that were chosen, and of the columns that are read of them.
+    /// As [`Self::of_groups`], for groups that were selected before, and the columns that are read of them.
     pub(super) fn of_chosen<T: Send>(
         &mut self,
         groups: &[SelectedGroup],

@@ -20,7 +20,7 @@ pub enum Condition {
     Fields(Expression),
 }
 
-/// What a tag is in the rows of series that do not have it.
+/// The value of a tag in rows of series that do not have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingTag {
     /// Null: no comparison holds for it.
@@ -65,7 +65,7 @@ impl<R> Lowered<R> {
         lowered
     }
 
-    /// Whether the scan has all conditions.
+    /// Returns whether the scan has all conditions.
     pub const fn is_in_scan(&self) -> bool {
         self.conditions.is_empty() && self.rest.is_empty()
     }
@@ -158,7 +158,7 @@ impl Scan {
 }
 
 impl Operator {
-    /// The same of two sides that change places; `None` if it does not compare.
+    /// The operator with its two sides swapped; `None` if it is no comparison.
     pub const fn mirrored(self) -> Option<Self> {
         match self {
             Self::Less => Some(Self::Greater),

@@ -1,6 +1,6 @@
 //! Expressions over the columns of a row.
 
-/// What is computed from a row.
+/// An expression over a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expression {
     /// `#TS`: the row's time in nanoseconds.
@@ -26,7 +26,7 @@ pub enum Expression {
 }
 
 impl Expression {
-    /// Whether it is a value.
+    /// Returns whether it is a value.
     pub(crate) const fn is_constant(&self) -> bool {
         matches!(self, Self::Integer(_) | Self::Float(_) | Self::Text(_) | Self::Bool(_))
     }
@@ -101,12 +101,12 @@ impl Operator {
         Self::NAMED.iter().find(|(_, named)| *named == self).map_or("", |(name, _)| name)
     }
 
-    /// Whether it makes a number of numbers.
+    /// Returns whether it makes a number of numbers.
     pub const fn is_arithmetic(self) -> bool {
         matches!(self, Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::Remainder)
     }
 
-    /// Whether it makes true or false of two values.
+    /// Returns whether it makes true or false of two values.
     pub const fn is_comparison(self) -> bool {
         matches!(
             self,

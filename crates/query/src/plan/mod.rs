@@ -16,7 +16,7 @@ pub(crate) use push_down::push_down;
 
 use model::{MatchOp, Matcher, TimeRange};
 
-/// What is to be computed.
+/// A logical plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Plan {
     /// Series from the store, a frame each, their samples in the column `value`; or the groups of a table, a frame each, with a column
@@ -45,11 +45,11 @@ pub enum Plan {
     },
     /// Rows for the bins between the first and the last that have none.
     Fill {
-        /// What was grouped into bins.
+        /// Rows in bins.
         input: Box<Plan>,
         /// From one bin to the next, in nanoseconds.
         width_ns: i64,
-        /// What the new rows hold.
+        /// The values of the new rows.
         with: FillWith,
     },
     /// Rows in another order, series by series.
@@ -103,7 +103,7 @@ pub struct TableColumns {
     pub name: String,
     /// The fields that are read; empty: all.
     pub fields: Vec<String>,
-    /// Whether rows count in which none of these fields has a value, as they do in SQL; then groups are chosen, and bins exist, by
+    /// True if rows count in which none of these fields has a value, as they do in SQL; then groups are chosen, and bins exist, by
     /// their rows. Without it by the values of the fields, as in `InfluxQL`.
     pub every_row: bool,
 }
@@ -115,7 +115,7 @@ impl Scan {
         Self { table, selectors: Vec::new(), tokens: Vec::new(), range: TimeRange::ALL }
     }
 
-    /// Whether rows count in which nothing that is read has a value.
+    /// Returns whether rows count in which nothing that is read has a value.
     pub(crate) fn is_of_every_row(&self) -> bool {
         self.table.as_ref().is_some_and(|table| table.every_row)
     }
@@ -133,7 +133,7 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// The same as a single matcher.
+    /// It as a single matcher.
     pub fn matcher(&self) -> Matcher {
         if let [value] = self.values.as_slice() {
             return Matcher::new(&*self.name, self.op, &**value);
@@ -157,7 +157,7 @@ pub struct Grouping {
     pub width_ns: Option<i64>,
     /// Bins begin so much later, in nanoseconds; less than a width.
     pub offset_ns: i64,
-    /// What is computed of a bin: a column each, named as [`AggregateCall::column_name`] says.
+    /// The aggregates of a bin: a column each, named as [`AggregateCall::column_name`] says.
     pub aggregates: Vec<AggregateCall>,
     /// Series that agree in these labels are one; `None`: every series stays by itself.
     pub by: Option<Vec<String>>,
@@ -168,11 +168,11 @@ pub struct Grouping {
 pub struct AggregateCall {
     /// Which one.
     pub aggregate: Aggregate,
-    /// What it takes.
+    /// Its input.
     pub input: AggregateInput,
 }
 
-/// What an aggregate takes.
+/// The input of an aggregate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AggregateInput {
     /// Each column that there is.
@@ -212,7 +212,7 @@ impl Grouping {
     }
 }
 
-/// What is computed of the values in a bin.
+/// A function of the values in a bin.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Aggregate {
     /// The smallest.
@@ -261,20 +261,20 @@ impl Aggregate {
         }
     }
 
-    /// Whether summaries have the answer, so that samples need not be read.
+    /// Returns whether summaries have the answer, so that samples need not be read.
     pub const fn from_summaries(self) -> bool {
         !matches!(self, Self::Stddev | Self::Quantile(_))
     }
 }
 
-/// What rows hold that fill gaps.
+/// The values of rows that fill gaps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FillWith {
     /// Nothing.
     Null,
-    /// What the row before holds.
+    /// The value of the row before.
     Previous,
-    /// What lies between the rows around, in proportion to time.
+    /// A value between those of the rows around, in proportion to time.
     Linear,
     /// A number.
     Number(f64),
@@ -283,7 +283,7 @@ pub enum FillWith {
 /// How two plans are put side by side.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Join {
-    /// What becomes of rows without a partner.
+    /// How rows without a partner are joined.
     pub kind: JoinKind,
     /// Its columns come first, named `left` if it has one.
     pub left: Plan,
@@ -295,7 +295,7 @@ pub struct Join {
     pub within_ns: Option<i64>,
 }
 
-/// What becomes of rows without a partner of the same time.
+/// How rows without a partner of the same time are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JoinKind {
     /// They are left out.

@@ -135,7 +135,7 @@ fn push_join(out: &mut String, join: &Join, depth: usize) {
 }
 
 impl Plan {
-    /// What a step works on; `None` for those that begin a pipe.
+    /// The input of a step; `None` for those that begin a pipe.
     pub fn input(&self) -> Option<&Self> {
         match self {
             Self::Where { input, .. }
@@ -222,7 +222,7 @@ fn list(texts: &[String]) -> String {
     format!("'({})", quoted.join(" "))
 }
 
-/// A text in quotes, as plans have it; quotes and backslashes in it behind a backslash.
+/// A text in quotes, as plans have it; quotes and backslashes in it escaped by a backslash.
 pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

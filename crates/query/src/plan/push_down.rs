@@ -3,7 +3,7 @@
 
 use super::{Condition, Expression, Lowered, MissingTag, Operator, Plan, Scan};
 
-/// The same plan, reading less.
+/// An equal plan that reads less.
 pub(crate) fn push_down(plan: Plan) -> Plan {
     match plan {
         Plan::Where { input, condition } => narrow(push_down(*input), condition),
@@ -38,7 +38,7 @@ pub(crate) fn push_down(plan: Plan) -> Plan {
 /// Leaves the fields of a table that are used: by what works on the rows, and by conditions on them.
 fn read_only(plan: &mut Plan, columns: &[&str]) {
     match plan {
-        // Where every row counts, what is read is told from what is grouped when it runs.
+        // Where every row counts, the executor reads the columns that are grouped.
         Plan::Scan(Scan { table: Some(table), .. })
             if table.fields.is_empty() && !columns.is_empty() && !table.every_row =>
         {

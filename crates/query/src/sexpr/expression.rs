@@ -3,7 +3,7 @@
 use super::read::{Fault, Kind, Node};
 use crate::plan::{Expression, Function, Operator};
 
-/// What a node computes from a row.
+/// The expression over a row that a node stands for.
 pub(super) fn lower(node: &Node) -> Result<Expression, Fault> {
     match &node.kind {
         Kind::Integer(number) => Ok(Expression::Integer(*number)),

@@ -14,7 +14,7 @@ const STEPS: &str = "(metric \"name\"), (table \"name\"), (table \"name\" '(\"fi
                      (index 50), (all), (range start end), (where (> #V 95)), (groupby 1h max), (map \"name\" (/ #V 2)), (fill linear), \
                      (order #V desc), (limit 10), (last 10), (join inner …), (union …)";
 
-/// What a text means beside its words.
+/// The context that a text is read in.
 pub(super) struct Lowering {
     pub(super) now_ns: i64,
 }
@@ -273,7 +273,7 @@ fn operator(word: &str) -> Option<Operator> {
     Operator::NAMED.iter().find(|(name, operator)| *name == word && operator.is_arithmetic()).map(|(_, found)| *found)
 }
 
-/// What is in the range, of steps that were not made for it.
+/// Restricts the rows of any steps to a range.
 fn within(plan: Plan, range: TimeRange) -> Plan {
     let bound = |operator, ns| Expression::Apply(operator, vec![Expression::Time, Expression::Integer(ns)]);
     let bounds = vec![bound(Operator::GreaterOrEqual, range.start_ns), bound(Operator::LessOrEqual, range.end_ns)];
@@ -391,7 +391,7 @@ fn map_columns(step: &Node, columns: &[Node]) -> Result<Vec<(String, Expression)
     columns.chunks(2).map(pair).collect()
 }
 
-/// `(fill linear)` behind a `groupby`, or `(fill 1h linear)`.
+/// `(fill linear)` after a `groupby`, or `(fill 1h linear)`.
 fn fill(input: Plan, step: &Node, rest: &[Node]) -> Result<Plan, Fault> {
     let form = "gaps are filled as (fill null), (fill previous), (fill linear) or (fill 0) behind a groupby, or by a width: (fill 1h 0)";
     let grouped = |plan: &Plan| match plan {
@@ -420,7 +420,7 @@ fn fill(input: Plan, step: &Node, rest: &[Node]) -> Result<Plan, Fault> {
     Ok(Plan::Fill { input: Box::new(input), width_ns, with })
 }
 
-/// What the last step says that says something.
+/// The answer of the last step that has one.
 fn nearest(plan: &Plan, says: &dyn Fn(&Plan) -> Option<i64>) -> Option<i64> {
     says(plan).or_else(|| plan.input().and_then(|input| nearest(input, says)))
 }

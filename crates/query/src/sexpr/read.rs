@@ -9,7 +9,7 @@ pub const TEXT_BYTES_MAX: usize = 1 << 18;
 /// Lists within lists.
 const DEPTH_MAX: usize = 64;
 
-/// What is wrong with a text, and where.
+/// An error in a text, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntaxError {
     /// Where, in bytes from its beginning.
@@ -18,7 +18,7 @@ pub struct SyntaxError {
     pub line: usize,
     /// The character in its line, from 1.
     pub column: usize,
-    /// What is wrong and what to write instead.
+    /// The error, and what to write instead.
     pub message: String,
 }
 
@@ -71,7 +71,7 @@ impl Node {
         Fault { offset: self.offset, message: message.into() }
     }
 
-    /// What it is, for messages.
+    /// Its kind, for messages.
     pub(super) fn name(&self) -> String {
         match &self.kind {
             Kind::List(_) => "a list".to_owned(),
@@ -233,7 +233,7 @@ fn classify(atom: &str) -> Result<Kind, String> {
     }
 }
 
-/// Numbers with units, one behind another.
+/// Numbers with units, one after another.
 fn duration(text: &str) -> Option<i64> {
     let mut total = 0i64;
     let mut rest = text;

@@ -35,7 +35,7 @@ const PRINTED: &[(&str, &str)] = &[
     ),
 ];
 
-/// The same, of tables.
+/// Plans of tables are written as they are read.
 const TABLES: &[(&str, &str)] = &[
     (
         r#"(->> (table "cpu") (tag "host" "a") (groupby 1h '((max "user") (quantile 0.5 "idle") (count #TS)) (offset 90m) (by '("host"))))"#,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use model::Labels;
-use query::{Cell, Column, ResultRows, RowColumn, RowRef, RowValue, SeriesColumn, SeriesTexts};
+use query::{Cell, Column, ResultRows, RowColumn, RowRef, RowValue, SeriesColumn, SeriesTexts, Value};
 
 use crate::http::json;
 
@@ -83,7 +83,7 @@ impl<T: Fn(&mut String, i64)> RowWriter<T> {
         Self { floats, write_time, time_ns: None, time: String::new() }
     }
 
-    pub(crate) fn push_value(&mut self, out: &mut String, value: RowValue<'_>) {
+    fn push_value(&mut self, out: &mut String, value: RowValue<'_>) {
         match value {
             RowValue::Cell(cell) => push_cell(out, cell, self.floats),
             RowValue::Time(ns) => {
@@ -97,20 +97,28 @@ impl<T: Fn(&mut String, i64)> RowWriter<T> {
         }
     }
 
-    /// Appends rows, given how a value of theirs is written.
-    pub(crate) fn push_rows<V>(
-        &mut self,
-        out: &mut String,
-        rows: &[Vec<V>],
-        push: impl Fn(&mut Self, &mut String, &V),
-    ) {
+    /// Appends rows of values.
+    pub(crate) fn push_rows(&mut self, out: &mut String, rows: &[Vec<Value>]) {
         let begun = out.len();
         for (number, row) in rows.iter().enumerate() {
             make_room(out, begun, number, rows.len());
             out.push_str(if number == 0 { "[" } else { ",[" });
             for (place, value) in row.iter().enumerate() {
                 out.push_str(if place == 0 { "" } else { "," });
-                push(self, out, value);
+                let cell = match value {
+                    Value::Null => Cell::Null,
+                    Value::Bool(value) => Cell::Bool(*value),
+                    Value::Int(value) => Cell::I64(*value),
+                    Value::Unsigned(value) => Cell::U64(*value),
+                    Value::Float(value) => Cell::F64(*value),
+                    Value::Text(text) => Cell::Text(text),
+                    Value::Interval(_) => Cell::Text(&value.to_string()),
+                    Value::Timestamp(ns) => {
+                        self.push_value(out, RowValue::Time(*ns));
+                        continue;
+                    }
+                };
+                push_cell(out, cell, self.floats);
             }
             out.push(']');
         }

@@ -7,7 +7,7 @@ use axum::extract::{Request, State as From};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use query::arrow::STREAM_MEDIA_TYPE;
-use query::{Budget, QueryError};
+use query::{Budget, QueryError, RowLimit};
 use sql::{Answer, ClientContext, Column, Manner, PARQUET_MEDIA_TYPE, Relation, SqlError};
 
 use super::text::{self, Style};
@@ -127,13 +127,13 @@ async fn answer(state: &Arc<State>, parts: &RequestParts, access: Access, form: 
     let asked = QueryJob::without_request(description, budget.clone(), timeout(state, &parts.parameters)?);
     let manner = if form.style() == Style::QuestDb { Manner::QuestDb } else { Manner::Postgres };
     let session = ClientContext { manner, ..ClientContext::new(database, state.db.now_ns()) };
-    let bounds = limit_of(parts)?;
+    let limit = limit_of(parts)?;
     let work = move |state: &State| match run(state, &text, access, (&session, &budget)) {
         Ok(Ran::Refused(error)) => {
             let code = SqlError::Invalid(String::new()).code();
             Ok((failed(&text, (code, &error.message), form).into_bytes(), error.status))
         }
-        Ok(Ran::Given(given)) => Ok((written(&text, given, bounds, form)?, StatusCode::OK)),
+        Ok(Ran::Given(given)) => Ok((written(&text, given, limit, form)?, StatusCode::OK)),
         Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
         Err(error) => {
             let error = (error.code(), error.to_string());
@@ -200,25 +200,28 @@ fn statements(parts: &RequestParts) -> Result<String, ApiError> {
 }
 
 /// QuestDB's `limit=hi` or `limit=lo,hi`: rows to skip and where to stop.
-fn limit_of(parts: &RequestParts) -> Result<(usize, usize), ApiError> {
-    let Some(text) = parts.parameters.get("limit") else { return Ok((0, usize::MAX)) };
+fn limit_of(parts: &RequestParts) -> Result<RowLimit, ApiError> {
+    let Some(text) = parts.parameters.get("limit") else { return Ok(RowLimit::default()) };
     let number = |text: &str| {
         text.trim()
             .parse::<usize>()
             .map_err(|_| ApiError::invalid_parameter("limit", "it is a number of rows, or two: from,to"))
     };
     match text.split_once(',') {
-        None => Ok((0, number(text)?)),
-        Some((from, to)) => Ok((number(from)?, number(to)?)),
+        None => Ok(RowLimit { skip: 0, rows: Some(number(text)?) }),
+        Some((from, to)) => {
+            let skip = number(from)?;
+            Ok(RowLimit { skip, rows: Some(number(to)?.saturating_sub(skip)) })
+        }
     }
 }
 
-fn written(text: &str, given: Answer, (from, to): (usize, usize), form: Form) -> Result<Vec<u8>, QueryError> {
+fn written(text: &str, given: Answer, limit: RowLimit, form: Form) -> Result<Vec<u8>, QueryError> {
     let mut out = String::new();
     match (form, given) {
         (Form::Json | Form::QuestDbJson, Answer::Table(mut table)) => {
             let total = table.rows.order().len();
-            table.rows.cut(from, to);
+            table.rows.limit(limit);
             push_head(&mut out, text, &table.columns, form);
             text::push_table(&mut out, &table.rows, form.style());
             push_total(&mut out, total, form);
@@ -226,8 +229,7 @@ fn written(text: &str, given: Answer, (from, to): (usize, usize), form: Form) ->
         (form, given) => {
             let mut relation = given.relation().unwrap_or_default();
             let total = relation.rows.len();
-            relation.rows.truncate(to);
-            relation.rows.drain(..from.min(relation.rows.len()));
+            limit.apply(&mut relation.rows);
             match form {
                 Form::Arrow => {
                     let batches = relation.batches();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use query::{Cell, ResultRows, RowValue};
+use query::ResultRows;
 use sql::{Column, Relation, SqlType, Value};
 
 use crate::http::json;
@@ -54,15 +54,7 @@ fn writer(style: Style) -> RowWriter<impl Fn(&mut String, i64)> {
 /// Appends `[[…],…]`.
 pub(super) fn push_rows(out: &mut String, rows: &[Vec<Value>], style: Style) {
     out.push('[');
-    writer(style).push_rows(out, rows, |writer, out, value| match value {
-        Value::Null => writer.push_value(out, RowValue::Cell(Cell::Null)),
-        Value::Bool(value) => writer.push_value(out, RowValue::Cell(Cell::Bool(*value))),
-        Value::Int(value) => writer.push_value(out, RowValue::Cell(Cell::I64(*value))),
-        Value::Float(value) => writer.push_value(out, RowValue::Cell(Cell::F64(*value))),
-        Value::Timestamp(ns) => writer.push_value(out, RowValue::Time(*ns)),
-        Value::Text(text) => writer.push_value(out, RowValue::Cell(Cell::Text(text))),
-        Value::Interval(_) => json::push_text(out, &value.to_string()),
-    });
+    writer(style).push_rows(out, rows);
     out.push(']');
 }
 

@@ -2,13 +2,11 @@
 
 mod read;
 
-use query::Cell;
-use query::QueryError;
 use query::arrow::{ArrowType, BatchBuilder, RecordBatch, SchemaRef};
+use query::{Cell, QueryError, SqlType, Value};
 
 use crate::error::{SqlError, invalid};
 use crate::relation::{Column, Relation};
-use crate::value::{SqlType, Value};
 
 pub use read::extent_of;
 pub(crate) use read::relation_of_batch;
@@ -106,12 +104,13 @@ fn cell(value: &Value) -> Cell<'_> {
         Value::Null | Value::Interval(_) => Cell::Null,
         Value::Bool(value) => Cell::Bool(*value),
         Value::Int(value) | Value::Timestamp(value) => Cell::I64(*value),
+        Value::Unsigned(value) => Cell::U64(*value),
         Value::Float(value) => Cell::F64(*value),
         Value::Text(text) => Cell::Text(text),
     }
 }
 
-/// What holds all values of a column.
+/// A type that holds all values of a column.
 fn arrow_type(column: &Column, rows: &[Vec<Value>], place: usize) -> ArrowType {
     let mut found = known_type(column.sql_type);
     for kind in rows.iter().filter_map(|row| known_type(row.get(place)?.sql_type())) {
@@ -120,7 +119,7 @@ fn arrow_type(column: &Column, rows: &[Vec<Value>], place: usize) -> ArrowType {
     found.unwrap_or(ArrowType::Text)
 }
 
-/// What holds the values that a column is said to have.
+/// The type that holds the declared values of a column.
 fn described_type(column: &Column) -> ArrowType {
     known_type(column.sql_type).unwrap_or(ArrowType::Text)
 }

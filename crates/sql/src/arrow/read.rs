@@ -10,10 +10,10 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
+use query::{Interval, SqlType, Value};
 
 use crate::error::{SqlError, invalid};
 use crate::relation::{Column, Relation};
-use crate::value::{Interval, SqlType, Value};
 
 const NS_PER_DAY: i64 = 86_400_000_000_000;
 const NS_PER_MS: i64 = 1_000_000;
@@ -69,7 +69,7 @@ fn written_bytes(array: &dyn Array, depth: usize) -> usize {
         DataType::LargeList(_) if depth < DEPTH_MAX => written_bytes(array.as_list::<i64>().values(), depth + 1),
         _ => text_bytes(array),
     };
-    // Each text in quotes, all of its characters behind a backslash.
+    // Each text in quotes, all of its characters escaped by a backslash.
     array.len().saturating_mul(ITEM_BYTES).saturating_add(texts.saturating_mul(2))
 }
 

@@ -8,9 +8,9 @@ use arrow_array::{
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::Field;
+use query::Interval;
 
 use super::*;
-use crate::value::Interval;
 
 fn relation(columns: &[(&str, SqlType)], rows: Vec<Vec<Value>>) -> Relation {
     Relation { columns: columns.iter().map(|(name, kind)| Column::new(*name, *kind)).collect(), rows }

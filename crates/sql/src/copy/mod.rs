@@ -7,12 +7,12 @@ mod pages;
 mod parquet;
 mod text;
 
+use query::Value;
 use sqlparser::ast::{CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident, Query};
 
 use crate::error::{SqlError, invalid};
 use crate::relation::Relation;
 use crate::run::Run;
-use crate::value::Value;
 
 pub use parquet::{PARQUET_MEDIA_TYPE, fuzz_parquet};
 use text::TextFormat;
@@ -32,7 +32,7 @@ pub struct CopyOut {
     pub messages: Vec<Vec<u8>>,
     /// How many columns they have.
     pub columns: usize,
-    /// Whether they are no text.
+    /// True if they are no text.
     pub is_binary: bool,
 }
 
@@ -47,13 +47,13 @@ pub struct CopyIn {
 }
 
 impl CopyIn {
-    /// Whether what comes is no text.
+    /// Returns whether what comes is no text.
     pub fn is_binary(&self) -> bool {
         self.format == CopyFormat::Parquet
     }
 }
 
-/// What a COPY asks for.
+/// The request of a COPY.
 pub(crate) enum Copy {
     Out(CopyOut),
     In(CopyIn),
@@ -188,7 +188,7 @@ impl Run<'_> {
     }
 }
 
-/// What a text may stand for.
+/// Reads a text as a value of one type.
 type Reading = fn(&str) -> Option<Value>;
 
 /// Makes numbers or booleans of a column's texts if all of them are.

@@ -1,4 +1,4 @@
-//! What the pages of a Parquet file unpack to, before any is unpacked.
+//! Bounds on what the pages of a Parquet file unpack to, before any is unpacked.
 //!
 //! The headers of pages say how large each becomes (`PageHeader` of parquet.thrift, in Thrift's compact protocol), and readers make room for that
 //! before they look at the page. So the headers are read here first.
@@ -41,7 +41,7 @@ fn chunk<'a>(file: &'a [u8], column: &ColumnChunkMetaData) -> Option<&'a [u8]> {
     file.get(start..start.checked_add(length)?)
 }
 
-/// What a column's pages have unpacked.
+/// The unpacked size of a column's pages.
 fn pages(mut rest: &[u8]) -> Option<usize> {
     let mut unpacked = 0usize;
     while !rest.is_empty() {

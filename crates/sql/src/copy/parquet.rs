@@ -25,7 +25,7 @@ const MESSAGE_BYTES_MAX: usize = 64 << 10;
 const ROWS_AT_ONCE: usize = 1024;
 /// Columns of a file.
 const COLUMNS_MAX: usize = 4096;
-/// What a sample of the budget stands for.
+/// Bytes that a sample of the budget stands for.
 const SAMPLE_BYTES: usize = 16;
 
 impl Relation {
@@ -107,7 +107,7 @@ fn rows(
     Ok(relation)
 }
 
-/// The same field, its texts as views.
+/// The field with its texts as views.
 fn viewed(field: &FieldRef) -> FieldRef {
     match field.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 => {
@@ -132,7 +132,7 @@ fn unreadable<T>(error: &ParquetError) -> Result<T, SqlError> {
 mod tests {
     use super::*;
     use crate::relation::Column;
-    use crate::value::{SqlType, Value};
+    use query::{SqlType, Value};
 
     fn table(rows: usize, text: &str) -> Relation {
         let columns = vec![Column::new("time", SqlType::Timestamp), Column::new("s", SqlType::Text)];

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use query::Value;
 use sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption};
 
 use crate::error::{SqlError, invalid, unsupported};
 use crate::relation::Relation;
-use crate::value::Value;
 
 /// How rows are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) struct TextFormat {
     pub(super) has_header: bool,
     delimiter: char,
     quote: char,
-    /// What stands for null: in CSV only if it is not quoted.
+    /// The text of null: in CSV only if it is not quoted.
     null: String,
 }
 
@@ -148,7 +148,7 @@ impl TextFormat {
             };
             push(&mut cells, meant);
         }
-        // A null is told by how it is written.
+        // How a cell is written says whether it is null.
         cells.into_iter().zip(raw).map(|(cell, raw)| (raw != self.null).then_some(cell)).collect()
     }
 

@@ -3,15 +3,16 @@
 use std::collections::{HashMap, HashSet};
 
 use query::plan::Aggregate;
+use query::statistics;
+use query::{Interval, SqlType, Value};
 
 use super::{Bound, Environment, holds};
 use crate::error::{SqlError, invalid};
-use crate::value::{Interval, SqlType, Value};
 
 /// Bytes of a text that `string_agg` may make of a group.
 const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// What is computed of a group's rows.
+/// An aggregate of a group's rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum AggregateFunction {
     Count,
@@ -31,9 +32,9 @@ pub(crate) enum AggregateFunction {
     StringAgg,
     BoolAnd,
     BoolOr,
-    /// What a counter gained, series by series, a fall counting as a restart from zero.
+    /// The increase of a counter, series by series, a fall counting as a restart from zero.
     Increase,
-    /// The same per second, from each series' first row to its last.
+    /// The increase of a counter per second, from each series' first row to its last.
     Rate,
     /// From each series' first value to its last, per second; of one series.
     Derivative,
@@ -76,7 +77,7 @@ impl AggregateFunction {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, found)| *found)
     }
 
-    /// Whether a name is one of quantiles, whose share is an argument.
+    /// Returns whether a name is one of quantiles, whose share is an argument.
     pub(crate) fn is_quantile(name: &str) -> bool {
         matches!(
             name,
@@ -84,7 +85,7 @@ impl AggregateFunction {
         )
     }
 
-    /// The same in a plan, if it has it.
+    /// The plan's aggregate that equals it, if there is one.
     pub(crate) const fn in_plan(self) -> Option<Aggregate> {
         match self {
             Self::Count => Some(Aggregate::Count),
@@ -100,12 +101,12 @@ impl AggregateFunction {
         }
     }
 
-    /// Whether it needs to know which series a row is of, and when.
+    /// Returns whether it needs to know which series a row is of, and when.
     pub(crate) const fn is_of_series(self) -> bool {
         matches!(self, Self::Increase | Self::Rate | Self::Derivative)
     }
 
-    /// Whether rows' times matter to it.
+    /// Returns whether rows' times matter to it.
     pub(crate) const fn is_by_time(self) -> bool {
         matches!(self, Self::First | Self::Last)
     }
@@ -125,9 +126,9 @@ impl AggregateFunction {
 #[derive(Debug, Clone)]
 pub(crate) struct BoundAggregate {
     pub(crate) function: AggregateFunction,
-    /// What is aggregated; `None`: rows.
+    /// The argument; `None`: rows.
     pub(crate) of: Option<Bound>,
-    /// What rows are ordered by (`first(value, time)`), or texts are put between (`string_agg`).
+    /// The order of rows (`first(value, time)`), or the separator of texts (`string_agg`).
     pub(crate) by: Option<Bound>,
     pub(crate) is_distinct: bool,
     pub(crate) filter: Option<Bound>,
@@ -142,7 +143,7 @@ struct Counter {
     increase: f64,
 }
 
-/// What the rows of a group added up to so far.
+/// The accumulator of a group.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Accumulator {
     count: i64,
@@ -162,7 +163,7 @@ pub(crate) struct Accumulator {
 
 impl Accumulator {
     /// Adds a row. `time` and `series` are its time and which series it is of, as far as that is known. Returns what it keeps for itself, in
-    /// samples: values of which only one is told apart from the others.
+    /// samples: values that it has to hold to find duplicates.
     pub(crate) fn add(
         &mut self,
         call: &BoundAggregate,
@@ -292,8 +293,8 @@ impl Accumulator {
         if self.sum.0.is_finite() { self.sum.0 + self.sum.1 } else { self.sum.0 }
     }
 
-    /// What it came to.
-    pub(crate) fn finish(self, call: &BoundAggregate) -> Value {
+    /// The value of the aggregate.
+    pub(crate) fn finish(mut self, call: &BoundAggregate) -> Value {
         let float = |number: Option<f64>| number.map_or(Value::Null, Value::Float);
         let count = self.count as f64;
         match call.function {
@@ -318,11 +319,14 @@ impl Accumulator {
                 best.map_or(Value::Null, |(value, _)| value)
             }
             AggregateFunction::StringAgg => self.text.map_or(Value::Null, Value::text),
-            AggregateFunction::StddevPopulation => float(variance(&self.values, 0).map(f64::sqrt)),
-            AggregateFunction::StddevSample => float(variance(&self.values, 1).map(f64::sqrt)),
-            AggregateFunction::VariancePopulation => float(variance(&self.values, 0)),
-            AggregateFunction::VarianceSample => float(variance(&self.values, 1)),
-            AggregateFunction::Quantile(share) => float(quantile(self.values, share)),
+            AggregateFunction::StddevPopulation => float(statistics::variance(&self.values, 0).map(f64::sqrt)),
+            AggregateFunction::StddevSample => float(statistics::variance(&self.values, 1).map(f64::sqrt)),
+            AggregateFunction::VariancePopulation => float(statistics::variance(&self.values, 0)),
+            AggregateFunction::VarianceSample => float(statistics::variance(&self.values, 1)),
+            AggregateFunction::Quantile(share) => {
+                self.values.sort_unstable_by(f64::total_cmp);
+                float(statistics::quantile(&self.values, share))
+            }
             AggregateFunction::Increase => Value::Float(self.counters.values().map(|counter| counter.increase).sum()),
             AggregateFunction::Rate => {
                 float(sum_of(self.counters.values().map(|counter| per_second(counter, counter.increase))))
@@ -342,18 +346,4 @@ fn sum_of(numbers: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 fn per_second(counter: &Counter, gained: f64) -> Option<f64> {
     let ns = counter.last.0.saturating_sub(counter.first.0);
     (ns > 0).then(|| gained / (ns as f64 / 1e9))
-}
-
-/// `None` with too few values.
-fn variance(values: &[f64], without: usize) -> Option<f64> {
-    let divisor = values.len().checked_sub(without).filter(|divisor| *divisor > 0)?;
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    Some(values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / divisor as f64)
-}
-
-fn quantile(mut values: Vec<f64>, share: f64) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    let rank = share * values.len().saturating_sub(1) as f64;
-    let (below, above) = (*values.get(rank.floor() as usize)?, *values.get(rank.ceil() as usize)?);
-    Some(if rank.fract() == 0.0 { below } else { below + (above - below) * rank.fract() })
 }

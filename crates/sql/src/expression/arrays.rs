@@ -1,12 +1,12 @@
 //! Arrays, as far as clients' questions about the catalog need them: texts as Postgres writes arrays, `{a,"b c",NULL}`.
 
+use query::{SqlType, Value};
 use sqlparser::ast::{AccessExpr, Expr, Query, Subscript};
 
 use super::build::apply;
 use super::functions::{TEXT_BYTES_MAX, bounded, too_long};
 use super::{Binder, Bound, Function, Grouped, Returns, Typed, strict};
 use crate::error::{SqlError, invalid, unsupported};
-use crate::value::{SqlType, Value};
 
 /// `array[n]`
 static ELEMENT: Function = strict("element", (2, 2), SqlType::Text, |of, _| {

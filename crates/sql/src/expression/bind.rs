@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use query::plan::FillWith;
+use query::time;
+use query::{Interval, SqlType, Value};
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, CeilFloorKind, Expr, Ident, Interval as IntervalText, TrimWhereField, UnaryOperator,
     Value as Literal,
@@ -10,15 +13,12 @@ use sqlparser::ast::{
 use super::build::{Matching, apply, escaped_by, folded, joined, matched, named, negated, unified};
 use super::{Bound, BoundAggregate, Environment, Function, Typed, cast, operators, sql_type, times};
 use crate::error::{SqlError, invalid, unsupported};
-use crate::parse::Fill;
 use crate::scope::{Role, Scope};
-use crate::time;
-use crate::value::{Interval, SqlType, Value};
 
 /// Expressions in one another; chains of operators count as one.
 const DEPTH_MAX: usize = 64;
 
-/// What rows are grouped by.
+/// A key that rows are grouped by.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
     /// As it was written, to be recognized in what is selected.
@@ -33,10 +33,10 @@ pub(crate) struct Key {
 pub(crate) struct Grouped {
     pub(crate) keys: Vec<Key>,
     pub(crate) calls: Vec<BoundAggregate>,
-    /// What calls look like, so that none is computed twice.
+    /// Calls by their text, so that none is computed twice.
     pub(super) known: HashMap<String, usize>,
     /// How gaps are filled in what calls give (`locf`, `interpolate`), by the call's place.
-    pub(crate) fills: HashMap<usize, Fill>,
+    pub(crate) fills: HashMap<usize, FillWith>,
 }
 
 /// Answers queries within expressions: rows of one column or more.
@@ -124,7 +124,7 @@ impl Binder<'_> {
         Ok(folded(bound, self.environment))
     }
 
-    /// What is true or false of values: `IS …`, `IN`, `BETWEEN`, `LIKE`; `None` if it is something else.
+    /// Predicates: `IS …`, `IN`, `BETWEEN`, `LIKE`; `None` if it is something else.
     fn predicate(&mut self, of: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Option<Typed>, SqlError> {
         let unary = match of {
             Expr::IsNull(of) | Expr::IsUnknown(of) => Some((&operators::IS_NULL, of, false)),
@@ -213,7 +213,7 @@ impl Binder<'_> {
         }
     }
 
-    /// What is grouped by, wherever it is written.
+    /// The key of the groups that an expression is, wherever it is written.
     fn key(&self, of: &Expr, grouped: &Grouped) -> Option<Typed> {
         let column = self.place(of);
         let text = of.to_string();
@@ -433,7 +433,7 @@ impl Binder<'_> {
     }
 }
 
-/// Whether a column of a scope is the rows' time.
+/// Returns whether a column of a scope is the rows' time.
 pub(crate) fn is_time(scope: &Scope, place: usize) -> bool {
     scope.columns.get(place).is_some_and(|column| column.role == Role::Time)
 }

@@ -1,11 +1,11 @@
 //! Typed expressions put together: operators, patterns, and the type of what functions give.
 
+use query::{SqlType, Value};
 use sqlparser::ast::BinaryOperator;
 
 use super::evaluate::compile;
 use super::{Bound, Environment, Function, Pattern, Returns, Typed, functions, operators};
 use crate::error::{SqlError, unsupported};
-use crate::value::{SqlType, Value};
 
 impl Typed {
     pub(super) fn constant(value: Value) -> Self {
@@ -72,10 +72,10 @@ fn flattened(a: Bound, b: Bound, is_and: bool) -> Vec<Bound> {
 /// How a text is matched with a pattern.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Matching {
-    /// Whether the pattern is one of `LIKE`.
+    /// True if the pattern is one of `LIKE`.
     pub(super) is_like: bool,
     pub(super) ignores_case: bool,
-    /// Whether the text must not match.
+    /// True if the text must not match.
     pub(super) is_negated: bool,
 }
 
@@ -158,7 +158,7 @@ pub(super) fn unified(of: Vec<Typed>) -> (Vec<Bound>, SqlType) {
     (of.into_iter().map(as_one).collect(), sql_type)
 }
 
-/// What is the same in all rows is computed once; what fails then fails when it is computed.
+/// Computes constants once; one that fails fails when the rows are computed.
 pub(super) fn folded(of: Typed, environment: &Environment) -> Typed {
     if matches!(of.expression, Bound::Constant(_)) || !of.expression.is_constant() {
         return of;

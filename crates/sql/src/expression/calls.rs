@@ -1,12 +1,12 @@
 //! Calls of functions and aggregates.
 
+use query::SqlType;
+use query::plan::FillWith;
 use sqlparser::ast::{DuplicateTreatment, Expr, Function as Call, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::build::apply;
 use super::{AggregateFunction, Binder, Bound, BoundAggregate, Grouped, Typed, functions};
 use crate::error::{SqlError, invalid, unsupported};
-use crate::parse::Fill;
-use crate::value::SqlType;
 
 impl Binder<'_> {
     pub(super) fn function(&mut self, call: &Call, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
@@ -38,7 +38,7 @@ impl Binder<'_> {
             let Some(call) = call else { return Ok(of) };
             grouped.calls.push(call);
             let place = grouped.calls.len() - 1;
-            grouped.fills.insert(place, if name == "locf" { Fill::Previous } else { Fill::Linear });
+            grouped.fills.insert(place, if name == "locf" { FillWith::Previous } else { FillWith::Linear });
             return Ok(of_call(grouped, place));
         }
         let Some(function) = functions::find(&name) else {
@@ -120,14 +120,14 @@ impl Binder<'_> {
     }
 }
 
-/// Whether a name is one of an aggregate.
+/// Returns whether a name is one of an aggregate.
 pub(crate) fn is_aggregate(name: &str) -> bool {
     AggregateFunction::find(name).is_some() || AggregateFunction::is_quantile(name)
 }
 
 fn of_call(grouped: &Grouped, place: usize) -> Typed {
     let sql_type = grouped.calls.get(place).map_or(SqlType::Unknown, |call| call.sql_type);
-    // Calls stand behind the keys; that there will be no more keys is known when the first call is met.
+    // Calls stand after the keys: there are no more keys once the first call is bound.
     Typed { expression: Bound::Column(grouped.keys.len() + place), sql_type }
 }
 

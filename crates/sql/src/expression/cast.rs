@@ -1,11 +1,12 @@
 //! Values from one type to another.
 
+use query::time;
+use query::value::parse_bool;
+use query::{SqlType, Value};
 use sqlparser::ast::DataType;
 
 use super::Environment;
 use crate::error::{SqlError, invalid, unsupported};
-use crate::time;
-use crate::value::{SqlType, Value, parse_bool};
 
 /// The type that a type's name means.
 pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType, SqlError> {

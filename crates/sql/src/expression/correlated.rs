@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use query::{SqlType, Value};
 use sqlparser::ast::{BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor};
 
 use super::arrays::array;
 use super::{Binder, Bound, Grouped, Typed};
 use crate::error::{SqlError, invalid};
-use crate::value::{SqlType, Value};
 
 /// Values by their keys; `None` where there are several.
 pub(crate) type Answers = HashMap<Vec<Value>, Option<Value>>;
@@ -99,7 +99,7 @@ fn split(query: &Query) -> Option<Split> {
     Some(Split { query: Query { body: Box::new(SetExpr::Select(select)), ..query.clone() }, outer })
 }
 
-/// What the tables of a query are called.
+/// The names of the tables of a query.
 fn names(select: &Select) -> Vec<String> {
     let factors = select
         .from
@@ -115,7 +115,7 @@ fn names(select: &Select) -> Vec<String> {
     factors.filter_map(name).collect()
 }
 
-/// Whether it is a column of a table that the query does not have.
+/// Returns whether it is a column of a table that the query does not have.
 fn is_outer(of: &Expr, tables: &[String]) -> bool {
     let Expr::CompoundIdentifier(parts) = of else { return false };
     let table = parts.len().checked_sub(2).and_then(|place| parts.get(place));

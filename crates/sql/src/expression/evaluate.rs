@@ -1,15 +1,15 @@
 //! The value of an expression in a row.
 
+use query::Value;
 use regex::{Regex, RegexBuilder};
 
 use super::{Bound, Environment, Pattern, cast, correlated};
 use crate::error::{SqlError, invalid};
-use crate::value::Value;
 
 /// Bytes that a compiled pattern may take.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-/// Whether a condition holds: null does not.
+/// Returns whether a condition holds: null does not.
 pub(crate) fn holds(condition: &Bound, row: &[Value], environment: &Environment) -> Result<bool, SqlError> {
     Ok(condition.truth(row, environment)? == Some(true))
 }
@@ -79,7 +79,7 @@ impl Bound {
             _ => match self.value(row, environment)? {
                 Value::Bool(value) => Ok(Some(value)),
                 Value::Null => Ok(None),
-                Value::Text(text) => match crate::value::parse_bool(&text) {
+                Value::Text(text) => match query::value::parse_bool(&text) {
                     Some(value) => Ok(Some(value)),
                     None => invalid(format!("invalid input syntax for type boolean: \"{text}\"")),
                 },
@@ -120,7 +120,7 @@ fn is_in(of: &Value, list: &[Bound], row: &[Value], environment: &Environment) -
 /// A pattern of `~`, or of `LIKE`.
 pub(super) fn compile(pattern: &str, is_like: bool, ignores_case: bool) -> Result<Regex, SqlError> {
     let text = if is_like { like_pattern(pattern) } else { pattern.to_owned() };
-    // In the text itself, so that whoever looks at that knows.
+    // In the text itself, so that the lowering of conditions sees it.
     let text = if ignores_case { format!("(?i){text}") } else { text };
     RegexBuilder::new(&text)
         .size_limit(PATTERN_BYTES_MAX)

@@ -1,8 +1,9 @@
 //! Functions of values in a row, by name.
 
+use query::{SqlType, Value};
+
 use super::{Environment, Function, Returns, arrays, cast, operators, strict, times};
 use crate::error::{SqlError, invalid};
-use crate::value::{SqlType, Value};
 
 /// Bytes of a text that a function may make.
 pub(super) const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -27,7 +28,7 @@ pub(super) fn find(name: &str) -> Option<&'static Function> {
     all.into_iter().find(|function| function.name == name)
 }
 
-/// What a function gives for these arguments; `None` if there is no such function.
+/// The value of a function of these arguments; `None` if there is no such function.
 pub(crate) fn call_by_name(name: &str, of: &[Value], environment: &Environment) -> Option<Result<Value, SqlError>> {
     let function = find(name).filter(|function| (function.takes.0..=function.takes.1).contains(&of.len()))?;
     if function.is_strict && of.iter().any(Value::is_null) {
@@ -40,7 +41,7 @@ const fn number(name: &'static str, call: fn(&[Value], &Environment) -> Result<V
     strict(name, (1, 1), SqlType::Float, call)
 }
 
-/// Something that there is nothing of, whoever asks.
+/// A function of a thing that this server does not have: it is always empty.
 const fn null(name: &'static str, takes: (usize, usize), returns: SqlType) -> Function {
     Function { name, takes, is_strict: false, returns: Returns::Fixed(returns), call: |_, _| Ok(Value::Null) }
 }
@@ -144,7 +145,7 @@ static NUMBERS: [Function; 20] = [
     },
 ];
 
-/// Halves away from zero, to so many digits behind the point.
+/// Halves away from zero, to so many digits after the point.
 fn round(of: &[Value]) -> Result<Value, SqlError> {
     match of {
         [Value::Int(value)] => Ok(Value::Int(*value)),

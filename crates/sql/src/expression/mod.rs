@@ -29,7 +29,7 @@ use jiff::tz::TimeZone;
 use regex::Regex;
 
 use crate::error::SqlError;
-use crate::value::{SqlType, Value};
+use query::{SqlType, Value};
 
 /// An expression whose names are places in a row.
 #[derive(Debug, Clone)]
@@ -82,7 +82,7 @@ pub(crate) struct Function {
     pub(crate) name: &'static str,
     /// Fewest and most arguments.
     pub(crate) takes: (usize, usize),
-    /// Whether it is null if an argument is.
+    /// True if it is null if an argument is.
     pub(crate) is_strict: bool,
     pub(crate) returns: Returns,
     pub(crate) call: fn(&[Value], &Environment) -> Result<Value, SqlError>,
@@ -104,13 +104,13 @@ pub(crate) enum Returns {
     Fixed(SqlType),
     /// Of the argument at this place.
     Argument(usize),
-    /// What holds values of all arguments.
+    /// A type that holds the values of all arguments.
     Unified,
     /// As operators on numbers, times and lengths of time have it.
     Arithmetic,
 }
 
-/// What functions know beside their arguments.
+/// The context of functions.
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
     pub(crate) now_ns: i64,
@@ -125,7 +125,7 @@ impl Bound {
         if let Self::Column(place) = self { Some(*place) } else { None }
     }
 
-    /// Whether it has the same value in every row.
+    /// Returns whether it has the same value in every row.
     pub(crate) fn is_constant(&self) -> bool {
         match self {
             Self::Constant(_) => true,

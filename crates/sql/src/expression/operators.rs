@@ -2,11 +2,12 @@
 
 use std::cmp::Ordering;
 
+use query::time;
+use query::{Interval, SqlType, Value};
+
 use super::functions::bounded;
 use super::{Environment, Function, Returns};
 use crate::error::{SqlError, invalid};
-use crate::time;
-use crate::value::{Interval, SqlType, Value};
 
 const fn arithmetic(name: &'static str, call: fn(&[Value], &Environment) -> Result<Value, SqlError>) -> Function {
     Function { name, takes: (2, 2), is_strict: true, returns: Returns::Arithmetic, call }

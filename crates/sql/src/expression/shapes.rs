@@ -1,11 +1,11 @@
 //! Expressions of a certain shape: made, and recognized.
 
 use jiff::tz::TimeZone;
+use query::{Interval, Value};
 
 use super::{Bound, Environment, functions, is_time, operators};
 use crate::error::SqlError;
 use crate::scope::Scope;
-use crate::value::{Interval, Value};
 
 const NS_PER_DAY: i64 = 86_400_000_000_000;
 
@@ -25,7 +25,7 @@ pub(crate) fn equal_columns(condition: &Bound) -> Option<(usize, usize)> {
     }
 }
 
-/// Whether a condition compares two columns of time.
+/// Returns whether a condition compares two columns of time.
 pub(crate) fn compares_times(condition: &Bound, scope: &Scope) -> bool {
     match condition {
         Bound::Call(function, of) if matches!(function.name, "<" | "<=" | ">" | ">=") => {

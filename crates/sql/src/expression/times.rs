@@ -1,11 +1,11 @@
 //! Functions of times.
 
 use jiff::tz::TimeZone;
+use query::time;
+use query::{Interval, SqlType, Value};
 
 use super::{Environment, Function, strict};
 use crate::error::{SqlError, invalid};
-use crate::time;
-use crate::value::{Interval, SqlType, Value};
 
 /// 2000-01-03T00:00:00Z, a Monday: where bins of `time_bucket` begin, as in TimescaleDB.
 const BUCKET_ORIGIN_NS: i64 = 946_857_600_000_000_000;

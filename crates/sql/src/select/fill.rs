@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use jiff::tz::TimeZone;
 use model::TimeRange;
+use query::plan::FillWith;
+use query::time;
+use query::{Interval, SqlType, Value, fill_gaps, interpolated};
 
 use crate::error::{SqlError, invalid};
 use crate::expression::Grouped;
-use crate::parse::Fill;
 use crate::run::Run;
-use crate::time;
-use crate::value::{Interval, SqlType, Value};
 
 /// Bins that may be made.
 const BINS_MAX: usize = 10_000_000;
@@ -25,7 +25,7 @@ pub(super) struct Gaps {
     pub(super) width: Interval,
     pub(super) zone: TimeZone,
     /// One for each aggregate.
-    pub(super) fills: Vec<Fill>,
+    pub(super) fills: Vec<FillWith>,
     /// Where bins are made; from the first to the last that there is, if that is not said.
     pub(super) range: Option<TimeRange>,
 }
@@ -89,7 +89,7 @@ impl Run<'_> {
             }
             for (call, fill) in gaps.fills.iter().enumerate() {
                 let is_whole = grouped.calls.get(call).is_some_and(|call| call.sql_type == SqlType::Int);
-                fill_column(&mut rows, (grouped.keys.len() + call, is_whole), gaps.key, fill);
+                fill_column(&mut rows, (grouped.keys.len() + call, is_whole), gaps.key, *fill);
             }
             filled.extend(rows.into_iter().map(|(row, _)| row));
         }
@@ -129,49 +129,22 @@ fn starts(gaps: &Gaps, first: i64, last: i64) -> Result<Vec<i64>, SqlError> {
     Ok(starts)
 }
 
-/// Fills one aggregate of one series; whole numbers stay whole.
-fn fill_column(rows: &mut [(Vec<Value>, bool)], (column, is_whole): (usize, bool), key: usize, fill: &Fill) {
+/// Fills one aggregate of one series; whole numbers stay whole. A null of a bin that is there is no gap to a number.
+fn fill_column(rows: &mut [(Vec<Value>, bool)], (column, is_whole): (usize, bool), key: usize, fill: FillWith) {
     let number = |number: f64| if is_whole { Value::Int(number.round() as i64) } else { Value::Float(number) };
-    let is_gap = |row: &(Vec<Value>, bool)| !row.1 || row.0.get(column).is_none_or(Value::is_null);
-    match fill {
-        Fill::None | Fill::Null => {}
-        Fill::Number(with) => {
-            for row in rows.iter_mut().filter(|row| !row.1) {
-                if let Some(cell) = row.0.get_mut(column) {
-                    *cell = number(*with);
-                }
-            }
-        }
-        Fill::Previous => {
-            let mut before = Value::Null;
-            for row in rows {
-                let gap = is_gap(row);
-                if let Some(cell) = row.0.get_mut(column) {
-                    if gap {
-                        cell.clone_from(&before);
-                    } else {
-                        before.clone_from(cell);
-                    }
-                }
-            }
-        }
-        Fill::Linear => {
-            let point = |row: &(Vec<Value>, bool)| match (row.0.get(key), row.0.get(column).and_then(Value::number)) {
-                (Some(Value::Timestamp(ns)), Some(number)) if !is_gap(row) => Some((*ns, number)),
-                _ => None,
-            };
-            let points: Vec<(i64, f64)> = rows.iter().filter_map(point).collect();
-            for row in rows.iter_mut() {
-                let Some(Value::Timestamp(ns)) = row.0.get(key).cloned().filter(|_| is_gap(row)) else { continue };
-                let behind = points.partition_point(|(known, _)| *known < ns);
-                let pair = behind.checked_sub(1).and_then(|before| points.get(before)).zip(points.get(behind));
-                if let (Some((before, after)), Some(cell)) = (pair, row.0.get_mut(column)) {
-                    // Times at both ends of time are further apart than 64 bits hold.
-                    let since = |ns: i64| (i128::from(ns) - i128::from(before.0)) as f64;
-                    let share = since(ns) / since(after.0);
-                    *cell = number(before.1 + (after.1 - before.1) * share);
-                }
-            }
+    let fills_nulls = matches!(fill, FillWith::Previous | FillWith::Linear);
+    let slot = |(row, is_there): &(Vec<Value>, bool)| {
+        let ns = if let Some(Value::Timestamp(ns)) = row.get(key) { *ns } else { 0 };
+        let value = row.get(column).filter(|value| *is_there && !(fills_nulls && value.is_null()));
+        (ns, value.cloned())
+    };
+    let mut slots: Vec<(i64, Option<Value>)> = rows.iter().map(slot).collect();
+    fill_gaps(&mut slots, fill, number, |(from_ns, from), (to_ns, to), ns| {
+        Some(number(interpolated((*from_ns, from.number()?), (*to_ns, to.number()?), ns)))
+    });
+    for ((row, _), (_, value)) in rows.iter_mut().zip(slots) {
+        if let (Some(cell), Some(value)) = (row.get_mut(column), value) {
+            *cell = value;
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use model::MatchOp;
 use query::plan::{Condition, Expression, Lowered, MissingTag, Operator, Scan, Selector};
+use query::time;
+use query::{SqlType, Value};
 
 use crate::expression::{Bound, Pattern};
 use crate::scope::{Role, Scope, ScopeColumn};
-use crate::time;
-use crate::value::{SqlType, Value};
 
 /// Takes a condition of a table's rows apart, as far as the scan and the plan can have it.
 pub(crate) fn lower(condition: Bound, scan: &mut Scan, scope: &Scope) -> Lowered<Bound> {

@@ -1,20 +1,19 @@
-//! What a SELECT reads: tables, queries, and joins of them.
+//! FROM: tables, queries, and joins of them.
 
 use std::sync::Arc;
 
 use model::ValueType;
 use query::plan::{Plan, Scan};
-use query::{Frame, ResultRows, TableSchema};
+use query::{Frame, ResultRows, SqlType, TableSchema, Value};
 use sqlparser::ast::{JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
 
 use super::filter::lower;
-use super::{Rows, Wanted};
+use super::{Rows, RowsWanted};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Bound, Typed, call_by_name};
 use crate::run::{Run, scope_of};
 use crate::scope::{Role, Scope, ScopeColumn};
 use crate::table_rows::{shape_of, values_of, width_of};
-use crate::value::{SqlType, Value};
 
 /// The hidden column that says which series a table's row is of.
 const SERIES: &str = "#series";
@@ -139,7 +138,7 @@ impl Run<'_> {
     fn rows_of(&mut self, source: Source, scope: &Scope) -> Result<Vec<Vec<Value>>, SqlError> {
         match source {
             Source::Rows(rows) => Ok(rows),
-            Source::Table(table) => self.read_table(&table, scope, None, Wanted::All).map(Rows::made),
+            Source::Table(table) => self.read_table(&table, scope, None, RowsWanted::All).map(Rows::made),
         }
     }
 
@@ -149,14 +148,14 @@ impl Run<'_> {
         table: &Table,
         scope: &Scope,
         condition: Option<Typed>,
-        wanted: Wanted,
+        wanted: RowsWanted,
     ) -> Result<Rows, SqlError> {
         let mut scan = table.scan();
         let filter = condition.map(|condition| lower(condition.expression, &mut scan, scope)).unwrap_or_default();
         let is_all = filter.rest.is_empty();
         let plan = match wanted {
-            Wanted::Some(rows) if is_all => Plan::Limit { input: Box::new(filter.plan(scan)), rows, skip: 0 },
-            Wanted::Newest(rows) if is_all => Plan::Last { input: Box::new(filter.plan(scan)), rows },
+            RowsWanted::Some(rows) if is_all => Plan::Limit { input: Box::new(filter.plan(scan)), rows, skip: 0 },
+            RowsWanted::Newest(rows) if is_all => Plan::Last { input: Box::new(filter.plan(scan)), rows },
             _ => filter.plan(scan),
         };
         let frames = self.plan(plan)?;
@@ -223,7 +222,7 @@ impl Run<'_> {
     fn series(&mut self, from: &Value, to: &Value, step: &Value) -> Result<Vec<Value>, SqlError> {
         const VALUES_MAX: usize = 10_000_000;
         let zero = match step {
-            Value::Interval(_) => Value::Interval(crate::value::Interval::default()),
+            Value::Interval(_) => Value::Interval(query::Interval::default()),
             _ => Value::Int(0),
         };
         let Some(direction) = step.compare(&zero).filter(|order| order.is_ne()) else {

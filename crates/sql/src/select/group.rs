@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
+use query::Value;
+
 use super::from::Source;
-use super::{Rows, Wanted};
+use super::{Rows, RowsWanted};
 use crate::error::SqlError;
 use crate::expression::{Accumulator, AggregateFunction, Grouped, Typed};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
-use crate::value::Value;
 
 impl Run<'_> {
     /// Groups as rows of keys and aggregates, in the order in which they come; bins of time no more than are wanted, if they can be had so.
@@ -18,13 +19,13 @@ impl Run<'_> {
         scope: &Scope,
         condition: Option<Typed>,
         grouped: &Grouped,
-        wanted: Wanted,
+        wanted: RowsWanted,
     ) -> Result<Rows, SqlError> {
         let rows = match source {
             Source::Rows(rows) => self.filtered(rows, condition.as_ref())?,
             Source::Table(table) => match self.group_in_plan(&table, scope, condition.as_ref(), grouped, wanted)? {
                 Some(rows) => return Ok(rows),
-                None => self.read_table(&table, scope, condition, Wanted::All)?.made(),
+                None => self.read_table(&table, scope, condition, RowsWanted::All)?.made(),
             },
         };
         self.group_rows(&rows, scope, grouped).map(Rows::Made)
@@ -82,7 +83,7 @@ impl Run<'_> {
     }
 }
 
-/// What aggregates are when there are no rows: counts are zero, all else is null.
+/// The values of aggregates when there are no rows: counts are zero, all else is null.
 pub(super) fn of_nothing(grouped: &Grouped) -> Vec<Value> {
     let value = |function: AggregateFunction| match function {
         AggregateFunction::Count => Value::Int(0),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use query::Value;
 use sqlparser::ast::{Expr, JoinConstraint, JoinOperator};
 
 use super::from::Source;
@@ -9,7 +10,6 @@ use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Bound, holds};
 use crate::run::Run;
 use crate::scope::{Role, Scope, ScopeColumn};
-use crate::value::Value;
 
 /// Rows that a join may make.
 const JOIN_ROWS_MAX: usize = 10_000_000;
@@ -17,7 +17,7 @@ const JOIN_ROWS_MAX: usize = 10_000_000;
 /// Columns of the left and of the right that are one by USING.
 type Shared = Vec<(usize, usize)>;
 
-/// What becomes of rows without a partner, and who is one.
+/// How rows find partners, and which rows without one stay.
 #[derive(Debug, Clone, Copy, Default)]
 struct Kind {
     keeps_left: bool,
@@ -77,7 +77,7 @@ impl Run<'_> {
         Ok((Source::Rows(rows), both))
     }
 
-    /// What must hold for two rows, and which columns of the left also show those of the right.
+    /// The conditions on two rows, and which columns of the left also show those of the right.
     fn join_conditions(
         &mut self,
         constraint: &JoinConstraint,

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use query::ResultRows;
+use query::{ResultRows, Value};
 use sqlparser::ast::Expr;
 
 use super::Rows;
@@ -13,7 +13,6 @@ use crate::expression::{Bound, Typed};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
 use crate::table_rows::{shape_of, width_of};
-use crate::value::Value;
 
 impl Run<'_> {
     /// The newest of the rows for which a condition holds, for each value of some columns.

@@ -15,7 +15,8 @@ pub(crate) use from::sql_type;
 
 use std::collections::HashSet;
 
-use query::ResultRows;
+use from::Source;
+use query::{ResultRows, RowLimit, Value};
 use sqlparser::ast::{Distinct, Expr, GroupByExpr, OrderByExpr, Select, SelectItem, SelectItemQualifiedWildcardKind};
 
 use crate::error::{SqlError, invalid, unsupported};
@@ -23,12 +24,9 @@ use crate::expression::{Binder, Bound, Grouped, Typed, holds};
 use crate::order::{Order, sort};
 use crate::parse::Extension;
 use crate::relation::{Column, Relation};
-use crate::run::{Limit, Run, distinct, ordinal};
+use crate::run::{Run, distinct, ordinal};
 use crate::scope::{Role, Scope};
 use crate::table_rows::{TableRows, put_in_order, values_of};
-use crate::value::Value;
-
-use from::Source;
 
 /// Something that is shown: its name and what it is computed from.
 struct Projection<'a> {
@@ -47,7 +45,7 @@ pub(crate) struct Selected {
     rows: Rows,
     shown: Vec<(Column, Bound)>,
     order: Vec<Order>,
-    /// What `DISTINCT ON` names.
+    /// The expressions of `DISTINCT ON`.
     distinct_on: Vec<Bound>,
 }
 
@@ -66,7 +64,7 @@ impl Rows {
     }
 }
 
-/// What a query gives.
+/// The output of a query.
 #[derive(Debug)]
 pub(crate) enum QueryOutput {
     /// A table's rows as they were read.
@@ -84,12 +82,12 @@ impl QueryOutput {
 }
 
 impl Run<'_> {
-    /// What a SELECT gives, in order and within its limit.
+    /// Runs a SELECT; its output is in order and within its limit.
     pub(crate) fn select(
         &mut self,
         select: &Select,
         order: &[OrderByExpr],
-        limit: Limit,
+        limit: RowLimit,
     ) -> Result<QueryOutput, SqlError> {
         if let Some(nothing) = nothing::of(select) {
             return Ok(QueryOutput::Relation(nothing));
@@ -117,7 +115,7 @@ impl Run<'_> {
         extension: &Extension,
         source: Source,
         scope: &Scope,
-        (shown, order, limit): (Vec<Projection<'_>>, &[OrderByExpr], Limit),
+        (shown, order, limit): (Vec<Projection<'_>>, &[OrderByExpr], RowLimit),
     ) -> Result<Selected, SqlError> {
         let condition = select.selection.as_ref().map(|of| self.bind(scope, of)).transpose()?;
         let rows = match source {
@@ -167,7 +165,7 @@ impl Run<'_> {
         extension: &Extension,
         source: Source,
         scope: &Scope,
-        (shown, keys, order, limit): (Vec<Projection<'_>>, Vec<&Expr>, &[OrderByExpr], Limit),
+        (shown, keys, order, limit): (Vec<Projection<'_>>, Vec<&Expr>, &[OrderByExpr], RowLimit),
     ) -> Result<Selected, SqlError> {
         let condition = select.selection.as_ref().map(|of| self.bind(scope, of)).transpose()?;
         let mut grouped = Grouped::default();
@@ -204,7 +202,7 @@ impl Run<'_> {
         }
         let gaps = self.gaps(sample, &grouped, condition.as_ref(), scope)?;
         let is_cut = gaps.is_none() && having.is_none() && select.distinct.is_none();
-        let wanted = if is_cut { wanted_groups(&orders, &grouped, limit) } else { Wanted::All };
+        let wanted = if is_cut { wanted_groups(&orders, &grouped, limit) } else { RowsWanted::All };
         let mut rows = self.group(source, scope, condition, &grouped, wanted)?;
         if let Some(gaps) = gaps {
             rows = Rows::Made(self.fill(rows.made(), &gaps, &grouped)?);
@@ -252,7 +250,7 @@ impl Run<'_> {
     }
 
     /// Orders, makes distinct, cuts and shows.
-    fn finish(&mut self, select: &Select, selected: Selected, limit: Limit) -> Result<QueryOutput, SqlError> {
+    fn finish(&mut self, select: &Select, selected: Selected, limit: RowLimit) -> Result<QueryOutput, SqlError> {
         let Selected { rows, shown, order, distinct_on } = selected;
         let mut rows = match rows {
             Rows::Read(mut read) => {
@@ -300,15 +298,15 @@ impl Run<'_> {
         mut rows: ResultRows,
         shown: &[(Column, Bound)],
         places: &[usize],
-        limit: Limit,
+        limit: RowLimit,
     ) -> Result<TableRows, SqlError> {
-        rows.cut(limit.skip, limit.needed().unwrap_or(usize::MAX));
+        rows.limit(limit);
         self.charge(places.len().saturating_sub(rows.columns().len()) * rows.order().len())?;
         rows.project(places);
         Ok(TableRows { columns: shown.iter().map(|(column, _)| column.clone()).collect(), rows })
     }
 
-    /// What is shown of rows. Columns beyond those that were read, and texts that are made here, are taken out of the budget: a function
+    /// Computes the projections of rows. Columns beyond those that were read, and texts that are made here, are taken out of the budget: a function
     /// makes a long text of a short one for each row.
     fn show(&self, rows: Vec<Vec<Value>>, shown: &[(Column, Bound)]) -> Result<Vec<Vec<Value>>, SqlError> {
         let is_as_read =
@@ -344,11 +342,11 @@ fn check_supported(select: &Select) -> Result<(), SqlError> {
 }
 
 fn of_column(scope: &Scope, place: usize) -> Typed {
-    let sql_type = scope.columns.get(place).map_or(crate::value::SqlType::Unknown, |column| column.sql_type);
+    let sql_type = scope.columns.get(place).map_or(query::SqlType::Unknown, |column| column.sql_type);
     Typed { expression: Bound::Column(place), sql_type }
 }
 
-/// What is shown, `*` replaced by the columns.
+/// The projections, `*` replaced by the columns.
 fn shown<'a>(select: &'a Select, scope: &Scope) -> Result<Vec<Projection<'a>>, SqlError> {
     let mut all = Vec::new();
     for item in &select.projection {
@@ -407,7 +405,7 @@ fn name_of(of: &Expr) -> String {
     }
 }
 
-/// What rows are grouped by: positions and aliases stand for what is shown.
+/// The expressions of GROUP BY: positions and aliases stand for projections.
 fn group_keys<'a>(select: &'a Select, shown: &[Projection<'a>]) -> Result<Vec<&'a Expr>, SqlError> {
     let GroupByExpr::Expressions(keys, modifiers) = &select.group_by else {
         // GROUP BY ALL
@@ -456,7 +454,7 @@ fn shown_place(of: &Expr, shown: &[(Column, Bound)], scope: &Scope) -> Result<Op
     ordinal(of, shown.len())
 }
 
-/// Whether an aggregate is computed in an expression.
+/// Returns whether an aggregate is computed in an expression.
 pub(crate) fn has_aggregate(of: &Expr) -> bool {
     match of {
         Expr::Function(call) => {
@@ -492,7 +490,7 @@ pub(crate) fn has_aggregate(of: &Expr) -> bool {
 
 /// How many of the newest or the oldest rows are enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum RowsWanted {
     All,
     /// So many, whichever.
     Some(usize),
@@ -501,24 +499,24 @@ pub(crate) enum Wanted {
 }
 
 /// How many groups are enough where their only key orders them, or nothing does.
-fn wanted_groups(order: &[Order], grouped: &Grouped, limit: Limit) -> Wanted {
-    let Some(rows) = limit.needed().filter(|_| grouped.keys.len() == 1) else { return Wanted::All };
+fn wanted_groups(order: &[Order], grouped: &Grouped, limit: RowLimit) -> RowsWanted {
+    let Some(rows) = limit.needed().filter(|_| grouped.keys.len() == 1) else { return RowsWanted::All };
     match order {
-        [] => Wanted::Some(rows),
-        [by] if matches!(by.of, Bound::Column(0)) && by.is_descending => Wanted::Newest(rows),
-        [by] if matches!(by.of, Bound::Column(0)) => Wanted::Some(rows),
-        _ => Wanted::All,
+        [] => RowsWanted::Some(rows),
+        [by] if matches!(by.of, Bound::Column(0)) && by.is_descending => RowsWanted::Newest(rows),
+        [by] if matches!(by.of, Bound::Column(0)) => RowsWanted::Some(rows),
+        _ => RowsWanted::All,
     }
 }
 
-fn wanted_rows(select: &Select, scope: &Scope, order: &[OrderByExpr], limit: Limit) -> Wanted {
-    let Some(rows) = limit.needed().filter(|_| select.distinct.is_none()) else { return Wanted::All };
+fn wanted_rows(select: &Select, scope: &Scope, order: &[OrderByExpr], limit: RowLimit) -> RowsWanted {
+    let Some(rows) = limit.needed().filter(|_| select.distinct.is_none()) else { return RowsWanted::All };
     let is_alias = |name: &str| {
         let alias = |item: &SelectItem| matches!(item, SelectItem::ExprWithAlias { alias, .. } if alias.value.eq_ignore_ascii_case(name));
         select.projection.iter().any(alias)
     };
     match order {
-        [] => Wanted::Some(rows),
+        [] => RowsWanted::Some(rows),
         [by] => {
             let place = match &by.expr {
                 Expr::Identifier(name) if !is_alias(&name.value) => scope.find(None, name).ok(),
@@ -527,11 +525,11 @@ fn wanted_rows(select: &Select, scope: &Scope, order: &[OrderByExpr], limit: Lim
             let is_time = place.is_some_and(|place| crate::expression::is_time(scope, place));
             let is_descending = Order::new(Bound::Constant(Value::Null), &by.options).is_descending;
             match (is_time, is_descending) {
-                (true, true) => Wanted::Newest(rows),
-                (true, false) => Wanted::Some(rows),
-                _ => Wanted::All,
+                (true, true) => RowsWanted::Newest(rows),
+                (true, false) => RowsWanted::Some(rows),
+                _ => RowsWanted::All,
             }
         }
-        _ => Wanted::All,
+        _ => RowsWanted::All,
     }
 }

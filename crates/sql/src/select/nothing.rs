@@ -3,10 +3,10 @@
 //! Clients ask for constraints, indexes and defaults with all that Postgres has, often within conditions on the query around; as there is nothing to
 //! compute it with, it need not be understood.
 
+use query::SqlType;
 use sqlparser::ast::{GroupByExpr, JoinOperator, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins};
 
 use crate::relation::{Column, Relation};
-use crate::value::SqlType;
 
 /// The columns of such a SELECT; `None` if it may give rows.
 pub(super) fn of(select: &Select) -> Option<Relation> {
@@ -16,7 +16,7 @@ pub(super) fn of(select: &Select) -> Option<Relation> {
     let column = |item: &SelectItem| match item {
         SelectItem::UnnamedExpr(of) => Some(Column::new(super::name_of(of), SqlType::Text)),
         SelectItem::ExprWithAlias { alias, .. } => Some(Column::new(alias.value.as_str(), SqlType::Text)),
-        // The columns of a table are to be told.
+        // The columns of a table are not known here.
         _ => None,
     };
     let columns = select.projection.iter().map(column).collect::<Option<Vec<Column>>>()?;
@@ -33,7 +33,7 @@ fn gives_nothing(select: &Select) -> bool {
     (is_grouped || !has_aggregate) && select.from.iter().any(is_empty)
 }
 
-/// Whether a table, or one that is joined to it so that both must have a row, is always empty.
+/// Returns whether a table, or one that is joined to it so that both must have a row, is always empty.
 fn is_empty(table: &TableWithJoins) -> bool {
     let mut is_all_empty = is_empty_factor(&table.relation);
     for join in &table.joins {

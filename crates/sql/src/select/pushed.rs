@@ -1,19 +1,18 @@
 //! Groups that the plan can make, mostly from summaries: by tags and by bins of time of a fixed width.
 
 use query::plan::{Aggregate, AggregateCall, AggregateInput, Grouping, Plan};
-use query::{Column, Frame, FrameColumn, ResultRows, RowColumn, RowShape, Values};
+use query::{Column, Frame, FrameColumn, ResultRows, RowColumn, RowShape, Value, Values};
 
 use super::filter::lower;
 use super::from::Table;
 use super::group::of_nothing;
-use super::{Rows, Wanted};
+use super::{Rows, RowsWanted};
 use crate::error::SqlError;
 use crate::expression::{Bound, BoundAggregate, Grouped, Typed, fixed_bins};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
-use crate::value::Value;
 
-/// What a key is in the plan.
+/// The kind of a key in the plan.
 enum PlanKey {
     Tag(String),
     Bin,
@@ -27,7 +26,7 @@ impl Run<'_> {
         scope: &Scope,
         condition: Option<&Typed>,
         grouped: &Grouped,
-        wanted: Wanted,
+        wanted: RowsWanted,
     ) -> Result<Option<Rows>, SqlError> {
         let mut scan = table.scan();
         let filter =
@@ -65,7 +64,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether values are what the plan keeps, as it is.
+/// Returns whether values are what the plan keeps, as it is.
 fn is_as_computed(call: &AggregateCall) -> bool {
     call.input != AggregateInput::Time || call.aggregate == Aggregate::Count
 }
@@ -122,7 +121,7 @@ fn rows_of_groups(frames: &[Frame], keys: &[PlanKey], calls: &[AggregateCall]) -
     order.into_iter().filter_map(row).collect()
 }
 
-/// What the rows of a group are made of.
+/// The columns and keys of the rows of a group.
 struct GroupRows<'a> {
     frame: &'a Frame,
     columns: Vec<Option<&'a FrameColumn>>,
@@ -150,7 +149,7 @@ impl<'a> GroupRows<'a> {
             *key = Value::Timestamp(*time_ns);
         }
         row.extend(self.columns.iter().zip(calls).map(|(column, call)| {
-            let value = column.map_or(Value::Null, |column| Value::of_cell(column.cell(place)));
+            let value = column.map_or(Value::Null, |column| Value::from(column.cell(place)).signed());
             match (&call.input, value) {
                 (AggregateInput::Time, Value::Int(ns)) if call.aggregate != Aggregate::Count => Value::Timestamp(ns),
                 (_, Value::Null) if call.aggregate == Aggregate::Count => Value::Int(0),
@@ -162,11 +161,11 @@ impl<'a> GroupRows<'a> {
 }
 
 /// Bins of time, as many as are wanted.
-fn cut(plan: Plan, wanted: Wanted) -> Plan {
+fn cut(plan: Plan, wanted: RowsWanted) -> Plan {
     match wanted {
-        Wanted::All => plan,
-        Wanted::Some(rows) => Plan::Limit { input: Box::new(plan), rows, skip: 0 },
-        Wanted::Newest(rows) => Plan::Last { input: Box::new(plan), rows },
+        RowsWanted::All => plan,
+        RowsWanted::Some(rows) => Plan::Limit { input: Box::new(plan), rows, skip: 0 },
+        RowsWanted::Newest(rows) => Plan::Last { input: Box::new(plan), rows },
     }
 }
 

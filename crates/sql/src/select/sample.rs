@@ -1,20 +1,20 @@
 //! `SAMPLE BY`: groups by time.
 
-use query::QueryError;
+use query::plan::FillWith;
+use query::time;
+use query::{Interval, QueryError, SqlType, Value};
 
 use super::fill::Gaps;
 use crate::error::{SqlError, invalid};
 use crate::expression::{Bound, Grouped, Key, Typed, date_bin, width};
-use crate::parse::{Align, Fill, Sample};
+use crate::parse::{Align, Sample};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
-use crate::time;
-use crate::value::{Interval, SqlType, Value};
 
-/// What `SAMPLE BY` says, read.
+/// `SAMPLE BY`, bound.
 pub(super) struct Sampling {
     pub(super) width: Interval,
-    pub(super) fill: Vec<Fill>,
+    pub(super) fill: Vec<Option<FillWith>>,
     pub(super) time_zone: Option<String>,
 }
 
@@ -56,13 +56,13 @@ impl Run<'_> {
     ) -> Result<Option<Gaps>, SqlError> {
         let calls = grouped.calls.len();
         if let Some(sample) = sample {
-            let none = sample.fill.iter().all(|fill| *fill == Fill::None);
+            let none = sample.fill.iter().all(Option::is_none);
             if none {
                 return Ok(None);
             }
             let fills = match sample.fill.as_slice() {
-                [one] => vec![one.clone(); calls],
-                each if each.len() == calls => each.to_vec(),
+                [one] => vec![one.unwrap_or(FillWith::Null); calls],
+                each if each.len() == calls => each.iter().map(|fill| fill.unwrap_or(FillWith::Null)).collect(),
                 each => {
                     return invalid(format!(
                         "FILL has {} values for {calls} aggregates: one for each, or one for all",
@@ -84,7 +84,7 @@ impl Run<'_> {
             return Err(SqlError::Query(QueryError::Invalid("time_bucket_gapfill takes a constant width".to_owned())));
         };
         let width = width(by)?;
-        let fills = (0..calls).map(|call| grouped.fills.get(&call).cloned().unwrap_or(Fill::Null)).collect();
+        let fills = (0..calls).map(|call| grouped.fills.get(&call).copied().unwrap_or(FillWith::Null)).collect();
         let range = condition.map(|condition| {
             let mut scan = query::plan::Scan::of_table("");
             super::lower(condition.expression.clone(), &mut scan, scope);

@@ -45,14 +45,15 @@ fn push_answer(out: &mut String, all: &[Series], times: TimeFormat) {
 
 fn push_value(out: &mut String, series: &Series, value: &Value, times: TimeFormat) {
     let _ = match value {
-        Value::Null => Ok(()),
+        // Lengths of time are of SQL alone.
+        Value::Null | Value::Interval(_) => Ok(()),
         Value::Float(value) if !value.is_finite() => Ok(()),
         Value::Float(value) => write!(out, "{value}"),
-        Value::Integer(value) => write!(out, "{value}"),
+        Value::Int(value) => write!(out, "{value}"),
         Value::Unsigned(value) => write!(out, "{value}"),
-        Value::Boolean(value) => write!(out, "{value}"),
+        Value::Bool(value) => write!(out, "{value}"),
         Value::Text(text) => out.write_str(&quoted(text)),
-        Value::Time(time_ns) => series.write_time(out, *time_ns, times),
+        Value::Timestamp(time_ns) => series.write_time(out, *time_ns, times),
     };
 }
 
@@ -79,8 +80,8 @@ mod tests {
             rows: Rows::Values(rows),
             zone: None,
         };
-        let first = || series("m", &["time", "v"], vec![vec![Value::Time(1), Value::Text("x\"y".into())]]);
-        let second = series("n", &["time", "w"], vec![vec![Value::Time(2), Value::Null]]);
+        let first = || series("m", &["time", "v"], vec![vec![Value::Timestamp(1), Value::Text("x\"y".into())]]);
+        let second = series("n", &["time", "w"], vec![vec![Value::Timestamp(2), Value::Null]]);
         let answer = Ok(Answer { series: vec![first(), first(), second], messages: Vec::new() });
         let expected = "name,tags,time,v\nm,\"h=a,r=b,c\",1,\"x\"\"y\"\nm,\"h=a,r=b,c\",1,\"x\"\"y\"\n\n\
                         name,tags,time,w\nn,\"h=a,r=b,c\",2,\n";

@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use influxql::{Rows, Series, TimeFormat, Value};
-use query::{Cell, RowValue};
 
 use super::{Done, Form};
 use crate::http::json;
@@ -193,7 +192,7 @@ impl<'a> Writer<'a> {
             let times = self.times;
             let writer = self.rows.get_or_insert_with(|| RowWriter::new(Floats::Go, time_writer(series, times)));
             match ready {
-                Ready::Values(all) => writer.push_rows(out, all.get(rows).unwrap_or_default(), push_value),
+                Ready::Values(all) => writer.push_rows(out, all.get(rows).unwrap_or_default()),
                 Ready::Read(ready) => writer.push_ready(out, ready, rows),
             }
             out.push(']');
@@ -235,19 +234,6 @@ fn time_writer(series: &Series, times: TimeFormat) -> TimeWriter<'_> {
     })
 }
 
-fn push_value(writer: &mut RowWriter<TimeWriter<'_>>, out: &mut String, value: &Value) {
-    let cell = match value {
-        Value::Null => Cell::Null,
-        Value::Float(value) => Cell::F64(*value),
-        Value::Integer(value) => Cell::I64(*value),
-        Value::Unsigned(value) => Cell::U64(*value),
-        Value::Boolean(value) => Cell::Bool(*value),
-        Value::Text(text) => Cell::Text(text),
-        Value::Time(time_ns) => return writer.push_value(out, RowValue::Time(*time_ns)),
-    };
-    writer.push_value(out, RowValue::Cell(cell));
-}
-
 #[cfg(test)]
 mod tests {
     use influxql::Answer;
@@ -256,8 +242,8 @@ mod tests {
 
     fn answer() -> Answer {
         let rows = vec![
-            vec![Value::Time(0), Value::Float(1.5), Value::Text("a\"b".into())],
-            vec![Value::Time(1_500_000_000), Value::Null, Value::Text("c".into())],
+            vec![Value::Timestamp(0), Value::Float(1.5), Value::Text("a\"b".into())],
+            vec![Value::Timestamp(1_500_000_000), Value::Null, Value::Text("c".into())],
         ];
         let columns = ["time", "f", "s"].map(str::to_owned).into();
         let (tags, rows) = (vec![("h".to_owned(), "x".to_owned())], Rows::Values(rows));

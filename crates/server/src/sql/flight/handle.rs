@@ -92,7 +92,7 @@ impl From<&Value> for Parameter {
             Value::Int(value) => Some(ParameterValue::Int(*value)),
             Value::Float(value) => Some(ParameterValue::Float(*value)),
             Value::Timestamp(ns) => Some(ParameterValue::Timestamp(*ns)),
-            Value::Text(_) | Value::Interval(_) => Some(ParameterValue::Text(value.to_string())),
+            Value::Unsigned(_) | Value::Text(_) | Value::Interval(_) => Some(ParameterValue::Text(value.to_string())),
         };
         Self { value }
     }

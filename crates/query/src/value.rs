@@ -1,11 +1,11 @@
-//! Values and their types.
+//! Values of SQL and InfluxQL, and their types.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use query::Cell;
+use model::Cell;
 
 use crate::time;
 
@@ -28,10 +28,10 @@ pub enum SqlType {
     Interval,
 }
 
-/// What a sample of the budget stands for.
+/// Bytes that a sample of the budget stands for.
 const SAMPLE_BYTES: usize = 16;
 
-/// A value. Unsigned integers beyond what signed ones hold are floats.
+/// A value of a row.
 #[derive(Debug, Clone)]
 pub enum Value {
     /// No value.
@@ -40,6 +40,8 @@ pub enum Value {
     Bool(bool),
     /// A whole number.
     Int(i64),
+    /// A whole number that is not negative. SQL has none of these.
+    Unsigned(u64),
     /// A number.
     Float(f64),
     /// A text.
@@ -73,7 +75,7 @@ impl SqlType {
     }
 
     /// The type of numbers of both; `None` if one is no number.
-    pub(crate) const fn common_number(self, other: Self) -> Option<Self> {
+    pub const fn common_number(self, other: Self) -> Option<Self> {
         match (self, other) {
             (Self::Int, Self::Int) => Some(Self::Int),
             (Self::Int | Self::Float | Self::Unknown, Self::Int | Self::Float | Self::Unknown) => Some(Self::Float),
@@ -82,7 +84,8 @@ impl SqlType {
     }
 
     /// A type that holds values of both: of branches, of unions.
-    pub(crate) fn unified(self, other: Self) -> Self {
+    #[must_use]
+    pub fn unified(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unknown, known) | (known, Self::Unknown) => known,
             (a, b) if a == b => a,
@@ -97,24 +100,21 @@ impl Value {
         Self::Text(text.into())
     }
 
-    /// What its text takes of a budget, in samples: nothing if it is none, or one as short as a sample.
-    pub(crate) fn text_samples(&self) -> usize {
+    /// The samples that its text takes out of a budget: nothing if it is none, or one as short as a sample.
+    pub fn text_samples(&self) -> usize {
         if let Self::Text(text) = self { text.len() / SAMPLE_BYTES } else { 0 }
     }
 
-    /// A cell of a plan's answer.
-    pub(crate) fn of_cell(cell: Cell<'_>) -> Self {
-        match cell {
-            Cell::Null => Self::Null,
-            Cell::F64(value) => Self::Float(value),
-            Cell::I64(value) => Self::Int(value),
-            Cell::U64(value) => i64::try_from(value).map_or(Self::Float(value as f64), Self::Int),
-            Cell::Bool(value) => Self::Bool(value),
-            Cell::Text(text) => Self::text(text),
+    /// As SQL has it: unsigned integers are signed ones, those beyond what these hold are floats.
+    #[must_use]
+    pub fn signed(self) -> Self {
+        match self {
+            Self::Unsigned(value) => i64::try_from(value).map_or(Self::Float(value as f64), Self::Int),
+            other => other,
         }
     }
 
-    /// Whether it is null.
+    /// Returns whether it is null.
     pub const fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
@@ -124,7 +124,7 @@ impl Value {
         match self {
             Self::Null => SqlType::Unknown,
             Self::Bool(_) => SqlType::Bool,
-            Self::Int(_) => SqlType::Int,
+            Self::Int(_) | Self::Unsigned(_) => SqlType::Int,
             Self::Float(_) => SqlType::Float,
             Self::Text(_) => SqlType::Text,
             Self::Timestamp(_) => SqlType::Timestamp,
@@ -132,18 +132,21 @@ impl Value {
         }
     }
 
-    /// As a column of this type has it: whole numbers among floats are floats, so that rows are told apart by what they say alone.
-    pub(crate) fn widened(self, to: SqlType) -> Self {
+    /// As a column of this type has it: whole numbers among floats are floats, so that equal numbers make equal rows.
+    #[must_use]
+    pub fn widened(self, to: SqlType) -> Self {
         match (self, to) {
             (Self::Int(value), SqlType::Float) => Self::Float(value as f64),
+            (Self::Unsigned(value), SqlType::Float) => Self::Float(value as f64),
             (value, _) => value,
         }
     }
 
     /// As a number, if it is one or a text that says one.
-    pub(crate) fn number(&self) -> Option<f64> {
+    pub fn number(&self) -> Option<f64> {
         match self {
             Self::Int(value) => Some(*value as f64),
+            Self::Unsigned(value) => Some(*value as f64),
             Self::Float(value) => Some(*value),
             Self::Text(text) => text.trim().parse().ok(),
             _ => None,
@@ -151,9 +154,12 @@ impl Value {
     }
 
     /// The order of two values, as SQL has it: NaN above all numbers; `None` if one is null or they have none.
-    pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
+    pub fn compare(&self, other: &Self) -> Option<Ordering> {
         Some(match (self, other) {
             (Self::Int(a), Self::Int(b)) | (Self::Timestamp(a), Self::Timestamp(b)) => a.cmp(b),
+            (Self::Unsigned(a), Self::Unsigned(b)) => a.cmp(b),
+            (Self::Int(a), Self::Unsigned(b)) => i128::from(*a).cmp(&i128::from(*b)),
+            (Self::Unsigned(a), Self::Int(b)) => i128::from(*a).cmp(&i128::from(*b)),
             (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
             (Self::Text(a), Self::Text(b)) => a.cmp(b),
             (Self::Interval(a), Self::Interval(b)) => a.approximate_ns().cmp(&b.approximate_ns()),
@@ -178,16 +184,16 @@ impl Value {
     }
 
     /// The order of rows: nulls last.
-    pub(crate) fn order(&self, other: &Self) -> Ordering {
+    pub fn order(&self, other: &Self) -> Ordering {
         match (self.is_null(), other.is_null()) {
             (false, false) => self.compare(other).unwrap_or_else(|| self.kind().cmp(&other.kind())),
             (a, b) => a.cmp(&b),
         }
     }
 
-    /// The same where each value has a place among all others, as sorting needs it: values of several types stand apart, and whole numbers
-    /// that are the same as floats are told apart behind that.
-    pub(crate) fn sort_order(&self, other: &Self) -> Ordering {
+    /// An order of all values, as sorting needs it: values of several types stand apart, and whole numbers
+    /// that are the same as floats are ordered among themselves.
+    pub fn sort_order(&self, other: &Self) -> Ordering {
         let by_kind = match (self.is_null(), other.is_null()) {
             (false, false) => self.kind().cmp(&other.kind()),
             (a, b) => a.cmp(&b),
@@ -195,7 +201,8 @@ impl Value {
         let by_number = || match (self, other) {
             (Self::Int(a), Self::Float(b)) => compare_floats(*a as f64, *b).then(Ordering::Less),
             (Self::Float(a), Self::Int(b)) => compare_floats(*a, *b as f64).then(Ordering::Greater),
-            (Self::Int(a), Self::Int(b)) => a.cmp(b),
+            (Self::Unsigned(a), Self::Float(b)) => compare_floats(*a as f64, *b).then(Ordering::Less),
+            (Self::Float(a), Self::Unsigned(b)) => compare_floats(*a, *b as f64).then(Ordering::Greater),
             _ => self.compare(other).unwrap_or(Ordering::Equal),
         };
         by_kind.then_with(by_number)
@@ -205,7 +212,7 @@ impl Value {
         match self {
             Self::Null => 0,
             Self::Bool(_) => 1,
-            Self::Int(_) | Self::Float(_) => 2,
+            Self::Int(_) | Self::Unsigned(_) | Self::Float(_) => 2,
             Self::Text(_) => 3,
             Self::Timestamp(_) => 4,
             Self::Interval(_) => 5,
@@ -213,14 +220,34 @@ impl Value {
     }
 }
 
+impl From<Cell<'_>> for Value {
+    fn from(cell: Cell<'_>) -> Self {
+        match cell {
+            Cell::Null => Self::Null,
+            Cell::F64(value) => Self::Float(value),
+            Cell::I64(value) => Self::Int(value),
+            Cell::U64(value) => Self::Unsigned(value),
+            Cell::Bool(value) => Self::Bool(value),
+            Cell::Text(text) => Self::text(text),
+        }
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
 impl Interval {
     /// With months of 30 days, to compare.
-    pub(crate) const fn approximate_ns(self) -> i128 {
+    pub const fn approximate_ns(self) -> i128 {
         self.months as i128 * 30 * 86_400_000_000_000 + self.ns as i128
     }
 }
 
-pub(crate) fn parse_bool(text: &str) -> Option<bool> {
+/// A boolean as Postgres reads it.
+pub fn parse_bool(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {
         "t" | "true" | "yes" | "on" | "1" => Some(true),
         "f" | "false" | "no" | "off" | "0" => Some(false),
@@ -253,6 +280,7 @@ impl Hash for Value {
             Self::Null => {}
             Self::Bool(value) => value.hash(state),
             Self::Int(value) => (*value as f64).to_bits().hash(state),
+            Self::Unsigned(value) => (*value as f64).to_bits().hash(state),
             // Zeros are equal, and so is every NaN.
             Self::Float(value) if value.is_nan() => f64::NAN.to_bits().hash(state),
             Self::Float(value) => (value + 0.0).to_bits().hash(state),
@@ -270,6 +298,7 @@ impl fmt::Display for Value {
             Self::Null => Ok(()),
             Self::Bool(value) => out.write_str(if *value { "t" } else { "f" }),
             Self::Int(value) => write!(out, "{value}"),
+            Self::Unsigned(value) => write!(out, "{value}"),
             Self::Float(value) => out.write_str(&float(*value)),
             Self::Text(text) => out.write_str(text),
             Self::Timestamp(ns) => out.write_str(&time::format(*ns)),
@@ -279,7 +308,7 @@ impl fmt::Display for Value {
 }
 
 /// The shortest text that is read as the same number; exponents where Postgres has them.
-pub(crate) fn float(value: f64) -> String {
+pub fn float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
     }

@@ -5,36 +5,36 @@ use std::sync::Arc;
 
 use model::{Labels, Values};
 use query::plan::{Aggregate, AggregateCall, Expression, Grouping, Lowered, Scan, TableColumns};
-use query::{Frame, Plan, QueryError, ResultRows, RowOrder, Session, TableGroup};
+use query::{Frame, Plan, QueryError, ResultRows, RowOrder, Session, TableGroup, Value};
 
 use crate::fill::Filling;
 use crate::lower;
 use crate::names::Schema;
-use crate::reduce::Out;
+use crate::reduce::Point;
 use crate::resolve::{Argument, Call, Code, From, Reference, Resolved};
 use crate::rows::{Rows, shape_of};
 use crate::scan;
 use crate::select::{self, CallResults, SeriesRows};
 use crate::syntax::ast::Expr;
 use crate::time::TIME_MIN_NS;
-use crate::value::{DataType, Value};
+use crate::value::{DataType, InfluxValue};
 
-/// What the calls of a selection give for one series of the answer.
-pub(crate) struct Grouped {
+/// The results of a selection's calls for one series of the answer.
+pub(crate) struct AggregatedSeries {
     pub(crate) name: Arc<str>,
     tags: Vec<String>,
     frame: Frame,
 }
 
-impl Grouped {
-    /// What it takes out of a budget.
+impl AggregatedSeries {
+    /// The samples that it takes out of a budget.
     pub(crate) fn samples(&self) -> usize {
         self.frame.rows() * self.frame.columns.len().max(1)
     }
 }
 
-/// What the calls of a selection give, group by group; `None` if rows have to be looked at.
-pub(crate) fn results(session: &dyn Session, of: &Resolved) -> Result<Option<Vec<Grouped>>, QueryError> {
+/// The results of a selection's calls, group by group; `None` if the plan does not have them all.
+pub(crate) fn results(session: &dyn Session, of: &Resolved) -> Result<Option<Vec<AggregatedSeries>>, QueryError> {
     let Some(plans) = plans(session, of)? else { return Ok(None) };
     let mut found: BTreeMap<(Arc<str>, Vec<String>), Frame> = BTreeMap::new();
     for (database, name, plan) in plans {
@@ -42,7 +42,7 @@ pub(crate) fn results(session: &dyn Session, of: &Resolved) -> Result<Option<Vec
             found.insert((name.clone(), group_tags(of, &frame.labels)), frame);
         }
     }
-    Ok(Some(found.into_iter().map(|((name, tags), frame)| Grouped { name, tags, frame }).collect()))
+    Ok(Some(found.into_iter().map(|((name, tags), frame)| AggregatedSeries { name, tags, frame }).collect()))
 }
 
 /// Values of the tags by which rows are grouped.
@@ -51,9 +51,13 @@ fn group_tags(of: &Resolved, labels: &Labels) -> Vec<String> {
 }
 
 /// The rows of one series of the answer.
-pub(crate) fn rows(session: &dyn Session, of: &Resolved, grouped: Grouped) -> Result<Option<SeriesRows>, QueryError> {
+pub(crate) fn rows(
+    session: &dyn Session,
+    of: &Resolved,
+    grouped: AggregatedSeries,
+) -> Result<Option<SeriesRows>, QueryError> {
     let held = grouped.samples();
-    let Grouped { name, tags, mut frame } = grouped;
+    let AggregatedSeries { name, tags, mut frame } = grouped;
     if let Some(shown) = shown_as_read(of, &mut frame) {
         let rows = Rows::Read(read_rows(of, frame, &shown));
         if rows.is_empty() {
@@ -70,7 +74,7 @@ pub(crate) fn rows(session: &dyn Session, of: &Resolved, grouped: Grouped) -> Re
     select::joined(session, of, CallResults { name, tags, outs }, None)
 }
 
-/// What the columns of the answer show of a frame, if its rows are those of the answer as they are.
+/// The fields that the columns show of a frame, if its rows are those of the answer as they are.
 fn shown_as_read(of: &Resolved, frame: &mut Frame) -> Option<Vec<Reference>> {
     of.windows.as_ref()?;
     if Filling::of(of).is_some_and(|filling| !filling.is_full(&frame.timestamps_ns)) {
@@ -119,8 +123,7 @@ fn read_rows(of: &Resolved, frame: Frame, shown: &[Reference]) -> ResultRows {
     if of.descending {
         rows.sort(&[RowOrder::Time { is_descending: true }]);
     }
-    let (skip, take) = select::row_limits(of);
-    rows.cut(skip, skip.saturating_add(take));
+    rows.limit(of.limits.of_rows());
     rows
 }
 
@@ -187,7 +190,7 @@ fn scan_of(of: &Resolved, name: &str, schema: &Schema) -> Option<(Scan, Lowered<
     lowered.rest.is_empty().then_some((scan, lowered))
 }
 
-/// Whether no two series of a scan are grouped together.
+/// Returns whether no two series of a scan are grouped together.
 fn is_each_apart(
     session: &dyn Session,
     of: &Resolved,
@@ -208,7 +211,7 @@ fn is_each_apart(
 }
 
 /// Windows of all series together, no more than are wanted where there is one call: what is filled in lies between those that have values, or
-/// behind them. Of several calls each has as many values as are wanted.
+/// after them. Of several calls each has as many values as are wanted.
 fn cut(of: &Resolved, plan: Plan) -> Plan {
     let is_cut = of.windows.is_some() && of.calls.len() == 1 && of.grouped_by.is_empty() && of.limits.rows > 0;
     if !is_cut {
@@ -257,7 +260,7 @@ fn column_name(call: &Call) -> Option<String> {
 }
 
 /// A call's results out of a frame, in the order of the answer.
-fn call_outs(session: &dyn Session, of: &Resolved, call: &Call, frame: &Frame) -> Result<Vec<Out>, QueryError> {
+fn call_outs(session: &dyn Session, of: &Resolved, call: &Call, frame: &Frame) -> Result<Vec<Point>, QueryError> {
     let Some(name) = column_name(call) else { return Ok(Vec::new()) };
     let column = frame.column(&name);
     let start_ns = if of.range.start_ns == TIME_MIN_NS { 0 } else { of.range.start_ns };
@@ -265,15 +268,15 @@ fn call_outs(session: &dyn Session, of: &Resolved, call: &Call, frame: &Frame) -
     for (row, time_ns) in frame.timestamps_ns.iter().enumerate() {
         let value = column.map_or(Value::Null, |column| Value::from(column.cell(row)));
         let value = match (call.data_type, value) {
-            (DataType::Float, value) => value.number().map_or(Value::Null, Value::Float),
+            (DataType::Float, value) => value.as_number().map_or(Value::Null, Value::Float),
             // A window that has other values of the row only.
-            (_, Value::Integer(0)) if call.function == "count" => Value::Null,
-            (DataType::Integer, Value::Unsigned(count)) if call.function == "count" => Value::Integer(count as i64),
+            (_, Value::Int(0)) if call.function == "count" => Value::Null,
+            (DataType::Integer, Value::Unsigned(count)) if call.function == "count" => Value::Int(count as i64),
             (_, value) => value,
         };
         if !value.is_null() {
             let time_ns = if of.windows.is_some() { *time_ns } else { start_ns };
-            outs.push(Out { time_ns, value, origin: None });
+            outs.push(Point { time_ns, value, origin: None });
         }
     }
     if of.descending {
