@@ -58,7 +58,10 @@ fn what_was_written_by_many_is_there_once_also_after_reopening() {
         |db: &Db, expression: &str| count(db, expression).into_iter().map(|(_, value)| value).collect::<Vec<_>>();
     assert_eq!(counts(&db, "count_over_time(m_a[1d])"), expected);
     assert_eq!(counts(&db, "count_over_time(m_b[1d])"), expected);
-    assert!(db.stats().flushes > 0, "{:?}", db.stats());
+    // The heads were full several times: a flush is done, or on its way on a busy machine.
+    while db.stats().flushes == 0 {
+        std::thread::yield_now();
+    }
     db.close().unwrap();
     drop(db);
     let db = open(&folder);
