@@ -145,11 +145,11 @@ pub enum CatalogError {
 impl fmt::Display for CatalogError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TypeConflict { measurement, field, existing, given } => write!(
+            Self::TypeConflict { measurement, field, existing, requested } => write!(
                 formatter,
                 "field type conflict: input field \"{field}\" on measurement \"{measurement}\" is type {}, already \
                  exists as type {}",
-                given.name(),
+                requested.name(),
                 existing.name()
             ),
             Self::OutOfOrder { entry } => write!(formatter, "catalog entry out of order: {entry}"),

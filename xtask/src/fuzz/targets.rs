@@ -123,7 +123,7 @@ pub(super) const TARGETS: &[Target] = &[
         "cache_protocol",
         "what the result cache is asked",
         &[Seeds::Literals(&["crates/cache/src/server"])],
-        &["crates/cache/src/server", "crates/cache/src/json.rs", "crates/cache/src/columns.rs"],
+        &["crates/cache/src/server", "crates/cache/src/formats/json.rs", "crates/cache/src/formats/columns.rs"],
     ),
     of_bytes(
         "cache_slab",

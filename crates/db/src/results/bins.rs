@@ -199,7 +199,7 @@ impl ResultCache {
         let missing: u64 = holes.iter().map(bins).sum();
         let kept = steps.saturating_sub(missing);
         let from_flash = on_flash.iter().map(bins).sum::<u64>().min(kept);
-        self.count(CacheUse { steps, from_memory: kept - from_flash, from_flash, ..CacheUse::default() });
+        self.count(CacheUse { steps, from_memory: kept - from_flash, from_flash });
     }
 }
 

@@ -83,7 +83,7 @@ impl ResultCache {
         }
         // Before anything is read: what comes later has a larger number.
         let snapshot = run.store.snapshot();
-        let mut watch = Watch::new(run.store, database, run.expression, reads);
+        let mut watch = Watch::of_expression(run.store, database, run.expression, reads);
         let mut parts = self.parts_in_memory(key, grid, &mut watch);
         let mut unchanged = |stretch: Span, since: u64| {
             let parts = watch.unchanged(stretch, since).into_iter();

@@ -38,7 +38,7 @@ impl<'a> Watch<'a> {
     }
 
     /// For the selectors of an expression.
-    pub(crate) fn new(store: &'a Store, database: u32, expression: &Expression, reads: ReadInterval) -> Self {
+    pub(crate) fn of_expression(store: &'a Store, database: u32, expression: &Expression, reads: ReadInterval) -> Self {
         let selectors = expression.selectors().into_iter().map(<[Matcher]>::to_vec).collect();
         Self::new(store, database, selectors, reads)
     }

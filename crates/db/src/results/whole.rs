@@ -46,7 +46,7 @@ impl ResultCache {
         let key = key_of(database, &format!("whole {start_ms} {end_ms} {step_ms}"), run);
         // Before anything is read: what comes later has a larger number.
         let snapshot = run.store.snapshot();
-        let mut watch = Watch::new(run.store, database, run.expression, reads);
+        let mut watch = Watch::of_expression(run.store, database, run.expression, reads);
         let kept = self.memory.kept(key, WHOLE);
         let checked: Vec<_> = kept
             .into_iter()
@@ -73,7 +73,7 @@ impl ResultCache {
 fn answer_of(kept: &cache::Kept<Portions>) -> Option<EvaluationResult> {
     match &*kept.answer {
         Portions::Whole(answer) => Some(EvaluationResult::clone(answer)),
-        Portions::Steps(_) | Portions::Bins(_) | Portions::Rows(_) => None,
+        Portions::Steps(_) | Portions::Bins(_) => None,
     }
 }
 

@@ -155,7 +155,7 @@ impl<'q> Evaluator<'q> {
         let mut aggregation = StreamAggregation::<C>::new(self.budget, self.keeps_names(grouping), input.span);
         match &input.node {
             Node::Call(call) if matches!(call.signature.function, Function::Range(_)) => {
-                self.range_rows(&RangeCall { call, steps, grouping: Some(grouping) }, input.span, &mut aggregation)?;
+                self.range_rows(&RangeCall { call, steps, grouping: Some(grouping) }, &mut aggregation)?;
             }
             Node::Selector(selector) if selector.edges == Edges::Plain => {
                 let bounds = WindowBounds::instant(selector, SelectorOutput::Values, steps, self.settings.lookback_ms);

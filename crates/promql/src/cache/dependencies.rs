@@ -55,14 +55,6 @@ impl Expression {
     }
 }
 
-/// As [`Expression::step_read_interval`], of an expression whose times are bound.
-pub(crate) fn step_read_interval_of(bound: &Expr, settings: &EvaluationSettings) -> Option<ReadInterval> {
-    if settings.name_removal.is_delayed() || !is_stepwise(bound) {
-        return None;
-    }
-    read_interval_of(bound, ReadInterval { first_ms: 0, last_ms: 0 }, settings)
-}
-
 fn read_interval_of(bound: &Expr, times: ReadInterval, settings: &EvaluationSettings) -> Option<ReadInterval> {
     let mut hull = IntervalHull { interval: None, lookback_ms: settings.lookback_ms };
     hull.add(bound, times)?;

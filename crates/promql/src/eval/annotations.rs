@@ -265,16 +265,6 @@ impl Annotations {
         }
     }
 
-    /// Takes all of them out.
-    pub(crate) fn take(&self) -> Self {
-        Self { warnings: RefCell::new(self.warnings.take()), infos: RefCell::new(self.infos.take()) }
-    }
-
-    /// Returns whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.warnings.borrow().is_empty() && self.infos.borrow().is_empty()
-    }
-
     /// Returns whether all are infos whose steps are known.
     pub(crate) fn are_by_step(&self) -> bool {
         let infos = self.infos.borrow();

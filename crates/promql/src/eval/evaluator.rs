@@ -1,6 +1,6 @@
 //! A running query: its source, settings, budget and annotations.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 use model::Labels;
 use query::{Budget, QueryError, Source};

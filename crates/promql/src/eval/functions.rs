@@ -62,7 +62,7 @@ impl<'q> Evaluator<'q> {
             }
             (Function::Range(_), _) => {
                 let mut collected = CollectedRows::new(self.budget);
-                self.range_rows(&RangeCall { call, steps, grouping: None }, span, &mut collected)?;
+                self.range_rows(&RangeCall { call, steps, grouping: None }, &mut collected)?;
                 // Rows of a subquery stay in its order, which is that of labels if the result may be cut by steps.
                 let is_range_selector = call.arguments.iter().any(|argument| matches!(argument.node, Node::Range(_)));
                 Ok(if is_range_selector || self.is_stepwise { collected.sorted() } else { collected.vector })
