@@ -13,10 +13,10 @@ use model::Labels;
 use roaring::RoaringBitmap;
 
 use crate::identity::fingerprint;
-use crate::levels::{SegmentSize, segments_to_merge};
 use crate::mutable::Mutable;
 use crate::read::GroupReader;
 use crate::search::{self, MatcherCache};
+use crate::segment::levels::{SegmentSize, segments_to_merge};
 use crate::segment::reader::Segment;
 use crate::segment::writer::write_segment;
 use crate::slots::SlotSets;

@@ -9,6 +9,7 @@ use model::Labels;
 use roaring::RoaringBitmap;
 
 use super::copies::{Copies, SegmentBytes, SegmentTwin};
+use super::cursor::Cursor;
 use super::dictionary::{Dictionary, Position};
 use super::directory::{DatabasePlaces, Directory, NamePlaces, Posting, Table};
 use super::rows::RowsReader;
@@ -168,7 +169,7 @@ impl Segment {
 
     /// Runs a read, and once more if a second copy of the file had to take over meanwhile.
     #[inline]
-    fn read<T>(&self, mut read: impl FnMut() -> Result<T, DecodeError>) -> Result<T, IndexError> {
+    pub(super) fn read<T>(&self, mut read: impl FnMut() -> Result<T, DecodeError>) -> Result<T, IndexError> {
         let first = read();
         if self.copies.confirm().map_err(self.damaged())? {
             return first.map_err(self.damaged());
@@ -176,7 +177,7 @@ impl Segment {
         read().map_err(self.damaged())
     }
 
-    fn damaged(&self) -> impl Fn(DecodeError) -> IndexError + use<> {
+    pub(super) fn damaged(&self) -> impl Fn(DecodeError) -> IndexError + use<> {
         IndexError::damaged(self.number)
     }
 
@@ -207,7 +208,7 @@ impl Segment {
             .map_err(|error| DecodeError { offset: posting.offset as usize + error.offset, what: error.what })
     }
 
-    fn term_ids(&self, name: &NamePlaces, position: &Position<'_>) -> Result<Ids, DecodeError> {
+    pub(super) fn term_ids(&self, name: &NamePlaces, position: &Position<'_>) -> Result<Ids, DecodeError> {
         let offset = name.postings.saturating_add(position.postings_at);
         self.ids(Posting { offset, bytes: position.postings_bytes, count: position.count })
     }
@@ -351,7 +352,7 @@ impl Segment {
     }
 
     /// Ends a read that cannot be repeated if what it read was not what the file holds; the next one reads a second copy.
-    fn confirm(&self) -> Result<(), IndexError> {
+    pub(super) fn confirm(&self) -> Result<(), IndexError> {
         let unreadable = DecodeError { offset: 0, what: "a page could not be read; another copy is used from here on" };
         if self.copies.confirm().map_err(self.damaged())? { Ok(()) } else { Err(self.damaged()(unreadable)) }
     }
@@ -394,50 +395,6 @@ fn read_directory(bytes: &[u8]) -> Result<Directory, DecodeError> {
     }
     Directory::decode(&mut Reader::new(encoded))
         .map_err(|error| DecodeError { offset: offset + error.offset, what: error.what })
-}
-
-/// Goes over a dictionary.
-struct Cursor<'a> {
-    segment: &'a Segment,
-    name: &'a NamePlaces,
-    dictionary: Dictionary<'a>,
-    position: Position<'a>,
-    prefix: &'a str,
-}
-
-impl TermCursor for Cursor<'_> {
-    fn advance(&mut self) -> Result<bool, IndexError> {
-        loop {
-            let advanced = self.dictionary.advance(&mut self.position);
-            self.segment.confirm()?;
-            if !advanced.map_err(self.segment.damaged())? {
-                return Ok(false);
-            }
-            let text = self.position.text.as_str();
-            if text.starts_with(self.prefix) {
-                return Ok(true);
-            }
-            if text > self.prefix {
-                return Ok(false);
-            }
-        }
-    }
-
-    fn text(&self) -> &str {
-        &self.position.text
-    }
-
-    fn number(&self) -> u32 {
-        self.position.number()
-    }
-
-    fn count(&self) -> u32 {
-        self.position.count
-    }
-
-    fn ids(&self) -> Result<Ids, IndexError> {
-        self.segment.read(|| self.segment.term_ids(self.name, &self.position))
-    }
 }
 
 impl Source for Segment {
