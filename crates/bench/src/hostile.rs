@@ -25,11 +25,11 @@ const INTERVAL_S: i64 = 15;
 const START_S: i64 = START_NS / 1_000_000_000;
 const BATCH_SAMPLES: i64 = 60;
 
-/// What is kept of the answer to a hostile query; who asks would otherwise cost as much as the server does.
+/// Bytes of the answer to a hostile query that are read; else the client would cost as much as the server.
 const KEPT_BYTES_MAX: u64 = 4096;
 
 const ORDINARY: &str = "sum by (mode) (rate(x{host=~\"h1[0-9]?\"}[5m]))";
-/// Asked before anything hostile is.
+/// QueryCounts before anything hostile is.
 const ORDINARY_ALONE: usize = 200;
 
 const EXAMPLES: &str = "Examples:
@@ -65,7 +65,7 @@ struct Kind {
 }
 
 #[derive(Debug, Default, Serialize)]
-struct Asked {
+struct QueryCounts {
     queries: usize,
     /// How many had which status.
     statuses: BTreeMap<u16, usize>,
@@ -83,7 +83,7 @@ struct Waiting {
 
 #[derive(Debug, Serialize)]
 struct Report {
-    kinds: BTreeMap<&'static str, Asked>,
+    kinds: BTreeMap<&'static str, QueryCounts>,
     /// Ordinary queries by one client, before and meanwhile.
     alone: Waiting,
     beside: Waiting,
@@ -228,9 +228,13 @@ fn ask_ordinary(client: &HttpClient) -> Result<f64, String> {
     Err(format!("an ordinary query got {}: {}", answer.status, answer.body))
 }
 
-fn ask_hostile(client: &HttpClient, next: &AtomicUsize, count: usize) -> Result<BTreeMap<&'static str, Asked>, String> {
+fn ask_hostile(
+    client: &HttpClient,
+    next: &AtomicUsize,
+    count: usize,
+) -> Result<BTreeMap<&'static str, QueryCounts>, String> {
     let kinds = kinds();
-    let mut asked: BTreeMap<&'static str, Asked> = BTreeMap::new();
+    let mut asked: BTreeMap<&'static str, QueryCounts> = BTreeMap::new();
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         if number >= count {
@@ -265,9 +269,9 @@ fn escaped(text: &str) -> String {
 }
 
 fn together(
-    parts: Vec<Result<BTreeMap<&'static str, Asked>, String>>,
-) -> Result<BTreeMap<&'static str, Asked>, String> {
-    let mut all: BTreeMap<&'static str, Asked> = BTreeMap::new();
+    parts: Vec<Result<BTreeMap<&'static str, QueryCounts>, String>>,
+) -> Result<BTreeMap<&'static str, QueryCounts>, String> {
+    let mut all: BTreeMap<&'static str, QueryCounts> = BTreeMap::new();
     for part in parts {
         for (name, asked) in part? {
             let known = all.entry(name).or_default();

@@ -1,4 +1,4 @@
-//! `thalweg bench`: measurements that anybody can repeat. A file per kind.
+//! `thalweg bench`: measurements that can be repeated. A file per kind.
 //!
 //! * [`load`], [`wire`]: writing to a server · [`query`], [`plans`]: asking one · [`hostile`], [`floods`]: attacking one
 //! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file

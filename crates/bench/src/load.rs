@@ -99,7 +99,7 @@ pub(crate) struct LoadFlags {
     json: bool,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     rows: u64,
@@ -358,7 +358,7 @@ fn load(flags: &LoadFlags, target: &Target, pid: Option<u32>) -> Result<Report, 
 }
 
 fn report(sent: &Sent, pace: &Pace) -> Report {
-    let all = Latencies::of(sent.acknowledged.iter().map(|request| request.latency_ms).collect());
+    let all = Latencies::from_ms(sent.acknowledged.iter().map(|request| request.latency_ms).collect());
     Report {
         rows: sent.rows,
         values: sent.values,

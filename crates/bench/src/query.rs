@@ -26,7 +26,7 @@ const RATE: &str = "sum by (mode) (rate(node_cpu_seconds_total[5m]))";
 const RATE_SERIES: usize = 10_000;
 const RATE_SAMPLES: i64 = 1_440;
 const RATE_INTERVAL_MS: i64 = 15_000;
-/// What it is called at which step.
+/// Its name at each step.
 const RATE_STEPS_MS: [(&str, i64); 2] = [("rate-10000-60s", 60_000), ("rate-10000-15s", 15_000)];
 
 const START_MS: i64 = START_NS / 1_000_000;
@@ -94,7 +94,7 @@ struct Kind {
 
 /// One query.
 #[derive(Clone)]
-struct Asked {
+struct Question {
     database: &'static str,
     /// Whether the text is a plan, which says its range itself; else it is PromQL.
     is_plan: bool,
@@ -133,7 +133,7 @@ fn kinds() -> Vec<Kind> {
 }
 
 impl Kind {
-    fn ask(&self, flags: &QueryFlags, chance: &mut Chance) -> Asked {
+    fn ask(&self, flags: &QueryFlags, chance: &mut Chance) -> Question {
         let mut drawn: Vec<usize> = Vec::new();
         while drawn.len() < self.hosts.min(flags.scale as usize) {
             let host = chance.below(flags.scale) as usize;
@@ -149,7 +149,7 @@ impl Kind {
         let latest_ms = i64::from(flags.days) * 24 * HOUR_MS - self.hours * HOUR_MS;
         let start_ms = START_MS + i64::from(chance.below((latest_ms / 1000) as u32)) * 1000;
         let end_ms = start_ms + self.hours * HOUR_MS;
-        Asked {
+        Question {
             database: "tsbs",
             is_plan: false,
             text: self.text.replace("{hosts}", &matcher),
@@ -167,7 +167,7 @@ enum Target {
 }
 
 impl Target {
-    fn ask(&self, asked: &Asked) -> Result<(), String> {
+    fn ask(&self, asked: &Question) -> Result<(), String> {
         match self {
             Self::Here(db) if asked.is_plan => {
                 let budget = db.budget(SAMPLES_MAX);
@@ -292,13 +292,13 @@ fn measure(flags: &QueryFlags, target: &Target) -> Result<Vec<Measured>, String>
     for workers in &flags.workers {
         let mut chance = Chance::new(flags.seed);
         for kind in kinds() {
-            let asked: Vec<Asked> = (0..flags.queries).map(|_| kind.ask(flags, &mut chance)).collect();
+            let asked: Vec<Question> = (0..flags.queries).map(|_| kind.ask(flags, &mut chance)).collect();
             if is_wanted(kind.name) {
                 measured.push(ask_all(kind.name, *workers, target, &asked)?);
             }
         }
         for (name, step_ms) in RATE_STEPS_MS.into_iter().filter(|(name, _)| is_wanted(name)) {
-            let rate = Asked {
+            let rate = Question {
                 database: "node",
                 is_plan: false,
                 text: RATE.to_owned(),
@@ -315,7 +315,7 @@ fn measure(flags: &QueryFlags, target: &Target) -> Result<Vec<Measured>, String>
             && flags.days >= plans::DAYS_MIN
         {
             for (name, text) in plans(db, "tsbs", flags.seed)?.into_iter().filter(|(name, _)| is_wanted(name)) {
-                let asked = Asked { database: "tsbs", is_plan: true, text, start_ms: 0, end_ms: 0, step_ms: 0 };
+                let asked = Question { database: "tsbs", is_plan: true, text, start_ms: 0, end_ms: 0, step_ms: 0 };
                 measured.push(ask_all(name, *workers, target, &vec![asked; flags.queries as usize])?);
             }
         }
@@ -323,7 +323,7 @@ fn measure(flags: &QueryFlags, target: &Target) -> Result<Vec<Measured>, String>
     Ok(measured)
 }
 
-fn ask_all(kind: &str, workers: usize, target: &Target, asked: &[Asked]) -> Result<Measured, String> {
+fn ask_all(kind: &str, workers: usize, target: &Target, asked: &[Question]) -> Result<Measured, String> {
     // Once before, so that files are in memory for all.
     asked.first().map_or(Ok(()), |first| target.ask(first))?;
     let (next, before) = (AtomicUsize::new(0), target.cpu_seconds());

@@ -72,7 +72,7 @@ struct Case {
 struct WireServer {
     child: Child,
     options: Options,
-    /// Held open: the server would fail to write to a pipe that nobody reads.
+    /// Held open: the server would fail to write to a pipe without a reader.
     _lines: Lines<BufReader<ChildStdout>>,
 }
 

@@ -21,7 +21,7 @@ pub trait Portion: Clone {
     /// About as many bytes as it takes.
     fn memory_bytes(&self) -> usize;
 
-    /// What it has for a part of its span.
+    /// The portion for a part of its span.
     #[must_use]
     fn within(&self, span: Span) -> Self;
 
@@ -45,12 +45,12 @@ impl Portion for Answer {
     }
 }
 
-/// What is kept for a span.
+/// A cached portion and its span.
 #[derive(Debug)]
-pub struct Kept<A> {
+pub struct CacheEntry<A> {
     /// For when it counts.
     pub span: Span,
-    /// What it was stamped with.
+    /// The stamp with which it was inserted.
     pub stamp: u64,
     /// It may have more than the span: only what is inside counts.
     pub answer: Arc<A>,
@@ -59,13 +59,13 @@ pub struct Kept<A> {
     bytes: usize,
 }
 
-impl<A> Clone for Kept<A> {
+impl<A> Clone for CacheEntry<A> {
     fn clone(&self) -> Self {
         Self { answer: self.answer.clone(), ..*self }
     }
 }
 
-impl<A: Portion> Kept<A> {
+impl<A: Portion> CacheEntry<A> {
     fn new(span: Span, stamp: u64, answer: Arc<A>) -> Self {
         let bytes = EXTENT_BYTES + answer.memory_bytes();
         Self { span, stamp, answer, whole: span, bytes }
@@ -77,7 +77,7 @@ impl<A: Portion> Kept<A> {
         if span.contains(&self.whole) { A::clone(&self.answer) } else { self.answer.within(span) }
     }
 
-    /// The same for a part of its span; nothing is copied.
+    /// The entry for a part of its span; nothing is copied.
     fn narrowed(&self, span: Span) -> Self {
         Self { span: self.span.intersect(&span), ..self.clone() }
     }
@@ -87,7 +87,7 @@ impl<A: Portion> Kept<A> {
 struct Entry<A> {
     number: u32,
     /// By time; they do not overlap.
-    kept: Vec<Kept<A>>,
+    entries: Vec<CacheEntry<A>>,
 }
 
 impl<A: Portion> Entry<A> {
@@ -109,7 +109,7 @@ impl<A: Portion> Entry<A> {
         self.kept = left;
     }
 
-    fn insert(&mut self, new: Kept<A>) {
+    fn insert(&mut self, new: CacheEntry<A>) {
         self.remove(new.span);
         let place = self.kept.partition_point(|kept| kept.span.start < new.span.start);
         self.kept.insert(place, new);
@@ -120,19 +120,19 @@ impl<A: Portion> Entry<A> {
 
     /// Joins stretches that touch; of two stamps the older one stays.
     fn join(&mut self) {
-        let touches = |a: &Kept<A>, b: &Kept<A>| a.span.end == b.span.start;
+        let touches = |a: &CacheEntry<A>, b: &CacheEntry<A>| a.span.end == b.span.start;
         self.kept = self.kept.chunk_by(touches).filter_map(joined).collect();
     }
 }
 
 /// Stretches that touch, as one. What comes first is copied once, however many there are.
-fn joined<A: Portion>(kept: &[Kept<A>]) -> Option<Kept<A>> {
+fn joined<A: Portion>(kept: &[CacheEntry<A>]) -> Option<CacheEntry<A>> {
     let (first, rest) = kept.split_first()?;
     let Some(last) = rest.last() else { return Some(first.clone()) };
     let mut answer = first.within(first.span);
     rest.iter().for_each(|later| answer.append(&later.within(later.span)));
     let stamp = rest.iter().map(|kept| kept.stamp).fold(first.stamp, u64::min);
-    Some(Kept::new(Span::new(first.span.start, last.span.end), stamp, Arc::new(answer)))
+    Some(CacheEntry::new(Span::new(first.span.start, last.span.end), stamp, Arc::new(answer)))
 }
 
 struct Inner<A> {
@@ -169,21 +169,22 @@ pub struct Front<A = Answer> {
 }
 
 impl Front<Answer> {
-    /// What is there of an answer.
+    /// Looks an answer up.
     pub fn find(&self, request: &Request<'_>) -> Option<Found> {
         let parts = {
             let mut inner = self.inner.lock();
             let entry = inner.entries.get(&request.key)?;
             let (number, kept) = (entry.number, &entry.kept);
             let held = kept.iter().filter(|kept| kept.span.overlaps(&request.span));
-            let held: Vec<&Kept<Answer>> = held.filter(|kept| (request.holds)(kept.span, kept.stamp)).collect();
-            let extent = |kept: &&Kept<Answer>| {
+            let held: Vec<&CacheEntry<Answer>> = held.filter(|kept| (request.holds)(kept.span, kept.stamp)).collect();
+            let extent = |kept: &&CacheEntry<Answer>| {
                 let density = (kept.bytes as f64 / kept.span.length()) as f32;
                 Extent { span: kept.span, stamp: kept.stamp, density }
             };
             let extents: Vec<Extent> = held.iter().map(extent).collect();
             let (part, stamp) = part_of(&extents, request.span, request.partial_bytes_min.unwrap_or(0))?;
-            let parts: Vec<Kept<Answer>> = held.into_iter().filter(|kept| kept.span.overlaps(&part)).cloned().collect();
+            let parts: Vec<CacheEntry<Answer>> =
+                held.into_iter().filter(|kept| kept.span.overlaps(&part)).cloned().collect();
             inner.policy.touch(number);
             inner.hits += 1;
             (part, stamp, parts)
@@ -209,11 +210,11 @@ impl<A: Portion> Front<A> {
     }
 
     /// Everything of a key that shares an instant with a span, by time. Nothing is copied.
-    pub fn kept(&self, key: Key, span: Span) -> Vec<Kept<A>> {
+    pub fn kept(&self, key: Key, span: Span) -> Vec<CacheEntry<A>> {
         let mut inner = self.inner.lock();
         let Some(entry) = inner.entries.get(&key) else { return Vec::new() };
         let number = entry.number;
-        let kept: Vec<Kept<A>> = entry.kept.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect();
+        let entries: Vec<CacheEntry<A>> = entry.kept.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect();
         if !kept.is_empty() {
             inner.policy.touch(number);
             inner.hits += 1;
@@ -221,8 +222,8 @@ impl<A: Portion> Front<A> {
         kept
     }
 
-    /// The same, without it counting as asked for.
-    pub fn peek(&self, key: Key, span: Span) -> Vec<Kept<A>> {
+    /// The entries of a span, without counting as a lookup.
+    pub fn peek(&self, key: Key, span: Span) -> Vec<CacheEntry<A>> {
         let inner = self.inner.lock();
         let Some(entry) = inner.entries.get(&key) else { return Vec::new() };
         entry.kept.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect()
@@ -230,8 +231,14 @@ impl<A: Portion> Front<A> {
 
     /// Keeps an answer, in place of what is there of its span. One that is larger than everything may be is not kept. Returns what
     /// went to make room.
-    pub fn insert(&self, key: Key, answer: impl Into<Arc<A>>, span: Span, stamp: u64) -> Vec<(Key, Vec<Kept<A>>)> {
-        let new = Kept::new(span, stamp, answer.into());
+    pub fn insert(
+        &self,
+        key: Key,
+        answer: impl Into<Arc<A>>,
+        span: Span,
+        stamp: u64,
+    ) -> Vec<(Key, Vec<CacheEntry<A>>)> {
+        let new = CacheEntry::new(span, stamp, answer.into());
         let mut inner = self.inner.lock();
         let mut evicted = Vec::new();
         if span.is_empty() || new.bytes > self.bytes_max {
@@ -251,19 +258,19 @@ impl<A: Portion> Front<A> {
 
     /// Says of stretches that [`Front::kept`] gave what of them still holds, and gives that another stamp. What was put in their place
     /// meanwhile stays as it is.
-    pub fn renew(&self, key: Key, checked: &[(Kept<A>, Vec<Span>)], stamp: u64) {
+    pub fn renew(&self, key: Key, checked: &[(CacheEntry<A>, Vec<Span>)], stamp: u64) {
         self.inner.lock().change(key, |entry| {
             for (known, holds) in checked {
-                let same = |kept: &Kept<A>| kept.span == known.span && Arc::ptr_eq(&kept.answer, &known.answer);
+                let same = |kept: &CacheEntry<A>| kept.span == known.span && Arc::ptr_eq(&kept.answer, &known.answer);
                 let Some(place) = entry.kept.iter().position(same) else { continue };
-                let left = holds.iter().map(|span| Kept { stamp, ..known.narrowed(*span) });
+                let left = holds.iter().map(|span| CacheEntry { stamp, ..known.narrowed(*span) });
                 entry.kept.splice(place..=place, left);
             }
         });
     }
 
     /// Takes everything out.
-    pub fn drain(&self) -> Vec<(Key, Vec<Kept<A>>)> {
+    pub fn drain(&self) -> Vec<(Key, Vec<CacheEntry<A>>)> {
         let inner = std::mem::take(&mut *self.inner.lock());
         inner.entries.into_iter().map(|(key, entry)| (key, entry.kept)).collect()
     }
@@ -346,12 +353,12 @@ impl Layered {
         Self { memory: Front::new(memory_bytes_max), flash, deletes: Mutex::new(0) }
     }
 
-    /// What is in memory.
+    /// The cache in memory.
     pub const fn memory(&self) -> &Front {
         &self.memory
     }
 
-    /// What is cached of an answer; what flash had is in memory afterwards.
+    /// Looks an answer up; a part that flash had is in memory afterwards.
     pub fn find(&self, request: &Request<'_>) -> Option<Found> {
         // A part is only taken from memory if flash has no more: it may have all.
         let whole = Request { partial_bytes_min: Some(usize::MAX), ..*request };
@@ -373,7 +380,7 @@ impl Layered {
         [in_memory, on_flash].into_iter().flatten().max_by(|a, b| a.span.length().total_cmp(&b.span.length()))
     }
 
-    /// The same, without the stamp.
+    /// Looks an answer up, without its stamp.
     pub fn get_with(&self, request: &Request<'_>) -> Lookup {
         self.find(request).map_or(Lookup::Miss, |found| found.into_lookup(request.span))
     }

@@ -31,7 +31,7 @@ mod span;
 
 pub use engine::{Cache, Found, Lookup, Options, Request, SetError, Stats};
 pub use formats::{columns, json};
-pub use front::{Front, FrontStats, Kept, Layered, Portion};
+pub use front::{CacheEntry, Front, FrontStats, Layered, Portion};
 pub use key::Key;
 pub use points::{Answer, FieldPoints, Points, ValueType, Values};
 pub use policy::PolicyKind;

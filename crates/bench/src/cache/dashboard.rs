@@ -37,7 +37,7 @@ const SQL: [&str; 4] = [
     "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, max(value) FROM http_requests_total WHERE RANGE AND instance = 'node-1' GROUP BY t ORDER BY t",
 ];
 
-/// The same of InfluxQL.
+/// Panels in InfluxQL.
 const INFLUXQL: [&str; 4] = [
     "SELECT max(value) FROM http_requests_total WHERE RANGE GROUP BY time(WIDTH), region",
     "SELECT count(value), min(value) FROM http_requests_total WHERE RANGE GROUP BY time(WIDTH)",

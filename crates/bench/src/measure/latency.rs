@@ -35,7 +35,7 @@ pub(crate) struct Bucket {
     pub(crate) requests: usize,
 }
 
-/// The same apart, and how many times slower the slowest hundredth is while everything is merged.
+/// Latencies with and without merging, and how many times slower the slowest hundredth is while everything is merged.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Comparison {
     pub(crate) merging: Latencies,
@@ -44,7 +44,7 @@ pub(crate) struct Comparison {
 }
 
 impl Latencies {
-    pub(crate) fn of(mut latencies_ms: Vec<f64>) -> Self {
+    pub(crate) fn from_ms(mut latencies_ms: Vec<f64>) -> Self {
         let mut quantile = |share| quantile(&mut latencies_ms, share);
         let [p50_ms, p99_ms, max_ms] = [quantile(0.5), quantile(0.99), quantile(1.0)];
         Self { requests: latencies_ms.len(), p50_ms, p99_ms, max_ms, histogram: histogram(&latencies_ms) }
@@ -74,7 +74,7 @@ pub(crate) fn compare(acknowledged: &[Acknowledged], merges: &[Stretch]) -> Comp
         merges.get(first).is_some_and(|(begin_s, _)| *begin_s <= until_s)
     };
     let (merging, otherwise): (Vec<&Acknowledged>, Vec<_>) = acknowledged.iter().partition(meets_merge);
-    let latencies = |of: Vec<&Acknowledged>| Latencies::of(of.iter().map(|request| request.latency_ms).collect());
+    let latencies = |of: Vec<&Acknowledged>| Latencies::from_ms(of.iter().map(|request| request.latency_ms).collect());
     let (merging, otherwise) = (latencies(merging), latencies(otherwise));
     Comparison { p99_ratio: merging.p99_ms / otherwise.p99_ms, merging, otherwise }
 }
@@ -102,16 +102,16 @@ mod tests {
         let all = [request(1.1, 8.0), request(3.0, 2.0), request(1.2, 4.0), request(4.0, 4.0)];
         let compared = compare(&all, &merges);
         assert_eq!((compared.merging.p99_ms, compared.otherwise.p99_ms, compared.p99_ratio), (8.0, 4.0, 2.0));
-        assert_eq!(compare(&all, &[]).otherwise, Latencies::of(vec![2.0, 4.0, 4.0, 8.0]));
+        assert_eq!(compare(&all, &[]).otherwise, Latencies::from_ms(vec![2.0, 4.0, 4.0, 8.0]));
     }
 
     #[test]
     fn buckets_hold_every_request_once() {
-        let latencies = Latencies::of(vec![3.0, 0.0, 1.0, 1.5, 2.0, 2.0]);
+        let latencies = Latencies::from_ms(vec![3.0, 0.0, 1.0, 1.5, 2.0, 2.0]);
         let buckets: Vec<_> = latencies.histogram.iter().map(|bucket| (bucket.up_to_ms, bucket.requests)).collect();
         assert!(buckets[0].0 >= 0.001 && buckets[0].1 == 1, "{buckets:?}");
         assert_eq!(buckets[1..], [(1.0, 1), (2.0, 3), (4.0, 1)], "{buckets:?}");
         assert_eq!((latencies.requests, latencies.max_ms), (6, 3.0));
-        assert!(Latencies::of(Vec::new()).histogram.is_empty());
+        assert!(Latencies::from_ms(Vec::new()).histogram.is_empty());
     }
 }

@@ -45,7 +45,7 @@ impl Queue {
         self.lock().bytes >= self.bytes_max
     }
 
-    /// Puts a request in as soon as there is room. False if nobody takes it any more.
+    /// Puts a request in as soon as there is room. False if no sender is left.
     pub(crate) fn push(&self, request: Request) -> bool {
         let mut state = self.lock();
         while state.bytes >= self.bytes_max && !state.stopped {

@@ -38,7 +38,7 @@ pub(crate) struct Pace {
     pub(crate) compact_phase: Option<Duration>,
 }
 
-/// What was acknowledged.
+/// Acknowledged requests.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     pub(crate) rows: u64,
@@ -117,7 +117,7 @@ fn compact(target: &Target, pace: &Pace, start: Instant, sent_all: &Receiver<()>
     }
     loop {
         let pause = pace.compact_phase.map_or(Duration::ZERO, |phase| until_merging(start.elapsed(), phase));
-        // Nobody sends: it ends with the time, or with the other end.
+        // Nothing is sent: it ends with the time, or with the other end.
         if sent_all.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
             return Ok(merges);
         }

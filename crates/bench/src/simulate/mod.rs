@@ -7,7 +7,7 @@ pub(crate) use workload::{Mix, Request, Workload};
 
 use cache::PolicyKind;
 
-/// What is simulated.
+/// The simulated cache and its requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// Minutes of data in the database behind the cache.

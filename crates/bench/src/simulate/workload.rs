@@ -51,7 +51,7 @@ impl Workload {
         Self::of_lengths(mix, data_minutes, SPAN_MINUTES, seed)
     }
 
-    /// The same with other spans: the shortest and the longest, in minutes.
+    /// A workload with other spans: the shortest and the longest, in minutes.
     pub(crate) fn of_lengths(mix: Mix, data_minutes: i64, (shortest, longest): (i64, i64), seed: u64) -> Self {
         Self {
             mix,

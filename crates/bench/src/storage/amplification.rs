@@ -11,7 +11,7 @@ use store::{ObjectTierOptions, Store, StoreOptions};
 
 use super::data::{SECOND_NS, START_NS, Walks};
 use super::fill::{Target, fill};
-use super::place::{Folder, Place, bar};
+use super::location::{DataLocation, Folder, bar};
 use super::report::{Case, Report};
 
 const EXAMPLES: &str = "Examples:
@@ -53,7 +53,7 @@ pub(crate) struct AmplificationFlags {
     #[arg(long, value_name = "URL", requires = "objects")]
     endpoint: Option<String>,
     #[command(flatten)]
-    place: Place,
+    location: DataLocation,
 }
 
 /// Object stores that remember what was opened, for its counters.
@@ -115,7 +115,7 @@ fn predict(data_bytes: f64, fast_bytes: f64, top_bytes: f64, multiplier: f64) ->
 }
 
 pub(super) fn run(flags: &AmplificationFlags) -> Result<ExitCode, String> {
-    let folder = Folder::new(&flags.place)?;
+    let folder = Folder::new(&flags.location)?;
     let platform = Platform::real();
     let counted = Arc::new(Counted { inner: platform.objects.clone(), opened: Mutex::default() });
     let platform = Platform { objects: counted.clone(), ..platform };
@@ -136,7 +136,7 @@ pub(super) fn run(flags: &AmplificationFlags) -> Result<ExitCode, String> {
     let values = write(flags, &store)?;
     let mut report = Report::new("amplification");
     report.cases.push(judge(flags, &store, values, &counted.counters()));
-    report.print(flags.place.json)
+    report.print(flags.location.json)
 }
 
 fn write(flags: &AmplificationFlags, store: &Store) -> Result<u64, String> {

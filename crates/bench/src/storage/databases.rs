@@ -7,7 +7,7 @@ use model::{Field, Labels, ValueType};
 use store::StoreOptions;
 
 use super::data::{self, SECOND_NS, START_NS, Walks};
-use super::place::{Folder, Place, bar, files, keep_up, open};
+use super::location::{DataLocation, Folder, bar, files, keep_up, open};
 use super::report::{Case, Report};
 use crate::measure::process::{folder_bytes, resident, thread_cpu_seconds};
 
@@ -28,11 +28,11 @@ pub(crate) struct DatabasesFlags {
     #[arg(long, default_value_t = 360, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rows: u32,
     #[command(flatten)]
-    place: Place,
+    location: DataLocation,
 }
 
 pub(super) fn run(flags: &DatabasesFlags) -> Result<ExitCode, String> {
-    let folder = Folder::new(&flags.place)?;
+    let folder = Folder::new(&flags.location)?;
     let path = folder.case("databases");
     let before = resident();
     let store = open(StoreOptions::new(&path))?;
@@ -89,5 +89,5 @@ pub(super) fn run(flags: &DatabasesFlags) -> Result<ExitCode, String> {
     measure("flushed");
     store.compact_all().map_err(|error| error.to_string())?;
     measure("settled");
-    report.print(flags.place.json)
+    report.print(flags.location.json)
 }

@@ -9,7 +9,7 @@ use store::{Store, StoreOptions};
 
 use super::data::{SECOND_NS, START_NS, Walks};
 use super::fill::{Target, fill};
-use super::place::{DataClock, Folder, Place, bar, open_at};
+use super::location::{DataClock, DataLocation, Folder, bar, open_at};
 use super::report::{Case, Course, Report};
 use crate::measure::process::thread_cpu_seconds;
 
@@ -43,7 +43,7 @@ pub(crate) struct ElasticFlags {
     #[arg(long)]
     full_precision: bool,
     #[command(flatten)]
-    place: Place,
+    location: DataLocation,
 }
 
 /// A stretch of time with samples at one interval.
@@ -70,7 +70,7 @@ impl Phase {
 }
 
 pub(super) fn run(flags: &ElasticFlags) -> Result<ExitCode, String> {
-    let folder = Folder::new(&flags.place)?;
+    let folder = Folder::new(&flags.location)?;
     let clock = DataClock::new(START_NS);
     let options = StoreOptions {
         fast_bytes_max: flags.budget_mib << 20,
@@ -91,7 +91,7 @@ pub(super) fn run(flags: &ElasticFlags) -> Result<ExitCode, String> {
     let (case, course) = course?;
     report.cases.push(case);
     report.courses.push(("levels 0 and 1".to_owned(), course, Some(2)));
-    report.print(flags.place.json)
+    report.print(flags.location.json)
 }
 
 fn follow(

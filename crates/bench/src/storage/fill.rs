@@ -5,7 +5,7 @@ use model::{Field, Labels, ValueType};
 use store::{GroupLayout, Store, Token};
 
 use super::data;
-use super::place::keep_up;
+use super::location::keep_up;
 use crate::measure::process::thread_cpu_seconds;
 
 /// Series that one call registers.
@@ -31,7 +31,7 @@ impl Target {
         Self::series_timed(store, count, width, label_count).map(|(target, _)| target)
     }
 
-    /// The same, and the CPU seconds of registering: those of making labels not among them.
+    /// Registers, and measures the CPU seconds of it, without those of making labels.
     pub(super) fn series_timed(
         store: &Store,
         count: usize,
@@ -58,7 +58,7 @@ impl Target {
         Self::groups_timed(store, count, members, value_type).map(|(target, _)| target)
     }
 
-    /// The same, and the CPU seconds of registering: those of making labels not among them.
+    /// Registers, and measures the CPU seconds of it, without those of making labels.
     pub(super) fn groups_timed(
         store: &Store,
         count: usize,

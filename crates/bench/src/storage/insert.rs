@@ -10,7 +10,7 @@ use store::{Store, StoreOptions};
 
 use super::data::{SECOND_NS, START_NS, Walks};
 use super::fill::{REQUEST_CELLS, Target};
-use super::place::{Folder, Place, Upkeep, bar, open, with_upkeep};
+use super::location::{DataLocation, Folder, Upkeep, bar, open, with_upkeep};
 use super::report::{Case, Course, Report, quantile};
 use crate::measure::process::{resident, thread_cpu_seconds, usage};
 
@@ -45,7 +45,7 @@ pub(crate) struct InsertFlags {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     interval_s: u32,
     #[command(flatten)]
-    place: Place,
+    location: DataLocation,
 }
 
 /// What a case's writer saw.
@@ -61,7 +61,7 @@ struct Seen {
 }
 
 pub(super) fn run(flags: &InsertFlags) -> Result<ExitCode, String> {
-    let folder = Folder::new(&flags.place)?;
+    let folder = Folder::new(&flags.location)?;
     let walks = if flags.full_precision { Walks::doubles(1) } else { Walks::integers(1) };
     let mut report = Report::new("insert");
     for members in &flags.members {
@@ -71,7 +71,7 @@ pub(super) fn run(flags: &InsertFlags) -> Result<ExitCode, String> {
         report.courses.push((name.clone(), course, Some(2)));
         folder.clear(&name);
     }
-    report.print(flags.place.json)
+    report.print(flags.location.json)
 }
 
 fn measure(

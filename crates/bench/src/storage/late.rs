@@ -10,7 +10,7 @@ use store::{SelectedGroup, Store, StoreOptions, Windows};
 
 use super::data::{SECOND_NS, START_NS, Walks, mix};
 use super::fill::{DATABASE, REQUEST_CELLS, Target};
-use super::place::{Folder, Place, bar, files, keep_up, open};
+use super::location::{DataLocation, Folder, bar, files, keep_up, open};
 use super::report::{Case, Report, quantile};
 use crate::measure::process::{folder_bytes, thread_cpu_seconds};
 
@@ -63,11 +63,11 @@ pub(crate) struct LateFlags {
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     queries: u32,
     #[command(flatten)]
-    place: Place,
+    location: DataLocation,
 }
 
 pub(super) fn run(flags: &LateFlags) -> Result<ExitCode, String> {
-    let folder = Folder::new(&flags.place)?;
+    let folder = Folder::new(&flags.location)?;
     let mut report = Report::new("late");
     for share in &flags.shares {
         let mut case = measure(flags, &folder, *share)?;
@@ -79,7 +79,7 @@ pub(super) fn run(flags: &LateFlags) -> Result<ExitCode, String> {
         }
         report.cases.push(case);
     }
-    report.print(flags.place.json)
+    report.print(flags.location.json)
 }
 
 fn measure(flags: &LateFlags, folder: &Folder, share: u32) -> Result<Case, String> {

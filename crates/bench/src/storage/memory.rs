@@ -8,7 +8,7 @@ use store::StoreOptions;
 
 use super::data::{SECOND_NS, START_NS, Walks};
 use super::fill::{Target, fill};
-use super::place::{Folder, Place, bar, open};
+use super::location::{DataLocation, Folder, bar, open};
 use super::report::{Case, Report};
 use crate::measure::process::{resident, thread_cpu_seconds};
 
@@ -39,11 +39,11 @@ pub(crate) struct MemoryFlags {
     #[arg(long, default_value_t = 64)]
     samples: u32,
     #[command(flatten)]
-    place: Place,
+    location: DataLocation,
 }
 
 pub(super) fn run(flags: &MemoryFlags) -> Result<ExitCode, String> {
-    let folder = Folder::new(&flags.place)?;
+    let folder = Folder::new(&flags.location)?;
     let before = resident();
     let walks = Walks::doubles(1);
     let store = open(StoreOptions::new(folder.case("memory")))?;
@@ -105,5 +105,5 @@ pub(super) fn run(flags: &MemoryFlags) -> Result<ExitCode, String> {
     if let Some(case) = report.cases.last_mut() {
         case.add("samples_per_cpu_second", cells as f64 / seconds);
     }
-    report.print(flags.place.json)
+    report.print(flags.location.json)
 }

@@ -12,7 +12,7 @@ use store::StoreOptions;
 use super::data::{self, SECOND_NS, START_NS, Walks};
 use super::fill::{Target, fill};
 use super::late::select;
-use super::place::{Folder, Place, bar, open};
+use super::location::{DataLocation, Folder, bar, open};
 use super::report::{Case, Report};
 use crate::measure::process::{folder_bytes, resident, usage};
 
@@ -39,14 +39,14 @@ pub(crate) struct ReopenFlags {
     #[arg(long, hide = true, value_name = "FOLDER")]
     victim: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    location: DataLocation,
 }
 
 pub(super) fn run(flags: &ReopenFlags) -> Result<ExitCode, String> {
     if let Some(path) = &flags.victim {
         return write_and_wait(flags, path);
     }
-    let folder = Folder::new(&flags.place)?;
+    let folder = Folder::new(&flags.location)?;
     let path = folder.case("reopen");
     let mut case = Case::new(format!("{} series", flags.series));
     let begun = Instant::now();
@@ -78,7 +78,7 @@ pub(super) fn run(flags: &ReopenFlags) -> Result<ExitCode, String> {
         .count("resident_bytes", resident().resident_bytes);
     let mut report = Report::new("reopen");
     report.cases.push(case);
-    report.print(flags.place.json)
+    report.print(flags.location.json)
 }
 
 fn options(flags: &ReopenFlags, path: &Path) -> StoreOptions {
@@ -132,7 +132,7 @@ fn write_and_wait(flags: &ReopenFlags, path: &Path) -> Result<ExitCode, String> 
     }
     progress.finish_and_clear();
     println!("full");
-    // Ends when it is killed, or with whoever started it.
+    // Ends when it is killed, or with the process that started it.
     let _ = std::io::stdin().lines().next();
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use store::{Store, StoreOptions};
 
 use super::data::{DAY_S, Exported, SECOND_NS, START_NS, mix};
 use super::fill::{Target, fill};
-use super::place::{Folder, Place, bar, open};
+use super::location::{DataLocation, Folder, bar, open};
 use super::report::{Case, Report};
 use crate::measure::process::{folder_bytes, thread_cpu_seconds};
 use crate::workload::walk::{Chance, Shape, Walk};
@@ -37,11 +37,11 @@ pub(crate) struct SizeFlags {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=4000))]
     jitter_ms: u32,
     #[command(flatten)]
-    place: Place,
+    location: DataLocation,
 }
 
 pub(super) fn run(flags: &SizeFlags) -> Result<ExitCode, String> {
-    let folder = Folder::new(&flags.place)?;
+    let folder = Folder::new(&flags.location)?;
     let mut report = Report::new("size");
     report.cases.push(cpu_only(flags, &folder)?);
     report.cases.push(mixed(flags, &folder)?);
@@ -52,7 +52,7 @@ pub(super) fn run(flags: &SizeFlags) -> Result<ExitCode, String> {
         lone.add("groups_share_of_lone", share);
         report.cases.extend([grouped, lone]);
     }
-    report.print(flags.place.json)
+    report.print(flags.location.json)
 }
 
 fn steps(flags: &SizeFlags, interval_s: u64) -> usize {

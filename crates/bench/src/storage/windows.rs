@@ -13,7 +13,7 @@ use store::{ObjectTierOptions, SelectedGroup, Store, StoreOptions, Windows};
 use super::data::{DAY_S, SECOND_NS, START_NS, Walks};
 use super::fill::{REQUEST_CELLS, Target};
 use super::late::select;
-use super::place::{Folder, Place, bar, files, keep_up, open};
+use super::location::{DataLocation, Folder, bar, files, keep_up, open};
 use super::report::{Case, Report, quantile};
 use crate::measure::process::{folder_bytes, thread_cpu_seconds};
 
@@ -48,7 +48,7 @@ pub(crate) struct WindowsFlags {
     #[arg(long, value_name = "URL", requires = "objects")]
     endpoint: Option<String>,
     #[command(flatten)]
-    place: Place,
+    location: DataLocation,
 }
 
 /// Openings of the store with an empty block cache.
@@ -58,7 +58,7 @@ const COLD_OPENINGS: usize = 5;
 const INTERVAL_S: usize = 10;
 
 pub(super) fn run(flags: &WindowsFlags) -> Result<ExitCode, String> {
-    let folder = Folder::new(&flags.place)?;
+    let folder = Folder::new(&flags.location)?;
     let path = folder.case("windows");
     let mut report = Report::new("windows");
     {
@@ -75,7 +75,7 @@ pub(super) fn run(flags: &WindowsFlags) -> Result<ExitCode, String> {
     if let Some(url) = &flags.objects {
         report.cases.push(on_objects(flags, &path, url)?);
     }
-    report.print(flags.place.json)
+    report.print(flags.location.json)
 }
 
 /// The asked series and the others, in order of time.
@@ -137,7 +137,7 @@ fn maxima(store: &Store, group: &SelectedGroup, windows: &Windows) -> Result<(Ve
     Ok((column.windows.iter().map(|window| window.number(window.max)).collect(), counts))
 }
 
-/// The same by hand.
+/// The maxima computed from samples.
 fn maxima_of_samples(store: &Store, group: &SelectedGroup, windows: &Windows) -> Result<Vec<f64>, String> {
     let range: TimeRange = windows.range();
     let columns = store.read(group, &range).map_err(|error| error.to_string())?;

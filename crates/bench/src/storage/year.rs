@@ -8,7 +8,7 @@ use store::{Store, StoreOptions};
 
 use super::data::{DAY_S, SECOND_NS, START_NS, Walks};
 use super::fill::{REQUEST_CELLS, Target, fill};
-use super::place::{Folder, Place, bar, files, keep_up, open};
+use super::location::{DataLocation, Folder, bar, files, keep_up, open};
 use super::report::{Case, Report};
 use crate::measure::process::{folder_bytes, thread_cpu_seconds};
 
@@ -32,11 +32,11 @@ pub(crate) struct YearFlags {
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     head_mib: u32,
     #[command(flatten)]
-    place: Place,
+    location: DataLocation,
 }
 
 pub(super) fn run(flags: &YearFlags) -> Result<ExitCode, String> {
-    let folder = Folder::new(&flags.place)?;
+    let folder = Folder::new(&flags.location)?;
     let mut report = Report::new("year");
     report.cases.push(measure(flags, &folder, "by time")?);
     report.cases.push(measure(flags, &folder, "by series")?);
@@ -45,7 +45,7 @@ pub(super) fn run(flags: &YearFlags) -> Result<ExitCode, String> {
             by_series.add(format!("{figure}_ratio"), by_series.get(figure) / by_time.get(figure));
         }
     }
-    report.print(flags.place.json)
+    report.print(flags.location.json)
 }
 
 fn measure(flags: &YearFlags, folder: &Folder, name: &str) -> Result<Case, String> {

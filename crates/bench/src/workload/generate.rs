@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use crate::workload::hosts::{self, Series};
 use crate::workload::walk::Chance;
 
-/// What is written.
+/// The kind of data that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UseCase {
     /// One measurement with ten integer fields

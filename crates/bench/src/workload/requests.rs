@@ -27,7 +27,7 @@ pub(crate) struct Request {
     pub(crate) lane: usize,
 }
 
-/// What is made.
+/// The requests to make.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) format: Format,

@@ -66,7 +66,7 @@ fn push_words<T: Copy, const N: usize>(body: &mut Vec<u8>, column: &[T], bytes_o
     }
 }
 
-/// Reads an answer; what is wrong with the bytes otherwise. Whether points make an answer is for whoever keeps them to check.
+/// Reads an answer; what is wrong with the bytes otherwise. The cache checks whether points make an answer.
 pub fn read(body: &[u8]) -> Result<Answer, String> {
     read_answer(&mut Reader::new(body)).map_err(|error| format!("columns: {error}"))
 }
@@ -180,7 +180,7 @@ mod tests {
         })
     }
 
-    /// What is told apart by bits, so that numbers that are none are equal.
+    /// The answer as text, floats by their bits, so that NaNs are equal.
     fn shown(answer: &Answer) -> String {
         let bits = |field: &FieldPoints| match &field.points.values {
             Values::F64(column) => column.iter().map(|value| value.to_bits()).collect::<Vec<_>>(),

@@ -169,7 +169,7 @@ impl<'de> Visitor<'de> for Row<'_> {
     }
 }
 
-/// Reads a body. The message of an error is for whoever sent it.
+/// Reads a body. The message of an error is for the sender.
 pub fn read(body: &[u8]) -> Result<Answer, String> {
     let body: Body = serde_json::from_slice(body).map_err(|error| format!("the body is not an answer: {error}"))?;
     let mut fields = Fields::default();

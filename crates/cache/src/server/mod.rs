@@ -37,7 +37,7 @@ pub struct ServerOptions {
     pub memory_bytes_max: usize,
     /// How long a connection may be silent, or take nothing.
     pub idle_timeout_ms: u64,
-    /// How long a request may wait for the same answer to somebody else.
+    /// How long a request may wait for the answer that another client fetches.
     pub wait_ms_max: u64,
 }
 
@@ -57,7 +57,7 @@ impl Default for ServerOptions {
 /// What connections share.
 struct Service {
     cache: Arc<Cache>,
-    /// The same, with memory in front.
+    /// The cache, with memory in front.
     answers: Layered,
     options: ServerOptions,
     items: Mutex<Items>,
@@ -138,14 +138,14 @@ fn accept(service: &Arc<Service>, listener: &TcpListener) {
         if service.is_over.load(Ordering::SeqCst) {
             return;
         }
-        // A connection that broke while it was accepted is nobody's any more.
+        // A connection that broke while it was accepted has no client any more.
         let Ok(stream) = stream else { continue };
         if service.connections.load(Ordering::SeqCst) >= service.options.connections_max {
             continue;
         }
         service.connections.fetch_add(1, Ordering::SeqCst);
         let served = spawn("cache-connection", service, move |service| {
-            // The other side is gone, or was silent for too long: nobody is left to tell.
+            // The other side is gone, or was silent for too long: there is no one left to answer.
             let _ = serve(service, stream);
             service.connections.fetch_sub(1, Ordering::SeqCst);
         });

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cache::{Cache, Kept, Key, Portion as _, Request, Span};
+use cache::{Cache, CacheEntry, Key, Portion as _, Request, Span};
 use parking_lot::Mutex;
 use platform::Platform;
 use store::{Store, StoreError};
@@ -35,7 +35,7 @@ const SPANS_MAX: usize = 64;
 /// Stretches of flash that a query looks at.
 const EXTENTS_MAX: usize = 256;
 
-type Portion = Kept<Portions>;
+type Portion = CacheEntry<Portions>;
 
 /// What the spans of a key are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cache::{Kept, Key, Span};
+use cache::{CacheEntry, Key, Span};
 use promql::{Evaluation, EvaluationResult, PartialRange, PartialRangeSlice, QueryTimes, RangeOutcome, ReadInterval};
 use query::{QueryError, Source};
 use store::Store;
@@ -176,8 +176,12 @@ fn slice_of((portion, span): &Part) -> Option<PartialRangeSlice<'_>> {
 }
 
 /// What of kept stretches still holds, in whole steps.
-pub(super) fn check(kept: Vec<Kept<Portions>>, watch: &mut Watch<'_>, grid: Grid) -> Vec<(Kept<Portions>, Vec<Span>)> {
-    let holds = |kept: Kept<Portions>| {
+pub(super) fn check(
+    kept: Vec<CacheEntry<Portions>>,
+    watch: &mut Watch<'_>,
+    grid: Grid,
+) -> Vec<(CacheEntry<Portions>, Vec<Span>)> {
+    let holds = |kept: CacheEntry<Portions>| {
         let parts = watch.unchanged(kept.span, kept.stamp);
         let parts = parts.into_iter().map(|part| grid.steps_in(part)).filter(|part| !part.is_empty());
         let parts = parts.collect();

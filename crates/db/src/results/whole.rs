@@ -70,7 +70,7 @@ impl ResultCache {
     }
 }
 
-fn answer_of(kept: &cache::Kept<Portions>) -> Option<EvaluationResult> {
+fn answer_of(kept: &cache::CacheEntry<Portions>) -> Option<EvaluationResult> {
     match &*kept.answer {
         Portions::Whole(answer) => Some(EvaluationResult::clone(answer)),
         Portions::Steps(_) | Portions::Bins(_) => None,

@@ -15,14 +15,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Units {
     pub(super) length_s: i64,
-    /// What is missing is fetched in whole units, also beyond what was asked for. Without it only units that lie inside of
+    /// Missing units are fetched whole, also beyond what was requested. Without it only units that lie inside of
     /// what is asked for are kept, and looked for.
     pub(super) whole: bool,
 }
 
 impl Units {
     /// The units to look for.
-    fn of(self, span: Span) -> Vec<Span> {
+    fn units_of(self, span: Span) -> Vec<Span> {
         let length = self.length_s.max(1);
         let (first, last) = if self.whole {
             (span.start.div_euclid(length), (span.end - 1).div_euclid(length))
@@ -82,7 +82,7 @@ impl Chunks {
         span: Span,
         mut fetch: impl FnMut(Span) -> Result<Answer, String>,
     ) -> Result<Outcome, String> {
-        let units = self.units.of(span);
+        let units = self.units.units_of(span);
         let key = Key::of_statement(statement);
         let found = self
             .get(&units.iter().map(|unit| item(&key, *unit)).collect::<Vec<_>>())
@@ -192,8 +192,9 @@ mod tests {
             ((1, 9), vec![], vec![0]),
             ((5, 31), vec![10, 20], vec![0, 10, 20, 30]),
         ] {
-            let starts =
-                |units: Units| units.of(Span::new(span.0, span.1)).iter().map(|unit| unit.start).collect::<Vec<_>>();
+            let starts = |units: Units| {
+                units.units_of(Span::new(span.0, span.1)).iter().map(|unit| unit.start).collect::<Vec<_>>()
+            };
             assert_eq!((starts(inside), starts(around)), (expected_inside, expected_around), "{span:?}");
         }
     }

@@ -124,7 +124,7 @@ struct Report {
     database_queries: u64,
     database_points: u64,
     client_cpu_seconds: f64,
-    /// The same for the same answers.
+    /// Equal for equal answers.
     checksum: u64,
 }
 
@@ -257,7 +257,7 @@ fn ask(
     Ok((answer, fetched))
 }
 
-/// Points of an answer in a span: of those that are fetched beside it nobody asked for.
+/// Points of an answer in a span: points that are fetched beside it were not requested.
 fn points_within(answer: &Answer, span: Span) -> usize {
     let places = |field: &cache::FieldPoints| {
         let times = &field.points.timestamps;
@@ -267,7 +267,7 @@ fn points_within(answer: &Answer, span: Span) -> usize {
     answer.fields.iter().map(places).sum()
 }
 
-/// The same for the same points, whatever order fields are in.
+/// Equal for equal points, in whatever order fields are.
 fn checksum(answer: &Answer) -> u64 {
     let mix = |sum: u64, value: u64| (sum.rotate_left(7) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let field = |field: &cache::FieldPoints| {

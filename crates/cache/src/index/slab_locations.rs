@@ -12,7 +12,7 @@ use crate::slab::header::RECORD_ALIGN_BYTES;
 
 /// Where a slab holds what of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SlabLocation {
     pub(crate) slab: u32,
     /// Where the record starts, and how long it is, in units of its alignment.
     offset: u16,
@@ -25,7 +25,7 @@ pub(crate) struct Place {
     last_page: u8,
 }
 
-impl Place {
+impl SlabLocation {
     /// Where a slab, whose header has so many bytes, holds a record. `None` if numbers as small as these cannot say it.
     pub(crate) fn new(slab: u32, slab_span: Span, header_bytes: u32, placed: &Placed) -> Option<Self> {
         let units = |bytes: u32| u16::try_from(bytes / RECORD_ALIGN_BYTES as u32).ok();
@@ -76,7 +76,7 @@ fn span_step(span: Span) -> u64 {
 /// plus how many pages its blocks have (three: that follows), all as varints; the first page if there is one, and the hull, which takes
 /// three bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct SlabLocations {
     bytes: Vec<u8>,
     last_slab: u32,
 }
@@ -84,8 +84,8 @@ pub(crate) struct Places {
 /// A number of pages that does not fit beside the length of a record.
 const PAGES_LIMIT: u64 = 3;
 
-impl Places {
-    pub(crate) fn push(&mut self, place: Place) {
+impl SlabLocations {
+    pub(crate) fn push(&mut self, place: SlabLocation) {
         let mut bytes = Vec::with_capacity(24);
         varint::push_signed(&mut bytes, i64::from(place.slab) - i64::from(self.last_slab));
         varint::push(&mut bytes, u64::from(place.offset));
@@ -107,7 +107,7 @@ impl Places {
         self.last_slab = place.slab;
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Place> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SlabLocation> {
         let mut packed = Packed(&self.bytes);
         let mut slab = 0;
         // What was packed here is never cut off.
@@ -123,7 +123,7 @@ impl Places {
             let hull = u32::from_le_bytes([packed.byte()?, packed.byte()?, packed.byte()?, 0]);
             let (start, end) = (hull as u16 & STEPS_MAX, (hull >> 12) as u16);
             let len = (length_and_pages >> 2) as u16;
-            Some(Place { slab, offset, len, start, end, first_page, last_page })
+            Some(SlabLocation { slab, offset, len, start, end, first_page, last_page })
         })
     }
 
@@ -175,7 +175,7 @@ mod tests {
         ) {
             let times: Vec<i64> = times.into_iter().collect();
             let (slab, own) = (Span::new(times[0], times[5]), Span::new(times[1], times[3]));
-            let place = Place::new(3, slab, 8192, &placed(own, 4096 + 16, &blocks)).unwrap();
+            let place = SlabLocation::new(3, slab, 8192, &placed(own, 4096 + 16, &blocks)).unwrap();
             prop_assert_eq!(place.record(), 4112..4192);
             for (start, end) in [(0, 2), (1, 2), (2, 4), (3, 4), (0, 5)] {
                 let asked = Span::new(times[start], times[end]);
@@ -192,18 +192,18 @@ mod tests {
     #[test]
     fn a_place_is_not_asked_for_other_times() {
         let slab = Span::new(0, 1_000_000);
-        let place = Place::new(3, slab, 8192, &placed(Span::new(500_000, 600_000), 4096, &[])).unwrap();
+        let place = SlabLocation::new(3, slab, 8192, &placed(Span::new(500_000, 600_000), 4096, &[])).unwrap();
         let asked = [(0, 499_700), (600_300, 1_000_000), (0, 500_001), (599_999, 700_000)];
         let found = asked.map(|(start, end)| place.span(slab).overlaps(&Span::new(start, end)));
         assert_eq!(found, [false, false, true, true]);
     }
 
-    fn place() -> impl Strategy<Value = Place> {
+    fn place() -> impl Strategy<Value = SlabLocation> {
         let hull = (0..=STEPS_MAX, 0..=STEPS_MAX);
         let numbers = (0u32..40, (any::<u16>(), any::<u16>(), hull), any::<(bool, u8, u8)>());
         numbers.prop_map(|(slab, (offset, len, (start, end)), (has_blocks, a, b))| {
             let (first_page, last_page) = if has_blocks { (a.min(b), a.max(b)) } else { (1, 0) };
-            Place { slab: slab * slab * slab, offset, len, start, end, first_page, last_page }
+            SlabLocation { slab: slab * slab * slab, offset, len, start, end, first_page, last_page }
         })
     }
 
@@ -213,14 +213,14 @@ mod tests {
             mut plain in prop::collection::vec(place(), 0..60),
             forgotten in 0u32..40,
         ) {
-            let mut places = Places::default();
+            let mut places = SlabLocations::default();
             plain.iter().for_each(|place| places.push(*place));
             prop_assert_eq!(places.iter().collect::<Vec<_>>(), plain.clone());
             let forgotten = forgotten * forgotten * forgotten;
             places.forget(forgotten);
             plain.retain(|place| place.slab != forgotten);
             prop_assert_eq!(places.iter().collect::<Vec<_>>(), plain.clone());
-            places.push(Place { slab: 7, offset: 1, len: 2, start: 3, end: 4, first_page: 1, last_page: 0 });
+            places.push(SlabLocation { slab: 7, offset: 1, len: 2, start: 3, end: 4, first_page: 1, last_page: 0 });
             prop_assert_eq!(places.iter().count(), plain.len() + 1);
         }
     }

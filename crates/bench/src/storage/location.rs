@@ -14,7 +14,7 @@ use store::{Store, StoreError, StoreOptions};
 const IDLE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
-pub(super) struct Place {
+pub(super) struct DataLocation {
     /// Where the data goes; must not exist, and stays [default: a temporary folder, removed at the end]
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
@@ -30,7 +30,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub(super) fn new(place: &Place) -> Result<Self, String> {
+    pub(super) fn new(place: &DataLocation) -> Result<Self, String> {
         let temporary = || std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
         let path = place.data.clone().unwrap_or_else(temporary);
         if path.exists() {
