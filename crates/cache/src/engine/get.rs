@@ -287,9 +287,9 @@ impl State {
     }
 
     fn batches(&self, number: FieldNumber, key: &Key, span: Span) -> Vec<Arc<Batch>> {
-        let open = self.open.get(&number).map(|bucket| bucket.of(key)).unwrap_or_default();
+        let open = self.open.get(&number).map(|bucket| bucket.batches_of(key)).unwrap_or_default();
         let sealing = self.sealing.as_ref().filter(|(field, _)| *field == number);
-        let sealing = sealing.map(|(_, bucket)| bucket.of(key)).unwrap_or_default();
+        let sealing = sealing.map(|(_, bucket)| bucket.batches_of(key)).unwrap_or_default();
         open.iter().chain(sealing).filter(|batch| batch.piece.span.overlaps(&span)).cloned().collect()
     }
 
