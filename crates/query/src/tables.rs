@@ -40,8 +40,9 @@ impl Context<'_> {
         let Some(table) = &scan.table else { return Ok(Vec::new()) };
         let matchers: Vec<Matcher> = scan.selectors.iter().map(Selector::matcher).collect();
         let compiled = compile(&matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
-        let table = (self.database, table.name.as_str(), table.fields.as_slice());
-        let selected = selection::select_table(self.store, table, &compiled, self.budget)?;
+        let (database, fields) = (self.database, table.fields.as_slice());
+        let wanted = store::TableSelection { database, table: &table.name, fields, matchers: &compiled };
+        let selected = selection::select_table(self.store, &wanted, self.budget)?;
         let mut found = Vec::new();
         for group in selected.iter() {
             self.budget.check()?;
