@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use index::{Cardinality, CompiledMatcher};
-use store::{SelectedGroup, Store, StoreError, TableGroups};
+use store::{SelectedGroup, Store, StoreError, TableGroups, TableSelection};
 
 use crate::{Budget, QueryError};
 
@@ -18,14 +18,13 @@ pub(crate) fn select(
     within(budget, |reserve| store.select_within(database, matchers, reserve))
 }
 
-/// The groups of a table: a database, the table and its fields.
+/// The groups of a table.
 pub(crate) fn select_table(
     store: &Store,
-    table: (&str, &str, &[String]),
-    matchers: &[CompiledMatcher],
+    selection: &TableSelection<'_>,
     budget: &Budget,
 ) -> Result<Arc<TableGroups>, QueryError> {
-    within(budget, |reserve| store.select_table_within(table, matchers, reserve))
+    within(budget, |reserve| store.select_table_within(selection, reserve))
 }
 
 /// What makes a database large, from its index; each list holds the `top` largest. A database that does not exist has nothing.

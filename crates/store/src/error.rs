@@ -15,7 +15,7 @@ pub(crate) const NEWER: &str = "written by a newer version of Thalweg";
 /// Losses that one message lists.
 const LOSSES_SHOWN: usize = 20;
 
-/// Why the store could not do what was asked.
+/// Why the store could not carry out a request.
 #[derive(Debug)]
 pub enum StoreError {
     /// Another process has the folder: stop it, or use another folder.

@@ -201,7 +201,7 @@ impl MemoryPool {
         }
     }
 
-    /// Bytes held now.
+    /// Bytes in use.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
@@ -218,7 +218,7 @@ pub struct MemoryUse {
     pub keys: u64,
     /// Indexes of open parts.
     pub parts: u64,
-    /// Blocks of objects, and what of parts is held decoded: index blocks and the ends of chunks.
+    /// Blocks of objects, and index blocks and last rows of chunks that are cached decoded.
     pub cache: u64,
     /// What running queries hold.
     pub queries: u64,
@@ -325,7 +325,7 @@ impl Store {
         self.memory.pools.requests.clone()
     }
 
-    /// Says how many bytes of answers are kept: heads give way to them.
+    /// Accounts for cached results: heads give way to them.
     pub fn account_results(&self, bytes: u64) {
         self.memory.results_bytes.store(bytes, Ordering::Relaxed);
     }
@@ -337,7 +337,7 @@ impl Store {
         self.memory.is_short.load(Ordering::Relaxed)
     }
 
-    /// Looks at what is held, and sets how much heads may take and whether new series are refused.
+    /// Counts the memory in use, and sets how much heads may take and whether new series are refused.
     pub(crate) fn account(&self) {
         let memory = self.memory();
         let limit = self.options.memory_bytes_max;
@@ -387,7 +387,7 @@ mod tests {
     }
 
     /// How much queries of such greed come to hold when each takes a byte after the other.
-    fn held_by_greedy(memory: &MemoryPool, count: usize) -> Vec<u64> {
+    fn lent_to_greedy(memory: &MemoryPool, count: usize) -> Vec<u64> {
         let mut held = vec![0; count];
         while held.iter_mut().fold(false, |any, held| {
             let took = memory.take(1, *held);
@@ -401,13 +401,13 @@ mod tests {
     fn the_greedy_leave_room_for_small_ones() {
         for (greedy, bytes_max, share) in [(1, 1000, 800), (2, 900, 400), (3, 1300, 400)] {
             let memory = pools(4 * bytes_max).queries;
-            assert_eq!(held_by_greedy(&memory, greedy), vec![share; greedy]);
+            assert_eq!(lent_to_greedy(&memory, greedy), vec![share; greedy]);
             assert!(memory.take(50, 0) && !memory.take(1, share), "{greedy}");
         }
     }
 
     #[test]
-    fn what_is_lent_stays_beside_what_the_store_holds() {
+    fn pools_lend_within_the_limit_beside_the_store() {
         let pools = pools(1600);
         // Of 1600 the program has 200 and the store 1200.
         pools.account(1200);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_memory_gets_what_others_give_back() {
+    fn waiting_requests_get_memory_that_others_release() {
         let pool = pools(4000).requests;
         assert!(pool.take(800, 0) && !pool.take_within(900, 0, Duration::from_mins(1)), "it never could");
         std::thread::scope(|scope| {

@@ -93,7 +93,7 @@ fn check(store: &Store, range: &TimeRange) -> usize {
 }
 
 #[test]
-fn newest_rows_that_are_held_are_those_of_everything() {
+fn cached_last_rows_are_those_of_all_rows() {
     let mut held = 0;
     for seed in 0..8 {
         let simulation = Simulation::new(seed);
@@ -164,7 +164,7 @@ fn write_apart(store: &Store, now_ns: i64) {
 
 /// What is held goes by the clock: of a row that is past keeping nobody has the newest one.
 #[test]
-fn newest_rows_that_are_past_keeping_are_not_held() {
+fn last_rows_past_retention_are_not_returned() {
     for is_in_head in [true, false] {
         let simulation = Simulation::new(2);
         let options = StoreOptions { partition_ns: 36_000 * SECOND_NS, ..options() };
@@ -184,7 +184,7 @@ fn newest_rows_that_are_past_keeping_are_not_held() {
 
 /// Newest rows in heads are at hand at once, late rows or not, and so are those of parts that lie behind late rows in heads.
 #[test]
-fn newest_rows_in_heads_are_at_hand() {
+fn last_rows_in_heads_need_no_read() {
     let simulation = Simulation::new(3);
     let options = StoreOptions { partition_ns: 36_000 * SECOND_NS, ..options() };
     let store = Store::open(simulation.platform(), options).unwrap();

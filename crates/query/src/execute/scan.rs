@@ -8,7 +8,7 @@ use index::compile;
 use model::{Column, Labels, Matcher, TimeRange};
 use store::{
     End, EndRows, GroupReader, Origins, ReadCounts, SelectedColumn, SelectedGroup, StoreError, TableGroups, TableRows,
-    Token,
+    TableSelection, Token,
 };
 
 use super::narrow::{Narrowing, Wanted};
@@ -216,8 +216,8 @@ impl Run<'_> {
                 return Err(QueryError::Invalid(message.to_owned()));
             }
             let fields = if table.every_row { &[] } else { table.fields.as_slice() };
-            let table = (database, table.name.as_str(), fields);
-            Groups::OfTable(selection::select_table(store, table, &compiled, self.context.budget)?)
+            let selection = TableSelection { database, table: &table.name, fields, matchers: &compiled };
+            Groups::OfTable(selection::select_table(store, &selection, self.context.budget)?)
         } else if scan.tokens.is_empty() {
             Groups::apart(selection::select((store, database), &compiled, self.context.budget)?)
         } else {

@@ -1,11 +1,11 @@
-//! What is held as long as it is asked for now and then, within a number of bytes.
+//! A cache of two generations, within a number of bytes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::cache::number_hash::NumberHash;
 
-/// Values by key, in two generations: what is asked for moves to the young one, and when that has half of all bytes, what is left of the
+/// Values by key, in two generations: what is looked up moves to the young one, and when that has half of all bytes, what is left of the
 /// old one goes.
 pub(crate) struct Generations<K, V> {
     young: Generation<K, V>,
@@ -30,7 +30,7 @@ impl<K: Eq + Hash, V: Clone> Generations<K, V> {
         Self { young: Generation::default(), old: Generation::default(), bytes_max }
     }
 
-    /// What is held under a key.
+    /// The value of a key.
     pub(crate) fn get(&mut self, key: K) -> Option<V> {
         if let Some((value, _)) = self.young.values.get(&key) {
             return Some(value.clone());
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_held_is_what_was_given_and_stays_within_its_bytes(
+        fn entries_are_those_inserted_and_stay_within_the_bytes(
             asked in prop::collection::vec((0_u64..40, 0_usize..900), 1..400),
         ) {
             let (mut held, mut given) = (Generations::new(8 << 10), HashMap::new());
@@ -85,7 +85,7 @@ mod tests {
                     None => {
                         held.insert(key, bytes, bytes);
                         given.insert(key, bytes);
-                        // What was held last is there.
+                        // The newest entry is there.
                         prop_assert_eq!(held.get(key), Some(bytes));
                     }
                 }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_a_held_block_have_their_chunks() {
+    fn keys_of_a_cached_block_have_their_chunks() {
         let key = |group| PartKey { group, ..PartKey::default() };
         let summary = Some(BlockHandle { offset: 9, bytes: 4 });
         let entries =
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_held_from_the_second_time_on() {
+    fn a_block_is_cached_from_the_second_read_on() {
         let seen = IndexBlockCache::new(u64::MAX);
         assert!(matches!(seen.lookup((1, 0)), Lookup::First));
         assert!(matches!(seen.lookup((1, 0)), Lookup::Again));

@@ -6,7 +6,6 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use index::CompiledMatcher;
 use model::Labels;
 use tracing_mutex::parkinglot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
@@ -15,6 +14,7 @@ use crate::cache::generations::Generations;
 use crate::memory::SELECTION_CACHE;
 use crate::read::last_rows::PartsLastRows;
 use crate::read::select::SelectedGroup;
+use crate::read::tables::TableSelection;
 
 /// Groups of a batch at most.
 const BATCH_GROUPS_MAX: usize = 64;
@@ -27,7 +27,8 @@ const TAG_SETS_MAX: usize = 8;
 pub(crate) struct SelectionKey(String);
 
 impl SelectionKey {
-    pub(crate) fn new(database: &str, table: &str, fields: &[String], matchers: &[CompiledMatcher]) -> Self {
+    pub(crate) fn new(selection: &TableSelection<'_>) -> Self {
+        let TableSelection { database, table, fields, matchers } = selection;
         Self(format!("{database:?} {table:?} {fields:?} {matchers:?}"))
     }
 
@@ -262,7 +263,7 @@ mod tests {
     }
 
     fn key(table: &str) -> SelectionKey {
-        SelectionKey::new("default", table, &[], &[])
+        SelectionKey::new(&TableSelection { database: "default", table, fields: &[], matchers: &[] })
     }
 
     fn push_host(out: &mut String, labels: &Labels) {

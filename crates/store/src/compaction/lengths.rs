@@ -26,14 +26,14 @@ impl Lengths {
         Self { fast_partition_length_ns, slow_partition_length_ns: fast_partition_length_ns.saturating_mul(SLOW_TIMES) }
     }
 
-    /// Start of what is kept on the fast tier when rows up to `newest_ns` have come: everything before has settled.
+    /// Start of what stays on the fast tier when rows up to `newest_ns` have come: everything before has gone to level 2.
     pub(crate) fn fast_from_ns(self, newest_ns: i64) -> i64 {
         super::partition_of(newest_ns.saturating_sub(self.slow_partition_length_ns), self.slow_partition_length_ns)
             .start_ns
     }
 }
 
-/// Eighths of the budget above which lengths are halved: what was cut shorter settles some merges later, and rows come
+/// Eighths of the budget above which lengths are halved: what was cut shorter goes to level 2 some merges later, and rows come
 /// meanwhile.
 const FULL_EIGHTHS: u64 = 7;
 
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_settled_ends_where_a_partition_ends() {
+    fn level_2_ends_where_a_partition_ends() {
         let lengths = Lengths::new(HALF_HOUR);
         assert_eq!(lengths.fast_from_ns(11 * HALF_HOUR), 4 * HALF_HOUR);
         assert_eq!(lengths.fast_from_ns(12 * HALF_HOUR), 8 * HALF_HOUR);

@@ -1,6 +1,6 @@
 //! What belongs where and what to merge next: pure decisions, after TimeUnion's elastic time-partitioned LSM tree.
 //!
-//! Rows go from level 0 (as flushed) to level 1 (merged, on the fast tier) to level 2 (settled, on the object store). Who holds
+//! Rows go from level 0 (as flushed) to level 1 (merged, on the fast tier) to level 2 (large parts, on the object store). Who holds
 //! the newer of two rows with the same key and timestamp follows from where they are: level 0 before level 1 before level
 //! 2, and within a level the part with the larger number. [`plan`] keeps that so: whatever it moves, it moves with
 //! everything of the same range of time above its target.
@@ -21,7 +21,7 @@ use model::TimeRange;
 
 use crate::part::PartInfo;
 
-/// The stretch of time that an instant falls into; aligned to the epoch.
+/// The range of time that an instant falls into; aligned to the epoch.
 pub(crate) fn partition_of(timestamp_ns: i64, length_ns: i64) -> TimeRange {
     let length_ns = length_ns.max(1);
     let start_ns = timestamp_ns.saturating_sub(timestamp_ns.rem_euclid(length_ns));
@@ -35,7 +35,7 @@ pub(crate) fn age_order(info: &PartInfo) -> (u32, u8, u64) {
     (info.class, 2 - info.level.min(2), info.id)
 }
 
-/// Length of a stretch of time.
+/// Length of a range of time.
 pub(crate) fn length_of(range: &TimeRange) -> i64 {
     range.end_ns.saturating_sub(range.start_ns).saturating_add(1)
 }

@@ -90,7 +90,7 @@ impl Placement {
 
 /// How level 2 cuts time: partitions that it has, and those that a merge would begin.
 pub(crate) struct Level2Grid {
-    /// What is older is settled.
+    /// Older rows go to level 2.
     pub(crate) before: i64,
     /// Lengths that partitions may have, shortest first.
     pub(crate) lengths_ns: Vec<i64>,
@@ -99,7 +99,7 @@ pub(crate) struct Level2Grid {
 }
 
 impl Level2Grid {
-    /// The partition of an instant, up to where settled time ends; `None` for what is younger.
+    /// The partition of an instant, up to where level 2 ends; `None` for what is younger.
     pub(crate) fn partition_of(&self, timestamp_ns: i64) -> Option<TimeRange> {
         let settled = (timestamp_ns < self.before)
             .then(|| level2_target(timestamp_ns, self.before, &self.lengths_ns, &self.bases).partition)?;

@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn old_partitions_of_level_1_settle() {
+    fn old_partitions_of_level_1_go_to_level_2() {
         let fresh = [part(1, 1, (4, 5)), part(2, 1, (8, 9))];
         check(&fresh, &policy(), None);
         let parts = [part(1, 1, (4, 5)), part(2, 1, (5, 6)), part(3, 1, (8, 9)), part(4, 1, (12, 13))];
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rests_on_level_0_settles_too() {
+    fn parts_of_level_0_that_wait_go_down_too() {
         let parts = [part(1, 0, (4, 5)), part(3, 0, (12, 13))];
         check(&parts, &policy(), Some((MergeReason::CompactL0, &[1])));
     }

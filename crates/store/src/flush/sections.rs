@@ -176,7 +176,7 @@ struct Grid {
 
 impl Grid {
     /// For rows up to `newest_ns` after others up to `flushed_ns`. Late are rows older than the partition before the one that earlier
-    /// flushes reached: they are few for each stretch of time, and wait together for more of their kind.
+    /// flushes reached: they are few for each range of time, and wait together for more of their kind.
     fn new(
         lengths: Lengths,
         flushed_ns: Option<i64>,
@@ -280,7 +280,7 @@ mod tests {
 
     const HOUR: i64 = 3600 * 1_000_000_000;
 
-    /// Partitions of one hour, settled ones of four and 64; the newest row is at the 100th hour. Nodes stand for two rows at least.
+    /// Partitions of one hour, those of level 2 of four and 64; the newest row is at the 100th hour. Nodes stand for two rows at least.
     fn grid(flushed: Option<i64>) -> Grid {
         let settled = Level2Grid {
             before: 96 * HOUR,

@@ -56,7 +56,7 @@ impl<'a> HeadContents<'a> {
             .chain(self.shared.iter().flatten().flat_map(RowsByGroup::groups).map(|group| (group, 0)))
     }
 
-    /// A key's rows, oldest first. Quick if groups are asked for in order.
+    /// A key's rows, oldest first. Quick if groups are requested in order.
     pub(crate) fn pieces(&mut self, group: GroupId, block: u32) -> Vec<FlushBlock> {
         let mut pieces = Vec::new();
         let mut joining = RowsToJoin::default();

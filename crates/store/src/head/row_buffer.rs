@@ -423,7 +423,7 @@ impl RowsByGroup<'_> {
         self.groups.iter().map(|(group, _)| *group)
     }
 
-    /// A group's rows: by time where no two have the same, else in order of arrival. Quick if groups are asked for in order, each once.
+    /// A group's rows: by time where no two have the same, else in order of arrival. Quick if groups are requested in order, each once.
     pub(crate) fn of_group(&mut self, group: GroupId) -> GroupRows {
         if !self.ready.iter().any(|(ready, _)| *ready == group) {
             let Ok(found) = self.groups.binary_search_by_key(&group, |(group, _)| *group) else {
@@ -558,7 +558,7 @@ mod tests {
     }
 
     /// Rows of one group, whose first cell is the timestamp and whose second says when they came.
-    fn check_gathered(arrivals: &[i64], is_ordered: bool, expected: &[(i64, u64)]) {
+    fn check_grouped(arrivals: &[i64], is_ordered: bool, expected: &[(i64, u64)]) {
         let mut shared = rows_of(2, Arc::default(), 0);
         arrivals.iter().zip(0..).fold(NONE, |previous, (timestamp_ns, number)| {
             shared.push(7, previous, *timestamp_ns, &[*timestamp_ns as u64, number], None)
@@ -574,9 +574,9 @@ mod tests {
 
     #[test]
     fn a_flush_gets_rows_by_time_unless_some_replace_others() {
-        check_gathered(&[1, 2, 3], true, &[(1, 0), (2, 1), (3, 2)]);
-        check_gathered(&[5, 1, 7, 6, 2], true, &[(1, 1), (2, 4), (5, 0), (6, 3), (7, 2)]);
-        check_gathered(&[5, 1, 5], false, &[(5, 0), (1, 1), (5, 2)]);
+        check_grouped(&[1, 2, 3], true, &[(1, 0), (2, 1), (3, 2)]);
+        check_grouped(&[5, 1, 7, 6, 2], true, &[(1, 1), (2, 4), (5, 0), (6, 3), (7, 2)]);
+        check_grouped(&[5, 1, 5], false, &[(5, 0), (1, 1), (5, 2)]);
     }
 
     #[test]
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_go_to_their_places() {
+    fn cells_go_to_their_columns() {
         let mut shared = rows_of(3, Arc::default(), 0);
         let place = shared.push(7, NONE, -1, &[1, 2, 3], Some(&[2, 0, 1]));
         assert_eq!(of_group(&shared, place, &TimeRange::ALL), [u64::MAX, 2, 3, 1]);
@@ -628,7 +628,7 @@ mod tests {
         assert_eq!(of_group(&shared, newest[1], &TimeRange::ALL), rows);
         let links = size_of::<Link>() as u64;
         let bytes = [rows_of_block * (8 + 1 + 1), rows_of_block * (8 + 1 + 2), (rows_of_block + 5) * (8 + 1 + 8)];
-        // Three blocks are full, five rows more begin no second stretch.
+        // Three blocks are full, five rows more begin no second range.
         let stretches = 3 * (rows_of_block / INTERVAL_ROWS as u64 - 1);
         assert_eq!(shared.bytes() as u64, bytes.iter().sum::<u64>() + count * links + stretches * 8);
     }

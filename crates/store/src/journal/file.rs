@@ -1,13 +1,13 @@
 //! The journal across restarts: caches of results on disk ask it which of their entries are still valid.
 //!
 //! Stamps of such answers are sequence ids of the log. A *mark* says which number the journal had at one: everything up to the sequence id was
-//! told of with that number or a smaller one. The journal's file holds the journal as it was at a mark, durably; opening the folder reads it
+//! recorded with that number or a smaller one. The journal's file holds the journal as it was at a mark, durably; opening the folder reads it
 //! and tells anew of the log's records after the mark. What makes a stale answer impossible:
 //!
 //! * the file says which opening wrote it: only the one right after that believes it, so that nothing was done to the folder in between;
 //! * it is believed only if the log still has every record after the mark, undamaged; it is written before records are given up;
 //! * deletes, folds and dropped parts are not in the log: the file is removed before one of them is committed, and written anew when it was
-//!   told of.
+//!   recorded.
 //!
 //! Where there is no such file, a journal with another identity begins. Layout: `docs/formats/journal.md`.
 
@@ -30,7 +30,7 @@ const CHANGES_BYTES_MAX: usize = 8 << 20;
 /// A file may have.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The journal of the opening before, which is told of what the log has after it.
+/// The journal of the opening before, to which the log adds what it has after it.
 pub(crate) struct Continued {
     journal: Journal,
     /// How far in the log it goes.
@@ -97,7 +97,7 @@ impl Store {
         self.journal.marked_at(snapshot)
     }
 
-    /// A snapshot such that everything that happened after a sequence id is told of as a change since; `None` if none is remembered.
+    /// A snapshot such that everything that happened after a sequence id is recorded as a change since; `None` if none is remembered.
     pub fn snapshot_at(&self, log_sequence: u64) -> Option<u64> {
         self.journal.snapshot_at(log_sequence)
     }
@@ -171,7 +171,7 @@ impl Continued {
         }
     }
 
-    /// The journal that goes on, if it was told of everything after it.
+    /// The journal that goes on, if it has everything after it.
     pub(crate) fn finish(self, log: LogExtent, recovery: &Recovery) -> Option<Journal> {
         let is_damaged = |finding: &Finding| matches!(finding, Finding::DamagedRecord { .. });
         let has_first = log.first.is_some_and(|first| first <= self.log_sequence.saturating_add(1));

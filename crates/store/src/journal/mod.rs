@@ -1,16 +1,16 @@
 //! What changed in the past, before the newest rows: caches of results ask it whether their entries are still valid.
 //!
 //! A number that is taken before reading ([`crate::Store::snapshot`]) stands for what was there then; asking for the changes since
-//! gives stretches of time and groups that may have become different, or says that it does not reach so far back. Rows near a
-//! shard's newest one are not told of one by one: the answer says from which timestamp on rows have come.
+//! gives ranges of time and groups that may have become different, or says that it does not reach so far back. Rows near a
+//! shard's newest one are not recorded one by one: the answer says from which timestamp on rows have come.
 //!
 //! The numbers are the journal's own, not the log's: merges and retention have none there, and requests to different shards are
-//! told of in another order than they have in the log. What keeps an answer from being stale:
+//! recorded in another order than they have in the log. What keeps an answer from being stale:
 //!
-//! * rows are told of under the lock of their shard, before they are in its head: a reader that takes a number afterwards and then
+//! * rows are recorded under the lock of their shard, before they are in its head: a reader that takes a number afterwards and then
 //!   reads waits for that lock, and sees them;
-//! * everything else is told of when readers see it already: a number that was taken earlier is smaller;
-//! * new groups are not told of. They have no rows; those that come are told of like any others, with their groups.
+//! * everything else is recorded when readers see it already: a number that was taken earlier is smaller;
+//! * new groups are not recorded. They have no rows; those that come are recorded like any others, with their groups.
 
 pub(crate) mod file;
 
@@ -48,7 +48,7 @@ pub struct Change {
     pub shard: u32,
     /// The database, if it is one.
     pub database: Option<DatabaseId>,
-    /// The stretch of time that may be different.
+    /// The range of time that may be different.
     pub range: TimeRange,
     /// The groups; none stands for all.
     pub groups: Option<Arc<RoaringBitmap>>,
@@ -80,7 +80,7 @@ pub(crate) struct Journal {
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The number of what was told last.
+    /// The number of what was recorded last.
     pub(crate) sequence: u64,
     pub(crate) changes: VecDeque<Change>,
     /// Changes up to this sequence id are forgotten.
@@ -120,7 +120,7 @@ impl Journal {
         look(&self.state.lock());
     }
 
-    /// Remembers that everything up to a sequence id of the log was told of.
+    /// Remembers that everything up to a sequence id of the log was recorded.
     pub(crate) fn mark(&self, log_sequence: u64) {
         let mut state = self.state.lock();
         let number = state.sequence;
@@ -154,7 +154,7 @@ impl Journal {
         state.marks.iter().rev().find(|(known, _)| *known <= log_sequence).map(|(_, number)| *number)
     }
 
-    /// The number of what was told last.
+    /// The number of what was recorded last.
     pub(crate) fn sequence(&self) -> u64 {
         self.state.lock().sequence
     }
@@ -282,7 +282,7 @@ fn bitmap_of(groups: &[GroupId]) -> RoaringBitmap {
 }
 
 impl Store {
-    /// A number for what is there now: everything that was acknowledged, and nothing that is told of with a larger one.
+    /// A number for what is there now: everything that was acknowledged, and nothing that is recorded with a larger one.
     pub fn snapshot(&self) -> u64 {
         self.journal.sequence()
     }
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_until_they_are_forgotten() {
+    fn changes_are_reported_until_they_are_forgotten() {
         let journal = Journal::new(2, 0);
         let change = |sequence| Change {
             sequence,

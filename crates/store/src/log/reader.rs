@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_to_acknowledged_records_is_told_and_the_rest_is_kept() {
+    fn damage_to_acknowledged_records_is_reported_and_the_rest_stays() {
         let lost = "acknowledged records 2 to 2 are lost";
         check(&[&[(1, 0), (2, 1), (3, 1), (4, 3)]], &[(0, 1)], &[1, 3, 4], &[lost]);
         check(&[&[(1, 0), (2, 1)], &[(3, 2)]], &[(0, 1)], &[1, 3], &[lost]);
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_claims_to_be_a_record_at_every_place_takes_work_in_proportion() {
+    fn claims_of_records_at_every_offset_take_work_in_proportion() {
         // Eight bytes over and over: from every place on, a segment's number and a length.
         let hostile = |bytes: usize| {
             let claim = [7u32.to_le_bytes(), (bytes as u32 / 2).to_le_bytes()].concat();

@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nothing_comes_behind_are_damage() {
+    fn numbers_that_nothing_comes_after_are_damage() {
         let part = |id| Edit::AddPart(PartInfo::empty(id, 0, 0, 0, TimeRange::ALL));
         for edit in [part(u64::MAX), Edit::AddSegment { id: u64::MAX, shard: None }, Edit::NextId(u64::MAX)] {
             let mut file = State::default().to_bytes();

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_comes_back_to_a_stretch_was_near() {
+    fn an_interval_is_near_from_the_second_read_on() {
         let ahead = ReadAhead::default();
         let near = |part, offset| ahead.was_near(part, BlockHandle { offset, bytes: 10 });
         assert_eq!(
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_one_behind_another_are_read_at_once() {
+    fn adjacent_chunks_are_read_at_once() {
         let part: Vec<u8> = (0..100_000u32).map(|byte| byte as u8).collect();
         let reads = RefCell::new(Vec::new());
         let ahead = ReadAhead::default();

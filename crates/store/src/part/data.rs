@@ -15,7 +15,7 @@ use crate::upkeep::health::Health;
 
 /// A part's bytes.
 pub(crate) enum PartData {
-    /// A stretch of a file of the data folder.
+    /// A range of a file of the data folder.
     Local {
         /// The file's path, for messages.
         path: PathBuf,
@@ -83,7 +83,7 @@ impl PartData {
         Ok(Self::Local { path, file, base: info.offset, map, health: None })
     }
 
-    /// A stretch of the part that is kept as long as the part is open: mapped where that is possible.
+    /// A range of the part that is kept as long as the part is open: mapped where that is possible.
     pub(crate) fn resident(&self, handle: BlockHandle) -> Result<ResidentBytes, StoreError> {
         let length = handle.bytes as usize;
         let mapped = match self {
@@ -160,7 +160,7 @@ impl PartData {
         }
     }
 
-    /// Reads stretches of the part, each whole.
+    /// Reads ranges of the part, each whole.
     pub(crate) fn read(&self, handles: &[BlockHandle]) -> Result<Vec<Vec<u8>>, StoreError> {
         match self {
             Self::Local { path, file, .. } => {
@@ -190,7 +190,7 @@ impl PartData {
         }
     }
 
-    /// A stretch of a local file that is mapped: nothing is copied, and nothing asked of the system if it is in memory.
+    /// A range of a local file that is mapped: nothing is copied, and nothing asked of the system if it is in memory.
     pub(crate) fn mapped(&self, handle: BlockHandle) -> Option<&[u8]> {
         let Self::Local { map: Some(map), base, .. } = self else { return None };
         if !map.is_readable() {
@@ -200,7 +200,7 @@ impl PartData {
         map.bytes().get(from..from.checked_add(handle.bytes as usize)?)
     }
 
-    /// The object that a stretch must be fetched from, its size, and where in it; `None` if the stretch lies here.
+    /// The object that a range must be fetched from, its size, and where in it; `None` if the range lies here.
     fn remote(&self, handle: &BlockHandle) -> Option<(&Arc<Tier>, &str, u64, Range<u64>)> {
         let Self::Object { tier, key, bytes, tail, .. } = self else { return None };
         let is_here = local_bytes(handle, *bytes, tail.as_ref()).is_some();
@@ -208,7 +208,7 @@ impl PartData {
         (!is_here).then_some((tier, key.to_str()?, *bytes, range))
     }
 
-    /// Has stretches of several parts fetched that lie in the object store, all at once: a read of each finds its own then, instead of
+    /// Has ranges of several parts fetched that lie in the object store, all at once: a read of each finds its own then, instead of
     /// waiting for one request after another.
     pub(crate) fn warm<'a>(wanted: impl Iterator<Item = (&'a Self, BlockHandle)>) {
         let mut remote = Vec::new();

@@ -27,11 +27,11 @@ pub(crate) struct PartInfo {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
     pub(crate) shard: u32,
-    /// 0: as flushed; 1: merged, on the fast tier; 2: settled, for the object store.
+    /// 0: as flushed; 1: merged, on the fast tier; 2: for the object store.
     pub(crate) level: u8,
     /// The retention class of its databases.
     pub(crate) class: u32,
-    /// The stretch of time that it stands for: parts of level 1 or 2 that are no patches do not overlap in it.
+    /// The range of time that it stands for: parts of level 1 or 2 that are no patches do not overlap in it.
     pub(crate) partition: TimeRange,
     /// First and last timestamp inside.
     pub(crate) range: TimeRange,

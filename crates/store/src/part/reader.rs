@@ -108,7 +108,7 @@ impl Part {
             + self.groups.serialized_size()
     }
 
-    /// Calls with what the part has of a key: its chunks, and where its summary is. Blocks that were asked for before are held decoded.
+    /// Calls with what the part has of a key: its chunks, and where its summary is. Blocks that are read again are cached decoded.
     pub(crate) fn find(
         &self,
         key: PartKey,
@@ -247,7 +247,7 @@ impl Part {
         Ok(self.data.read(&[handle])?.pop().unwrap_or_default())
     }
 
-    /// Has stretches of several parts fetched at once, as far as they lie in the object store.
+    /// Has ranges of several parts fetched at once, as far as they lie in the object store.
     pub(crate) fn warm<'a>(wanted: impl Iterator<Item = (&'a Self, BlockHandle)>) {
         PartData::warm(wanted.map(|(part, handle)| (&part.data, handle)));
     }
@@ -284,7 +284,7 @@ impl Part {
     }
 }
 
-/// Bytes that a cursor reads at once: what it is asked for lies in the order of the keys.
+/// Bytes that a cursor reads at once: what it reads lies in the order of the keys.
 const AHEAD_BYTES: u64 = 256 << 10;
 
 /// Goes through a part's keys in order.

@@ -52,7 +52,7 @@ pub(crate) struct NodeColumn {
     pub(crate) nodes: Vec<(i64, Summary)>,
 }
 
-/// The stretch of time that a node stands for.
+/// The range of time that a node stands for.
 pub(crate) fn node_range(number: i64, width_ns: i64) -> TimeRange {
     let start_ns = number.saturating_mul(width_ns);
     TimeRange::new(start_ns, start_ns.saturating_add(width_ns - 1))

@@ -14,7 +14,7 @@ use crate::read::select::{SelectedColumn, SelectedGroup};
 use crate::read::table_rows::only_block;
 use crate::read::windows::Windows;
 
-/// Rows that are looked at for each group that is asked for, and for all of them: with more, each group is read by itself. They are copied while
+/// Rows that are looked at for each group, and for all of them: with more, each group is read by itself. They are copied while
 /// the shard is held.
 const ROWS_OF_GROUP_MAX: usize = 64;
 const ROWS_MAX: usize = 1 << 16;

@@ -225,7 +225,7 @@ impl GroupReader<'_> {
         *self.context.origins.lock()
     }
 
-    /// About as many bytes as it holds of what it came by.
+    /// About as many bytes as it has cached.
     pub fn memory_bytes(&self) -> usize {
         self.context.ahead.memory_bytes() + self.context.times.memory_bytes()
     }
@@ -444,7 +444,7 @@ fn collect_column(pieces: &[Rows], wanted: &SelectedColumn, range: &TimeRange) -
     column
 }
 
-/// Appends a stretch of numbers none of which is null, at once; false if it is not such.
+/// Appends a range of numbers none of which is null, at once; false if it is not such.
 fn append_all(column: &mut SampleColumn, rows: &Rows, cells: &RowsColumn, stretch: std::ops::Range<usize>) -> bool {
     let (Some(times), Some(bits)) = (rows.timestamps_ns.get(stretch.clone()), cells.cells.get(stretch)) else {
         return false;

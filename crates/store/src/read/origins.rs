@@ -19,7 +19,7 @@ pub struct Origin {
 pub struct Origins {
     /// Newest rows, in memory.
     pub head: Origin,
-    /// Local parts by level: as flushed, merged, settled.
+    /// Local parts by level: as flushed, merged, for the object store.
     pub levels: [Origin; 3],
     /// Parts whose bytes are in the object store alone; those that its cache of blocks had are among them.
     pub objects: Origin,

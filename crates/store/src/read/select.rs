@@ -1,4 +1,4 @@
-//! Reading: which groups satisfy matchers, and their samples in a stretch of time.
+//! Reading: which groups satisfy matchers, and their samples in a range of time.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -100,7 +100,7 @@ impl Store {
         Ok(self.select_within(database, matchers, &|_| true)?.unwrap_or_default())
     }
 
-    /// As [`Store::select`], for callers that bound what they hold: `reserve` is asked for bytes again and again before they are taken, and
+    /// As [`Store::select`], for callers that bound what they hold: `reserve` is asked for bytes again and again before they are used, and
     /// ends the selection by saying no; then there is no answer.
     pub fn select_within(
         &self,
@@ -223,7 +223,7 @@ impl Store {
         &self.options.directory
     }
 
-    /// The address of the object store, if settled parts go to one.
+    /// The address of the object store, if parts of level 2 go to one.
     pub fn objects_url(&self) -> Option<&str> {
         self.options.objects.as_ref().map(|objects| objects.url.as_str())
     }

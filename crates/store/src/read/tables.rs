@@ -21,6 +21,19 @@ pub struct TableSchema {
     pub fields: Vec<(String, ValueType)>,
 }
 
+/// Which groups of a table a reader wants, and which of their columns.
+#[derive(Debug, Clone, Copy)]
+pub struct TableSelection<'a> {
+    /// The database.
+    pub database: &'a str,
+    /// The measurement.
+    pub table: &'a str,
+    /// The columns, by name; empty: all.
+    pub fields: &'a [String],
+    /// All must hold.
+    pub matchers: &'a [CompiledMatcher],
+}
+
 impl Store {
     /// Names of the measurements that have groups, sorted.
     pub fn tables(&self, database: &str) -> Result<Vec<String>, StoreError> {
@@ -72,23 +85,22 @@ impl Store {
         fields: &[String],
         matchers: &[CompiledMatcher],
     ) -> Result<Arc<TableGroups>, StoreError> {
-        let selected = self.select_table_within((database, table, fields), matchers, &|_| true)?;
+        let selection = TableSelection { database, table, fields, matchers };
+        let selected = self.select_table_within(&selection, &|_| true)?;
         Ok(selected.unwrap_or_default())
     }
 
-    /// As [`Store::select_table`]; `reserve` is asked for memory as by [`Store::select_within`]. The selection is a database, a table and
-    /// the names of its fields.
+    /// As [`Store::select_table`]; `reserve` is asked for memory as by [`Store::select_within`].
     pub fn select_table_within(
         &self,
-        (database, table, fields): (&str, &str, &[String]),
-        matchers: &[CompiledMatcher],
+        selection: &TableSelection<'_>,
         reserve: &dyn Fn(u64) -> bool,
     ) -> Result<Option<Arc<TableGroups>>, StoreError> {
-        let (key, index_changes) = (SelectionKey::new(database, table, fields, matchers), self.index_changes());
+        let (key, index_changes) = (SelectionKey::new(selection), self.index_changes());
         if let Some(groups) = self.caches.selections().get(&key, index_changes) {
             return Ok(Some(groups));
         }
-        let Some(mut groups) = self.select_table_now((database, table, fields), matchers, reserve)? else {
+        let Some(mut groups) = self.select_table_now(selection, reserve)? else {
             return Ok(None);
         };
         groups.retain(|group| !group.columns.is_empty());
@@ -98,10 +110,10 @@ impl Store {
 
     fn select_table_now(
         &self,
-        (database, table, fields): (&str, &str, &[String]),
-        matchers: &[CompiledMatcher],
+        selection: &TableSelection<'_>,
         reserve: &dyn Fn(u64) -> bool,
     ) -> Result<Option<Vec<SelectedGroup>>, StoreError> {
+        let TableSelection { database, table, fields, matchers } = *selection;
         let catalog = self.catalog.read();
         let Some(database) = catalog.catalog.database(database) else {
             return Ok(Some(Vec::new()));

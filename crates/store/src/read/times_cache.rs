@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_bounded() {
+    fn the_times_cache_is_bounded() {
         let entries = TimesCache::default();
         let range = TimeRange::new(i64::MIN, i64::MAX);
         for start in 0..100 {

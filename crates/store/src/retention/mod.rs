@@ -218,7 +218,7 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes the samples of all series that satisfy the matchers, in a stretch of time. They are gone when this returns;
+    /// Deletes the samples of all series that satisfy the matchers, in a range of time. They are gone when this returns;
     /// their room is given back at the next merge.
     pub fn delete(
         &self,

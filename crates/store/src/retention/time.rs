@@ -1,4 +1,4 @@
-//! The time that retention goes by, in an open folder: observed, made durable, told to those who ask ([`crate::retention::trusted_time`]).
+//! The time that retention goes by, in an open folder: observed, made durable, reported to readers ([`crate::retention::trusted_time`]).
 
 use std::collections::BTreeMap;
 

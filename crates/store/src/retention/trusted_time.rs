@@ -42,7 +42,7 @@ pub(crate) fn data_advance_ns_max(ahead_ms_max: u64, shortest_retention_ns: i64)
 /// How far the wall clock may be after the trusted time at an opening without an operator being told.
 const PAUSE_NS: i64 = DAY_NS;
 
-/// A step back of the trusted time that readers' cached answers must hear of.
+/// A step back of the trusted time that caches of results must be told of.
 const STEP_BACK_NS: i64 = SECOND_NS;
 
 /// How much the time may advance until it is made durable again.

@@ -69,7 +69,7 @@ pub(super) type HashBlocks = BuildHasherDefault<AlreadyHashed>;
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) bytes: Vec<u8>,
-    /// True if it was asked for again since it came.
+    /// True if it was read again since it came.
     hit: AtomicBool,
 }
 

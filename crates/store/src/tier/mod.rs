@@ -40,7 +40,7 @@ use flights::Flights;
 
 const BLOCK_BYTES_MIN: u32 = 512;
 const BLOCK_BYTES_MAX: u32 = 16 << 20;
-/// Objects asked for with one list.
+/// Objects listed at once.
 const LIST_PAGE_OBJECTS: usize = 1_000;
 
 /// Settings of the object tier.

@@ -27,7 +27,7 @@ const SWEEP_OBJECTS_MAX: usize = 1 << 20;
 /// Settings of the object tier of a data folder.
 #[derive(Debug, Clone)]
 pub struct ObjectTierOptions {
-    /// Where parts settle: a folder, `s3://bucket/prefix`, `gs://…`, `az://…`.
+    /// Where parts of level 2 go: a folder, `s3://bucket/prefix`, `gs://…`, `az://…`.
     pub url: String,
     /// How to reach it.
     pub objects: ObjectOptions,

@@ -42,7 +42,7 @@ fn runs_of<'a, 'b>(missing: &'b [(Object<'a>, BTreeSet<u32>)]) -> Vec<(&'b Objec
 }
 
 impl Tier {
-    /// Reads ranges of an object of a known size: all in full, in the order asked for, or an error. Blocks come from
+    /// Reads ranges of an object of a known size: all in full, in the order given, or an error. Blocks come from
     /// memory, flash or the store; what is missing is fetched in parallel, each block once for all threads.
     pub fn read(&self, key: &str, object_bytes: u64, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, ObjectError> {
         let object = self.object(key, object_bytes);

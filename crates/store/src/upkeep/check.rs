@@ -163,7 +163,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Returns whether the manifest agrees with itself: rows are inside their partitions, settled partitions do not overlap.
+    /// Returns whether the manifest agrees with itself: rows are inside their partitions, partitions of level 2 do not overlap.
     fn places(&mut self, state: &State) {
         let file = self.directory.join("MANIFEST").display().to_string();
         let mut found = Vec::new();

@@ -154,7 +154,7 @@ impl Health {
         self.has_losses.load(Ordering::Relaxed)
     }
 
-    /// A warning for an answer about a stretch of time (`None`: it is not known which), if lost rows may have been in it.
+    /// A warning for an answer about a range of time (`None`: it is not known which), if lost rows may have been in it.
     pub fn loss_warning(&self, range: Option<&TimeRange>) -> Option<String> {
         if !self.has_losses() {
             return None;

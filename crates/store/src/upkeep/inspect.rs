@@ -63,14 +63,14 @@ pub struct FileSizes {
     pub bytes: u64,
 }
 
-/// The parts of one stretch of time, level and class, over all shards.
+/// The parts of one range of time, level and class, over all shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionReport {
     /// 0: as flushed; 1: merged; 2: for the object store.
     pub level: u8,
     /// Retention class.
     pub class: u32,
-    /// The stretch of time.
+    /// The range of time.
     pub range: TimeRange,
     /// Width of the summaries that replaced samples, in nanoseconds; 0: samples.
     pub fold_ns: i64,

@@ -38,7 +38,7 @@ pub struct StoreOptions {
     pub merge_bytes_per_second_max: u64,
     /// Rows that a summary stands for on average, at least: fewer cost room, more leave more to decode at windows' edges.
     pub node_rows_min: usize,
-    /// Where parts settle; without it they stay in the data folder.
+    /// Where parts of level 2 go; without it they stay in the data folder.
     pub objects: Option<ObjectTierOptions>,
     /// Changes that the journal keeps for caches of results.
     pub journal_changes_max: usize,

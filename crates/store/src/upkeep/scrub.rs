@@ -167,7 +167,7 @@ impl Store {
         }
     }
 
-    /// Reads a part's file afresh: what is open already may be held in memory.
+    /// Reads a part's file afresh: what is open already may be in memory.
     fn verify_local(&self, info: &PartInfo) -> Result<(), StoreError> {
         let data = PartData::open_local(&*self.platform.files, self.part_path(info.file), info)?;
         Part::open(data.reported_to(&self.upkeep.health), *info)?.verify().map(drop)

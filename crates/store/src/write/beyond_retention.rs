@@ -1,4 +1,4 @@
-//! Rows that are older than their database keeps when they are written: told, never taken and lost.
+//! Rows that are older than their database keeps when they are written: reported, never accepted and lost.
 
 use std::collections::HashMap;
 

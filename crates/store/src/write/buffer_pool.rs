@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_come_back_empty_and_few_are_kept() {
+    fn blocks_come_back_empty_and_few_are_pooled() {
         let pool = BufferPool::default();
         let block = |cells| RowBlock { cells: vec![1; cells], groups: vec![1], ..RowBlock::default() };
         let rows = |blocks| vec![ShardRows { blocks, ..ShardRows::default() }];

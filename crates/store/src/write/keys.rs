@@ -203,7 +203,7 @@ impl Keys {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Remembers targets that were found in a generation, if it is still the same, in the order in which they will be asked for
+    /// Remembers targets that were found in a generation, if it is still the same, in the order in which they will be requested
     /// again. When there is no room, all are forgotten first: the slow path fills the map again.
     pub(crate) fn insert(&self, generation: u64, targets: impl Iterator<Item = (u128, Target)>) {
         let mut known = self.tables.write();

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken_by_progress_and_by_the_end() {
+    fn waiting_writers_are_woken_by_progress_and_by_the_end() {
         let pressure = Pressure::default();
         let flush = pressure.begin();
         std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! From raw keys and field names to groups and slots. Known keys cost one look-up; new ones are parsed, registered, and told to
+//! From raw keys and field names to groups and slots. Known keys cost one look-up; new ones are parsed, registered, and written to
 //! the log before their numbers can be used.
 
 use std::collections::HashMap;
@@ -384,7 +384,7 @@ impl Store {
         Ok(())
     }
 
-    /// The targets of groups, in the order given; those that are new are told to the log, or refused with the reason.
+    /// The targets of groups, in the order given; those that are new are logged, or refused with the reason.
     pub(crate) fn register_identities(
         &self,
         database: DatabaseId,

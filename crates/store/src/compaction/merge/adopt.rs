@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_to_one_place_stays_where_it_lies() {
+    fn a_part_with_one_target_is_adopted() {
         let found = adopt(&part(1011, 1019), 1, &job(), 100).unwrap();
         let expected = PartInfo { level: 1, partition: TimeRange::new(1010, 1019), ..part(1011, 1019) };
         assert_eq!(found, expected);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_change_on_its_way_is_written() {
+    fn a_part_that_a_merge_would_change_is_written() {
         let none =
             |info: PartInfo, job: CompactionJob| assert_eq!(adopt(&info, 1, &job, 100), None, "{info:?} {job:?}");
         none(part(1011, 1020), job());

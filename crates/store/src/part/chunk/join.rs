@@ -86,7 +86,7 @@ pub(crate) fn merge(pieces: &[Rows]) -> Rows {
         };
         order.extend(rows.timestamps_ns.iter().enumerate().map(place));
     }
-    // Stable: rows of one time stay in order of age. Sorted stretches, as the pieces are, are merged, not sorted anew.
+    // Stable: rows of one time stay in order of age. Sorted ranges, as the pieces are, are merged, not sorted anew.
     order.sort_by_key(|place| place.timestamp_ns);
     let mut timestamps_ns: Vec<i64> = order.iter().map(|place| place.timestamp_ns).collect();
     timestamps_ns.dedup();

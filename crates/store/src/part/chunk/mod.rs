@@ -1,4 +1,4 @@
-//! One group's rows for a stretch of time, as columns: in memory and as bytes. Layout: `docs/formats/chunk.md`.
+//! One group's rows for a range of time, as columns: in memory and as bytes. Layout: `docs/formats/chunk.md`.
 
 mod decode;
 mod encode;
@@ -25,7 +25,7 @@ pub(crate) fn rows_max(level: u8) -> usize {
     ROWS[usize::from(level.clamp(1, 2) - 1)]
 }
 
-/// How hard chunks of a level try to be small: what settles is read rarely and kept long.
+/// How hard chunks of a level try to be small: level 2 is read rarely and stays long.
 pub(crate) fn effort_of(level: u8) -> Effort {
     if level < 2 { Effort::Fast } else { Effort::Small }
 }

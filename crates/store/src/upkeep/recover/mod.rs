@@ -51,7 +51,7 @@ pub struct Recovery {
     pub log_rows: u64,
     /// Rows in the log whose group is not known, because the record that told of it was damaged.
     pub log_rows_lost: u64,
-    /// Torn and damaged stretches of the log.
+    /// Torn and damaged ranges of the log.
     pub log_findings: Vec<Finding>,
     /// Parts that could not be opened and were set aside, with the reason.
     pub parts_set_aside: Vec<String>,

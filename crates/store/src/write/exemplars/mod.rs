@@ -1,4 +1,4 @@
-//! What stands beside the samples: exemplars, and since when series count. Few, bounded, held in memory; durable by log records
+//! What stands beside the samples: exemplars, and since when series count. Few, bounded, in memory; durable by log records
 //! of their own and, before the log is released, by a segment that holds all of them.
 //!
 //! * this file: what there is, and writing it
