@@ -1,5 +1,6 @@
 //! Windows without a value get one.
 
+use model::TimeRange;
 use query::plan::FillWith;
 use query::time::CalendarBins;
 use query::{Budget, QueryError, Value, fill_gaps};
@@ -16,7 +17,7 @@ pub(crate) struct Filling<'a> {
     pub(crate) fill: Fill,
     pub(crate) data_type: DataType,
     /// First and last time of the answer.
-    pub(crate) range: (i64, i64),
+    pub(crate) range: TimeRange,
     pub(crate) descending: bool,
     /// So many values are wanted: the first ones.
     pub(crate) most: usize,
@@ -26,8 +27,7 @@ impl<'a> Filling<'a> {
     /// How a selection fills, for a call of no type yet; `None` if it does not.
     pub(crate) fn of(of: &'a Resolved) -> Option<Self> {
         let windows = of.windows.as_ref()?;
-        let range = (of.range.start_ns, of.range.end_ns);
-        let (data_type, descending, most) = (DataType::Unknown, of.descending, of.most());
+        let (range, data_type, descending, most) = (of.range, DataType::Unknown, of.descending, of.most());
         (of.fill != Fill::None).then_some(Self { windows, fill: of.fill, data_type, range, descending, most })
     }
 
@@ -44,10 +44,11 @@ impl<'a> Filling<'a> {
     /// Returns whether ascending times are those of all windows of the range, so that none is to be filled.
     pub(crate) fn is_full(&self, times_ns: &[i64]) -> bool {
         let (Some(first_ns), Some(last_ns)) = (times_ns.first(), times_ns.last()) else { return false };
-        let start_ns = if self.range.0 <= TIME_MIN_NS { *first_ns } else { self.windows.start_of(self.range.0) };
+        let start_ns =
+            if self.range.start_ns <= TIME_MIN_NS { *first_ns } else { self.windows.start_of(self.range.start_ns) };
         let next_to_each_other = |pair: &[i64]| matches!(pair, [a, b] if self.windows.next(*a) == *b);
         *first_ns == start_ns
-            && *last_ns == self.windows.start_of(self.range.1)
+            && *last_ns == self.windows.start_of(self.range.end_ns)
             && times_ns.windows(2).all(next_to_each_other)
     }
 
@@ -79,9 +80,9 @@ impl<'a> Filling<'a> {
         let start_of =
             |time_ns: i64, or_ns: i64| if time_ns <= TIME_MIN_NS { or_ns } else { self.windows.start_of(time_ns) };
         let (first_ns, last_ns) = if self.descending {
-            (self.windows.start_of(self.range.1), start_of(self.range.0, last.time_ns))
+            (self.windows.start_of(self.range.end_ns), start_of(self.range.start_ns, last.time_ns))
         } else {
-            (start_of(self.range.0, first.time_ns), self.windows.start_of(self.range.1))
+            (start_of(self.range.start_ns, first.time_ns), self.windows.start_of(self.range.end_ns))
         };
         let mut slots: Vec<(i64, Option<Value>)> = Vec::with_capacity(outs.len());
         let mut origins = Vec::with_capacity(outs.len());

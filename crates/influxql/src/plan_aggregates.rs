@@ -151,7 +151,7 @@ pub(crate) fn plans<'a>(session: &dyn Session, of: &'a Resolved) -> Result<Optio
         let Some((scan, lowered)) = scan_of(of, name, schema) else { return Ok(None) };
         // Of several series' values of one time the largest counts, which the plan does not know.
         let is_of_one = |call: &AggregateCall| matches!(call.aggregate, Aggregate::First | Aggregate::Last);
-        if aggregates.iter().any(is_of_one) && !is_each_apart(session, of, (database, schema), &scan)? {
+        if aggregates.iter().any(is_of_one) && !is_each_apart(session, of, database, schema, &scan)? {
             return Ok(None);
         }
         let input = Box::new(lowered.plan(scan));
@@ -194,7 +194,8 @@ fn scan_of(of: &Resolved, name: &str, schema: &Schema) -> Option<(Scan, Lowered<
 fn is_each_apart(
     session: &dyn Session,
     of: &Resolved,
-    (database, schema): (&str, &Schema),
+    database: &str,
+    schema: &Schema,
     scan: &Scan,
 ) -> Result<bool, QueryError> {
     if schema.tags.iter().all(|tag| of.grouped_by.contains(tag)) {

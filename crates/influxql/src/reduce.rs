@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use model::TimeRange;
 use query::time::CalendarBins;
 use query::{Value, statistics};
 
@@ -21,7 +22,7 @@ pub(crate) struct Point {
 }
 
 /// The values of a reference in all inputs of a group, nulls left out, in order of time; where times are equal, in order of series.
-pub(crate) fn points(group: &Group, reference: &Reference, range: (i64, i64)) -> Vec<Point> {
+pub(crate) fn points(group: &Group, reference: &Reference, range: TimeRange) -> Vec<Point> {
     let mut points = Vec::new();
     for (number, input) in group.inputs.iter().enumerate() {
         let place = input.place(reference, false);
@@ -29,7 +30,7 @@ pub(crate) fn points(group: &Group, reference: &Reference, range: (i64, i64)) ->
             continue;
         }
         for (row, time_ns) in input.times.iter().enumerate() {
-            if *time_ns < range.0 || *time_ns > range.1 {
+            if !range.contains(*time_ns) {
                 continue;
             }
             let value = input.value(&place, row);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::Labels;
+use model::{Labels, TimeRange};
 use query::{Column, FrameColumn, QueryError, ResultRows, RowRef, Session, Value, Values};
 
 use crate::fill::Filling;
@@ -165,7 +165,7 @@ fn values(
 fn called(session: &dyn Session, of: &Resolved, group: &Group) -> Result<Option<SeriesRows>, QueryError> {
     let mut outs = Vec::with_capacity(of.calls.len());
     for call in &of.calls {
-        outs.push(results(session, of, call, group, (of.range.start_ns, of.range.end_ns), of.most())?);
+        outs.push(results(session, of, call, group, of.range, of.most())?);
     }
     let result = CallResults { name: group.name.clone(), tags: group.tags.clone(), outs };
     joined(session, of, result, Some(group))
@@ -177,7 +177,7 @@ fn results(
     of: &Resolved,
     call: &Call,
     group: &Group,
-    range: (i64, i64),
+    range: TimeRange,
     most: usize,
 ) -> Result<Vec<Point>, QueryError> {
     let function = call.function.as_str();
@@ -187,7 +187,7 @@ fn results(
             // A forecast lies after the range that it is made of.
             return Ok(outs);
         }
-        let within = |out: &Point| out.time_ns >= first_window(of, range.0) && out.time_ns <= range.1;
+        let within = |out: &Point| out.time_ns >= first_window(of, range.start_ns) && out.time_ns <= range.end_ns;
         return Ok(outs.into_iter().filter(within).collect());
     }
     let windows = of.windows.as_ref();
@@ -204,9 +204,10 @@ fn results(
     let mut outs = Vec::new();
     if function == "integral" {
         let unit_ns = duration(&call.parameters).unwrap_or(SECOND_NS);
-        outs = reduce::integral(&points, windows, unit_ns, range.0);
+        outs = reduce::integral(&points, windows, unit_ns, range.start_ns);
     }
-    let stretches = if function == "integral" { Vec::new() } else { reduce::by_window(&points, windows, range.0) };
+    let stretches =
+        if function == "integral" { Vec::new() } else { reduce::by_window(&points, windows, range.start_ns) };
     for (start_ns, stretch) in stretches {
         let stretch = points.get(stretch).unwrap_or_default();
         reduced(call, group, stretch, start_ns, own_times, &mut outs);
@@ -283,7 +284,7 @@ fn transformed(
     of: &Resolved,
     call: &Call,
     group: &Group,
-    range: (i64, i64),
+    range: TimeRange,
 ) -> Result<Vec<Point>, QueryError> {
     let function = call.function.as_str();
     let (inputs, unit_ns) = match &call.argument {
@@ -298,11 +299,12 @@ fn transformed(
             let width_ns = of.windows.as_ref().map_or(SECOND_NS, |windows| windows.width_ns);
             let earlier_ns =
                 if function == "cumulative_sum" || Forecast::of(call, width_ns).is_some() { 0 } else { width_ns };
-            let wide = if of.descending {
-                (range.0, range.1.saturating_add(earlier_ns))
-            } else {
-                (if range.0 > crate::time::TIME_MIN_NS { range.0.saturating_sub(earlier_ns) } else { range.0 }, range.1)
-            };
+            let mut wide = range;
+            if of.descending {
+                wide.end_ns = wide.end_ns.saturating_add(earlier_ns);
+            } else if wide.start_ns > crate::time::TIME_MIN_NS {
+                wide.start_ns = wide.start_ns.saturating_sub(earlier_ns);
+            }
             (results(session, of, inner, group, wide, usize::MAX)?, if function == "elapsed" { 1 } else { width_ns })
         }
     };

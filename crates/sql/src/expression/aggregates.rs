@@ -135,6 +135,13 @@ pub(crate) struct BoundAggregate {
     pub(crate) sql_type: SqlType,
 }
 
+/// The time and the series of a row, as far as they are known.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RowOrigin<'a> {
+    pub(crate) time: Option<&'a Value>,
+    pub(crate) series: Option<&'a Value>,
+}
+
 /// A series' values as a counter.
 #[derive(Debug, Clone, Copy)]
 struct Counter {
@@ -162,13 +169,13 @@ pub(crate) struct Accumulator {
 }
 
 impl Accumulator {
-    /// Adds a row. `time` and `series` are its time and which series it is of, as far as that is known. Returns what it keeps for itself, in
+    /// Adds a row. Returns what it keeps for itself, in
     /// samples: values that it has to hold to find duplicates.
     pub(crate) fn add(
         &mut self,
         call: &BoundAggregate,
         row: &[Value],
-        (time, series): (Option<&Value>, Option<&Value>),
+        origin: RowOrigin<'_>,
         environment: &Environment,
     ) -> Result<usize, SqlError> {
         if let Some(filter) = &call.filter
@@ -195,7 +202,7 @@ impl Accumulator {
             AggregateFunction::Min | AggregateFunction::BoolAnd => self.keep(value, std::cmp::Ordering::Less),
             AggregateFunction::Max | AggregateFunction::BoolOr => self.keep(value, std::cmp::Ordering::Greater),
             AggregateFunction::First | AggregateFunction::Last => {
-                let at = by.or_else(|| time.cloned()).unwrap_or(Value::Int(self.count));
+                let at = by.or_else(|| origin.time.cloned()).unwrap_or(Value::Int(self.count));
                 self.keep_at(at, value, call.function == AggregateFunction::First);
             }
             AggregateFunction::Mode => *self.counts.entry(value).or_default() += 1,
@@ -212,8 +219,8 @@ impl Accumulator {
                 }
             }
             AggregateFunction::Increase | AggregateFunction::Rate | AggregateFunction::Derivative => {
-                let at = by.or_else(|| time.cloned());
-                self.count_up(series.cloned().unwrap_or(Value::Null), at.as_ref(), &value)?;
+                let at = by.or_else(|| origin.time.cloned());
+                self.count_up(origin.series.cloned().unwrap_or(Value::Null), at.as_ref(), &value)?;
             }
             _ => match value.number() {
                 Some(number) => self.values.push(number),

@@ -15,7 +15,7 @@ mod times;
 
 use std::sync::Arc;
 
-pub(crate) use aggregates::{Accumulator, AggregateFunction, BoundAggregate};
+pub(crate) use aggregates::{Accumulator, AggregateFunction, BoundAggregate, RowOrigin};
 pub(crate) use arrays::array;
 pub(crate) use bind::{Binder, Grouped, Key, Subqueries, is_time};
 pub(crate) use calls::is_aggregate;

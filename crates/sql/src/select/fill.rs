@@ -89,7 +89,8 @@ impl Run<'_> {
             }
             for (call, fill) in gaps.fills.iter().enumerate() {
                 let is_whole = grouped.calls.get(call).is_some_and(|call| call.sql_type == SqlType::Int);
-                fill_column(&mut rows, (grouped.keys.len() + call, is_whole), gaps.key, *fill);
+                let column = FilledColumn { column: grouped.keys.len() + call, key: gaps.key, is_whole };
+                fill_column(&mut rows, &column, *fill);
             }
             filled.extend(rows.into_iter().map(|(row, _)| row));
         }
@@ -129,8 +130,16 @@ fn starts(gaps: &Gaps, first: i64, last: i64) -> Result<Vec<i64>, SqlError> {
     Ok(starts)
 }
 
+/// A column that is filled, and the one with its bins' times.
+struct FilledColumn {
+    column: usize,
+    key: usize,
+    is_whole: bool,
+}
+
 /// Fills one aggregate of one series; whole numbers stay whole. A null of a bin that is there is no gap to a number.
-fn fill_column(rows: &mut [(Vec<Value>, bool)], (column, is_whole): (usize, bool), key: usize, fill: FillWith) {
+fn fill_column(rows: &mut [(Vec<Value>, bool)], of: &FilledColumn, fill: FillWith) {
+    let FilledColumn { column, key, is_whole } = *of;
     let number = |number: f64| if is_whole { Value::Int(number.round() as i64) } else { Value::Float(number) };
     let fills_nulls = matches!(fill, FillWith::Previous | FillWith::Linear);
     let slot = |(row, is_there): &(Vec<Value>, bool)| {

@@ -7,7 +7,7 @@ use query::Value;
 use super::from::Source;
 use super::{Rows, RowsWanted};
 use crate::error::SqlError;
-use crate::expression::{Accumulator, AggregateFunction, Grouped, Typed};
+use crate::expression::{Accumulator, AggregateFunction, Grouped, RowOrigin, Typed};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
 
@@ -63,8 +63,9 @@ impl Run<'_> {
             let mut kept = 0;
             for (accumulator, call) in accumulators.iter_mut().zip(&grouped.calls) {
                 let by_time = call.function.is_of_series() || call.function.is_by_time();
-                let at = if by_time { (of(time), of(series)) } else { (None, None) };
-                kept += accumulator.add(call, row, at, &environment)?;
+                let origin =
+                    if by_time { RowOrigin { time: of(time), series: of(series) } } else { RowOrigin::default() };
+                kept += accumulator.add(call, row, origin, &environment)?;
             }
             if kept > 0 {
                 self.charge(kept)?;

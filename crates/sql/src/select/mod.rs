@@ -40,6 +40,15 @@ enum ProjectionSource<'a> {
     Column(usize),
 }
 
+/// The clauses of a SELECT after FROM and WHERE.
+struct Clauses<'a> {
+    projections: Vec<Projection<'a>>,
+    /// Of GROUP BY.
+    keys: Vec<&'a Expr>,
+    order: &'a [OrderByExpr],
+    limit: RowLimit,
+}
+
 /// Rows as they are read or grouped, and what is shown of them.
 pub(crate) struct Selected {
     rows: Rows,
@@ -95,15 +104,19 @@ impl Run<'_> {
         check_supported(select)?;
         let extension = self.parsed.extension(select).cloned().unwrap_or_default();
         let (source, scope) = self.from(&select.from)?;
-        let shown = shown(select, &scope)?;
-        let keys = group_keys(select, &shown)?;
-        let mut is_grouped = !keys.is_empty() || extension.sample.is_some() || select.having.is_some();
-        is_grouped |=
-            shown.iter().any(|shown| matches!(shown.of, ProjectionSource::Expression(of) if has_aggregate(of)));
+        let projections = projections(select, &scope)?;
+        let keys = group_keys(select, &projections)?;
+        let has_aggregate =
+            |of: &Projection<'_>| matches!(of.of, ProjectionSource::Expression(of) if has_aggregate(of));
+        let is_grouped = !keys.is_empty()
+            || extension.sample.is_some()
+            || select.having.is_some()
+            || projections.iter().any(has_aggregate);
+        let clauses = Clauses { projections, keys, order, limit };
         let selected = if is_grouped {
-            self.grouped(select, &extension, source, &scope, (shown, keys, order, limit))?
+            self.grouped(select, &extension, source, &scope, &clauses)?
         } else {
-            self.ungrouped(select, &extension, source, &scope, (shown, order, limit))?
+            self.ungrouped(select, &extension, source, &scope, &clauses)?
         };
         self.finish(select, selected, limit)
     }
@@ -115,14 +128,14 @@ impl Run<'_> {
         extension: &Extension,
         source: Source,
         scope: &Scope,
-        (shown, order, limit): (Vec<Projection<'_>>, &[OrderByExpr], RowLimit),
+        clauses: &Clauses<'_>,
     ) -> Result<Selected, SqlError> {
         let condition = select.selection.as_ref().map(|of| self.bind(scope, of)).transpose()?;
         let rows = match source {
             Source::Table(table) => match &extension.latest_by {
                 Some(by) => self.latest(&table, scope, condition, by)?,
                 None => {
-                    let wanted = wanted_rows(select, scope, order, limit);
+                    let wanted = wanted_rows(select, scope, clauses.order, clauses.limit);
                     self.read_table(&table, scope, condition, wanted)?
                 }
             },
@@ -133,16 +146,16 @@ impl Run<'_> {
                 Rows::Made(self.filtered(rows, condition.as_ref())?)
             }
         };
-        let mut columns = Vec::with_capacity(shown.len());
-        for shown in &shown {
+        let mut columns = Vec::with_capacity(clauses.projections.len());
+        for shown in &clauses.projections {
             let typed = match shown.of {
                 ProjectionSource::Column(place) => of_column(scope, place),
                 ProjectionSource::Expression(of) => self.bind(scope, of)?,
             };
             columns.push((Column::new(shown.name.as_str(), typed.sql_type), typed.expression));
         }
-        let mut orders = Vec::with_capacity(order.len());
-        for by in order {
+        let mut orders = Vec::with_capacity(clauses.order.len());
+        for by in clauses.order {
             let of = match shown_place(&by.expr, &columns, scope)? {
                 Some(place) => columns.get(place).map_or(Bound::Constant(Value::Null), |(_, of)| of.clone()),
                 None => self.bind(scope, &by.expr)?.expression,
@@ -165,7 +178,7 @@ impl Run<'_> {
         extension: &Extension,
         source: Source,
         scope: &Scope,
-        (shown, keys, order, limit): (Vec<Projection<'_>>, Vec<&Expr>, &[OrderByExpr], RowLimit),
+        clauses: &Clauses<'_>,
     ) -> Result<Selected, SqlError> {
         let condition = select.selection.as_ref().map(|of| self.bind(scope, of)).transpose()?;
         let mut grouped = Grouped::default();
@@ -173,18 +186,18 @@ impl Run<'_> {
             None => None,
             Some(sample) => Some(sample::start(sample, scope, &mut grouped)?),
         };
-        self.keys(&mut grouped, scope, &keys)?;
-        if keys.is_empty() && (sample.is_some() || self.manner == crate::run::Manner::QuestDb) {
+        self.keys(&mut grouped, scope, &clauses.keys)?;
+        if clauses.keys.is_empty() && (sample.is_some() || self.manner == crate::run::Manner::QuestDb) {
             // What is shown beside aggregates is grouped by.
-            let plain = shown.iter().filter_map(|shown| match shown.of {
+            let plain = clauses.projections.iter().filter_map(|shown| match shown.of {
                 ProjectionSource::Expression(of) if !has_aggregate(of) => Some(of),
                 _ => None,
             });
             let plain: Vec<&Expr> = plain.filter(|of| !matches!(of, Expr::Value(_))).collect();
             self.keys(&mut grouped, scope, &plain)?;
         }
-        let mut columns = Vec::with_capacity(shown.len());
-        for shown in &shown {
+        let mut columns = Vec::with_capacity(clauses.projections.len());
+        for shown in &clauses.projections {
             let typed = match shown.of {
                 ProjectionSource::Column(_) => return invalid("* cannot be shown of groups"),
                 ProjectionSource::Expression(of) => self.bind_grouped(scope, of, &mut grouped)?,
@@ -192,8 +205,8 @@ impl Run<'_> {
             columns.push((Column::new(shown.name.as_str(), typed.sql_type), typed.expression));
         }
         let having = select.having.as_ref().map(|of| self.bind_grouped(scope, of, &mut grouped)).transpose()?;
-        let mut orders = Vec::with_capacity(order.len());
-        for by in order {
+        let mut orders = Vec::with_capacity(clauses.order.len());
+        for by in clauses.order {
             let of = match shown_place(&by.expr, &columns, scope)? {
                 Some(place) => columns.get(place).map_or(Bound::Constant(Value::Null), |(_, of)| of.clone()),
                 None => self.bind_grouped(scope, &by.expr, &mut grouped)?.expression,
@@ -202,7 +215,7 @@ impl Run<'_> {
         }
         let gaps = self.gaps(sample, &grouped, condition.as_ref(), scope)?;
         let is_cut = gaps.is_none() && having.is_none() && select.distinct.is_none();
-        let wanted = if is_cut { wanted_groups(&orders, &grouped, limit) } else { RowsWanted::All };
+        let wanted = if is_cut { wanted_groups(&orders, &grouped, clauses.limit) } else { RowsWanted::All };
         let mut rows = self.group(source, scope, condition, &grouped, wanted)?;
         if let Some(gaps) = gaps {
             rows = Rows::Made(self.fill(rows.made(), &gaps, &grouped)?);
@@ -347,7 +360,7 @@ fn of_column(scope: &Scope, place: usize) -> Typed {
 }
 
 /// The projections, `*` replaced by the columns.
-fn shown<'a>(select: &'a Select, scope: &Scope) -> Result<Vec<Projection<'a>>, SqlError> {
+fn projections<'a>(select: &'a Select, scope: &Scope) -> Result<Vec<Projection<'a>>, SqlError> {
     let mut all = Vec::new();
     for item in &select.projection {
         match item {
