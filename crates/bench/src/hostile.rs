@@ -29,7 +29,7 @@ const BATCH_SAMPLES: i64 = 60;
 const KEPT_BYTES_MAX: u64 = 4096;
 
 const ORDINARY: &str = "sum by (mode) (rate(x{host=~\"h1[0-9]?\"}[5m]))";
-/// QueryCounts before anything hostile is.
+/// Ordinary queries before anything hostile is sent.
 const ORDINARY_ALONE: usize = 200;
 
 const EXAMPLES: &str = "Examples:

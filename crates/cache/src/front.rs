@@ -92,12 +92,12 @@ struct Entry<A> {
 
 impl<A: Portion> Entry<A> {
     fn bytes(&self) -> usize {
-        self.kept.iter().map(|kept| kept.bytes).sum()
+        self.entries.iter().map(|kept| kept.bytes).sum()
     }
 
     fn remove(&mut self, span: Span) {
-        let mut left = Vec::with_capacity(self.kept.len() + 1);
-        for kept in self.kept.drain(..) {
+        let mut left = Vec::with_capacity(self.entries.len() + 1);
+        for kept in self.entries.drain(..) {
             if !kept.span.overlaps(&span) {
                 left.push(kept);
                 continue;
@@ -106,14 +106,14 @@ impl<A: Portion> Entry<A> {
                 left.extend(Some(kept.narrowed(side)).filter(|part| !part.span.is_empty()));
             }
         }
-        self.kept = left;
+        self.entries = left;
     }
 
     fn insert(&mut self, new: CacheEntry<A>) {
         self.remove(new.span);
-        let place = self.kept.partition_point(|kept| kept.span.start < new.span.start);
-        self.kept.insert(place, new);
-        if self.kept.len() > EXTENTS_MAX {
+        let place = self.entries.partition_point(|kept| kept.span.start < new.span.start);
+        self.entries.insert(place, new);
+        if self.entries.len() > EXTENTS_MAX {
             self.join();
         }
     }
@@ -121,7 +121,7 @@ impl<A: Portion> Entry<A> {
     /// Joins stretches that touch; of two stamps the older one stays.
     fn join(&mut self) {
         let touches = |a: &CacheEntry<A>, b: &CacheEntry<A>| a.span.end == b.span.start;
-        self.kept = self.kept.chunk_by(touches).filter_map(joined).collect();
+        self.entries = self.entries.chunk_by(touches).filter_map(joined).collect();
     }
 }
 
@@ -174,7 +174,7 @@ impl Front<Answer> {
         let parts = {
             let mut inner = self.inner.lock();
             let entry = inner.entries.get(&request.key)?;
-            let (number, kept) = (entry.number, &entry.kept);
+            let (number, kept) = (entry.number, &entry.entries);
             let held = kept.iter().filter(|kept| kept.span.overlaps(&request.span));
             let held: Vec<&CacheEntry<Answer>> = held.filter(|kept| (request.holds)(kept.span, kept.stamp)).collect();
             let extent = |kept: &&CacheEntry<Answer>| {
@@ -214,19 +214,20 @@ impl<A: Portion> Front<A> {
         let mut inner = self.inner.lock();
         let Some(entry) = inner.entries.get(&key) else { return Vec::new() };
         let number = entry.number;
-        let entries: Vec<CacheEntry<A>> = entry.kept.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect();
-        if !kept.is_empty() {
+        let entries: Vec<CacheEntry<A>> =
+            entry.entries.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect();
+        if !entries.is_empty() {
             inner.policy.touch(number);
             inner.hits += 1;
         }
-        kept
+        entries
     }
 
     /// The entries of a span, without counting as a lookup.
     pub fn peek(&self, key: Key, span: Span) -> Vec<CacheEntry<A>> {
         let inner = self.inner.lock();
         let Some(entry) = inner.entries.get(&key) else { return Vec::new() };
-        entry.kept.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect()
+        entry.entries.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect()
     }
 
     /// Keeps an answer, in place of what is there of its span. One that is larger than everything may be is not kept. Returns what
@@ -251,7 +252,7 @@ impl<A: Portion> Front<A> {
             let Some(victim) = inner.policy.evict().and_then(|number| inner.keys.get(&number).copied()) else {
                 break;
             };
-            inner.change(victim, |entry| evicted.push((victim, std::mem::take(&mut entry.kept))));
+            inner.change(victim, |entry| evicted.push((victim, std::mem::take(&mut entry.entries))));
         }
         evicted
     }
@@ -262,9 +263,9 @@ impl<A: Portion> Front<A> {
         self.inner.lock().change(key, |entry| {
             for (known, holds) in checked {
                 let same = |kept: &CacheEntry<A>| kept.span == known.span && Arc::ptr_eq(&kept.answer, &known.answer);
-                let Some(place) = entry.kept.iter().position(same) else { continue };
+                let Some(place) = entry.entries.iter().position(same) else { continue };
                 let left = holds.iter().map(|span| CacheEntry { stamp, ..known.narrowed(*span) });
-                entry.kept.splice(place..=place, left);
+                entry.entries.splice(place..=place, left);
             }
         });
     }
@@ -272,13 +273,13 @@ impl<A: Portion> Front<A> {
     /// Takes everything out.
     pub fn drain(&self) -> Vec<(Key, Vec<CacheEntry<A>>)> {
         let inner = std::mem::take(&mut *self.inner.lock());
-        inner.entries.into_iter().map(|(key, entry)| (key, entry.kept)).collect()
+        inner.entries.into_iter().map(|(key, entry)| (key, entry.entries)).collect()
     }
 
     /// Forgets a key's answer for a span. Returns whether there was any of it.
     pub fn remove(&self, key: Key, span: Span) -> bool {
         let mut inner = self.inner.lock();
-        let kept = inner.entries.get(&key).map(|entry| entry.kept.as_slice()).unwrap_or_default();
+        let kept = inner.entries.get(&key).map(|entry| entry.entries.as_slice()).unwrap_or_default();
         let had_any = kept.iter().any(|kept| kept.span.overlaps(&span));
         inner.change(key, |entry| entry.remove(span));
         had_any
@@ -287,7 +288,7 @@ impl<A: Portion> Front<A> {
     /// Gives what is there of a key within a span another stamp: it was found to hold still.
     pub fn restamp(&self, key: Key, span: Span, stamp: u64) {
         if let Some(entry) = self.inner.lock().entries.get_mut(&key) {
-            entry.kept.iter_mut().filter(|kept| span.contains(&kept.span)).for_each(|kept| kept.stamp = stamp);
+            entry.entries.iter_mut().filter(|kept| span.contains(&kept.span)).for_each(|kept| kept.stamp = stamp);
         }
     }
 
@@ -310,7 +311,7 @@ impl<A: Portion> Inner<A> {
         }
         let number = self.next;
         self.next = self.next.wrapping_add(1);
-        self.entries.insert(key, Entry { number, kept: Vec::new() });
+        self.entries.insert(key, Entry { number, entries: Vec::new() });
         self.keys.insert(number, key);
         self.policy.insert(number, 0);
     }
@@ -322,7 +323,7 @@ impl<A: Portion> Inner<A> {
         };
         let before = entry.bytes();
         change(entry);
-        let (after, number, is_empty) = (entry.bytes(), entry.number, entry.kept.is_empty());
+        let (after, number, is_empty) = (entry.bytes(), entry.number, entry.entries.is_empty());
         self.bytes = self.bytes + after - before;
         if is_empty {
             self.entries.remove(&key);

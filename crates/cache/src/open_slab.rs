@@ -322,7 +322,7 @@ mod tests {
         let repack = |(key, batch): (Key, Arc<Batch>)| (key, batch.clone(), Arc::new(batch.packed().unwrap()));
         let packed: Vec<Repacked> = replaced.packable().into_iter().map(repack).collect();
         assert_eq!(packed.len(), 3);
-        for batch in replaced.of(&key) {
+        for batch in replaced.batches_of(&key) {
             let held =
                 packed.iter().find(|(_, plain, _)| Arc::ptr_eq(plain, batch)).map_or(batch, |(_, _, packed)| packed);
             pushed.push(key, held.clone());

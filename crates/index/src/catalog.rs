@@ -15,7 +15,6 @@ use model::{Field, HISTOGRAM_FIELD, Labels, MetricMetadata, VALUE_FIELD, ValueTy
 pub use error::CatalogError;
 pub use unsaved::UnsavedCatalog;
 
-use crate::entry::Entry;
 use crate::identity::{mix, text_hash};
 use crate::text::{TextArena, push_lean};
 use crate::{CatalogEntry, CompiledMatcher, DatabaseId, MeasurementId, Slot};

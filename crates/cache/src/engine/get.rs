@@ -123,7 +123,7 @@ pub(super) struct Sources {
     pub(super) hidden: Vec<Hidden>,
 }
 
-/// A slab to read; in rows the place is not known.
+/// A slab to read; in rows the location is not known.
 pub(super) struct SlabSource {
     pub(super) slot: u32,
     pub(super) meta: SlabMeta,
@@ -254,12 +254,12 @@ impl State {
         let mut by_field: BTreeMap<FieldNumber, Vec<SlabSource>> = BTreeMap::new();
         let mut add = |slot: u32, location: Option<SlabLocation>| {
             let Some(meta) = self.meta(slot) else { return };
-            if place.map_or(meta.span, |place| place.span(meta.span)).overlaps(&span) {
-                by_field.entry(meta.field).or_default().push(SlabSource { slot, meta: *meta, place });
+            if location.map_or(meta.span, |location| location.span(meta.span)).overlaps(&span) {
+                by_field.entry(meta.field).or_default().push(SlabSource { slot, meta: *meta, location });
             }
         };
         match layout {
-            Layout::Columns => entry.locations.iter().for_each(|place| add(place.slab, Some(place))),
+            Layout::Columns => entry.locations.iter().for_each(|location| add(location.slab, Some(location))),
             Layout::Rows => {
                 let fields = entry.fields.iter().filter_map(|number| self.fields.get(*number as usize));
                 let nodes = fields.flat_map(|field| field.slabs.candidates(&key, span));

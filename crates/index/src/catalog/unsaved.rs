@@ -32,7 +32,7 @@ impl UnsavedCatalog {
         }
     }
 
-    fn entries(&self) -> usize {
+    pub(super) fn entries(&self) -> usize {
         let fields: usize = self.fields.iter().map(|(_, first, end)| (end - first) as usize).sum();
         self.databases.len() + self.measurements.len() + fields + self.metadata.len()
     }

@@ -33,12 +33,12 @@ struct Image {
 struct Texts {
     value_type: ValueType,
     distinct: Vec<Arc<str>>,
-    places: HashMap<Arc<str>, u64>,
+    offsets: HashMap<Arc<str>, u64>,
 }
 
 impl Texts {
     fn new(value_type: ValueType) -> Self {
-        Self { value_type, distinct: Vec::new(), places: HashMap::new() }
+        Self { value_type, distinct: Vec::new(), offsets: HashMap::new() }
     }
 
     fn bits(&mut self, values: &Values, place: usize) -> Option<u64> {
@@ -48,7 +48,7 @@ impl Texts {
             Values::Bool(column) => u64::from(*column.get(place)?),
             Values::Text(column) => {
                 let text = column.get(place)?;
-                *self.locations.entry(text.clone()).or_insert_with(|| {
+                *self.offsets.entry(text.clone()).or_insert_with(|| {
                     self.distinct.push(text.clone());
                     self.distinct.len() as u64 - 1
                 })

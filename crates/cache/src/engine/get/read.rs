@@ -133,7 +133,7 @@ impl Shared {
     /// Whether reading a field has to wait for the file, as far as can be told without its records.
     pub(super) fn waits_for_file(&self, sources: &Sources) -> bool {
         let is_in_memory = |slab: &SlabSource| {
-            let record = slab.place.map(|place| place.record());
+            let record = slab.location.map(|place| place.record());
             record.is_some_and(|record| self.flash.has_in_memory(slab.slot, record.start, record.end - record.start))
         };
         !sources.slabs.iter().all(is_in_memory)
@@ -173,7 +173,7 @@ impl Shared {
     /// The key's record, the markers of blocks that may hold its points, and what else was read with it; nothing if the slab has none
     /// of the key.
     fn read_record(&self, slab: &SlabSource, key: &Key) -> io::Result<Option<(Record, Vec<Marker>, Window)>> {
-        let Some(place) = slab.place else {
+        let Some(place) = slab.location else {
             let header = self.read_header(slab.slot, &slab.meta)?;
             let record = header.records.into_iter().map(|placed| placed.record).find(|record| record.key == *key);
             return Ok(record.map(|record| (record, header.markers, Window::default())));
