@@ -2,7 +2,7 @@
 //!
 //! * `serve`: the server · `settings`: its flags, environment and file · `secrets`: settings that are not shown · `objects`: how object stores are reached
 //! * `memory`, `processor`: what the machine has · `cache`: `thalweg cache`
-//! * `query`, `plan`: asking a server · `table`, `plot`: answers for people · `http`: clients of a server
+//! * `query`, `plan`: asking a server · `series`, `table`, `plot`: answers for people · `http`: clients of a server
 //! * `import`, `lines`: sending files to one · `upkeep`: databases, backups, checks, repairs
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
 
@@ -17,6 +17,7 @@ mod plot;
 mod processor;
 mod query;
 mod secrets;
+mod series;
 mod serve;
 mod settings;
 mod table;

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use crate::series::Series;
 use crate::{plan, plot, table};
 use client::http::HttpClient;
 
@@ -74,13 +75,6 @@ enum Language {
 enum Explain {
     Plan,
     Analyze,
-}
-
-/// Labels and samples (seconds, value) of a series.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Series {
-    pub(crate) labels: Vec<(String, String)>,
-    pub(crate) samples: Vec<(f64, String)>,
 }
 
 pub(crate) fn run(flags: &QueryFlags) -> Result<ExitCode, String> {

@@ -351,7 +351,10 @@ impl SlabBuilder {
             let offset = header.len() as u32;
             let pieces = (entry.pieces.0, entry.pieces.1.as_slice());
             let markers = (entry.markers.0, entry.markers.1.as_slice());
-            let len = header::push_record(serial, (&entry.key, number as u32), pieces, markers, &mut header);
+            let len = header::push_record(
+                &header::RecordParts { serial, key: &entry.key, number: number as u32, pieces, markers },
+                &mut header,
+            );
             // What was just written can be read.
             let record =
                 header::read_record(&mut Reader::new(header.get(offset as usize..).unwrap_or_default()), serial);

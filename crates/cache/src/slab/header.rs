@@ -158,15 +158,21 @@ fn read_marker(reader: &mut Reader<'_>) -> Result<Marker, DecodeError> {
     Ok(Marker { first, last, offset, len, count, checksum: reader.u32()? })
 }
 
+/// A record to be written.
+pub(crate) struct RecordParts<'a> {
+    pub(crate) serial: u64,
+    pub(crate) key: &'a Key,
+    pub(crate) number: u32,
+    /// How many, and their bytes.
+    pub(crate) pieces: (u32, &'a [u8]),
+    /// How many, and their bytes.
+    pub(crate) markers: (u32, &'a [u8]),
+}
+
 /// Appends a record: pieces and markers are given as they were pushed. Returns its length without the padding. The slab's serial is
 /// part of the checksum, so that a record is never taken for one of another slab in the same slot.
-pub(crate) fn push_record(
-    serial: u64,
-    (key, number): (&Key, u32),
-    pieces: (u32, &[u8]),
-    markers: (u32, &[u8]),
-    out: &mut Vec<u8>,
-) -> u32 {
+pub(crate) fn push_record(record: &RecordParts<'_>, out: &mut Vec<u8>) -> u32 {
+    let RecordParts { serial, key, number, pieces, markers } = *record;
     let start = out.len();
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(&key.0);
