@@ -1,10 +1,10 @@
 //! The binary protocol: nothing panics, and few bytes never stand for many rows.
 #![no_main]
 
-use ingest::wire::data::{Message, Request, decode_answer};
-use ingest::wire::frame::MessageBuffer;
-use ingest::wire::rows::Rows;
-use ingest::wire::{WireError, control};
+use wire::data::{Message, Request, decode_answer};
+use wire::frame::MessageBuffer;
+use wire::rows::Rows;
+use wire::{WireError, control};
 use libfuzzer_sys::fuzz_target;
 use thalweg_fuzz as _;
 

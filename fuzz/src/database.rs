@@ -36,7 +36,7 @@ pub fn database() -> &'static Db {
         assert!(written.1.total == 0, "all rows are good");
         write_odd_samples(&db);
         // Half of what queries read is in a part, the other half in memory.
-        db.settle().expect("the head is flushed");
+        db.compact_all().expect("the head is flushed");
         db.write_lines(DATABASE, late_lines().as_bytes()).expect("the rows are written");
         db
     })

@@ -4,13 +4,12 @@
 use std::path::Path;
 
 /// Where schema and code are.
-const FOLDER: &str = "crates/ingest/src/wire";
+const FOLDER: &str = "crates/wire/src";
 
 /// Makes the code anew.
 pub fn run(root: &Path) -> Result<(), String> {
     let folder = root.join(FOLDER);
     let mut compiler = capnpc::CompilerCommand::new();
     compiler.src_prefix(&folder).file(folder.join("wire.capnp")).output_path(&folder);
-    compiler.default_parent_module(vec!["wire".to_owned()]);
     compiler.run().map_err(|error| format!("the package capnproto must be installed: {error}"))
 }

@@ -1,10 +1,11 @@
 //! The workshop: checks of the source that neither the compiler nor clippy makes (`cargo xtask tidy`), the simulation
-//! (`cargo xtask sim`), whether that finds bugs (`cargo xtask plant`), hostile inputs (`cargo xtask fuzz`), and the comparisons with others
+//! (`cargo xtask sim`), the tests that the default build leaves out (`cargo xtask full`), whether that finds bugs (`cargo xtask plant`), hostile inputs (`cargo xtask fuzz`), and the comparisons with others
 //! (`cargo xtask peers`, `cargo xtask differential`).
 
 pub mod capnp;
 #[cfg(target_os = "linux")]
 pub mod differential;
+pub mod full;
 pub mod fuzz;
 #[cfg(target_os = "linux")]
 pub mod peers;

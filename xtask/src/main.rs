@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use xtask::plant::{Options, Outcome};
 
 const USAGE: &str = "Usage:
-  cargo xtask tidy                                         hold the source against the house rules
+  cargo xtask tidy [--table]                               hold the source against the house rules; a table of crates
+  cargo xtask full                                         tests of the features flight-sql and sql-datafusion; builds for half an hour
   cargo xtask capnp                                        make Rust code of the binary protocol's schema
   cargo xtask sim [--seeds N] [--operations N] [--first N] run the simulation, optimised; failing seeds are printed
   cargo xtask fuzz [--target NAME,…] [--inputs N] [--seconds N] [--list]
@@ -46,7 +47,8 @@ fn main() -> ExitCode {
             println!("{USAGE}");
             Ok(true)
         }
-        Some((command, [])) if command == "tidy" => tidy(&root),
+        Some((command, options)) if command == "tidy" => tidy(&root, options),
+        Some((command, [])) if command == "full" => xtask::full::run(&root, &mut |text| println!("{text}")),
         Some((command, [])) if command == "capnp" => xtask::capnp::run(&root).map(|()| true),
         Some((command, options)) if command == "sim" => xtask::sim::run(&root, options),
         Some((command, options)) if command == "fuzz" => {
@@ -79,10 +81,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn tidy(root: &Path) -> Result<bool, String> {
+fn tidy(root: &Path, options: &[String]) -> Result<bool, String> {
+    let with_table = match options {
+        [] => false,
+        [option] if option == "--table" => true,
+        _ => return Err(USAGE.to_owned()),
+    };
     let report = xtask::tidy::check(root).map_err(|error| format!("tidy could not look: {error}"))?;
     for finding in &report.findings {
         eprintln!("{finding}\n");
+    }
+    if with_table {
+        println!("{}\n", report.table);
     }
     println!("{}", report.summary);
     Ok(report.findings.is_empty())

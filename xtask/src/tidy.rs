@@ -3,12 +3,17 @@
 mod calls;
 mod exceptions;
 mod layers;
+mod modules;
 mod names;
+mod parameters;
 mod paths;
 mod reasons;
 mod sizes;
 mod sources;
+mod table;
+mod words;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -52,6 +57,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// The longest function and file, and how many files there are.
     pub summary: String,
+    /// A line for each crate: how large it is, and how its code is cut.
+    pub table: String,
 }
 
 /// Holds the tree below `root` against every rule. An error means that it could not be read.
@@ -60,34 +67,66 @@ pub fn check(root: &Path) -> Result<Report, String> {
     let mut exceptions = Exceptions::parse(EXCEPTIONS, &read(root, EXCEPTIONS)?)?;
     let mut findings = layers::check(&layers::packages(&cargo_metadata(root)?)?);
     findings.extend(names::check(&paths));
-    let mut tally = sizes::Tally::default();
+    let mut tree = Tree::default();
     for path in &paths {
         if has_extension(path, "rs") && !path.ends_with(GENERATED) {
-            check_rust(path, &read(root, path)?, &mut exceptions, &mut tally, &mut findings)?;
+            tree.check_rust(path, &read(root, path)?, &mut exceptions, &mut findings)?;
         } else if path.ends_with("Cargo.toml") {
             findings.extend(reasons::check(path, &read(root, path)?));
         } else if paths::is_checked(path) {
             findings.extend(paths::check(path, &read(root, path)?, &|named| root.join(named).exists()));
         }
     }
+    for (folder, found) in &tree.crates {
+        let root_file =
+            ["lib.rs", "main.rs"].iter().map(|name| format!("{folder}/src/{name}")).find(|path| paths.contains(path));
+        let text = root_file.map_or(Ok(String::new()), |path| read(root, &path))?;
+        findings.extend(found.modules.check(folder, &text, &mut exceptions));
+    }
+    for (folder, breaches) in &tree.breaches {
+        if !breaches.is_empty() && !exceptions.excuse(&format!("words {folder}"), breaches.len()) {
+            findings.push(words::finding(folder, breaches, exceptions.allowed(&format!("words {folder}"))));
+        }
+    }
     findings.extend(exceptions.unused());
     findings.sort();
-    Ok(Report { findings, summary: tally.summary() })
+    Ok(Report { findings, summary: tree.tally.summary(), table: table::render(&tree.crates) })
 }
 
-fn check_rust(
-    path: &str,
-    text: &str,
-    exceptions: &mut Exceptions,
-    tally: &mut sizes::Tally,
-    findings: &mut Vec<Finding>,
-) -> Result<(), String> {
-    let file = syn::parse_file(text).map_err(|error| format!("{path}: {error}"))?;
-    findings.extend(sizes::check(path, text, &file, exceptions, tally));
-    if calls::is_checked(path) {
-        findings.extend(calls::check(path, &file, exceptions));
+/// What is gathered over all files of Rust.
+#[derive(Default)]
+struct Tree {
+    tally: sizes::Tally,
+    crates: table::Crates,
+    /// Words and names that breach their rule, by crate.
+    breaches: BTreeMap<String, Vec<(String, words::Breach)>>,
+}
+
+impl Tree {
+    fn check_rust(
+        &mut self,
+        path: &str,
+        text: &str,
+        exceptions: &mut Exceptions,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), String> {
+        let file = syn::parse_file(text).map_err(|error| format!("{path}: {error}"))?;
+        let functions = sizes::Functions::of_file(&file);
+        findings.extend(sizes::check(path, text, &functions, exceptions, &mut self.tally));
+        if calls::is_checked(path) {
+            findings.extend(calls::check(path, &file, exceptions));
+        }
+        let Some((folder, module)) = modules::module_of(path) else { return Ok(()) };
+        let found = self.crates.entry(folder.clone()).or_default();
+        found.add(path, text, &file, functions.lines());
+        if table::code_and_test_lines(path, text).0 > 0 {
+            found.modules.add(module, &file);
+            findings.extend(parameters::check(path, &file, exceptions));
+            let breaches = words::breaches(path, text, &file).into_iter().map(|breach| (path.to_owned(), breach));
+            self.breaches.entry(folder).or_default().extend(breaches);
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn has_extension(path: &str, extension: &str) -> bool {

@@ -164,7 +164,7 @@ impl Flash {
         self.read_pages(slot, (offset, len), true)
     }
 
-    /// The same for what will hardly be asked for again: it does not come into memory.
+    /// Reads bytes of a slot that will hardly be read again: they do not come into memory.
     pub(crate) fn read_slot_once(&self, slot: u32, offset: u32, len: u32) -> io::Result<(AlignedBytes, Range<usize>)> {
         self.read_pages(slot, (offset, len), false)
     }
@@ -211,7 +211,7 @@ impl Flash {
     /// Writes a slab. Nothing waits for the device: what a crash tears is found out by its checksums.
     pub(crate) fn write_slot(&self, slot: u32, bytes: &AlignedBytes) -> io::Result<()> {
         let written = self.write(self.slot_offset(slot), bytes);
-        // Also if that failed: nobody knows what is there then.
+        // Also if that failed: its content is unknown then.
         self.forget_pages(slot);
         written
     }
@@ -233,7 +233,7 @@ impl Flash {
         self.file.sync_data()
     }
 
-    /// Reads the list of deletes, up to the first place that holds none. `None` if it is damaged: then nobody knows what slabs must
+    /// Reads the list of deletes, up to the first place that holds none. `None` if it is damaged: then it is unknown what slabs must
     /// not say any more.
     pub(crate) fn read_deletes(&self, superblock: &Superblock) -> io::Result<Option<Vec<Delete>>> {
         let mut found = Vec::new();

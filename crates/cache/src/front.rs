@@ -21,7 +21,7 @@ pub trait Portion: Clone {
     /// About as many bytes as it takes.
     fn memory_bytes(&self) -> usize;
 
-    /// What it has for a part of its span.
+    /// The portion for a part of its span.
     #[must_use]
     fn within(&self, span: Span) -> Self;
 
@@ -45,12 +45,12 @@ impl Portion for Answer {
     }
 }
 
-/// What is kept for a span.
+/// A cached portion and its span.
 #[derive(Debug)]
-pub struct Kept<A> {
+pub struct CacheEntry<A> {
     /// For when it counts.
     pub span: Span,
-    /// What it was stamped with.
+    /// The stamp with which it was inserted.
     pub stamp: u64,
     /// It may have more than the span: only what is inside counts.
     pub answer: Arc<A>,
@@ -59,13 +59,13 @@ pub struct Kept<A> {
     bytes: usize,
 }
 
-impl<A> Clone for Kept<A> {
+impl<A> Clone for CacheEntry<A> {
     fn clone(&self) -> Self {
         Self { answer: self.answer.clone(), ..*self }
     }
 }
 
-impl<A: Portion> Kept<A> {
+impl<A: Portion> CacheEntry<A> {
     fn new(span: Span, stamp: u64, answer: Arc<A>) -> Self {
         let bytes = EXTENT_BYTES + answer.memory_bytes();
         Self { span, stamp, answer, whole: span, bytes }
@@ -77,7 +77,7 @@ impl<A: Portion> Kept<A> {
         if span.contains(&self.whole) { A::clone(&self.answer) } else { self.answer.within(span) }
     }
 
-    /// The same for a part of its span; nothing is copied.
+    /// The entry for a part of its span; nothing is copied.
     fn narrowed(&self, span: Span) -> Self {
         Self { span: self.span.intersect(&span), ..self.clone() }
     }
@@ -87,17 +87,17 @@ impl<A: Portion> Kept<A> {
 struct Entry<A> {
     number: u32,
     /// By time; they do not overlap.
-    kept: Vec<Kept<A>>,
+    entries: Vec<CacheEntry<A>>,
 }
 
 impl<A: Portion> Entry<A> {
     fn bytes(&self) -> usize {
-        self.kept.iter().map(|kept| kept.bytes).sum()
+        self.entries.iter().map(|kept| kept.bytes).sum()
     }
 
     fn remove(&mut self, span: Span) {
-        let mut left = Vec::with_capacity(self.kept.len() + 1);
-        for kept in self.kept.drain(..) {
+        let mut left = Vec::with_capacity(self.entries.len() + 1);
+        for kept in self.entries.drain(..) {
             if !kept.span.overlaps(&span) {
                 left.push(kept);
                 continue;
@@ -106,33 +106,33 @@ impl<A: Portion> Entry<A> {
                 left.extend(Some(kept.narrowed(side)).filter(|part| !part.span.is_empty()));
             }
         }
-        self.kept = left;
+        self.entries = left;
     }
 
-    fn insert(&mut self, new: Kept<A>) {
+    fn insert(&mut self, new: CacheEntry<A>) {
         self.remove(new.span);
-        let place = self.kept.partition_point(|kept| kept.span.start < new.span.start);
-        self.kept.insert(place, new);
-        if self.kept.len() > EXTENTS_MAX {
+        let place = self.entries.partition_point(|kept| kept.span.start < new.span.start);
+        self.entries.insert(place, new);
+        if self.entries.len() > EXTENTS_MAX {
             self.join();
         }
     }
 
     /// Joins stretches that touch; of two stamps the older one stays.
     fn join(&mut self) {
-        let touches = |a: &Kept<A>, b: &Kept<A>| a.span.end == b.span.start;
-        self.kept = self.kept.chunk_by(touches).filter_map(joined).collect();
+        let touches = |a: &CacheEntry<A>, b: &CacheEntry<A>| a.span.end == b.span.start;
+        self.entries = self.entries.chunk_by(touches).filter_map(joined).collect();
     }
 }
 
 /// Stretches that touch, as one. What comes first is copied once, however many there are.
-fn joined<A: Portion>(kept: &[Kept<A>]) -> Option<Kept<A>> {
+fn joined<A: Portion>(kept: &[CacheEntry<A>]) -> Option<CacheEntry<A>> {
     let (first, rest) = kept.split_first()?;
     let Some(last) = rest.last() else { return Some(first.clone()) };
     let mut answer = first.within(first.span);
     rest.iter().for_each(|later| answer.append(&later.within(later.span)));
     let stamp = rest.iter().map(|kept| kept.stamp).fold(first.stamp, u64::min);
-    Some(Kept::new(Span::new(first.span.start, last.span.end), stamp, Arc::new(answer)))
+    Some(CacheEntry::new(Span::new(first.span.start, last.span.end), stamp, Arc::new(answer)))
 }
 
 struct Inner<A> {
@@ -169,21 +169,22 @@ pub struct Front<A = Answer> {
 }
 
 impl Front<Answer> {
-    /// What is there of an answer.
+    /// Looks an answer up.
     pub fn find(&self, request: &Request<'_>) -> Option<Found> {
         let parts = {
             let mut inner = self.inner.lock();
             let entry = inner.entries.get(&request.key)?;
-            let (number, kept) = (entry.number, &entry.kept);
+            let (number, kept) = (entry.number, &entry.entries);
             let held = kept.iter().filter(|kept| kept.span.overlaps(&request.span));
-            let held: Vec<&Kept<Answer>> = held.filter(|kept| (request.holds)(kept.span, kept.stamp)).collect();
-            let extent = |kept: &&Kept<Answer>| {
+            let held: Vec<&CacheEntry<Answer>> = held.filter(|kept| (request.holds)(kept.span, kept.stamp)).collect();
+            let extent = |kept: &&CacheEntry<Answer>| {
                 let density = (kept.bytes as f64 / kept.span.length()) as f32;
                 Extent { span: kept.span, stamp: kept.stamp, density }
             };
             let extents: Vec<Extent> = held.iter().map(extent).collect();
             let (part, stamp) = part_of(&extents, request.span, request.partial_bytes_min.unwrap_or(0))?;
-            let parts: Vec<Kept<Answer>> = held.into_iter().filter(|kept| kept.span.overlaps(&part)).cloned().collect();
+            let parts: Vec<CacheEntry<Answer>> =
+                held.into_iter().filter(|kept| kept.span.overlaps(&part)).cloned().collect();
             inner.policy.touch(number);
             inner.hits += 1;
             (part, stamp, parts)
@@ -209,29 +210,36 @@ impl<A: Portion> Front<A> {
     }
 
     /// Everything of a key that shares an instant with a span, by time. Nothing is copied.
-    pub fn kept(&self, key: Key, span: Span) -> Vec<Kept<A>> {
+    pub fn kept(&self, key: Key, span: Span) -> Vec<CacheEntry<A>> {
         let mut inner = self.inner.lock();
         let Some(entry) = inner.entries.get(&key) else { return Vec::new() };
         let number = entry.number;
-        let kept: Vec<Kept<A>> = entry.kept.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect();
-        if !kept.is_empty() {
+        let entries: Vec<CacheEntry<A>> =
+            entry.entries.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect();
+        if !entries.is_empty() {
             inner.policy.touch(number);
             inner.hits += 1;
         }
-        kept
+        entries
     }
 
-    /// The same, without it counting as asked for.
-    pub fn peek(&self, key: Key, span: Span) -> Vec<Kept<A>> {
+    /// The entries of a span, without counting as a lookup.
+    pub fn peek(&self, key: Key, span: Span) -> Vec<CacheEntry<A>> {
         let inner = self.inner.lock();
         let Some(entry) = inner.entries.get(&key) else { return Vec::new() };
-        entry.kept.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect()
+        entry.entries.iter().filter(|kept| kept.span.overlaps(&span)).cloned().collect()
     }
 
     /// Keeps an answer, in place of what is there of its span. One that is larger than everything may be is not kept. Returns what
     /// went to make room.
-    pub fn insert(&self, key: Key, answer: impl Into<Arc<A>>, span: Span, stamp: u64) -> Vec<(Key, Vec<Kept<A>>)> {
-        let new = Kept::new(span, stamp, answer.into());
+    pub fn insert(
+        &self,
+        key: Key,
+        answer: impl Into<Arc<A>>,
+        span: Span,
+        stamp: u64,
+    ) -> Vec<(Key, Vec<CacheEntry<A>>)> {
+        let new = CacheEntry::new(span, stamp, answer.into());
         let mut inner = self.inner.lock();
         let mut evicted = Vec::new();
         if span.is_empty() || new.bytes > self.bytes_max {
@@ -244,34 +252,34 @@ impl<A: Portion> Front<A> {
             let Some(victim) = inner.policy.evict().and_then(|number| inner.keys.get(&number).copied()) else {
                 break;
             };
-            inner.change(victim, |entry| evicted.push((victim, std::mem::take(&mut entry.kept))));
+            inner.change(victim, |entry| evicted.push((victim, std::mem::take(&mut entry.entries))));
         }
         evicted
     }
 
     /// Says of stretches that [`Front::kept`] gave what of them still holds, and gives that another stamp. What was put in their place
     /// meanwhile stays as it is.
-    pub fn renew(&self, key: Key, checked: &[(Kept<A>, Vec<Span>)], stamp: u64) {
+    pub fn renew(&self, key: Key, checked: &[(CacheEntry<A>, Vec<Span>)], stamp: u64) {
         self.inner.lock().change(key, |entry| {
             for (known, holds) in checked {
-                let same = |kept: &Kept<A>| kept.span == known.span && Arc::ptr_eq(&kept.answer, &known.answer);
-                let Some(place) = entry.kept.iter().position(same) else { continue };
-                let left = holds.iter().map(|span| Kept { stamp, ..known.narrowed(*span) });
-                entry.kept.splice(place..=place, left);
+                let same = |kept: &CacheEntry<A>| kept.span == known.span && Arc::ptr_eq(&kept.answer, &known.answer);
+                let Some(place) = entry.entries.iter().position(same) else { continue };
+                let left = holds.iter().map(|span| CacheEntry { stamp, ..known.narrowed(*span) });
+                entry.entries.splice(place..=place, left);
             }
         });
     }
 
     /// Takes everything out.
-    pub fn drain(&self) -> Vec<(Key, Vec<Kept<A>>)> {
+    pub fn drain(&self) -> Vec<(Key, Vec<CacheEntry<A>>)> {
         let inner = std::mem::take(&mut *self.inner.lock());
-        inner.entries.into_iter().map(|(key, entry)| (key, entry.kept)).collect()
+        inner.entries.into_iter().map(|(key, entry)| (key, entry.entries)).collect()
     }
 
     /// Forgets a key's answer for a span. Returns whether there was any of it.
     pub fn remove(&self, key: Key, span: Span) -> bool {
         let mut inner = self.inner.lock();
-        let kept = inner.entries.get(&key).map(|entry| entry.kept.as_slice()).unwrap_or_default();
+        let kept = inner.entries.get(&key).map(|entry| entry.entries.as_slice()).unwrap_or_default();
         let had_any = kept.iter().any(|kept| kept.span.overlaps(&span));
         inner.change(key, |entry| entry.remove(span));
         had_any
@@ -280,7 +288,7 @@ impl<A: Portion> Front<A> {
     /// Gives what is there of a key within a span another stamp: it was found to hold still.
     pub fn restamp(&self, key: Key, span: Span, stamp: u64) {
         if let Some(entry) = self.inner.lock().entries.get_mut(&key) {
-            entry.kept.iter_mut().filter(|kept| span.contains(&kept.span)).for_each(|kept| kept.stamp = stamp);
+            entry.entries.iter_mut().filter(|kept| span.contains(&kept.span)).for_each(|kept| kept.stamp = stamp);
         }
     }
 
@@ -303,7 +311,7 @@ impl<A: Portion> Inner<A> {
         }
         let number = self.next;
         self.next = self.next.wrapping_add(1);
-        self.entries.insert(key, Entry { number, kept: Vec::new() });
+        self.entries.insert(key, Entry { number, entries: Vec::new() });
         self.keys.insert(number, key);
         self.policy.insert(number, 0);
     }
@@ -315,7 +323,7 @@ impl<A: Portion> Inner<A> {
         };
         let before = entry.bytes();
         change(entry);
-        let (after, number, is_empty) = (entry.bytes(), entry.number, entry.kept.is_empty());
+        let (after, number, is_empty) = (entry.bytes(), entry.number, entry.entries.is_empty());
         self.bytes = self.bytes + after - before;
         if is_empty {
             self.entries.remove(&key);
@@ -346,12 +354,12 @@ impl Layered {
         Self { memory: Front::new(memory_bytes_max), flash, deletes: Mutex::new(0) }
     }
 
-    /// What is in memory.
+    /// The cache in memory.
     pub const fn memory(&self) -> &Front {
         &self.memory
     }
 
-    /// What is cached of an answer; what flash had is in memory afterwards.
+    /// Looks an answer up; a part that flash had is in memory afterwards.
     pub fn find(&self, request: &Request<'_>) -> Option<Found> {
         // A part is only taken from memory if flash has no more: it may have all.
         let whole = Request { partial_bytes_min: Some(usize::MAX), ..*request };
@@ -373,7 +381,7 @@ impl Layered {
         [in_memory, on_flash].into_iter().flatten().max_by(|a, b| a.span.length().total_cmp(&b.span.length()))
     }
 
-    /// The same, without the stamp.
+    /// Looks an answer up, without its stamp.
     pub fn get_with(&self, request: &Request<'_>) -> Lookup {
         self.find(request).map_or(Lookup::Miss, |found| found.into_lookup(request.span))
     }

@@ -3,15 +3,22 @@
 //!
 //! [`Cache`] is the whole of it: [`Cache::set`] keeps an [`Answer`] for a [`Span`], [`Cache::get`] gives all of a span, its head or
 //! tail, or nothing. What is in a slab and why a slab is never wrong: `docs/formats/slab.md`.
+//!
+//! A result goes into a bucket for each field, a full bucket into slabs, each written once to a slot of the flash file. A lookup answers only if pieces
+//! that were read, checked and found not deleted cover every field: a crash or a bad slab is a miss, never a wrong answer.
+//!
+//! * `engine`: the cache itself, a file for each of set, get, delete, sealing, compaction, recovery · `resolve`: which piece answers for an instant
+//! * `open_slab`: points that wait for flash · `slab`: bytes of a slab · `flash`: the file · `buffer`: its pages in memory · `pool`: threads that read
+//! * `index`: which key has what, and where · `policy`: which slab goes next
+//! * `front`: results in memory, before flash · `key`, `span`, `points`: keys, sets of intervals, results
+//! * `formats`: results as bytes for clients · `server`: memcached's protocol and HTTP
 
-mod arrow;
 mod buffer;
-pub mod columns;
 mod engine;
 mod flash;
+mod formats;
 mod front;
 mod index;
-pub mod json;
 mod key;
 mod open_slab;
 mod points;
@@ -19,12 +26,12 @@ pub mod policy;
 mod pool;
 mod resolve;
 pub mod server;
-pub mod simulate;
 mod slab;
 mod span;
 
 pub use engine::{Cache, Found, Lookup, Options, Request, SetError, Stats};
-pub use front::{Front, FrontStats, Kept, Layered, Portion};
+pub use formats::{columns, json};
+pub use front::{CacheEntry, Front, FrontStats, Layered, Portion};
 pub use key::Key;
 pub use points::{Answer, FieldPoints, Points, ValueType, Values};
 pub use policy::PolicyKind;

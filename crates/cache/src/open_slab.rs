@@ -18,7 +18,7 @@ use crate::{Key, Layout, Span};
 pub(crate) struct Batch {
     pub(crate) piece: Piece,
     pub(crate) series: Arc<[Arc<str>]>,
-    points: Held,
+    points: BatchPoints,
     /// How many points there are, and about what they take uncompressed.
     count: usize,
     size_bytes: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Batch {
 
 /// How a batch's points are held.
 #[derive(Debug)]
-enum Held {
+enum BatchPoints {
     Plain(Points),
     /// As a block of a slab.
     Packed(Box<[u8]>, ValueType),
@@ -38,14 +38,14 @@ const PACKED_POINTS: RangeInclusive<usize> = 16..=block::BLOCK_POINTS_MAX;
 impl Batch {
     pub(crate) fn new(piece: Piece, points: Points, series: Arc<[Arc<str>]>) -> Self {
         let (count, size_bytes) = (points.len(), points.size_bytes(piece.span));
-        Self { piece, series, points: Held::Plain(points), count, size_bytes }
+        Self { piece, series, points: BatchPoints::Plain(points), count, size_bytes }
     }
 
-    /// The points. What was packed here is read again; should it not be, nobody knows what is in it.
+    /// The points; packed ones are unpacked. If that fails, they are unknown.
     pub(crate) fn points(&self) -> Result<Cow<'_, Points>, DecodeError> {
         match &self.points {
-            Held::Plain(points) => Ok(Cow::Borrowed(points)),
-            Held::Packed(bytes, value_type) => Ok(Cow::Owned(block::decode(bytes, *value_type)?.points)),
+            BatchPoints::Plain(points) => Ok(Cow::Borrowed(points)),
+            BatchPoints::Packed(bytes, value_type) => Ok(Cow::Owned(block::decode(bytes, *value_type)?.points)),
         }
     }
 
@@ -57,17 +57,17 @@ impl Batch {
     /// The points, if they are not packed but may be.
     fn packable(&self) -> Option<&Points> {
         match &self.points {
-            Held::Plain(points) if PACKED_POINTS.contains(&points.len()) => Some(points),
-            Held::Plain(_) | Held::Packed(..) => None,
+            BatchPoints::Plain(points) if PACKED_POINTS.contains(&points.len()) => Some(points),
+            BatchPoints::Plain(_) | BatchPoints::Packed(..) => None,
         }
     }
 
-    /// The same batch with its points packed; `None` if they are, or are few or too many.
+    /// The batch with its points packed; `None` if they are, or are few or too many.
     pub(crate) fn packed(&self) -> Option<Self> {
         let points = self.packable()?;
         let mut bytes = Vec::new();
         block::encode_columns(points, &mut bytes);
-        let points = Held::Packed(bytes.into(), points.values.value_type());
+        let points = BatchPoints::Packed(bytes.into(), points.values.value_type());
         Some(Self { series: self.series.clone(), points, ..*self })
     }
 }
@@ -76,7 +76,7 @@ impl Batch {
 const UNIT_POINTS_MAX: usize = 8192;
 /// What a batch costs in a slab beside its points, about.
 const BATCH_BYTES: usize = 80;
-/// What it costs in memory.
+/// Bytes of memory of a batch, beside its points.
 const BATCH_MEMORY_BYTES: usize = 200;
 
 /// Batches of a field.
@@ -105,8 +105,8 @@ impl Bucket {
 
     fn count_points(&mut self, batch: &Batch, count: impl Fn(usize, usize) -> usize) {
         match &batch.points {
-            Held::Packed(bytes, _) => self.packed_bytes = count(self.packed_bytes, bytes.len()),
-            Held::Plain(points) => {
+            BatchPoints::Packed(bytes, _) => self.packed_bytes = count(self.packed_bytes, bytes.len()),
+            BatchPoints::Plain(points) => {
                 self.plain_points = count(self.plain_points, points.len());
                 self.plain_bytes = count(self.plain_bytes, batch.size_bytes);
                 if batch.packable().is_some() {
@@ -160,7 +160,7 @@ impl Bucket {
     }
 
     /// What a key's batches are.
-    pub(crate) fn of(&self, key: &Key) -> &[Arc<Batch>] {
+    pub(crate) fn batches_of(&self, key: &Key) -> &[Arc<Batch>] {
         self.batches.get(key).map(Vec::as_slice).unwrap_or_default()
     }
 
@@ -322,7 +322,7 @@ mod tests {
         let repack = |(key, batch): (Key, Arc<Batch>)| (key, batch.clone(), Arc::new(batch.packed().unwrap()));
         let packed: Vec<Repacked> = replaced.packable().into_iter().map(repack).collect();
         assert_eq!(packed.len(), 3);
-        for batch in replaced.of(&key) {
+        for batch in replaced.batches_of(&key) {
             let held =
                 packed.iter().find(|(_, plain, _)| Arc::ptr_eq(plain, batch)).map_or(batch, |(_, _, packed)| packed);
             pushed.push(key, held.clone());

@@ -76,7 +76,7 @@ impl Values {
         each!(self, column => column.len())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -123,7 +123,7 @@ impl Values {
 pub struct Points {
     /// Times, ascending; the same time may come again with another series.
     pub timestamps: Vec<i64>,
-    /// The series of each point: a place in the list of whoever holds the points.
+    /// The series of each point: an index into the list of the owner of the points.
     pub series: Vec<u32>,
     /// Their values.
     pub values: Values,
@@ -140,7 +140,7 @@ impl Points {
         self.timestamps.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no points.
     pub fn is_empty(&self) -> bool {
         self.timestamps.is_empty()
     }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 
-/// What is to be done.
+/// A read for the pool.
 pub(crate) struct Job<T> {
     /// Whether it waits for something: others go on meanwhile. One that does not costs less than to wake a thread for it.
     pub(crate) waits: bool,

@@ -14,7 +14,7 @@ pub(crate) struct Hidden {
 /// Cuts the wanted span into parts and says which piece answers for each, by its place in the list: the one that was set last and
 /// that no later delete hides. Returns the parts by time, and what no piece answers for.
 pub(crate) fn resolve(pieces: &[Piece], wanted: Span, hidden: &[Hidden]) -> (Vec<(Span, usize)>, SpanSet) {
-    let mut missing = SpanSet::of(wanted);
+    let mut missing = SpanSet::from_span(wanted);
     let mut newest: Vec<usize> = (0..pieces.len()).collect();
     newest.sort_by_key(|place| std::cmp::Reverse(pieces.get(*place).map(|piece| piece.sequence)));
     let mut parts = Vec::new();
@@ -22,7 +22,7 @@ pub(crate) fn resolve(pieces: &[Piece], wanted: Span, hidden: &[Hidden]) -> (Vec
         let Some(piece) = pieces.get(place).filter(|piece| piece.span.overlaps(&wanted)) else {
             continue;
         };
-        let mut shown = SpanSet::of(piece.span);
+        let mut shown = SpanSet::from_span(piece.span);
         hidden.iter().filter(|hidden| hidden.sequence >= piece.sequence).for_each(|hidden| shown.remove(hidden.span));
         for part in missing.intersect(&shown).spans() {
             parts.push((*part, place));

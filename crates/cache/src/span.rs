@@ -60,7 +60,7 @@ impl Span {
 pub(crate) struct SpanSet(Vec<Span>);
 
 impl SpanSet {
-    pub(crate) fn of(span: Span) -> Self {
+    pub(crate) fn from_span(span: Span) -> Self {
         Self(if span.is_empty() { Vec::new() } else { vec![span] })
     }
 

@@ -13,8 +13,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ingest::Limits;
 use ingest::csv::{CsvField, CsvImporter, CsvMapping, TimeFormat};
 
-use crate::client::{Answer, Client};
 use crate::lines::{self, LINE_BYTES_MAX};
+use client::http::{Answer, HttpClient};
 
 const EXAMPLES: &str = "Examples:
   thalweg import samples.lp                               line protocol, nanoseconds
@@ -118,7 +118,7 @@ pub(crate) fn run(flags: &ImportFlags) -> Result<ExitCode, String> {
 fn import_file(flags: &ImportFlags, path: &Path) -> Result<Sent, String> {
     let (input, bar) = open(path)?;
     let format = flags.format.unwrap_or_else(|| format_of(path));
-    let client = Client::new(&flags.url);
+    let client = crate::http::client(&flags.url);
     let (queue, batches) = sync_channel(usize::from(flags.connections) * 2);
     let batches = Mutex::new(batches);
     let sent = Mutex::new(Sent::default());
@@ -255,7 +255,7 @@ impl ImportFlags {
 fn send_all(
     flags: &ImportFlags,
     format: Format,
-    client: &Client,
+    client: &HttpClient,
     batches: &Mutex<Receiver<Batch>>,
     sent: &Mutex<Sent>,
     bar: &ProgressBar,

@@ -1,9 +1,13 @@
 //! The `thalweg` program.
+//!
+//! * `serve`: the server · `settings`: its flags, environment and file · `secrets`: settings that are not shown · `objects`: how object stores are reached
+//! * `memory`, `processor`: what the machine has · `cache`: `thalweg cache`
+//! * `query`, `plan`: asking a server · `table`, `plot`: answers for people · `http`: clients of a server
+//! * `import`, `lines`: sending files to one · `upkeep`: databases, backups, checks, repairs
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
 
-mod bench;
 mod cache;
-mod client;
+mod http;
 mod import;
 mod lines;
 mod memory;
@@ -80,6 +84,7 @@ enum Command {
     /// Keep answers of queries on flash, in front of any database
     Cache(cache::CacheFlags),
     /// Measure
+    #[cfg(feature = "bench")]
     Bench(bench::BenchFlags),
 }
 
@@ -116,6 +121,7 @@ fn main() -> ExitCode {
         Some(Command::Losses(flags)) => upkeep::losses(&flags),
         Some(Command::Compact(flags)) => upkeep::compact(&flags),
         Some(Command::Cache(flags)) => cache::run(&flags),
+        #[cfg(feature = "bench")]
         Some(Command::Bench(flags)) => bench::run(&flags),
     };
     match done {

@@ -6,7 +6,7 @@ use platform::objects::ObjectOptions;
 
 use crate::settings::list;
 
-/// What is said of an object store beside its address. Credentials come from the clouds' usual environment variables unless they are said
+/// Settings of an object store beside its address. Credentials come from the clouds' usual environment variables unless they are said
 /// here.
 #[derive(Debug, Default, Clone, Args)]
 pub(crate) struct ObjectAccess {

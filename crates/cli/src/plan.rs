@@ -53,10 +53,6 @@ pub(crate) fn explained(data: &Value) -> String {
     if kept.is_object() {
         let [memory, flash, steps] = ["from_memory", "from_flash", "steps"].map(|name| &kept[name]);
         lines.push(format!("; kept answers: {memory} of {steps} steps from memory, {flash} from flash"));
-        let [shared, asked] = ["inner_from_memory", "inner_steps"].map(|name| &kept[name]);
-        if asked.as_u64() > Some(0) {
-            lines.push(format!("; kept expressions within: {shared} of {asked} steps from memory"));
-        }
     }
     lines.join("\n")
 }

@@ -1,7 +1,7 @@
 //! Whether this processor has the instructions that the program was built with.
 //!
 //! Programs for x86-64 are built for its third level (`.cargo/config.toml`), because vectors of four values make packing and unpacking a third faster
-//! (`docs/decisions/0008-vectors-of-four.md`). A processor without them would end the program by a signal that tells nobody why.
+//! (`docs/decisions/0008-vectors-of-four.md`). A processor without them would end the program by a signal that does not say why.
 
 /// What leaves of the instruction `CPUID` say, as far as the third level asks for it.
 #[cfg(any(test, target_arch = "x86_64"))]
@@ -34,7 +34,7 @@ impl Features {
     }
 }
 
-/// What to tell whoever starts this program on a processor that is too old for it.
+/// The message for a start on a processor that is too old for this program.
 pub(crate) fn complaint() -> Option<String> {
     #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
     {

@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::client::Client;
 use crate::{plan, plot, table};
+use client::http::HttpClient;
 
 const EXAMPLES: &str = "Examples:
   thalweg query up
@@ -84,7 +84,7 @@ pub(crate) struct Series {
 }
 
 pub(crate) fn run(flags: &QueryFlags) -> Result<ExitCode, String> {
-    let client = Client::new(&flags.url);
+    let client = crate::http::client(&flags.url);
     if flags.lang == Language::Plan {
         return run_plan(flags, &client);
     }
@@ -120,7 +120,7 @@ pub(crate) fn run(flags: &QueryFlags) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_plan(flags: &QueryFlags, client: &Client) -> Result<ExitCode, String> {
+fn run_plan(flags: &QueryFlags, client: &HttpClient) -> Result<ExitCode, String> {
     if flags.time.is_some() || flags.range.is_some() || flags.start.is_some() || flags.end.is_some() {
         return Err("a plan says itself when: (range (- now 6h) now)".to_owned());
     }

@@ -55,7 +55,7 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     {
         let _ = writeln!(told, "{}: {address}", flag.trim_start_matches('-'));
     }
-    // Whoever read the first line may have closed the pipe since: that is no reason not to serve.
+    // The reader of the first line may have closed the pipe since: that is no reason not to serve.
     let _ = std::io::stdout().write_all(told.as_bytes());
     let _ = std::io::stdout().flush();
     server.run(stop).await;

@@ -81,7 +81,7 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     postgres: Option<String>,
 
-    /// Where Arrow Flight SQL's drivers (ADBC, JDBC) connect, or `off`; needs a build with the cargo feature flight-sql [default: 127.0.0.1:7785]
+    /// Where Arrow Flight SQL's drivers (ADBC, JDBC) connect, or `off`; needs a build with the cargo feature flight-sql [default: 127.0.0.1:7786]
     #[arg(long, env = "THALWEG_FLIGHT_SQL", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     flight_sql: Option<String>,
@@ -185,7 +185,7 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     fast_bytes_max: Option<u64>,
 
-    /// Bytes of parts that merges write in a second while nobody waits for them; 0: as many as they can [default: 0]
+    /// Bytes of parts that merges write in a second while no writer waits for them; 0: as many as they can [default: 0]
     #[arg(long, env = "THALWEG_MERGE_BYTES_PER_SECOND_MAX", value_name = "BYTES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     merge_bytes_per_second_max: Option<u64>,
@@ -501,7 +501,7 @@ impl ServeFlags {
         server.graphite_database = database("--graphite-database", self.graphite_database.as_deref())?;
         server.opentsdb_database = database("--opentsdb-database", self.opentsdb_database.as_deref())?;
         server.postgres = listener("--postgres", self.postgres.as_deref(), 7784)?;
-        server.flight_sql = listener("--flight-sql", self.flight_sql.as_deref(), 7785)?;
+        server.flight_sql = listener("--flight-sql", self.flight_sql.as_deref(), 7786)?;
         if !cfg!(feature = "flight-sql") && server.flight_sql.is_some_and(|listener| listener.required) {
             return Err(
                 "--flight-sql: this program was built without it; build it with --features flight-sql".to_owned()
@@ -526,7 +526,7 @@ impl ServeFlags {
         if self.no_host_metrics == Some(true) {
             server.host_metrics_interval_ms = None;
         }
-        server.flags = self.given()?;
+        server.flags = self.set_flags()?;
         Ok(Settings { db, server, network_threads: self.network_threads(cores) })
     }
 }
@@ -538,8 +538,8 @@ fn network_threads(cores: u32) -> usize {
 }
 
 impl ServeFlags {
-    /// What was set, by the flags' names.
-    fn given(&self) -> Result<Vec<(String, String)>, String> {
+    /// The settings that were set, by the flags' names.
+    fn set_flags(&self) -> Result<Vec<(String, String)>, String> {
         let given = serde_json::to_value(self).map_err(|error| error.to_string())?;
         let text = |name: &str, value: &serde_json::Value| {
             secrets::shown(name, &value.as_str().map_or_else(|| value.to_string(), str::to_owned))

@@ -33,7 +33,7 @@ pub(crate) fn render(series: &[Series], width: u16) -> String {
     format!("{table}{more}")
 }
 
-/// The same as CSV, times in Unix seconds.
+/// Series as CSV, times in Unix seconds.
 pub(crate) fn csv(series: &[Series]) -> String {
     let names = label_names(series);
     let line = |cells: Vec<String>| cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(",");

@@ -9,10 +9,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ingest::wire::data::{self, Hello};
-use ingest::wire::frame::{HEADER_BYTES, MessageBuffer, Plane, message_bytes, preface};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::{Folder, PROGRAM};
+use wire::data::{self, Hello};
+use wire::frame::{HEADER_BYTES, MessageBuffer, Plane, message_bytes, preface};
 
 const CONNECTIONS: u64 = 10_000;
 

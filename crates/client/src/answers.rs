@@ -8,7 +8,7 @@ use cache::{Answer, Key, Span, columns};
 
 use crate::ClientError;
 
-/// How long an answer may be waited for that somebody else fetches already.
+/// How long to wait for an answer that another client fetches already.
 const WAIT_MS: u64 = 10_000;
 /// A reply's first line.
 const LINE_BYTES_MAX: u64 = 4096;
@@ -35,7 +35,7 @@ pub struct Margin {
 }
 
 impl Margin {
-    /// What is missing and nothing else.
+    /// Only the missing part.
     pub const NONE: Self = Self { share: 0.0, step: 1, until: i64::MIN };
 
     /// Whole steps.
@@ -43,7 +43,7 @@ impl Margin {
         Self { share: 0.0, step, until }
     }
 
-    /// What is to be fetched where something of what was asked for is missing.
+    /// The span to fetch when a part of the requested one is missing.
     fn around(self, missing: Span, asked: Span) -> Span {
         let more = (asked.length() * self.share.max(0.0)) as i64;
         let step = self.step.max(1);
@@ -80,7 +80,7 @@ impl AnswerCache {
         self.query_with_margin(statement, (start, end), Margin::NONE, fetch)
     }
 
-    /// The same; of what is missing more is fetched and kept.
+    /// As [`AnswerCache::query`]; around the missing part more is fetched and cached.
     pub fn query_with_margin<E>(
         &mut self,
         statement: &str,
@@ -102,7 +102,7 @@ impl AnswerCache {
         };
         let wide = margin.around(missing, asked);
         let mut fetched = fetch(wide.start, wide.end)?;
-        self.keep(statement, wide, &fetched);
+        self.set_if_possible(statement, wide, &fetched);
         if wide != missing {
             fetched = fetched.within(missing);
         }
@@ -117,7 +117,7 @@ impl AnswerCache {
         Ok(fetched)
     }
 
-    /// What is cached: all, the head or the tail, and which part that is.
+    /// The cached part of a range: all, the head or the tail, and its span.
     pub fn get(&mut self, statement: &str, start: i64, end: i64) -> Result<Option<(Answer, Span)>, ClientError> {
         let key = Key::of_statement(statement);
         let line = format!("tget {key} {start} {end} wait={WAIT_MS} partial columns\r\n");
@@ -158,7 +158,7 @@ impl AnswerCache {
     }
 
     /// Sets what was fetched. If it is not kept, the next one fetches it again.
-    fn keep(&mut self, statement: &str, span: Span, answer: &Answer) {
+    fn set_if_possible(&mut self, statement: &str, span: Span, answer: &Answer) {
         let _ = self.set(statement, span.start, span.end, answer);
     }
 

@@ -4,12 +4,12 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use ingest::wire::control::{self, Registered, Request};
-use ingest::wire::data::{self, Exception, Outgoing};
-use ingest::wire::frame::{self, HEADER_BYTES, MessageBuffer, Plane, preface};
 use model::{Field, Labels};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use wire::control::{self, Registered, Request};
+use wire::data::{self, Exception, Outgoing};
+use wire::frame::{self, HEADER_BYTES, MessageBuffer, Plane, preface};
 
 use crate::cache::Cache;
 use crate::session::Session;

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use ingest::wire::control::{Registered, Registration, Request};
 use model::{Field, Labels};
+use wire::control::{Registered, Registration, Request};
 
 /// Lone series that are remembered; beyond that all are forgotten.
 const SERIES_MAX: usize = 4 << 20;

@@ -27,12 +27,15 @@
 //!
 //! * [`session`]: what is under way, without a socket · [`cache`]: what is registered
 //! * [`answers`]: answers of queries kept by `thalweg cache`
+//! * `http` (a cargo feature): the HTTP API for programs that ask now and then
 //! * [`asynchronous`]: the client on tokio · [`blocking`]: the same for programs without · [`rows`]: rows into batches
 
 pub mod answers;
 pub mod asynchronous;
 mod blocking;
 mod cache;
+#[cfg(feature = "http")]
+pub mod http;
 mod rows;
 mod session;
 
@@ -40,9 +43,9 @@ use std::fmt;
 use std::net::SocketAddr;
 
 pub use blocking::Client;
-pub use ingest::wire::control::Registered;
-pub use ingest::wire::data::{Exception, Outgoing, Values};
 pub use rows::GroupRows;
+pub use wire::control::Registered;
+pub use wire::data::{Exception, Outgoing, Values};
 
 /// Where the server is and how patient the client.
 #[derive(Debug, Clone)]
@@ -51,8 +54,8 @@ pub struct Options {
     pub control: SocketAddr,
     /// The server's `--ingest`.
     pub ingest: SocketAddr,
-    /// Who sends: a number that nobody else has, the same after a restart of the program if batches may then come again.
-    /// 0 for nobody: batches may be applied twice. By default one by chance.
+    /// The producer: a number that no other client has, unchanged after a restart of the program if batches may then come again.
+    /// 0 for none: batches may be applied twice. By default one by chance.
     pub producer: u64,
     /// Number of the first batch: behind the last one that was sent in an earlier run under the same producer.
     pub first_sequence: u64,
@@ -86,7 +89,7 @@ pub enum ClientError {
     Unavailable(String),
     /// The tokens are from another data folder. Batches under way are given up: register again, then send again.
     RegisterAgain(String),
-    /// What was asked for can not be: change it.
+    /// The request is invalid: change it.
     Invalid(String),
 }
 
@@ -102,8 +105,8 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
-impl From<ingest::wire::WireError> for ClientError {
-    fn from(error: ingest::wire::WireError) -> Self {
+impl From<wire::WireError> for ClientError {
+    fn from(error: wire::WireError) -> Self {
         Self::Invalid(error.0)
     }
 }

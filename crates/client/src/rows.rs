@@ -1,7 +1,7 @@
 //! Rows into batches.
 
-use ingest::wire::control::Registered;
-use ingest::wire::data::{Outgoing, Values};
+use wire::control::Registered;
+use wire::data::{Outgoing, Values};
 
 /// Gathers rows of floats of groups with the same members, column by column, until they are worth sending.
 ///
@@ -52,7 +52,7 @@ impl GroupRows {
         self.tokens.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }

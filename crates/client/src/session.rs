@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use ingest::wire::data::{Answer, Encoder, Exception, Hello, Outgoing, Reason, Welcome, encode_hello};
-use ingest::wire::frame::{HEADER_BYTES, Plane, preface};
+use wire::data::{Answer, Encoder, Exception, Hello, Outgoing, Reason, Welcome, encode_hello};
+use wire::frame::{HEADER_BYTES, Plane, preface};
 
 use crate::{ClientError, Options};
 
 /// Buffers that are kept for batches to come.
 const BUFFERS_MAX: usize = 8;
 
-/// A number that nobody else has, most probably; never 0.
+/// A number that is most probably unique; never 0.
 pub(crate) fn number_by_chance() -> u64 {
     RandomState::new().build_hasher().finish().max(1)
 }
@@ -169,7 +169,7 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use ingest::wire::data::{Ack, Values};
+    use wire::data::{Ack, Values};
 
     use super::*;
 

@@ -78,7 +78,7 @@ impl Decoded for u64 {
     }
 }
 
-/// Memory for what decoding makes on the way: for whoever decodes many columns.
+/// Memory for intermediate results of decoding, for callers that decode many columns.
 #[derive(Debug, Default)]
 pub struct Scratch(Vec<i64>);
 
@@ -87,7 +87,7 @@ pub fn decode<V: Decoded>(reader: &mut Reader<'_>, count: usize, values: &mut Ve
     decode_with(reader, count, &mut Scratch::default(), values)
 }
 
-/// The same with memory that was used before.
+/// As [`decode`], with memory that was used before.
 pub fn decode_with<V: Decoded>(
     reader: &mut Reader<'_>,
     count: usize,

@@ -38,7 +38,7 @@ pub fn encode_with(values: &[i64], effort: Effort, out: &mut Vec<u8>) {
     }
 }
 
-/// The same of values that nobody needs any more.
+/// As [`encode`], using up the values.
 pub(crate) fn encode_taken(values: Vec<i64>, effort: Effort, out: &mut Vec<u8>) {
     if !encode_steady(&values, out) {
         encode_unsteady(values, effort, out);

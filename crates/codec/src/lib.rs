@@ -1,5 +1,5 @@
 //! Columns to compact bytes and back. A column starts with a tag byte that names its scheme, chosen by size when it is
-//! encoded; how many values it holds is kept by whoever holds the column. Layouts: `docs/formats/columns.md`.
+//! encoded; its owner knows how many values it holds. Layouts: `docs/formats/columns.md`.
 //!
 //! Types of values:
 //! * [`integer`]: timestamps and integers; the common factor taken out, then differences or distances to a grid.
@@ -13,7 +13,7 @@
 //! * [`bitpack`], `patched`: integers in blocks of as many bits as most of the block need.
 //! * `bits`: bits, runs of bits or places of bits.
 //! * `tokens`, `tans`: integers in as many bits as their frequency allows.
-//! * [`varint`]: single integers.
+//! * [`varint`]: single integers · `reader`: bytes within bounds.
 
 pub mod bitpack;
 mod bits;

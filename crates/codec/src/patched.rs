@@ -115,7 +115,7 @@ const TOO_WIDE: [usize; 33] = [
     90, 256,
 ];
 
-/// What is outside a window around the middle of the block becomes exceptions.
+/// Values outside a window around the middle of the block become exceptions.
 fn plan_patched(block: &[i64], middle: i64, within: u8) -> Plan {
     let (mut base, mut last) = (0, 0);
     let mut widest = 0;

@@ -14,7 +14,7 @@ pub struct Reader<'a> {
 pub struct DecodeError {
     /// Where in the slice given to the reader.
     pub offset: usize,
-    /// What is wrong there.
+    /// The fault at the offset.
     pub what: &'static str,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// What was not taken yet.
+    /// The unread bytes.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }

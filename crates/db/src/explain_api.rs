@@ -1,6 +1,6 @@
 //! What queries of PromQL do, and what that takes.
 
-use promql::Answer;
+use promql::EvaluationResult;
 use query::{Helpers, QueryError, Reads, StepReport, StoreSource, Trace};
 
 use crate::{CacheUse, Db, InstantQuery, RangeQuery};
@@ -8,20 +8,20 @@ use crate::{CacheUse, Db, InstantQuery, RangeQuery};
 /// A query that was run to see what it takes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Analysis {
-    /// What is done, as [`promql::explain_range`] writes it.
+    /// The plan, as [`promql::explain_range`] writes it.
     pub plan: String,
     /// The answer.
-    pub answer: Answer,
+    pub answer: EvaluationResult,
     /// How much of it was kept before; the rest was evaluated.
     pub cache: CacheUse,
     /// Each step, in the order in which they ended; if the evaluation was one of several stretches, those of all.
     pub steps: Vec<StepReport>,
-    /// What was read.
+    /// Counts of what was read.
     pub reads: Reads,
 }
 
 /// How a query is evaluated on a source.
-type Evaluate<'a> = dyn Fn(&StoreSource<'_>) -> Result<(Answer, CacheUse), QueryError> + 'a;
+type Evaluate<'a> = dyn Fn(&StoreSource<'_>) -> Result<(EvaluationResult, CacheUse), QueryError> + 'a;
 
 impl Db {
     /// What an expression's evaluation at one moment does.
@@ -33,8 +33,7 @@ impl Db {
     /// What an expression's evaluation at regular moments does.
     pub fn explain_range(&self, query: &RangeQuery) -> Result<String, QueryError> {
         let settings = self.settings(query.lookback_ms, query.name_removal);
-        let times = (query.start_ms, query.end_ms, query.step_ms);
-        promql::explain_range(&self.parse(&query.text)?, times, &settings)
+        promql::explain_range(&self.parse(&query.text)?, query.times(), &settings)
     }
 
     /// Evaluates an expression at one moment, on one thread, so that the steps' times add up.

@@ -12,6 +12,12 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! * `query_api`: PromQL · `sql_api`, `sql_beyond` (DataFusion), `influxql_api`, `plan_api`: the other languages, over a `session` · `explain_api`: what queries do
+//! * `names`: lists of series and labels · `write`: writing · `fast_path`: writing by token
+//! * `results`: the result cache. Results are kept by steps where each step stands for itself, else whole, and by bins of time; the store's journal says
+//!   which still hold (`watch`), flash is behind memory (`flash`, `slab_form`)
+//! * `worker`: background threads · `watch`: the disk and the folder's health · `upkeep`: backups, compaction, policies, deletes
 
 mod explain_api;
 mod fast_path;
@@ -116,7 +122,7 @@ fn results(
     let results = results.on_flash(platform, options, store);
     let opened = results.map_err(|error| StoreError::Io { action: format!("open {}", file.display()), error })?;
     // The journal that was found goes on from here.
-    store.keep_journal()?;
+    store.save_journal()?;
     Ok(Some(opened))
 }
 
@@ -126,7 +132,7 @@ pub struct Db {
     store: Arc<Store>,
     key_hasher: KeyHasher,
     limits: ingest::Limits,
-    settings: promql::Settings,
+    settings: promql::EvaluationSettings,
     watch: Arc<Watch>,
     worker: Worker,
     /// Threads that help with long queries, for all of them together.
@@ -146,7 +152,7 @@ impl Db {
             .fill(&mut secret)
             .map_err(|error| StoreError::Io { action: "draw random bytes for a hash key".to_owned(), error })?;
         let keeps_on_flash = options.result_cache_flash_bytes_max > 0 && options.result_cache_memory_bytes_max > 0;
-        let store_options = StoreOptions { journal_is_kept: keeps_on_flash, ..options.store };
+        let store_options = StoreOptions { journal_is_saved: keeps_on_flash, ..options.store };
         let store = Arc::new(Store::open(platform.clone(), store_options)?);
         let flash = (options.result_cache_flash_bytes_max, options.result_cache_file);
         let results = results(options.result_cache_memory_bytes_max, flash, &platform, &store)?.map(Arc::new);
@@ -158,11 +164,11 @@ impl Db {
             store,
             key_hasher: KeyHasher::new(secret),
             limits: ingest::Limits::default(),
-            settings: promql::Settings {
+            settings: promql::EvaluationSettings {
                 lookback_ms: options.lookback_ms,
                 name_removal: options.name_removal,
                 features: promql::Features::all(options.promql_experimental),
-                ..promql::Settings::default()
+                ..promql::EvaluationSettings::default()
             },
             watch,
             worker,
@@ -184,8 +190,8 @@ impl Db {
 
     /// Says how many bytes of requests that are done with are kept for the next ones; whether memory is so short that they are better
     /// given back.
-    pub fn hold_requests(&self, bytes: u64) -> bool {
-        self.store.hold_requests(bytes)
+    pub fn account_requests(&self, bytes: u64) -> bool {
+        self.store.account_requests(bytes)
     }
 
     /// What all requests on their way in take their memory from.
@@ -255,8 +261,8 @@ impl Db {
     }
 
     /// Flushes and merges everything there is to merge; returns when it is done.
-    pub fn settle(&self) -> Result<(), StoreError> {
-        self.store.settle()
+    pub fn compact_all(&self) -> Result<(), StoreError> {
+        self.store.compact_all()
     }
 
     /// Stops the background work and flushes, so that the next opening has no log to read. Without it nothing is lost either.

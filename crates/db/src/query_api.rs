@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use index::Cardinality;
 use model::{Matcher, TimeRange};
-use promql::{Answer, Expression, NameRemoval, SampleCounts, Settings};
+use promql::{Evaluation, EvaluationResult, EvaluationSettings, Expression, NameRemoval, QueryTimes, SampleCounts};
 use query::{
     BinCache, BinsRequest, BinsResponse, Budget, ComputeBins, QueryError, Selection, Series, Source, StoreSource,
 };
@@ -65,6 +65,13 @@ pub struct RangeQuery {
     pub budget: Arc<Budget>,
 }
 
+impl RangeQuery {
+    /// The first and the last moment, and the step.
+    pub(crate) const fn times(&self) -> QueryTimes {
+        QueryTimes { start_ms: self.start_ms, end_ms: self.end_ms, step_ms: self.step_ms }
+    }
+}
+
 impl BinCache for Db {
     fn bins(
         &self,
@@ -93,16 +100,25 @@ impl Db {
     }
 
     /// Evaluates an expression at one moment.
-    pub fn instant(&self, database: &str, query: &InstantQuery) -> Result<Answer, QueryError> {
-        self.instant_told(database, query).map(|(answer, _)| answer)
+    pub fn instant(&self, database: &str, query: &InstantQuery) -> Result<EvaluationResult, QueryError> {
+        self.instant_with_cache_use(database, query).map(|(answer, _)| answer)
     }
 
-    /// The same; also says how much of the answer was kept before.
-    pub fn instant_told(&self, database: &str, query: &InstantQuery) -> Result<(Answer, CacheUse), QueryError> {
+    /// As [`Db::instant`]; also returns how much of the result came from the cache.
+    pub fn instant_with_cache_use(
+        &self,
+        database: &str,
+        query: &InstantQuery,
+    ) -> Result<(EvaluationResult, CacheUse), QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
         let (mut answer, used) = self.instant_from(&source, database, query)?;
         let settings = (query.lookback_ms, query.name_removal);
-        self.warn_of_losses(&mut answer, &query.text, (query.time_ms, query.time_ms, 1), settings);
+        self.warn_of_losses(
+            &mut answer,
+            &query.text,
+            QueryTimes { step_ms: 1, ..QueryTimes::instant(query.time_ms) },
+            settings,
+        );
         Ok((answer, used))
     }
 
@@ -111,7 +127,7 @@ impl Db {
         source: &StoreSource<'_>,
         database: &str,
         query: &InstantQuery,
-    ) -> Result<(Answer, CacheUse), QueryError> {
+    ) -> Result<(EvaluationResult, CacheUse), QueryError> {
         let expression = self.parse(&query.text)?;
         let settings = self.settings(query.lookback_ms, query.name_removal);
         let (time_ms, budget) = (query.time_ms, &*query.budget);
@@ -120,20 +136,24 @@ impl Db {
             let run = Run { store, database, source, expression, settings, budget };
             return self.accounted(results.instant(&run, time_ms));
         }
-        let answer = promql::evaluate_instant(&expression, source, time_ms, &settings, budget)?;
+        let answer = promql::evaluate_instant(&expression, time_ms, &Evaluation::new(source, &settings, budget))?;
         Ok((answer, CacheUse { steps: 1, ..CacheUse::default() }))
     }
 
     /// Evaluates an expression at regular moments.
-    pub fn range(&self, database: &str, query: &RangeQuery) -> Result<Answer, QueryError> {
-        self.range_told(database, query).map(|(answer, _)| answer)
+    pub fn range(&self, database: &str, query: &RangeQuery) -> Result<EvaluationResult, QueryError> {
+        self.range_with_cache_use(database, query).map(|(answer, _)| answer)
     }
 
-    /// The same; also says how much of the answer was kept before.
-    pub fn range_told(&self, database: &str, query: &RangeQuery) -> Result<(Answer, CacheUse), QueryError> {
+    /// As [`Db::range`]; also returns how much of the result came from the cache.
+    pub fn range_with_cache_use(
+        &self,
+        database: &str,
+        query: &RangeQuery,
+    ) -> Result<(EvaluationResult, CacheUse), QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
         let (mut answer, used) = self.range_from(&source, database, query)?;
-        let times = (query.start_ms, query.end_ms, query.step_ms);
+        let times = query.times();
         self.warn_of_losses(&mut answer, &query.text, times, (query.lookback_ms, query.name_removal));
         Ok((answer, used))
     }
@@ -141,16 +161,16 @@ impl Db {
     /// Says in an answer if rows that it would have been made of may be lost. Times are the first, the last and the step.
     fn warn_of_losses(
         &self,
-        answer: &mut Answer,
+        answer: &mut EvaluationResult,
         text: &str,
-        (start_ms, end_ms, step_ms): (i64, i64, i64),
+        times: QueryTimes,
         (lookback_ms, name_removal): (Option<i64>, Option<NameRemoval>),
     ) {
         if !self.health().has_losses() {
             return;
         }
         let settings = self.settings(lookback_ms, name_removal);
-        let reads = self.parse(text).ok().and_then(|parsed| parsed.reads(start_ms, end_ms, step_ms, &settings));
+        let reads = self.parse(text).ok().and_then(|parsed| parsed.read_interval(times, &settings));
         let range = reads.map(|reads| {
             let ns = |ms: i64| ms.saturating_mul(NS_PER_MS);
             TimeRange::new(ns(reads.first_ms), ns(reads.last_ms).saturating_add(NS_PER_MS - 1))
@@ -163,18 +183,18 @@ impl Db {
         source: &StoreSource<'_>,
         database: &str,
         query: &RangeQuery,
-    ) -> Result<(Answer, CacheUse), QueryError> {
+    ) -> Result<(EvaluationResult, CacheUse), QueryError> {
         let expression = self.parse(&query.text)?;
         let settings = self.settings(query.lookback_ms, query.name_removal);
-        let (start_ms, end_ms, step_ms) = (query.start_ms, query.end_ms, query.step_ms);
+        let times = query.times();
         let budget = &*query.budget;
         if let Some(results) = self.results.as_ref().filter(|_| query.may_cache) {
             let (store, expression, settings) = (&*self.store, &expression, &settings);
             let run = Run { store, database, source, expression, settings, budget };
-            return self.accounted(results.range(&run, (start_ms, end_ms, step_ms)));
+            return self.accounted(results.range(&run, times));
         }
-        let steps = promql::range_steps(&expression, (start_ms, end_ms, step_ms), &settings)? as u64;
-        let answer = promql::evaluate_range(&expression, source, start_ms, end_ms, step_ms, &settings, budget)?;
+        let steps = promql::range_steps(&expression, times, &settings)? as u64;
+        let answer = promql::evaluate_range(&expression, times, &Evaluation::new(source, &settings, budget))?;
         Ok((answer, CacheUse { steps, ..CacheUse::default() }))
     }
 
@@ -182,15 +202,19 @@ impl Db {
     pub fn count_instant(&self, database: &str, query: &InstantQuery) -> Result<SampleCounts, QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
         let settings = self.settings(query.lookback_ms, query.name_removal);
-        promql::count_instant(&self.parse(&query.text)?, &source, query.time_ms, &settings, &query.budget)
+        promql::count_instant(
+            &self.parse(&query.text)?,
+            query.time_ms,
+            &Evaluation::new(&source, &settings, &query.budget),
+        )
     }
 
-    /// The same for regular moments.
+    /// Counts the samples of a range query.
     pub fn count_range(&self, database: &str, query: &RangeQuery) -> Result<SampleCounts, QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
         let settings = self.settings(query.lookback_ms, query.name_removal);
-        let times = (query.start_ms, query.end_ms, query.step_ms);
-        promql::count_range(&self.parse(&query.text)?, &source, times, &settings, &query.budget)
+        let times = query.times();
+        promql::count_range(&self.parse(&query.text)?, times, &Evaluation::new(&source, &settings, &query.budget))
     }
 
     /// Counts and sizes of the answers that are kept; `None` if none are.
@@ -202,7 +226,7 @@ impl Db {
     pub fn clear_result_cache(&self) {
         if let Some(results) = &self.results {
             results.clear();
-            self.store.hold_results(0);
+            self.store.account_results(0);
         }
     }
 
@@ -219,7 +243,7 @@ impl Db {
     /// Tells the store's accountant what kept answers take after a query.
     fn accounted<T>(&self, done: T) -> T {
         if let Some(stats) = self.result_cache() {
-            self.store.hold_results(stats.memory_bytes);
+            self.store.account_results(stats.memory_bytes);
         }
         done
     }
@@ -243,9 +267,9 @@ impl Db {
         self.settings.lookback_ms
     }
 
-    /// What makes a database large; each list holds the `top` largest. `None` if there is no such database.
-    pub fn cardinality(&self, database: &str, top: usize) -> Result<Option<Cardinality>, StoreError> {
-        self.store.cardinality(database, top)
+    /// What makes a database large; each list holds the `top` largest. A database that does not exist has nothing.
+    pub fn cardinality(&self, database: &str, top: usize, budget: &Budget) -> Result<Cardinality, QueryError> {
+        query::cardinality(&self.store, database, top, budget)
     }
 
     /// The name of a measurement by its number; empty if there is none.
@@ -263,9 +287,9 @@ impl Db {
         Expression::parse_with(text, self.settings.features)
     }
 
-    pub(crate) fn settings(&self, lookback_ms: Option<i64>, name_removal: Option<NameRemoval>) -> Settings {
+    pub(crate) fn settings(&self, lookback_ms: Option<i64>, name_removal: Option<NameRemoval>) -> EvaluationSettings {
         let lookback_ms = lookback_ms.unwrap_or(self.settings.lookback_ms);
         let name_removal = name_removal.unwrap_or(self.settings.name_removal);
-        Settings { lookback_ms, name_removal, ..self.settings.clone() }
+        EvaluationSettings { lookback_ms, name_removal, ..self.settings.clone() }
     }
 }

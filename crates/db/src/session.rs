@@ -4,7 +4,7 @@ use model::{Field, Labels, Matcher, TimeRange, ValueType};
 use parking_lot::Mutex;
 use query::plan::{Scan, Selector};
 use query::{
-    Budget, Context, DatabaseSettings, NewestRows, Outcome, Plan, QueryError, Reads, RefusedRow, Session, TableGroup,
+    Budget, Context, DatabaseSettings, LastRows, Outcome, Plan, QueryError, Reads, RefusedRow, Session, TableGroup,
     TableSchema,
 };
 use store::StoreError;
@@ -82,8 +82,8 @@ impl Session for DbSession<'_> {
         Ok(outcome)
     }
 
-    fn newest_rows(&self, database: &str, scan: &Scan) -> Result<NewestRows, QueryError> {
-        let newest = self.on(database, |context| query::newest_rows(scan, context))?;
+    fn last_rows(&self, database: &str, scan: &Scan) -> Result<LastRows, QueryError> {
+        let newest = self.on(database, |context| query::last_rows(scan, context))?;
         self.reads.lock().merge(&newest.reads);
         Ok(newest)
     }

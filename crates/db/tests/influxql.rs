@@ -109,7 +109,7 @@ fn answers_are_those_of_influxdb() {
     let mut wrong = Vec::new();
     for settled in [false, true] {
         if settled {
-            db.settle().unwrap();
+            db.compact_all().unwrap();
         }
         for case in include_str!("influxql/cases.txt").trim().split("\n\n") {
             let (statement, expected) = case.split_once('\n').unwrap_or((case, ""));
@@ -133,7 +133,7 @@ fn databases_come_and_go() {
     ask(&db, "alter retention policy autogen on other duration 7d default").unwrap();
     assert!(show(&db, "show retention policies on other").contains("168h0m0s"));
     db.write_lines("t", LINES.as_bytes()).unwrap();
-    db.settle().unwrap();
+    db.compact_all().unwrap();
     let part_bytes = |db: &Db| db.stats().levels.iter().map(|level| level.bytes).sum::<u64>();
     assert!(part_bytes(&db) > 0);
     ask(&db, "drop database t").unwrap();
@@ -219,7 +219,7 @@ fn measurements_of_one_name_are_one_whatever_database_they_are_of() {
     let both = "from t..n, u..n where time >= 0 and time < 2m group by";
     for settled in [false, true] {
         if settled {
-            db.settle().unwrap();
+            db.compact_all().unwrap();
         }
         let sums = show(&db, &format!("select sum(v) {both} time(1m)"));
         assert_eq!(sums, "n time,sum\n  0 6\n  60000 9", "settled: {settled}");

@@ -344,7 +344,7 @@ fn tables_have_rows_of_fields() {
     db.write_lines("default", lines.as_bytes()).unwrap();
     for settled in [false, true] {
         if settled {
-            db.settle().unwrap();
+            db.compact_all().unwrap();
         }
         for (text, expected) in TABLE_CASES {
             let found = ask(&db, text).unwrap_or_else(|error| panic!("{text}: {error}"));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::{MatchOp, Matcher, TimeRange};
 use platform::sim::Simulation;
-use promql::{Answer, Value};
+use promql::{EvaluationResult, ResultValue};
 use thalweg_db::{DatabasePolicy, Db, DbOptions, InstantQuery, RangeQuery};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -112,8 +112,6 @@ struct World {
     random: fastrand::Rng,
     /// Hits, partial hits, steps from memory, steps from flash and steps that had changed, of databases that were closed.
     used: [u64; 5],
-    /// Steps of expressions within others that were in memory, of databases that were closed.
-    inner_used: u64,
 }
 
 impl World {
@@ -128,7 +126,7 @@ impl World {
         options.result_cache_memory_bytes_max = RESULT_BYTES_MAX;
         options.result_cache_flash_bytes_max = FLASH_BYTES_MAX;
         let db = Some(Db::open(simulation.platform(), options.clone()).unwrap());
-        Self { simulation, db, options, random: fastrand::Rng::with_seed(seed), used: [0; 5], inner_used: 0 }
+        Self { simulation, db, options, random: fastrand::Rng::with_seed(seed), used: [0; 5] }
     }
 
     fn db(&self) -> &Db {
@@ -143,15 +141,9 @@ impl World {
         std::array::from_fn(|place| self.used[place] + used[place])
     }
 
-    /// Adds up the steps of expressions within others.
-    fn inner_used(&self) -> u64 {
-        self.inner_used + self.db().result_cache().unwrap().inner_steps_from_memory
-    }
-
     /// Opens the folder again, after the database was closed or the machine crashed.
     fn restart(&mut self, crashes: bool) {
         self.used = self.used();
-        self.inner_used = self.inner_used();
         if crashes {
             self.simulation.crash();
         } else {
@@ -221,7 +213,7 @@ impl World {
                 let range = TimeRange::new(start_ns, start_ns + 120 * SECOND_NS);
                 self.db().delete("default", &[vec![matcher]], &range).unwrap();
             }
-            29 => self.db().settle().unwrap(),
+            29 => self.db().compact_all().unwrap(),
             30 => {
                 let mut policy = self.db().policy("default").unwrap();
                 policy.retention_ns = (60 + self.below(120) as i64) * 60 * SECOND_NS;
@@ -399,14 +391,14 @@ fn ask_influxql(db: &Db, of: &str, (start_ns, end_ns, width): (i64, i64, &str), 
 }
 
 /// An answer or its error as text, floats by their bits.
-fn plain(answer: Result<Answer, query::QueryError>) -> String {
+fn plain(answer: Result<EvaluationResult, query::QueryError>) -> String {
     let answer = match answer {
         Ok(answer) => answer,
         Err(error) => return error.to_string(),
     };
     let mut text = format!("{:?} {:?}", answer.warnings, answer.infos);
     match answer.value {
-        Value::Matrix(matrix) => {
+        ResultValue::Matrix(matrix) => {
             for (labels, points) in matrix {
                 let _ = write!(text, "\n{labels:?} {:?}", points.histograms);
                 for (time_ms, value) in points.floats {
@@ -414,7 +406,7 @@ fn plain(answer: Result<Answer, query::QueryError>) -> String {
                 }
             }
         }
-        Value::Vector(samples) => {
+        ResultValue::Vector(samples) => {
             for sample in samples {
                 let _ = write!(text, "\n{:?} {} {:x}", sample.labels, sample.time_ms, sample.value.to_bits());
             }
@@ -448,14 +440,12 @@ fn no_answer_is_stale() {
             _ => world.check_range(),
         }
         if number % 10_000 == 9_999 {
-            let (used, inner) = (world.used(), world.inner_used());
-            eprintln!("{} checks: {used:?} {inner} {:?}", number + 1, world.db().result_cache());
+            eprintln!("{} checks: {:?} {:?}", number + 1, world.used(), world.db().result_cache());
         }
     }
     let stats = world.db().result_cache().unwrap();
     let used = world.used();
     assert!(used.iter().all(|used| *used > checks as u64 / 100), "{used:?}");
-    assert!(world.inner_used() > checks as u64, "{}", world.inner_used());
     assert!(stats.memory_bytes <= RESULT_BYTES_MAX as u64, "{stats:?}");
 }
 
@@ -472,7 +462,7 @@ fn late_rows_that_a_fold_takes_are_not_shown_any_more() {
     world.fill(150);
     world.simulation.advance_ns(100 * 3600 * SECOND_NS);
     world.fill(1);
-    world.db().settle().unwrap();
+    world.db().compact_all().unwrap();
     let (start_ms, end_ms) = (old_ms + 10 * MINUTE_MS, old_ms + 50 * MINUTE_MS);
     let query = RangeQuery { text: "cpu_usage".to_owned(), start_ms, end_ms, step_ms: 15_000, ..world.range_query() };
     let ask = |may_cache: bool| plain(world.db().range("default", &RangeQuery { may_cache, ..query.clone() }));
@@ -481,7 +471,7 @@ fn late_rows_that_a_fold_takes_are_not_shown_any_more() {
     world.write(&format!("cpu,host=h1,dc=d1 usage=77 {}\n", (old_ms + 20 * MINUTE_MS) * 1_000_000));
     same(&ask, "with the late row");
     assert_ne!(ask(true), folded);
-    world.db().settle().unwrap();
+    world.db().compact_all().unwrap();
     assert_eq!(ask(false), folded);
     same(&ask, "without it");
 }
@@ -499,43 +489,6 @@ fn bins_that_were_kept_are_told_of() {
         assert!(!is_kept(), "{text}");
         assert!(is_kept(), "{text}");
     }
-}
-
-/// The rate that panels sum up is evaluated for the first two of them, and for others taken from memory; what comes late is evaluated for one.
-#[test]
-fn panels_share_what_is_within_them() {
-    let mut world = World::new(17);
-    world.fill(90);
-    let end_ms = world.now_ms() / 15_000 * 15_000;
-    let rate = "rate(cpu_total[2m])";
-    let ask = |world: &World, text: &str| {
-        let query = RangeQuery { text: text.to_owned(), ..panels(world, end_ms).remove(0) };
-        let analyzed = world.db().analyze_range("default", &query).unwrap();
-        let computed = world.db().range("default", &RangeQuery { may_cache: false, ..query });
-        assert_eq!(plain(Ok(analyzed.answer.clone())), plain(computed), "{text}");
-        analyzed
-    };
-    let shared = |world: &World, text: &str| {
-        let analyzed = ask(world, text);
-        let is_told = analyzed.steps.iter().any(|step| step.step == "kept rows" && step.rows > 0);
-        assert_eq!(is_told, analyzed.cache.inner_from_memory > 0, "{text}: {:?}", analyzed.steps);
-        (analyzed.cache.inner_steps, analyzed.cache.inner_from_memory, analyzed.reads.samples > 0)
-    };
-    assert_eq!(shared(&world, &format!("sum({rate})")), (0, 0, true));
-    assert_eq!(shared(&world, &format!("max by (dc) ({rate})")), (241, 0, true));
-    assert_eq!(shared(&world, &format!("topk(2, {rate})")), (241, 241, false));
-    assert_eq!(shared(&world, &format!("avg(  {rate} > 3 )")), (241, 241, false));
-    // A sum that somebody asked for as a whole.
-    assert_eq!(shared(&world, &format!("sum({rate}) / 7")), (241, 241, false));
-    let row = world.row(3, end_ms - 20 * MINUTE_MS - 1);
-    world.write(&row);
-    // 2 minutes look at it, and as much more as lookback is.
-    assert_eq!(shared(&world, &format!("stddev({rate})")), (241, 213, true));
-    assert_eq!(shared(&world, &format!("min({rate})")), (241, 241, false));
-    // What was kept of an answer as a whole is not asked for.
-    assert_eq!(shared(&world, &format!("topk(2, {rate})")), (28, 28, false));
-    world.db().clear_result_cache();
-    assert_eq!(shared(&world, &format!("topk(3, {rate})")), (0, 0, true));
 }
 
 /// A dashboard of six hours, whose rows go on coming.
@@ -558,7 +511,7 @@ fn panels(world: &World, end_ms: i64) -> Vec<RangeQuery> {
 fn show(world: &World, panels: &[RangeQuery]) -> [u64; 3] {
     let mut places = [0; 3];
     for query in panels {
-        let (answer, used) = world.db().range_told("default", query).unwrap();
+        let (answer, used) = world.db().range_with_cache_use("default", query).unwrap();
         let computed = world.db().range("default", &RangeQuery { may_cache: false, ..query.clone() });
         assert_eq!(plain(Ok(answer)), plain(computed), "{}", query.text);
         let neither = used.steps - used.from_memory - used.from_flash;
@@ -745,38 +698,6 @@ fn bins_that_the_range_cuts_are_made_of_shorter_ones() {
         assert!(!ask_sql(world.db(), &format!("EXPLAIN ANALYZE {of}"), range(1), true).contains("groups=0"), "{of}");
         ask(&world, of, 1);
     }
-}
-
-/// Panels that have the same within them, asked for at the same time: each is what would be computed, and none waits for ever.
-#[test]
-fn panels_at_the_same_time_wait_for_one_another() {
-    let mut world = World::new(23);
-    world.fill(60);
-    let rates = ["rate(cpu_total[2m])", "sum by (dc, host) (rate(cpu_total[2m]))", "delta(cpu_usage[3m])"];
-    let end_ms = world.now_ms() / 15_000 * 15_000;
-    for round in 0..20 {
-        let texts: Vec<String> = (0..6)
-            .map(|place| {
-                let [a, b] = [place, place + 1 + round].map(|number| rates[number % rates.len()]);
-                format!("sum({a}) / sum({b}) + {place}")
-            })
-            .collect();
-        let start = std::sync::Barrier::new(texts.len());
-        let (world, start) = (&world, &start);
-        std::thread::scope(|scope| {
-            for text in &texts {
-                scope.spawn(move || {
-                    let end_ms = end_ms - i64::try_from(round).unwrap() * 1000;
-                    let query = RangeQuery { text: text.clone(), ..panels(world, end_ms).remove(0) };
-                    start.wait();
-                    let kept = plain(world.db().range("default", &query));
-                    let computed = world.db().range("default", &RangeQuery { may_cache: false, ..query });
-                    assert_eq!(kept, plain(computed), "{text}");
-                });
-            }
-        });
-    }
-    assert!(world.inner_used() > 0);
 }
 
 #[test]

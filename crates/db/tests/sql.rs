@@ -157,7 +157,7 @@ fn statements_give_what_they_say() {
     fixture(&db);
     for settled in [false, true] {
         if settled {
-            db.settle().unwrap();
+            db.compact_all().unwrap();
         }
         check(&db, &folder().join("select.txt"), Manner::Postgres);
         check(&db, &folder().join("time.txt"), Manner::Postgres);

@@ -4,7 +4,7 @@
 mod scratch;
 
 use model::{Labels, TimeRange};
-use promql::Value;
+use promql::ResultValue;
 use scratch::Folder;
 use thalweg_db::{Db, DbOptions, InstantQuery};
 
@@ -36,7 +36,7 @@ fn write_all(db: &Db, writer: u64) {
 fn count(db: &Db, expression: &str) -> Vec<(Labels, f64)> {
     let time_ms = (BATCHES * ROWS * 1000) as i64;
     match db.instant("default", &InstantQuery::new(expression, time_ms)).unwrap().value {
-        Value::Vector(vector) => vector.into_iter().map(|sample| (sample.labels, sample.value)).collect(),
+        ResultValue::Vector(vector) => vector.into_iter().map(|sample| (sample.labels, sample.value)).collect(),
         other => panic!("a vector expected, not {other:?}"),
     }
 }
@@ -58,7 +58,10 @@ fn what_was_written_by_many_is_there_once_also_after_reopening() {
         |db: &Db, expression: &str| count(db, expression).into_iter().map(|(_, value)| value).collect::<Vec<_>>();
     assert_eq!(counts(&db, "count_over_time(m_a[1d])"), expected);
     assert_eq!(counts(&db, "count_over_time(m_b[1d])"), expected);
-    assert!(db.stats().flushes > 0, "{:?}", db.stats());
+    // The heads were full several times: a flush is done, or on its way on a busy machine.
+    while db.stats().flushes == 0 {
+        std::thread::yield_now();
+    }
     db.close().unwrap();
     drop(db);
     let db = open(&folder);

@@ -146,7 +146,7 @@ fn of_promql(db: &Db, text: &str, (from_s, to_s): (i64, i64), width_s: i64) -> P
         may_cache: false,
     };
     let answer = db.range("default", &query).unwrap_or_else(|error| panic!("{text}: {error}"));
-    let promql::Value::Matrix(series) = answer.value else { panic!("{text}: no matrix") };
+    let promql::ResultValue::Matrix(series) = answer.value else { panic!("{text}: no matrix") };
     let mut points = Points::new();
     for (labels, samples) in series {
         let label = |name| labels.get(name).unwrap_or_default().to_owned();
@@ -239,7 +239,7 @@ fn three_languages_give_the_same_answers() {
     assert!(errors.is_empty(), "{errors:?}");
     for settled in [false, true] {
         if settled {
-            db.settle().unwrap();
+            db.compact_all().unwrap();
         }
         for queries in TYPES {
             let (fields, [sql, influxql, promql]) = (&FIELDS[..queries.fields], queries.texts());

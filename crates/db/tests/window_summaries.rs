@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use ingest::{Protocol, remote_write};
 use model::{Labels, MatchOp, Matcher, STALE_NAN_BITS, TimeRange, is_stale_bits};
 use platform::sim::Simulation;
-use promql::Value;
+use promql::ResultValue;
 use query::Budget;
 use thalweg_db::{Db, DbOptions, InstantQuery, RangeQuery};
 
@@ -103,7 +103,7 @@ impl World {
             let lines: String = rows.into_iter().map(|row| self.row(row)).collect();
             self.write(&lines);
         }
-        self.db.settle().unwrap();
+        self.db.compact_all().unwrap();
         late.retain(|_| self.random.bool());
         let lines: String = late.into_iter().map(|row| self.row(row)).collect();
         self.write(&lines);
@@ -153,7 +153,7 @@ impl World {
             }
         }
         let analysis = self.db.analyze_range("default", &query).unwrap();
-        let Value::Matrix(found) = analysis.answer.value else { panic!("{}", query.text) };
+        let ResultValue::Matrix(found) = analysis.answer.value else { panic!("{}", query.text) };
         let bits = |floats: Vec<(i64, f64)>| floats.into_iter().map(|(time_ms, value)| (time_ms, value.to_bits()));
         let found = found.into_iter().map(|(labels, points)| (labels, bits(points.floats).collect()));
         let found: BTreeMap<Labels, Vec<(i64, u64)>> = found.collect();

@@ -34,17 +34,30 @@ pub struct NameCardinality {
     pub groups: u64,
 }
 
-/// Counts a database over several shards. Each list holds the `top` largest, largest first.
-pub fn cardinality(shards: &[&Groups], database: DatabaseId, top: usize) -> Result<Cardinality, IndexError> {
+/// Bytes that a counted item takes beside its text.
+const ITEM_BYTES: u64 = 96;
+
+/// Items that are gone over between two questions to the caller.
+const ITEMS_PER_RESERVATION: u64 = 1_024;
+
+/// Counts a database over several shards. Each list holds the `top` largest, largest first. `reserve` is asked for bytes before they are
+/// taken, and for none again and again; when it says no, the error is [`IndexError::Refused`].
+pub fn cardinality(
+    shards: &[&Groups],
+    database: DatabaseId,
+    top: usize,
+    reserve: &dyn Fn(u64) -> bool,
+) -> Result<Cardinality, IndexError> {
     let mut counts = Cardinality::default();
     let mut measurements: BTreeMap<MeasurementId, (i64, i64)> = BTreeMap::new();
     for groups in shards {
-        count_measurements(groups, database, &mut measurements)?;
+        count_measurements((groups, database), reserve, &mut measurements)?;
     }
     counts.groups = measurements.values().map(|(groups, _)| *groups as u64).sum();
     counts.series = measurements.values().map(|(_, series)| *series as u64).sum();
     let sources: Vec<&dyn Source> = shards.iter().flat_map(|groups| groups.sources()).collect();
-    count_names(&sources, database, top, &mut counts)?;
+    let mut names = Names { sources: &sources, database, top, reserve, largest: Vec::new() };
+    names.count(&mut counts)?;
     let live = measurements.into_iter().filter(|(_, (groups, _))| *groups > 0);
     counts.measurements = live.map(|(id, (groups, series))| (id, groups as u64, series as u64)).collect();
     counts.measurements.sort_by_key(|(id, groups, series)| (std::cmp::Reverse((*series, *groups)), *id));
@@ -56,11 +69,12 @@ pub fn cardinality(shards: &[&Groups], database: DatabaseId, top: usize) -> Resu
 
 /// Counts whole families, and corrects for groups that newer segments say something else of.
 fn count_measurements(
-    groups: &Groups,
-    database: DatabaseId,
+    (groups, database): (&Groups, DatabaseId),
+    reserve: &dyn Fn(u64) -> bool,
     counts: &mut BTreeMap<MeasurementId, (i64, i64)>,
 ) -> Result<(), IndexError> {
     for source in groups.sources() {
+        ask(reserve, ITEM_BYTES * u64::from(source.families()))?;
         for number in 0..source.families() {
             let family = source.family(number)?;
             if family.database == database && family.groups > 0 {
@@ -72,8 +86,11 @@ fn count_measurements(
     }
     let mut corrected: BTreeMap<u32, Option<i64>> = BTreeMap::new();
     for source in groups.sources() {
-        corrected.extend(source.overlays()?.into_iter().map(|(id, slots)| (id, Some(slots.len() as i64))));
+        let overlays = source.overlays()?;
+        ask(reserve, ITEM_BYTES * overlays.len() as u64)?;
+        corrected.extend(overlays.into_iter().map(|(id, slots)| (id, Some(slots.len() as i64))));
     }
+    ask(reserve, ITEM_BYTES * groups.removed().len())?;
     corrected.extend(groups.removed().iter().map(|id| (id, None)));
     for (id, now) in corrected {
         let Some(owner) = groups.sources().find(|source| (source.first()..source.end()).contains(&id)) else {
@@ -91,68 +108,90 @@ fn count_measurements(
     Ok(())
 }
 
-fn count_names(
-    sources: &[&dyn Source],
-    database: DatabaseId,
-    top: usize,
-    counts: &mut Cardinality,
-) -> Result<(), IndexError> {
-    let mut names: BTreeMap<&str, Vec<(&dyn Source, u32)>> = BTreeMap::new();
-    for source in sources {
-        for name in source.names(database) {
-            names.entry(name.text).or_default().push((*source, name.number));
-            let groups = u64::from(name.groups);
-            match counts.names.iter_mut().find(|known| known.name == name.text) {
-                Some(known) => known.groups += groups,
-                None => counts.names.push(NameCardinality { name: name.text.to_owned(), values: 0, groups }),
-            }
-        }
-    }
-    let mut largest: Vec<(u64, String, String)> = Vec::new();
-    for known in &mut counts.names {
-        let mut cursors: Vec<Box<dyn TermCursor + '_>> = Vec::new();
-        for (source, number) in names.get(known.name.as_str()).into_iter().flatten() {
-            let mut cursor = source.terms(database, *number, "", true)?;
-            if cursor.advance()? {
-                cursors.push(cursor);
-            }
-        }
-        known.values = count_values(cursors, |value, groups| {
-            let is_large = largest.len() < top || largest.last().is_some_and(|(least, _, _)| groups > *least);
-            if is_large && top > 0 {
-                let place = largest.partition_point(|(known, _, _)| *known >= groups);
-                largest.insert(place, (groups, known.name.clone(), value.to_owned()));
-                largest.truncate(top);
-            }
-        })?;
-    }
-    counts.pairs = counts.names.iter().map(|name| name.values).sum();
-    counts.labels = largest.into_iter().map(|(groups, name, value)| (name, value, groups)).collect();
-    Ok(())
+fn ask(reserve: &dyn Fn(u64) -> bool, bytes: u64) -> Result<(), IndexError> {
+    if reserve(bytes) { Ok(()) } else { Err(IndexError::Refused) }
 }
 
-/// Goes over the values of one label in all sources, each once with the number of groups that have it; how many there are.
-fn count_values(
-    mut cursors: Vec<Box<dyn TermCursor + '_>>,
-    mut visit: impl FnMut(&str, u64),
-) -> Result<u64, IndexError> {
-    let mut values = 0;
-    let mut smallest = String::new();
-    while let Some(text) = cursors.iter().map(|cursor| cursor.text()).min() {
-        text.clone_into(&mut smallest);
-        let mut groups = 0;
-        let mut ended = Vec::new();
-        for (place, cursor) in cursors.iter_mut().enumerate() {
-            if cursor.text() == smallest {
-                groups += u64::from(cursor.count());
-                if !cursor.advance()? {
-                    ended.push(place);
-                }
+/// Where a label name occurs.
+#[derive(Default)]
+struct Occurrences<'a> {
+    /// Groups that have it.
+    groups: u64,
+    /// Sources that know it, and its number in each.
+    sources: Vec<(&'a dyn Source, u32)>,
+}
+
+/// Counts the label names of a database and their values.
+struct Names<'a> {
+    sources: &'a [&'a dyn Source],
+    database: DatabaseId,
+    top: usize,
+    reserve: &'a dyn Fn(u64) -> bool,
+    /// Labels that most groups have, largest first: groups, name, value.
+    largest: Vec<(u64, String, String)>,
+}
+
+impl<'a> Names<'a> {
+    fn count(&mut self, counts: &mut Cardinality) -> Result<(), IndexError> {
+        let mut names: BTreeMap<&str, Occurrences<'a>> = BTreeMap::new();
+        for source in self.sources {
+            for name in source.names(self.database) {
+                ask(self.reserve, ITEM_BYTES + name.text.len() as u64)?;
+                let known = names.entry(name.text).or_default();
+                known.groups += u64::from(name.groups);
+                known.sources.push((*source, name.number));
             }
         }
-        ended.into_iter().rev().for_each(|place| drop(cursors.remove(place)));
-        visit(&smallest, groups);
-        values += 1;
+        for (name, Occurrences { groups, sources }) in names {
+            let mut cursors: Vec<Box<dyn TermCursor + '_>> = Vec::new();
+            for (source, number) in sources {
+                let mut cursor = source.terms(self.database, number, "", true)?;
+                if cursor.advance()? {
+                    cursors.push(cursor);
+                }
+            }
+            let values = self.count_values(name, cursors)?;
+            counts.pairs += values;
+            counts.names.push(NameCardinality { name: name.to_owned(), values, groups });
+        }
+        let largest = std::mem::take(&mut self.largest);
+        counts.labels = largest.into_iter().map(|(groups, name, value)| (name, value, groups)).collect();
+        Ok(())
     }
-    Ok(values)
+
+    /// Goes over the values of one name in all sources, each once with the number of groups that have it; how many there are.
+    fn count_values(&mut self, name: &str, mut cursors: Vec<Box<dyn TermCursor + '_>>) -> Result<u64, IndexError> {
+        let mut values = 0;
+        let mut smallest = String::new();
+        while let Some(text) = cursors.iter().map(|cursor| cursor.text()).min() {
+            text.clone_into(&mut smallest);
+            let mut groups = 0;
+            let mut ended = Vec::new();
+            for (place, cursor) in cursors.iter_mut().enumerate() {
+                if cursor.text() == smallest {
+                    groups += u64::from(cursor.count());
+                    if !cursor.advance()? {
+                        ended.push(place);
+                    }
+                }
+            }
+            ended.into_iter().rev().for_each(|place| drop(cursors.remove(place)));
+            self.note_largest(name, &smallest, groups);
+            values += 1;
+            if values % ITEMS_PER_RESERVATION == 0 {
+                ask(self.reserve, 0)?;
+            }
+        }
+        Ok(values)
+    }
+
+    fn note_largest(&mut self, name: &str, value: &str, groups: u64) {
+        let is_large =
+            self.largest.len() < self.top || self.largest.last().is_some_and(|(least, _, _)| groups > *least);
+        if is_large && self.top > 0 {
+            let place = self.largest.partition_point(|(known, _, _)| *known >= groups);
+            self.largest.insert(place, (groups, name.to_owned(), value.to_owned()));
+            self.largest.truncate(self.top);
+        }
+    }
 }

@@ -3,15 +3,18 @@
 //! Fields may be many (a wide group has one for each member), so that one costs its name, its labels and some twenty bytes: names
 //! stand once in an arena, metric names are put together when they are needed, and one table finds fields by them.
 
+mod error;
 mod tables;
+mod unsaved;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
 use hashbrown::HashTable;
 use model::{Field, HISTOGRAM_FIELD, Labels, MetricMetadata, VALUE_FIELD, ValueType, metric_name};
 
-use crate::entry::Entry;
+pub use error::CatalogError;
+pub use unsaved::UnsavedCatalog;
+
 use crate::identity::{mix, text_hash};
 use crate::text::{TextArena, push_lean};
 use crate::{CatalogEntry, CompiledMatcher, DatabaseId, MeasurementId, Slot};
@@ -86,78 +89,6 @@ pub struct MetricColumns {
     /// Places of the matchers that the columns' own labels have decided, sorted; the others are for the groups to satisfy.
     pub decided: Vec<usize>,
 }
-
-/// What no segment holds yet, by number.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UnsavedCatalog {
-    databases: Vec<DatabaseId>,
-    measurements: Vec<MeasurementId>,
-    /// Ranges of fields: first, and one more than the last.
-    fields: Vec<(MeasurementId, Slot, Slot)>,
-    metadata: Vec<(DatabaseId, String)>,
-}
-
-impl UnsavedCatalog {
-    /// Whether there is nothing.
-    pub fn is_empty(&self) -> bool {
-        self.databases.is_empty() && self.measurements.is_empty() && self.fields.is_empty() && self.metadata.is_empty()
-    }
-
-    fn add(&mut self, entry: &CatalogEntry) {
-        match entry {
-            CatalogEntry::Database { id, .. } => self.databases.push(*id),
-            CatalogEntry::Measurement { id, .. } => self.measurements.push(*id),
-            CatalogEntry::Field { measurement, slot, .. } => match self.fields.last_mut() {
-                Some((last, _, end)) if last == measurement && *end == *slot => *end += 1,
-                _ => self.fields.push((*measurement, *slot, slot + 1)),
-            },
-            CatalogEntry::Metadata { database, metadata } => self.metadata.push((*database, metadata.family.clone())),
-        }
-    }
-
-    fn entries(&self) -> usize {
-        let fields: usize = self.fields.iter().map(|(_, first, end)| (end - first) as usize).sum();
-        self.databases.len() + self.measurements.len() + fields + self.metadata.len()
-    }
-}
-
-/// Why something cannot be registered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CatalogError {
-    /// A field is written with another type than it has.
-    TypeConflict {
-        /// The measurement's name.
-        measurement: String,
-        /// The field's name.
-        field: String,
-        /// The type that the field has.
-        existing: ValueType,
-        /// The type that was written.
-        given: ValueType,
-    },
-    /// An entry does not follow from what the catalog holds: a log or a segment is missing or damaged.
-    OutOfOrder {
-        /// The entry.
-        entry: String,
-    },
-}
-
-impl fmt::Display for CatalogError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TypeConflict { measurement, field, existing, given } => write!(
-                formatter,
-                "field type conflict: input field \"{field}\" on measurement \"{measurement}\" is type {}, already \
-                 exists as type {}",
-                given.name(),
-                existing.name()
-            ),
-            Self::OutOfOrder { entry } => write!(formatter, "catalog entry out of order: {entry}"),
-        }
-    }
-}
-
-impl std::error::Error for CatalogError {}
 
 impl Catalog {
     /// How often it changed since opening.
@@ -294,7 +225,7 @@ impl Catalog {
         self.register_member(measurement, field, &Labels::empty())
     }
 
-    /// The same for a field with labels of its own: the members of a group may differ in more than their names.
+    /// Registers a field with labels of its own: the members of a group may differ in more than their names.
     pub fn register_member(
         &mut self,
         measurement: MeasurementId,
@@ -444,25 +375,6 @@ impl Catalog {
         Some(())
     }
 
-    /// What the next segment must hold: what is new since the last call.
-    pub fn take_unsaved(&mut self) -> UnsavedCatalog {
-        std::mem::take(&mut self.unsaved)
-    }
-
-    /// Whether there is something that no segment holds.
-    pub fn has_unsaved(&self) -> bool {
-        !self.unsaved.is_empty()
-    }
-
-    /// Puts back what could not be written.
-    pub fn put_back_unsaved(&mut self, mut unsaved: UnsavedCatalog) {
-        unsaved.databases.append(&mut self.unsaved.databases);
-        unsaved.measurements.append(&mut self.unsaved.measurements);
-        unsaved.fields.append(&mut self.unsaved.fields);
-        unsaved.metadata.append(&mut self.unsaved.metadata);
-        self.unsaved = unsaved;
-    }
-
     /// The columns whose metric names and own labels satisfy the matchers. A matcher on a label that a column has itself is decided by
     /// the column; one on any other label is left to the groups.
     pub fn metrics(&self, database: DatabaseId, matchers: &[CompiledMatcher]) -> Vec<MetricColumns> {
@@ -571,58 +483,6 @@ impl Catalog {
         self.databases.get(database as usize).into_iter().flat_map(|database| database.metadata.values())
     }
 
-    /// Appends what is not saved, as a list of entries.
-    pub fn encode_unsaved(&self, unsaved: &UnsavedCatalog, out: &mut Vec<u8>) {
-        codec::varint::push(out, unsaved.entries() as u64);
-        let databases = unsaved.databases.iter().filter_map(|id| self.database_entry(*id));
-        let measurements = unsaved.measurements.iter().filter_map(|id| self.measurement_entry(*id));
-        databases.chain(measurements).for_each(|entry| entry.encode(out));
-        for (measurement, first, end) in &unsaved.fields {
-            let fields = (*first..*end).filter_map(|slot| self.field_entry(*measurement, slot));
-            fields.for_each(|entry| entry.encode(out));
-        }
-        let said = |(database, family): &(DatabaseId, String)| {
-            let metadata = self.metadata_of(*database, family)?.clone();
-            Some(CatalogEntry::Metadata { database: *database, metadata })
-        };
-        unsaved.metadata.iter().filter_map(said).for_each(|entry| entry.encode(out));
-    }
-
-    /// Appends everything, as a list of entries: what a segment that replaces all others holds.
-    pub fn encode_all(&self, out: &mut Vec<u8>) {
-        self.encode_unsaved(&self.everything(), out);
-    }
-
-    fn everything(&self) -> UnsavedCatalog {
-        let field = |(id, known): (MeasurementId, &Measurement)| (id, 0, known.names.len() as Slot);
-        let metadata = self
-            .databases
-            .iter()
-            .zip(0..)
-            .flat_map(|(database, id)| database.metadata.keys().map(move |family| (id, family.clone())));
-        UnsavedCatalog {
-            databases: (0..self.databases.len() as DatabaseId).collect(),
-            measurements: (0..self.measurements.len() as MeasurementId).collect(),
-            fields: (0..).zip(&self.measurements).map(field).collect(),
-            metadata: metadata.collect(),
-        }
-    }
-
-    fn database_entry(&self, id: DatabaseId) -> Option<CatalogEntry> {
-        let name = self.databases.get(id as usize)?.name.clone();
-        Some(CatalogEntry::Database { id, name })
-    }
-
-    fn measurement_entry(&self, id: MeasurementId) -> Option<CatalogEntry> {
-        let known = self.measurements.get(id as usize)?;
-        Some(CatalogEntry::Measurement { id, database: known.database, name: known.name.clone() })
-    }
-
-    fn field_entry(&self, measurement: MeasurementId, slot: Slot) -> Option<CatalogEntry> {
-        let FieldInfo { name, value_type, labels, .. } = self.field(measurement, slot)?;
-        Some(CatalogEntry::Field { measurement, slot, name: name.to_owned(), value_type, labels })
-    }
-
     /// Bytes in memory.
     pub fn memory_bytes(&self) -> usize {
         let measurement = |known: &Measurement| {
@@ -693,7 +553,7 @@ impl Measurement {
                 measurement: self.name.clone(),
                 field: field.name.clone(),
                 existing: *existing,
-                given: field.value_type,
+                requested: field.value_type,
             }),
             _ => Ok(()),
         }
@@ -701,5 +561,4 @@ impl Measurement {
 }
 
 #[cfg(test)]
-#[path = "catalog_tests.rs"]
 mod tests;

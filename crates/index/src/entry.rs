@@ -41,7 +41,7 @@ pub enum CatalogEntry {
     Metadata {
         /// The database it is in.
         database: DatabaseId,
-        /// What it says.
+        /// Type, help text and unit.
         metadata: MetricMetadata,
     },
 }

@@ -14,13 +14,15 @@ pub enum IndexError {
         segment: u64,
         /// Where in it.
         offset: u64,
-        /// What is wrong there.
+        /// The fault there.
         what: &'static str,
     },
     /// A segment could not be written.
     Io(io::Error),
     /// No more groups can be taken.
     Full(&'static str),
+    /// The caller stopped the work, or had no memory for more of it.
+    Refused,
 }
 
 impl IndexError {
@@ -37,6 +39,7 @@ impl fmt::Display for IndexError {
             }
             Self::Io(error) => write!(formatter, "cannot write an index segment: {error}"),
             Self::Full(what) => formatter.write_str(what),
+            Self::Refused => formatter.write_str("the caller stopped the work on the index"),
         }
     }
 }

@@ -13,10 +13,10 @@ use model::Labels;
 use roaring::RoaringBitmap;
 
 use crate::identity::fingerprint;
-use crate::levels::{SegmentSize, segments_to_merge};
 use crate::mutable::Mutable;
 use crate::read::GroupReader;
 use crate::search::{self, MatcherCache};
+use crate::segment::levels::{SegmentSize, segments_to_merge};
 use crate::segment::reader::Segment;
 use crate::segment::writer::write_segment;
 use crate::slots::SlotSets;
@@ -134,7 +134,7 @@ impl Groups {
         self.sources().map(|source| u64::from(source.len())).sum::<u64>() - self.removed.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no groups.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -344,7 +344,7 @@ impl Groups {
         Ok(true)
     }
 
-    /// Whether there is something that no segment holds.
+    /// Returns whether there is anything that no segment holds.
     pub fn has_unsaved(&self) -> bool {
         self.frozen.is_some() || !self.mutable.is_empty()
     }

@@ -178,7 +178,7 @@ impl Ids {
         }
     }
 
-    /// Appends the set. How many ids it holds is kept by whoever holds the bytes, and so is `base`, which is not
+    /// Appends the set. The owner of the bytes keeps how many ids there are, and `base`, which is not
     /// larger than any of them.
     pub(crate) fn encode(&self, base: GroupId, out: &mut Vec<u8>) {
         let count = self.len();

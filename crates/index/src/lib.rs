@@ -7,10 +7,15 @@
 //! * [`CatalogEntry`], [`GroupEntry`]: what is said when something new appears, as log records hold it.
 //!
 //! The life of a group, file by file: `groups` (registered, found again, selected) · `mutable` (in memory) ·
-//! `segment/writer` (frozen; merged, as `levels` decides) · `segment/reader` (searched). `source` is what mutable and
+//! `segment/writer` (frozen; merged, as `segment/levels` decides) · `segment/reader` (searched). `source` is what mutable and
 //! immutable segments have in common, `search` the matchers over it.
 //!
 //! The crate opens no files: it writes to whatever takes bytes, and reads what is mapped for it.
+//!
+//! * `catalog`: databases, measurements, fields by name · `entry`: what the log and segments hold of something new · `error`: errors
+//! * `groups`: a shard's groups · `mutable`: the segment in memory · `segment`: those on disk, and which of them are merged
+//! * `source`: what all segments offer · `search`, `matcher`: matchers over it · `read`: groups with their labels again · `cardinality`: counts
+//! * `identity`: hashes of labels · `ids`: sets of groups · `slots`: sets of fields · `text`: interned texts
 
 mod cardinality;
 mod catalog;
@@ -19,7 +24,6 @@ mod error;
 mod groups;
 mod identity;
 mod ids;
-mod levels;
 mod matcher;
 mod mutable;
 mod read;
@@ -36,11 +40,11 @@ pub use catalog::{Catalog, CatalogError, FieldInfo, MetricColumns, UnsavedCatalo
 pub use entry::{CatalogEntry, GroupEntry, decode_entries, encode_entries, push_labels, take_labels};
 pub use error::IndexError;
 pub use groups::{FrozenGroups, Group, Groups, MergeJob, Selected};
-pub use levels::{SegmentSize, segments_to_merge};
 pub use matcher::{CompiledMatcher, MatcherError, compile};
 pub use read::GroupReader;
 pub use roaring::RoaringBitmap;
 pub use segment::copies::{SegmentBytes, SegmentCopy, SegmentTwin};
+pub use segment::levels::{SegmentSize, segments_to_merge};
 pub use segment::reader::Segment;
 pub use slots::SlotSet;
 
@@ -98,7 +102,7 @@ pub fn fuzz_segment_opened(segment: Segment) {
     let mut texts = std::collections::BTreeSet::new();
     let _ = groups.label_names(0, &chosen, &mut texts);
     let _ = groups.label_values(0, "x", &chosen, &mut texts);
-    let _ = cardinality(&[&groups], 0, 10);
+    let _ = cardinality(&[&groups], 0, 10, &|_| true);
     let _ = groups.register(0, 0, &Labels::empty(), &[0]);
     groups.remove(&chosen);
     let _ = groups.freeze().map(|frozen| frozen.write(&mut Vec::new()));

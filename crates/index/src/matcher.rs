@@ -44,7 +44,7 @@ pub(crate) enum Search<'a> {
 pub struct MatcherError {
     /// The matcher as written.
     pub matcher: String,
-    /// What is wrong with it.
+    /// Why it cannot be compiled.
     pub reason: String,
 }
 

@@ -89,7 +89,7 @@ impl Mutable {
         }
     }
 
-    /// Whether there is nothing that a segment would have to hold.
+    /// Returns whether there is nothing for a segment to hold.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.overlay.is_empty() && self.removed.is_empty()
     }

@@ -13,7 +13,7 @@ use crate::{DatabaseId, GroupId, IndexError};
 pub struct GroupReader<'a> {
     groups: &'a Groups,
     families: HashMap<(GroupId, u32), KnownFamily>,
-    places: HashMap<(GroupId, DatabaseId, u32), usize>,
+    indexes: HashMap<(GroupId, DatabaseId, u32), usize>,
     names: Vec<KnownName<'a>>,
     values: Vec<u32>,
 }
@@ -33,8 +33,8 @@ struct KnownName<'a> {
 
 impl<'a> GroupReader<'a> {
     pub(crate) fn new(groups: &'a Groups) -> Self {
-        let (families, places) = (HashMap::new(), HashMap::new());
-        Self { groups, families, places, names: Vec::new(), values: Vec::new() }
+        let (families, indexes) = (HashMap::new(), HashMap::new());
+        Self { groups, families, indexes, names: Vec::new(), values: Vec::new() }
     }
 
     /// A group; `None` if it is removed or never was.
@@ -52,7 +52,8 @@ impl<'a> GroupReader<'a> {
                 let family = source.family(number)?;
                 let mut names = Vec::with_capacity(family.names.len());
                 for name in &family.names {
-                    let place = self.places.entry((source.first(), family.database, *name)).or_insert(self.names.len());
+                    let place =
+                        self.indexes.entry((source.first(), family.database, *name)).or_insert(self.names.len());
                     if *place == self.names.len() {
                         let name = source.name_text(family.database, *name);
                         self.names.push(KnownName { name, value: None, text: String::new() });

@@ -128,30 +128,30 @@ pub(crate) struct MatcherCache(Mutex<Results>);
 
 #[derive(Debug, Default)]
 struct Results {
-    found: HashMap<ResultKey, Arc<RoaringBitmap>>,
+    by_key: HashMap<ResultKey, Arc<RoaringBitmap>>,
     order: VecDeque<ResultKey>,
     bytes: usize,
 }
 
 impl MatcherCache {
     fn get(&self, key: &ResultKey) -> Option<Arc<RoaringBitmap>> {
-        self.0.lock().found.get(key).cloned()
+        self.0.lock().by_key.get(key).cloned()
     }
 
     fn insert(&self, key: ResultKey, found: Arc<RoaringBitmap>) {
         let bytes = bytes_of(&key, &found);
         let mut results = self.0.lock();
-        if bytes > CACHE_BYTES_MAX / 4 || results.found.contains_key(&key) {
+        if bytes > CACHE_BYTES_MAX / 4 || results.by_key.contains_key(&key) {
             return;
         }
         results.bytes += bytes;
         results.order.push_back(key.clone());
-        results.found.insert(key, found);
+        results.by_key.insert(key, found);
         while results.bytes > CACHE_BYTES_MAX {
             let Some(oldest) = results.order.pop_front() else {
                 break;
             };
-            if let Some(found) = results.found.remove(&oldest) {
+            if let Some(found) = results.by_key.remove(&oldest) {
                 results.bytes -= bytes_of(&oldest, &found);
             }
         }
@@ -160,7 +160,7 @@ impl MatcherCache {
     /// Forgets what was found in segments that are gone.
     pub(crate) fn retain(&self, keep: impl Fn(u64) -> bool) {
         let mut results = self.0.lock();
-        let Results { found, order, bytes } = &mut *results;
+        let Results { by_key: found, order, bytes } = &mut *results;
         order.retain(|key| keep(key.0));
         found.retain(|key, _| keep(key.0));
         *bytes = found.iter().map(|(key, found)| bytes_of(key, found)).sum();

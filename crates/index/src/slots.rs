@@ -52,7 +52,7 @@ impl SlotSet {
         self.ranges.iter().map(|(first, last)| u64::from(last - first) + 1).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no slots.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -128,7 +128,7 @@ impl SlotSet {
     }
 }
 
-/// Each set once. Sets that nobody holds any more go when the table would grow.
+/// Each set once. Sets without a user go when the table would grow.
 #[derive(Debug, Default)]
 pub(crate) struct SlotSets {
     table: HashTable<Arc<SlotSet>>,

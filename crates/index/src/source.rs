@@ -104,7 +104,7 @@ pub(crate) trait Source {
     fn each_group(&self, visit: &mut GroupVisitor<'_>) -> Result<(), IndexError>;
     /// The fingerprints of its own groups.
     fn fingerprints(&self) -> Fingerprints<'_>;
-    /// What it says of an older group's fields.
+    /// The fields of an older group, if this source changes them.
     fn overlay(&self, id: GroupId) -> Result<Option<Arc<SlotSet>>, IndexError>;
     /// All that it says of older groups' fields, in order of ids.
     fn overlays(&self) -> Result<Vec<(GroupId, Arc<SlotSet>)>, IndexError>;

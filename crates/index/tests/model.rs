@@ -169,10 +169,12 @@ impl Pair {
             all_values.extend(known.labels.get("x").map(str::to_owned));
         }
         assert_eq!((names, values), (all_names, all_values));
-        let counts = cardinality(&[&self.groups], database, 100).unwrap();
+        let counts = cardinality(&[&self.groups], database, 100, &|_| true).unwrap();
         let live: Vec<&Known> =
             self.live().map(|(_, known)| known).filter(|known| known.database == database).collect();
         assert_eq!(counts.groups, live.len() as u64);
+        let refused = cardinality(&[&self.groups], database, 100, &|_| false);
+        assert!(live.is_empty() || matches!(refused, Err(thalweg_index::IndexError::Refused)), "{refused:?}");
         assert_eq!(counts.series, live.iter().map(|known| known.slots.len() as u64).sum::<u64>());
     }
 }

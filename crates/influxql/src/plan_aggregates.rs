@@ -218,10 +218,11 @@ fn cut(of: &Resolved, plan: Plan) -> Plan {
     if !is_cut {
         return plan;
     }
-    let by_time = |input, descending| Plan::Order { input: Box::new(input), by: Expression::Time, descending };
-    let input = if of.descending { by_time(plan, true) } else { plan };
-    let limited = Plan::Limit { input: Box::new(input), rows: of.most(), skip: 0 };
-    if of.descending { by_time(limited, false) } else { limited }
+    if !of.descending {
+        return Plan::Limit { input: Box::new(plan), rows: of.most(), skip: 0 };
+    }
+    let last = Plan::Last { input: Box::new(plan), rows: of.most() };
+    Plan::Order { input: Box::new(last), by: Expression::Time, descending: false }
 }
 
 /// The plan's aggregate of a call, and its field if the table has it; `None` if the plan has no such aggregate.

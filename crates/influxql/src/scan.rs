@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Labels, TimeRange};
-use query::plan::{Expression, Lowered, Scan, TableColumns};
+use query::plan::{Lowered, Scan, TableColumns};
 use query::{Frame, FrameColumn, Plan, QueryError, Session, Value};
 
 use crate::lower;
@@ -243,8 +243,7 @@ fn newest(of: &Resolved, scan: Plan, is_all: bool) -> Plan {
     if !(is_all && of.descending && of.limits.rows > 0 && of.calls.is_empty()) {
         return scan;
     }
-    let input = Box::new(Plan::Order { input: Box::new(scan), by: Expression::Time, descending: true });
-    Plan::Limit { input, rows: of.most(), skip: 0 }
+    Plan::Last { input: Box::new(scan), rows: of.most() }
 }
 
 fn each_field(call: &Call, add: &mut impl FnMut(&str)) {

@@ -46,8 +46,8 @@ fn retain_rows(block: &mut Block, keep: impl Fn(i64) -> bool) {
 mod tests {
     use super::*;
     use crate::Protocol;
+    use crate::batch::render::{HASHER, render};
     use crate::line::{Options, Precision, parse};
-    use crate::render::{HASHER, render};
 
     #[test]
     fn rows_of_times_to_come_are_told_and_left_out() {

@@ -64,7 +64,7 @@ pub struct UnpackLimits {
 
 impl UnpackLimits {
     /// The bound on a body of so many bytes, and what it is about.
-    fn of(self, packed_bytes: usize) -> (usize, &'static str) {
+    fn unpacked_bytes_max(self, packed_bytes: usize) -> (usize, &'static str) {
         let by_ratio = packed_bytes.saturating_mul(self.ratio_max).max(UNPACKED_BYTES_FREE);
         if by_ratio < self.size_bytes_max {
             (by_ratio, "the body, unpacked, is too large for its packed size (unpacked_ratio_max)")
@@ -85,7 +85,7 @@ pub fn decompress(encoding: Encoding, body: Vec<u8>, limits: UnpackLimits) -> Re
     Ok(unpacked)
 }
 
-/// The same into a buffer that may have been used before: what is in it is overwritten. After an error its content means
+/// Unpacks into a buffer that may have been used before: what is in it is overwritten. After an error its content means
 /// nothing.
 pub fn decompress_into(
     encoding: Encoding,
@@ -105,10 +105,10 @@ pub fn decompress_within(
     unpacked: &mut Vec<u8>,
     reserve: &mut dyn FnMut(usize) -> bool,
 ) -> Result<(), BodyError> {
-    let (size_bytes_max, limit) = limits.of(body.len());
+    let (size_bytes_max, limit) = limits.unpacked_bytes_max(body.len());
     let mut sink = Sink { size_bytes_max, limit, ratio_max: limits.ratio_max, reserve };
-    let taken = Cell::new(0);
-    let counted = Counted { body, taken: &taken };
+    let read_bytes = Cell::new(0);
+    let counted = Counted { body, read_bytes: &read_bytes };
     match encoding {
         Encoding::Identity => {
             unpacked.clear();
@@ -116,11 +116,11 @@ pub fn decompress_within(
             unpacked.extend_from_slice(body);
             Ok(())
         }
-        Encoding::Gzip => sink.drain("gzip", (body.len(), &taken), MultiGzDecoder::new(counted), unpacked),
+        Encoding::Gzip => sink.drain("gzip", (body.len(), &read_bytes), MultiGzDecoder::new(counted), unpacked),
         Encoding::Deflate if is_zlib(body) => {
-            sink.drain("deflate", (body.len(), &taken), ZlibDecoder::new(counted), unpacked)
+            sink.drain("deflate", (body.len(), &read_bytes), ZlibDecoder::new(counted), unpacked)
         }
-        Encoding::Deflate => sink.drain("deflate", (body.len(), &taken), DeflateDecoder::new(counted), unpacked),
+        Encoding::Deflate => sink.drain("deflate", (body.len(), &read_bytes), DeflateDecoder::new(counted), unpacked),
         Encoding::Zstd => sink.unpack_zstd(body, unpacked),
         Encoding::Snappy => sink.unpack_snappy(body, unpacked),
     }
@@ -134,13 +134,13 @@ fn is_zlib(body: &[u8]) -> bool {
 /// A body, and how many of its bytes were read.
 struct Counted<'a> {
     body: &'a [u8],
-    taken: &'a Cell<usize>,
+    read_bytes: &'a Cell<usize>,
 }
 
 impl Read for Counted<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.body.read(buffer)?;
-        self.taken.set(self.taken.get() + count);
+        self.read_bytes.set(self.read_bytes.get() + count);
         Ok(count)
     }
 }
@@ -164,12 +164,12 @@ impl Sink<'_> {
     fn drain(
         &mut self,
         name: &str,
-        (packed_bytes, taken): (usize, &Cell<usize>),
+        (packed_bytes, read_bytes): (usize, &Cell<usize>),
         reader: impl Read,
         unpacked: &mut Vec<u8>,
     ) -> Result<(), BodyError> {
         self.make_room(packed_bytes, unpacked)?;
-        self.drain_into(unpacked, name, reader, || taken.get())
+        self.drain_into(unpacked, name, reader, || read_bytes.get())
     }
 
     /// Text shrinks five to ten times. A hint only: a small body that claims nothing cannot make us reserve much.
@@ -195,7 +195,7 @@ impl Sink<'_> {
         unpacked: &mut Vec<u8>,
         name: &str,
         mut reader: impl Read,
-        taken: impl Fn() -> usize,
+        read_bytes: impl Fn() -> usize,
     ) -> Result<(), BodyError> {
         loop {
             // One byte more than allowed tells "just fits" from "too large".
@@ -206,7 +206,7 @@ impl Sink<'_> {
             let room = (unpacked.capacity() - unpacked.len()).min(left).min(STEP_BYTES);
             let read = reader.by_ref().take(room as u64).read_to_end(unpacked);
             let read = read.map_err(|error| BodyError::Malformed(format!("not a {name} body: {error}")))?;
-            let by_ratio = taken().saturating_mul(self.ratio_max).saturating_add(UNPACKED_BYTES_FREE);
+            let by_ratio = read_bytes().saturating_mul(self.ratio_max).saturating_add(UNPACKED_BYTES_FREE);
             if unpacked.len() > self.size_bytes_max || unpacked.len() > by_ratio {
                 return Err(self.too_large());
             }

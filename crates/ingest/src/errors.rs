@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use model::RejectionKind;
+
 /// A line (or item) that was left out, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineError {
     /// Counted from 1.
     pub line: u32,
+    /// What the reason is about.
+    pub kind: RejectionKind,
     /// For the user.
     pub reason: String,
 }
@@ -49,15 +53,19 @@ pub fn limit_named(reason: &str) -> Option<&'static str> {
 }
 
 impl LineErrors {
-    /// Adds one.
+    /// Adds a line that cannot be read.
     pub fn push(&mut self, errors_max: usize, line: u32, reason: impl FnOnce() -> String) {
-        let reason = reason();
+        self.push_error(errors_max, LineError { line, kind: RejectionKind::Unreadable, reason: reason() });
+    }
+
+    /// Adds a line.
+    pub fn push_error(&mut self, errors_max: usize, error: LineError) {
         self.total += 1;
-        if let Some(limit) = limit_named(&reason) {
+        if let Some(limit) = limit_named(&error.reason) {
             *self.by_limit.entry(limit).or_default() += 1;
         }
         if self.first.len() < errors_max {
-            self.first.push(LineError { line, reason });
+            self.first.push(error);
         }
     }
 

@@ -10,9 +10,10 @@
 //! * [`opentsdb`]: OpenTSDB's telnet commands and JSON.
 //! * [`json_lines`]: series as lines of JSON.
 //! * [`csv`]: CSV files, by a mapping of columns, into line protocol.
-//! * [`wire`]: the binary protocol, with tokens for what was registered; it makes no batch.
 //! * [`encoding`]: bounded decompression of bodies.
 //! * [`admission`]: what is refused because of its time.
+//! * `batch`: buffers of columns that are used again, keyed hashes of groups, series of one value
+//! * `errors`: rows that were left out · `number`: numbers from text · `protobuf`: its wire format
 //!
 //! A parser keeps the good rows, reports the bad ones ([`LineErrors`]) and fails as a whole only when the body cannot
 //! be cut into rows at all ([`BodyError`]). Every row names its group by a keyed hash of the raw bytes that spell the
@@ -20,31 +21,25 @@
 //! does not know yet. A malformed key therefore comes to light there, and comes back from the store as a rejected row.
 
 pub mod admission;
-mod columns;
+mod batch;
 pub mod csv;
 pub mod encoding;
 mod errors;
 pub mod exposition;
 pub mod graphite;
 pub mod json_lines;
-mod key_hash;
-mod limits;
 pub mod line;
-mod lone;
 mod number;
 pub mod opentsdb;
 pub mod otlp;
 mod protobuf;
 pub mod remote_read;
 pub mod remote_write;
-#[cfg(test)]
-mod render;
-pub mod wire;
 
-pub use columns::{give_back, kept_bytes, recycle};
+pub use batch::columns::{give_back, kept_bytes, recycle};
+pub use batch::key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
 pub use errors::{BodyError, LineError, LineErrors, limit_named};
-pub use key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
-pub use limits::Limits;
+pub use model::Limits;
 
 use model::Batch;
 

@@ -45,7 +45,7 @@ pub struct Column {
     pub validity: Option<Vec<bool>>,
 }
 
-/// The same work on the values of any type.
+/// Does one piece of work on values of any type.
 macro_rules! each {
     ($values:expr, $items:ident => $work:expr) => {
         match $values {
@@ -94,7 +94,7 @@ impl Values {
         each!(self, items => items.len())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no values.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -255,7 +255,7 @@ impl Cell<'_> {
         }
     }
 
-    /// What it is, for messages.
+    /// The name of the type, for messages.
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Null => "null",

@@ -20,7 +20,7 @@ pub const BUCKETS_MAX: usize = 1 << 14;
 pub struct NativeHistogram {
     /// Which buckets there are.
     pub layout: Arc<HistogramLayout>,
-    /// What is known about a counter reset between the sample before and this one.
+    /// Knowledge about a counter reset between the sample before and this one.
     pub counter_reset: CounterReset,
     /// Sum of all observations.
     pub sum: f64,
@@ -52,11 +52,11 @@ pub struct BucketSpan {
     pub length: u32,
 }
 
-/// What is known about a counter reset before a sample.
+/// Knowledge about a counter reset before a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum CounterReset {
-    /// Whoever reads must look for one.
+    /// Readers must look for one.
     #[default]
     Unknown = 0,
     /// There was one.
@@ -106,7 +106,7 @@ pub struct Counts<T> {
 /// A histogram that contradicts itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvalidHistogram {
-    /// What is wrong.
+    /// The contradiction.
     pub what: &'static str,
 }
 
@@ -141,6 +141,34 @@ impl<T> Counts<T> {
 }
 
 impl NativeHistogram {
+    /// Whether the buckets add up to the count, as Prometheus demands; observations of NaN are in no bucket.
+    ///
+    /// # Errors
+    ///
+    /// What does not add up, for the sender.
+    pub fn check_counts(&self) -> Result<(), String> {
+        match &self.counts {
+            HistogramCounts::Integer(counts) => {
+                let buckets = counts.positive.iter().chain(&counts.negative);
+                let sum = buckets.fold(counts.zero_count, |sum, count| sum.saturating_add(*count));
+                let fits = if self.sum.is_nan() { sum <= counts.count } else { sum == counts.count };
+                if fits {
+                    return Ok(());
+                }
+                Err(format!("native histogram: {sum} observations in buckets, but a count of {}", counts.count))
+            }
+            HistogramCounts::Float(counts) => {
+                let mut all = counts.positive.iter().chain(&counts.negative).chain([&counts.count, &counts.zero_count]);
+                let negative = all.any(|count| *count < 0.0);
+                if negative {
+                    Err("native histogram: a bucket has fewer than no observations".to_owned())
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+
     /// Whether layout and counts belong together and the schema is one that there is.
     pub fn validate(&self) -> Result<(), InvalidHistogram> {
         let layout = &*self.layout;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels(Arc<str>);
 
-/// The same label name was given twice.
+/// A label name was given twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DuplicateLabel(
     /// The repeated name.
@@ -52,7 +52,7 @@ impl Labels {
         Self::pack(pairs, 0)
     }
 
-    /// The same, of pairs that take about so many bytes when packed: a length and the text of each.
+    /// As [`Labels::from_sorted`], with room for so many bytes of packed pairs: a length and the text of each.
     pub fn from_sorted_within<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>, bytes: usize) -> Self {
         Self::pack(pairs, bytes)
     }
@@ -86,7 +86,7 @@ impl Labels {
         self.0.len()
     }
 
-    /// Whether there are no labels.
+    /// Returns whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

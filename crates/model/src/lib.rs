@@ -7,13 +7,19 @@
 //! * [`SampleColumn`]: one member's samples on their way out.
 //! * [`Column`]: a table's column on its way out: values, and which of them are there.
 //! * [`histogram::NativeHistogram`]: a sample that is a whole distribution.
+//!
+//! * `batch`: rows on their way in · `rejection`: why some were not taken · `limits`: bounds on requests
+//! * `labels`, `matcher`, `time_range`: choosing series · `value`: types of values · `exemplar`, `histogram`: samples that are more than a number
+//! * `samples`, `cells`: columns on their way out · `summary`: what many samples add up to
 
 mod batch;
 mod cells;
 mod exemplar;
 pub mod histogram;
 mod labels;
+mod limits;
 mod matcher;
+mod rejection;
 mod samples;
 mod summary;
 mod time_range;
@@ -24,7 +30,9 @@ pub use cells::{Cell, Column, Values};
 pub use exemplar::{Exemplar, SeriesExemplar, StartTimestamp};
 pub use histogram::NativeHistogram;
 pub use labels::{DuplicateLabel, Labels};
+pub use limits::Limits;
 pub use matcher::{MatchOp, Matcher};
+pub use rejection::RejectionKind;
 pub use samples::SampleColumn;
 pub use summary::{Summary, SummaryParts};
 pub use time_range::TimeRange;

@@ -25,7 +25,7 @@ impl SampleColumn {
         Self::with_capacity(value_type, 0)
     }
 
-    /// The same, with room for so many.
+    /// An empty column with room for so many samples.
     pub fn with_capacity(value_type: ValueType, samples: usize) -> Self {
         let timestamps = Vec::with_capacity(samples);
         match value_type {

@@ -71,7 +71,7 @@ impl Summary {
         }
     }
 
-    /// Whether there is neither a value nor a stale marker.
+    /// Returns whether there is neither a value nor a stale marker.
     pub const fn is_empty(&self) -> bool {
         self.count == 0 && self.stale_count == 0
     }
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!((counter.sum_integer, counter.min, counter.resets), (10, -5i64 as u64, 2));
     }
 
-    /// What is wanted of samples is as it is in the whole.
+    /// Checks that each part of a summary equals that of the whole.
     fn check_parts(value_type: ValueType, timestamps_ns: &[i64], cells: &[u64]) -> Result<(), TestCaseError> {
         let of = |parts| {
             let mut summary = Summary::empty(value_type);
@@ -307,7 +307,7 @@ mod tests {
             check_parts(ValueType::F64, &timestamps_ns, &cells)?;
         }
 
-        /// The same of integers, small and too large for floats.
+        /// As above, for integers, small ones and ones too large for floats.
         #[test]
         fn many_integers_at_once_are_as_one_by_one(
             values in proptest::collection::vec(-9i64..9, 0..40),

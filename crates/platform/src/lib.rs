@@ -3,6 +3,9 @@
 //!
 //! Whatever runs on a [`Platform`] alone runs the same way inside a simulation, where a crash can lose or tear what was
 //! not synced ([`sim::Simulation`]).
+//!
+//! * `real`: the operating system · `sim`: a machine that crashes, fills up and loses answers
+//! * `direct`: files past the system's cache · `mapped`: files as memory, whose unreadable pages are errors · `objects`: object stores
 
 mod direct;
 mod mapped;
@@ -56,7 +59,7 @@ pub trait Clock: Send + Sync {
     /// Nanoseconds since some fixed moment; never goes back.
     fn monotonic_ns(&self) -> u64;
 
-    /// Nanoseconds that the calling thread has had a core, since some fixed moment; where nobody counts these, those that have passed.
+    /// Nanoseconds that the calling thread has had a core, since some fixed moment; where these are not counted, those that have passed.
     fn thread_cpu_ns(&self) -> u64 {
         self.monotonic_ns()
     }

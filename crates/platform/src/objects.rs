@@ -64,7 +64,7 @@ pub trait Objects: Send + Sync {
     /// Removes an object; no error if there is none.
     fn delete(&self, key: &str) -> Result<(), ObjectError>;
 
-    /// What was asked of the store since it was opened.
+    /// Requests to the store since it was opened.
     fn counters(&self) -> ObjectCounters;
 }
 
@@ -148,7 +148,7 @@ pub struct ListedObject {
     pub size_bytes: u64,
 }
 
-/// What was asked of a store.
+/// Requests to a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ObjectCounters {
     /// Requests sent, those sent again included. A local folder counts calls.

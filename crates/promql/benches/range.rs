@@ -6,7 +6,7 @@ use std::sync::Arc;
 use criterion::{Criterion, criterion_group, criterion_main};
 use model::Labels;
 use query::{Budget, QueryError, Selection, Series, Source};
-use thalweg_promql::{Expression, Settings, evaluate_range};
+use thalweg_promql::{Evaluation, EvaluationSettings, Expression, QueryTimes, evaluate_range};
 
 const SERIES: usize = 1_000;
 const SAMPLES: i64 = 5_760;
@@ -40,7 +40,7 @@ impl Source for Counters {
 
 fn range(criterion: &mut Criterion) {
     let source = Counters::new();
-    let settings = Settings::default();
+    let settings = EvaluationSettings::default();
     let mut group = criterion.benchmark_group("1,000 series, 1,440 steps");
     group.sample_size(10);
     for text in [
@@ -56,7 +56,11 @@ fn range(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let budget = Budget::new(50_000_000);
                 let answer = expression.clone().and_then(|expression| {
-                    evaluate_range(&expression, &source, 0, SAMPLES * SCRAPE_MS - 1, 60_000, &settings, &budget)
+                    evaluate_range(
+                        &expression,
+                        QueryTimes { start_ms: 0, end_ms: SAMPLES * SCRAPE_MS - 1, step_ms: 60_000 },
+                        &Evaluation::new(&source, &settings, &budget),
+                    )
                 });
                 black_box(answer.is_ok_and(|answer| answer.warnings.is_empty()))
             });

@@ -1,5 +1,5 @@
-//! What an evaluation does, written down. What PromQL does beyond the plan language are operators with PromQL's names around plans, which
-//! can be run by themselves:
+//! The written form of an evaluation. Operators with PromQL's names stand around plans of the plan language, which can be run by
+//! themselves:
 //!
 //! ```text
 //! (promql "sum by (mode) (rate(cpu[5m]))"
@@ -14,72 +14,62 @@
 //! ```
 
 use model::{METRIC_NAME, MatchOp, Matcher};
-use query::plan::{Scan, Selector as Labelled, duration, quoted};
-use query::{Plan, QueryError, Selection};
+use query::plan::{Scan, Selector as PlanSelector, duration, quoted};
+use query::{Plan, QueryError};
 
-use crate::answer::range_steps;
-use crate::eval::step_count;
-use crate::function::Function;
-use crate::plan::{Times, settle};
-use crate::rows::Steps;
-use crate::select::{WindowBounds, WindowEnds, range_bounds, subquery_grid};
+use crate::eval::rows::Steps;
+use crate::evaluate::range_steps;
+use crate::expression::Expression;
+use crate::range::samples::SampleInterval;
+use crate::range::window_bounds::{WindowEnds, range_bounds, subquery_grid};
+use crate::settings::EvaluationSettings;
 use crate::syntax::ast::{
     Aggregate, Binary, Cardinality, Edges, Expr, Grouping, Matching, Node, Range, Selector, Shift, Subquery,
 };
+use crate::syntax::bind_times::{QueryTimes, bind_times};
 use crate::syntax::number::plain;
-use crate::{Expression, Settings};
 
 const NS_PER_MS: i64 = 1_000_000;
+
 /// A list that takes more is broken into lines.
 const LINE_CHARACTERS_MAX: usize = 100;
+
 const INDENT: usize = 2;
 
-/// What an evaluation at one moment does.
-pub fn explain_instant(expression: &Expression, time_ms: i64, settings: &Settings) -> Result<String, QueryError> {
-    let settled = settle(&expression.expr, Times { start_ms: time_ms, end_ms: time_ms, step_ms: 0 })?;
+/// Explains the evaluation at one instant.
+pub fn explain_instant(
+    expression: &Expression,
+    time_ms: i64,
+    settings: &EvaluationSettings,
+) -> Result<String, QueryError> {
+    let bound = bind_times(&expression.expr, QueryTimes::instant(time_ms))?;
     let at = Item::list("at", [Item::nanoseconds(time_ms)]);
-    explain(expression, at, &settled, Steps::one(time_ms), settings)
+    explain(expression, at, &bound, Steps::one(time_ms), settings)
 }
 
-/// What an evaluation at regular moments does; fails where the evaluation would fail before it begins.
+/// Explains the evaluation at regular steps; fails if the evaluation would fail before it begins.
 pub fn explain_range(
     expression: &Expression,
-    (start_ms, end_ms, step_ms): (i64, i64, i64),
-    settings: &Settings,
+    times: QueryTimes,
+    settings: &EvaluationSettings,
 ) -> Result<String, QueryError> {
-    let count = range_steps(expression, (start_ms, end_ms, step_ms), settings)?;
-    let settled = settle(&expression.expr, Times { start_ms, end_ms, step_ms })?;
-    let steps = Steps { start_ms, step_ms, count };
-    explain(expression, steps_item(steps), &settled, steps, settings)
+    let count = range_steps(expression, times, settings)?;
+    let bound = bind_times(&expression.expr, times)?;
+    let steps = Steps { start_ms: times.start_ms, step_ms: times.step_ms, count };
+    explain(expression, steps_item(steps), &bound, steps, settings)
 }
 
 fn explain(
     expression: &Expression,
     when: Item,
-    settled: &Expr,
+    bound: &Expr,
     steps: Steps,
-    settings: &Settings,
+    settings: &EvaluationSettings,
 ) -> Result<String, QueryError> {
-    let tree = Explainer { settings }.expr(settled, steps)?;
+    let tree = Explainer { settings }.expr(bound, steps)?;
     let mut text = String::new();
     Item::list("promql", [Item::Word(quoted(&expression.line())), when, tree]).push(&mut text, 0);
     Ok(text)
-}
-
-/// By what a step is called in reports; `None` of those that do nothing themselves or are reported where series are read.
-pub(crate) fn step_name(expr: &Expr) -> Option<&'static str> {
-    match &expr.node {
-        Node::Number { .. } | Node::Text(_) | Node::Parentheses(_) | Node::Range(_) | Node::Subquery(_) => None,
-        Node::Selector(selector) => (selector.edges == Edges::Smoothed).then_some("smoothed"),
-        Node::Sign { .. } => Some("sign"),
-        Node::Binary(binary) => Some(binary.operator.name()),
-        Node::Aggregate(aggregate) => Some(aggregate.operation.name()),
-        Node::Call(call) => {
-            let is_range = |argument: &Expr| matches!(argument.unwrapped().node, Node::Range(_));
-            let streams = matches!(call.signature.function, Function::Window(_)) && call.arguments.iter().any(is_range);
-            (!streams).then_some(call.signature.name)
-        }
-    }
 }
 
 /// A part of the written form.
@@ -135,8 +125,8 @@ impl Item {
                     return out.push_str(&line);
                 }
                 out.push('(');
-                for (place, item) in items.iter().enumerate() {
-                    match (place, item) {
+                for (index, item) in items.iter().enumerate() {
+                    match (index, item) {
                         (0, _) => {}
                         (1, Self::Word(_)) => out.push(' '),
                         _ => {
@@ -158,7 +148,7 @@ fn steps_item(Steps { start_ms, step_ms, count }: Steps) -> Item {
 }
 
 struct Explainer<'s> {
-    settings: &'s Settings,
+    settings: &'s EvaluationSettings,
 }
 
 impl Explainer<'_> {
@@ -179,7 +169,7 @@ impl Explainer<'_> {
     fn operator(&self, expr: &Expr, steps: Steps) -> Result<Item, QueryError> {
         Ok(match &expr.node {
             Node::Number { .. } | Node::Text(_) | Node::Parentheses(_) => self.expr(expr, steps)?,
-            Node::Selector(selector) => self.newest(selector, steps),
+            Node::Selector(selector) => self.instant_selector(selector, steps),
             Node::Range(range) => self.window(range, steps),
             Node::Subquery(subquery) => self.subquery(subquery, steps)?,
             Node::Sign { negative, inner } => Item::list(if *negative { "-" } else { "+" }, [self.expr(inner, steps)?]),
@@ -192,36 +182,35 @@ impl Explainer<'_> {
         })
     }
 
-    fn newest(&self, selector: &Selector, steps: Steps) -> Item {
+    fn instant_selector(&self, selector: &Selector, steps: Steps) -> Item {
         let (ends, lookback_ms) = (WindowEnds::new(&selector.shift, steps), self.settings.lookback_ms);
         let is_smoothed = selector.edges == Edges::Smoothed;
-        let after_ms = ends.first_ms().saturating_sub(lookback_ms);
-        let to_ms = ends.last_ms().saturating_add(if is_smoothed { lookback_ms } else { 0 });
+        let interval = SampleInterval {
+            after_ms: ends.first_ms().saturating_sub(lookback_ms),
+            to_ms: ends.last_ms().saturating_add(if is_smoothed { lookback_ms } else { 0 }),
+        };
         let mut items = vec![Item::milliseconds(lookback_ms)];
         items.extend(shift_items(&selector.shift));
-        items.push(scan(&selector.matchers, after_ms, to_ms));
+        items.push(scan(&selector.matchers, interval));
         Item::list(if is_smoothed { "smoothed" } else { "newest" }, items)
     }
 
     fn window(&self, range: &Range, steps: Steps) -> Item {
         let bounds = range_bounds(range, steps, self.settings.lookback_ms);
-        let (after_ms, to_ms) = bounds.span_ms();
+        let interval = bounds.read_interval();
         let mut items = vec![Item::milliseconds(bounds.range_ms)];
-        items.extend(bounds.edges.rule().map(|(word, _)| Item::list(word, [])));
+        items.extend(bounds.edges.keyword_and_functions().map(|(word, _)| Item::list(word, [])));
         items.extend(shift_items(&range.selector.shift));
-        items.push(scan(&range.selector.matchers, after_ms, to_ms));
+        items.push(scan(&range.selector.matchers, interval));
         Item::list("window", items)
     }
 
     fn subquery(&self, subquery: &Subquery, steps: Steps) -> Result<Item, QueryError> {
-        let (bounds, start_ms, step_ms) = subquery_grid(subquery, steps, self.settings.subquery_step_ms);
-        let WindowBounds { ends, range_ms, .. } = bounds;
-        let mut items = vec![Item::milliseconds(range_ms)];
+        let grid = subquery_grid(subquery, steps, self.settings.subquery_step_ms);
+        let mut items = vec![Item::milliseconds(grid.bounds.range_ms)];
         items.extend(shift_items(&subquery.shift));
-        if start_ms <= ends.last_ms() {
-            let count = step_count(self.settings, start_ms, ends.last_ms(), step_ms)?;
-            let inner_steps = Steps { start_ms, step_ms, count };
-            items.extend([steps_item(inner_steps), self.expr(&subquery.inner, inner_steps)?]);
+        if let Some(subquery_steps) = grid.steps(self.settings)? {
+            items.extend([steps_item(subquery_steps), self.expr(&subquery.inner, subquery_steps)?]);
         }
         Ok(Item::list("subquery", items))
     }
@@ -273,15 +262,15 @@ fn matching_items(matching: &Matching) -> Vec<Item> {
     items
 }
 
-/// The plan that selects the samples later than the first and not later than the second time.
-fn scan(matchers: &[Matcher], after_ms: i64, to_ms: i64) -> Item {
-    let selection = Selection { matchers, start_ms: after_ms.saturating_add(1), end_ms: to_ms };
-    let labelled = |matcher: &Matcher| Labelled {
+/// The plan that selects the samples in an interval.
+fn scan(matchers: &[Matcher], interval: SampleInterval) -> Item {
+    let selection = interval.selection(matchers);
+    let plan_selector = |matcher: &Matcher| PlanSelector {
         name: matcher.name.clone(),
         op: matcher.op,
         values: vec![matcher.value.clone()],
     };
-    let mut selectors: Vec<Labelled> = matchers.iter().map(labelled).collect();
+    let mut selectors: Vec<PlanSelector> = matchers.iter().map(plan_selector).collect();
     selectors.sort_by_key(|selector| selector.name != METRIC_NAME || selector.op != MatchOp::Equal);
     Item::Plan(Plan::Scan(Scan { table: None, selectors, tokens: Vec::new(), range: selection.nanoseconds() }))
 }
@@ -292,7 +281,8 @@ mod tests {
 
     fn check(text: &str, expected: &str) {
         let expression = Expression::parse(text).unwrap();
-        let explained = explain_range(&expression, (3_600_000, 7_200_000, 60_000), &Settings::default()).unwrap();
+        let times = QueryTimes { start_ms: 3_600_000, end_ms: 7_200_000, step_ms: 60_000 };
+        let explained = explain_range(&expression, times, &EvaluationSettings::default()).unwrap();
         let lines: Vec<&str> = explained.lines().map(str::trim).collect();
         let text = quoted(&expression.line());
         assert_eq!(lines.join(" "), format!("(promql {text} (steps 3600000000000 7200000000000 1m) {expected})"));
@@ -337,7 +327,7 @@ mod tests {
     #[test]
     fn plans_in_it_are_plans() {
         let expression = Expression::parse(r#"rate(up{a="\"(b\n"}[5m])"#).unwrap();
-        let explained = explain_instant(&expression, 7_200_000, &Settings::default()).unwrap();
+        let explained = explain_instant(&expression, 7_200_000, &EvaluationSettings::default()).unwrap();
         let plan = &explained[explained.find("(->>").unwrap()..];
         let plan = plan.strip_suffix(")))").unwrap();
         let read = query::parse(plan, 0).unwrap();

@@ -27,7 +27,10 @@ mod support;
 use model::{Labels, MatchOp, STALE_NAN_BITS};
 use query::{Budget, QueryError};
 use support::Memory;
-use thalweg_promql::{Answer, Expression, Settings, Value, evaluate_instant, evaluate_range, parse_selector};
+use thalweg_promql::{
+    Evaluation, EvaluationResult, EvaluationSettings, Expression, QueryTimes, ResultValue, evaluate_instant,
+    evaluate_range, parse_selector,
+};
 
 #[test]
 fn scripts() {
@@ -117,9 +120,10 @@ impl Script {
         }
     }
 
-    fn evaluate(&self, words: &str) -> (Evaluation, Result<Answer, QueryError>) {
-        let settings = Settings::default();
+    fn evaluate(&self, words: &str) -> (Kind, Result<EvaluationResult, QueryError>) {
+        let settings = EvaluationSettings::default();
         let budget = Budget::new(10_000_000);
+        let evaluation = Evaluation::new(&self.memory, &settings, &budget);
         let mut rest = words;
         let mut word = || {
             let (word, behind) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -129,23 +133,22 @@ impl Script {
         let kind = word();
         let result = if kind == "range" {
             let [_, from, _, to, _, step] = [(); 6].map(|()| word());
-            let steps = [from, to, step].map(duration_ms);
-            let answer = Expression::parse(rest)
-                .and_then(|expr| evaluate_range(&expr, &self.memory, steps[0], steps[1], steps[2], &settings, &budget));
-            (Evaluation::Range { start_ms: steps[0], end_ms: steps[1], step_ms: steps[2] }, answer)
+            let [start_ms, end_ms, step_ms] = [from, to, step].map(duration_ms);
+            let times = QueryTimes { start_ms, end_ms, step_ms };
+            let answer = Expression::parse(rest).and_then(|expr| evaluate_range(&expr, times, &evaluation));
+            (Kind::Range { start_ms, end_ms, step_ms }, answer)
         } else {
             let [_, time] = [(); 2].map(|()| word());
             let time_ms = duration_ms(time);
-            let answer = Expression::parse(rest)
-                .and_then(|expr| evaluate_instant(&expr, &self.memory, time_ms, &settings, &budget));
-            (if kind == "ordered" { Evaluation::Ordered } else { Evaluation::Instant }, answer)
+            let answer = Expression::parse(rest).and_then(|expr| evaluate_instant(&expr, time_ms, &evaluation));
+            (if kind == "ordered" { Kind::Ordered } else { Kind::Instant }, answer)
         };
         assert_eq!(budget.samples(), 0, "all samples are given back: {words}");
         result
     }
 }
 
-enum Evaluation {
+enum Kind {
     Instant,
     Ordered,
     Range { start_ms: i64, end_ms: i64, step_ms: i64 },
@@ -153,7 +156,7 @@ enum Evaluation {
 
 fn check(
     expectation: &Expectation,
-    (evaluation, answer): (Evaluation, Result<Answer, QueryError>),
+    (evaluation, answer): (Kind, Result<EvaluationResult, QueryError>),
     lines: &[String],
 ) -> Result<(), String> {
     let answer = match (answer, &expectation.fail) {
@@ -166,11 +169,11 @@ fn check(
     if !answer.infos.iter().all(|info| info.contains("might not be a counter")) || expectation.info.is_some() {
         check_notes("infos", &answer.infos, expectation.info.as_deref())?;
     }
-    let mut found = shown(&answer.value);
-    let mut expected: Vec<Shown> = lines.iter().map(|line| expected(line, &evaluation)).collect();
-    if !matches!(evaluation, Evaluation::Ordered) {
+    let mut found = rendered(&answer.value);
+    let mut expected: Vec<Rendered> = lines.iter().map(|line| expected(line, &evaluation)).collect();
+    if !matches!(evaluation, Kind::Ordered) {
         expected.sort_by(|a, b| a.0.cmp(&b.0));
-        if matches!(evaluation, Evaluation::Instant) {
+        if matches!(evaluation, Kind::Instant) {
             found.sort_by(|a, b| a.0.cmp(&b.0));
         }
     }
@@ -179,31 +182,31 @@ fn check(
     if same { Ok(()) } else { Err(format!("expected {expected:?}\n    found    {found:?}")) }
 }
 
-fn check_notes(kind: &str, notes: &[String], expected: Option<&str>) -> Result<(), String> {
+fn check_notes(kind: &str, annotations: &[String], expected: Option<&str>) -> Result<(), String> {
     let fits = match expected {
-        Some(expected) => notes.iter().any(|note| note.contains(expected)),
-        None => notes.is_empty(),
+        Some(expected) => annotations.iter().any(|note| note.contains(expected)),
+        None => annotations.is_empty(),
     };
-    if fits { Ok(()) } else { Err(format!("{kind}: {notes:?}")) }
+    if fits { Ok(()) } else { Err(format!("{kind}: {annotations:?}")) }
 }
 
 /// A series as text, and its samples.
-type Shown = (String, Vec<(i64, f64)>);
+type Rendered = (String, Vec<(i64, f64)>);
 
-fn shown(value: &Value) -> Vec<Shown> {
+fn rendered(value: &ResultValue) -> Vec<Rendered> {
     match value {
-        Value::Scalar { value, .. } => vec![("scalar".to_owned(), vec![(0, *value)])],
-        Value::String { text, .. } => vec![(format!("{text:?}"), Vec::new())],
-        Value::Vector(samples) => {
+        ResultValue::Scalar { value, .. } => vec![("scalar".to_owned(), vec![(0, *value)])],
+        ResultValue::String { text, .. } => vec![(format!("{text:?}"), Vec::new())],
+        ResultValue::Vector(samples) => {
             samples.iter().map(|sample| (sample.labels.to_string(), vec![(0, sample.value)])).collect()
         }
-        Value::Matrix(series) => {
+        ResultValue::Matrix(series) => {
             series.iter().map(|(labels, points)| (labels.to_string(), points.floats.clone())).collect()
         }
     }
 }
 
-fn expected(line: &str, evaluation: &Evaluation) -> Shown {
+fn expected(line: &str, evaluation: &Kind) -> Rendered {
     if line.starts_with('"') {
         return (line.to_owned(), Vec::new());
     }
@@ -221,7 +224,7 @@ fn expected(line: &str, evaluation: &Evaluation) -> Shown {
     }
     let (labels, values) = series(line);
     let (start_ms, step_ms) = match evaluation {
-        Evaluation::Range { start_ms, end_ms, step_ms } => {
+        Kind::Range { start_ms, end_ms, step_ms } => {
             assert_eq!(values.len() as i64, (end_ms - start_ms) / step_ms + 1, "values in {line}");
             (*start_ms, *step_ms)
         }
@@ -232,7 +235,7 @@ fn expected(line: &str, evaluation: &Evaluation) -> Shown {
     (labels.to_string(), points.collect())
 }
 
-fn alike(found: &Shown, expected: &Shown) -> bool {
+fn alike(found: &Rendered, expected: &Rendered) -> bool {
     found.0 == expected.0
         && found.1.len() == expected.1.len()
         && found.1.iter().zip(&expected.1).all(|(a, b)| a.0 == b.0 && close(a.1, b.1))

@@ -6,7 +6,9 @@ mod support;
 use proptest::prelude::*;
 use query::{Budget, QueryError, Stop};
 use support::Memory;
-use thalweg_promql::{Expression, Settings, evaluate_instant, evaluate_range, parse_selector};
+use thalweg_promql::{
+    Evaluation, EvaluationSettings, Expression, QueryTimes, evaluate_instant, evaluate_range, parse_selector,
+};
 
 fn refused(text: &str, reason: &str) {
     match Expression::parse(text) {
@@ -36,7 +38,7 @@ fn deep_nesting_is_refused() {
 
 #[test]
 fn what_is_just_not_too_deep_is_evaluated() {
-    let (source, settings, budget) = (Memory::default(), Settings::default(), Budget::new(1000));
+    let (source, settings, budget) = (Memory::default(), EvaluationSettings::default(), Budget::new(1000));
     for text in [
         format!("{}1{}", "(".repeat(198), ")".repeat(198)),
         format!("{}x{}", "abs(".repeat(198), ")".repeat(198)),
@@ -46,8 +48,13 @@ fn what_is_just_not_too_deep_is_evaluated() {
         format!("{}x{}", "sum(".repeat(198), ")".repeat(198)),
     ] {
         let expression = Expression::parse(&text).unwrap();
-        evaluate_instant(&expression, &source, 0, &settings, &budget).unwrap();
-        evaluate_range(&expression, &source, 0, 1000, 100, &settings, &budget).unwrap();
+        evaluate_instant(&expression, 0, &Evaluation::new(&source, &settings, &budget)).unwrap();
+        evaluate_range(
+            &expression,
+            QueryTimes { start_ms: 0, end_ms: 1000, step_ms: 100 },
+            &Evaluation::new(&source, &settings, &budget),
+        )
+        .unwrap();
         let _ = format!("{:?}", expression.clone());
     }
 }
@@ -76,9 +83,13 @@ fn steps_samples_and_time_are_bounded() {
         let labels = model::Labels::from_pairs([("__name__", "x".to_owned()), ("n", number.to_string())]).unwrap();
         source.series.insert(labels, (0..100).map(|place| (place * 1000, 1.0)).collect());
     }
-    let settings = Settings { steps_max: 1000, ..Settings::default() };
+    let settings = EvaluationSettings { steps_max: 1000, ..EvaluationSettings::default() };
     let range = |text: &str, end_ms: i64, budget: &Budget| {
-        evaluate_range(&Expression::parse(text).unwrap(), &source, 0, end_ms, 1000, &settings, budget)
+        evaluate_range(
+            &Expression::parse(text).unwrap(),
+            QueryTimes { start_ms: 0, end_ms, step_ms: 1000 },
+            &Evaluation::new(&source, &settings, budget),
+        )
     };
     let plenty = Budget::new(100_000);
     assert!(range("x", 999_000, &plenty).is_ok());
@@ -87,7 +98,7 @@ fn steps_samples_and_time_are_bounded() {
     assert!(error.to_string().contains("steps_max"), "{error}");
     for time_ms in [i64::MAX, i64::MIN] {
         let expression = Expression::parse("rate(x[1y] offset 1y)").unwrap();
-        let answer = evaluate_instant(&expression, &source, time_ms, &settings, &plenty);
+        let answer = evaluate_instant(&expression, time_ms, &Evaluation::new(&source, &settings, &plenty));
         assert!(matches!(answer, Err(QueryError::Invalid(_))));
     }
     // 10 series of 100 samples, and some for each row; values take the place of one series after the other, groups' sums need more.
@@ -114,7 +125,7 @@ fn labels_are_bounded() {
     source.series.insert(labels, vec![(0, 1.0)]);
     let ask = |text: &str| {
         let expression = Expression::parse(text).unwrap();
-        evaluate_instant(&expression, &source, 0, &Settings::default(), &Budget::new(1000))
+        evaluate_instant(&expression, 0, &Evaluation::new(&source, &EvaluationSettings::default(), &Budget::new(1000)))
     };
     let nested = |head: &str, tail: &str, depth: usize| format!("{}x{}", head.repeat(depth), tail.repeat(depth));
     for (head, tail) in
@@ -223,8 +234,8 @@ proptest! {
     fn no_text_crashes_the_parser(places in proptest::collection::vec((0..PIECES.len(), any::<bool>()), 0..24)) {
         let text: String = places.iter().flat_map(|(place, space)| [PIECES[*place], if *space { " " } else { "" }]).collect();
         if let Ok(expression) = Expression::parse(&text) {
-            let (source, settings, budget) = (Memory::default(), Settings::default(), Budget::new(100_000));
-            let _ = evaluate_instant(&expression, &source, 1_000_000, &settings, &budget);
+            let (source, settings, budget) = (Memory::default(), EvaluationSettings::default(), Budget::new(100_000));
+            let _ = evaluate_instant(&expression, 1_000_000, &Evaluation::new(&source, &settings, &budget));
             prop_assert_eq!(budget.samples(), 0);
         }
     }

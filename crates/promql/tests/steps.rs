@@ -9,7 +9,9 @@ use model::{Labels, STALE_NAN_BITS};
 use proptest::prelude::*;
 use query::Budget;
 use support::Memory;
-use thalweg_promql::{Expression, Settings, Value, evaluate_instant, evaluate_range};
+use thalweg_promql::{
+    Evaluation, EvaluationSettings, Expression, QueryTimes, ResultValue, evaluate_instant, evaluate_range,
+};
 
 /// `x` has the labels `a` and `b`, `y` has `a` only. No template can fail.
 const TEMPLATES: &[&str] = &[
@@ -110,12 +112,12 @@ fn bits(value: f64) -> u64 {
 }
 
 fn by_instants(expression: &Expression, memory: &Memory, times: &[i64]) -> Points {
-    let (settings, budget) = (Settings::default(), Budget::new(1_000_000));
+    let (settings, budget) = (EvaluationSettings::default(), Budget::new(1_000_000));
     let mut points = Points::new();
     for time_ms in times {
-        let answer = evaluate_instant(expression, memory, *time_ms, &settings, &budget).unwrap();
+        let answer = evaluate_instant(expression, *time_ms, &Evaluation::new(memory, &settings, &budget)).unwrap();
         match answer.value {
-            Value::Vector(samples) => {
+            ResultValue::Vector(samples) => {
                 for sample in samples {
                     points.entry(sample.labels).or_default().push((*time_ms, bits(sample.value)));
                 }
@@ -126,12 +128,12 @@ fn by_instants(expression: &Expression, memory: &Memory, times: &[i64]) -> Point
     points
 }
 
-fn at_once(expression: &Expression, memory: &Memory, start_ms: i64, end_ms: i64, step_ms: i64) -> Points {
-    let (settings, budget) = (Settings::default(), Budget::new(1_000_000));
-    let answer = evaluate_range(expression, memory, start_ms, end_ms, step_ms, &settings, &budget).unwrap();
+fn at_once(expression: &Expression, memory: &Memory, times: QueryTimes) -> Points {
+    let (settings, budget) = (EvaluationSettings::default(), Budget::new(1_000_000));
+    let answer = evaluate_range(expression, times, &Evaluation::new(memory, &settings, &budget)).unwrap();
     assert_eq!(budget.samples(), 0);
     match answer.value {
-        Value::Matrix(series) => series
+        ResultValue::Matrix(series) => series
             .into_iter()
             .map(|(labels, points)| {
                 (labels, points.floats.into_iter().map(|(time, value)| (time, bits(value))).collect())
@@ -153,7 +155,7 @@ fn every_template_yields_something() {
     }
     for template in TEMPLATES {
         let expression = Expression::parse(&template.replace("RANGE", "2m")).unwrap();
-        let points = at_once(&expression, &memory, 100_000, 900_000, 50_000);
+        let points = at_once(&expression, &memory, QueryTimes { start_ms: 100_000, end_ms: 900_000, step_ms: 50_000 });
         assert!(points.values().map(Vec::len).sum::<usize>() > 5, "{template}: {points:?}");
     }
 }
@@ -174,7 +176,7 @@ proptest! {
             let text = template.replace("RANGE", &format!("{range_s}s"));
             let expression = Expression::parse(&text).unwrap();
             let expected = by_instants(&expression, &memory, &times);
-            let found = at_once(&expression, &memory, start_ms, *times.last().unwrap(), step_ms);
+            let found = at_once(&expression, &memory, QueryTimes { start_ms, end_ms: *times.last().unwrap(), step_ms });
             prop_assert_eq!(found, expected, "{}", text);
         }
     }

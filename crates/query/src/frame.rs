@@ -121,6 +121,10 @@ impl FrameColumn {
         size_of::<Arc<str>>() + self.name.len() + self.cells.size_bytes()
     }
 
+    pub(crate) fn pick(&self, rows: &[usize]) -> Self {
+        Self { name: self.name.clone(), cells: self.cells.pick(rows) }
+    }
+
     /// A column of cells. They have one type, but that numbers of several become floats.
     pub fn of_cells(name: &str, cells: &[Cell<'_>]) -> Result<Self, String> {
         let cells = Column::of_cells(cells).map_err(|[first, other]| {

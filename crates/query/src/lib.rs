@@ -35,8 +35,8 @@ mod windows;
 
 pub use budget::{Budget, Pace, SAMPLE_BYTES, Stop};
 pub use execute::{
-    BinCache, BinsRequest, BinsResponse, CachedBinReads, ComputeBins, Context, NewestRow, NewestRows, Outcome, Reads,
-    StepReport, execute, newest_rows,
+    BinCache, BinsRequest, BinsResponse, CachedBinReads, ComputeBins, Context, LastRow, LastRows, Outcome, Reads,
+    StepReport, execute, last_rows,
 };
 pub use fill::{fill_gaps, interpolated};
 pub use frame::{Frame, FrameColumn};
@@ -44,6 +44,7 @@ pub use model::{Cell, Column, Values};
 pub use plan::Plan;
 pub use result_rows::{ResultRows, RowColumn, RowOrder, RowRef, RowShape, RowValue, SeriesColumn};
 pub use row_limit::RowLimit;
+pub use selection::cardinality;
 pub use series_labels::{SeriesLabels, SeriesTexts};
 pub use session::{DatabaseSettings, RefusedRow, Session, TableGroup};
 pub use sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use model::{Cell, Column, Labels};
 
-use crate::{Frame, FrameColumn, NewestRow, NewestRows, RowLimit, SeriesLabels};
+use crate::{Frame, FrameColumn, LastRow, LastRows, RowLimit, SeriesLabels};
 
 /// A row: when it is, of which series, and where in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,9 +165,9 @@ impl ResultRows {
     }
 
     /// A row of each series.
-    pub fn of_newest(newest: NewestRows, shape: RowShape) -> Self {
-        let NewestRows { labels, rows, frames, .. } = newest;
-        let place = |(series, row): (u32, &NewestRow)| RowRef { time_ns: row.time_ns, series, row: row.row };
+    pub fn of_last(last: LastRows, shape: RowShape) -> Self {
+        let LastRows { labels, rows, frames, .. } = last;
+        let place = |(series, row): (u32, &LastRow)| RowRef { time_ns: row.time_ns, series, row: row.row };
         let order = (0..).zip(&rows).map(place).collect();
         let frame_of = rows.iter().map(|row| row.frame).collect();
         let frames = frames.into_iter().map(|columns| RowsFrame::new(columns, &shape.fields)).collect();

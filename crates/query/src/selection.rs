@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use index::CompiledMatcher;
-use store::{SelectedGroup, Store, StoreError, TableGroups};
+use index::{Cardinality, CompiledMatcher};
+use store::{SelectedGroup, Store, StoreError, TableGroups, TableSelection};
 
 use crate::{Budget, QueryError};
 
@@ -18,14 +18,18 @@ pub(crate) fn select(
     within(budget, |reserve| store.select_within(database, matchers, reserve))
 }
 
-/// The groups of a table: a database, the table and its fields.
+/// The groups of a table.
 pub(crate) fn select_table(
     store: &Store,
-    table: (&str, &str, &[String]),
-    matchers: &[CompiledMatcher],
+    selection: &TableSelection<'_>,
     budget: &Budget,
 ) -> Result<Arc<TableGroups>, QueryError> {
-    within(budget, |reserve| store.select_table_within(table, matchers, reserve))
+    within(budget, |reserve| store.select_table_within(selection, reserve))
+}
+
+/// What makes a database large, from its index; each list holds the `top` largest. A database that does not exist has nothing.
+pub fn cardinality(store: &Store, database: &str, top: usize, budget: &Budget) -> Result<Cardinality, QueryError> {
+    within(budget, |reserve| store.cardinality_within(database, top, reserve))
 }
 
 fn within<T>(

@@ -89,7 +89,7 @@ impl SeriesTexts<'_> {
     /// The text of a series.
     pub fn of(&self, series: u32) -> &str {
         match self.labels.of.get(series as usize) {
-            Some(OfSeries::Group(place)) => self.texts.of(*place as usize),
+            Some(OfSeries::Group(place)) => self.texts.get(*place as usize),
             _ => "",
         }
     }

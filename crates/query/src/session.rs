@@ -4,7 +4,7 @@ use model::{Labels, TimeRange, ValueType};
 use store::TableSchema;
 
 use crate::plan::{Scan, Selector};
-use crate::{Budget, NewestRows, Outcome, Plan, QueryError, Reads};
+use crate::{Budget, LastRows, Outcome, Plan, QueryError, Reads};
 
 /// A group of a table: its tags, and the fields that it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub trait Session: Sync {
     fn run(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError>;
 
     /// The newest row of each series that a scan of a table selects.
-    fn newest_rows(&self, database: &str, scan: &Scan) -> Result<NewestRows, QueryError>;
+    fn last_rows(&self, database: &str, scan: &Scan) -> Result<LastRows, QueryError>;
 
     /// Counts of what was read so far.
     fn reads(&self) -> Reads;

@@ -12,8 +12,9 @@ pub fn table_groups(scan: &Scan, context: &Context<'_>) -> Result<Vec<SelectedGr
     let Some(table) = &scan.table else { return Ok(Vec::new()) };
     let matchers: Vec<Matcher> = scan.selectors.iter().map(Selector::matcher).collect();
     let compiled = compile(&matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
-    let table = (context.database, table.name.as_str(), table.fields.as_slice());
-    let selected = selection::select_table(context.store, table, &compiled, context.budget)?;
+    let (database, fields) = (context.database, table.fields.as_slice());
+    let wanted = store::TableSelection { database, table: &table.name, fields, matchers: &compiled };
+    let selected = selection::select_table(context.store, &wanted, context.budget)?;
     let unreadable = |error: StoreError| QueryError::Storage(error.to_string());
     let mut found = Vec::new();
     for group in selected.iter() {

@@ -4,8 +4,10 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use query::{QueryError, Stop};
 
-use crate::influx::RETRY_AFTER_S;
-use crate::json;
+use crate::http::json;
+
+/// When to send again what could not be taken, in seconds.
+pub(crate) const RETRY_AFTER_S: header::HeaderValue = header::HeaderValue::from_static("5");
 
 /// The type of errors of statements that a method may not run.
 const ONLY_BY_POST: &str = "method_not_allowed";

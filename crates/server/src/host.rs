@@ -59,7 +59,7 @@ pub(crate) fn start(state: &Arc<State>) -> Sampling {
 
 fn sample(state: &State) {
     let mut text = machine::host_text();
-    text.push_str(&with_labels(&state.render_metrics(), &machine::host_name()));
+    text.push_str(&with_labels(&(state.render_metrics() + &process_text()), &machine::host_name()));
     let Ok(database) = state.db.database_id(DEFAULT_DATABASE) else {
         return;
     };

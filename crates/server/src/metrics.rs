@@ -9,7 +9,7 @@ use db::Db;
 use ingest::LineErrors;
 use ingest::otlp::DeltaStats;
 
-use crate::active::Queries;
+use crate::scheduler::running::Queries;
 
 /// The reason of what breaks no limit.
 const UNREADABLE: &str = "unreadable line";
@@ -17,7 +17,8 @@ const UNREADABLE: &str = "unreadable line";
 /// What the server counts.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
+    /// By route, then by status.
+    requests: Mutex<BTreeMap<String, BTreeMap<u16, u64>>>,
     /// Lines, series and samples that were not taken, by the limit that they break; the others cannot be read.
     rejected: Mutex<BTreeMap<&'static str, u64>>,
     /// By protocol.
@@ -28,69 +29,6 @@ pub(crate) struct Metrics {
     pub(crate) connections: AtomicU64,
     parked: AtomicU64,
     connections_refused: AtomicU64,
-}
-
-/// Routes by which requests are counted; everything else is `other`.
-const ROUTES: &[&str] = &[
-    "/query",
-    "/api/v1/plan",
-    "/api/v1/admin/backup",
-    "/api/v1/admin/compact",
-    "/api/v1/admin/losses",
-    "/api/v1/admin/databases",
-    "/api/v1/admin/tsdb/delete_series",
-    "/api/v1/admin/tsdb/clean_tombstones",
-    "/write",
-    "/api/v2/write",
-    "/api/v3/write_lp",
-    "/api/v1/write",
-    "/v1/metrics",
-    "/api/v1/otlp/v1/metrics",
-    "/api/put",
-    "/api/v1/import",
-    "/api/v1/import/csv",
-    "/api/v1/import/native",
-    "/api/v1/export",
-    "/api/v1/export/native",
-    "/api/v1/read",
-    "/federate",
-    "/api/v1/status/tsdb",
-    "/api/v1/admin/tsdb/snapshot",
-    "/api/v1/import/prometheus",
-    "/api/v1/query",
-    "/api/v1/query_range",
-    "/api/v1/series",
-    "/api/v1/labels",
-    "/api/v1/metadata",
-    "/api/v1/query_exemplars",
-    "/api/v1/rules",
-    "/api/v1/alerts",
-    "/api/v1/targets",
-    "/api/v1/format_query",
-    "/api/v1/parse_query",
-    "/api/v1/alertmanagers",
-    "/api/v1/status/active_queries",
-    "/api/v1/status/config",
-    "/api/v1/status/flags",
-    "/api/v1/status/runtimeinfo",
-    "/api/v1/status/buildinfo",
-    "/metrics",
-    "/ping",
-    "/health",
-    "/ready",
-];
-
-pub(crate) fn route_of(path: &str) -> &'static str {
-    if path.starts_with("/api/v1/label/") {
-        return "/api/v1/label/{name}/values";
-    }
-    if path.starts_with("/api/v1/status/active_queries/") {
-        return "/api/v1/status/active_queries/{id}/kill";
-    }
-    if path.starts_with("/api/v1/admin/databases/") {
-        return "/api/v1/admin/databases/{name}";
-    }
-    ROUTES.iter().find(|route| **route == path).copied().unwrap_or("other")
 }
 
 fn render_deltas(out: &mut String, stats: &DeltaStats) {
@@ -105,12 +43,15 @@ fn render_deltas(out: &mut String, stats: &DeltaStats) {
     }
 }
 
-/// In the order of [`db::Stats::merges_by_goal`].
-const MERGE_GOALS: [&str; 7] = ["gather", "settle", "merge_patches", "join_patches", "join", "fold", "erase"];
-
 impl Metrics {
-    pub(crate) fn count_request(&self, route: &'static str, status: u16) {
-        add(&self.requests, (route, status), 1);
+    pub(crate) fn count_request(&self, route: &str, status: u16) {
+        let mut requests = lock(&self.requests);
+        if !requests.contains_key(route) {
+            requests.insert(route.to_owned(), BTreeMap::new());
+        }
+        if let Some(statuses) = requests.get_mut(route) {
+            *statuses.entry(status).or_default() += 1;
+        }
     }
 
     pub(crate) fn count_rejected(&self, errors: &LineErrors) {
@@ -128,12 +69,12 @@ impl Metrics {
         add(&self.rows, protocol, rows);
     }
 
-    /// Counts a connection of HTTP/1 that waits for its client to ask, until what this returns is dropped.
-    /// A client found no place.
+    /// Counts a connection that was closed because as many as may be were open.
     pub(crate) fn refuse_connection(&self) {
         self.connections_refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a connection that waits for its client's next request, until the returned guard is dropped.
     pub(crate) fn park(&self) -> impl Drop {
         self.parked.fetch_add(1, Ordering::Relaxed);
         ParkedCount(&self.parked)
@@ -193,8 +134,10 @@ impl Metrics {
         let mut out = String::new();
         family(&mut out, "thalweg_http_requests_total", "counter", "Requests by route and status.");
         let requests = lock(&self.requests);
-        for ((route, status), count) in requests.iter() {
-            let _ = writeln!(out, "thalweg_http_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}");
+        for (route, statuses) in requests.iter() {
+            for (status, count) in statuses {
+                let _ = writeln!(out, "thalweg_http_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}");
+            }
         }
         drop(requests);
         let stats = db.stats();
@@ -236,8 +179,8 @@ impl Metrics {
         render_disk(&mut out, db);
         render_result_cache(&mut out, db);
         family(&mut out, "thalweg_merges_by_goal_total", "counter", "Merges of parts, by why.");
-        for (goal, count) in MERGE_GOALS.iter().zip(stats.merges_by_goal) {
-            let _ = writeln!(out, "thalweg_merges_by_goal_total{{goal=\"{goal}\"}} {count}");
+        for (reason, count) in stats.merges_by_reason.by_reason() {
+            let _ = writeln!(out, "thalweg_merges_by_goal_total{{goal=\"{}\"}} {count}", reason.name());
         }
         family(&mut out, "thalweg_merged_chunks_total", "counter", "Chunks that merges wrote, by how.");
         for (how, chunks) in ["copied", "encoded"].iter().zip(stats.merged_chunks) {
@@ -251,7 +194,6 @@ impl Metrics {
         for (level, parts) in stats.levels.iter().enumerate() {
             let _ = writeln!(out, "thalweg_level_parts{{level=\"{level}\"}} {}", parts.parts);
         }
-        out.push_str(&crate::host::process_text());
         out
     }
 }
@@ -302,7 +244,7 @@ fn render_memory(out: &mut String, memory: &db::MemoryUse, deltas: &DeltaStats) 
     }
 }
 
-/// What is known of answers that are kept.
+/// Numbers of the result cache.
 fn render_result_cache(out: &mut String, db: &Db) {
     let Some(stats) = db.result_cache() else { return };
     for (name, kind, help, value) in [
@@ -311,13 +253,6 @@ fn render_result_cache(out: &mut String, db: &Db) {
         ("partial_hits_total", "counter", "Queries of which a part was evaluated.", stats.partial_hits),
         ("steps_total", "counter", "Steps of these queries' answers.", stats.steps),
         ("steps_changed_total", "counter", "Steps for which something had changed since.", stats.steps_changed),
-        (
-            "inner_steps_total",
-            "counter",
-            "Steps of expressions within queries that others share, where answers were evaluated.",
-            stats.inner_steps,
-        ),
-        ("inner_steps_kept_total", "counter", "Those of them that were not evaluated.", stats.inner_steps_from_memory),
         ("keys", "gauge", "Expressions and grids with anything in memory.", stats.keys),
         ("memory_bytes", "gauge", "Bytes of answers in memory.", stats.memory_bytes),
         ("flash_bytes", "gauge", "Bytes of slabs of answers on flash.", stats.flash_bytes),

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Mutex;
 
-/// At most one notice in this time: whoever sends nonsense cannot fill a disk with logs.
+/// At most one notice in this time: a client that sends nonsense cannot fill a disk with logs.
 const PAUSE_NS: u64 = 1_000_000_000;
 
 /// Tells, and counts what it does not tell.
@@ -32,6 +32,6 @@ impl Notices {
 
 /// Tells without a bound on how often: for what says itself how often it is told.
 pub(crate) fn write(message: &str) {
-    // Nobody reads it: nothing to be done.
+    // stderr is closed: nothing can be done.
     let _ = writeln!(std::io::stderr(), "thalweg: {message}");
 }

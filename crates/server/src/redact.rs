@@ -73,7 +73,7 @@ fn quoted_length(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// The same of `$$…$$` and `$tag$…$tag$`; of a dollar that begins nothing: 1.
+/// Length of a text quoted as `$$…$$` or `$tag$…$tag$`; 1 for a dollar that begins nothing.
 fn dollar_quoted_length(text: &str) -> usize {
     let after = text.get(1..).unwrap_or_default();
     let ends_tag = |end: &usize| after.get(*end..).is_some_and(|rest| rest.starts_with('$'));

@@ -11,9 +11,6 @@ use std::time::{Duration, Instant};
 
 use client::{Client, ClientError, Options, Outgoing, Values, asynchronous};
 use db::{Db, DbOptions, InstantQuery};
-use ingest::wire::control;
-use ingest::wire::data::{self, Answer, Encoder, Hello, Reason};
-use ingest::wire::frame::{HEADER_BYTES, MessageBuffer, Plane, preface};
 use model::histogram::{
     BUCKETS_MAX, BucketSpan, CUSTOM_BUCKETS_SCHEMA, CounterReset, Counts, HistogramCounts, HistogramLayout,
     NativeHistogram,
@@ -21,6 +18,9 @@ use model::histogram::{
 use model::{Field, Labels, ValueType};
 use thalweg_server::{Listener, Server, ServerSettings};
 use tokio::sync::oneshot;
+use wire::control;
+use wire::data::{self, Answer, Encoder, Hello, Reason};
+use wire::frame::{HEADER_BYTES, MessageBuffer, Plane, preface};
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);

@@ -27,8 +27,8 @@ pub struct Report {
     pub crashes: u64,
     /// Flushes of heads.
     pub flushes: u64,
-    /// Merges of parts, by goal as in [`store::Stats::merges_by_goal`].
-    pub merges: [u64; 7],
+    /// Merges of parts, by reason.
+    pub merges: store::MergeCounts,
     /// Operations that a full disk refused.
     pub refused: u64,
     /// Comparisons of samples or windows with the oracle.
@@ -80,7 +80,7 @@ impl Report {
         self.beyond_retention += other.beyond_retention;
         self.spoilt += other.spoilt;
         self.refused_losses += other.refused_losses;
-        self.merges.iter_mut().zip(other.merges).for_each(|(sum, more)| *sum += more);
+        self.merges.merge(&other.merges);
     }
 }
 

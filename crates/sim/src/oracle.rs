@@ -20,7 +20,7 @@ pub(crate) struct Oracle {
     pub(crate) retention_ns: i64,
     /// What an earlier policy did not keep any more stays gone.
     pub(crate) floor_ns: i64,
-    /// What is before this was past keeping once: where the store goes by an earlier time since, it may be there or not.
+    /// Samples before this were past retention once: where the store goes by an earlier time since, it may be there or not.
     pub(crate) gone_before_ns: i64,
 }
 
@@ -50,7 +50,7 @@ impl Oracle {
         }
     }
 
-    /// What is kept of a range.
+    /// The part of a range that retention keeps.
     pub(crate) fn kept(&self, range: &TimeRange, now_ns: i64) -> TimeRange {
         let oldest_ns = if self.retention_ns > 0 { now_ns - self.retention_ns } else { i64::MIN };
         let oldest_ns = oldest_ns.max(self.floor_ns);

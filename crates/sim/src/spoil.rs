@@ -54,7 +54,7 @@ impl World {
         self.open()
     }
 
-    /// What is left of a file; `None`: nothing, not even its name.
+    /// The rest of a file; `None`: nothing is left, not even its name.
     fn spoilt(&self, content: &[u8]) -> Option<Vec<u8>> {
         let length = content.len() as u64;
         let kept = |bytes: u64| Some(content.get(..bytes as usize).unwrap_or_default().to_vec());

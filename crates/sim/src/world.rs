@@ -125,7 +125,7 @@ impl World {
         if let Some(store) = self.store.take() {
             let stats = store.stats();
             self.report.flushes += stats.flushes;
-            self.report.merges.iter_mut().zip(stats.merges_by_goal).for_each(|(sum, more)| *sum += more);
+            self.report.merges.merge(&stats.merges_by_reason);
         }
         let store =
             Store::open(self.simulation.platform(), options(self.seed)).map_err(|error| format!("opening: {error}"))?;
@@ -179,7 +179,7 @@ impl World {
     pub(crate) fn finish(mut self) -> Result<Report, String> {
         self.simulation.limit_room(None);
         self.believe_clock()?;
-        self.store()?.settle().map_err(|error| format!("settling: {error}"))?;
+        self.store()?.compact_all().map_err(|error| format!("settling: {error}"))?;
         self.compare_everything()?;
         self.open()?;
         self.compare_everything()?;
@@ -439,7 +439,7 @@ impl World {
         match self.below(4) {
             0 => {
                 // How far it gets is the simulation's choice.
-                let _ = self.store()?.settle();
+                let _ = self.store()?.compact_all();
                 self.restart()?;
             }
             1 => {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use query::plan::{Expression, Plan, Scan};
-use query::{Frame, NewestRows, QueryError, RowLimit, Session, SqlType, TableSchema, Value};
+use query::plan::{Plan, Scan};
+use query::{Frame, LastRows, QueryError, RowLimit, Session, SqlType, TableSchema, Value};
 use sqlparser::ast::{
     Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Values,
 };
@@ -74,15 +74,14 @@ impl Run<'_> {
         Ok(frames)
     }
 
-    /// The newest row of each series that a scan selects, unless only columns are wanted.
-    pub(crate) fn newest_rows(&mut self, scan: Scan) -> Result<NewestRows, SqlError> {
-        let mut newest = NewestRows::default();
+    /// The last row of each series that a scan selects, unless only columns are wanted.
+    pub(crate) fn last_rows(&mut self, scan: Scan) -> Result<LastRows, SqlError> {
+        let mut last = LastRows::default();
         if !self.describes {
-            newest = self.session.newest_rows(&self.environment.database, &scan)?;
+            last = self.session.last_rows(&self.environment.database, &scan)?;
         }
-        let input = Box::new(Plan::Order { input: Box::new(Plan::Scan(scan)), by: Expression::Time, descending: true });
-        self.plans.push(Plan::Limit { input, rows: 1, skip: 0 });
-        Ok(newest)
+        self.plans.push(Plan::Last { input: Box::new(Plan::Scan(scan)), rows: 1 });
+        Ok(last)
     }
 
     /// Names of the tables.

@@ -8,14 +8,14 @@ use index::IndexError;
 use platform::objects::ObjectError;
 
 use crate::Loss;
-use crate::segment::segment_path;
+use crate::flush::segment::segment_path;
 
 /// What a decoder says of a form that only later versions can have written.
 pub(crate) const NEWER: &str = "written by a newer version of Thalweg";
 /// Losses that one message lists.
 const LOSSES_SHOWN: usize = 20;
 
-/// Why the store could not do what was asked.
+/// Why the store could not carry out a request.
 #[derive(Debug)]
 pub enum StoreError {
     /// Another process has the folder: stop it, or use another folder.
@@ -87,6 +87,7 @@ impl StoreError {
                 Self::Io { action: format!("write an index segment in {}", directory.display()), error }
             }
             IndexError::Full(what) => Self::Invalid(what.to_owned()),
+            IndexError::Refused => Self::Invalid(error.to_string()),
         }
     }
 

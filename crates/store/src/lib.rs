@@ -1,205 +1,118 @@
-//! Durable, ordered time series on fast disk. Synchronous; owns no threads: whoever embeds it calls [`Store::maintain`].
+//! Durable, ordered time series on fast disk. Synchronous; owns no threads: its embedder calls [`Store::maintain`].
 //!
-//! The life of a sample, file by file:
+//! The rooms, in the order in which a sample passes through them:
 //!
-//! * [`write`]: a batch comes in · [`resolve`]: keys become groups, names become slots · [`beyond_retention`]: what is not taken
-//! * [`log`]: the request becomes one record · [`head`]: the rows go into memory · back in `write`: the record is synced
-//! * [`flush`], [`sections`]: a full head becomes parts · [`pressure`]: writers give way to that · [`chunk`], [`summary`], [`part`]: what a part is made of
-//! * [`levels`]: what to merge next · [`merge`]: many parts become few · [`throttle`]: how fast
-//! * [`policy`], [`retention`], [`trash`], [`deletes`]: what goes, and when · [`trusted_time`], [`time`]: by which clock · [`journal`], [`journal_file`]: what of the past has changed
-//! * [`indexing`], [`segment`]: new groups become segments of the index · [`index_twins`]: their second copies
-//! * [`exemplars`]: what stands beside the samples · [`producers`]: who sent what last
-//! * [`histogram`]: samples that are distributions
-//! * [`manifest`]: which files exist · [`recover`]: what happens at opening
-//! * [`inspect`], [`check`], [`backup`], [`compact`], [`scrub`], [`reserve`]: upkeep · [`health`]: what is wrong at present
-//! * [`scan`]: groups are found · [`read`]: samples are read · [`windows`]: or only what they add up to · [`recent`]: the newest of many groups at once
+//! * [`write`]: a request becomes rows: admission, keys and names, rows that are too old, producers, exemplars, tokens
+//! * [`log`]: the request as one record of the write-ahead log
+//! * [`head`]: the newest rows of each shard, in memory
+//! * [`flush`]: a full head becomes parts; new groups become segments of the index
+//! * [`part`]: immutable files of chunks and summaries
+//! * [`compaction`]: which parts to merge next, merging them, and how fast
+//! * [`retention`]: policies, deletes, the trash, and the clock that they go by
+//! * [`journal`]: what changed in the past, for caches of results
+//! * [`manifest`]: which files exist
+//! * [`tier`]: parts in the object store, and the cache of their blocks on flash
+//! * [`read`]: selecting groups, reading their rows, windows of summaries, last rows
+//! * [`cache`]: caches in memory
+//! * [`memory`]: how much of it everything may take
+//! * [`upkeep`]: opening, checks, repairs, backups, health, figures
+//! * [`error`]: what can go wrong
 
-mod admission;
-mod backup;
-mod beyond_retention;
-mod check;
-mod chosen;
-mod chunk;
-mod compact;
-mod databases;
-mod deletes;
+mod cache;
+mod compaction;
 mod error;
-mod exemplars;
 mod flush;
-mod generations;
 mod head;
-mod health;
-mod histogram;
-mod index_twins;
-mod indexing;
-mod inspect;
 mod journal;
-mod journal_file;
-mod keys;
-mod known_times;
-mod levels;
-mod locate;
 mod log;
-mod lost_found;
 mod manifest;
-mod manifest_twin;
 mod memory;
-mod merge;
-mod milliseconds;
-mod newest;
-mod number_hash;
-mod options;
-mod origins;
 mod part;
-mod policy;
-mod pressure;
-mod producers;
-mod progress;
 mod read;
-mod recent;
-mod recover;
-mod repair;
-mod reserve;
-mod resolve;
 mod retention;
-mod scan;
-mod scrub;
-mod sections;
-mod segment;
-mod settled;
-mod shard;
-mod spare;
-mod stats;
-mod summary;
-mod tables;
-mod tails;
-mod throttle;
 pub mod tier;
-mod time;
-mod tokens;
-mod trash;
-mod trusted_time;
-mod windows;
+mod upkeep;
 mod write;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use index::{Catalog, CatalogEntry, DatabaseId};
+use index::{Catalog, CatalogEntry};
 use platform::{Files, Platform};
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
-pub use backup::{
-    BackupReport, PruneReport, RebuildReport, RestoreReport, backups, fuzz_backup, prune, rebuild, restore,
-};
-pub use beyond_retention::BEYOND_RETENTION;
-pub use check::{CheckReport, Damage, check};
-pub use chosen::{GroupTexts, TableGroups};
-pub use compact::CompactReport;
+pub use cache::selections::{GroupTexts, TableGroups};
+pub use compaction::MergeReason;
 pub use error::StoreError;
-pub use health::{CheckStatus, Health, HealthCheck, Loss};
-pub use inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
+pub use journal::file::fuzz_journal;
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
-pub use journal_file::fuzz_journal;
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
-pub use lost_found::{LostFile, lost_found};
 pub use manifest::fuzz_manifest;
 pub use memory::{MemoryPool, MemoryUse};
-pub use milliseconds::to_milliseconds;
-pub use newest::NewestRows;
-pub use options::StoreOptions;
-pub use origins::{Origin, Origins};
 pub use part::{fuzz_part, fuzz_part_file};
-pub use policy::DatabasePolicy;
-pub use producers::{Sent, fuzz_producers};
-pub use progress::Progress;
+pub use read::end_rows::{End, EndRows};
+pub use read::head_rows::HeadRows;
+pub use read::last_rows::BatchLastRows;
+pub use read::milliseconds::to_milliseconds;
+pub use read::origins::{Origin, Origins};
+pub use read::select::{SelectedColumn, SelectedGroup};
+pub use read::table_rows::TableRows;
+pub use read::tables::{TableSchema, TableSelection};
+pub use read::windows::{ReadCounts, WindowColumn, Windows};
 pub use read::{ByMillisecond, GroupReader};
-pub use recent::RecentRows;
-pub use recover::Recovery;
-pub use repair::{RepairReport, repair};
 pub use retention::Deleted;
-pub use scan::{SelectedColumn, SelectedGroup};
-pub use settled::ObjectTierOptions;
-pub use stats::{LevelStats, Stats};
-pub use tables::{GroupRows, TableSchema};
+pub use retention::policy::DatabasePolicy;
+pub use retention::trash::{RestoredTrash, TrashReport, restore_trash, trash_of};
 pub use tier::fuzz_flash_table;
-pub use tokens::{Appended, Appender, GroupLayout, Token};
-pub use trash::{RestoredTrash, TrashReport, restore_trash, trash_of};
-pub use windows::{ReadCounts, WindowColumn, Windows};
+pub use tier::parts::ObjectTierOptions;
+pub use upkeep::backup::{
+    BackupReport, PruneReport, RebuildReport, RestoreReport, backups, fuzz_backup, prune, rebuild, restore,
+};
+pub use upkeep::check::{CheckReport, Damage, check};
+pub use upkeep::compact::CompactReport;
+pub use upkeep::health::{CheckStatus, Health, HealthCheck, Loss};
+pub use upkeep::inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
+pub use upkeep::lost_found::{LostFile, lost_found};
+pub use upkeep::options::StoreOptions;
+pub use upkeep::progress::Progress;
+pub use upkeep::recover::Recovery;
+pub use upkeep::repair::{RepairReport, repair};
+pub use upkeep::stats::{LevelStats, MergeCounts, Stats};
+pub use write::beyond_retention::BEYOND_RETENTION;
+pub use write::producers::{Sent, fuzz_producers};
+pub use write::tokens::{Appended, Appender, GroupLayout, Token};
 pub use write::{Rejected, WriteReport};
 
-use admission::Admission;
-use chosen::ChosenGroups;
-use exemplars::Exemplars;
+use head::shard::Shard;
 use journal::Journal;
-use keys::Keys;
 use log::WriteAheadLog;
 use manifest::{Edit, Manifest};
-use part::{MadeAt, Part, PartData, PartInfo, PartLabel, SeenBlocks};
-use producers::Producers;
-use settled::Settled;
-use shard::Shard;
-use stats::Counters;
-use tails::Tails;
-use trusted_time::TrustedTime;
+use part::{MadeAt, Part, PartData, PartInfo, PartLabel};
+use tier::parts::ObjectTier;
+use upkeep::stats::Counters;
 
 /// An open data folder. Shared by all threads that read and write.
 pub struct Store {
     platform: Platform,
     options: StoreOptions,
     catalog: RwLock<CatalogState>,
-    keys: Keys,
     log: Box<dyn WriteAheadLog>,
     shards: Vec<Shard>,
     manifest: Mutex<Manifest>,
-    /// Held by whoever flushes: one shard at a time.
+    /// Held during a flush: one shard at a time.
     flushing: Mutex<()>,
-    pressure: pressure::Pressure,
-    throttle: throttle::Throttle,
+    throttle: compaction::throttle::Throttle,
     counters: Counters,
-    /// Whether there are entries that the log does not hold yet.
-    untold: AtomicBool,
     journal: Journal,
-    journal_file: Mutex<journal_file::JournalFile>,
-    spare: spare::Spare,
-    /// Length of partitions on the fast tier, in nanoseconds.
-    fast_ns: AtomicI64,
-    /// As in the manifest.
-    policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
-    /// Bytes that all heads may take at present.
-    heads_bytes: AtomicU64,
-    memory_pools: memory::MemoryPools,
-    /// Index blocks and ends of chunks that readers came by.
-    seen: Arc<SeenBlocks>,
-    tails: Arc<Tails>,
-    /// What matchers chose of tables.
-    chosen: ChosenGroups,
-    /// Bytes of answers that are kept of its data.
-    results_bytes: AtomicU64,
-    /// Bytes that are kept outside of requests that are done with.
-    requests_bytes: AtomicU64,
-    /// Whether more is held than may be, as the accountant saw it last.
-    memory_is_short: AtomicBool,
-    admission: Admission,
-    /// Why new series are refused at present, if they are.
-    refusal: RwLock<Option<String>>,
-    /// Where parts settle, if not in the data folder.
-    settled: Option<Settled>,
-    /// Exemplars, and since when series count.
-    exemplars: Mutex<Exemplars>,
-    /// Who sent what last.
-    producers: Mutex<Producers>,
-    recovery: Recovery,
-    /// What is wrong at present, for operators.
-    health: Arc<Health>,
-    index_twins: Arc<index_twins::IndexTwins>,
-    scrub: scrub::Scrub,
-    reserve: reserve::Reserve,
-    /// The time that retention goes by.
-    trusted_time: TrustedTime,
+    ingestor: write::Ingestor,
+    retention: retention::Retention,
+    caches: cache::Caches,
+    memory: memory::Memory,
+    /// Where parts of level 2 go, if not into the data folder.
+    object_tier: Option<ObjectTier>,
+    upkeep: upkeep::Upkeep,
     /// Keeps other processes out; released when the store is dropped.
     _lock: Box<dyn Send + Sync>,
 }
@@ -211,115 +124,23 @@ pub(crate) struct CatalogState {
     /// Smallest sequence id of a catalog record whose entries no segment holds yet.
     pub(crate) unsaved_since: Option<u64>,
     /// Entries that the log does not hold yet, because the disk was full.
-    pub(crate) untold: Vec<CatalogEntry>,
+    pub(crate) unlogged: Vec<CatalogEntry>,
 }
 
 impl Store {
     /// What opening the folder found.
     pub fn recovery(&self) -> &Recovery {
-        &self.recovery
+        self.upkeep.recovery()
     }
 
     /// What is wrong at present.
     pub fn health(&self) -> &Arc<Health> {
-        &self.health
+        self.upkeep.health()
     }
 
     /// Identifies the folder's making: numbers handed out under another incarnation mean nothing here.
     pub fn incarnation(&self) -> u64 {
         self.manifest.lock().state.incarnation
-    }
-
-    /// Does what is due of flushing, merging and uploading; to be called again at once while it returns `true`, else now and
-    /// then. Whoever has threads calls its three parts in one thread each, so that none waits for another.
-    pub fn maintain(&self) -> Result<bool, StoreError> {
-        self.maintain_all(false)
-    }
-
-    /// As [`Store::maintain`]; `at_last` also what would wait for more rows.
-    pub(crate) fn maintain_all(&self, at_last: bool) -> Result<bool, StoreError> {
-        let worked = self.maintain_heads()?;
-        let worked = self.merge_parts(at_last)? || worked;
-        Ok(self.maintain_objects()? || worked)
-    }
-
-    /// Makes room in memory and in the log.
-    pub fn maintain_heads(&self) -> Result<bool, StoreError> {
-        self.observe_time();
-        self.account();
-        self.hold_reserve();
-        let mut worked = self.flush_due()?;
-        // Behind the flush, which may be what makes room for it.
-        self.log.prepare()?;
-        for shard in &self.shards {
-            worked |= self.freeze_groups_if_due(shard)?;
-        }
-        Ok(worked)
-    }
-
-    /// Merges parts and index segments, drops what is past keeping.
-    pub fn maintain_parts(&self) -> Result<bool, StoreError> {
-        self.merge_parts(false)
-    }
-
-    pub(crate) fn merge_parts(&self, at_last: bool) -> Result<bool, StoreError> {
-        self.observe_time();
-        let mut worked = self.with_reserve(|| Ok(self.drop_expired()? | self.empty_trash()?))?;
-        self.save_time_if_due()?;
-        for shard in &self.shards {
-            worked |= self.merge_if_due(shard, at_last)?;
-            worked |= self.merge_groups_if_due(shard)?;
-        }
-        self.fit_partitions()?;
-        // After the merges: a full disk, on which no copy can be written, must not keep them from giving room back.
-        worked |= self.repair_index()?;
-        Ok(worked)
-    }
-
-    /// Flushes the fullest head if it is over its share of the budget, and the oldest if the log is over its.
-    fn flush_due(&self) -> Result<bool, StoreError> {
-        let head_bytes = |shard: &Shard| shard.state.lock().head.bytes();
-        if let Some(fullest) = self.shards.iter().max_by_key(|shard| head_bytes(shard))
-            && head_bytes(fullest) > self.head_bytes_max()
-        {
-            self.flush(fullest)?;
-            return Ok(true);
-        }
-        if self.log.stats().bytes <= self.options.log_bytes_max {
-            return Ok(false);
-        }
-        let oldest =
-            self.shards.iter().filter_map(|shard| Some((shard.first_needed()?, shard))).min_by_key(|old| old.0);
-        match oldest {
-            Some((_, shard)) => self.flush(shard).map(|_| true),
-            None => Ok(false),
-        }
-    }
-
-    /// Flushes everything, so that the next opening has no log to read.
-    pub fn flush_all(&self) -> Result<(), StoreError> {
-        self.shards.iter().try_for_each(|shard| self.flush(shard).map(|_| ()))?;
-        // Nothing may come any more, and nothing later would tell damage to the last record from a torn one.
-        self.log.commit(self.log.last_sequence())?;
-        self.log.note()
-    }
-
-    /// Has merges keep to no rate any more: the store is about to be closed, and somebody waits for the one under way.
-    pub fn hurry_for_good(&self) {
-        self.throttle.lift();
-    }
-
-    /// Flushes and merges everything there is to merge.
-    pub fn settle(&self) -> Result<(), StoreError> {
-        let _hurry = self.throttle.hurry();
-        self.flush_all()?;
-        while self.maintain_all(true)? {}
-        Ok(())
-    }
-
-    /// Bytes of one shard's head at which it is flushed.
-    fn head_bytes_max(&self) -> usize {
-        self.heads_bytes.load(Ordering::Relaxed) as usize / self.shards.len().max(1)
     }
 
     /// The file with this number.
@@ -338,60 +159,12 @@ impl Store {
     }
 
     fn open_part(&self, info: PartInfo) -> Result<Arc<Part>, StoreError> {
-        open_part(&*self.platform.files, &self.options.directory, self.settled.as_ref(), &self.health, info)
+        open_part(&*self.platform.files, &self.options.directory, self.object_tier.as_ref(), self.upkeep.health(), info)
     }
 
     fn sync_folder(&self, name: &str) -> Result<(), StoreError> {
         let path = self.options.directory.join(name);
         self.platform.files.sync_directory(&path).map_err(StoreError::io("sync folder", &path))
-    }
-
-    /// After a failed commit nobody knows what the manifest on disk says: nothing more is written.
-    fn commit_edits(&self, edits: &[Edit]) -> Result<(), StoreError> {
-        self.log.check()?;
-        let mut manifest = self.manifest.lock();
-        // A full disk is found out before anything of the edits is written.
-        manifest.reserve(edits).inspect_err(|_| self.remove_added(edits))?;
-        let committed = manifest.commit(edits);
-        committed.inspect_err(|error| self.log.poison(&error.to_string()))?;
-        let shortened = manifest.shorten(&*self.platform.files);
-        match shortened {
-            // Until the new one has the old one's name the old one counts: the next edit tries again.
-            Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => Ok(()),
-            Err(error) => {
-                self.log.poison(&error.to_string());
-                Err(error)
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-
-    /// Fails if nothing may be written until the folder is opened again.
-    pub fn check_writable(&self) -> Result<(), StoreError> {
-        self.log.check()
-    }
-
-    /// Forgets the losses that answers warn of: an operator has seen them. The object store is used again. How many there were.
-    pub fn acknowledge_losses(&self) -> Result<usize, StoreError> {
-        let losses = self.health.losses();
-        if !losses.is_empty() {
-            self.commit_edits(&[Edit::ForgetLosses])?;
-            self.health.set_losses(Vec::new());
-        }
-        Ok(losses.len())
-    }
-
-    /// Removes the files that edits which cannot be committed would have named: on a full disk they would only take room.
-    fn remove_added(&self, edits: &[Edit]) {
-        for edit in edits {
-            match edit {
-                Edit::AddPart(info) if info.id == info.file => self.remove_file(&self.part_path(info.file)),
-                Edit::AddSegment { id, .. } => {
-                    self.remove_segment(*id);
-                }
-                _ => {}
-            }
-        }
     }
 
     /// Removes a file that nothing names any more. If that fails, the next opening does it.
@@ -405,12 +178,12 @@ impl Store {
 fn open_part(
     files: &dyn Files,
     directory: &Path,
-    settled: Option<&Settled>,
+    object_tier: Option<&ObjectTier>,
     health: &Arc<Health>,
     info: PartInfo,
 ) -> Result<Arc<Part>, StoreError> {
-    let data = match settled {
-        Some(settled) if !info.places.local => settled.open_part(files, directory, &info)?,
+    let data = match object_tier {
+        Some(object_tier) if !info.locations.local => object_tier.open_part(files, directory, &info)?,
         _ => PartData::open_local(files, part_path(directory, info.file), &info)?,
     };
     Part::open(data.reported_to(health), info).map(Arc::new)

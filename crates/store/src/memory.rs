@@ -3,14 +3,40 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use platform::Clock;
 
-use crate::Store;
-use crate::shard::Shard;
+use crate::head::shard::Shard;
+use crate::{Store, StoreOptions};
+
+/// What a cache may take.
+pub(crate) struct CacheBudget {
+    /// One part in so many of the limit.
+    pub(crate) share: u64,
+    /// Bytes at most.
+    pub(crate) bytes_max: u64,
+}
+
+impl CacheBudget {
+    /// The bytes that it may take of a limit.
+    pub(crate) fn bytes(&self, memory_bytes_max: u64) -> usize {
+        (memory_bytes_max / self.share).min(self.bytes_max) as usize
+    }
+}
+
+/// Decoded index blocks of parts.
+pub(crate) const INDEX_BLOCK_CACHE: CacheBudget = CacheBudget { share: 32, bytes_max: 64 << 20 };
+/// Decoded last rows of chunks.
+pub(crate) const LAST_ROWS_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 32 << 20 };
+/// Groups that matchers selected; what readers derive from them may take as much again.
+pub(crate) const SELECTION_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 32 << 20 };
+/// Timestamps that one reader decoded.
+pub(crate) const TIMES_CACHE_BYTES_MAX: usize = 4 << 20;
+/// Blocks and payloads of requests that are done with, each.
+pub(crate) const BUFFER_POOL_BYTES_MAX: usize = 16 << 20;
 
 /// Share of the limit that index, keys and the indexes of parts may take before new series are refused.
 const INDEX_SHARE: (u64, u64) = (7, 10);
@@ -175,7 +201,7 @@ impl MemoryPool {
         }
     }
 
-    /// Bytes held now.
+    /// Bytes in use.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
@@ -192,7 +218,7 @@ pub struct MemoryUse {
     pub keys: u64,
     /// Indexes of open parts.
     pub parts: u64,
-    /// Blocks of objects, and what of parts is held decoded: index blocks and the ends of chunks.
+    /// Blocks of objects, and index blocks and last rows of chunks that are cached decoded.
     pub cache: u64,
     /// What running queries hold.
     pub queries: u64,
@@ -200,7 +226,7 @@ pub struct MemoryUse {
     pub requests: u64,
     /// Memory of rows and requests that are done with, kept for the next ones.
     pub spare: u64,
-    /// Answers that whoever embeds the store keeps.
+    /// Results that the store's embedder caches.
     pub results: u64,
 }
 
@@ -234,25 +260,55 @@ fn refusal(limit: u64, memory: &MemoryUse) -> Option<String> {
     })
 }
 
+/// How the store's memory is divided, as it was when it was last accounted for.
+pub(crate) struct Memory {
+    pools: MemoryPools,
+    /// Bytes that all heads may take.
+    heads_bytes: AtomicU64,
+    /// Bytes of results that the embedder caches.
+    results_bytes: AtomicU64,
+    /// Bytes of buffers that the embedder keeps for the next requests.
+    requests_bytes: AtomicU64,
+    /// True if everything takes more than the limit.
+    is_short: AtomicBool,
+}
+
+impl Memory {
+    pub(crate) fn new(options: &StoreOptions, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            pools: MemoryPools::new(options.memory_bytes_max, clock),
+            heads_bytes: AtomicU64::new(options.head_bytes_max as u64),
+            results_bytes: AtomicU64::new(0),
+            requests_bytes: AtomicU64::new(0),
+            is_short: AtomicBool::new(false),
+        }
+    }
+
+    /// Bytes that all heads may take.
+    pub(crate) fn heads_bytes(&self) -> u64 {
+        self.heads_bytes.load(Ordering::Relaxed)
+    }
+}
+
 impl Store {
     /// Bytes in memory now.
     pub fn memory(&self) -> MemoryUse {
         let catalog_bytes = self.catalog.read().catalog.memory_bytes();
         let mut memory = MemoryUse {
             index: catalog_bytes as u64,
-            keys: self.keys.memory_bytes() as u64,
-            queries: self.memory_pools.queries.used_bytes(),
-            requests: self.memory_pools.requests.used_bytes(),
-            spare: self.spare.size_bytes() as u64 + self.requests_bytes.load(Ordering::Relaxed),
-            results: self.results_bytes.load(Ordering::Relaxed),
-            cache: self.settled.as_ref().map_or(0, |settled| settled.tier.counters().memory_bytes)
-                + (self.seen.memory_bytes() + self.tails.memory_bytes() + self.chosen.memory_bytes()) as u64,
+            keys: self.ingestor.keys_bytes(),
+            queries: self.memory.pools.queries.used_bytes(),
+            requests: self.memory.pools.requests.used_bytes(),
+            spare: self.ingestor.buffers_bytes() + self.memory.requests_bytes.load(Ordering::Relaxed),
+            results: self.memory.results_bytes.load(Ordering::Relaxed),
+            cache: self.object_tier.as_ref().map_or(0, |object_tier| object_tier.tier.counters().memory_bytes)
+                + self.caches.memory_bytes(),
             ..MemoryUse::default()
         };
         for shard in &self.shards {
             memory.index += shard.groups.read().groups.memory_bytes() as u64;
             memory.heads += heads_bytes(shard);
-            memory.spare += shard.state.lock().head.spare().size_bytes() as u64;
+            memory.spare += shard.state.lock().head.pool().size_bytes() as u64;
             let (parts, _) = shard.parts_and_deletes();
             memory.parts += parts.iter().map(|part| part.memory_bytes() as u64).sum::<u64>();
         }
@@ -261,43 +317,41 @@ impl Store {
 
     /// What all running queries take their memory from.
     pub fn query_memory(&self) -> Arc<MemoryPool> {
-        self.memory_pools.queries.clone()
+        self.memory.pools.queries.clone()
     }
 
     /// What all requests on their way in take their memory from.
     pub fn request_memory(&self) -> Arc<MemoryPool> {
-        self.memory_pools.requests.clone()
+        self.memory.pools.requests.clone()
     }
 
-    /// Says how many bytes of answers are kept: heads give way to them.
-    pub fn hold_results(&self, bytes: u64) {
-        self.results_bytes.store(bytes, Ordering::Relaxed);
+    /// Accounts for cached results: heads give way to them.
+    pub fn account_results(&self, bytes: u64) {
+        self.memory.results_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Says how many bytes of requests that are done with are kept outside for the next ones; whether memory is so short that they are
     /// better given back.
-    pub fn hold_requests(&self, bytes: u64) -> bool {
-        self.requests_bytes.store(bytes, Ordering::Relaxed);
-        self.memory_is_short.load(Ordering::Relaxed)
+    pub fn account_requests(&self, bytes: u64) -> bool {
+        self.memory.requests_bytes.store(bytes, Ordering::Relaxed);
+        self.memory.is_short.load(Ordering::Relaxed)
     }
 
-    /// Looks at what is held, and sets how much heads may take and whether new series are refused.
+    /// Counts the memory in use, and sets how much heads may take and whether new series are refused.
     pub(crate) fn account(&self) {
         let memory = self.memory();
         let limit = self.options.memory_bytes_max;
-        self.memory_pools.account(memory.total() - memory.queries - memory.requests);
+        self.memory.pools.account(memory.total() - memory.queries - memory.requests);
         let heads = heads_bytes_max(limit, self.options.head_bytes_max as u64, memory.fixed());
-        self.heads_bytes.store(heads, Ordering::Relaxed);
+        self.memory.heads_bytes.store(heads, Ordering::Relaxed);
         let is_short = memory.total() > limit;
-        self.memory_is_short.store(is_short, Ordering::Relaxed);
-        self.shards.iter().for_each(|shard| shard.state.lock().head.spare().look(is_short));
+        self.memory.is_short.store(is_short, Ordering::Relaxed);
+        self.shards.iter().for_each(|shard| shard.state.lock().head.pool().look(is_short));
         if is_short {
-            self.seen.give_back();
-            self.tails.give_back();
-            self.chosen.give_back();
-            self.spare.give_back();
+            self.caches.clear();
+            self.ingestor.clear_buffers();
         }
-        *self.refusal.write() = refusal(limit, &memory);
+        self.ingestor.refuse_series(refusal(limit, &memory));
     }
 }
 
@@ -333,7 +387,7 @@ mod tests {
     }
 
     /// How much queries of such greed come to hold when each takes a byte after the other.
-    fn held_by_greedy(memory: &MemoryPool, count: usize) -> Vec<u64> {
+    fn lent_to_greedy(memory: &MemoryPool, count: usize) -> Vec<u64> {
         let mut held = vec![0; count];
         while held.iter_mut().fold(false, |any, held| {
             let took = memory.take(1, *held);
@@ -347,13 +401,13 @@ mod tests {
     fn the_greedy_leave_room_for_small_ones() {
         for (greedy, bytes_max, share) in [(1, 1000, 800), (2, 900, 400), (3, 1300, 400)] {
             let memory = pools(4 * bytes_max).queries;
-            assert_eq!(held_by_greedy(&memory, greedy), vec![share; greedy]);
+            assert_eq!(lent_to_greedy(&memory, greedy), vec![share; greedy]);
             assert!(memory.take(50, 0) && !memory.take(1, share), "{greedy}");
         }
     }
 
     #[test]
-    fn what_is_lent_stays_beside_what_the_store_holds() {
+    fn pools_lend_within_the_limit_beside_the_store() {
         let pools = pools(1600);
         // Of 1600 the program has 200 and the store 1200.
         pools.account(1200);
@@ -365,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_memory_gets_what_others_give_back() {
+    fn waiting_requests_get_memory_that_others_release() {
         let pool = pools(4000).requests;
         assert!(pool.take(800, 0) && !pool.take_within(900, 0, Duration::from_mins(1)), "it never could");
         std::thread::scope(|scope| {

@@ -35,7 +35,7 @@ fn a_damaged_chunk_is_not_copied() {
     let mut content = Content::new();
     (0..HOSTS).for_each(|host| write(&store, &mut content, &rows(host, 0..20_000, 1.0)));
     write(&store, &mut content, &rows(0, 200_000..200_010, 1.0));
-    store.settle().unwrap();
+    store.compact_all().unwrap();
     assert_eq!(read_all(&store, TimeRange::ALL), content);
     let files = simulation.files();
     let parts = files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "part"));
@@ -45,6 +45,6 @@ fn a_damaged_chunk_is_not_copied() {
     for host in 0..HOSTS {
         store.write("default", &batch(&rows(host, 19_990..19_999, 2.0))).unwrap();
     }
-    let error = store.settle().unwrap_err().to_string();
+    let error = store.compact_all().unwrap_err().to_string();
     assert!(error.contains("checksum"), "{error}");
 }

@@ -58,11 +58,11 @@ fn write_golden(directory: &Path) {
             5 => send(&store, &round(number), Sent { producer: 8, sequence: 5 }),
             _ => send(&store, &round(number), Sent { producer: 7, sequence: 1 }),
         }
-        store.settle().unwrap();
+        store.compact_all().unwrap();
     }
     // Late rows, the same again: a patch.
     store.write("default", &batch(&round(0)[..3])).unwrap();
-    store.settle().unwrap();
+    store.compact_all().unwrap();
     store.set_policy("kept", &DatabasePolicy { retention_ns: 1_000, ..DatabasePolicy::default() }).unwrap();
     let matcher = [Matcher::new("host", MatchOp::Equal, "host-0")];
     store.delete("default", &compile(&matcher).unwrap(), &deleted()).unwrap();

@@ -121,7 +121,7 @@ fn they_come_back_from_everywhere() {
     store.write("default", &batch(&second, &floats[1..])).unwrap();
     check(&store, &both, &floats);
     store.flush_all().unwrap();
-    store.settle().unwrap();
+    store.compact_all().unwrap();
     check(&store, &both, &floats);
     drop(store);
     check(&open(&simulation), &both, &floats);

@@ -150,7 +150,7 @@ fn crash_in_a_write(simulation: &Simulation, store: Store, before: Content, step
     if simulation.below(3) == 0 {
         simulation.fail_syncs_after(simulation.below(8) as u32);
         // Whether it gets through, and how far, is the simulation's choice.
-        let _ = store.settle();
+        let _ = store.compact_all();
         simulation.crash();
         return before;
     }

@@ -49,7 +49,7 @@ fn write(store: &Store, steps: std::ops::Range<i64>) -> Result<(), StoreError> {
         store.write("default", &batch(&(0..6).map(row).collect::<Vec<_>>()))?;
         store.maintain()?;
     }
-    store.settle()
+    store.compact_all()
 }
 
 fn rebuilt(simulation: &Simulation, which: Option<&str>, directory: &str) -> Result<RebuildReport, StoreError> {
@@ -168,7 +168,7 @@ fn what_a_repaired_folder_does_not_know_of_stays_in_the_bucket_until_that_is_ack
         let store = open(&simulation, "data");
         assert_eq!(store.acknowledge_losses().unwrap(), 1);
         let content = read_all(&store, TimeRange::ALL);
-        store.settle().unwrap();
+        store.compact_all().unwrap();
         let lost = bucket(&simulation, "/parts/");
         let old = before.keys().filter(|key| key.contains("/parts/"));
         assert!(old.clone().count() > 0 && old.clone().all(|key| lost.get(key) == before.get(key)));
@@ -178,7 +178,7 @@ fn what_a_repaired_folder_does_not_know_of_stays_in_the_bucket_until_that_is_ack
         );
         drop(store);
         let store = open(&simulation, "data");
-        store.settle().unwrap();
+        store.compact_all().unwrap();
         let left = bucket(&simulation, "/parts/");
         assert!(!left.is_empty() && old.clone().all(|key| !left.contains_key(key)));
         assert_eq!(read_all(&store, TimeRange::ALL), content);
@@ -204,7 +204,7 @@ fn what_an_older_manifest_does_not_know_of_stays_in_the_bucket_when_its_losses_a
     assert!(matches!(refused, StoreError::Lossy { .. }), "{refused}");
     let accepting = StoreOptions { accept_loss: true, ..options("data") };
     let store = Store::open(simulation.platform(), accepting).unwrap();
-    store.settle().unwrap();
+    store.compact_all().unwrap();
     assert!(bucket(&simulation, "") == before);
     drop(store);
     leaves_the_bucket_alone(&simulation, &before, uploaded);

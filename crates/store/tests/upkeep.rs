@@ -151,7 +151,7 @@ fn old_backups_stay_until_they_are_pruned() {
     let mut taken: Vec<(String, Content)> = Vec::new();
     for round in 0..4 {
         write(&simulation, &store, &mut content, round * 60..round * 60 + 60);
-        store.settle().unwrap();
+        store.compact_all().unwrap();
         taken.push((backup(&store, &*target(&simulation)).name, content.clone()));
     }
     let names: Vec<String> = taken.iter().map(|(name, _)| name.clone()).collect();
@@ -249,7 +249,7 @@ fn a_damaged_copy_of_the_index_is_served_around_and_repaired() {
     let store = open(&simulation, options("data"));
     let mut content = Content::new();
     write(&simulation, &store, &mut content, 0..60);
-    store.settle().unwrap();
+    store.compact_all().unwrap();
     drop(store);
     let of_kind = |kind: &str| {
         let files = simulation.files();
@@ -267,7 +267,7 @@ fn a_damaged_copy_of_the_index_is_served_around_and_repaired() {
             let reported = store.health().damages();
             let is_named = reported.iter().all(|damage| damage.file.ends_with(".segment"));
             assert!(reported.len() <= 1 && is_named, "{reported:?}");
-            store.settle().unwrap();
+            store.compact_all().unwrap();
             assert_eq!(read_all(&store, TimeRange::ALL), content);
             drop(store);
             let found = checked(&simulation, false);
@@ -284,7 +284,7 @@ fn a_damaged_copy_of_the_index_is_served_around_and_repaired() {
         }
         let store = open(&simulation, options("data"));
         assert_eq!(read_all(&store, TimeRange::ALL), content, "without {kind} files");
-        store.settle().unwrap();
+        store.compact_all().unwrap();
         drop(store);
         assert_eq!(of_kind("segment").len(), of_kind("twin").len());
         assert_eq!(checked(&simulation, false).damages, []);
@@ -298,7 +298,7 @@ fn a_folder_opens_on_a_full_disk_and_deletes_give_room() {
     let store = open(&simulation, options("data"));
     let mut content = Content::new();
     write(&simulation, &store, &mut content, 0..120);
-    store.settle().unwrap();
+    store.compact_all().unwrap();
     drop(store);
     simulation.limit_room(Some(simulation.used_bytes()));
     let store = open(&simulation, options("data"));
@@ -323,7 +323,7 @@ fn a_folder_opens_without_its_object_store() {
     let store = open(&simulation, with_copies());
     let mut content = Content::new();
     write(&simulation, &store, &mut content, 0..100);
-    store.settle().unwrap();
+    store.compact_all().unwrap();
     drop(store);
     simulation.set_object_faults(ObjectFaults { busy_per_mille: 1000, ..ObjectFaults::default() });
     let store = open(&simulation, with_copies());
@@ -336,7 +336,7 @@ fn a_folder_opens_without_its_object_store() {
     assert_eq!(read_all(&store, TimeRange::ALL), content);
     let before = simulation.object_keys(TIER);
     simulation.set_object_faults(ObjectFaults::default());
-    store.settle().unwrap();
+    store.compact_all().unwrap();
     assert_ne!(simulation.object_keys(TIER), before, "uploads go on");
     assert_eq!(read_all(&store, TimeRange::ALL), content);
 }
@@ -362,7 +362,7 @@ fn the_scrub_reports_a_damaged_part_and_fetches_it_again_where_it_can() {
         let store = open(&simulation, options("data"));
         let mut content = Content::new();
         write(&simulation, &store, &mut content, 0..200);
-        store.settle().unwrap();
+        store.compact_all().unwrap();
         scrub_all(&simulation, &store);
         assert_eq!(store.health().damages(), []);
         let part =
@@ -434,7 +434,7 @@ fn check_reads_objects_when_it_may() {
     let simulation = Simulation::new(7);
     let store = open(&simulation, with_tier("data"));
     write(&simulation, &store, &mut Content::new(), 0..400);
-    store.settle().unwrap();
+    store.compact_all().unwrap();
     let keys = simulation.object_keys(TIER);
     let keys: Vec<&String> = keys.iter().filter(|key| key.contains("/parts/")).collect();
     assert!(!keys.is_empty());
@@ -596,13 +596,13 @@ fn what_others_keep_of_requests_is_in_the_accountant_and_given_back_when_memory_
     let simulation = Simulation::new(1);
     let store = open(&simulation, StoreOptions { memory_bytes_max: 64 << 20, ..options("data") });
     let before = store.memory().spare;
-    assert!(!store.hold_requests(1 << 20));
+    assert!(!store.account_requests(1 << 20));
     assert_eq!(store.memory().spare - before, 1 << 20);
-    store.hold_requests(65 << 20);
+    store.account_requests(65 << 20);
     store.maintain_heads().unwrap();
-    assert!(store.hold_requests(0), "more is held than may be");
+    assert!(store.account_requests(0), "more is held than may be");
     store.maintain_heads().unwrap();
-    assert!(!store.hold_requests(0));
+    assert!(!store.account_requests(0));
 }
 
 #[test]
@@ -620,7 +620,7 @@ fn merges_that_somebody_waits_for_keep_to_no_rate() {
     }
     let before = store.stats();
     assert!(before.levels[0].parts > 8, "{before:?}");
-    store.settle().unwrap();
+    store.compact_all().unwrap();
     let after = store.stats();
     assert!(after.merges > 0 && after.levels[0].parts == 0, "{after:?}");
     assert_eq!(read_all(&store, TimeRange::ALL), content);
@@ -764,7 +764,7 @@ fn with_trash(simulation: &Simulation, options: &StoreOptions) -> (Store, Conten
         let later = samples.iter().filter(|(timestamp_ns, _)| **timestamp_ns >= oldest_ns);
         kept.insert(series.clone(), later.map(|(timestamp_ns, value)| (*timestamp_ns, *value)).collect());
     }
-    store.settle().unwrap();
+    store.compact_all().unwrap();
     assert_eq!(read_all(&store, TimeRange::ALL), kept);
     (store, all, kept)
 }
@@ -798,7 +798,7 @@ fn what_expires_can_be_had_back_for_a_day() {
         maintain(&store);
         assert_eq!(read_all(&store, TimeRange::ALL), all);
         assert_eq!(store.policy("default").unwrap().retention_ns, 2 * DAY_NS);
-        store.settle().unwrap();
+        store.compact_all().unwrap();
         drop(store);
         assert_eq!(read_all(&open(&simulation, options), TimeRange::ALL), all);
     }

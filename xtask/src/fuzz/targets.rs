@@ -38,7 +38,7 @@ const PROMQL: [Seeds; 4] = [
     Seeds::Lines { file: "crates/promql/tests/cases/spelling.test", prefix: "eval instant at 0 " },
     Seeds::Literals(&["crates/promql/tests/hostile.rs", "crates/promql/src/syntax", "crates/db/tests/results.rs"]),
 ];
-const PROMQL_WORDS: &[&str] = &["crates/promql/src/syntax", "crates/promql/src/function.rs"];
+const PROMQL_WORDS: &[&str] = &["crates/promql/src/syntax"];
 const SQL: [Seeds; 2] =
     [Seeds::Questions { folder: "crates/db/tests/sql" }, Seeds::Literals(&["crates/sql/src/parse.rs"])];
 const SQL_WORDS: &[&str] = &["crates/sql/src/expression", "crates/sql/src/parse.rs", "crates/sql/src/settings.rs"];
@@ -103,10 +103,10 @@ pub(super) const TARGETS: &[Target] = &[
         "parameters",
         "query strings and forms",
         &[
-            Seeds::Literals(&["crates/server/src/parameters.rs", "crates/server/tests/http/queries.rs"]),
-            Seeds::Literals(&["crates/server/src/influxql/form.rs", "crates/server/tests/http/influxql.rs"]),
+            Seeds::Literals(&["crates/server/src/http/parameters.rs", "crates/server/tests/http/queries.rs"]),
+            Seeds::Literals(&["crates/server/src/http/influxql/form.rs", "crates/server/tests/http/influxql.rs"]),
         ],
-        &["crates/server/src/parameters.rs", "crates/server/src/influxql.rs"],
+        &["crates/server/src/http/parameters.rs", "crates/server/src/http/influxql.rs"],
     ),
     of_text("promql", "PromQL", &PROMQL, PROMQL_WORDS),
     of_text("promql_run", "PromQL, evaluated", &PROMQL, PROMQL_WORDS),
@@ -123,7 +123,7 @@ pub(super) const TARGETS: &[Target] = &[
         "cache_protocol",
         "what the result cache is asked",
         &[Seeds::Literals(&["crates/cache/src/server"])],
-        &["crates/cache/src/server", "crates/cache/src/json.rs", "crates/cache/src/columns.rs"],
+        &["crates/cache/src/server", "crates/cache/src/formats/json.rs", "crates/cache/src/formats/columns.rs"],
     ),
     of_bytes(
         "cache_slab",

@@ -33,6 +33,11 @@ impl Exceptions {
         Ok(Self { place: place.to_owned(), all })
     }
 
+    /// How much is excused under this key.
+    pub(super) fn allowed(&self, key: &str) -> usize {
+        self.all.get(key).map_or(0, |exception| exception.allowed)
+    }
+
     /// Whether `size` under this key is excused.
     pub(super) fn excuse(&mut self, key: &str, size: usize) -> bool {
         let Some(exception) = self.all.get_mut(key) else { return false };

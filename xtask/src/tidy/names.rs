@@ -24,7 +24,7 @@ mod tests {
             ("crates/store/src/utils.rs", 1),
             ("scripts/release.sh", 1),
             ("crates/common/src/lib.rs", 1),
-            ("crates/store/src/shard.rs", 0),
+            ("crates/store/src/head/shard.rs", 0),
             ("docs/guide/common-questions.md", 0),
         ];
         for (path, expected) in cases {

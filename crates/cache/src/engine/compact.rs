@@ -1,4 +1,4 @@
-//! Fewer slabs of the same points: what several keys have in common is kept once, what was deleted or is nobody's is left out, and what
+//! Fewer slabs of the same points: what several keys have in common is kept once, what was deleted or belongs to no key is left out, and what
 //! half-empty slabs hold moves together.
 
 mod merge;
@@ -129,7 +129,7 @@ impl Shared {
         Some(built)
     }
 
-    /// The new slabs in, the old ones out, at once for whoever looks.
+    /// The new slabs in, the old ones out, at once for all readers.
     fn exchange(&self, inputs: &[(u32, SlabMeta)], placed: &[(u32, Built)]) {
         let headers: Vec<_> = inputs.iter().map(|(slot, meta)| (*slot, meta, self.read_header(*slot, meta))).collect();
         let mut state = self.state.lock();
@@ -144,7 +144,7 @@ impl Shared {
             state.uninstall(slot);
             match header {
                 Ok(header) => state.forget_header(slot, &header, false),
-                Err(_) => state.keys.values_mut().for_each(|entry| entry.places.forget(slot)),
+                Err(_) => state.keys.values_mut().for_each(|entry| entry.locations.forget(slot)),
             }
             state.release(slot);
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::state::State;
 use super::{Cache, Shared};
-use crate::index::{Extent, FieldNumber, Place, SlabMeta};
+use crate::index::{Extent, FieldNumber, SlabLocation, SlabMeta};
 use crate::open_slab::{Batch, rename};
 use crate::points::{Answer, FieldPoints, ValueType};
 use crate::pool::Job;
@@ -18,7 +18,7 @@ use crate::{Key, Layout, Span};
 
 pub(super) use read::{Failure, FieldRead, damaged};
 
-/// What is cached of an answer.
+/// The outcome of a lookup.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Lookup {
     /// All of it.
@@ -34,7 +34,7 @@ pub enum Lookup {
     Miss,
 }
 
-/// What was found of an answer: all that was asked for, its head or its tail.
+/// A cached answer: for all of the requested span, its head or its tail.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// The answer for the part.
@@ -46,7 +46,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// What this is to somebody who asked for a span.
+    /// The outcome of a lookup of a span.
     pub fn into_lookup(self, asked: Span) -> Lookup {
         if self.span == asked {
             Lookup::Hit(self.answer)
@@ -123,15 +123,15 @@ pub(super) struct Sources {
     pub(super) hidden: Vec<Hidden>,
 }
 
-/// A slab to read; in rows the place is not known.
+/// A slab to read; in rows the location is not known.
 pub(super) struct SlabSource {
     pub(super) slot: u32,
     pub(super) meta: SlabMeta,
-    pub(super) place: Option<Place>,
+    pub(super) location: Option<SlabLocation>,
 }
 
 impl Cache {
-    /// What is cached of the answer to a query for a span.
+    /// Looks the answer to a query up for a span.
     pub fn get(&self, key: Key, span: Span) -> Lookup {
         self.get_with(&Request { key, span, partial_bytes_min: None, holds: &|_, _| true })
     }
@@ -149,12 +149,12 @@ impl Cache {
         state.keys.values().flat_map(|entry| entry.extents.iter()).map(|extent| extent.stamp).max()
     }
 
-    /// The same, with more to say.
+    /// As [`Cache::get`], with options.
     pub fn get_with(&self, request: &Request<'_>) -> Lookup {
         self.find(request).map_or(Lookup::Miss, |found| found.into_lookup(request.span))
     }
 
-    /// The same, with the stamp of what was found.
+    /// As [`Cache::get_with`], with the stamp of the answer.
     pub fn find(&self, request: &Request<'_>) -> Option<Found> {
         let shared = &self.shared;
         shared.counters.add(&shared.counters.gets, 1);
@@ -252,14 +252,14 @@ impl State {
             return Vec::new();
         };
         let mut by_field: BTreeMap<FieldNumber, Vec<SlabSource>> = BTreeMap::new();
-        let mut add = |slot: u32, place: Option<Place>| {
+        let mut add = |slot: u32, location: Option<SlabLocation>| {
             let Some(meta) = self.meta(slot) else { return };
-            if place.map_or(meta.span, |place| place.span(meta.span)).overlaps(&span) {
-                by_field.entry(meta.field).or_default().push(SlabSource { slot, meta: *meta, place });
+            if location.map_or(meta.span, |location| location.span(meta.span)).overlaps(&span) {
+                by_field.entry(meta.field).or_default().push(SlabSource { slot, meta: *meta, location });
             }
         };
         match layout {
-            Layout::Columns => entry.places.iter().for_each(|place| add(place.slab, Some(place))),
+            Layout::Columns => entry.locations.iter().for_each(|location| add(location.slab, Some(location))),
             Layout::Rows => {
                 let fields = entry.fields.iter().filter_map(|number| self.fields.get(*number as usize));
                 let nodes = fields.flat_map(|field| field.slabs.candidates(&key, span));
@@ -287,9 +287,9 @@ impl State {
     }
 
     fn batches(&self, number: FieldNumber, key: &Key, span: Span) -> Vec<Arc<Batch>> {
-        let open = self.open.get(&number).map(|bucket| bucket.of(key)).unwrap_or_default();
+        let open = self.open.get(&number).map(|bucket| bucket.batches_of(key)).unwrap_or_default();
         let sealing = self.sealing.as_ref().filter(|(field, _)| *field == number);
-        let sealing = sealing.map(|(_, bucket)| bucket.of(key)).unwrap_or_default();
+        let sealing = sealing.map(|(_, bucket)| bucket.batches_of(key)).unwrap_or_default();
         open.iter().chain(sealing).filter(|batch| batch.piece.span.overlaps(&span)).cloned().collect()
     }
 

@@ -98,9 +98,9 @@ pub(crate) struct Shared {
     pub(crate) platform: Platform,
     pub(crate) flash: Flash,
     pub(crate) state: Mutex<State>,
-    /// Held by whoever makes slabs of a bucket: one at a time.
+    /// Locked while slabs are made of a bucket: one at a time.
     pub(crate) sealing: Mutex<()>,
-    /// Held by whoever compacts: one at a time.
+    /// Locked by a compaction: one at a time.
     pub(crate) compacting: Mutex<()>,
     /// Series of slabs that were read lately, by the slabs' serials.
     pub(crate) series: Mutex<HashMap<u64, Arc<[Arc<str>]>>>,

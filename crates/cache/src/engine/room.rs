@@ -34,8 +34,8 @@ impl Shared {
         let mut state = self.state.lock();
         match header {
             Ok(header) => state.forget_header(slot, &header, true),
-            // Nobody knows which keys were in it: their spans are found missing when they are asked for.
-            Err(_) => state.keys.values_mut().for_each(|entry| entry.places.forget(slot)),
+            // It is unknown which keys were in it: their spans are found missing when they are asked for.
+            Err(_) => state.keys.values_mut().for_each(|entry| entry.locations.forget(slot)),
         }
     }
 

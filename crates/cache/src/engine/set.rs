@@ -57,7 +57,7 @@ impl Cache {
         self.set_stamped(key, answer, span, 0)
     }
 
-    /// The same, with a number that comes back with the answer: the snapshot of the database that it was computed on, say.
+    /// As [`Cache::set`], with a number that comes back with the answer: the snapshot of the database that it was computed on, say.
     pub fn set_stamped(&self, key: Key, answer: &Answer, span: Span, stamp: u64) -> Result<(), SetError> {
         self.shared.set(key, answer, span, stamp)
     }
@@ -87,7 +87,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What is wrong with an answer, beside its points; else its bytes.
+    /// Checks an answer but for its points; its bytes.
     fn check(&self, answer: &Answer, span: Span) -> Result<usize, SetError> {
         let part_bytes_max = self.options.slab_bytes / SLAB_SHARE;
         let size_bytes = answer.size_bytes();

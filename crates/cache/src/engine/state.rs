@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::flash::{Delete, Superblock};
-use crate::index::{Field, FieldNumber, KeyEntry, Keys, Place, SlabMeta, SlabNode};
+use crate::index::{Field, FieldNumber, KeyEntry, Keys, SlabLocation, SlabMeta, SlabNode};
 use crate::open_slab::Bucket;
 use crate::points::ValueType;
 use crate::policy::Policy;
@@ -46,7 +46,7 @@ pub(crate) struct State {
     pub(crate) slots: HashMap<u32, u32>,
     pub(crate) superblock: Superblock,
     pub(crate) deletes: Vec<Delete>,
-    /// The same, by key.
+    /// Deletes by key.
     pub(crate) hidden: HashMap<Key, Vec<Hidden>>,
     pub(crate) next_serial: u64,
     pub(crate) next_sequence: u64,
@@ -155,9 +155,9 @@ impl State {
         for placed in records {
             // A key without anything cached is not looked up, so nothing needs its places.
             if let (Some(entry), Some(place)) =
-                (self.keys.get_mut(&placed.record.key), Place::new(slot, head.span, head.header_bytes, placed))
+                (self.keys.get_mut(&placed.record.key), SlabLocation::new(slot, head.span, head.header_bytes, placed))
             {
-                entry.places.push(place);
+                entry.locations.push(place);
             }
         }
     }
@@ -186,7 +186,7 @@ impl State {
             let Some(entry) = self.keys.get_mut(&placed.record.key) else {
                 continue;
             };
-            entry.places.forget(slot);
+            entry.locations.forget(slot);
             if and_extents {
                 placed.record.pieces.iter().for_each(|piece| entry.extents.remove(piece.span));
             }

@@ -68,7 +68,7 @@ impl Extents {
 
     /// What of a span is not cached.
     pub(crate) fn missing(&self, span: Span) -> SpanSet {
-        let mut missing = SpanSet::of(span);
+        let mut missing = SpanSet::from_span(span);
         self.within(span).for_each(|extent| missing.remove(extent.span));
         missing
     }

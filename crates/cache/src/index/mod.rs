@@ -2,7 +2,7 @@
 
 mod extents;
 mod packed;
-mod places;
+mod slab_locations;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::slab::header::Section;
 use crate::{Key, Span};
 
 pub(crate) use extents::{Extent, Extents};
-pub(crate) use places::{Place, Places};
+pub(crate) use slab_locations::{SlabLocation, SlabLocations};
 
 /// A field's place in the list of fields.
 pub(crate) type FieldNumber = u32;
@@ -23,12 +23,12 @@ pub(crate) struct KeyEntry {
     pub(crate) extents: Extents,
     /// The fields that an answer has; keys with the same ones share them.
     pub(crate) fields: Arc<[FieldNumber]>,
-    pub(crate) places: Places,
+    pub(crate) locations: SlabLocations,
 }
 
 impl KeyEntry {
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.extents.heap_bytes() + self.places.heap_bytes()
+        self.extents.heap_bytes() + self.locations.heap_bytes()
     }
 }
 
@@ -125,7 +125,7 @@ impl VirtualRanges {
     }
 }
 
-/// What is known of a slab beside its node.
+/// Knowledge about a slab beside its node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SlabMeta {
     pub(crate) serial: u64,

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use super::Service;
 use super::memcached::{Form, LINE_BYTES_MAX};
 use super::wire::Wire;
-use crate::{Key, Lookup, SetError, Span, arrow, json};
+use crate::{Key, Lookup, SetError, Span, formats::arrow, formats::json};
 
 const HEADERS_MAX: usize = 100;
 

@@ -18,7 +18,7 @@ pub(crate) struct Item {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredItem {
     item: Item,
     /// Seconds since 1970; never, if there are none.
     expires_s: Option<i64>,
@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
 /// Items within so many bytes.
 #[derive(Debug)]
 pub(crate) struct Items {
-    kept: HashMap<Arc<[u8]>, Kept>,
+    kept: HashMap<Arc<[u8]>, StoredItem>,
     by_use: BTreeMap<u64, Arc<[u8]>>,
     clock: u64,
     bytes: usize,
@@ -110,7 +110,7 @@ impl Items {
         let name: Arc<[u8]> = Arc::from(key);
         let item = Item { flags, version: self.clock, data: Arc::from(data) };
         self.bytes += size(key, &item);
-        self.kept.insert(name.clone(), Kept { item, expires_s: expires(expiry, now_s), used: self.clock });
+        self.kept.insert(name.clone(), StoredItem { item, expires_s: expires(expiry, now_s), used: self.clock });
         self.by_use.insert(self.clock, name);
         self.make_room();
         Outcome::Done

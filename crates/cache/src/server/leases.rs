@@ -1,4 +1,4 @@
-//! Queries in flight: whoever is told first that an answer is missing fetches it, others wait for that.
+//! Queries in flight: the first client that is told that an answer is missing fetches it, others wait for that.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{Key, Span};
 
-/// Leases at a time; beyond it nobody waits.
+/// Leases at a time; beyond it requests do not wait.
 const LEASES_MAX: usize = 1 << 16;
 
-/// What was missing, and when whoever fetches it is given up, in nanoseconds of the monotonic clock.
+/// Missing spans that are being fetched, and when the wait for each ends, in nanoseconds of the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    taken: Mutex<HashMap<(Key, Span), u64>>,
+    leased: Mutex<HashMap<(Key, Span), u64>>,
     ended: Condvar,
 }
 
 impl Leases {
-    /// Takes the lease for a span, until so long from now. `false` if somebody else has it.
+    /// Takes the lease for a span, until so long from now. `false` if another client has it.
     pub(super) fn take(&self, key: Key, span: Span, now_ns: u64, wait_ms: u64) -> bool {
-        let mut taken = self.taken.lock();
+        let mut taken = self.leased.lock();
         if taken.len() >= LEASES_MAX {
             taken.retain(|_, until| *until > now_ns);
         }
@@ -35,14 +35,14 @@ impl Leases {
 
     /// Waits until the lease for a span is over, at most so long.
     pub(super) fn wait(&self, key: Key, span: Span, wait_ms: u64) {
-        let mut taken = self.taken.lock();
+        let mut taken = self.leased.lock();
         let is_taken = |taken: &mut HashMap<(Key, Span), u64>| taken.contains_key(&(key, span));
         self.ended.wait_while_for(&mut taken, is_taken, Duration::from_millis(wait_ms));
     }
 
     /// An answer came, or will not come: all leases for parts of the span are over.
     pub(super) fn end(&self, key: Key, span: Span) {
-        let mut taken = self.taken.lock();
+        let mut taken = self.leased.lock();
         let before = taken.len();
         taken.retain(|(other, part), _| *other != key || !part.overlaps(&span));
         if taken.len() < before {

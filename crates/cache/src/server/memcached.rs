@@ -13,7 +13,7 @@ const KEY_BYTES_MAX: usize = 250;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Json,
-    /// [`crate::columns`].
+    /// [`crate::formats::columns`].
     Columns,
 }
 

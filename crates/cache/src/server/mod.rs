@@ -37,7 +37,7 @@ pub struct ServerOptions {
     pub memory_bytes_max: usize,
     /// How long a connection may be silent, or take nothing.
     pub idle_timeout_ms: u64,
-    /// How long a request may wait for the same answer to somebody else.
+    /// How long a request may wait for the answer that another client fetches.
     pub wait_ms_max: u64,
 }
 
@@ -57,7 +57,7 @@ impl Default for ServerOptions {
 /// What connections share.
 struct Service {
     cache: Arc<Cache>,
-    /// The same, with memory in front.
+    /// The cache, with memory in front.
     answers: Layered,
     options: ServerOptions,
     items: Mutex<Items>,
@@ -138,14 +138,14 @@ fn accept(service: &Arc<Service>, listener: &TcpListener) {
         if service.is_over.load(Ordering::SeqCst) {
             return;
         }
-        // A connection that broke while it was accepted is nobody's any more.
+        // A connection that broke while it was accepted has no client any more.
         let Ok(stream) = stream else { continue };
         if service.connections.load(Ordering::SeqCst) >= service.options.connections_max {
             continue;
         }
         service.connections.fetch_add(1, Ordering::SeqCst);
         let served = spawn("cache-connection", service, move |service| {
-            // The other side is gone, or was silent for too long: nobody is left to tell.
+            // The other side is gone, or was silent for too long: there is no one left to answer.
             let _ = serve(service, stream);
             service.connections.fetch_sub(1, Ordering::SeqCst);
         });
@@ -179,9 +179,9 @@ fn maintain(service: &Service) {
 /// If an answer that was read is written as something else: that is what a fuzzer looks for.
 pub fn fuzz_protocol(bytes: &[u8]) {
     let Some((0, body)) = bytes.split_first() else { return fuzz_session(bytes) };
-    if let Ok(answer) = crate::columns::read(body) {
-        let written = crate::columns::write(&answer);
-        let again = crate::columns::read(&written).map(|again| crate::columns::write(&again));
+    if let Ok(answer) = crate::formats::columns::read(body) {
+        let written = crate::formats::columns::write(&answer);
+        let again = crate::formats::columns::read(&written).map(|again| crate::formats::columns::write(&again));
         assert!(again.is_ok_and(|again| again == written), "what was read is written so that it is read again");
     }
     let set = format!("tset a -1000 100000 {} columns\r\n", body.len());

@@ -8,7 +8,7 @@ use super::items::Outcome;
 use super::memcached::{Command, Form, LINE_BYTES_MAX, LineError, parse};
 use super::wire::Wire;
 use super::{Service, http};
-use crate::{Key, Lookup, Request, SetError, Span, Stats, columns, json};
+use crate::{Key, Lookup, Request, SetError, Span, Stats, formats::columns, formats::json};
 
 /// Serves a connection to its end.
 pub(super) fn serve<S: Read + Write>(service: &Service, wire: &mut Wire<S>) -> io::Result<()> {
@@ -178,7 +178,7 @@ impl Service {
         self.cache.shared.platform.clock.now_ns() / 1_000_000_000
     }
 
-    /// What is cached; with `wait_ms` waits for somebody else who was told that the same is missing and has not set it yet.
+    /// Looks an answer up; with `wait_ms` waits for another client that was told that it is missing and has not set it yet.
     pub(super) fn look_up(&self, key: Key, span: Span, wait_ms: u64, partial: bool) -> Lookup {
         let wait_ms = wait_ms.min(self.options.wait_ms_max);
         let partial_bytes_min = partial.then_some(0);
@@ -202,7 +202,7 @@ impl Service {
         };
         let answer = answer.map_err(SetError::Invalid);
         let done = answer.and_then(|answer| self.answers.set_stamped(key, &answer, span, 0));
-        // Also if it failed: whoever waits asks again and fetches it.
+        // Also if it failed: a waiting client asks again and fetches it.
         self.leases.end(key, span);
         done
     }

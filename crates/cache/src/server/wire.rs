@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-/// What is read at a time.
+/// Bytes to read at a time.
 const READ_BYTES: usize = 16 << 10;
 /// Room that is made for a body before any of it has come.
 const RESERVED_BYTES_MAX: usize = 64 << 10;
@@ -10,19 +10,19 @@ const RESERVED_BYTES_MAX: usize = 64 << 10;
 /// A connection and what was read of it already.
 pub(super) struct Wire<S> {
     stream: S,
-    /// What was read and not taken yet lies between the two places.
+    /// Unused bytes lie between the two offsets.
     buffer: Vec<u8>,
-    taken: usize,
+    used: usize,
     read: usize,
 }
 
 impl<S: Read + Write> Wire<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, buffer: Vec::new(), taken: 0, read: 0 }
+        Self { stream, buffer: Vec::new(), used: 0, read: 0 }
     }
 
     fn rest(&self) -> &[u8] {
-        self.buffer.get(self.taken..self.read).unwrap_or_default()
+        self.buffer.get(self.used..self.read).unwrap_or_default()
     }
 
     /// The next line without its end, `None` where the connection ends before one.
@@ -35,7 +35,7 @@ impl<S: Read + Write> Wire<S> {
                 if line.last() == Some(&b'\r') {
                     line.pop();
                 }
-                self.taken += end + 1;
+                self.used += end + 1;
                 return Ok(Some(line));
             }
             searched = rest.len();
@@ -55,7 +55,7 @@ impl<S: Read + Write> Wire<S> {
             let rest = self.rest();
             let more = rest.get(..rest.len().min(count - bytes.len())).unwrap_or_default();
             bytes.extend_from_slice(more);
-            self.taken += more.len();
+            self.used += more.len();
             if bytes.len() < count && !self.fill()? {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -78,8 +78,8 @@ impl<S: Read + Write> Wire<S> {
     }
 
     fn fill(&mut self) -> io::Result<bool> {
-        self.buffer.copy_within(self.taken..self.read, 0);
-        (self.taken, self.read) = (0, self.read - self.taken);
+        self.buffer.copy_within(self.used..self.read, 0);
+        (self.used, self.read) = (0, self.read - self.used);
         if self.buffer.len() < self.read + READ_BYTES {
             self.buffer.resize(self.read + READ_BYTES, 0);
         }

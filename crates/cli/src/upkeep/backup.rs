@@ -6,8 +6,7 @@ use clap::Args;
 use platform::objects::ObjectOptions;
 
 use super::show::Bar;
-use super::{Place, Where, counted, size};
-use crate::client::Client;
+use super::{Location, Where, counted, size};
 
 const EXAMPLES: &str = "Examples:
   thalweg backup --to nightly                                    the server on 127.0.0.1:7780, to a target that it has by that name
@@ -24,7 +23,7 @@ Only what the target does not have yet is copied. thalweg restore brings a backu
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BackupFlags {
     #[command(flatten)]
-    place: Place,
+    location: Location,
     /// Where backups are kept: a name of the server's --backup-targets (a word alone), a folder, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`
     #[arg(long, value_name = "FOLDER-OR-URL")]
     to: String,
@@ -35,20 +34,20 @@ pub(crate) struct BackupFlags {
 
 pub(crate) fn run(flags: &BackupFlags) -> Result<ExitCode, String> {
     let bar = Bar::new();
-    let (name, all, copied, removed) = match flags.place.resolve() {
+    let (name, all, copied, removed) = match flags.location.resolve() {
         Where::Server(url) => {
             let to = if is_name(&flags.to) { flags.to.clone() } else { absolute(&flags.to)? };
             let keep = flags.keep.map(|keep| keep.to_string());
             let mut parameters = vec![("to", to.as_str())];
             parameters.extend(keep.as_deref().map(|keep| ("keep", keep)));
-            let data = Client::patient(&url).send_api("POST", "/api/v1/admin/backup", &parameters, b"")?;
+            let data = crate::http::patient_client(&url).send_api("POST", "/api/v1/admin/backup", &parameters, b"")?;
             let number = |name: &str| data[name].as_u64().unwrap_or(0);
             let name = data["name"].as_str().unwrap_or_default().to_owned();
             let copied = (number("files_copied"), number("bytes_copied"));
             (name, (number("files"), number("bytes")), copied, number("backups_removed"))
         }
         Where::Folder(data) => {
-            let db = flags.place.open(data)?;
+            let db = flags.location.open(data)?;
             let keep = flags.keep.map(|keep| keep as usize);
             let done = db.backup(&flags.to, &ObjectOptions::default(), keep, &mut |progress| bar.tell(progress));
             let (report, pruned) = done.map_err(|error| error.to_string())?;

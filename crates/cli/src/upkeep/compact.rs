@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::show::Bar;
-use super::{Place, Where, size};
-use crate::client::Client;
+use super::{Location, Where, size};
 
 const EXAMPLES: &str = "Examples:
   thalweg compact                                  the server on 127.0.0.1:7780
@@ -17,19 +16,19 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompactFlags {
     #[command(flatten)]
-    place: Place,
+    location: Location,
 }
 
 pub(crate) fn run(flags: &CompactFlags) -> Result<ExitCode, String> {
     let bar = Bar::new();
-    let (merges, before, after) = match flags.place.resolve() {
+    let (merges, before, after) = match flags.location.resolve() {
         Where::Server(url) => {
-            let data = Client::patient(&url).send_api("POST", "/api/v1/admin/compact", &[], b"")?;
+            let data = crate::http::patient_client(&url).send_api("POST", "/api/v1/admin/compact", &[], b"")?;
             let number = |name: &str| data[name].as_u64().unwrap_or(0);
             (number("merges"), number("bytes_before"), number("bytes_after"))
         }
         Where::Folder(data) => {
-            let db = flags.place.open(data)?;
+            let db = flags.location.open(data)?;
             let report = db.compact(&mut |progress| bar.tell(progress)).map_err(|error| error.to_string())?;
             db.close().map_err(|error| error.to_string())?;
             (report.merges, report.bytes.0, report.bytes.1)

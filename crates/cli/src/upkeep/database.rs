@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
 use super::show::table;
-use crate::client::Client;
+use client::http::HttpClient;
 
 const EXAMPLES: &str = "Examples:
   thalweg db list
@@ -68,7 +68,7 @@ struct PolicyFlags {
 }
 
 pub(crate) fn run(flags: &DatabaseFlags) -> Result<ExitCode, String> {
-    let client = Client::new(&flags.url);
+    let client = crate::http::client(&flags.url);
     if let Action::Drop { name, yes } = &flags.action {
         return drop_database(&flags.url, name, *yes);
     }
@@ -102,12 +102,12 @@ fn drop_database(url: &str, name: &str, yes: bool) -> Result<ExitCode, String> {
         return Err(format!("all rows of {name:?} would be gone; say --yes if that is meant"));
     }
     // Room is given back before the answer comes.
-    Client::patient(url).send_api("DELETE", &path(name), &[], &[])?;
+    crate::http::patient_client(url).send_api("DELETE", &path(name), &[], &[])?;
     println!("dropped {name}");
     Ok(ExitCode::SUCCESS)
 }
 
-fn put(client: &Client, policy: &PolicyFlags) -> Result<Value, String> {
+fn put(client: &HttpClient, policy: &PolicyFlags) -> Result<Value, String> {
     let mut body = Map::new();
     if let Some(retention) = &policy.retention {
         body.insert("retention".to_owned(), Value::from(retention.as_str()));

@@ -4,8 +4,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::client::Client;
-
 const EXAMPLES: &str = "Examples:
   thalweg delete --match 'node_load1{host=\"a\"}'
   thalweg delete --match '{job=\"old\"}' --start 2026-01-01T00:00:00Z --end 2026-02-01T00:00:00Z
@@ -38,7 +36,7 @@ pub(crate) struct DeleteFlags {
 }
 
 pub(crate) fn run(flags: &DeleteFlags) -> Result<ExitCode, String> {
-    let client = Client::patient(&flags.url);
+    let client = crate::http::patient_client(&flags.url);
     let mut parameters = vec![("db", flags.db.as_str())];
     parameters.extend(flags.matches.iter().map(|selector| ("match[]", selector.as_str())));
     parameters.extend(flags.start.as_deref().map(|start| ("start", start)));

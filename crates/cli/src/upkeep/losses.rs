@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{Place, Where, counted};
-use crate::client::Client;
+use super::{Location, Where, counted};
 
 const EXAMPLES: &str = "Examples:
   thalweg losses                                   what the server on 127.0.0.1:7780 lost
@@ -19,16 +18,16 @@ run `thalweg rebuild` before, if it has parts that this folder has lost.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LossesFlags {
     #[command(flatten)]
-    place: Place,
+    location: Location,
     /// Have answers no longer warn of it
     #[arg(long)]
     acknowledge: bool,
 }
 
 pub(crate) fn run(flags: &LossesFlags) -> Result<ExitCode, String> {
-    let (losses, acknowledged) = match flags.place.resolve() {
+    let (losses, acknowledged) = match flags.location.resolve() {
         Where::Server(url) => {
-            let client = Client::new(&url);
+            let client = crate::http::client(&url);
             let listed = client.api("/api/v1/admin/losses", &[])?;
             let text = |loss: &serde_json::Value| loss["text"].as_str().unwrap_or_default().to_owned();
             let losses: Vec<String> = listed.as_array().into_iter().flatten().map(text).collect();
@@ -38,7 +37,7 @@ pub(crate) fn run(flags: &LossesFlags) -> Result<ExitCode, String> {
             (losses, flags.acknowledge)
         }
         Where::Folder(data) => {
-            let db = flags.place.open(data)?;
+            let db = flags.location.open(data)?;
             let losses = db.health().losses().iter().map(ToString::to_string).collect();
             if flags.acknowledge {
                 db.acknowledge_losses().map_err(|error| error.to_string())?;

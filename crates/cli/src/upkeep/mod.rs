@@ -36,9 +36,9 @@ use crate::objects::ObjectAccess;
 /// Where a running database listens unless told otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:7780";
 
-/// A data folder that nobody serves, or a running server.
+/// A data folder without a server, or a running server.
 #[derive(Debug, Args)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     /// Data folder; no server may be running on it
     #[arg(long, value_name = "FOLDER", conflicts_with = "url")]
     data: Option<PathBuf>,
@@ -58,7 +58,7 @@ enum Where<'a> {
     Server(String),
 }
 
-impl Place {
+impl Location {
     fn resolve(&self) -> Where<'_> {
         match &self.data {
             Some(data) => Where::Folder(data),

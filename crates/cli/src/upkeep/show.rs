@@ -89,7 +89,7 @@ fn place(partition: &PartitionReport) -> &'static str {
     }
 }
 
-/// The same for programs.
+/// The partitions as JSON.
 pub(super) fn partitions_json(report: &FolderReport) -> Value {
     let one = |partition: &PartitionReport| {
         json!({

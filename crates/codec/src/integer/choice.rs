@@ -129,7 +129,7 @@ fn quick(scaled: &[i64]) -> Transform {
     best.1
 }
 
-/// The same for a short column, as lone series in a flush are, in one pass: differences, if they are narrower in its stretches. One
+/// Chooses for a short column, as lone series in a flush are, in one pass: differences, if they are narrower in its stretches. One
 /// that stands out, where a counter begins anew, is that of one stretch only.
 fn quick_short(scaled: &[i64]) -> Transform {
     let count = scaled.len();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use cache::{Key, Span};
 use model::{METRIC_NAME, MatchOp, Matcher, TimeRange};
-use promql::Reads;
+use promql::ReadInterval;
 use query::plan::Scan;
 use query::{BinsRequest, BinsResponse, ComputeBins, Frame, QueryError};
 use store::Store;
@@ -22,7 +22,7 @@ use super::watch::Watch;
 use super::{CacheUse, Portions, ResultCache};
 
 /// Every nanosecond stands for itself.
-const ITSELF: Reads = Reads { first_ms: 0, last_ms: 0 };
+const ITSELF: ReadInterval = ReadInterval { first_ms: 0, last_ms: 0 };
 
 /// Into how many shorter bins one may be cut: the first of them that puts the range's end between two is taken.
 const SHORTER: [i64; 5] = [4, 6, 12, 20, 60];
@@ -109,13 +109,13 @@ impl ResultCache {
         asked: &BinsRequest<'_>,
         snapshot: u64,
     ) {
-        self.keep(key, portion, bins, snapshot);
+        self.insert(key, portion, bins, snapshot);
         if let Some(flash) = &self.flash {
             flash.note(key, bins, unit_of(asked));
         }
     }
 
-    /// What is kept of a span and still holds, and which parts of it were on flash.
+    /// The cached bins of a span that still hold, and which parts came from flash.
     fn bins_kept(
         &self,
         key: Key,
@@ -134,7 +134,7 @@ impl ResultCache {
         (parts, flash_spans)
     }
 
-    /// What is in memory of a span and still holds.
+    /// The bins of a span that are in memory and still hold.
     fn bins_in_memory(&self, key: Key, span: Span, asked: &BinsRequest<'_>, watch: &mut Watch<'_>) -> Vec<Part> {
         let mut checked = Vec::new();
         let mut parts: Vec<Part> = Vec::new();
@@ -199,7 +199,7 @@ impl ResultCache {
         let missing: u64 = holes.iter().map(bins).sum();
         let kept = steps.saturating_sub(missing);
         let from_flash = on_flash.iter().map(bins).sum::<u64>().min(kept);
-        self.count(CacheUse { steps, from_memory: kept - from_flash, from_flash, ..CacheUse::default() });
+        self.count(CacheUse { steps, from_memory: kept - from_flash, from_flash });
     }
 }
 
@@ -244,7 +244,7 @@ fn bins_in(span: Span, asked: &BinsRequest<'_>) -> Option<Span> {
     (start < end).then(|| Span::new(start, end))
 }
 
-/// What is to be made: holes, those at the ends together with the cut bins beside them.
+/// The ranges to compute: holes, those at the ends together with the cut bins beside them.
 fn ranges(holes: &[Span], span: Span, range: TimeRange) -> Vec<TimeRange> {
     let mut ranges: Vec<TimeRange> = holes.iter().map(|hole| range_of(*hole)).collect();
     if range.start_ns < span.start {
@@ -266,7 +266,7 @@ fn range_of(span: Span) -> TimeRange {
     TimeRange::new(span.start, span.end - 1)
 }
 
-/// What was kept, some of it on flash, and what was made as one answer.
+/// Joins cached bins, some of them from flash, and computed ones to one result.
 fn join(
     parts: &[Part],
     on_flash: &[Span],

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cache::{Cache, Kept, Key, Portion as _, Request, Span};
+use cache::{Cache, CacheEntry, Key, Portion as _, Request, Span};
 use parking_lot::Mutex;
 use platform::Platform;
 use store::{Store, StoreError};
@@ -35,7 +35,7 @@ const SPANS_MAX: usize = 64;
 /// Stretches of flash that a query looks at.
 const EXTENTS_MAX: usize = 256;
 
-type Portion = Kept<Portions>;
+type Portion = CacheEntry<Portions>;
 
 /// What the spans of a key are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ struct Unwritten {
     spans: Vec<Span>,
 }
 
-/// What is to be written.
+/// Portions to write.
 #[derive(Default)]
 struct Pending {
     /// Evaluated steps and bins that are in memory alone, by key.
@@ -210,7 +210,7 @@ impl Flash {
 
     /// Writes what is in memory alone; `all` also what may well change, and so that it outlives the process.
     pub(super) fn save(&self, store: &Store, memory: &cache::Front<Portions>, all: bool) -> Result<(), StoreError> {
-        store.keep_journal()?;
+        store.save_journal()?;
         let settled_ns = self.platform.clock.now_ns() - SETTLED_NS;
         let mut portions = self.due(Some(settled_ns).filter(|_| !all), memory);
         if !portions.is_empty() {
@@ -231,7 +231,7 @@ impl Flash {
         Ok(())
     }
 
-    /// What is to be written of what had ended by a time; `None` for everything.
+    /// The portions to write that had ended by a time; `None` for all.
     fn due(&self, settled_ns: Option<i64>, memory: &cache::Front<Portions>) -> Vec<(Key, Span, Portion)> {
         let mut pending = self.pending.lock();
         pending.leaving_bytes = 0;

@@ -12,8 +12,6 @@
 
 mod bins;
 mod flash;
-mod flights;
-mod inner;
 mod range;
 mod recent;
 mod slab_form;
@@ -26,32 +24,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cache::{Front, Key, Options, Portion, Span};
 use model::TimeRange;
 use platform::Platform;
-use promql::{Answer, Expression, KeptRows, Settings, Stretch};
+use promql::{Evaluation, EvaluationResult, EvaluationSettings, Expression, PartialRange, PartialRangeSlice};
 use query::{Budget, Frame, StoreSource};
 use store::{Store, StoreError};
 
 pub(crate) use bins::Asker;
 use flash::Flash;
-use inner::Inners;
 use recent::Recents;
 
 /// Of the memory for answers, what newest samples may take: one part of so many.
 const RECENTS_SHARE: usize = 4;
 
-/// The same of answers that left it and are not on flash yet, and of those that are in no slab yet: one part of so many each.
+/// Results that left memory and are not on flash yet, and those that are in no slab yet, may each take one part of so many of it.
 pub(crate) const OPEN_SHARE: usize = 8;
 
-/// What is kept under a key for a span: times of steps in milliseconds, of bins in nanoseconds, or 0 to 1 for what cannot be cut.
+/// A cache entry under a key for a span: times of steps in milliseconds, of bins in nanoseconds, or 0 to 1 for what cannot be cut.
 #[derive(Debug, Clone)]
 pub(crate) enum Portions {
     /// An answer by steps.
-    Steps(Stretch),
+    Steps(PartialRange),
     /// An answer as a whole.
-    Whole(Arc<Answer>),
+    Whole(Arc<EvaluationResult>),
     /// Bins of time, in the order of labels.
     Bins(Vec<Frame>),
-    /// Rows of a function within a query.
-    Rows(KeptRows),
 }
 
 impl Portion for Portions {
@@ -60,27 +55,27 @@ impl Portion for Portions {
             Self::Steps(stretch) => stretch.size_bytes(),
             Self::Whole(answer) => whole::size_bytes(answer),
             Self::Bins(frames) => frames.iter().map(Frame::size_bytes).sum(),
-            Self::Rows(rows) => rows.size_bytes(),
         }
     }
 
     fn within(&self, span: Span) -> Self {
         match self {
-            Self::Steps(stretch) => Self::Steps(Stretch::join(&[(stretch, span.start, span.end.saturating_sub(1))])),
+            Self::Steps(range) => {
+                let (first_ms, last_ms) = (span.start, span.end.saturating_sub(1));
+                Self::Steps(PartialRange::join(&[PartialRangeSlice { range, first_ms, last_ms }]))
+            }
             Self::Whole(answer) => Self::Whole(answer.clone()),
             Self::Bins(frames) => {
                 let range = TimeRange::new(span.start, span.end.saturating_sub(1));
                 // It was put together once, so it can be cut.
                 Self::Bins(Frame::join(&[(frames, range)]).unwrap_or_default())
             }
-            Self::Rows(rows) => Self::Rows(rows.between(span.start, span.end)),
         }
     }
 
     fn append(&mut self, later: &Self) {
         match (self, later) {
             (Self::Steps(stretch), Self::Steps(later)) => stretch.append(later),
-            (Self::Rows(rows), Self::Rows(later)) => rows.append(later),
             (Self::Bins(frames), Self::Bins(later)) => {
                 let joined = Frame::join(&[(frames, TimeRange::ALL), (later, TimeRange::ALL)]);
                 *frames = joined.unwrap_or_default();
@@ -99,10 +94,6 @@ pub struct CacheUse {
     pub from_memory: u64,
     /// How many of them were on flash.
     pub from_flash: u64,
-    /// Steps of expressions within the query that others share, where the answer was evaluated.
-    pub inner_steps: u64,
-    /// How many of them were in memory.
-    pub inner_from_memory: u64,
 }
 
 /// Counts since the database was opened, and sizes now, of answers that are kept.
@@ -122,10 +113,6 @@ pub struct ResultCacheStats {
     pub steps_from_flash: u64,
     /// Steps that were kept, but for which something had changed.
     pub steps_changed: u64,
-    /// Steps of expressions within queries that others share, where answers were evaluated.
-    pub inner_steps: u64,
-    /// Those of them that were in memory.
-    pub inner_steps_from_memory: u64,
     /// Keys in memory.
     pub keys: u64,
     /// Bytes in memory: answers, newest samples, and what is known of flash.
@@ -147,8 +134,6 @@ struct Counters {
     from_memory: AtomicU64,
     from_flash: AtomicU64,
     changed: AtomicU64,
-    inner: AtomicU64,
-    inner_from_memory: AtomicU64,
 }
 
 /// The answers that are kept.
@@ -156,8 +141,6 @@ pub(crate) struct ResultCache {
     memory: Front<Portions>,
     /// What newest steps are evaluated on.
     recents: Recents,
-    /// Which expressions within others are worth keeping.
-    inners: Inners,
     /// What left memory, and what outlives the process.
     flash: Option<Flash>,
     counters: Counters,
@@ -169,18 +152,25 @@ pub(crate) struct Run<'a> {
     pub(crate) database: &'a str,
     pub(crate) source: &'a StoreSource<'a>,
     pub(crate) expression: &'a Expression,
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a EvaluationSettings,
     pub(crate) budget: &'a Budget,
+}
+
+impl Run<'_> {
+    /// What the query is evaluated on.
+    fn evaluation(&self) -> Evaluation<'_> {
+        Evaluation::new(self.source, self.settings, self.budget)
+    }
 }
 
 impl ResultCache {
     pub(crate) fn new(memory_bytes_max: usize) -> Self {
         let of_recents = memory_bytes_max / RECENTS_SHARE;
         let (memory, recents) = (Front::new(memory_bytes_max - of_recents), Recents::new(of_recents));
-        Self { memory, recents, inners: Inners::default(), flash: None, counters: Counters::default() }
+        Self { memory, recents, flash: None, counters: Counters::default() }
     }
 
-    /// The same in front of a file.
+    /// The cache with a file behind it.
     pub(crate) fn on_flash(self, platform: &Platform, options: Options, store: &Store) -> std::io::Result<Self> {
         let memory = Front::new(self.memory.bytes_max().saturating_sub(2 * options.open_bytes_max));
         Ok(Self { flash: Some(Flash::open(platform, options, store)?), memory, ..self })
@@ -202,7 +192,7 @@ impl ResultCache {
     }
 
     /// Keeps an answer in memory; what has to leave it goes to flash.
-    fn keep(&self, key: Key, portion: impl Into<Arc<Portions>>, span: Span, stamp: u64) {
+    fn insert(&self, key: Key, portion: impl Into<Arc<Portions>>, span: Span, stamp: u64) {
         let evicted = self.memory.insert(key, portion, span, stamp);
         if let Some(flash) = self.flash.as_ref().filter(|_| !evicted.is_empty()) {
             flash.take(evicted);
@@ -221,8 +211,6 @@ impl ResultCache {
             steps_from_memory: read(&counters.from_memory),
             steps_from_flash: read(&counters.from_flash),
             steps_changed: read(&counters.changed),
-            inner_steps: read(&counters.inner),
-            inner_steps_from_memory: read(&counters.inner_from_memory),
             keys: memory.keys as u64,
             memory_bytes: (memory.bytes + self.recents.memory_bytes()) as u64
                 + self.flash.as_ref().map_or(0, Flash::memory_bytes),
@@ -236,7 +224,6 @@ impl ResultCache {
     pub(crate) fn clear(&self) {
         self.memory.clear();
         self.recents.clear();
-        self.inners.clear();
         if let Some(flash) = &self.flash {
             // What could not be forgotten on flash is still held against the journal.
             let _ = flash.clear();
@@ -253,8 +240,6 @@ impl ResultCache {
         add(&counters.steps, used.steps);
         add(&counters.from_memory, used.from_memory);
         add(&counters.from_flash, used.from_flash);
-        add(&counters.inner, used.inner_steps);
-        add(&counters.inner_from_memory, used.inner_from_memory);
     }
 }
 
@@ -267,7 +252,7 @@ fn key_of_text(database: u32, when: &str, settings: &str, text: &str) -> Key {
     Key::of_statement(&format!("{database}\n{when}\n{settings}\n{text}"))
 }
 
-fn settings_of(settings: &Settings) -> String {
-    let Settings { lookback_ms, steps_max, subquery_step_ms, name_removal, features } = settings;
+fn settings_of(settings: &EvaluationSettings) -> String {
+    let EvaluationSettings { lookback_ms, steps_max, subquery_step_ms, name_removal, features } = settings;
     format!("{lookback_ms} {steps_max} {subquery_step_ms} {} {features:?}", name_removal.word())
 }

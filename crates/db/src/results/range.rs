@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use cache::{Kept, Key, Span};
-use promql::{Answer, Evaluated, Evaluation, Reads, Stretch};
+use cache::{CacheEntry, Key, Span};
+use promql::{Evaluation, EvaluationResult, PartialRange, PartialRangeSlice, QueryTimes, RangeOutcome, ReadInterval};
 use query::{QueryError, Source};
 use store::Store;
 
 use super::flash::Unit;
-use super::inner::InnerKeeper;
 use super::recent::RecentSource;
 use super::watch::{Watch, cut};
 use super::{CacheUse, Portions, ResultCache, Run, key_of};
@@ -33,7 +32,7 @@ impl Grid {
         Span::new(next(span.start), next(span.end))
     }
 
-    /// What is the same for all stretches of it.
+    /// The part of the key that all spans of the grid share.
     pub(super) fn when(&self) -> String {
         format!("by {} from {}", self.step_ms, self.span.start.rem_euclid(self.step_ms.max(1)))
     }
@@ -55,15 +54,15 @@ pub(super) type Part = (Arc<Portions>, Span);
 
 impl ResultCache {
     /// The answer of a range query.
-    pub(crate) fn range(&self, run: &Run<'_>, times: (i64, i64, i64)) -> Result<(Answer, CacheUse), QueryError> {
-        let (start_ms, end_ms, step_ms) = times;
+    pub(crate) fn range(&self, run: &Run<'_>, times: QueryTimes) -> Result<(EvaluationResult, CacheUse), QueryError> {
+        let QueryTimes { start_ms, step_ms, .. } = times;
         let count = promql::range_steps(run.expression, times, run.settings)?;
-        let Some(reads) = run.expression.reads_stepwise(run.settings) else {
+        let Some(reads) = run.expression.step_read_interval(run.settings) else {
             return self.whole_range(run, times, count as u64);
         };
         let Some(database) = run.store.database_number(run.database) else {
             let uncached = CacheUse { steps: count as u64, ..CacheUse::default() };
-            return Ok((evaluate(run, (start_ms, end_ms, step_ms))?, uncached));
+            return Ok((evaluate(run, times)?, uncached));
         };
         let grid = Grid { span: Span::new(start_ms, start_ms + count as i64 * step_ms), step_ms };
         self.by_steps(run, database, reads, grid)
@@ -73,9 +72,9 @@ impl ResultCache {
         &self,
         run: &Run<'_>,
         database: u32,
-        reads: Reads,
+        reads: ReadInterval,
         grid: Grid,
-    ) -> Result<(Answer, CacheUse), QueryError> {
+    ) -> Result<(EvaluationResult, CacheUse), QueryError> {
         let (Grid { span, step_ms }, steps) = (grid, grid.steps(grid.span));
         let key = key_of(database, &grid.when(), run);
         if self.flash.is_some() {
@@ -84,7 +83,7 @@ impl ResultCache {
         }
         // Before anything is read: what comes later has a larger number.
         let snapshot = run.store.snapshot();
-        let mut watch = Watch::of(run.store, database, run.expression, reads);
+        let mut watch = Watch::of_expression(run.store, database, run.expression, reads);
         let mut parts = self.parts_in_memory(key, grid, &mut watch);
         let mut unchanged = |stretch: Span, since: u64| {
             let parts = watch.unchanged(stretch, since).into_iter();
@@ -97,42 +96,37 @@ impl ResultCache {
         let kept = steps.saturating_sub(holes.iter().map(|hole| grid.steps(*hole)).sum());
         let from_flash = from_flash.min(kept);
         let recent = RecentSource { store: run.store, database, inner: run.source, recents: &self.recents };
-        let keeper = InnerKeeper::new(self, run, (database, key), snapshot);
-        let used_of = |from_memory: u64, from_flash: u64| {
-            let (inner_steps, inner_from_memory) = keeper.used();
-            CacheUse { steps, from_memory, from_flash, inner_steps, inner_from_memory }
-        };
         for hole in holes {
-            let times = (hole.start, hole.end - step_ms, step_ms);
+            let times = QueryTimes { start_ms: hole.start, end_ms: hole.end - step_ms, step_ms };
             let is_newest = hole.end == span.end && grid.steps(hole) <= NEWEST_STEPS_MAX && !parts.is_empty();
             let source: &dyn Source = if is_newest { &recent } else { run.source };
-            let evaluation = Evaluation { source, settings: run.settings, budget: run.budget, keeper: Some(&keeper) };
-            match promql::evaluate_stretch(run.expression, times, &evaluation)? {
-                Evaluated::Stretch(stretch) => {
+            let evaluation = Evaluation { source, ..run.evaluation() };
+            match promql::evaluate_partial_range(run.expression, times, &evaluation)? {
+                RangeOutcome::Partial(stretch) => {
                     let portion = Arc::new(Portions::Steps(stretch));
-                    self.keep(key, portion.clone(), hole, snapshot);
+                    self.insert(key, portion.clone(), hole, snapshot);
                     if let Some(flash) = &self.flash {
                         flash.note(key, hole, Unit::Steps);
                     }
                     parts.push((portion, hole));
                 }
-                Evaluated::Whole(answer) => {
-                    let used = used_of(0, 0);
+                RangeOutcome::Whole(answer) => {
+                    let used = CacheUse { steps, ..CacheUse::default() };
                     self.count(used);
                     let is_all = hole == span;
-                    let times = (span.start, span.end - step_ms, step_ms);
+                    let times = QueryTimes { start_ms: span.start, end_ms: span.end - step_ms, step_ms };
                     return Ok((if is_all { answer } else { evaluate(run, times)? }, used));
                 }
             }
         }
-        let used = used_of(kept - from_flash, from_flash);
+        let used = CacheUse { steps, from_memory: kept - from_flash, from_flash };
         self.count(used);
         parts.sort_by_key(|(_, part)| part.start);
-        let stretches: Vec<(&Stretch, i64, i64)> = parts.iter().filter_map(stretch_of).collect();
-        Ok((Stretch::answer(&stretches), used))
+        let slices: Vec<PartialRangeSlice<'_>> = parts.iter().filter_map(slice_of).collect();
+        Ok((PartialRange::result(&slices), used))
     }
 
-    /// What is in memory and still holds.
+    /// The steps that are in memory and still hold.
     fn parts_in_memory(&self, key: Key, grid: Grid, watch: &mut Watch<'_>) -> Vec<Part> {
         let span = grid.span;
         let checked = check(self.memory.kept(key, span), watch, grid);
@@ -168,22 +162,26 @@ impl ResultCache {
             found.extend(flash.find(key, hole, unit, &mut holds));
         }
         for (portion, span) in &found {
-            self.keep(key, portion.clone(), *span, snapshot);
+            self.insert(key, portion.clone(), *span, snapshot);
         }
         found
     }
 }
 
-fn stretch_of((portion, span): &Part) -> Option<(&Stretch, i64, i64)> {
+fn slice_of((portion, span): &Part) -> Option<PartialRangeSlice<'_>> {
     match &**portion {
-        Portions::Steps(stretch) => Some((stretch, span.start, span.end - 1)),
-        Portions::Whole(_) | Portions::Bins(_) | Portions::Rows(_) => None,
+        Portions::Steps(range) => Some(PartialRangeSlice { range, first_ms: span.start, last_ms: span.end - 1 }),
+        Portions::Whole(_) | Portions::Bins(_) => None,
     }
 }
 
 /// What of kept stretches still holds, in whole steps.
-pub(super) fn check(kept: Vec<Kept<Portions>>, watch: &mut Watch<'_>, grid: Grid) -> Vec<(Kept<Portions>, Vec<Span>)> {
-    let holds = |kept: Kept<Portions>| {
+pub(super) fn check(
+    kept: Vec<CacheEntry<Portions>>,
+    watch: &mut Watch<'_>,
+    grid: Grid,
+) -> Vec<(CacheEntry<Portions>, Vec<Span>)> {
+    let holds = |kept: CacheEntry<Portions>| {
         let parts = watch.unchanged(kept.span, kept.stamp);
         let parts = parts.into_iter().map(|part| grid.steps_in(part)).filter(|part| !part.is_empty());
         let parts = parts.collect();
@@ -207,8 +205,8 @@ pub(super) fn holes(parts: &mut Vec<Part>, span: Span) -> Vec<Span> {
     vec![hull]
 }
 
-fn evaluate(run: &Run<'_>, (start_ms, end_ms, step_ms): (i64, i64, i64)) -> Result<Answer, QueryError> {
-    promql::evaluate_range(run.expression, run.source, start_ms, end_ms, step_ms, run.settings, run.budget)
+fn evaluate(run: &Run<'_>, times: QueryTimes) -> Result<EvaluationResult, QueryError> {
+    promql::evaluate_range(run.expression, times, &run.evaluation())
 }
 
 #[cfg(test)]
@@ -227,7 +225,7 @@ mod tests {
 
     #[test]
     fn many_holes_become_one() {
-        let portion = Arc::new(Portions::Steps(Stretch::default()));
+        let portion = Arc::new(Portions::Steps(PartialRange::default()));
         let part = |start: i64| (portion.clone(), Span::new(start, start + 5));
         let mut parts: Vec<Part> = (0..4).map(|place| part(place * 10)).collect();
         assert_eq!(holes(&mut parts, Span::new(0, 35)), [Span::new(5, 10), Span::new(15, 20), Span::new(25, 30)]);

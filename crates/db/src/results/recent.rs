@@ -28,7 +28,7 @@ const PLACES_AT_ONCE: usize = 256;
 /// What a series takes beside its samples.
 const SERIES_BYTES: usize = 120;
 
-/// What was read of a selector.
+/// The cached samples of a selector.
 struct Recent {
     chosen: Chosen,
     /// The snapshot up to which it holds.
@@ -51,7 +51,7 @@ struct Slot {
 struct Slots {
     /// With when they were asked for last, and their bytes.
     by_key: HashMap<Key, (Arc<Slot>, u64, usize)>,
-    asked: u64,
+    last_used: u64,
 }
 
 /// The newest samples of selectors, in so many bytes of memory at most.
@@ -84,10 +84,10 @@ impl Recents {
 
     fn slot(&self, key: Key) -> Arc<Slot> {
         let mut slots = self.slots.lock();
-        slots.asked += 1;
-        let asked = slots.asked;
+        slots.last_used += 1;
+        let last_used = slots.last_used;
         let (slot, last, _) = slots.by_key.entry(key).or_default();
-        *last = asked;
+        *last = last_used;
         slot.clone()
     }
 
@@ -140,24 +140,24 @@ impl RecentSource<'_> {
         }
         if !is_older && changed_ms > from_ms {
             let recent = self.renew(recent, changed_ms, selection, snapshot, budget)?;
-            return Ok(self.keep(recent, (key, &mut known)));
+            return Ok(self.insert(recent, (key, &mut known)));
         }
         if is_newer || changed_ms <= from_ms || selection.end_ms == to_ms {
             let span_ms = recent.span_ms;
             return self.fill(selection, snapshot, span_ms, (key, &mut known), budget);
         }
-        // Somebody who looks far back: that is not kept, and does not displace what is.
+        // A query that looks far back: its samples are not cached, and do not displace those that are.
         *known = Some(recent);
         Ok(None)
     }
 
-    /// From when on what is kept may be different now; nothing if nobody knows.
+    /// From when on what is kept may be different now; `None` if that is unknown.
     fn changed_from_ms(&self, recent: &Recent, matchers: &[Matcher]) -> Option<i64> {
         let from_ns = recent.range_ms.0.saturating_mul(NS_PER_MS);
-        if self.store.oldest_kept_ns(self.database) > from_ns {
+        if self.store.oldest_retained_ns(self.database) > from_ns {
             return None;
         }
-        let reads = promql::Reads { first_ms: 0, last_ms: 0 };
+        let reads = promql::ReadInterval { first_ms: 0, last_ms: 0 };
         let mut watch = Watch::new(self.store, self.database, vec![matchers.to_vec()], reads);
         let changed_ns = watch.changed_from_ns(recent.stamp, from_ns);
         let behind_ms = recent.range_ms.1.saturating_add(1);
@@ -181,7 +181,7 @@ impl RecentSource<'_> {
         let range_ms = (selection.end_ms - span_ms, selection.end_ms);
         let series = self.read(selection.matchers, range_ms, chosen.places(), budget)?;
         let recent = Recent { chosen, stamp, range_ms, span_ms, series };
-        Ok(self.keep(recent, (key, known)))
+        Ok(self.insert(recent, (key, known)))
     }
 
     /// Reads again from a time on, and puts that behind what was before.
@@ -195,7 +195,7 @@ impl RecentSource<'_> {
     ) -> Result<Recent, QueryError> {
         let end_ms = selection.end_ms.max(recent.range_ms.1);
         let read = self.read(selection.matchers, (changed_ms, end_ms), recent.chosen.places(), budget)?;
-        // Nothing is copied unless somebody still reads it.
+        // Nothing is copied unless another query still reads it.
         let mut recent = Arc::try_unwrap(recent).unwrap_or_else(|shared| shared.copied());
         recent.span_ms = recent.span_ms.max(selection.end_ms - selection.start_ms);
         // What is too old goes once it is as much as the rest.
@@ -235,7 +235,7 @@ impl RecentSource<'_> {
         Ok(Recent { stamp, range_ms, series, ..recent })
     }
 
-    fn keep(&self, recent: Recent, (key, known): (Key, &mut Option<Arc<Recent>>)) -> Option<Arc<Recent>> {
+    fn insert(&self, recent: Recent, (key, known): (Key, &mut Option<Arc<Recent>>)) -> Option<Arc<Recent>> {
         if recent.series.iter().flatten().any(|series| !series.histograms.is_empty()) {
             return None;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cache::{FieldPoints, Points, Span, ValueType, Values};
 use model::Labels;
-use promql::{StepInfo, Stretch};
+use promql::{PartialRange, StepInfo};
 use query::{Cell, Frame, FrameColumn};
 
 use super::Portions;
@@ -18,16 +18,16 @@ const UNSIGNED: &str = "unsigned";
 /// Cells that are null.
 const NULL: &str = "null";
 
-/// What is kept of a span, in the form of slabs. `None` of what stays in memory.
+/// A span of a portion in the form of slabs; `None` for portions that stay in memory.
 pub(super) fn answer_of(portion: &Portions, span: Span) -> Option<cache::Answer> {
     match portion {
         Portions::Steps(stretch) => answer_of_steps(stretch, span),
         Portions::Bins(frames) => answer_of_bins(frames, span),
-        Portions::Whole(_) | Portions::Rows(_) => None,
+        Portions::Whole(_) => None,
     }
 }
 
-/// The same, back. `None` if it is not what [`answer_of`] makes.
+/// The portion that [`answer_of`] wrote; `None` if the answer is not of its form.
 pub(super) fn portion_of(answer: &cache::Answer, unit: Unit) -> Option<Portions> {
     match unit {
         Unit::Steps => steps_of(answer).map(Portions::Steps),
@@ -36,7 +36,7 @@ pub(super) fn portion_of(answer: &cache::Answer, unit: Unit) -> Option<Portions>
 }
 
 /// A stretch's steps in a span. `None` if infos go with some of them.
-fn answer_of_steps(stretch: &Stretch, span: Span) -> Option<cache::Answer> {
+fn answer_of_steps(stretch: &PartialRange, span: Span) -> Option<cache::Answer> {
     let overlaps = |info: &StepInfo| info.steps.iter().any(|(first, last)| *first < span.end && *last >= span.start);
     if stretch.infos.values().any(overlaps) {
         return None;
@@ -61,7 +61,7 @@ fn answer_of_steps(stretch: &Stretch, span: Span) -> Option<cache::Answer> {
     Some(cache::Answer { series, fields: vec![FieldPoints { name: Arc::from(VALUE), points }] })
 }
 
-fn steps_of(answer: &cache::Answer) -> Option<Stretch> {
+fn steps_of(answer: &cache::Answer) -> Option<PartialRange> {
     let mut values: Vec<Vec<(i64, f64)>> = vec![Vec::new(); answer.series.len()];
     for field in &answer.fields {
         let Values::F64(column) = &field.points.values else { return None };
@@ -78,7 +78,7 @@ fn steps_of(answer: &cache::Answer) -> Option<Stretch> {
         series.push((labels_of(text)?, values));
     }
     series.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Some(Stretch { series, ..Stretch::default() })
+    Some(PartialRange { series, ..PartialRange::default() })
 }
 
 /// Columns of bins, each as a series, by what their cells are; nulls are cells, too. `None` of bins without columns.
@@ -220,11 +220,12 @@ fn labels_of(mut text: &str) -> Option<Labels> {
 
 #[cfg(test)]
 mod tests {
+    use promql::PartialRangeSlice;
     use proptest::prelude::*;
 
     use super::*;
 
-    fn bits(stretch: &Stretch) -> Vec<(Labels, Vec<(i64, u64)>)> {
+    fn bits(stretch: &PartialRange) -> Vec<(Labels, Vec<(i64, u64)>)> {
         let plain = |values: &[(i64, f64)]| values.iter().map(|(time, value)| (*time, value.to_bits())).collect();
         stretch.series.iter().map(|(labels, values)| (labels.clone(), plain(values))).collect()
     }
@@ -239,7 +240,7 @@ mod tests {
             ),
             (start, end) in (-60i64..60, -60i64..60),
         ) {
-            let mut stretch = Stretch::default();
+            let mut stretch = PartialRange::default();
             for (labels, values) in &series {
                 let values = values.iter().map(|(time, bits)| (*time, f64::from_bits(*bits))).collect();
                 stretch.series.push((Labels::from_pairs(labels).unwrap(), values));
@@ -247,7 +248,11 @@ mod tests {
             stretch.series.sort_by(|(a, _), (b, _)| a.cmp(b));
             let span = Span::new(start, end.max(start + 1));
             let back = steps_of(&answer_of_steps(&stretch, span).unwrap()).unwrap();
-            let expected = Stretch::join(&[(&stretch, span.start, span.end - 1)]);
+            let expected = PartialRange::join(&[PartialRangeSlice {
+                range: &stretch,
+                first_ms: span.start,
+                last_ms: span.end - 1,
+            }]);
             prop_assert_eq!(bits(&back), bits(&expected));
         }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cache::Span;
 use index::CompiledMatcher;
 use model::Matcher;
-use promql::{Expression, Reads};
+use promql::{Expression, ReadInterval};
 use store::{Change, ChangeKind, Changes, Store};
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -17,12 +17,12 @@ pub(crate) struct Watch<'a> {
     database: u32,
     /// The matchers of each selector.
     selectors: Vec<Vec<Matcher>>,
-    /// The same as the store takes them, from when something changed that they may choose: to compile a pattern takes as long as to put
+    /// The selectors compiled for the store, once something changed that they may select: to compile a pattern takes as long as to put
     /// together a small answer. `None` where that failed.
     compiled: Option<Vec<Option<Vec<CompiledMatcher>>>>,
     /// What the step at time 0 looks at.
-    reads: Reads,
-    /// What happened, by the snapshot since which: `None` if nobody knows.
+    reads: ReadInterval,
+    /// What happened, by the snapshot since which: `None` if that is unknown.
     changes: HashMap<u64, Option<Arc<Changes>>>,
     /// Which changes touched series that the selectors choose, by their numbers.
     touching: HashMap<u64, bool>,
@@ -32,13 +32,13 @@ pub(crate) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// For a selector's matchers each, and the time from before to behind a step that it looks at.
-    pub(crate) fn new(store: &'a Store, database: u32, selectors: Vec<Vec<Matcher>>, reads: Reads) -> Self {
+    pub(crate) fn new(store: &'a Store, database: u32, selectors: Vec<Vec<Matcher>>, reads: ReadInterval) -> Self {
         let (changes, touching) = (HashMap::new(), HashMap::new());
         Self { store, database, selectors, compiled: None, reads, changes, touching, through: u64::MAX }
     }
 
     /// For the selectors of an expression.
-    pub(crate) fn of(store: &'a Store, database: u32, expression: &Expression, reads: Reads) -> Self {
+    pub(crate) fn of_expression(store: &'a Store, database: u32, expression: &Expression, reads: ReadInterval) -> Self {
         let selectors = expression.selectors().into_iter().map(<[Matcher]>::to_vec).collect();
         Self::new(store, database, selectors, reads)
     }
@@ -54,21 +54,21 @@ impl<'a> Watch<'a> {
         self.left(span, stamp, &|start_ns, end_ns| steps_looking_at(reads, start_ns, end_ns))
     }
 
-    /// The same of a span of nanoseconds, each of which stands for itself.
+    /// The unchanged parts of a span of nanoseconds, each of which stands for itself.
     pub(crate) fn unchanged_ns(&mut self, span: Span, stamp: u64) -> Vec<Span> {
         self.left(span, stamp, &|start_ns, end_ns| Span::new(start_ns, end_ns.saturating_add(1)))
     }
 
-    /// What is left of a span without what looks at changed nanoseconds, from the first to the last of them.
+    /// The rest of a span without the steps that look at changed nanoseconds, from the first to the last of them.
     fn left(&mut self, span: Span, stamp: u64, looking_at: &dyn Fn(i64, i64) -> Span) -> Vec<Span> {
         let Some(changes) = self.changes_since(stamp) else { return Vec::new() };
         let mut left = vec![span];
         if let Some(edge_ns) = changes.edge_ns {
             cut(&mut left, looking_at(edge_ns, i64::MAX));
         }
-        let oldest_ns = self.store.oldest_kept_ns(self.database);
+        let oldest_ns = self.store.oldest_retained_ns(self.database);
         if oldest_ns > i64::MIN {
-            // Whoever looks at the time at which rows end, too.
+            // Steps that look at the time at which rows end, too.
             cut(&mut left, looking_at(i64::MIN, oldest_ns));
         }
         for change in &changes.behind {
@@ -80,7 +80,7 @@ impl<'a> Watch<'a> {
         left
     }
 
-    /// From when on, not before a time, anything may be different than at a stamp: `i64::MAX` if nothing is, nothing if nobody knows.
+    /// From when on, not before a time, anything may be different than at a stamp: `i64::MAX` if nothing is, `None` if that is unknown.
     pub(crate) fn changed_from_ns(&mut self, stamp: u64, from_ns: i64) -> Option<i64> {
         let changes = self.changes_since(stamp)?;
         let mut first_ns = changes.edge_ns.unwrap_or(i64::MAX);
@@ -124,7 +124,7 @@ impl<'a> Watch<'a> {
 }
 
 /// The times, in milliseconds, of steps that look at any of the nanoseconds from the first to the last.
-fn steps_looking_at(reads: Reads, first_ns: i64, last_ns: i64) -> Span {
+fn steps_looking_at(reads: ReadInterval, first_ns: i64, last_ns: i64) -> Span {
     let millisecond = |time_ns: i64| time_ns.div_euclid(NS_PER_MS);
     let start = if first_ns == i64::MIN { i64::MIN } else { millisecond(first_ns).saturating_sub(reads.last_ms) };
     let end = millisecond(last_ns).saturating_sub(reads.first_ms).saturating_add(1);
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn steps_look_at_their_windows() {
         let check = |reads: (i64, i64), changed_ns: (i64, i64), expected: (i64, i64)| {
-            let reads = Reads { first_ms: reads.0, last_ms: reads.1 };
+            let reads = ReadInterval { first_ms: reads.0, last_ms: reads.1 };
             let span = steps_looking_at(reads, changed_ns.0, changed_ns.1);
             assert_eq!((span.start, span.end), expected, "{reads:?} {changed_ns:?}");
         };

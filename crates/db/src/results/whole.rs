@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cache::Span;
-use promql::{Answer, Points, Value};
+use promql::{EvaluationResult, QueryTimes, ResultValue, SeriesPoints};
 use query::QueryError;
 
 use super::watch::Watch;
@@ -14,9 +14,9 @@ const WHOLE: Span = Span::new(0, 1);
 
 impl ResultCache {
     /// The answer of an instant query.
-    pub(crate) fn instant(&self, run: &Run<'_>, time_ms: i64) -> Result<(Answer, CacheUse), QueryError> {
-        self.whole(run, (time_ms, time_ms, 0), 1, &|| {
-            promql::evaluate_instant(run.expression, run.source, time_ms, run.settings, run.budget)
+    pub(crate) fn instant(&self, run: &Run<'_>, time_ms: i64) -> Result<(EvaluationResult, CacheUse), QueryError> {
+        self.whole(run, QueryTimes::instant(time_ms), 1, &|| {
+            promql::evaluate_instant(run.expression, time_ms, &run.evaluation())
         })
     }
 
@@ -24,31 +24,29 @@ impl ResultCache {
     pub(super) fn whole_range(
         &self,
         run: &Run<'_>,
-        times: (i64, i64, i64),
+        times: QueryTimes,
         steps: u64,
-    ) -> Result<(Answer, CacheUse), QueryError> {
-        let (start_ms, end_ms, step_ms) = times;
-        self.whole(run, times, steps, &|| {
-            promql::evaluate_range(run.expression, run.source, start_ms, end_ms, step_ms, run.settings, run.budget)
-        })
+    ) -> Result<(EvaluationResult, CacheUse), QueryError> {
+        self.whole(run, times, steps, &|| promql::evaluate_range(run.expression, times, &run.evaluation()))
     }
 
     fn whole(
         &self,
         run: &Run<'_>,
-        (start_ms, end_ms, step_ms): (i64, i64, i64),
+        times: QueryTimes,
         steps: u64,
-        evaluate: &dyn Fn() -> Result<Answer, QueryError>,
-    ) -> Result<(Answer, CacheUse), QueryError> {
+        evaluate: &dyn Fn() -> Result<EvaluationResult, QueryError>,
+    ) -> Result<(EvaluationResult, CacheUse), QueryError> {
         let mut used = CacheUse { steps, ..CacheUse::default() };
-        let reads = run.expression.reads(start_ms, end_ms, step_ms, run.settings);
+        let reads = run.expression.read_interval(times, run.settings);
         let (Some(reads), Some(database)) = (reads, run.store.database_number(run.database)) else {
             return Ok((evaluate()?, used));
         };
+        let QueryTimes { start_ms, end_ms, step_ms } = times;
         let key = key_of(database, &format!("whole {start_ms} {end_ms} {step_ms}"), run);
         // Before anything is read: what comes later has a larger number.
         let snapshot = run.store.snapshot();
-        let mut watch = Watch::of(run.store, database, run.expression, reads);
+        let mut watch = Watch::of_expression(run.store, database, run.expression, reads);
         let kept = self.memory.kept(key, WHOLE);
         let checked: Vec<_> = kept
             .into_iter()
@@ -66,35 +64,35 @@ impl ResultCache {
         }
         self.counters.changed.fetch_add(checked.len() as u64 * steps, std::sync::atomic::Ordering::Relaxed);
         let answer = evaluate()?;
-        self.keep(key, Portions::Whole(Arc::new(answer.clone())), WHOLE, snapshot);
+        self.insert(key, Portions::Whole(Arc::new(answer.clone())), WHOLE, snapshot);
         self.count(used);
         Ok((answer, used))
     }
 }
 
-fn answer_of(kept: &cache::Kept<Portions>) -> Option<Answer> {
+fn answer_of(kept: &cache::CacheEntry<Portions>) -> Option<EvaluationResult> {
     match &*kept.answer {
-        Portions::Whole(answer) => Some(Answer::clone(answer)),
-        Portions::Steps(_) | Portions::Bins(_) | Portions::Rows(_) => None,
+        Portions::Whole(answer) => Some(EvaluationResult::clone(answer)),
+        Portions::Steps(_) | Portions::Bins(_) => None,
     }
 }
 
 /// About as many bytes as an answer takes.
-pub(super) fn size_bytes(answer: &Answer) -> usize {
+pub(super) fn size_bytes(answer: &EvaluationResult) -> usize {
     let notes = answer.warnings.iter().chain(&answer.infos).map(String::len).sum::<usize>();
     let values = match &answer.value {
-        Value::Scalar { .. } => 0,
-        Value::String { text, .. } => text.len(),
-        Value::Vector(samples) => samples
+        ResultValue::Scalar { .. } => 0,
+        ResultValue::String { text, .. } => text.len(),
+        ResultValue::Vector(samples) => samples
             .iter()
             .map(|sample| {
                 let histogram = sample.histogram.as_ref().map_or(0, |histogram| histogram.size_bytes());
                 size_of_val(sample) + sample.labels.packed_bytes() + histogram
             })
             .sum(),
-        Value::Matrix(series) => series
+        ResultValue::Matrix(series) => series
             .iter()
-            .map(|(labels, Points { floats, histograms })| {
+            .map(|(labels, SeriesPoints { floats, histograms })| {
                 let bytes_of_histograms: usize = histograms.iter().map(|(_, histogram)| histogram.size_bytes()).sum();
                 labels.packed_bytes()
                     + size_of_val(floats.as_slice())
@@ -103,5 +101,5 @@ pub(super) fn size_bytes(answer: &Answer) -> usize {
             })
             .sum(),
     };
-    size_of::<Answer>() + notes + values
+    size_of::<EvaluationResult>() + notes + values
 }

@@ -175,7 +175,7 @@ fn answers_are_those_of_duckdb() {
     for place in 0..count {
         if place == count / 2 {
             // From now on out of parts and their summaries.
-            db.settle().unwrap();
+            db.compact_all().unwrap();
         }
         let statement: Statement = Generator { random: &mut random }.statement();
         match peer.ask(&statement.for_peer()) {
@@ -211,7 +211,7 @@ fn answers_of_both_layers_are_the_same() {
     let (mut told, mut answered, mut refused) = (Vec::new(), 0u64, Vec::new());
     for place in 0..count {
         if place == count / 2 {
-            db.settle().unwrap();
+            db.compact_all().unwrap();
         }
         let statement: Statement = Generator { random: &mut random }.statement();
         let Ok(parsed) = sql::parse(&statement.text) else { continue };

@@ -10,7 +10,7 @@ use super::{BLOCK, DICTIONARY_PLACE_BYTES};
 pub(crate) struct DictionaryWriter {
     pub(crate) bytes: Vec<u8>,
     /// For each block its place in the dictionary and in the postings.
-    pub(crate) places: Vec<u8>,
+    pub(crate) offsets: Vec<u8>,
     pub(crate) terms: u32,
     last: String,
 }
@@ -20,8 +20,8 @@ impl DictionaryWriter {
     pub(crate) fn push(&mut self, text: &str, count: u32, postings_at: u64, postings_bytes: usize) -> Option<()> {
         if self.terms.is_multiple_of(BLOCK) {
             self.last.clear();
-            self.places.extend_from_slice(&u32::try_from(self.bytes.len()).ok()?.to_le_bytes());
-            self.places.extend_from_slice(&u32::try_from(postings_at).ok()?.to_le_bytes());
+            self.offsets.extend_from_slice(&u32::try_from(self.bytes.len()).ok()?.to_le_bytes());
+            self.offsets.extend_from_slice(&u32::try_from(postings_at).ok()?.to_le_bytes());
         }
         let shared = shared_prefix(&self.last, text);
         varint::push(&mut self.bytes, shared as u64);
@@ -47,7 +47,7 @@ fn shared_prefix(a: &str, b: &str) -> usize {
 #[derive(Clone, Copy)]
 pub(crate) struct Dictionary<'a> {
     pub(crate) bytes: Window<'a>,
-    pub(crate) places: Window<'a>,
+    pub(crate) offsets: Window<'a>,
     pub(crate) terms: u32,
 }
 
@@ -71,14 +71,14 @@ impl Position<'_> {
 impl<'a> Dictionary<'a> {
     /// Before the first term of a block.
     pub(crate) fn at_block(&self, block: u32) -> Result<Position<'a>, DecodeError> {
-        let postings_at = u64::from(self.places.u32_at(u64::from(block) * DICTIONARY_PLACE_BYTES + 4)?);
+        let postings_at = u64::from(self.offsets.u32_at(u64::from(block) * DICTIONARY_PLACE_BYTES + 4)?);
         let (reader, next) = (Reader::new(self.block(block)?), block * BLOCK);
         Ok(Position { reader, text: String::new(), next, count: 0, postings_at, postings_bytes: 0 })
     }
 
     /// The bytes of a block.
     fn block(&self, block: u32) -> Result<&'a [u8], DecodeError> {
-        let place = |block: u32| self.places.u32_at(u64::from(block) * DICTIONARY_PLACE_BYTES).map(u64::from);
+        let place = |block: u32| self.offsets.u32_at(u64::from(block) * DICTIONARY_PLACE_BYTES).map(u64::from);
         let start = place(block)?;
         let is_last = block + 1 >= self.terms.div_ceil(BLOCK);
         let end = if is_last { self.bytes.len() } else { place(block + 1)? };

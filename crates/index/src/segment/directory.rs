@@ -8,7 +8,7 @@ use roaring::RoaringBitmap;
 use crate::ids::{push_bitmap, take_bitmap};
 use crate::{DatabaseId, GroupId};
 
-/// Entries of one size, or, with a list of places before them, of many sizes.
+/// Entries of one size, or, with a list of offsets before them, of many sizes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) offset: u64,

@@ -5,8 +5,10 @@
 //! * [`reader`]: a segment is searched · [`copies`]: its bytes, checked as they are read, and a second copy of them
 
 pub(crate) mod copies;
+mod cursor;
 pub(crate) mod dictionary;
 pub(crate) mod directory;
+pub(crate) mod levels;
 pub(crate) mod reader;
 pub(crate) mod rows;
 pub(crate) mod writer;

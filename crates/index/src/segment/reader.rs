@@ -9,6 +9,7 @@ use model::Labels;
 use roaring::RoaringBitmap;
 
 use super::copies::{Copies, SegmentBytes, SegmentTwin};
+use super::cursor::Cursor;
 use super::dictionary::{Dictionary, Position};
 use super::directory::{DatabasePlaces, Directory, NamePlaces, Posting, Table};
 use super::rows::RowsReader;
@@ -146,7 +147,7 @@ impl Segment {
             return Ok(false);
         };
         let [of_database, of_measurement, schema, ..] = self.family_entry(self.family_number(ordinal)?)?;
-        let Some(places) = self.database(database).filter(|_| of_database == database) else {
+        let Some(offsets) = self.database(database).filter(|_| of_database == database) else {
             return Ok(false);
         };
         if of_measurement != measurement {
@@ -156,7 +157,7 @@ impl Segment {
         self.row(ordinal, &mut values)?;
         let mut pairs = labels.iter();
         for (name, value) in self.schema(schema)?.iter().zip(values) {
-            let (Some((name_text, text)), Some(name)) = (pairs.next(), places.names.get(*name as usize)) else {
+            let (Some((name_text, text)), Some(name)) = (pairs.next(), offsets.names.get(*name as usize)) else {
                 return Ok(false);
             };
             if name.text != name_text || !self.dictionary(name).is_at(value, text)? {
@@ -168,7 +169,7 @@ impl Segment {
 
     /// Runs a read, and once more if a second copy of the file had to take over meanwhile.
     #[inline]
-    fn read<T>(&self, mut read: impl FnMut() -> Result<T, DecodeError>) -> Result<T, IndexError> {
+    pub(super) fn read<T>(&self, mut read: impl FnMut() -> Result<T, DecodeError>) -> Result<T, IndexError> {
         let first = read();
         if self.copies.confirm().map_err(self.damaged())? {
             return first.map_err(self.damaged());
@@ -176,7 +177,7 @@ impl Segment {
         read().map_err(self.damaged())
     }
 
-    fn damaged(&self) -> impl Fn(DecodeError) -> IndexError + use<> {
+    pub(super) fn damaged(&self) -> impl Fn(DecodeError) -> IndexError + use<> {
         IndexError::damaged(self.number)
     }
 
@@ -188,15 +189,15 @@ impl Segment {
 
     fn name_places(&self, database: DatabaseId, name: u32) -> Result<&NamePlaces, IndexError> {
         let error = DecodeError { offset: 0, what: "no such label name" };
-        let places = self.database(database).and_then(|database| database.names.get(name as usize));
-        places.ok_or_else(|| self.damaged()(error))
+        let offsets = self.database(database).and_then(|database| database.names.get(name as usize));
+        offsets.ok_or_else(|| self.damaged()(error))
     }
 
     fn dictionary(&self, name: &NamePlaces) -> Dictionary<'_> {
         let blocks = u64::from(name.values.div_ceil(BLOCK)) * DICTIONARY_PLACE_BYTES;
         Dictionary {
             bytes: self.copies.window(name.dictionary, name.dictionary_bytes),
-            places: self.copies.window(name.blocks, blocks),
+            offsets: self.copies.window(name.blocks, blocks),
             terms: name.values,
         }
     }
@@ -207,7 +208,7 @@ impl Segment {
             .map_err(|error| DecodeError { offset: posting.offset as usize + error.offset, what: error.what })
     }
 
-    fn term_ids(&self, name: &NamePlaces, position: &Position<'_>) -> Result<Ids, DecodeError> {
+    pub(super) fn term_ids(&self, name: &NamePlaces, position: &Position<'_>) -> Result<Ids, DecodeError> {
         let offset = name.postings.saturating_add(position.postings_at);
         self.ids(Posting { offset, bytes: position.postings_bytes, count: position.count })
     }
@@ -351,7 +352,7 @@ impl Segment {
     }
 
     /// Ends a read that cannot be repeated if what it read was not what the file holds; the next one reads a second copy.
-    fn confirm(&self) -> Result<(), IndexError> {
+    pub(super) fn confirm(&self) -> Result<(), IndexError> {
         let unreadable = DecodeError { offset: 0, what: "a page could not be read; another copy is used from here on" };
         if self.copies.confirm().map_err(self.damaged())? { Ok(()) } else { Err(self.damaged()(unreadable)) }
     }
@@ -394,50 +395,6 @@ fn read_directory(bytes: &[u8]) -> Result<Directory, DecodeError> {
     }
     Directory::decode(&mut Reader::new(encoded))
         .map_err(|error| DecodeError { offset: offset + error.offset, what: error.what })
-}
-
-/// Goes over a dictionary.
-struct Cursor<'a> {
-    segment: &'a Segment,
-    name: &'a NamePlaces,
-    dictionary: Dictionary<'a>,
-    position: Position<'a>,
-    prefix: &'a str,
-}
-
-impl TermCursor for Cursor<'_> {
-    fn advance(&mut self) -> Result<bool, IndexError> {
-        loop {
-            let advanced = self.dictionary.advance(&mut self.position);
-            self.segment.confirm()?;
-            if !advanced.map_err(self.segment.damaged())? {
-                return Ok(false);
-            }
-            let text = self.position.text.as_str();
-            if text.starts_with(self.prefix) {
-                return Ok(true);
-            }
-            if text > self.prefix {
-                return Ok(false);
-            }
-        }
-    }
-
-    fn text(&self) -> &str {
-        &self.position.text
-    }
-
-    fn number(&self) -> u32 {
-        self.position.number()
-    }
-
-    fn count(&self) -> u32 {
-        self.position.count
-    }
-
-    fn ids(&self) -> Result<Ids, IndexError> {
-        self.segment.read(|| self.segment.term_ids(self.name, &self.position))
-    }
 }
 
 impl Source for Segment {

@@ -8,7 +8,7 @@ use super::BLOCK;
 #[derive(Default)]
 pub(crate) struct RowsWriter {
     /// For each block its place.
-    pub(crate) places: Vec<u8>,
+    pub(crate) offsets: Vec<u8>,
     written: u64,
     rows: u32,
     schema: u32,
@@ -20,7 +20,7 @@ impl RowsWriter {
     pub(crate) fn encode(&mut self, schema: u32, values: &[u32], out: &mut Vec<u8>) -> Option<()> {
         let start = out.len();
         if self.rows.is_multiple_of(BLOCK) {
-            self.places.extend_from_slice(&u32::try_from(self.written).ok()?.to_le_bytes());
+            self.offsets.extend_from_slice(&u32::try_from(self.written).ok()?.to_le_bytes());
         }
         if self.rows.is_multiple_of(BLOCK) || schema != self.schema {
             values.iter().for_each(|value| varint::push(out, u64::from(*value)));

@@ -192,7 +192,7 @@ impl Writer<'_> {
             dictionary.push(&text, ids.len(), at, bytes.len()).ok_or(TOO_LARGE)?;
         }
         let postings_bytes = self.out.at - postings;
-        let places = NamePlaces {
+        let offsets = NamePlaces {
             text: text.to_owned(),
             having,
             values: dictionary.terms,
@@ -200,9 +200,9 @@ impl Writer<'_> {
             postings_bytes,
             dictionary: self.out.push(&dictionary.bytes)?,
             dictionary_bytes: dictionary.bytes.len() as u64,
-            blocks: self.out.push(&dictionary.places)?,
+            blocks: self.out.push(&dictionary.offsets)?,
         };
-        Ok(Some(places).filter(|places| places.having.count > 0))
+        Ok(Some(offsets).filter(|offsets| offsets.having.count > 0))
     }
 
     fn map_of(&mut self, source: usize, database: DatabaseId, name: u32, map: NameMap) {
@@ -259,7 +259,7 @@ impl Writer<'_> {
         for place in 0..self.sources.len() {
             self.groups_of(place, &mut rows, &mut families)?;
         }
-        self.directory.row_places = self.out.push(&rows.places)?;
+        self.directory.row_places = self.out.push(&rows.offsets)?;
         self.directory.row_families = self.out.push(&families)?;
         Ok(())
     }
@@ -347,7 +347,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What is still to be said of groups that are older than the segment.
+    /// Writes the changes of groups that are older than the segment.
     fn overlays(&mut self) -> Result<(), IndexError> {
         let first = self.directory.first;
         let mut overlays: BTreeMap<GroupId, Arc<SlotSet>> = BTreeMap::new();
@@ -390,13 +390,13 @@ impl Writer<'_> {
 
     /// Writes items of many sizes: where each begins, where the last ends, then the items.
     fn sized(&mut self, items: &[Vec<u8>]) -> Result<Table, IndexError> {
-        let mut places = vec![0; 4];
+        let mut offsets = vec![0; 4];
         let mut end = 0u64;
         for item in items {
             end += item.len() as u64;
-            places.extend_from_slice(&u32::try_from(end).map_err(|_| TOO_LARGE)?.to_le_bytes());
+            offsets.extend_from_slice(&u32::try_from(end).map_err(|_| TOO_LARGE)?.to_le_bytes());
         }
-        let table = Table { offset: self.out.push(&places)?, count: items.len() as u32 };
+        let table = Table { offset: self.out.push(&offsets)?, count: items.len() as u32 };
         for item in items {
             self.out.push(item)?;
         }

@@ -39,7 +39,7 @@ impl CsvFormat {
         Ok(format)
     }
 
-    /// The same with labels that all rows get; a column of the same name wins.
+    /// Adds labels that all rows get; a column of the same name wins.
     #[must_use]
     pub fn with_labels(mut self, mut labels: Vec<(String, String)>) -> Self {
         labels.retain(|(name, _)| !self.labels.iter().any(|(_, column)| column == name));

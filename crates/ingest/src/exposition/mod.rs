@@ -22,7 +22,7 @@ use model::{Batch, GroupKey, MetricKind, MetricMetadata, Span};
 
 pub use key::decode_key;
 
-use crate::lone::LoneRows;
+use crate::batch::lone::LoneRows;
 use crate::{BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher, check_body_size};
 
 /// Which of the two formats a body has.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Protocol;
-use crate::render::{HASHER, render};
+use crate::batch::render::{HASHER, render};
 
 fn parse_text(body: &[u8], format: Format, extra_labels: &[(String, String)], limits: &Limits) -> String {
     let options = Options { hasher: HASHER.scope(Protocol::Exposition, 1), format, now_ns: 77, extra_labels, limits };

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use memchr::{memchr, memchr_iter};
 use model::{Batch, GroupIdentity, GroupKey, Labels, METRIC_NAME, Span, ValueType};
 
-use crate::lone::LoneRows;
+use crate::batch::lone::LoneRows;
 use crate::number::{parse_expected, parse_i64};
 use crate::{BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher, check_body_size};
 

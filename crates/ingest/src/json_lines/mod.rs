@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_json::value::RawValue;
 
-use crate::lone::LoneRows;
+use crate::batch::lone::LoneRows;
 use crate::{BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher, check_body_size};
 
 const NS_PER_MS: i64 = 1_000_000;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Protocol;
-use crate::render::{HASHER, render};
+use crate::batch::render::{HASHER, render};
 
 fn parse_text(body: &[u8], limits: &Limits) -> String {
     render(&parse(body, &Options { hasher: HASHER.scope(Protocol::JsonLines, 1), limits }).unwrap())

@@ -94,7 +94,7 @@ fn decode(key: &[u8]) -> Result<GroupIdentity, Reason> {
 }
 
 /// Holds a line that [`encode_point`](super::encode_point) wrote against the limits of its length and its key; the reason names the
-/// limit. Whoever does not know that the tags may stand together has the key decoded.
+/// limit. Callers that do not know that the tags may stand together have the key decoded.
 pub(crate) fn check_line(line: &[u8], decodes_key: bool, limits: &Limits) -> Result<(), String> {
     if line.len() > limits.line_bytes_max {
         return Err(format!("the line is longer than {} bytes (line_bytes_max)", limits.line_bytes_max));
@@ -135,7 +135,7 @@ pub(super) fn check_key(key: &[u8], limits: &Limits) -> Result<(), Reason> {
 
 /// The tags of a key as they are spelled. Ends behind the first malformed one.
 struct Tags<'a> {
-    /// What is left: empty, or a comma and what follows it.
+    /// The rest: empty, or a comma and what follows it.
     rest: &'a [u8],
 }
 

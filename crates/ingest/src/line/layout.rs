@@ -11,7 +11,7 @@ use model::{Block, Field, ValueType};
 use super::Reason;
 use super::key::{FIELD_SPECIALS, MEASUREMENT_SPECIALS, TIME, to_name};
 use crate::Limits;
-use crate::columns::empty_block;
+use crate::batch::columns::empty_block;
 
 /// One spelling of a measurement with its fields.
 pub(super) struct Layout {

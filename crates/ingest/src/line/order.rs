@@ -8,7 +8,7 @@ use model::{Block, GroupKey};
 
 /// A row that might have to move.
 #[derive(Clone, Copy)]
-struct Place {
+struct RowPosition {
     block: usize,
     row: usize,
 }
@@ -19,7 +19,7 @@ pub(super) fn restore_order(blocks: &mut Vec<Block>) {
     for (place, block) in blocks.iter().enumerate() {
         by_measurement.entry(block.measurement.as_deref().unwrap_or_default()).or_default().push(place);
     }
-    let mut moving: Vec<Place> = Vec::new();
+    let mut moving: Vec<RowPosition> = Vec::new();
     for places in by_measurement.into_values().filter(|places| places.len() > 1) {
         if has_repeats(blocks, &places) {
             moving.extend(out_of_order(blocks, &places));
@@ -42,11 +42,11 @@ fn has_repeats(blocks: &[Block], places: &[usize]) -> bool {
 }
 
 /// The rows with a group and time whose blocks are not in the order of their lines.
-fn out_of_order(blocks: &[Block], places: &[usize]) -> Vec<Place> {
-    let mut rows: Vec<(u128, i64, u32, Place)> = Vec::new();
+fn out_of_order(blocks: &[Block], places: &[usize]) -> Vec<RowPosition> {
+    let mut rows: Vec<(u128, i64, u32, RowPosition)> = Vec::new();
     for (place, block) in places.iter().filter_map(|place| Some((*place, blocks.get(*place)?))) {
         for (row, ((key, time), line)) in block.keys.iter().zip(&block.timestamps_ns).zip(&block.lines).enumerate() {
-            rows.push((key.hash, *time, *line, Place { block: place, row }));
+            rows.push((key.hash, *time, *line, RowPosition { block: place, row }));
         }
     }
     rows.sort_unstable_by_key(|(hash, time, line, _)| (*hash, *time, *line));
@@ -57,8 +57,8 @@ fn out_of_order(blocks: &[Block], places: &[usize]) -> Vec<Place> {
 }
 
 /// Takes rows out of their blocks and puts them, in order of their lines, into new blocks at the end.
-fn move_to_end(blocks: &mut Vec<Block>, mut moving: Vec<Place>) {
-    let line = |place: &Place| blocks.get(place.block).and_then(|block| block.lines.get(place.row)).copied();
+fn move_to_end(blocks: &mut Vec<Block>, mut moving: Vec<RowPosition>) {
+    let line = |place: &RowPosition| blocks.get(place.block).and_then(|block| block.lines.get(place.row)).copied();
     moving.sort_unstable_by_key(line);
     let mut end: Vec<Block> = Vec::new();
     let mut last = None;
@@ -95,7 +95,7 @@ fn copy_row(from: &Block, row: usize, to: &mut Block) {
 }
 
 /// Leaves the rows that are not among these, which are in order.
-fn remove_rows(block: &mut Block, removed: &[Place]) {
+fn remove_rows(block: &mut Block, removed: &[RowPosition]) {
     let mut left = Block { measurement: block.measurement.clone(), fields: block.fields.clone(), ..Block::default() };
     let mut removed = removed.iter().map(|place| place.row).peekable();
     for row in 0..block.rows() {

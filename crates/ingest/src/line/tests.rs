@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Protocol;
-use crate::render::{HASHER, render};
+use crate::batch::render::{HASHER, render};
 
 const NOW_NS: i64 = 7_000_000_123;
 

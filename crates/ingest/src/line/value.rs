@@ -8,7 +8,7 @@ use crate::number::{parse_i64, parse_number};
 /// A field's value at the beginning of a text.
 pub(super) struct Value {
     pub(super) kind: ValueType,
-    /// The cell; for a string it is made from `text` by whoever knows where the text lies.
+    /// The cell; for a string it is made from `text` by the caller that knows where the text lies.
     pub(super) cell: u64,
     /// Length in bytes, quotes and suffixes included.
     pub(super) length: usize,
@@ -76,7 +76,7 @@ fn parse_bool(text: &[u8]) -> Result<Value, &'static str> {
     Ok(Value::plain(ValueType::Bool, *cell, word.len()))
 }
 
-/// What is wrong when neither a comma, a space nor the line's end follows a value.
+/// The error when neither a comma, a space nor the line's end follows a value.
 pub(super) fn bad_ending(kind: ValueType) -> &'static str {
     match kind {
         ValueType::F64 | ValueType::I64 | ValueType::U64 | ValueType::Histogram => "invalid number",

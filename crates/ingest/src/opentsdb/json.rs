@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::{Options, Reason, check_key, decode_key, whole_time_ns};
-use crate::lone::LoneRows;
+use crate::batch::lone::LoneRows;
 use crate::{BodyError, LineErrors, Parsed, check_body_size};
 
 /// A data point as JSON.
@@ -170,7 +170,7 @@ impl Visitor<'_> for NumberVisitor {
         Ok(Number(value))
     }
 
-    /// What is no number is for the collector to tell: one bad point leaves the others whole.
+    /// The collector reports a text that is no number: one bad point leaves the others whole.
     fn visit_str<E>(self, text: &str) -> Result<Number, E> {
         Ok(Number(text.trim().parse().unwrap_or(f64::NAN)))
     }

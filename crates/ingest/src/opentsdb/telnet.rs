@@ -4,8 +4,8 @@ use memchr::memchr;
 use model::{Batch, GroupKey, Span};
 
 use super::{NS_PER_MS, Options, Reason, check_key, decode_key, whole_time_ns};
+use crate::batch::lone::LoneRows;
 use crate::graphite::parse_value;
-use crate::lone::LoneRows;
 use crate::number::parse_i64;
 use crate::{BodyError, LineErrors, Parsed, check_body_size};
 

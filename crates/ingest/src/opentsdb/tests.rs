@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Protocol;
-use crate::render::{HASHER, render};
+use crate::batch::render::{HASHER, render};
 
 fn with_options<T>(limits: &Limits, parse: impl FnOnce(&Options<'_>) -> T) -> T {
     parse(&Options { hasher: HASHER.scope(Protocol::Opentsdb, 1), limits })

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::render::{HASHER, render};
+use crate::batch::render::{HASHER, render};
 use crate::{Parsed, Protocol};
 
 const SECOND_NS: i64 = 1_000_000_000;

@@ -34,7 +34,7 @@ impl Default for DeltaLimits {
     }
 }
 
-/// What is remembered and what was found.
+/// Sums that are remembered, and gaps that were found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeltaStats {
     /// Series that are added up.
@@ -78,7 +78,7 @@ struct Series {
 
 /// Where a point stands.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stretch {
+pub(super) struct DeltaInterval {
     pub(super) start_ns: u64,
     pub(super) time_ns: i64,
 }
@@ -153,14 +153,20 @@ impl Deltas {
         Self { limits, inner: Mutex::default() }
     }
 
-    /// What is remembered and what was found.
+    /// Sums that are remembered, and gaps that were found.
     pub fn stats(&self) -> DeltaStats {
         let inner = self.lock();
         DeltaStats { series: inner.series.len(), ..inner.stats }
     }
 
     /// Adds a point to its series; when the series began, and what its points add up to. Fails with the reason for the sender.
-    pub(super) fn add(&self, key: u128, now_ns: i64, stretch: Stretch, delta: Total) -> Result<(u64, Total), String> {
+    pub(super) fn add(
+        &self,
+        key: u128,
+        now_ns: i64,
+        stretch: DeltaInterval,
+        delta: Total,
+    ) -> Result<(u64, Total), String> {
         let mut inner = self.lock();
         inner.sweep(&self.limits, now_ns);
         let Inner { series, stats, .. } = &mut *inner;
@@ -188,7 +194,7 @@ impl Deltas {
 }
 
 impl Series {
-    fn take(&mut self, stretch: Stretch, delta: &Total, stats: &mut DeltaStats) -> Result<(u64, Total), String> {
+    fn take(&mut self, stretch: DeltaInterval, delta: &Total, stats: &mut DeltaStats) -> Result<(u64, Total), String> {
         if stretch.time_ns == self.time_ns && delta.fingerprint() == self.newest {
             return Ok((self.start_ns, self.total.clone()));
         }
@@ -213,7 +219,7 @@ impl Inner {
         limits: &DeltaLimits,
         key: u128,
         now_ns: i64,
-        stretch: Stretch,
+        stretch: DeltaInterval,
         delta: Total,
     ) -> Result<(u64, Total), String> {
         if self.series.len() >= limits.series_max {
@@ -226,7 +232,7 @@ impl Inner {
                 self.stats.size_bytes, limits.size_bytes_max
             ));
         }
-        let Stretch { start_ns, time_ns } = stretch;
+        let DeltaInterval { start_ns, time_ns } = stretch;
         let newest = delta.fingerprint();
         let total = match delta {
             Total::Exponential(one) => Total::Exponential(Box::new(one.bounded()?)),

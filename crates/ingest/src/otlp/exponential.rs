@@ -11,7 +11,6 @@ use model::histogram::{
 
 use crate::BodyError;
 use crate::protobuf::{Value, Walker, WireField, unzigzag};
-use crate::remote_write::check_counts;
 
 /// The width of the zero bucket of senders that do not tell theirs, as Prometheus sets it.
 const ZERO_THRESHOLD: f64 = 1e-128;
@@ -77,7 +76,7 @@ impl Exponential {
             NativeHistogram { layout: Arc::new(layout), counter_reset, sum, counts: HistogramCounts::Integer(counts) };
         histogram.validate().map_err(|invalid| invalid.to_string())?;
         if !is_stale {
-            check_counts(&histogram)?;
+            histogram.check_counts()?;
         }
         Ok(histogram)
     }

@@ -17,7 +17,7 @@ impl Exponential {
         (self.count, self.sum.to_bits())
     }
 
-    /// The same with no more buckets than a sum may have.
+    /// Merges buckets until there are no more than a sum may have.
     pub(super) fn bounded(mut self) -> Result<Self, String> {
         self.positive.trim();
         self.negative.trim();

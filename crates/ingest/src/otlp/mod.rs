@@ -108,7 +108,7 @@ impl DeltaPolicy {
     }
 }
 
-/// What is made of metrics.
+/// How metrics are named and stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// How names are translated.
@@ -141,7 +141,7 @@ impl Default for Settings {
 pub struct Options<'a> {
     /// Hashes keys; of [`crate::Protocol::Otlp`].
     pub hasher: ScopedKeyHasher<'a>,
-    /// What is made of metrics.
+    /// How metrics are named and stored.
     pub settings: &'a Settings,
     /// What series of delta temporality add up to.
     pub deltas: &'a Deltas,

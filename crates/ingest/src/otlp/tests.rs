@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::batch::render::{HASHER, render};
 use crate::protobuf::write_bytes;
-use crate::render::{HASHER, render};
 use crate::{BodyError, Parsed, Protocol};
 
 fn with_request<T>(

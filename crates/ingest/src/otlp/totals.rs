@@ -2,7 +2,7 @@
 
 use model::histogram::NativeHistogram;
 
-use super::deltas::{Classic, Stretch, Total};
+use super::deltas::{Classic, DeltaInterval, Total};
 use super::exponential::Exponential;
 use super::key::write_key;
 use super::points::{Bounds, Common, Metric, Mode};
@@ -27,7 +27,7 @@ impl Converter<'_, '_> {
             deltas.end(key);
             return Ok(delta);
         }
-        let stretch = Stretch { start_ns: common.start_ns, time_ns };
+        let stretch = DeltaInterval { start_ns: common.start_ns, time_ns };
         let (start_ns, total) = deltas.add(key, self.options.now_ns, stretch, delta)?;
         common.start_ns = start_ns;
         Ok(total)

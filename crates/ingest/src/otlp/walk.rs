@@ -11,7 +11,7 @@ use super::key::{Head, decode_key};
 use super::names::{Kind, label_name, metric_name, unit_name};
 use super::points::{Bounds, Metric, Mode};
 use super::{DeltaPolicy, Options, Request};
-use crate::lone::LoneRows;
+use crate::batch::lone::LoneRows;
 use crate::protobuf::{FieldRun, Value, Walker, WireField};
 use crate::{BodyError, LineErrors, check_body_size};
 

@@ -32,7 +32,7 @@ fn follows(before: &NativeHistogram, now: &NativeHistogram) -> bool {
     if is_stale(before) != is_stale(now) || is_gauge(before) != is_gauge(now) {
         return false;
     }
-    // Whoever reads a chunk looks for a reset before its first histogram only.
+    // Readers of a chunk look for a reset before its first histogram only.
     let may_fall = is_stale(now) || is_gauge(now);
     let rises = match (&before.counts, &now.counts) {
         (HistogramCounts::Integer(before), HistogramCounts::Integer(now)) => may_fall || rises(before, now),

@@ -7,8 +7,8 @@ use model::{Batch, Exemplar, GroupKey, Labels, SeriesExemplar, Span, StartTimest
 
 use super::histogram::read_histogram;
 use super::key::decode_key;
-use super::{Options, Taken, WriteRequest};
-use crate::lone::LoneRows;
+use super::{AcceptedSamples, Options, WriteRequest};
+use crate::batch::lone::LoneRows;
 use crate::protobuf::{Value, Walker, malformed};
 use crate::{BodyError, LineErrors};
 
@@ -36,7 +36,7 @@ impl<'body, 'options> Collector<'body, 'options> {
         let request = WriteRequest {
             batch: Batch::new(body, decode_key),
             errors: LineErrors::default(),
-            taken: Taken::default(),
+            accepted: AcceptedSamples::default(),
         };
         Self {
             body,
@@ -51,7 +51,7 @@ impl<'body, 'options> Collector<'body, 'options> {
     }
 
     pub(super) fn finish(mut self) -> WriteRequest<'body> {
-        self.request.taken = Taken {
+        self.request.accepted = AcceptedSamples {
             samples: self.lone.rows() as u64,
             histograms: self.histograms.rows() as u64,
             exemplars: self.request.batch.exemplars.len() as u64,

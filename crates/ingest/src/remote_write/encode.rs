@@ -66,7 +66,7 @@ pub struct SeriesV2<'a> {
     pub exemplars: &'a [Exemplar],
     /// Since when the series counts, in milliseconds since the Unix epoch; 0 if that is not known.
     pub start_ms: i64,
-    /// What is known of its family.
+    /// Metadata of its family.
     pub metadata: Option<&'a MetricMetadata>,
 }
 

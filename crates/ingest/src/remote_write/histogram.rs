@@ -131,7 +131,7 @@ impl Fields {
         let histogram = NativeHistogram { layout: Arc::new(layout), counter_reset, sum: self.sum, counts };
         histogram.validate().map_err(|invalid| invalid.to_string())?;
         if !is_stale_bits(histogram.sum) {
-            check_counts(&histogram)?;
+            histogram.check_counts()?;
         }
         Ok(HistogramSample { histogram, time_ms: self.time_ms, start_ms: self.start_ms })
     }
@@ -145,26 +145,6 @@ fn add_up(deltas: &[i64]) -> Result<Vec<u64>, String> {
         u64::try_from(count).ok()
     });
     counts.collect::<Option<_>>().ok_or_else(|| "native histogram: a bucket has fewer than no observations".to_owned())
-}
-
-/// Whether the buckets add up to the count, as Prometheus demands; observations of NaN are in no bucket.
-pub(crate) fn check_counts(histogram: &NativeHistogram) -> Result<(), String> {
-    match &histogram.counts {
-        HistogramCounts::Integer(counts) => {
-            let buckets = counts.positive.iter().chain(&counts.negative);
-            let sum = buckets.fold(counts.zero_count, |sum, count| sum.saturating_add(*count));
-            let fits = if histogram.sum.is_nan() { sum <= counts.count } else { sum == counts.count };
-            if fits {
-                return Ok(());
-            }
-            Err(format!("native histogram: {sum} observations in buckets, but a count of {}", counts.count))
-        }
-        HistogramCounts::Float(counts) => {
-            let mut all = counts.positive.iter().chain(&counts.negative).chain([&counts.count, &counts.zero_count]);
-            let negative = all.any(|count| *count < 0.0);
-            if negative { Err("native histogram: a bucket has fewer than no observations".to_owned()) } else { Ok(()) }
-        }
-    }
 }
 
 fn read_span(body: &[u8], range: Range<usize>) -> Result<BucketSpan, BodyError> {

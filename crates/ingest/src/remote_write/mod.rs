@@ -24,7 +24,6 @@ use model::Batch;
 
 pub(crate) use encode::encode_histogram;
 pub use encode::{Series, SeriesV2, compress, encode, encode_v2};
-pub(crate) use histogram::check_counts;
 pub use key::decode_key;
 pub use v1::parse;
 pub use v2::parse_v2;
@@ -49,12 +48,12 @@ pub struct WriteRequest<'body> {
     /// Series, or single samples of them, that were left out.
     pub errors: LineErrors,
     /// Samples, histograms and exemplars in the batch.
-    pub taken: Taken,
+    pub accepted: AcceptedSamples,
 }
 
 /// How much of each kind is in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Taken {
+pub struct AcceptedSamples {
     /// Floats.
     pub samples: u64,
     /// Native histograms.

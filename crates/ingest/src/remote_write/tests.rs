@@ -11,8 +11,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::batch::render::{HASHER, render};
 use crate::protobuf::{write_bytes, write_varint};
-use crate::render::{HASHER, render};
 use crate::{Parsed, Protocol};
 
 fn parse_text(body: &[u8], limits: &Limits) -> Result<String, BodyError> {
@@ -132,7 +132,7 @@ fn version_1_brings_histograms_and_exemplars() {
     let limits = Limits::default();
     let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits };
     let request = parse(&body, &options).unwrap();
-    assert_eq!(request.taken, Taken { samples: 0, histograms: 1, exemplars: 1 });
+    assert_eq!(request.accepted, AcceptedSamples { samples: 0, histograms: 1, exemplars: 1 });
     assert_eq!(request.batch.histograms, [integer_histogram()]);
     let exemplar = &request.batch.exemplars[0].exemplar;
     assert_eq!(
@@ -305,7 +305,7 @@ fn version_2_brings_everything_at_once() {
     parse_v2_with(&body, &Limits::default(), |request| {
         let batch = &request.batch;
         assert!(request.errors.is_empty(), "{:?}", request.errors);
-        assert_eq!(request.taken, Taken { samples: 3, histograms: 3, exemplars: 1 });
+        assert_eq!(request.accepted, AcceptedSamples { samples: 3, histograms: 3, exemplars: 1 });
         assert_eq!(batch.histograms, histograms.clone().map(|(_, histogram)| histogram));
         assert_eq!(batch.blocks[1].timestamps_ns, [1_000_000, 2_000_000, 3_000_000]);
         assert_eq!(batch.exemplars[0].exemplar, exemplar);

@@ -35,25 +35,25 @@ pub fn parse_v2<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Write
 struct Symbols<'body> {
     body: &'body [u8],
     /// Start and length.
-    places: Vec<(u32, u32)>,
+    offsets: Vec<(u32, u32)>,
 }
 
 impl<'body> Symbols<'body> {
     /// Reads the table ahead of the series: the order of fields is the sender's.
     fn read(body: &'body [u8]) -> Result<Self, BodyError> {
-        let mut places = Vec::new();
+        let mut offsets = Vec::new();
         let mut request = Walker::new(body, 0..body.len());
         while let Some(field) = request.next_field()? {
             if let (4, Value::Bytes(range)) = (field.number, field.value) {
-                places.push((range.start as u32, range.len() as u32));
+                offsets.push((range.start as u32, range.len() as u32));
             }
         }
-        Ok(Self { body, places })
+        Ok(Self { body, offsets })
     }
 
     #[inline]
     fn get(&self, number: u64) -> Option<&'body [u8]> {
-        let (start, length) = *self.places.get(usize::try_from(number).ok()?)?;
+        let (start, length) = *self.offsets.get(usize::try_from(number).ok()?)?;
         self.body.get(start as usize..(start + length) as usize)
     }
 }
@@ -136,7 +136,7 @@ impl<'body> Parser<'body, '_> {
                     return Ok(Err("a label reference without a value".to_owned()));
                 };
                 let (Some(name), Some(value)) = (self.symbols.get(name), self.symbols.get(value)) else {
-                    let symbols = self.symbols.places.len();
+                    let symbols = self.symbols.offsets.len();
                     return Ok(Err(format!("a label refers to a symbol beyond the table's {symbols}")));
                 };
                 let is_metric = name == METRIC_NAME.as_bytes();

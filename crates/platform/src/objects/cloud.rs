@@ -99,7 +99,7 @@ impl CloudObjects {
     fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Result<T, ObjectError> {
         let (sender, receiver) = mpsc::sync_channel(1);
         self.spawn(async move {
-            // Nobody hears it only if the caller's thread is gone.
+            // The receiver is gone only if the caller's thread is.
             let _ = sender.send(future.await);
         })?;
         receiver.recv().map_err(|_| self.runtime_is_gone())
@@ -225,7 +225,7 @@ impl Shared {
         traced(request).await.map_err(|failure| self.error(action, key, &failure))
     }
 
-    /// The same for requests that may be repeated without harm, and that `object_store` does not repeat after each kind
+    /// Sends a request that may be repeated without harm, and that `object_store` does not repeat after each kind
     /// of broken connection: pages of lists, deletions.
     async fn ask_again<T, F: Future<Output = object_store::Result<T>>>(
         &self,

@@ -25,9 +25,9 @@ pub enum ObjectErrorKind {
 pub struct ObjectError {
     /// What to do about it.
     pub kind: ObjectErrorKind,
-    /// What was being done, to what, where.
+    /// The action, its object and its place.
     pub action: String,
-    /// What was found.
+    /// The store's message.
     pub message: String,
 }
 

@@ -23,7 +23,7 @@ use super::{
 const LOCK_NAME: &str = ".lock";
 /// Unfinished puts begin with it.
 const UNFINISHED_PREFIX: &str = ".unfinished-";
-/// Unfinished puts as old as this belong to nobody any more.
+/// Unfinished puts as old as this have no owner any more.
 const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(24);
 const COPY_BYTES: usize = 1 << 20;
 /// Folders below folders that a list walks.

@@ -1,7 +1,7 @@
 //! Object stores of a simulated machine: they survive its crashes, and fail as told.
 //!
 //! What a fault may do follows what clouds do: a request is refused and nothing happens; a request happens and its
-//! answer is lost; an upload is cut and nothing of it is visible; a condition fails though nobody wrote, because an
+//! answer is lost; an upload is cut and nothing of it is visible; a condition fails without a write, because an
 //! earlier answer was lost on its way. An answer that arrives is right.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Bounds of buckets.
 
-/// The powers 2^(i/256 - 1) as Prometheus has them: a last digit off here would show in answers. Schemas of lower resolution
+/// The powers 2^(i/256 - 1) as Prometheus has them: a wrong last digit here would show in results. Schemas of lower resolution
 /// take every second, fourth, … of them.
 #[rustfmt::skip]
 #[expect(clippy::unreadable_literal, reason = "a table")]
@@ -56,8 +56,8 @@ pub(super) fn exponential(index: i32, schema: i8) -> f64 {
         (0.5, (i64::from(index) << -i64::from(schema).max(-32)) + 1)
     } else {
         let step = 256usize >> schema.min(8);
-        let place = (index & ((1 << schema.min(8)) - 1)) as usize * step;
-        (FRACTIONS.get(place).copied().unwrap_or(0.5), i64::from(index >> schema.min(8)) + 1)
+        let position = (index & ((1 << schema.min(8)) - 1)) as usize * step;
+        (FRACTIONS.get(position).copied().unwrap_or(0.5), i64::from(index >> schema.min(8)) + 1)
     };
     // The last bucket of ordinary numbers ends with the largest of them; infinities have a bucket of their own.
     #[expect(clippy::float_cmp, reason = "an entry of the table")]
@@ -67,7 +67,7 @@ pub(super) fn exponential(index: i32, schema: i8) -> f64 {
     scale(fraction, exponent)
 }
 
-/// `fraction * 2^exponent` without overflow on the way.
+/// `fraction * 2^exponent` without intermediate overflow.
 fn scale(fraction: f64, exponent: i64) -> f64 {
     let power = |exponent: i64| 2f64.powi(exponent.clamp(-1074, 1023) as i32);
     if exponent > 1023 {

@@ -1,12 +1,12 @@
 //! Quantiles, fractions and the variance of native histograms. Within a bucket observations are taken to lie evenly on a
 //! logarithmic scale; in the zero bucket and in custom buckets, on a linear one.
 
-use super::{Histogram, HistogramBucket};
-use crate::sum::CompensatedSum;
+use crate::eval::sum::CompensatedSum;
+use crate::histogram::native::{Histogram, HistogramBucket};
 
-/// What is to be told about a result.
+/// An annotation of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HistogramNote {
+pub(crate) enum HistogramAnnotation {
     /// The quantile lies among observations that are NaN.
     QuantileIsNan,
     /// NaN observations count as larger than all others.
@@ -16,7 +16,7 @@ pub(crate) enum HistogramNote {
 }
 
 /// Bounds of the zero bucket, which ends at zero on a side without observations.
-fn at_zero(histogram: &Histogram, bucket: &mut HistogramBucket) {
+fn clip_at_zero(histogram: &Histogram, bucket: &mut HistogramBucket) {
     if histogram.negative.is_empty() && !histogram.positive.is_empty() {
         bucket.lower = 0.0;
     } else if histogram.positive.is_empty() && !histogram.negative.is_empty() {
@@ -25,7 +25,7 @@ fn at_zero(histogram: &Histogram, bucket: &mut HistogramBucket) {
 }
 
 /// The quantile, from 0 to 1.
-pub(crate) fn quantile_of(quantile: f64, histogram: &Histogram) -> (f64, Option<HistogramNote>) {
+pub(crate) fn quantile_of(quantile: f64, histogram: &Histogram) -> (f64, Option<HistogramAnnotation>) {
     if quantile < 0.0 {
         return (f64::NEG_INFINITY, None);
     }
@@ -36,7 +36,7 @@ pub(crate) fn quantile_of(quantile: f64, histogram: &Histogram) -> (f64, Option<
         return (f64::NAN, None);
     }
     let sum_is_nan = histogram.sum.is_nan();
-    // From the end that is nearer; NaN observations, if there are any, are behind all buckets.
+    // From the nearer end; NaN observations, if there are any, come after all buckets.
     let forward = sum_is_nan || quantile < 0.5;
     let mut buckets = histogram.buckets();
     if !forward {
@@ -58,7 +58,7 @@ pub(crate) fn quantile_of(quantile: f64, histogram: &Histogram) -> (f64, Option<
     }
     if !histogram.is_custom() {
         if bucket.lower < 0.0 && bucket.upper > 0.0 {
-            at_zero(histogram, &mut bucket);
+            clip_at_zero(histogram, &mut bucket);
         }
     } else if bucket.lower == f64::NEG_INFINITY {
         if bucket.upper <= 0.0 {
@@ -70,20 +70,20 @@ pub(crate) fn quantile_of(quantile: f64, histogram: &Histogram) -> (f64, Option<
     }
     count = if count > histogram.count { histogram.count } else { count };
     if count < rank {
-        return if sum_is_nan { (f64::NAN, Some(HistogramNote::QuantileIsNan)) } else { (bucket.upper, None) };
+        return if sum_is_nan { (f64::NAN, Some(HistogramAnnotation::QuantileIsNan)) } else { (bucket.upper, None) };
     }
     rank = if forward { rank - (count - bucket.count) } else { count - rank };
-    let mut note = None;
+    let mut annotation = None;
     if sum_is_nan {
-        for behind in rest {
-            bucket = *behind;
+        for later in rest {
+            bucket = *later;
             count += bucket.count;
         }
         if count < histogram.count {
-            note = Some(HistogramNote::QuantileIsSkewed);
+            annotation = Some(HistogramAnnotation::QuantileIsSkewed);
         }
     }
-    (interpolate(histogram, &bucket, rank / bucket.count), note)
+    (interpolate(histogram, &bucket, rank / bucket.count), annotation)
 }
 
 fn interpolate(histogram: &Histogram, bucket: &HistogramBucket, fraction: f64) -> f64 {
@@ -98,7 +98,7 @@ fn interpolate(histogram: &Histogram, bucket: &HistogramBucket, fraction: f64) -
 }
 
 /// The share of observations between two values.
-pub(crate) fn fraction_of(lower: f64, upper: f64, histogram: &Histogram) -> (f64, Option<HistogramNote>) {
+pub(crate) fn fraction_of(lower: f64, upper: f64, histogram: &Histogram) -> (f64, Option<HistogramAnnotation>) {
     if histogram.count == 0.0 || lower.is_nan() || upper.is_nan() {
         return (f64::NAN, None);
     }
@@ -107,7 +107,7 @@ pub(crate) fn fraction_of(lower: f64, upper: f64, histogram: &Histogram) -> (f64
     }
     let (mut count, mut rank) = (0.0, 0.0);
     let (mut lower_rank, mut upper_rank) = (None, None);
-    let mut note = None;
+    let mut annotation = None;
     let buckets = histogram.buckets();
     let mut rest = buckets.iter();
     for bucket in rest.by_ref() {
@@ -115,12 +115,12 @@ pub(crate) fn fraction_of(lower: f64, upper: f64, histogram: &Histogram) -> (f64
         let mut bucket = *bucket;
         let zero = bucket.lower <= 0.0 && bucket.upper >= 0.0;
         if zero {
-            at_zero(histogram, &mut bucket);
+            clip_at_zero(histogram, &mut bucket);
         }
         let linear = histogram.is_custom() || zero;
-        for (bound, found) in [(lower, &mut lower_rank), (upper, &mut upper_rank)] {
-            if found.is_none() {
-                *found = rank_in(&bucket, bound, rank, linear);
+        for (bound, bound_rank) in [(lower, &mut lower_rank), (upper, &mut upper_rank)] {
+            if bound_rank.is_none() {
+                *bound_rank = rank_in(&bucket, bound, rank, linear);
             }
         }
         if lower_rank.is_some() && upper_rank.is_some() {
@@ -131,13 +131,13 @@ pub(crate) fn fraction_of(lower: f64, upper: f64, histogram: &Histogram) -> (f64
     if histogram.sum.is_nan() {
         count += rest.map(|bucket| bucket.count).sum::<f64>();
         if count < histogram.count {
-            note = Some(HistogramNote::FractionLacksNans);
+            annotation = Some(HistogramAnnotation::FractionLacksNans);
         }
     } else {
         count = histogram.count;
     }
     let capped = |rank: Option<f64>| rank.map_or(count, |rank| if rank > count { count } else { rank });
-    ((capped(upper_rank) - capped(lower_rank)) / histogram.count, note)
+    ((capped(upper_rank) - capped(lower_rank)) / histogram.count, annotation)
 }
 
 /// How many observations are below a bound, if that is decided by this bucket; `rank` are below the bucket.

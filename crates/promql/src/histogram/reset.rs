@@ -1,9 +1,10 @@
-//! Whether a counter was reset between two histograms.
+//! Detects counter resets between two histograms.
 
-use super::{CounterReset, Histogram, IndexedCount, bounds, reduced};
+use crate::histogram::bounds;
+use crate::histogram::native::{CounterReset, Histogram, IndexedCount, reduced};
 
 impl Histogram {
-    /// Whether this cannot have grown out of the other: something in it is smaller, or finer, than before.
+    /// Returns whether this histogram cannot have grown from the earlier one: something in it is smaller, or finer, than before.
     pub(crate) fn is_reset_after(&self, before: &Self) -> bool {
         match self.hint {
             CounterReset::Reset => return true,
@@ -32,7 +33,7 @@ impl Histogram {
         self.lacks(&self.positive, before, &before.positive) || self.lacks(&self.negative, before, &before.negative)
     }
 
-    /// Whether a populated bucket is gone or has fewer observations than before.
+    /// Returns whether a populated bucket is missing or has fewer observations than before.
     fn lacks(&self, now: &[IndexedCount], histogram_before: &Self, before: &[IndexedCount]) -> bool {
         let reduced = if histogram_before.schema > self.schema {
             reduced(before, histogram_before.schema, self.schema)
@@ -42,7 +43,7 @@ impl Histogram {
         let counts = |index: &i32| self.is_custom() || bounds::exponential(*index, self.schema) > self.zero_threshold;
         reduced.iter().filter(|(index, _)| counts(index)).any(|(index, before)| {
             match now.binary_search_by_key(index, |(index, _)| *index) {
-                Ok(place) => now.get(place).is_some_and(|(_, now)| now < before),
+                Ok(position) => now.get(position).is_some_and(|(_, now)| now < before),
                 Err(_) => *before != 0.0,
             }
         })

@@ -2,16 +2,17 @@
 
 use std::cmp::Ordering;
 
-use super::{CounterReset, Histogram, IndexedCount, bounds, reduced, reduced_index};
-use crate::sum::CompensatedSum;
+use crate::eval::sum::CompensatedSum;
+use crate::histogram::bounds;
+use crate::histogram::native::{CounterReset, Histogram, IndexedCount, reduced, reduced_index};
 
-/// Exponential and custom buckets do not go together.
+/// Exponential and custom buckets cannot be combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IncompatibleBuckets;
 
-/// What a sum had to settle.
+/// The differences that a sum reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Settled {
+pub(crate) struct AddOutcome {
     /// One side says that there was a reset, the other that there was none.
     pub(crate) reset_conflict: bool,
     /// Custom bounds differed: only those that both sides have are left.
@@ -41,7 +42,7 @@ fn compensated(buckets: &[IndexedCount]) -> Vec<CompensatedCount> {
 fn merge<T: Copy>(
     left: &[(i32, T)],
     right: &[IndexedCount],
-    fresh: impl Fn(f64) -> T,
+    insert: impl Fn(f64) -> T,
     add: impl Fn(T, f64) -> T,
 ) -> Vec<(i32, T)> {
     let mut merged = Vec::with_capacity(left.len() + right.len());
@@ -55,7 +56,7 @@ fn merge<T: Copy>(
         };
         match order {
             Ordering::Less => merged.extend(left.next()),
-            Ordering::Greater => merged.extend(right.next().map(|(index, count)| (index, fresh(count)))),
+            Ordering::Greater => merged.extend(right.next().map(|(index, count)| (index, insert(count)))),
             Ordering::Equal => {
                 if let (Some((index, a)), Some((_, b))) = (left.next(), right.next()) {
                     merged.push((index, add(a, b)));
@@ -78,7 +79,7 @@ fn reduced_compensated(buckets: &[CompensatedCount], from: i8, to: i8) -> Vec<Co
 }
 
 /// The hint of a sum, and whether the hints contradict each other.
-fn combined(left: CounterReset, right: CounterReset) -> (CounterReset, bool) {
+fn combined_hint(left: CounterReset, right: CounterReset) -> (CounterReset, bool) {
     match (left, right) {
         (a, b) if a == b => (a, false),
         (CounterReset::Gauge, _) | (_, CounterReset::Gauge) => (CounterReset::Gauge, false),
@@ -138,7 +139,7 @@ impl Histogram {
         self.negative.retain(outside);
     }
 
-    /// Widens the zero bucket until it fits that of the other; answers the other's zero count for it.
+    /// Widens the zero bucket until it fits that of the other; returns the other's zero count for it.
     #[expect(clippy::float_cmp, reason = "thresholds are settings")]
     fn reconcile_zero(&mut self, other: &Self) -> f64 {
         let (mut count, mut threshold) = (other.zero_count, other.zero_threshold);
@@ -165,11 +166,11 @@ impl Histogram {
         reduced.into_iter().filter(|(index, _)| bounds::exponential(*index, self.schema) > threshold).collect()
     }
 
-    fn accumulate(&mut self, other: &Self, sign: f64) -> Result<Settled, IncompatibleBuckets> {
+    fn accumulate(&mut self, other: &Self, sign: f64) -> Result<AddOutcome, IncompatibleBuckets> {
         if self.is_custom() != other.is_custom() {
             return Err(IncompatibleBuckets);
         }
-        let (hint, reset_conflict) = combined(self.hint, other.hint);
+        let (hint, reset_conflict) = combined_hint(self.hint, other.hint);
         self.hint = hint;
         if self.is_custom() && self.custom_bounds != other.custom_bounds {
             self.count += sign * other.count;
@@ -180,7 +181,7 @@ impl Histogram {
             spread(&mut buckets, &compensated(&other.positive), &other.custom_bounds, &bounds, sign);
             self.positive = populated(&buckets).map(|(index, count)| (index, count.sum)).collect();
             self.custom_bounds = bounds.into();
-            return Ok(Settled { reset_conflict, bounds_reconciled: true });
+            return Ok(AddOutcome { reset_conflict, bounds_reconciled: true });
         }
         if !self.is_custom() {
             let zero_count = self.reconcile_zero(other);
@@ -197,14 +198,14 @@ impl Histogram {
             (self.addends(&other.positive, other.schema), self.addends(&other.negative, other.schema));
         self.positive = merge(&self.positive, &positive, |count| sign * count, |a, b| a + sign * b);
         self.negative = merge(&self.negative, &negative, |count| sign * count, |a, b| a + sign * b);
-        Ok(Settled { reset_conflict, bounds_reconciled: false })
+        Ok(AddOutcome { reset_conflict, bounds_reconciled: false })
     }
 
-    pub(crate) fn add(&mut self, other: &Self) -> Result<Settled, IncompatibleBuckets> {
+    pub(crate) fn add(&mut self, other: &Self) -> Result<AddOutcome, IncompatibleBuckets> {
         self.accumulate(other, 1.0)
     }
 
-    pub(crate) fn subtract(&mut self, other: &Self) -> Result<Settled, IncompatibleBuckets> {
+    pub(crate) fn subtract(&mut self, other: &Self) -> Result<AddOutcome, IncompatibleBuckets> {
         self.accumulate(other, -1.0)
     }
 }
@@ -219,9 +220,9 @@ fn common_bounds(left: &[f64], right: &[f64]) -> Vec<f64> {
 fn spread(target: &mut [CompensatedSum], buckets: &[CompensatedCount], from: &[f64], to: &[f64], sign: f64) {
     let last = target.len().saturating_sub(1);
     for (index, count) in buckets {
-        let bound = usize::try_from(*index).ok().and_then(|place| from.get(place));
-        let place = bound.map_or(last, |bound| to.partition_point(|candidate| candidate < bound));
-        if let Some(cell) = target.get_mut(place) {
+        let bound = usize::try_from(*index).ok().and_then(|index| from.get(index));
+        let index = bound.map_or(last, |bound| to.partition_point(|candidate| candidate < bound));
+        if let Some(cell) = target.get_mut(index) {
             *cell = cell.plus(sign * count.sum);
             if count.compensation != 0.0 {
                 *cell = cell.plus(sign * count.compensation);
@@ -232,7 +233,7 @@ fn spread(target: &mut [CompensatedSum], buckets: &[CompensatedCount], from: &[f
 
 fn populated(buckets: &[CompensatedSum]) -> impl Iterator<Item = CompensatedCount> {
     let indexed = buckets.iter().enumerate().filter(|(_, count)| count.sum != 0.0 || count.compensation != 0.0);
-    indexed.map(|(place, count)| (place as i32, *count))
+    indexed.map(|(index, count)| (index as i32, *count))
 }
 
 impl CompensatedHistogram {
@@ -264,11 +265,11 @@ impl CompensatedHistogram {
         self.plain().has_overflow()
     }
 
-    pub(crate) fn add(&mut self, other: &Histogram) -> Result<Settled, IncompatibleBuckets> {
+    pub(crate) fn add(&mut self, other: &Histogram) -> Result<AddOutcome, IncompatibleBuckets> {
         if self.total.is_custom() != other.is_custom() {
             return Err(IncompatibleBuckets);
         }
-        let (hint, reset_conflict) = combined(self.total.hint, other.hint);
+        let (hint, reset_conflict) = combined_hint(self.total.hint, other.hint);
         self.total.hint = hint;
         let mut bounds_reconciled = false;
         if self.total.is_custom() && self.total.custom_bounds != other.custom_bounds {
@@ -284,7 +285,7 @@ impl CompensatedHistogram {
         }
         self.count = self.count.plus(other.count);
         self.sum = self.sum.plus(other.sum);
-        Ok(Settled { reset_conflict, bounds_reconciled })
+        Ok(AddOutcome { reset_conflict, bounds_reconciled })
     }
 
     fn add_buckets(&mut self, other: &Histogram) {

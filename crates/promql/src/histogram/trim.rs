@@ -1,6 +1,6 @@
-//! Cutting off the observations above or below a value, as far as buckets tell.
+//! Cuts off the observations above or below a value, as far as buckets allow.
 
-use super::{Histogram, HistogramBucket};
+use crate::histogram::native::{Histogram, HistogramBucket};
 
 /// Which observations stay.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ impl Histogram {
         let cut = Cut { at, below };
         let custom = self.is_custom();
         let (mut count, mut sum, mut changed) = (0.0, 0.0, false);
-        let mut kept = |bucket: &HistogramBucket, positive: bool| {
+        let mut keep_of = |bucket: &HistogramBucket, positive: bool| {
             let (keep, middle) = cut.bucket(bucket, positive, custom);
             count += keep;
             sum += middle * keep;
@@ -27,10 +27,10 @@ impl Histogram {
         };
         let (mut positive, mut negative) = (self.positive.clone(), self.negative.clone());
         for counted in positive.iter_mut().filter(|(_, count)| *count != 0.0) {
-            counted.1 = kept(&self.positive_bucket(counted), true);
+            counted.1 = keep_of(&self.positive_bucket(counted), true);
         }
         for counted in negative.iter_mut().filter(|(_, count)| *count != 0.0) {
-            counted.1 = kept(&self.negative_bucket(counted), false);
+            counted.1 = keep_of(&self.negative_bucket(counted), false);
         }
         if self.zero_count > 0.0 {
             let populated = |buckets: &[(i32, f64)]| buckets.iter().any(|(_, count)| *count != 0.0);
@@ -50,7 +50,7 @@ impl Histogram {
 }
 
 impl Cut {
-    /// What stays of a bucket, and the middle of that.
+    /// The count that remains of a bucket, and the middle of that part.
     fn bucket(self, bucket: &HistogramBucket, positive: bool, linear: bool) -> (f64, f64) {
         let (all, some) = if self.below {
             (bucket.upper <= self.at, bucket.lower < self.at)

@@ -1,46 +1,12 @@
 //! Expressions as trees. Times and durations are milliseconds.
 
-use model::Matcher;
+use model::{Labels, METRIC_NAME, Matcher};
 
-use super::span::Span;
-use crate::function::Signature;
+use crate::syntax::functions::Signature;
+use crate::syntax::result_kind::ResultKind;
+use crate::syntax::span::Span;
 
-/// What an expression yields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResultKind {
-    /// One number per step.
-    Scalar,
-    /// A text.
-    String,
-    /// A value per series and step.
-    InstantVector,
-    /// Samples of series over a stretch of time.
-    RangeVector,
-}
-
-impl ResultKind {
-    /// As Prometheus names it in messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Scalar => "scalar",
-            Self::String => "string",
-            Self::InstantVector => "instant vector",
-            Self::RangeVector => "range vector",
-        }
-    }
-
-    /// As Prometheus names it in programs.
-    pub const fn short_name(self) -> &'static str {
-        match self {
-            Self::Scalar => "scalar",
-            Self::String => "string",
-            Self::InstantVector => "vector",
-            Self::RangeVector => "matrix",
-        }
-    }
-}
-
-/// A node with its place.
+/// A node with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Expr {
     pub(crate) node: Node,
@@ -95,24 +61,24 @@ pub(crate) enum Edges {
 #[expect(clippy::struct_field_names, reason = "as the language calls it")]
 pub(crate) struct Range {
     pub(crate) selector: Selector,
-    /// Of the selector alone.
+    /// The position of the selector without the range.
     pub(crate) selector_span: Span,
-    pub(crate) range: Extent,
+    pub(crate) range: DurationSpec,
 }
 
 /// `inner[range:step]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Subquery {
     pub(crate) inner: Expr,
-    pub(crate) range: Extent,
-    pub(crate) step: Option<Extent>,
+    pub(crate) range: DurationSpec,
+    pub(crate) step: Option<DurationSpec>,
     pub(crate) shift: Shift,
 }
 
 /// `offset` and `@`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Shift {
-    pub(crate) offset: Option<Extent>,
+    pub(crate) offset: Option<DurationSpec>,
     pub(crate) at: Option<At>,
 }
 
@@ -126,7 +92,7 @@ pub(crate) enum At {
 
 /// A duration, or how to compute it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Extent {
+pub(crate) enum DurationSpec {
     Fixed(i64),
     Computed(Box<Duration>),
 }
@@ -281,9 +247,9 @@ pub(crate) struct Matching {
     pub(crate) labels: Vec<String>,
     /// Labels that the "many" side takes over from the "one" side.
     pub(crate) include: Vec<String>,
-    /// What counts as the value of a series missing on the left.
+    /// The value of series that are missing on the left.
     pub(crate) fill_left: Option<f64>,
-    /// What counts as the value of a series missing on the right.
+    /// The value of series that are missing on the right.
     pub(crate) fill_right: Option<f64>,
 }
 
@@ -378,7 +344,7 @@ impl Expr {
         Self { node, span }
     }
 
-    /// What the expression yields.
+    /// The type of the expression.
     pub(crate) fn kind(&self) -> ResultKind {
         match &self.node {
             Node::Number { .. } => ResultKind::Scalar,
@@ -406,7 +372,7 @@ impl Expr {
         }
     }
 
-    /// The same, to be changed.
+    /// As [`children`](Self::children), mutable.
     pub(crate) fn children_mut(&mut self) -> Vec<&mut Self> {
         match &mut self.node {
             Node::Number { .. } | Node::Text(_) | Node::Selector(_) | Node::Range(_) => Vec::new(),
@@ -432,5 +398,16 @@ impl Expr {
             Node::Range(range) => visit(&range.selector),
             _ => self.children().into_iter().for_each(|child| child.for_each_selector(visit)),
         }
+    }
+}
+
+impl Grouping {
+    /// The labels of the group to which a series belongs.
+    pub(crate) fn key(&self, labels: &Labels) -> Labels {
+        let named = |name: &str| self.labels.iter().any(|label| label == name);
+        if self.without {
+            return labels.retain(|name| name != METRIC_NAME && !named(name));
+        }
+        if self.labels.is_empty() { Labels::empty() } else { labels.retain(named) }
     }
 }

@@ -3,15 +3,17 @@
 use model::{METRIC_NAME, MatchOp, Matcher};
 use regex::{Regex, RegexBuilder};
 
-use super::ast::{Aggregate, Aggregation, Binary, Call, Cardinality, Expr, Node, Operator, ResultKind, Selector};
-use super::parse::Parsed;
-use super::span::{ParseError, Span};
-use super::strings::quote;
+use crate::syntax::ast::{Aggregate, Aggregation, Binary, Call, Cardinality, Expr, Node, Operator, Selector};
+use crate::syntax::result_kind::ResultKind;
+use crate::syntax::span::{ParseError, ParseResult, Span};
+use crate::syntax::strings::quote;
 
-/// What a compiled regular expression may take, beside what its length explains.
+/// The base size limit of a compiled regular expression.
 const REGEX_BYTES_BASE: usize = 256 * 1024;
-/// What a compiled regular expression may take per byte of its text.
+
+/// The additional size limit per byte of its text.
 const REGEX_BYTES_PER_BYTE: usize = 64;
+
 /// Regular expressions in one expression.
 const REGEXES_MAX: usize = 200;
 
@@ -27,8 +29,8 @@ pub(crate) fn compile_regex(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-/// Checks a whole expression, and settles what hangs on types: how sets match, and that scalars do not.
-pub(super) fn check(expr: &mut Expr, text: &str) -> Parsed<()> {
+/// Checks a whole expression, and completes what depends on types: how sets match, and that scalars do not.
+pub(super) fn check(expr: &mut Expr, text: &str) -> ParseResult<()> {
     let mut regexes = 0;
     expr.for_each_selector(&mut |selector| {
         let is_regex = |matcher: &&Matcher| matches!(matcher.op, MatchOp::Regex | MatchOp::NotRegex);
@@ -45,12 +47,12 @@ struct Checker<'t> {
     text: &'t str,
 }
 
-fn fail<T>(span: Span, message: impl Into<String>) -> Parsed<T> {
+fn fail<T>(span: Span, message: impl Into<String>) -> ParseResult<T> {
     Err(ParseError::new(span, message))
 }
 
 impl Checker<'_> {
-    fn expr(&self, expr: &mut Expr) -> Parsed<()> {
+    fn expr(&self, expr: &mut Expr) -> ParseResult<()> {
         let span = expr.span;
         match &mut expr.node {
             Node::Number { .. } | Node::Text(_) => Ok(()),
@@ -83,7 +85,7 @@ impl Checker<'_> {
         }
     }
 
-    fn expect(&self, expr: &mut Expr, wanted: ResultKind, context: &str) -> Parsed<()> {
+    fn expect(&self, expr: &mut Expr, wanted: ResultKind, context: &str) -> ParseResult<()> {
         self.expr(expr)?;
         let found = expr.kind();
         if found == wanted {
@@ -92,7 +94,7 @@ impl Checker<'_> {
         fail(expr.span, format!("expected type {} in {context}, got {}", wanted.name(), found.name()))
     }
 
-    fn aggregate(&self, aggregate: &mut Aggregate) -> Parsed<()> {
+    fn aggregate(&self, aggregate: &mut Aggregate) -> ParseResult<()> {
         self.expect(&mut aggregate.input, ResultKind::InstantVector, "aggregation expression")?;
         let wanted = match aggregate.operation {
             Aggregation::CountValues => ResultKind::String,
@@ -106,12 +108,12 @@ impl Checker<'_> {
 
     /// Where the operator is.
     fn operator_span(&self, binary: &Binary) -> Span {
-        let behind = self.text.get(binary.left.span.end..binary.right.span.start).unwrap_or_default();
-        let spaces = behind.len() - behind.trim_start().len();
+        let between = self.text.get(binary.left.span.end..binary.right.span.start).unwrap_or_default();
+        let spaces = between.len() - between.trim_start().len();
         Span::new(binary.left.span.end + spaces, binary.right.span.start)
     }
 
-    fn binary(&self, binary: &mut Binary, span: Span) -> Parsed<()> {
+    fn binary(&self, binary: &mut Binary, span: Span) -> ParseResult<()> {
         self.expr(&mut binary.left)?;
         self.expr(&mut binary.right)?;
         let (left, right) = (binary.left.kind(), binary.right.kind());
@@ -162,30 +164,30 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn call(&self, call: &mut Call, span: Span) -> Parsed<()> {
+    fn call(&self, call: &mut Call, span: Span) -> ParseResult<()> {
         let signature = call.signature;
-        let (name, given, declared) = (quote(signature.name), call.arguments.len(), signature.arguments.len());
+        let (name, count, declared) = (quote(signature.name), call.arguments.len(), signature.arguments.len());
         if signature.variadic == 0 {
-            if given != declared {
-                return fail(span, format!("expected {declared} argument(s) in call to {name}, got {given}"));
+            if count != declared {
+                return fail(span, format!("expected {declared} argument(s) in call to {name}, got {count}"));
             }
         } else {
             let least = declared - 1;
             let most = usize::try_from(signature.variadic).ok().map(|more| least + more);
-            if given < least {
-                return fail(span, format!("expected at least {least} argument(s) in call to {name}, got {given}"));
+            if count < least {
+                return fail(span, format!("expected at least {least} argument(s) in call to {name}, got {count}"));
             }
-            if let Some(most) = most.filter(|most| given > *most) {
-                return fail(span, format!("expected at most {most} argument(s) in call to {name}, got {given}"));
+            if let Some(most) = most.filter(|most| count > *most) {
+                return fail(span, format!("expected at most {most} argument(s) in call to {name}, got {count}"));
             }
         }
         let context = format!("call to function {name}");
-        for (place, argument) in call.arguments.iter_mut().enumerate() {
-            if signature.name == "info" && place == 1 {
+        for (position, argument) in call.arguments.iter_mut().enumerate() {
+            if signature.name == "info" && position == 1 {
                 check_info_labels(argument, span, &context)?;
                 continue;
             }
-            let wanted = signature.arguments.get(place).or(signature.arguments.last());
+            let wanted = signature.arguments.get(position).or(signature.arguments.last());
             if let Some(wanted) = wanted {
                 self.expect(argument, *wanted, &context)?;
             }
@@ -195,7 +197,7 @@ impl Checker<'_> {
 }
 
 /// The second argument of `info` has the form of a selector without a name, and may match everything.
-fn check_info_labels(argument: &Expr, call: Span, context: &str) -> Parsed<()> {
+fn check_info_labels(argument: &Expr, call: Span, context: &str) -> ParseResult<()> {
     if argument.kind() != ResultKind::InstantVector {
         let message = format!("expected type instant vector in {context}, got {}", argument.kind().name());
         return fail(call, message);
@@ -208,7 +210,7 @@ fn check_info_labels(argument: &Expr, call: Span, context: &str) -> Parsed<()> {
 }
 
 /// A selector must not select everything there is, nor have two names.
-fn selector_is_bound(selector: &Selector, span: Span) -> Parsed<()> {
+fn selector_is_bound(selector: &Selector, span: Span) -> ParseResult<()> {
     if let ([others @ .., _], false) = (selector.matchers.as_slice(), selector.name.is_empty()) {
         return match others.iter().find(|matcher| matcher.name == METRIC_NAME) {
             Some(twice) => {
@@ -224,12 +226,12 @@ fn selector_is_bound(selector: &Selector, span: Span) -> Parsed<()> {
     Ok(())
 }
 
-/// Whether a matcher holds for series without the label.
+/// Returns whether a matcher matches series without the label.
 pub(crate) fn matches_empty(matcher: &Matcher) -> bool {
     holds(matcher, "")
 }
 
-/// Whether a matcher holds for a value.
+/// Returns whether a matcher matches a value.
 pub(crate) fn holds(matcher: &Matcher, value: &str) -> bool {
     let regex = |wanted: bool| compile_regex(&matcher.value).is_ok_and(|regex| regex.is_match(value) == wanted);
     match matcher.op {

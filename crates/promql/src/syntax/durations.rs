@@ -1,9 +1,10 @@
-//! Durations in brackets and behind `offset`, which may be computed.
+//! Durations in brackets and after `offset`, which may be computed.
 
-use super::ast::{Duration, DurationNode, Extent};
-use super::lex::{Kind, Token};
-use super::parse::{Parsed, Parser};
-use super::span::{ParseError, Span};
+use crate::syntax::ast::{Duration, DurationNode, DurationSpec};
+use crate::syntax::number::{maximum, minimum};
+use crate::syntax::parse::Parser;
+use crate::syntax::span::{ParseError, ParseResult, Span};
+use crate::syntax::token::{Token, TokenKind};
 
 /// Longest duration in seconds: Prometheus counts nanoseconds in 64 bits.
 const SECONDS_MAX: f64 = 9_223_372_036.854_776;
@@ -15,7 +16,7 @@ const SIGN_STRENGTH: u8 = 2;
 
 impl Parser<'_> {
     /// A duration above zero; nothing if the next token starts none.
-    pub(super) fn positive_duration(&mut self) -> Parsed<Option<Extent>> {
+    pub(super) fn positive_duration(&mut self) -> ParseResult<Option<DurationSpec>> {
         if !self.starts_duration() {
             return Ok(None);
         }
@@ -27,45 +28,45 @@ impl Parser<'_> {
         {
             return Err(ParseError::new(duration.span, "duration must be greater than 0"));
         }
-        Ok(Some(extent(duration)))
+        Ok(Some(duration_spec(duration)))
     }
 
-    /// What stands behind `offset`: a single operand, as operators behind it belong to the expression around.
-    pub(super) fn offset_duration(&mut self) -> Parsed<Option<Extent>> {
+    /// The duration after `offset`: a single operand, since operators after it belong to the enclosing expression.
+    pub(super) fn offset_duration(&mut self) -> ParseResult<Option<DurationSpec>> {
         if !self.starts_duration() {
             return Ok(None);
         }
         self.duration_of = "offset";
-        if self.peek().kind == Kind::Mark('(') {
-            return self.duration(0).map(|duration| Some(extent(duration)));
+        if self.peek().kind == TokenKind::Mark('(') {
+            return self.duration(0).map(|duration| Some(duration_spec(duration)));
         }
         let token = self.peek();
         let duration = match token.kind {
-            Kind::Operator("-" | "+") => {
+            TokenKind::Operator("-" | "+") => {
                 self.next();
                 let operand = self.duration_operand()?;
-                signed(operand, token.kind == Kind::Operator("-"), token.span)?
+                signed(operand, token.kind == TokenKind::Operator("-"), token.span)?
             }
             _ => self.duration_operand()?,
         };
-        Ok(Some(extent(duration)))
+        Ok(Some(duration_spec(duration)))
     }
 
     fn starts_duration(&self) -> bool {
         matches!(
             self.peek().kind,
-            Kind::Number
-                | Kind::Duration
-                | Kind::Mark('(')
-                | Kind::Operator("-" | "+")
-                | Kind::Preprocessor("step" | "range" | "max_of" | "min_of")
+            TokenKind::Number
+                | TokenKind::Duration
+                | TokenKind::Mark('(')
+                | TokenKind::Operator("-" | "+")
+                | TokenKind::Preprocessor("step" | "range" | "max_of" | "min_of")
         )
     }
 
-    fn duration(&mut self, weakest: u8) -> Parsed<Duration> {
+    fn duration(&mut self, weakest: u8) -> ParseResult<Duration> {
         self.nested(|parser| {
             let mut left = parser.duration_signed()?;
-            while let Kind::Operator(operator @ ("+" | "-" | "*" | "/" | "%" | "^")) = parser.peek().kind {
+            while let TokenKind::Operator(operator @ ("+" | "-" | "*" | "/" | "%" | "^")) = parser.peek().kind {
                 let strength = match operator {
                     "+" | "-" => 1,
                     "^" => 3,
@@ -86,15 +87,15 @@ impl Parser<'_> {
         })
     }
 
-    fn duration_signed(&mut self) -> Parsed<Duration> {
+    fn duration_signed(&mut self) -> ParseResult<Duration> {
         let token = self.peek();
-        let Kind::Operator("-" | "+") = token.kind else { return self.duration_operand() };
+        let TokenKind::Operator("-" | "+") = token.kind else { return self.duration_operand() };
         self.next();
         let operand = self.duration(SIGN_STRENGTH)?;
-        signed(operand, token.kind == Kind::Operator("-"), token.span)
+        signed(operand, token.kind == TokenKind::Operator("-"), token.span)
     }
 
-    fn duration_operand(&mut self) -> Parsed<Duration> {
+    fn duration_operand(&mut self) -> ParseResult<Duration> {
         let token = self.peek();
         if let Some((value, duration, span)) = self.number_or_duration()? {
             check_range(value, span)?;
@@ -102,13 +103,13 @@ impl Parser<'_> {
         }
         self.next();
         match token.kind {
-            Kind::Mark('(') => {
+            TokenKind::Mark('(') => {
                 let inner = self.duration(0)?;
                 self.check_enabled(inner.span)?;
                 let end = self.duration_mark(')')?;
                 Ok(wrapped(inner, token.span.to(end.span)))
             }
-            Kind::Preprocessor(word @ ("step" | "range")) => {
+            TokenKind::Preprocessor(word @ ("step" | "range")) => {
                 self.duration_mark('(')?;
                 let end = self.duration_mark(')')?;
                 let span = token.span.to(end.span);
@@ -116,7 +117,7 @@ impl Parser<'_> {
                 let node = if word == "step" { DurationNode::Step } else { DurationNode::Range };
                 Ok(Duration { node, span, wrapped: false })
             }
-            Kind::Preprocessor(operator @ ("max_of" | "min_of")) => {
+            TokenKind::Preprocessor(operator @ ("max_of" | "min_of")) => {
                 self.duration_mark('(')?;
                 let left = Box::new(self.duration(0)?);
                 self.duration_mark(',')?;
@@ -133,11 +134,11 @@ impl Parser<'_> {
         }
     }
 
-    fn duration_mark(&mut self, mark: char) -> Parsed<Token> {
-        self.accept(Kind::Mark(mark)).ok_or_else(|| self.unexpected(self.duration_of, HINT))
+    fn duration_mark(&mut self, mark: char) -> ParseResult<Token> {
+        self.accept(TokenKind::Mark(mark)).ok_or_else(|| self.unexpected(self.duration_of, HINT))
     }
 
-    fn check_enabled(&self, span: Span) -> Parsed<()> {
+    fn check_enabled(&self, span: Span) -> ParseResult<()> {
         if self.features.duration_expressions {
             return Ok(());
         }
@@ -153,7 +154,7 @@ fn wrapped(inner: Duration, span: Span) -> Duration {
     Duration { node: DurationNode::Sign { negative: false, inner: Box::new(inner) }, span, wrapped: true }
 }
 
-fn signed(operand: Duration, negative: bool, sign: Span) -> Parsed<Duration> {
+fn signed(operand: Duration, negative: bool, sign: Span) -> ParseResult<Duration> {
     let span = sign.to(operand.span);
     if let (DurationNode::Number { value, duration }, false) = (&operand.node, operand.wrapped) {
         let value = if negative { -value } else { *value };
@@ -166,31 +167,31 @@ fn signed(operand: Duration, negative: bool, sign: Span) -> Parsed<Duration> {
     Ok(Duration { node: DurationNode::Sign { negative, inner: Box::new(operand) }, span, wrapped: false })
 }
 
-fn extent(duration: Duration) -> Extent {
+fn duration_spec(duration: Duration) -> DurationSpec {
     match duration.node {
         // As Prometheus: nanoseconds, rounded, of which whole milliseconds count.
         DurationNode::Number { value, .. } if !duration.wrapped => {
-            Extent::Fixed(((value * 1e9).round() / 1e6).trunc() as i64)
+            DurationSpec::Fixed(((value * 1e9).round() / 1e6).trunc() as i64)
         }
-        _ => Extent::Computed(Box::new(duration)),
+        _ => DurationSpec::Computed(Box::new(duration)),
     }
 }
 
-fn check_range(seconds: f64, span: Span) -> Parsed<()> {
+fn check_range(seconds: f64, span: Span) -> ParseResult<()> {
     // Not `>`: NaN is no duration either.
     if seconds.abs() <= SECONDS_MAX { Ok(()) } else { Err(ParseError::new(span, "duration out of range")) }
 }
 
-fn check_divisor(operator: &str, right: &Duration, place: Span) -> Parsed<()> {
+fn check_divisor(operator: &str, right: &Duration, operator_span: Span) -> ParseResult<()> {
     let zero = matches!(right.node, DurationNode::Number { value: 0.0, .. });
     match operator {
-        "/" if zero => Err(ParseError::new(place, "division by zero")),
-        "%" if zero => Err(ParseError::new(place, "modulo by zero")),
+        "/" if zero => Err(ParseError::new(operator_span, "division by zero")),
+        "%" if zero => Err(ParseError::new(operator_span, "modulo by zero")),
         _ => Ok(()),
     }
 }
 
-impl Extent {
+impl DurationSpec {
     /// Milliseconds, for the step and the range of a query; the error is for the user.
     pub(crate) fn milliseconds(&self, step_s: f64, range_s: f64, may_be_negative: bool) -> Result<i64, String> {
         let duration = match self {
@@ -234,8 +235,8 @@ impl Duration {
                     "%" if right == 0.0 => fail("modulo by zero"),
                     "%" => Ok(left % right),
                     "^" => Ok(left.powf(right)),
-                    "max_of" => Ok(crate::math::maximum(left, right)),
-                    _ => Ok(crate::math::minimum(left, right)),
+                    "max_of" => Ok(maximum(left, right)),
+                    _ => Ok(minimum(left, right)),
                 }
             }
         }

@@ -1,39 +1,13 @@
-//! Text to tokens, by the rules of Prometheus's scanner: what a character means hangs on whether it stands in braces, in
-//! brackets or in neither.
+//! Text to tokens, by the rules of Prometheus's scanner: the meaning of a character depends on whether it is in braces, in brackets or in
+//! neither.
 
-use super::number;
-use super::span::{ParseError, Span};
-use super::strings::{character, quote};
-
-/// What a token is. Words are in lower case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    End,
-    /// The scanner could not go on; the message is beside the tokens.
-    Error,
-    /// Punctuation: one of `( ) { } [ ] , : =`.
-    Mark(char),
-    Identifier,
-    /// A name with a colon in it.
-    MetricIdentifier,
-    Number,
-    Duration,
-    Text,
-    Operator(&'static str),
-    Aggregator(&'static str),
-    Keyword(&'static str),
-    /// `start`, `end`, `step`, `range`, `max_of`, `min_of`.
-    Preprocessor(&'static str),
-}
-
-/// A piece of the text.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Token {
-    pub(crate) kind: Kind,
-    pub(crate) span: Span,
-}
+use crate::syntax::number;
+use crate::syntax::span::{ParseError, Span};
+use crate::syntax::strings::{self, character, quote};
+use crate::syntax::token::{Token, TokenKind};
 
 const WORD_OPERATORS: [&str; 4] = ["and", "or", "unless", "atan2"];
+
 const AGGREGATORS: [&str; 14] = [
     "sum",
     "avg",
@@ -50,6 +24,7 @@ const AGGREGATORS: [&str; 14] = [
     "limitk",
     "limit_ratio",
 ];
+
 const KEYWORDS: [&str; 13] = [
     "offset",
     "smoothed",
@@ -65,11 +40,13 @@ const KEYWORDS: [&str; 13] = [
     "fill_right",
     "bool",
 ];
+
 const PREPROCESSORS: [&str; 6] = ["start", "end", "step", "range", "max_of", "min_of"];
+
 /// Preprocessors that may stand inside brackets.
 const DURATION_WORDS: [&str; 4] = ["step", "range", "max_of", "min_of"];
 
-/// All tokens, the last one [`Kind::End`] or [`Kind::Error`], and the scanner's error.
+/// All tokens, the last one [`TokenKind::End`] or [`TokenKind::Error`], and the scanner's error.
 pub(crate) fn tokens(text: &str) -> (Vec<Token>, Option<ParseError>) {
     let mut scanner = Scanner::new(text);
     while scanner.mode != Mode::Done {
@@ -82,18 +59,18 @@ pub(crate) fn tokens(text: &str) -> (Vec<Token>, Option<ParseError>) {
 pub(crate) fn describe(token: &Token, text: &str) -> String {
     let written = text.get(token.span.start..token.span.end).unwrap_or_default();
     match token.kind {
-        Kind::End => "end of input".to_owned(),
-        Kind::Error => "error".to_owned(),
-        Kind::Mark(_) => quote(written),
-        Kind::Identifier => format!("identifier {}", quote(written)),
-        Kind::MetricIdentifier => format!("metric identifier {}", quote(written)),
-        Kind::Number => format!("number {}", cut(written)),
-        Kind::Duration => format!("duration {}", cut(written)),
-        Kind::Text => format!("string {}", cut(written)),
-        Kind::Operator(_) => format!("<op:{written}>"),
-        Kind::Aggregator(_) => format!("<aggr:{written}>"),
-        Kind::Keyword(_) => format!("<{written}>"),
-        Kind::Preprocessor(_) => cut(written),
+        TokenKind::End => "end of input".to_owned(),
+        TokenKind::Error => "error".to_owned(),
+        TokenKind::Mark(_) => quote(written),
+        TokenKind::Identifier => format!("identifier {}", quote(written)),
+        TokenKind::MetricIdentifier => format!("metric identifier {}", quote(written)),
+        TokenKind::Number => format!("number {}", cut(written)),
+        TokenKind::Duration => format!("duration {}", cut(written)),
+        TokenKind::Text => format!("string {}", cut(written)),
+        TokenKind::Operator(_) => format!("<op:{written}>"),
+        TokenKind::Aggregator(_) => format!("<aggr:{written}>"),
+        TokenKind::Keyword(_) => format!("<{written}>"),
+        TokenKind::Preprocessor(_) => cut(written),
     }
 }
 
@@ -118,7 +95,7 @@ enum Mode {
 struct Scanner<'t> {
     text: &'t str,
     /// Where the next character is.
-    place: usize,
+    position: usize,
     /// Where the token began.
     start: usize,
     tokens: Vec<Token>,
@@ -150,7 +127,7 @@ impl<'t> Scanner<'t> {
     const fn new(text: &'t str) -> Self {
         Self {
             text,
-            place: 0,
+            position: 0,
             start: 0,
             tokens: Vec::new(),
             error: None,
@@ -163,7 +140,7 @@ impl<'t> Scanner<'t> {
     }
 
     fn rest(&self) -> &'t str {
-        self.text.get(self.place..).unwrap_or_default()
+        self.text.get(self.position..).unwrap_or_default()
     }
 
     fn peek(&self) -> Option<char> {
@@ -172,32 +149,32 @@ impl<'t> Scanner<'t> {
 
     fn next(&mut self) -> Option<char> {
         let next = self.peek()?;
-        self.place += next.len_utf8();
+        self.position += next.len_utf8();
         Some(next)
     }
 
     fn take_while(&mut self, belongs: impl Fn(char) -> bool) {
         let rest = self.rest();
-        self.place += rest.find(|c| !belongs(c)).unwrap_or(rest.len());
+        self.position += rest.find(|c| !belongs(c)).unwrap_or(rest.len());
     }
 
     fn accept(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         if found {
-            self.place += wanted.len_utf8();
+            self.position += wanted.len_utf8();
         }
         found
     }
 
-    fn emit(&mut self, kind: Kind) {
-        self.tokens.push(Token { kind, span: Span::new(self.start, self.place) });
-        self.start = self.place;
+    fn emit(&mut self, kind: TokenKind) {
+        self.tokens.push(Token { kind, span: Span::new(self.start, self.position) });
+        self.start = self.position;
     }
 
     fn fail(&mut self, message: impl Into<String>) {
         let span = Span::new(self.start, self.text.len());
         self.error = Some(ParseError::new(span, message));
-        self.tokens.push(Token { kind: Kind::Error, span });
+        self.tokens.push(Token { kind: TokenKind::Error, span });
         self.mode = Mode::Done;
     }
 
@@ -208,12 +185,12 @@ impl<'t> Scanner<'t> {
     fn step(&mut self) {
         if self.mode != Mode::Brackets && self.rest().starts_with('#') {
             self.take_while(|c| c != '\n' && c != '\r');
-            self.start = self.place;
+            self.start = self.position;
             return;
         }
         if self.peek().is_some_and(is_space) {
             self.take_while(is_space);
-            self.start = self.place;
+            self.start = self.position;
             return;
         }
         match self.mode {
@@ -230,7 +207,7 @@ impl<'t> Scanner<'t> {
         } else if self.in_brackets {
             self.fail("unclosed left bracket");
         } else {
-            self.emit(Kind::End);
+            self.emit(TokenKind::End);
             self.mode = Mode::Done;
         }
     }
@@ -238,7 +215,7 @@ impl<'t> Scanner<'t> {
     fn statement(&mut self) {
         let Some(c) = self.next() else { return self.end() };
         match c {
-            ',' => self.emit(Kind::Mark(',')),
+            ',' => self.emit(TokenKind::Mark(',')),
             '*' | '/' | '%' | '+' | '-' | '^' | '@' | '=' | '!' | '<' | '>' => self.operator(c),
             '0'..='9' => self.number(),
             '.' if self.peek().is_some_and(|next| next.is_ascii_digit()) => self.number(),
@@ -246,7 +223,7 @@ impl<'t> Scanner<'t> {
             ':' if self.in_brackets && self.got_colon => self.fail(format!("unexpected colon {}", character(Some(c)))),
             ':' if self.in_brackets => {
                 self.got_colon = true;
-                self.emit(Kind::Mark(':'));
+                self.emit(TokenKind::Mark(':'));
             }
             c if self.in_brackets && is_alpha(c) => {
                 if !starts_duration_word(c) || !self.duration_word() {
@@ -256,17 +233,17 @@ impl<'t> Scanner<'t> {
             c if is_alpha(c) || c == ':' => self.word(),
             '(' => {
                 self.parentheses += 1;
-                self.emit(Kind::Mark('('));
+                self.emit(TokenKind::Mark('('));
             }
             ')' => self.right_parenthesis(),
             '{' => {
-                self.emit(Kind::Mark('{'));
+                self.emit(TokenKind::Mark('{'));
                 self.mode = Mode::Braces;
             }
             '[' => self.left_bracket(),
             ']' if self.in_brackets => {
                 self.in_brackets = false;
-                self.emit(Kind::Mark(']'));
+                self.emit(TokenKind::Mark(']'));
             }
             ']' => self.fail(format!("unexpected right bracket {}", character(Some(c)))),
             _ => self.fail_at("unexpected character", Some(c)),
@@ -276,17 +253,17 @@ impl<'t> Scanner<'t> {
     fn right_parenthesis(&mut self) {
         self.parentheses -= 1;
         if self.parentheses < 0 {
-            self.start = self.place;
+            self.start = self.position;
             return self.fail("unexpected right parenthesis ')'");
         }
-        self.emit(Kind::Mark(')'));
+        self.emit(TokenKind::Mark(')'));
     }
 
     fn left_bracket(&mut self) {
         if self.in_brackets {
             return self.fail("unexpected left bracket '['");
         }
-        self.emit(Kind::Mark('['));
+        self.emit(TokenKind::Mark('['));
         self.got_colon = false;
         self.in_brackets = true;
         self.mode = Mode::Brackets;
@@ -296,7 +273,7 @@ impl<'t> Scanner<'t> {
         let operator = match first {
             '=' if self.accept('=') => "==",
             '=' if self.peek() == Some('~') => return self.fail_at("unexpected character after '='", Some('~')),
-            '=' => return self.emit(Kind::Mark('=')),
+            '=' => return self.emit(TokenKind::Mark('=')),
             '!' if self.accept('=') => "!=",
             '!' => {
                 let next = self.next();
@@ -316,17 +293,17 @@ impl<'t> Scanner<'t> {
             '^' => "^",
             _ => "@",
         };
-        self.emit(Kind::Operator(operator));
+        self.emit(TokenKind::Operator(operator));
     }
 
     fn number(&mut self) {
-        self.place = self.start;
+        self.position = self.start;
         let (kind, length) = number::scan(self.rest());
-        self.place += length;
+        self.position += length;
         match kind {
             Some(kind) => self.emit(kind),
             None => {
-                let written = self.text.get(self.start..self.place).unwrap_or_default();
+                let written = self.text.get(self.start..self.position).unwrap_or_default();
                 self.fail(format!("bad number or duration syntax: {}", quote(written)));
             }
         }
@@ -337,10 +314,10 @@ impl<'t> Scanner<'t> {
     }
 
     fn string(&mut self, delimiter: char) {
-        match super::strings::scan(self.rest(), delimiter) {
+        match strings::scan(self.rest(), delimiter) {
             Ok(length) => {
-                self.place += length;
-                self.emit(Kind::Text);
+                self.position += length;
+                self.emit(TokenKind::Text);
             }
             Err(message) => self.fail(message),
         }
@@ -348,17 +325,17 @@ impl<'t> Scanner<'t> {
 
     fn word(&mut self) {
         self.take_while(|c| is_word(c) || c == ':');
-        let written = self.text.get(self.start..self.place).unwrap_or_default();
+        let written = self.text.get(self.start..self.position).unwrap_or_default();
         let kind = word_kind(written, self.rest());
         self.emit(kind);
     }
 
     fn duration_word(&mut self) -> bool {
         self.take_while(is_alpha);
-        let written = self.text.get(self.start..self.place).unwrap_or_default();
+        let written = self.text.get(self.start..self.position).unwrap_or_default();
         let found = find(&DURATION_WORDS, written);
         if let Some(word) = found {
-            self.emit(Kind::Preprocessor(word));
+            self.emit(TokenKind::Preprocessor(word));
         }
         found.is_some()
     }
@@ -368,20 +345,20 @@ impl<'t> Scanner<'t> {
         match c {
             c if is_alpha(c) => {
                 self.take_while(is_word);
-                self.emit(Kind::Identifier);
+                self.emit(TokenKind::Identifier);
             }
-            ',' => self.emit(Kind::Mark(',')),
+            ',' => self.emit(TokenKind::Mark(',')),
             '"' | '\'' | '`' => self.string(c),
-            '=' if self.accept('~') => self.emit(Kind::Operator("=~")),
-            '=' => self.emit(Kind::Mark('=')),
+            '=' if self.accept('~') => self.emit(TokenKind::Operator("=~")),
+            '=' => self.emit(TokenKind::Mark('=')),
             '!' => match self.next() {
-                Some('~') => self.emit(Kind::Operator("!~")),
-                Some('=') => self.emit(Kind::Operator("!=")),
+                Some('~') => self.emit(TokenKind::Operator("!~")),
+                Some('=') => self.emit(TokenKind::Operator("!=")),
                 other => self.fail_at("unexpected character after '!' inside braces", other),
             },
             '{' => self.fail("unexpected left brace '{'"),
             '}' => {
-                self.emit(Kind::Mark('}'));
+                self.emit(TokenKind::Mark('}'));
                 self.mode = Mode::Statements;
             }
             _ => self.fail_at("unexpected character inside braces", Some(c)),
@@ -392,30 +369,30 @@ impl<'t> Scanner<'t> {
         let Some(c) = self.next() else { return self.fail("unexpected end of input in duration expression") };
         match c {
             ']' => {
-                self.emit(Kind::Mark(']'));
+                self.emit(TokenKind::Mark(']'));
                 self.in_brackets = false;
                 self.got_colon = false;
                 self.mode = Mode::Statements;
             }
             ':' if !self.got_duration => {
-                self.start = self.place;
+                self.start = self.position;
                 self.fail("unexpected colon before duration in duration expression");
             }
             ':' if self.got_colon => {
-                self.start = self.place;
+                self.start = self.position;
                 self.fail("unexpected repeated colon in duration expression");
             }
             ':' => {
                 self.got_colon = true;
-                self.emit(Kind::Mark(':'));
+                self.emit(TokenKind::Mark(':'));
             }
             '(' => {
                 self.parentheses += 1;
-                self.emit(Kind::Mark('('));
+                self.emit(TokenKind::Mark('('));
             }
             ')' => self.right_parenthesis(),
             '+' | '-' | '*' | '/' | '%' | '^' => self.operator(c),
-            ',' => self.emit(Kind::Mark(',')),
+            ',' => self.emit(TokenKind::Mark(',')),
             '0'..='9' => self.number(),
             '.' if self.peek().is_some_and(|next| next.is_ascii_digit()) => self.number(),
             c if starts_duration_word(c) && self.duration_word() => {}
@@ -428,23 +405,23 @@ fn find(words: &[&'static str], written: &str) -> Option<&'static str> {
     words.iter().find(|word| word.eq_ignore_ascii_case(written)).copied()
 }
 
-fn word_kind(written: &str, rest: &str) -> Kind {
+fn word_kind(written: &str, rest: &str) -> TokenKind {
     if written.eq_ignore_ascii_case("inf") || written.eq_ignore_ascii_case("nan") {
-        return Kind::Number;
+        return TokenKind::Number;
     }
     if let Some(word) = find(&WORD_OPERATORS, written) {
-        return Kind::Operator(word);
+        return TokenKind::Operator(word);
     }
     if let Some(word) = find(&AGGREGATORS, written) {
-        return Kind::Aggregator(word);
+        return TokenKind::Aggregator(word);
     }
     if let Some(word) = find(&KEYWORDS, written) {
         // `fill` and its like are ordinary names unless a value follows.
         let plain = word.starts_with("fill") && !rest.trim_start_matches(is_space).starts_with('(');
-        return if plain { Kind::Identifier } else { Kind::Keyword(word) };
+        return if plain { TokenKind::Identifier } else { TokenKind::Keyword(word) };
     }
     if let Some(word) = find(&PREPROCESSORS, written) {
-        return Kind::Preprocessor(word);
+        return TokenKind::Preprocessor(word);
     }
-    if written.contains(':') { Kind::MetricIdentifier } else { Kind::Identifier }
+    if written.contains(':') { TokenKind::MetricIdentifier } else { TokenKind::Identifier }
 }

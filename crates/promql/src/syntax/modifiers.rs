@@ -1,9 +1,10 @@
-//! What may stand behind an operand: ranges, `offset`, `@`, `anchored`, `smoothed`.
+//! Modifiers after an operand: ranges, `offset`, `@`, `anchored`, `smoothed`.
 
-use super::ast::{At, Edges, Extent, Node, Range, Selector, Shift, Subquery};
-use super::lex::Kind;
-use super::parse::{Parsed, Parser, Part};
-use super::span::{ParseError, Span};
+use crate::syntax::ast::{At, DurationSpec, Edges, Node, Range, Selector, Shift, Subquery};
+use crate::syntax::number;
+use crate::syntax::parse::{ParsedExpr, Parser};
+use crate::syntax::span::{ParseError, ParseResult, Span};
+use crate::syntax::token::TokenKind;
 
 /// Farthest `@` from the epoch, in milliseconds: beyond all data, and far from overflow.
 const AT_MS_MAX: f64 = (1u64 << 51) as f64;
@@ -11,14 +12,14 @@ const AT_MS_MAX: f64 = (1u64 << 51) as f64;
 const DURATION_HINT: &str = "number, duration, step(), or range()";
 
 impl Parser<'_> {
-    /// The operand with all modifiers behind it.
-    pub(super) fn modified(&mut self, mut part: Part) -> Parsed<Part> {
+    /// The operand with all modifiers that follow.
+    pub(super) fn modified(&mut self, mut part: ParsedExpr) -> ParseResult<ParsedExpr> {
         loop {
             match self.peek().kind {
-                Kind::Mark('[') => part = self.range(part)?,
-                Kind::Keyword("offset") => self.offset(&mut part)?,
-                Kind::Operator("@") => self.at(&mut part)?,
-                Kind::Keyword(word @ ("anchored" | "smoothed")) => {
+                TokenKind::Mark('[') => part = self.range(part)?,
+                TokenKind::Keyword("offset") => self.offset(&mut part)?,
+                TokenKind::Operator("@") => self.at(&mut part)?,
+                TokenKind::Keyword(word @ ("anchored" | "smoothed")) => {
                     self.next();
                     self.edges(&mut part, word)?;
                 }
@@ -27,28 +28,28 @@ impl Parser<'_> {
         }
     }
 
-    fn range(&mut self, part: Part) -> Parsed<Part> {
+    fn range(&mut self, part: ParsedExpr) -> ParseResult<ParsedExpr> {
         let bracket = self.next();
         let Some(range) = self.positive_duration()? else {
             return Err(self.unexpected("subquery or range selector", DURATION_HINT));
         };
-        if self.accept(Kind::Mark(':')).is_none() {
-            let Some(end) = self.accept(Kind::Mark(']')) else {
+        if self.accept(TokenKind::Mark(':')).is_none() {
+            let Some(end) = self.accept(TokenKind::Mark(']')) else {
                 return Err(self.unexpected("subquery or range", "\":\" or \"]\""));
             };
             return range_selector(part, range, bracket.span.to(end.span));
         }
-        let step = if self.peek().kind == Kind::Mark(']') { None } else { self.positive_duration()? };
-        let Some(end) = self.accept(Kind::Mark(']')) else {
+        let step = if self.peek().kind == TokenKind::Mark(']') { None } else { self.positive_duration()? };
+        let Some(end) = self.accept(TokenKind::Mark(']')) else {
             let expected = if step.is_some() { "\"]\"" } else { "number, duration, step(), range(), or \"]\"" };
             return Err(self.unexpected("subquery selector", expected));
         };
         let (span, height) = (part.expr.span.to(end.span), part.height);
         let subquery = Subquery { inner: part.expr, range, step, shift: Shift::default() };
-        Part::new(Node::Subquery(Box::new(subquery)), span, height)
+        ParsedExpr::new(Node::Subquery(Box::new(subquery)), span, height)
     }
 
-    fn offset(&mut self, part: &mut Part) -> Parsed<()> {
+    fn offset(&mut self, part: &mut ParsedExpr) -> ParseResult<()> {
         self.next();
         let Some(offset) = self.offset_duration()? else { return Err(self.unexpected("offset", DURATION_HINT)) };
         let (span, end) = (part.expr.span, self.last_closing);
@@ -57,7 +58,7 @@ impl Parser<'_> {
                 "offset modifier must be preceded by an instant vector selector or range vector selector or a subquery";
             return Err(ParseError::new(span, message));
         };
-        if shift.offset.as_ref().is_some_and(|offset| *offset != Extent::Fixed(0)) {
+        if shift.offset.as_ref().is_some_and(|offset| *offset != DurationSpec::Fixed(0)) {
             return Err(ParseError::new(span, "offset may not be set multiple times"));
         }
         shift.offset = Some(offset);
@@ -65,12 +66,12 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn at(&mut self, part: &mut Part) -> Parsed<()> {
+    fn at(&mut self, part: &mut ParsedExpr) -> ParseResult<()> {
         self.next();
         let (at, seconds) = self.at_time()?;
         let (span, end) = (part.expr.span, self.last_closing);
         if let Some(seconds) = seconds.filter(|seconds| seconds.is_nan() || seconds.abs() * 1000.0 > AT_MS_MAX) {
-            let shown = if seconds.is_finite() { format!("{seconds:.6}") } else { super::number::plain(seconds) };
+            let shown = if seconds.is_finite() { format!("{seconds:.6}") } else { number::plain(seconds) };
             return Err(ParseError::new(span, format!("timestamp out of bounds for @ modifier: {shown}")));
         }
         let Some(shift) = shift_of(&mut part.expr.node) else {
@@ -86,26 +87,26 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn at_time(&mut self) -> Parsed<(At, Option<f64>)> {
+    fn at_time(&mut self) -> ParseResult<(At, Option<f64>)> {
         let word = self.peek().kind;
-        if let Kind::Preprocessor("start" | "end") = word {
+        if let TokenKind::Preprocessor("start" | "end") = word {
             self.next();
-            let parentheses = self.accept(Kind::Mark('(')).and_then(|_| self.accept(Kind::Mark(')')));
+            let parentheses = self.accept(TokenKind::Mark('(')).and_then(|_| self.accept(TokenKind::Mark(')')));
             if parentheses.is_none() {
                 return Err(self.unexpected("@", "timestamp"));
             }
-            return Ok((if word == Kind::Preprocessor("start") { At::Start } else { At::End }, None));
+            return Ok((if word == TokenKind::Preprocessor("start") { At::Start } else { At::End }, None));
         }
-        let negative = self.accept(Kind::Operator("-")).is_some();
+        let negative = self.accept(TokenKind::Operator("-")).is_some();
         if !negative {
-            self.accept(Kind::Operator("+"));
+            self.accept(TokenKind::Operator("+"));
         }
         let Some((value, ..)) = self.number_or_duration()? else { return Err(self.unexpected("@", "timestamp")) };
         let seconds = if negative { -value } else { value };
         Ok((At::Time((seconds * 1000.0).round() as i64), Some(seconds)))
     }
 
-    fn edges(&mut self, part: &mut Part, word: &str) -> Parsed<()> {
+    fn edges(&mut self, part: &mut ParsedExpr, word: &str) -> ParseResult<()> {
         let span = part.expr.span;
         let error = |message: String| Err(ParseError::new(span, message));
         if !self.features.extended_ranges {
@@ -126,20 +127,20 @@ impl Parser<'_> {
     }
 }
 
-fn range_selector(part: Part, range: Extent, brackets: Span) -> Parsed<Part> {
+fn range_selector(part: ParsedExpr, range: DurationSpec, brackets: Span) -> ParseResult<ParsedExpr> {
     let error = |message: &str| Err(ParseError::new(brackets, message));
     let span = part.expr.span;
     let Node::Selector(selector) = part.expr.node else {
         return error("ranges only allowed for vector selectors");
     };
-    if selector.shift.offset.as_ref().is_some_and(|offset| *offset != Extent::Fixed(0)) {
+    if selector.shift.offset.as_ref().is_some_and(|offset| *offset != DurationSpec::Fixed(0)) {
         return error("no offset modifiers allowed before range");
     }
     if selector.shift.at.is_some() {
         return error("no @ modifiers allowed before range");
     }
     let range = Range { selector: *selector, selector_span: span, range };
-    Part::new(Node::Range(Box::new(range)), Span::new(span.start, brackets.end), part.height)
+    ParsedExpr::new(Node::Range(Box::new(range)), Span::new(span.start, brackets.end), part.height)
 }
 
 fn shift_of(node: &mut Node) -> Option<&mut Shift> {

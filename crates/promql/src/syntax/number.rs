@@ -1,7 +1,7 @@
 //! Numbers and durations as texts.
 
-use super::lex::Kind;
-use super::strings::quote;
+use crate::syntax::strings::quote;
+use crate::syntax::token::TokenKind;
 
 /// Units of durations in the order in which they must come, with their milliseconds.
 const UNITS: [(&str, i64); 7] = [
@@ -16,17 +16,17 @@ const UNITS: [(&str, i64); 7] = [
 
 struct Cursor<'t> {
     bytes: &'t [u8],
-    place: usize,
+    position: usize,
 }
 
 impl Cursor<'_> {
     fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.place).copied()
+        self.bytes.get(self.position).copied()
     }
 
     fn accept(&mut self, any_of: &[u8]) -> bool {
         let found = self.peek().is_some_and(|byte| any_of.contains(&byte));
-        self.place += usize::from(found);
+        self.position += usize::from(found);
         found
     }
 
@@ -36,19 +36,19 @@ impl Cursor<'_> {
 }
 
 /// The number or duration at the beginning of a text, and its length; without a kind, how far it made sense.
-pub(super) fn scan(text: &str) -> (Option<Kind>, usize) {
-    let mut cursor = Cursor { bytes: text.as_bytes(), place: 0 };
+pub(super) fn scan(text: &str) -> (Option<TokenKind>, usize) {
+    let mut cursor = Cursor { bytes: text.as_bytes(), position: 0 };
     if scan_number(&mut cursor) {
-        return (Some(Kind::Number), cursor.place);
+        return (Some(TokenKind::Number), cursor.position);
     }
     if !scan_units(&mut cursor) {
-        return (None, cursor.place);
+        return (None, cursor.position);
     }
     if !cursor.at_word() {
-        return (Some(Kind::Duration), cursor.place);
+        return (Some(TokenKind::Duration), cursor.position);
     }
     // The character that spoils it belongs to the message.
-    (None, cursor.place + 1)
+    (None, cursor.position + 1)
 }
 
 /// Follows Prometheus's scanner; whether it is a number, parsing says.
@@ -84,7 +84,7 @@ fn scan_number(cursor: &mut Cursor<'_>) -> bool {
             while cursor.accept(digits) {}
         }
     }
-    cursor.place > 0 && !cursor.at_word()
+    cursor.position > 0 && !cursor.at_word()
 }
 
 fn scan_units(cursor: &mut Cursor<'_>) -> bool {
@@ -136,15 +136,15 @@ pub(crate) fn parse_duration_ms(text: &str) -> Result<i64, String> {
     let (mut rest, mut total, mut next_unit) = (text, 0i64, 0);
     while !rest.is_empty() {
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (amount, behind) = rest.split_at(digits);
-        let letters = behind.len() - behind.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len();
-        let (unit, behind) = behind.split_at(letters);
-        let place = UNITS.iter().position(|(name, _)| *name == unit).filter(|place| *place >= next_unit);
-        let (Some(place), false) = (place, amount.is_empty()) else { return Err(bad()) };
-        let unit_ms = UNITS.get(place).map_or(1, |(_, unit_ms)| *unit_ms);
+        let (amount, rest_after) = rest.split_at(digits);
+        let letters = rest_after.len() - rest_after.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len();
+        let (unit, rest_after) = rest_after.split_at(letters);
+        let position = UNITS.iter().position(|(name, _)| *name == unit).filter(|position| *position >= next_unit);
+        let (Some(position), false) = (position, amount.is_empty()) else { return Err(bad()) };
+        let unit_ms = UNITS.get(position).map_or(1, |(_, unit_ms)| *unit_ms);
         let part = amount.parse::<i64>().ok().and_then(|amount| amount.checked_mul(unit_ms));
         total = part.and_then(|part| total.checked_add(part)).ok_or_else(out_of_range)?;
-        (rest, next_unit) = (behind, place + 1);
+        (rest, next_unit) = (rest_after, position + 1);
     }
     // Prometheus counts nanoseconds in 64 bits.
     if total > i64::MAX / 1_000_000 { Err(out_of_range()) } else { Ok(total) }
@@ -192,6 +192,28 @@ pub(crate) fn short(value: f64) -> String {
         return format!("{digits}e{sign}{:02}", exponent.abs());
     }
     plain(value)
+}
+
+/// The larger number; infinity beats NaN, NaN beats the rest.
+pub(crate) fn maximum(a: f64, b: f64) -> f64 {
+    if a == f64::INFINITY || b == f64::INFINITY {
+        f64::INFINITY
+    } else if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else {
+        a.max(b)
+    }
+}
+
+/// The smaller number; negative infinity beats NaN, NaN beats the rest.
+pub(crate) fn minimum(a: f64, b: f64) -> f64 {
+    if a == f64::NEG_INFINITY || b == f64::NEG_INFINITY {
+        f64::NEG_INFINITY
+    } else if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else {
+        a.min(b)
+    }
 }
 
 #[cfg(test)]

@@ -2,36 +2,35 @@
 
 use model::{METRIC_NAME, MatchOp, Matcher};
 
-use super::ast::{
+use crate::syntax::ast::{
     Aggregate, Aggregation, Arithmetic, Binary, Call, Cardinality, Edges, Expr, Grouping, Matching, Node, Operator,
     Selector, Shift,
 };
-use super::lex::{Kind, Token, describe, tokens};
-use super::span::{ParseError, Span};
-use super::strings::{quote, unquote};
-use super::{check, number};
-use crate::Features;
-use crate::function;
+use crate::syntax::features::Features;
+use crate::syntax::lex::{describe, tokens};
+use crate::syntax::span::{ParseError, ParseResult, Span};
+use crate::syntax::strings::{quote, unquote};
+use crate::syntax::token::{Token, TokenKind};
+use crate::syntax::{check, functions, number};
 
 /// Longest text.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
+
 /// How deep expressions may nest.
 const DEPTH_MAX: usize = 200;
 
 /// Binds tighter than all operators but `^`.
 const SIGN_STRENGTH: u8 = 5;
 
-pub(super) type Parsed<T> = Result<T, ParseError>;
-
 /// A part of the tree, and how tall it is.
-pub(super) struct Part {
+pub(super) struct ParsedExpr {
     pub(super) expr: Expr,
     pub(super) height: usize,
 }
 
-impl Part {
+impl ParsedExpr {
     /// Around parts of at most a height; fails if it is too tall then.
-    pub(super) fn new(node: Node, span: Span, inner_height: usize) -> Parsed<Self> {
+    pub(super) fn new(node: Node, span: Span, inner_height: usize) -> ParseResult<Self> {
         let height = inner_height + 1;
         if height > DEPTH_MAX {
             return Err(too_deep(span));
@@ -43,30 +42,30 @@ impl Part {
 pub(super) struct Parser<'t> {
     pub(super) text: &'t str,
     tokens: Vec<Token>,
-    place: usize,
+    position: usize,
     error: Option<ParseError>,
     pub(super) features: Features,
     /// Aggregations around the current token: Prometheus names them in errors.
     aggregations: usize,
     depth: usize,
-    /// What the duration under way belongs to.
+    /// The construct that the current duration belongs to.
     pub(super) duration_of: &'static str,
     /// The last token with which an expression may end, as far as read.
     pub(super) last_closing: usize,
 }
 
 /// Parses and checks an expression.
-pub(crate) fn parse(text: &str, features: Features) -> Parsed<Expr> {
+pub(crate) fn parse(text: &str, features: Features) -> ParseResult<Expr> {
     if text.len() > TEXT_BYTES_MAX {
         let message = format!("expression of {} bytes is longer than {TEXT_BYTES_MAX} bytes", text.len());
         return Err(ParseError::new(Span::from(0), message));
     }
     let mut parser = Parser::new(text, features);
-    if parser.peek().kind == Kind::End {
+    if parser.peek().kind == TokenKind::End {
         return Err(ParseError::new(Span::from(0), "no expression found in input"));
     }
     let mut expr = parser.expression(0)?.expr;
-    if parser.peek().kind != Kind::End {
+    if parser.peek().kind != TokenKind::End {
         return Err(parser.unexpected("", ""));
     }
     check::check(&mut expr, text)?;
@@ -74,7 +73,7 @@ pub(crate) fn parse(text: &str, features: Features) -> Parsed<Expr> {
 }
 
 /// Parses a vector selector without modifiers.
-pub(crate) fn parse_plain_selector(text: &str) -> Parsed<Vec<Matcher>> {
+pub(crate) fn parse_plain_selector(text: &str) -> ParseResult<Vec<Matcher>> {
     let expr = parse(text, Features::default())?;
     match expr.node {
         Node::Selector(selector) if selector.shift == Shift::default() && selector.edges == Edges::Plain => {
@@ -87,22 +86,22 @@ pub(crate) fn parse_plain_selector(text: &str) -> Parsed<Vec<Matcher>> {
 impl<'t> Parser<'t> {
     fn new(text: &'t str, features: Features) -> Self {
         let (tokens, error) = tokens(text);
-        Self { text, tokens, place: 0, error, features, aggregations: 0, depth: 0, duration_of: "", last_closing: 0 }
+        Self { text, tokens, position: 0, error, features, aggregations: 0, depth: 0, duration_of: "", last_closing: 0 }
     }
 
     pub(super) fn peek(&self) -> Token {
-        let end = Token { kind: Kind::End, span: Span::from(self.text.len()) };
-        self.tokens.get(self.place).or(self.tokens.last()).copied().unwrap_or(end)
+        let end = Token { kind: TokenKind::End, span: Span::from(self.text.len()) };
+        self.tokens.get(self.position).or(self.tokens.last()).copied().unwrap_or(end)
     }
 
-    fn peek_second(&self) -> Kind {
-        self.tokens.get(self.place + 1).map_or(Kind::End, |token| token.kind)
+    fn peek_second(&self) -> TokenKind {
+        self.tokens.get(self.position + 1).map_or(TokenKind::End, |token| token.kind)
     }
 
     pub(super) fn next(&mut self) -> Token {
         let token = self.peek();
-        self.place += 1;
-        if matches!(token.kind, Kind::Number | Kind::Duration | Kind::Mark(')' | '}' | ']')) {
+        self.position += 1;
+        if matches!(token.kind, TokenKind::Number | TokenKind::Duration | TokenKind::Mark(')' | '}' | ']')) {
             self.last_closing = token.span.end;
         }
         token
@@ -110,10 +109,10 @@ impl<'t> Parser<'t> {
 
     /// Unreads a token, for the error that it does not belong there.
     pub(super) fn step_back(&mut self) {
-        self.place = self.place.saturating_sub(1);
+        self.position = self.position.saturating_sub(1);
     }
 
-    pub(super) fn accept(&mut self, kind: Kind) -> Option<Token> {
+    pub(super) fn accept(&mut self, kind: TokenKind) -> Option<Token> {
         (self.peek().kind == kind).then(|| self.next())
     }
 
@@ -124,7 +123,7 @@ impl<'t> Parser<'t> {
     /// The error that the next token does not belong here; the scanner's own if it stopped here.
     pub(super) fn unexpected(&self, context: &str, expected: &str) -> ParseError {
         let token = self.peek();
-        if let (Kind::Error, Some(error)) = (token.kind, &self.error) {
+        if let (TokenKind::Error, Some(error)) = (token.kind, &self.error) {
             return error.clone();
         }
         let mut message = format!("unexpected {}", describe(&token, self.text));
@@ -139,12 +138,12 @@ impl<'t> Parser<'t> {
         ParseError::new(token.span, message)
     }
 
-    pub(super) fn expect(&mut self, mark: char) -> Parsed<Token> {
-        self.accept(Kind::Mark(mark)).ok_or_else(|| self.unexpected("", ""))
+    pub(super) fn expect(&mut self, mark: char) -> ParseResult<Token> {
+        self.accept(TokenKind::Mark(mark)).ok_or_else(|| self.unexpected("", ""))
     }
 
     /// Runs a part of the parser one level deeper.
-    pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= DEPTH_MAX {
             return Err(too_deep(self.peek().span));
         }
@@ -155,10 +154,10 @@ impl<'t> Parser<'t> {
     }
 
     /// An expression of operators that are stronger than the given strength.
-    fn expression(&mut self, weakest: u8) -> Parsed<Part> {
+    fn expression(&mut self, weakest: u8) -> ParseResult<ParsedExpr> {
         self.nested(|parser| {
             let mut left = parser.operand()?;
-            while let Kind::Operator(text) = parser.peek().kind {
+            while let TokenKind::Operator(text) = parser.peek().kind {
                 let Some(operator) = Operator::parse(text).filter(|operator| operator.strength() > weakest) else {
                     break;
                 };
@@ -168,11 +167,11 @@ impl<'t> Parser<'t> {
         })
     }
 
-    fn binary(&mut self, left: Part, operator: Operator) -> Parsed<Part> {
+    fn binary(&mut self, left: ParsedExpr, operator: Operator) -> ParseResult<ParsedExpr> {
         self.next();
         let (return_bool, matching) = self.matching()?;
         let weakest = match operator {
-            // Of its like the right one binds first.
+            // Right-associative.
             Operator::Arithmetic(Arithmetic::Power) => operator.strength() - 1,
             _ => operator.strength(),
         };
@@ -185,45 +184,45 @@ impl<'t> Parser<'t> {
         let height = left.height.max(right.height);
         let matching = Some(matching);
         let binary = Binary { operator, left: left.expr, right: right.expr, return_bool, matching };
-        Part::new(Node::Binary(Box::new(binary)), span, height)
+        ParsedExpr::new(Node::Binary(Box::new(binary)), span, height)
     }
 
-    /// `bool`, `on`, `ignoring`, `group_left`, `group_right`, `fill` behind an operator.
-    fn matching(&mut self) -> Parsed<(bool, Matching)> {
-        let return_bool = self.accept(Kind::Keyword("bool")).is_some();
+    /// `bool`, `on`, `ignoring`, `group_left`, `group_right`, `fill` after an operator.
+    fn matching(&mut self) -> ParseResult<(bool, Matching)> {
+        let return_bool = self.accept(TokenKind::Keyword("bool")).is_some();
         let mut matching = Matching::default();
-        let on = self.accept(Kind::Keyword("on")).is_some();
-        if on || self.accept(Kind::Keyword("ignoring")).is_some() {
+        let on = self.accept(TokenKind::Keyword("on")).is_some();
+        if on || self.accept(TokenKind::Keyword("ignoring")).is_some() {
             matching.on = on;
             matching.labels = self.labels()?;
-            let left = self.accept(Kind::Keyword("group_left")).is_some();
-            if left || self.accept(Kind::Keyword("group_right")).is_some() {
+            let left = self.accept(TokenKind::Keyword("group_left")).is_some();
+            if left || self.accept(TokenKind::Keyword("group_right")).is_some() {
                 matching.cardinality = if left { Cardinality::ManyToOne } else { Cardinality::OneToMany };
-                if self.peek().kind == Kind::Mark('(') {
+                if self.peek().kind == TokenKind::Mark('(') {
                     matching.include = self.labels()?;
                 }
             }
         }
-        if self.accept(Kind::Keyword("fill")).is_some() {
+        if self.accept(TokenKind::Keyword("fill")).is_some() {
             let value = Some(self.fill_value()?);
             (matching.fill_left, matching.fill_right) = (value, value);
             return Ok((return_bool, matching));
         }
         for _ in 0..2 {
-            if matching.fill_left.is_none() && self.accept(Kind::Keyword("fill_left")).is_some() {
+            if matching.fill_left.is_none() && self.accept(TokenKind::Keyword("fill_left")).is_some() {
                 matching.fill_left = Some(self.fill_value()?);
-            } else if matching.fill_right.is_none() && self.accept(Kind::Keyword("fill_right")).is_some() {
+            } else if matching.fill_right.is_none() && self.accept(TokenKind::Keyword("fill_right")).is_some() {
                 matching.fill_right = Some(self.fill_value()?);
             }
         }
         Ok((return_bool, matching))
     }
 
-    fn fill_value(&mut self) -> Parsed<f64> {
+    fn fill_value(&mut self) -> ParseResult<f64> {
         self.expect('(')?;
-        let negative = self.accept(Kind::Operator("-")).is_some();
+        let negative = self.accept(TokenKind::Operator("-")).is_some();
         if !negative {
-            self.accept(Kind::Operator("+"));
+            self.accept(TokenKind::Operator("+"));
         }
         let (value, ..) = self.number_or_duration()?.ok_or_else(|| self.unexpected("", ""))?;
         self.expect(')')?;
@@ -231,23 +230,23 @@ impl<'t> Parser<'t> {
     }
 
     /// `(a, b)`.
-    fn labels(&mut self) -> Parsed<Vec<String>> {
+    fn labels(&mut self) -> ParseResult<Vec<String>> {
         const CONTEXT: &str = "grouping opts";
         let mut labels = Vec::new();
-        if self.accept(Kind::Mark('(')).is_none() {
+        if self.accept(TokenKind::Mark('(')).is_none() {
             return Err(self.unexpected(CONTEXT, "\"(\""));
         }
-        while self.accept(Kind::Mark(')')).is_none() {
+        while self.accept(TokenKind::Mark(')')).is_none() {
             let token = self.peek();
             let written = self.written(&token);
             let label = match token.kind {
-                Kind::Text => unquote(written),
-                Kind::Identifier
-                | Kind::MetricIdentifier
-                | Kind::Aggregator(_)
-                | Kind::Keyword(_)
-                | Kind::Preprocessor(_)
-                | Kind::Operator("and" | "or" | "unless" | "atan2") => written.to_owned(),
+                TokenKind::Text => unquote(written),
+                TokenKind::Identifier
+                | TokenKind::MetricIdentifier
+                | TokenKind::Aggregator(_)
+                | TokenKind::Keyword(_)
+                | TokenKind::Preprocessor(_)
+                | TokenKind::Operator("and" | "or" | "unless" | "atan2") => written.to_owned(),
                 _ => return Err(self.unexpected(CONTEXT, "label")),
             };
             if label.is_empty() {
@@ -256,7 +255,7 @@ impl<'t> Parser<'t> {
             }
             self.next();
             labels.push(label);
-            if self.accept(Kind::Mark(',')).is_none() && self.peek().kind != Kind::Mark(')') {
+            if self.accept(TokenKind::Mark(',')).is_none() && self.peek().kind != TokenKind::Mark(')') {
                 return Err(self.unexpected(CONTEXT, "\",\" or \")\""));
             }
         }
@@ -264,50 +263,52 @@ impl<'t> Parser<'t> {
     }
 
     /// An operand with its sign and its modifiers.
-    fn operand(&mut self) -> Parsed<Part> {
+    fn operand(&mut self) -> ParseResult<ParsedExpr> {
         let token = self.peek();
-        let Kind::Operator("-" | "+") = token.kind else {
+        let TokenKind::Operator("-" | "+") = token.kind else {
             let primary = self.primary()?;
             return self.modified(primary);
         };
         self.next();
-        let negative = token.kind == Kind::Operator("-");
+        let negative = token.kind == TokenKind::Operator("-");
         let inner = self.expression(SIGN_STRENGTH)?;
         let span = token.span.to(inner.expr.span);
         if let Node::Number { value, duration } = inner.expr.node {
             let value = if negative { -value } else { value };
-            return Part::new(Node::Number { value, duration }, span, inner.height);
+            return ParsedExpr::new(Node::Number { value, duration }, span, inner.height);
         }
-        Part::new(Node::Sign { negative, inner: Box::new(inner.expr) }, span, inner.height)
+        ParsedExpr::new(Node::Sign { negative, inner: Box::new(inner.expr) }, span, inner.height)
     }
 
-    fn primary(&mut self) -> Parsed<Part> {
+    fn primary(&mut self) -> ParseResult<ParsedExpr> {
         let token = self.peek();
         if let Some((value, duration, span)) = self.number_or_duration()? {
-            return Part::new(Node::Number { value, duration }, span, 0);
+            return ParsedExpr::new(Node::Number { value, duration }, span, 0);
         }
         match token.kind {
-            Kind::Text => {
+            TokenKind::Text => {
                 self.next();
-                Part::new(Node::Text(unquote(self.written(&token))), token.span, 0)
+                ParsedExpr::new(Node::Text(unquote(self.written(&token))), token.span, 0)
             }
-            Kind::Mark('(') => {
+            TokenKind::Mark('(') => {
                 self.next();
                 let inner = self.expression(0)?;
                 let end = self.expect(')')?;
-                Part::new(Node::Parentheses(Box::new(inner.expr)), token.span.to(end.span), inner.height)
+                ParsedExpr::new(Node::Parentheses(Box::new(inner.expr)), token.span.to(end.span), inner.height)
             }
-            Kind::Aggregator(name) if self.starts_aggregation() => self.aggregation(name),
-            Kind::Identifier | Kind::Preprocessor(_) if self.peek_second() == Kind::Mark('(') => self.call(),
-            Kind::Mark('{') => self.selector(None),
-            Kind::Identifier
-            | Kind::MetricIdentifier
-            | Kind::Aggregator(_)
-            | Kind::Preprocessor(_)
-            | Kind::Keyword(
+            TokenKind::Aggregator(name) if self.starts_aggregation() => self.aggregation(name),
+            TokenKind::Identifier | TokenKind::Preprocessor(_) if self.peek_second() == TokenKind::Mark('(') => {
+                self.call()
+            }
+            TokenKind::Mark('{') => self.selector(None),
+            TokenKind::Identifier
+            | TokenKind::MetricIdentifier
+            | TokenKind::Aggregator(_)
+            | TokenKind::Preprocessor(_)
+            | TokenKind::Keyword(
                 "by" | "without" | "offset" | "anchored" | "smoothed" | "fill" | "fill_left" | "fill_right",
             )
-            | Kind::Operator("and" | "or" | "unless") => {
+            | TokenKind::Operator("and" | "or" | "unless") => {
                 self.next();
                 self.selector(Some(token))
             }
@@ -316,32 +317,32 @@ impl<'t> Parser<'t> {
     }
 
     fn starts_aggregation(&self) -> bool {
-        matches!(self.peek_second(), Kind::Mark('(') | Kind::Keyword("by" | "without"))
+        matches!(self.peek_second(), TokenKind::Mark('(') | TokenKind::Keyword("by" | "without"))
     }
 
-    /// A number with its seconds' worth, whether it is a duration, and its place.
-    pub(super) fn number_or_duration(&mut self) -> Parsed<Option<(f64, bool, Span)>> {
+    /// A number or a duration in seconds, whether it is a duration, and its position.
+    pub(super) fn number_or_duration(&mut self) -> ParseResult<Option<(f64, bool, Span)>> {
         let token = self.peek();
         let written = self.written(&token);
         let error = |message| ParseError::new(token.span, message);
         let value = match token.kind {
-            Kind::Number => number::parse(written).map_err(error)?,
-            Kind::Duration => number::parse_duration_ms(written).map_err(error)? as f64 / 1000.0,
+            TokenKind::Number => number::parse(written).map_err(error)?,
+            TokenKind::Duration => number::parse_duration_ms(written).map_err(error)? as f64 / 1000.0,
             _ => return Ok(None),
         };
         self.next();
-        Ok(Some((value, token.kind == Kind::Duration, token.span)))
+        Ok(Some((value, token.kind == TokenKind::Duration, token.span)))
     }
 
-    fn grouping(&mut self) -> Parsed<Option<Grouping>> {
-        let without = self.accept(Kind::Keyword("without")).is_some();
-        if !without && self.accept(Kind::Keyword("by")).is_none() {
+    fn grouping(&mut self) -> ParseResult<Option<Grouping>> {
+        let without = self.accept(TokenKind::Keyword("without")).is_some();
+        if !without && self.accept(TokenKind::Keyword("by")).is_none() {
             return Ok(None);
         }
         Ok(Some(Grouping { without, labels: self.labels()? }))
     }
 
-    fn aggregation(&mut self, name: &str) -> Parsed<Part> {
+    fn aggregation(&mut self, name: &str) -> ParseResult<ParsedExpr> {
         let start = self.next().span;
         self.aggregations += 1;
         let before = self.grouping()?;
@@ -350,11 +351,11 @@ impl<'t> Parser<'t> {
         let grouping = match before {
             Some(grouping) => Some(grouping),
             None => {
-                let behind = self.grouping()?;
-                if behind.is_some() {
+                let trailing = self.grouping()?;
+                if trailing.is_some() {
                     end = self.last_closing;
                 }
-                behind
+                trailing
             }
         };
         self.aggregations -= 1;
@@ -369,58 +370,58 @@ impl<'t> Parser<'t> {
             return error(format!("{name}() is experimental and must be enabled with {flag}"));
         }
         let expected = if operation.has_parameter() { 2 } else { 1 };
-        let given = arguments.len();
-        let (Some(input), true) = (arguments.pop(), given == expected) else {
+        let count = arguments.len();
+        let (Some(input), true) = (arguments.pop(), count == expected) else {
             let message = "wrong number of arguments for aggregate expression provided";
-            return error(format!("{message}, expected {expected}, got {given}"));
+            return error(format!("{message}, expected {expected}, got {count}"));
         };
         let grouping = grouping.unwrap_or(Grouping { without: false, labels: Vec::new() });
         let aggregate = Aggregate { operation, input, parameter: arguments.pop(), grouping };
-        Part::new(Node::Aggregate(Box::new(aggregate)), span, height)
+        ParsedExpr::new(Node::Aggregate(Box::new(aggregate)), span, height)
     }
 
     /// `(a, b)`, and the height of the tallest argument.
-    fn arguments(&mut self) -> Parsed<(Vec<Expr>, usize)> {
+    fn arguments(&mut self) -> ParseResult<(Vec<Expr>, usize)> {
         self.expect('(')?;
         let (mut arguments, mut height) = (Vec::new(), 0);
-        if self.accept(Kind::Mark(')')).is_some() {
+        if self.accept(TokenKind::Mark(')')).is_some() {
             return Ok((arguments, height));
         }
         loop {
             let argument = self.expression(0)?;
             height = height.max(argument.height);
             arguments.push(argument.expr);
-            if self.accept(Kind::Mark(')')).is_some() {
+            if self.accept(TokenKind::Mark(')')).is_some() {
                 return Ok((arguments, height));
             }
-            let Some(comma) = self.accept(Kind::Mark(',')) else { return Err(self.unexpected("", "")) };
-            if matches!(self.peek().kind, Kind::Mark(')' | ',')) {
+            let Some(comma) = self.accept(TokenKind::Mark(',')) else { return Err(self.unexpected("", "")) };
+            if matches!(self.peek().kind, TokenKind::Mark(')' | ',')) {
                 return Err(ParseError::new(comma.span, "trailing commas not allowed in function call args"));
             }
         }
     }
 
-    fn call(&mut self) -> Parsed<Part> {
+    fn call(&mut self) -> ParseResult<ParsedExpr> {
         let name = self.next();
         let (arguments, height) = self.arguments()?;
         let written = self.written(&name);
         // Preprocessors are words of any case.
         let lower = written.to_ascii_lowercase();
-        let wanted = if matches!(name.kind, Kind::Preprocessor(_)) { lower.as_str() } else { written };
-        let Some(signature) = function::by_name(wanted) else {
+        let wanted = if matches!(name.kind, TokenKind::Preprocessor(_)) { lower.as_str() } else { written };
+        let Some(signature) = functions::by_name(wanted) else {
             return Err(ParseError::new(name.span, format!("unknown function with name {}", quote(written))));
         };
         if signature.experimental && !self.features.experimental_functions {
             return Err(ParseError::new(name.span, format!("function {} is not enabled", quote(written))));
         }
         let span = Span::new(name.span.start, self.last_closing);
-        Part::new(Node::Call(Box::new(Call { signature, arguments })), span, height)
+        ParsedExpr::new(Node::Call(Box::new(Call { signature, arguments })), span, height)
     }
 
-    fn selector(&mut self, name: Option<Token>) -> Parsed<Part> {
+    fn selector(&mut self, name: Option<Token>) -> ParseResult<ParsedExpr> {
         let mut span = name.map_or(self.peek().span, |name| name.span);
         let mut matchers = Vec::new();
-        if self.accept(Kind::Mark('{')).is_some() {
+        if self.accept(TokenKind::Mark('{')).is_some() {
             matchers = self.matchers()?;
             span.end = self.last_closing;
         }
@@ -429,20 +430,20 @@ impl<'t> Parser<'t> {
             matchers.push(Matcher::new(METRIC_NAME, MatchOp::Equal, name.clone()));
         }
         let selector = Selector { name, matchers, shift: Shift::default(), edges: Edges::Plain };
-        Part::new(Node::Selector(Box::new(selector)), span, 0)
+        ParsedExpr::new(Node::Selector(Box::new(selector)), span, 0)
     }
 
     /// The inside of braces and the right one.
-    fn matchers(&mut self) -> Parsed<Vec<Matcher>> {
+    fn matchers(&mut self) -> ParseResult<Vec<Matcher>> {
         const CONTEXT: &str = "label matching";
         let mut matchers = Vec::new();
-        if self.accept(Kind::Mark('}')).is_some() {
+        if self.accept(TokenKind::Mark('}')).is_some() {
             return Ok(matchers);
         }
         loop {
             matchers.push(self.matcher(CONTEXT)?);
-            let comma = self.accept(Kind::Mark(',')).is_some();
-            if self.accept(Kind::Mark('}')).is_some() {
+            let comma = self.accept(TokenKind::Mark(',')).is_some();
+            if self.accept(TokenKind::Mark('}')).is_some() {
                 return Ok(matchers);
             }
             if !comma {
@@ -451,21 +452,21 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn matcher(&mut self, context: &str) -> Parsed<Matcher> {
+    fn matcher(&mut self, context: &str) -> ParseResult<Matcher> {
         let token = self.peek();
         let label = match token.kind {
-            Kind::Identifier => self.written(&token).to_owned(),
-            Kind::Text => unquote(self.written(&token)),
+            TokenKind::Identifier => self.written(&token).to_owned(),
+            TokenKind::Text => unquote(self.written(&token)),
             _ => return Err(self.unexpected(context, "identifier or \"}\"")),
         };
         self.next();
         let op = match self.peek().kind {
-            Kind::Mark('=') => MatchOp::Equal,
-            Kind::Operator("!=") => MatchOp::NotEqual,
-            Kind::Operator("=~") => MatchOp::Regex,
-            Kind::Operator("!~") => MatchOp::NotRegex,
-            _ if token.kind == Kind::Text => {
-                if matches!(self.peek().kind, Kind::Mark(',' | '}')) {
+            TokenKind::Mark('=') => MatchOp::Equal,
+            TokenKind::Operator("!=") => MatchOp::NotEqual,
+            TokenKind::Operator("=~") => MatchOp::Regex,
+            TokenKind::Operator("!~") => MatchOp::NotRegex,
+            _ if token.kind == TokenKind::Text => {
+                if matches!(self.peek().kind, TokenKind::Mark(',' | '}')) {
                     return Ok(Matcher::new(METRIC_NAME, MatchOp::Equal, label));
                 }
                 return Err(self.unexpected(context, "\",\" or \"}\""));
@@ -473,7 +474,7 @@ impl<'t> Parser<'t> {
             _ => return Err(self.unexpected(context, "label matching operator")),
         };
         self.next();
-        let Some(value) = self.accept(Kind::Text) else { return Err(self.unexpected(context, "string")) };
+        let Some(value) = self.accept(TokenKind::Text) else { return Err(self.unexpected(context, "string")) };
         let matcher = Matcher::new(label, op, unquote(self.written(&value)));
         if matches!(op, MatchOp::Regex | MatchOp::NotRegex) {
             check::compile_regex(&matcher.value)

@@ -2,11 +2,12 @@
 
 use model::{METRIC_NAME, MatchOp, Matcher};
 
-use super::ast::{
-    Aggregate, At, Binary, Cardinality, Duration, DurationNode, Edges, Expr, Extent, Matching, Node, Selector, Shift,
+use crate::syntax::ast::{
+    Aggregate, At, Binary, Cardinality, Duration, DurationNode, DurationSpec, Edges, Expr, Matching, Node, Selector,
+    Shift,
 };
-use super::number::{duration_text, plain, short};
-use super::strings::quote;
+use crate::syntax::number::{duration_text, plain, short};
+use crate::syntax::strings::quote;
 
 /// Longer parts are broken up.
 const LINE_BYTES_MAX: usize = 100;
@@ -18,7 +19,7 @@ pub(crate) fn line(expr: &Expr) -> String {
         Node::Text(text) => quote(text),
         Node::Selector(selector) => format!("{}{}", bare(selector), modifiers(selector)),
         Node::Range(range) => {
-            format!("{}[{}]{}", bare(&range.selector), extent(&range.range), range_modifiers(&range.selector))
+            format!("{}[{}]{}", bare(&range.selector), duration_spec(&range.range), range_modifiers(&range.selector))
         }
         Node::Subquery(subquery) => format!("{}{}", line(&subquery.inner), subquery_suffix(expr)),
         Node::Parentheses(inner) => format!("({})", line(inner)),
@@ -127,7 +128,7 @@ fn label(name: &str) -> String {
     let plain = name
         .chars()
         .enumerate()
-        .all(|(place, c)| c == '_' || c.is_ascii_alphabetic() || (place > 0 && c.is_ascii_digit()));
+        .all(|(index, c)| c == '_' || c.is_ascii_alphabetic() || (index > 0 && c.is_ascii_digit()));
     if plain && !name.is_empty() { name.to_owned() } else { quote(name) }
 }
 
@@ -173,9 +174,9 @@ fn range_modifiers(selector: &Selector) -> String {
 
 fn subquery_suffix(expr: &Expr) -> String {
     let Node::Subquery(subquery) = &expr.node else { return String::new() };
-    let step = subquery.step.as_ref().map(extent).unwrap_or_default();
+    let step = subquery.step.as_ref().map(duration_spec).unwrap_or_default();
     let shift = &subquery.shift;
-    format!("[{}:{step}]{}{}", extent(&subquery.range), at(shift), offset(shift))
+    format!("[{}:{step}]{}{}", duration_spec(&subquery.range), at(shift), offset(shift))
 }
 
 fn at(shift: &Shift) -> String {
@@ -189,16 +190,16 @@ fn at(shift: &Shift) -> String {
 
 fn offset(shift: &Shift) -> String {
     match &shift.offset {
-        None | Some(Extent::Fixed(0)) => String::new(),
-        Some(offset) => format!(" offset {}", extent(offset)),
+        None | Some(DurationSpec::Fixed(0)) => String::new(),
+        Some(offset) => format!(" offset {}", duration_spec(offset)),
     }
 }
 
-fn extent(extent: &Extent) -> String {
-    match extent {
-        Extent::Fixed(milliseconds) if *milliseconds < 0 => format!("-{}", duration_text(-milliseconds)),
-        Extent::Fixed(milliseconds) => duration_text(*milliseconds),
-        Extent::Computed(expression) => duration(expression),
+fn duration_spec(duration_spec: &DurationSpec) -> String {
+    match duration_spec {
+        DurationSpec::Fixed(milliseconds) if *milliseconds < 0 => format!("-{}", duration_text(-milliseconds)),
+        DurationSpec::Fixed(milliseconds) => duration_text(*milliseconds),
+        DurationSpec::Computed(expression) => duration(expression),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Places in an expression's text, and errors that point at them.
+//! Positions in an expression's text, and errors that point at them.
 
 use std::fmt;
 
-/// A stretch of an expression's text, in bytes; the end is behind its last byte.
+/// A range of an expression's text, in bytes; the end is exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Span {
     /// Its first byte.
@@ -22,13 +22,13 @@ impl Span {
     }
 
     /// Line and column of the start, both from 1, as Prometheus counts them: columns are bytes.
-    pub(crate) fn place(&self, text: &str) -> String {
+    pub(crate) fn position(&self, text: &str) -> String {
         if text.is_empty() {
             return "unknown position".to_owned();
         }
         let Some(before) = text.as_bytes().get(..self.start) else { return "invalid position".to_owned() };
         let line = before.split(|byte| *byte == b'\n').count();
-        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
+        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |position| position + 1);
         format!("{line}:{}", self.start - line_start + 1)
     }
 }
@@ -38,9 +38,12 @@ impl Span {
 pub(crate) struct ParseError {
     /// The part that is wrong.
     pub(crate) span: Span,
-    /// What is wrong with it, in Prometheus's words.
+    /// The message, in Prometheus's words.
     pub(crate) message: String,
 }
+
+/// The result of parsing a part of the text.
+pub(super) type ParseResult<T> = Result<T, ParseError>;
 
 impl ParseError {
     pub(crate) fn new(span: Span, message: impl Into<String>) -> Self {
@@ -48,8 +51,8 @@ impl ParseError {
     }
 
     /// The whole message, with line and column.
-    pub(crate) fn with_place(&self, text: &str) -> String {
-        format!("{}: {self}", self.span.place(text))
+    pub(crate) fn with_position(&self, text: &str) -> String {
+        format!("{}: {self}", self.span.position(text))
     }
 }
 
@@ -59,7 +62,7 @@ impl fmt::Display for ParseError {
     }
 }
 
-/// The position of a text of which nothing is known: its start.
+/// An empty span.
 impl From<usize> for Span {
     fn from(start: usize) -> Self {
         Self { start, end: start }

@@ -4,9 +4,9 @@
 pub(super) fn scan(rest: &str, delimiter: char) -> Result<usize, String> {
     let raw = delimiter == '`';
     let mut characters = rest.char_indices();
-    while let Some((place, c)) = characters.next() {
+    while let Some((index, c)) = characters.next() {
         match c {
-            c if c == delimiter => return Ok(place + c.len_utf8()),
+            c if c == delimiter => return Ok(index + c.len_utf8()),
             '\n' if !raw => return Err("unterminated quoted string".to_owned()),
             '\u{fffd}' => return Err("invalid UTF-8 rune".to_owned()),
             '\\' if !raw => check_escape(&mut characters, delimiter)?,
@@ -47,7 +47,7 @@ fn code_point(c: char) -> String {
     format!("U+{:04X} '{c}'", u32::from(c))
 }
 
-/// What a string with its delimiters means. Bytes that make no UTF-8 become U+FFFD.
+/// The value of a string with its delimiters. Bytes that are not UTF-8 become U+FFFD.
 pub(super) fn unquote(written: &str) -> String {
     let mut characters = written.chars();
     let (Some(delimiter), Some(_)) = (characters.next(), characters.next_back()) else { return String::new() };
@@ -107,7 +107,7 @@ pub(crate) fn quote(text: &str) -> String {
     quoted
 }
 
-/// A character's number, with so many digits at least.
+/// A character's number, with at least so many digits.
 pub(super) fn hexadecimal(c: char, digits: usize) -> String {
     format!("{:0digits$x}", u32::from(c))
 }

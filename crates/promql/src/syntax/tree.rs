@@ -2,11 +2,11 @@
 
 use model::{MatchOp, Matcher};
 
-use super::ast::{
-    At, Binary, Cardinality, Duration, DurationNode, Edges, Expr, Extent, Node, Range, Selector, Shift, Subquery,
+use crate::syntax::ast::{
+    At, Binary, Cardinality, Duration, DurationNode, DurationSpec, Edges, Expr, Node, Range, Selector, Shift, Subquery,
 };
-use super::number::plain;
-use super::strings::hexadecimal;
+use crate::syntax::number::plain;
+use crate::syntax::strings::hexadecimal;
 
 /// An object of fields whose values are JSON already.
 fn object(fields: &[(&str, String)]) -> String {
@@ -114,11 +114,11 @@ fn shift_fields(shift: &Shift) -> [(&'static str, String); 4] {
     [offset, expression, ("timestamp", time), ("startOrEnd", word)]
 }
 
-fn extent_fields(extent: Option<&Extent>, names: [&'static str; 2]) -> [(&'static str, String); 2] {
+fn extent_fields(extent: Option<&DurationSpec>, names: [&'static str; 2]) -> [(&'static str, String); 2] {
     let (fixed, computed) = match extent {
         None => (0, "null".to_owned()),
-        Some(Extent::Fixed(milliseconds)) => (*milliseconds, "null".to_owned()),
-        Some(Extent::Computed(expression)) => (0, duration_json(expression)),
+        Some(DurationSpec::Fixed(milliseconds)) => (*milliseconds, "null".to_owned()),
+        Some(DurationSpec::Computed(expression)) => (0, duration_json(expression)),
     };
     [(names[0], fixed.to_string()), (names[1], computed)]
 }

@@ -1,20 +1,20 @@
-//! The first bins of time, or the last ones, without making all: stretches of time are grouped one after the other, from that end on, until
-//! there are enough.
+//! The first bins of time, or the last ones, without making all: ranges of time are grouped one after the other, from that end on, until
+//! there are enough bins.
 
 use model::TimeRange;
-use store::SelectedGroup;
+use store::{End, SelectedGroup};
 
-use super::scan::{End, Reader, unreadable};
+use super::scan::{Reader, unreadable};
 use super::{Run, cached_bins, filtered_scan, limited};
-use crate::plan::{AggregateInput, Expression, Grouping, Plan, Scan};
+use crate::plan::{AggregateInput, Grouping, Plan, Scan};
 use crate::{Frame, QueryError};
 
-/// How much longer the next stretch is than the one before.
-const STRETCH_FACTOR: usize = 16;
+/// How much longer each range is than the one before.
+const RANGE_FACTOR: usize = 16;
 
 /// Bins at one end of all time.
 pub(super) struct EndBins<'a> {
-    /// What is grouped: a scan, or a filtered one.
+    /// A scan, or a filtered one.
     input: &'a Plan,
     scan: &'a Scan,
     grouping: &'a Grouping,
@@ -23,15 +23,10 @@ pub(super) struct EndBins<'a> {
 }
 
 impl<'a> EndBins<'a> {
-    /// What a limit is of, if that is bins of one series in order of time. The bins of several may begin at any time, and without a table
-    /// names and types of columns depend on what all bins have.
-    pub(super) fn of(plan: &'a Plan) -> Option<Self> {
-        let (input, end) = match plan {
-            Plan::Order { input, by: Expression::Time, descending: true } => (&**input, End::Newest),
-            Plan::Order { input, by: Expression::Time, descending: false } => (&**input, End::Oldest),
-            other => (other, End::Oldest),
-        };
-        let Plan::GroupBy { input, grouping } = input else { return None };
+    /// The bins of which a plan wants some at an end, if they are those of one series. The bins of several may begin at any time, and without
+    /// a table names and types of columns depend on what all bins have.
+    pub(super) fn new(plan: &'a Plan, end: End) -> Option<Self> {
+        let Plan::GroupBy { input, grouping } = plan else { return None };
         let scan = match &**input {
             Plan::Scan(scan) => scan,
             other => filtered_scan(other)?.0,
@@ -43,8 +38,8 @@ impl<'a> EndBins<'a> {
         (is_one && is_by_name).then_some(Self { input, scan, grouping, width_ns, end })
     }
 
-    /// The next stretch of so many bins of what is left of a range, and what is left behind it.
-    fn stretch(&self, left: &TimeRange, bins: usize) -> (TimeRange, Option<TimeRange>) {
+    /// The next range of so many bins in what is left of a range, and what is left after it.
+    fn next_range(&self, left: &TimeRange, bins: usize) -> (TimeRange, Option<TimeRange>) {
         let length_ns = i64::try_from(bins).unwrap_or(i64::MAX).saturating_mul(self.width_ns);
         match self.end {
             End::Oldest => {
@@ -65,34 +60,33 @@ impl<'a> EndBins<'a> {
 
 impl Run<'_> {
     /// So many bins at an end, those nearest to it first.
-    pub(super) fn end_bins(&mut self, asked: &EndBins<'_>, rows: usize) -> Result<Vec<Frame>, QueryError> {
-        let mut left = self.extent_of(asked.scan)?;
+    pub(super) fn end_bins(&mut self, end_bins: &EndBins<'_>, rows: usize) -> Result<Vec<Frame>, QueryError> {
+        let mut left = self.extent_of(end_bins.scan)?;
         let groups = self.reads.groups;
-        let mut stretches: Vec<(Vec<Frame>, TimeRange)> = Vec::new();
+        let mut ranges: Vec<(Vec<Frame>, TimeRange)> = Vec::new();
         let (mut found, mut bins) = (0, rows.max(1));
         while let Some(range) = left.filter(|_| found < rows) {
-            let (stretch, rest) = asked.stretch(&range, bins);
-            let frames = self.group_now(&cached_bins::within(asked.input, stretch), asked.grouping)?;
+            let (range, rest) = end_bins.next_range(&range, bins);
+            let frames = self.group_now(&cached_bins::within(end_bins.input, range), end_bins.grouping)?;
             found += frames.iter().map(Frame::rows).sum::<usize>();
             // A bin that the range cuts begins before it.
-            let bins_from = TimeRange::new(asked.grouping.bin_start(stretch.start_ns), stretch.end_ns);
-            stretches.push((frames, bins_from));
-            (left, bins) = (rest, bins.saturating_mul(STRETCH_FACTOR));
+            let bins_from = TimeRange::new(end_bins.grouping.bin_start(range.start_ns), range.end_ns);
+            ranges.push((frames, bins_from));
+            (left, bins) = (rest, bins.saturating_mul(RANGE_FACTOR));
         }
-        // The same groups were selected for each stretch.
+        // The same groups were selected for each range.
         self.reads.groups = groups;
-        stretches.sort_by_key(|(_, range)| range.start_ns);
-        let held: usize = stretches.iter().flat_map(|(frames, _)| frames).map(Frame::samples).sum();
-        let stretches: Vec<(&[Frame], TimeRange)> =
-            stretches.iter().map(|(frames, range)| (frames.as_slice(), *range)).collect();
-        let cut = |frame: Frame| match asked.end {
+        ranges.sort_by_key(|(_, range)| range.start_ns);
+        let all_samples: usize = ranges.iter().flat_map(|(frames, _)| frames).map(Frame::samples).sum();
+        let ranges: Vec<(&[Frame], TimeRange)> =
+            ranges.iter().map(|(frames, range)| (frames.as_slice(), *range)).collect();
+        let cut = |frame: Frame| match end_bins.end {
             End::Newest => frame.newest_first(rows),
             End::Oldest => limited(frame, rows, 0),
         };
-        let frames: Vec<Frame> =
-            Frame::join(&stretches)?.into_iter().map(cut).filter(|frame| frame.rows() > 0).collect();
-        let taken: usize = frames.iter().map(Frame::samples).sum();
-        self.context.budget.give_back(held.saturating_sub(taken));
+        let frames: Vec<Frame> = Frame::join(&ranges)?.into_iter().map(cut).filter(|frame| frame.rows() > 0).collect();
+        let returned_samples: usize = frames.iter().map(Frame::samples).sum();
+        self.context.budget.give_back(all_samples.saturating_sub(returned_samples));
         Ok(frames)
     }
 

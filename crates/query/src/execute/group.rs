@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::{Cell, Labels, SummaryParts, TimeRange, ValueType};
-use store::{SelectedGroup, Windows};
+use store::{End, EndRows, SelectedGroup, Windows};
 
 use super::Run;
 use super::bins::{self, Bin, Bins};
 use super::evaluate;
+use super::head_bins;
 use super::narrow::Wanted;
-use super::recent;
 use super::rows::{self, RowBins, Starts};
-use super::scan::{End, Reader, named_columns, of_table, unreadable};
+use super::scan::{Reader, named_columns, of_table, unreadable};
 use crate::QueryError;
 use crate::frame::{Frame, FrameColumn, VALUE};
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Scan};
@@ -42,8 +42,8 @@ impl Run<'_> {
     pub(super) fn group_scan(&mut self, scan: &Scan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.bin_group(scan, group, grouping);
         let wanted = scan.wanted_by(grouping, None);
-        match recent::pieces_of(scan, grouping) {
-            Some(pieces) => self.group_recent(scan, &wanted, (&pieces, grouping), &bin),
+        match head_bins::windows_of(scan, grouping) {
+            Some(pieces) => self.group_head_rows(scan, &wanted, &pieces, grouping, &bin),
             None => self.gather(scan, &wanted, grouping, &bin),
         }
     }
@@ -137,7 +137,7 @@ impl Reader<'_> {
 
     /// The one bin of a group that has nothing of what is wanted: it is there if there is a row.
     fn all_in_one(&mut self, scan: &Scan, group: &SelectedGroup) -> Result<Vec<Binned>, QueryError> {
-        let frames = self.end_of(scan, group, (&scan.range, 1), End::Oldest)?;
+        let frames = self.end_rows(scan, group, &EndRows { range: scan.range, rows: 1, end: End::Oldest })?;
         self.context.budget.give_back(frames.iter().map(Frame::samples).sum());
         let binned = |frame: Frame| {
             let rows = frame.timestamps_ns.first().map(|first_ns| (0, *first_ns)).into_iter().collect();

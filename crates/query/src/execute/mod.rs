@@ -6,22 +6,21 @@ mod end_bins;
 mod evaluate;
 mod fill;
 mod group;
+mod head_bins;
 mod join;
+mod last_rows;
 mod narrow;
-mod newest;
-mod recent;
 mod rows;
 mod scan;
 
 pub use cached_bins::{BinCache, BinsRequest, BinsResponse, ComputeBins};
 use end_bins::EndBins;
-pub use newest::{NewestRow, NewestRows, newest_rows};
-use scan::End;
+pub use last_rows::{LastRow, LastRows, last_rows};
 pub use scan::{CachedBinReads, Reads};
 
 use std::cmp::Ordering;
 
-use store::Store;
+use store::{End, Store};
 
 use model::Cell;
 
@@ -104,13 +103,9 @@ impl Run<'_> {
             Plan::Order { input, by, descending } => {
                 self.each(input, "order", |frame| ordered(&frame, by, *descending))
             }
-            Plan::Limit { input, rows, skip: 0 } if end_of(input).is_some() => self.timed("rows at an end", |run| {
-                end_of(input).map_or(Ok(Vec::new()), |(scan, end)| run.end_rows(scan, *rows, end))
-            }),
-            Plan::Limit { input, rows, skip } => match EndBins::of(input).filter(|_| *skip == 0) {
-                Some(asked) => self.end_bins(&asked, *rows),
-                None => self.each(input, "limit", |frame| Ok(limited(frame, *rows, *skip))),
-            },
+            Plan::Limit { input, rows, skip: 0 } => self.first(input, *rows),
+            Plan::Limit { input, rows, skip } => self.each(input, "limit", |frame| Ok(limited(frame, *rows, *skip))),
+            Plan::Last { input, rows } => self.last(input, *rows),
             Plan::Join(join) => {
                 let (left, right) = (self.plan(&join.left)?, self.plan(&join.right)?);
                 self.timed("join", |run| join::join(left, right, join, run.context.budget))
@@ -123,6 +118,35 @@ impl Run<'_> {
                 Ok(frames)
             }
         }
+    }
+
+    /// The first rows of each series, without making all where they are rows of a table or bins of one series in order of time.
+    fn first(&mut self, input: &Plan, rows: usize) -> Result<Vec<Frame>, QueryError> {
+        let by_time = match input {
+            Plan::Order { input, by: Expression::Time, descending: false } => input,
+            other => other,
+        };
+        if let Some(scan) = table_scan(by_time) {
+            return self.timed("first rows", |run| run.end_rows(scan, rows, End::Oldest));
+        }
+        match EndBins::new(by_time, End::Oldest) {
+            Some(bins) => self.end_bins(&bins, rows),
+            None => self.each(input, "limit", |frame| Ok(limited(frame, rows, 0))),
+        }
+    }
+
+    /// The last rows of each series, the last one first.
+    fn last(&mut self, input: &Plan, rows: usize) -> Result<Vec<Frame>, QueryError> {
+        if let Some(scan) = table_scan(input) {
+            return self.timed("last rows", |run| match rows {
+                1 => run.last_row_frames(scan),
+                _ => run.end_rows(scan, rows, End::Newest),
+            });
+        }
+        if let Some(bins) = EndBins::new(input, End::Newest) {
+            return self.end_bins(&bins, rows);
+        }
+        self.each(input, "last rows", |frame| Ok(limited(ordered(&frame, &Expression::Time, true)?, rows, 0)))
     }
 
     fn group(&mut self, input: &Plan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
@@ -213,15 +237,10 @@ fn filtered_scan(plan: &Plan) -> Option<(&Scan, &Expression)> {
     }
 }
 
-/// The table of which a plan wants rows in order of time, and which come first.
-fn end_of(plan: &Plan) -> Option<(&Scan, End)> {
-    let (input, end) = match plan {
-        Plan::Order { input, by: Expression::Time, descending: true } => (&**input, End::Newest),
-        Plan::Order { input, by: Expression::Time, descending: false } => (&**input, End::Oldest),
-        other => (other, End::Oldest),
-    };
-    match input {
-        Plan::Scan(scan) if scan.table.is_some() => Some((scan, end)),
+/// A scan of a table.
+fn table_scan(plan: &Plan) -> Option<&Scan> {
+    match plan {
+        Plan::Scan(scan) if scan.table.is_some() => Some(scan),
         _ => None,
     }
 }

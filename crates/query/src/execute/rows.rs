@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use model::TimeRange;
-use store::{SelectedGroup, WindowColumn, Windows};
+use store::{End, EndRows, SelectedGroup, WindowColumn, Windows};
 
-use super::scan::{End, Reader};
+use super::scan::Reader;
 use crate::plan::{Grouping, Scan};
 use crate::{Frame, QueryError};
 
@@ -63,7 +63,7 @@ impl Reader<'_> {
         for stretch in open {
             let is_one = grouping.bin_start(stretch.start_ns) == grouping.bin_start(stretch.end_ns);
             let frames = if is_one {
-                self.end_of(scan, group, (&stretch, 1), End::Oldest)?
+                self.end_rows(scan, group, &EndRows { range: stretch, rows: 1, end: End::Oldest })?
             } else {
                 self.read_group(scan, group, &stretch)?
             };

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use index::compile;
 use model::{Column, Labels, Matcher, TimeRange};
 use store::{
-    GroupReader, GroupRows, Origins, ReadCounts, SelectedColumn, SelectedGroup, StoreError, TableGroups, Token,
+    End, EndRows, GroupReader, Origins, ReadCounts, SelectedColumn, SelectedGroup, StoreError, TableGroups, TableRows,
+    TableSelection, Token,
 };
 
 use super::narrow::{Narrowing, Wanted};
@@ -15,11 +16,6 @@ use super::{Context, Run, evaluate};
 use crate::frame::VALUE;
 use crate::plan::{Expression, Operator, Scan, Selector};
 use crate::{Frame, FrameColumn, QueryError, selection};
-
-/// Rows at an end are looked for in so much time there, in nanoseconds, and then in more and more.
-pub(super) const END_WIDTH_NS: i64 = 60_000_000_000;
-/// How much more.
-const END_WIDTH_FACTOR: i64 = 16;
 
 /// Columns that a condition compares are read first if there are so many times as many.
 const COMPARED_SHARE: usize = 4;
@@ -95,13 +91,6 @@ pub(super) struct Reader<'a> {
     pub(super) reads: Reads,
     /// Which columns of the groups are read.
     pub(super) narrowing: &'a Narrowing,
-}
-
-/// Which end of a group's rows is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    Oldest,
-    Newest,
 }
 
 /// Groups that a scan selects, each with a column at least.
@@ -200,11 +189,11 @@ impl Run<'_> {
         Ok(by_labels(self.of_groups(scan, &scan.wanted(), &read)?))
     }
 
-    /// The rows at one end of each group of a table, the newest or the oldest first, without reading all.
+    /// The rows at one end of each group of a table, the newest or the oldest first.
     pub(super) fn end_rows(&mut self, scan: &Scan, rows: usize, end: End) -> Result<Vec<Frame>, QueryError> {
-        let read = |reader: &mut Reader<'_>, group: &SelectedGroup| {
-            Ok((group.rank, reader.end_of(scan, group, (&scan.range, rows), end)?))
-        };
+        let wanted = EndRows { range: scan.range, rows, end };
+        let read =
+            |reader: &mut Reader<'_>, group: &SelectedGroup| Ok((group.rank, reader.end_rows(scan, group, &wanted)?));
         Ok(by_labels(self.of_groups(scan, &scan.wanted(), &read)?))
     }
 
@@ -227,8 +216,8 @@ impl Run<'_> {
                 return Err(QueryError::Invalid(message.to_owned()));
             }
             let fields = if table.every_row { &[] } else { table.fields.as_slice() };
-            let table = (database, table.name.as_str(), fields);
-            Groups::OfTable(selection::select_table(store, table, &compiled, self.context.budget)?)
+            let selection = TableSelection { database, table: &table.name, fields, matchers: &compiled };
+            Groups::OfTable(selection::select_table(store, &selection, self.context.budget)?)
         } else if scan.tokens.is_empty() {
             Groups::apart(selection::select((store, database), &compiled, self.context.budget)?)
         } else {
@@ -296,60 +285,25 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// The rows at one end of what a group has in a range, so many at most.
-    pub(super) fn end_of(
+    /// The rows at one end of what a group of a table has in a range, so many at most.
+    pub(super) fn end_rows(
         &mut self,
         scan: &Scan,
         group: &SelectedGroup,
-        (range, rows): (&TimeRange, usize),
-        end: End,
+        wanted: &EndRows,
     ) -> Result<Vec<Frame>, QueryError> {
-        let store = self.context.store;
-        let mut width_ns = END_WIDTH_NS;
-        // How far back rows go is to be known only if the newest stretch has too few.
-        let (mut extent, mut is_exact, mut first) = match end {
-            End::Newest => {
-                let Some((end_ns, frames)) = self.read_newest(scan, group, range, (width_ns, rows))? else {
-                    return Ok(Vec::new());
-                };
-                (TimeRange::new(range.start_ns, end_ns), false, Some(frames))
-            }
-            End::Oldest => match store.extent(group, range).map_err(|error| unreadable(&error))? {
-                Some(extent) => (extent, true, None),
-                None => return Ok(Vec::new()),
-            },
+        let read = self.narrowing.of(group);
+        let rows = self.groups.end_rows(&read, wanted).map_err(|error| unreadable(&error))?;
+        let frames = frames_of_rows(scan, &read, rows);
+        let read: usize = frames.iter().map(Frame::samples).sum();
+        self.charge(read)?;
+        let cut = |frame: Frame| match wanted.end {
+            End::Newest => frame.newest_first(wanted.rows),
+            End::Oldest => super::limited(frame, wanted.rows, 0),
         };
-        loop {
-            let range = match end {
-                End::Newest => {
-                    TimeRange::new(extent.end_ns.saturating_sub(width_ns).max(extent.start_ns), extent.end_ns)
-                }
-                End::Oldest => {
-                    TimeRange::new(extent.start_ns, extent.start_ns.saturating_add(width_ns).min(extent.end_ns))
-                }
-            };
-            let frames = match first.take() {
-                Some(frames) => frames,
-                None => self.read_group(scan, group, &range)?,
-            };
-            let held: usize = frames.iter().map(Frame::samples).sum();
-            if range == extent || frames.iter().all(|frame| frame.rows() >= rows) && !frames.is_empty() {
-                let frames: Vec<Frame> = match end {
-                    End::Newest => frames.into_iter().map(|frame| frame.newest_first(rows)).collect(),
-                    End::Oldest => frames.into_iter().map(|frame| super::limited(frame, rows, 0)).collect(),
-                };
-                let kept: usize = frames.iter().map(Frame::samples).sum();
-                self.context.budget.give_back(held - kept);
-                return Ok(frames);
-            }
-            self.context.budget.give_back(held);
-            if !is_exact {
-                let found = store.extent(group, &extent).map_err(|error| unreadable(&error))?;
-                let Some(found) = found else { return Ok(Vec::new()) };
-                (extent, is_exact) = (found, true);
-            }
-            width_ns = width_ns.saturating_mul(END_WIDTH_FACTOR);
-        }
+        let frames: Vec<Frame> = frames.into_iter().map(cut).collect();
+        self.context.budget.give_back(read - frames.iter().map(Frame::samples).sum::<usize>());
+        Ok(frames)
     }
 
     /// A group's samples or rows, charged to the budget.
@@ -375,29 +329,6 @@ impl Reader<'_> {
         Ok(frames)
     }
 
-    /// The newest stretch of what a group has in a range, so long at most, and a time behind which it has nothing.
-    fn read_newest(
-        &mut self,
-        scan: &Scan,
-        group: &SelectedGroup,
-        range: &TimeRange,
-        (width_ns, rows_max): (i64, usize),
-    ) -> Result<Option<(i64, Vec<Frame>)>, QueryError> {
-        let read = self.narrowing.of(group);
-        // Whether there are rows is asked of all columns.
-        if scan.table.is_none() || !Arc::ptr_eq(&read.columns, &group.columns) {
-            let end_ns = self.context.store.newest(group, range).map_err(|error| unreadable(&error))?;
-            let Some(end_ns) = end_ns else { return Ok(None) };
-            let stretch = TimeRange::new(end_ns.saturating_sub(width_ns).max(range.start_ns), end_ns);
-            return Ok(Some((end_ns, self.read_group(scan, group, &stretch)?)));
-        }
-        let newest = self.groups.read_newest(group, range, (width_ns, rows_max)).map_err(|error| unreadable(&error))?;
-        let Some((end_ns, rows)) = newest else { return Ok(None) };
-        let frames = frames_of_rows(scan, group, rows);
-        self.charge(frames.iter().map(Frame::samples).sum())?;
-        Ok(Some((end_ns, frames)))
-    }
-
     pub(super) fn charge(&mut self, samples: usize) -> Result<(), QueryError> {
         self.context.budget.take(samples)?;
         self.reads.samples += samples as u64;
@@ -406,7 +337,7 @@ impl Reader<'_> {
 }
 
 /// The rows of a table's group, a frame for each set of labels that its columns have beside it.
-fn frames_of_rows(scan: &Scan, group: &SelectedGroup, rows: GroupRows) -> Vec<Frame> {
+fn frames_of_rows(scan: &Scan, group: &SelectedGroup, rows: TableRows) -> Vec<Frame> {
     let (mut columns, mut timestamps_ns) = (rows.columns, rows.timestamps_ns);
     let named = named_columns(scan, group);
     let count = named.len();

@@ -70,6 +70,13 @@ pub enum Plan {
         /// After so many.
         skip: usize,
     },
+    /// The last rows of each series by time, the last one first.
+    Last {
+        /// Whose rows.
+        input: Box<Plan>,
+        /// So many of each series at most.
+        rows: usize,
+    },
     /// Rows of two plans side by side.
     Join(Box<Join>),
     /// The series of several plans.

@@ -107,6 +107,7 @@ fn push_steps(out: &mut String, plan: &Plan, depth: usize) {
         }
         Plan::Fill { width_ns, with, .. } => format!("(fill {} {})", duration(*width_ns), fill_text(*with)),
         Plan::Order { by, descending, .. } => format!("(order {by} {})", if *descending { "desc" } else { "asc" }),
+        Plan::Last { rows, .. } => format!("(last {rows})"),
         Plan::Limit { rows, skip: 0, .. } => format!("(limit {rows})"),
         Plan::Limit { rows, skip, .. } => format!("(limit {rows} {skip})"),
     };
@@ -142,7 +143,8 @@ impl Plan {
             | Self::Map { input, .. }
             | Self::Fill { input, .. }
             | Self::Order { input, .. }
-            | Self::Limit { input, .. } => Some(input),
+            | Self::Limit { input, .. }
+            | Self::Last { input, .. } => Some(input),
             Self::Scan(_) | Self::Join(_) | Self::Union(_) => None,
         }
     }

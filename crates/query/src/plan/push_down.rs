@@ -1,5 +1,5 @@
 //! Makes a plan read less: conditions on time become the range of the scan below them, and of a table only those fields are read
-//! that are used.
+//! that are used. The last rows by time are a step of their own, which need not read all.
 
 use super::{Condition, Expression, Lowered, MissingTag, Operator, Plan, Scan};
 
@@ -17,6 +17,13 @@ pub(crate) fn push_down(plan: Plan) -> Plan {
         Plan::Map { input, columns } => Plan::Map { input: Box::new(push_down(*input)), columns },
         Plan::Fill { input, width_ns, with } => Plan::Fill { input: Box::new(push_down(*input)), width_ns, with },
         Plan::Order { input, by, descending } => Plan::Order { input: Box::new(push_down(*input)), by, descending },
+        Plan::Limit { input, rows, skip: 0 } => match *input {
+            Plan::Order { input, by: Expression::Time, descending: true } => {
+                Plan::Last { input: Box::new(push_down(*input)), rows }
+            }
+            input => Plan::Limit { input: Box::new(push_down(input)), rows, skip: 0 },
+        },
+        Plan::Last { input, rows } => Plan::Last { input: Box::new(push_down(*input)), rows },
         Plan::Limit { input, rows, skip } => Plan::Limit { input: Box::new(push_down(*input)), rows, skip },
         Plan::Join(mut join) => {
             join.left = push_down(join.left);

@@ -12,7 +12,7 @@ use crate::plan::{
 /// Steps of a pipe, with what they look like.
 const STEPS: &str = "(metric \"name\"), (table \"name\"), (table \"name\" '(\"field\")), rows-of, (tag \"name\" \"value\"), (tag \"name\" '(\"a\" \"b\")), tag-not, tag-match, tag-not-match, \
                      (index 50), (all), (range start end), (where (> #V 95)), (groupby 1h max), (map \"name\" (/ #V 2)), (fill linear), \
-                     (order #V desc), (limit 10), (join inner …), (union …)";
+                     (order #V desc), (limit 10), (last 10), (join inner …), (union …)";
 
 /// The context that a text is read in.
 pub(super) struct Lowering {
@@ -256,6 +256,7 @@ fn transform(input: Plan, step: &Node, word: &str, rest: &[Node]) -> Result<Plan
             };
             Ok(Plan::Limit { rows: count(rows)?, skip, input: of_step(input) })
         }
+        ("last", [rows]) => Ok(Plan::Last { rows: count(rows)?, input: of_step(input) }),
         _ => Err(step.fault(format!("`{word}` is not a step, or not written like this: {STEPS}"))),
     }
 }

@@ -15,7 +15,7 @@ use pgwire::messages::copy::{CopyData, CopyDone, CopyFail};
 use sql::{ClientContext, CopyIn, CopyOut};
 
 use super::postgres::{Connection, error_of, failed};
-use crate::body::{Form, Share, reserve_rows};
+use crate::http::body::{Form, Share, reserve_rows};
 
 /// How the protocol calls rows that are text.
 const TEXT: i8 = 0;

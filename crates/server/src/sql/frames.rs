@@ -83,7 +83,7 @@ impl Frames {
     }
 }
 
-/// What is left to be read of a body.
+/// The unread rest of a body.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -147,7 +147,7 @@ fn check_message(kind: u8, body: &[u8]) -> Result<(), Refusal> {
         b'E' => rest.text().and_then(|_| rest.take(4)).map(|_| ()),
         // Flush, sync, the end, and the end of a COPY.
         b'H' | b'S' | b'X' | b'c' => Some(()),
-        // Rows of a COPY, and what nobody asked for as a password.
+        // Rows of a COPY, and passwords, which are not asked for.
         b'd' | b'p' => rest.take(body.len()).map(|_| ()),
         _ => return Err(malformed(&format!("kind {kind}"))),
     };

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::frames::{Frames, Refusal};
-use crate::body::Share;
+use crate::http::body::Share;
 use crate::state::State;
 
 /// Bytes that are read at a time, at least; at most, what is left of a message and this.
@@ -31,7 +31,7 @@ pub(super) struct Gate {
     buffer: Vec<u8>,
     /// Bytes at the buffer's beginning that are whole messages, and how many of them were handed on.
     whole: usize,
-    given: usize,
+    delivered: usize,
     /// Bytes that the message behind those has.
     wanted: usize,
     /// Its share of what all may hold.
@@ -39,7 +39,7 @@ pub(super) struct Gate {
     /// When it must be there.
     deadline: Option<Pin<Box<Sleep>>>,
     refusal: Option<Refusal>,
-    /// When a silent client is given up.
+    /// When a silent client is delivered up.
     idle: Option<Pin<Box<Sleep>>>,
     /// When one is that does not read.
     unread: Option<Pin<Box<Sleep>>>,
@@ -53,7 +53,7 @@ impl Gate {
             state,
             buffer: Vec::new(),
             whole: 0,
-            given: 0,
+            delivered: 0,
             wanted: 0,
             share: None,
             deadline: None,
@@ -100,11 +100,11 @@ impl Gate {
 
     /// Lets go of what was handed on.
     fn settle(&mut self) {
-        if self.given < self.whole {
+        if self.delivered < self.whole {
             return;
         }
         self.buffer.drain(..self.whole);
-        (self.whole, self.given) = (0, 0);
+        (self.whole, self.delivered) = (0, 0);
         if self.wanted == 0 {
             self.share = None;
         }
@@ -164,18 +164,18 @@ impl AsyncRead for Gate {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let gate = &mut *self;
         loop {
-            if gate.given < gate.whole {
-                let whole = gate.buffer.get(gate.given..gate.whole).unwrap_or_default();
+            if gate.delivered < gate.whole {
+                let whole = gate.buffer.get(gate.delivered..gate.whole).unwrap_or_default();
                 let count = whole.len().min(into.remaining());
                 into.put_slice(whole.get(..count).unwrap_or_default());
-                gate.given += count;
+                gate.delivered += count;
                 return Poll::Ready(Ok(()));
             }
             // What came before what is wrong was handed on first.
             if let Some(refusal) = &gate.refusal {
                 return Poll::Ready(Err(io::Error::other(refusal.clone())));
             }
-            // Whoever asks again is done with what it got.
+            // A caller that reads again is done with the bytes it got.
             gate.settle();
             let Poll::Ready(count) = gate.poll_fill(context)? else {
                 gate.refusal = Some(ready!(gate.poll_deadline(context)));

@@ -11,13 +11,13 @@ use query::{Budget, QueryError, RowLimit};
 use sql::{Answer, ClientContext, Column, Manner, PARQUET_MEDIA_TYPE, Relation, SqlError};
 
 use super::text::{self, Style};
-use crate::active::Description;
-use crate::door::Admitted;
 use crate::error::ApiError;
-use crate::json;
-use crate::query::{Asked, timeout, watched};
+use crate::http::guard::Admitted;
+use crate::http::json;
+use crate::http::query::{QueryJob, run_query, timeout};
+use crate::http::request::{RequestParts, extract};
 use crate::redact;
-use crate::routes::{Taken, take};
+use crate::scheduler::running::Description;
 use crate::state::State;
 
 /// What the answer is written as.
@@ -38,8 +38,8 @@ enum Form {
 }
 
 impl Form {
-    /// What `/sql` answers: what is asked for by name, else what the client accepts.
-    fn of(named: Option<&str>, accepts: &str) -> Result<Self, ApiError> {
+    /// The form of an answer of `/sql`: the one that is named, else one that the client accepts.
+    fn negotiate(named: Option<&str>, accepts: &str) -> Result<Self, ApiError> {
         let is_accepted = |kind: &str| accepts.split(',').any(|accepted| accepted.trim().starts_with(kind));
         Ok(match named {
             Some("json") => Self::Json,
@@ -81,8 +81,8 @@ enum Access {
 }
 
 impl Access {
-    /// By POST all.
-    fn of(request: &Request) -> Self {
+    /// All by POST.
+    fn for_request(request: &Request) -> Self {
         if request.method() == Method::POST { Self::Change } else { Self::Read }
     }
 
@@ -91,43 +91,43 @@ impl Access {
         let admitted = request.extensions().get::<Admitted>();
         match admitted.filter(|_| request.method() == Method::GET) {
             Some(admitted) if admitted.is_trusted_program => Self::Change,
-            _ => Self::of(request),
+            _ => Self::for_request(request),
         }
     }
 }
 
 /// `/sql`: statements as the parameter `query` (or `q`), or as the body; the last one's answer.
 pub(crate) async fn sql(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
-    let access = Access::of(&request);
-    let taken = take(&state, request).await?;
-    let accepts = taken.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let form = Form::of(taken.parameters.get("format"), accepts)?;
-    answer(&state, &taken, access, form).await
+    let access = Access::for_request(&request);
+    let parts = extract(&state, request).await?;
+    let accepts = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let form = Form::negotiate(parts.parameters.get("format"), accepts)?;
+    answer(&state, &parts, access, form).await
 }
 
 /// `/exec`, as QuestDB answers it.
 pub(crate) async fn exec(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let access = Access::of_exec(&request);
-    let taken = take(&state, request).await?;
-    answer(&state, &taken, access, Form::QuestDbJson).await
+    let parts = extract(&state, request).await?;
+    answer(&state, &parts, access, Form::QuestDbJson).await
 }
 
 /// `/exp`, as QuestDB answers it.
 pub(crate) async fn exp(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
-    let access = Access::of(&request);
-    let taken = take(&state, request).await?;
-    answer(&state, &taken, access, Form::QuestDbCsv).await
+    let access = Access::for_request(&request);
+    let parts = extract(&state, request).await?;
+    answer(&state, &parts, access, Form::QuestDbCsv).await
 }
 
-async fn answer(state: &Arc<State>, taken: &Taken, access: Access, form: Form) -> Result<Response, ApiError> {
-    let text = statements(taken)?;
-    let budget = state.query_budget(&taken.parameters);
-    let database = taken.parameters.database(&taken.headers);
-    let description = Description { kind: "sql", text: text.clone(), database: database.clone(), remote: taken.remote };
-    let asked = Asked::of(description, budget.clone(), timeout(state, &taken.parameters)?);
+async fn answer(state: &Arc<State>, parts: &RequestParts, access: Access, form: Form) -> Result<Response, ApiError> {
+    let text = statements(parts)?;
+    let budget = state.query_budget(&parts.parameters);
+    let database = parts.parameters.database(&parts.headers);
+    let description = Description { kind: "sql", text: text.clone(), database: database.clone(), remote: parts.remote };
+    let asked = QueryJob::without_request(description, budget.clone(), timeout(state, &parts.parameters)?);
     let manner = if form.style() == Style::QuestDb { Manner::QuestDb } else { Manner::Postgres };
     let session = ClientContext { manner, ..ClientContext::new(database, state.db.now_ns()) };
-    let limit = limit_of(taken)?;
+    let limit = limit_of(parts)?;
     let work = move |state: &State| match run(state, &text, access, (&session, &budget)) {
         Ok(Ran::Refused(error)) => {
             let code = SqlError::Invalid(String::new()).code();
@@ -140,7 +140,7 @@ async fn answer(state: &Arc<State>, taken: &Taken, access: Access, form: Form) -
             Ok((failed(&text, (error.0, &error.1), form).into_bytes(), StatusCode::BAD_REQUEST))
         }
     };
-    let (body, status) = watched(state, asked, work).await?;
+    let (body, status) = run_query(state, asked, work).await?;
     let content_type = if status == StatusCode::OK { form.content_type() } else { "application/json" };
     let mut response = (status, [(header::CONTENT_TYPE, content_type)], body).into_response();
     if status == StatusCode::METHOD_NOT_ALLOWED {
@@ -182,26 +182,26 @@ fn run(
     Ok(Ran::Given(last))
 }
 
-fn statements(taken: &Taken) -> Result<String, ApiError> {
-    let parameters = &taken.parameters;
+fn statements(parts: &RequestParts) -> Result<String, ApiError> {
+    let parameters = &parts.parameters;
     let given = parameters.get("query").or_else(|| parameters.get("q"));
     let content_type =
-        taken.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     match given {
         Some(text) => Ok(text.to_owned()),
-        None if taken.body.is_empty() || content_type.starts_with("application/x-www-form-urlencoded") => {
+        None if parts.body.is_empty() || content_type.starts_with("application/x-www-form-urlencoded") => {
             Err(ApiError::invalid_parameter(
                 "query",
                 "it is missing: give statements as the parameter query or as the body",
             ))
         }
-        None => String::from_utf8(taken.body.to_vec()).map_err(|_| ApiError::bad_data("the statement is not UTF-8")),
+        None => String::from_utf8(parts.body.to_vec()).map_err(|_| ApiError::bad_data("the statement is not UTF-8")),
     }
 }
 
 /// QuestDB's `limit=hi` or `limit=lo,hi`: rows to skip and where to stop.
-fn limit_of(taken: &Taken) -> Result<RowLimit, ApiError> {
-    let Some(text) = taken.parameters.get("limit") else { return Ok(RowLimit::default()) };
+fn limit_of(parts: &RequestParts) -> Result<RowLimit, ApiError> {
+    let Some(text) = parts.parameters.get("limit") else { return Ok(RowLimit::default()) };
     let number = |text: &str| {
         text.trim()
             .parse::<usize>()
@@ -261,7 +261,7 @@ fn push_head(out: &mut String, text: &str, of: &[Column], form: Form) {
     };
 }
 
-/// What it has behind them.
+/// The members after the rows.
 fn push_total(out: &mut String, total: usize, form: Form) {
     let name = if form == Form::QuestDbJson { "count" } else { "row_count" };
     let _ = write!(out, r#","{name}":{total}}}"#);

@@ -36,12 +36,12 @@ const NAMED_BYTES: usize = 256;
 
 /// What a session keeps: prepared statements and portals, by kind and name, with their bytes.
 #[derive(Debug, Default)]
-struct Kept {
+struct StatementSizes {
     sizes_bytes: HashMap<(u8, String), usize>,
     bytes: usize,
 }
 
-impl Kept {
+impl StatementSizes {
     /// Takes note of what a message makes or closes. Whether it fits.
     fn note(&mut self, message: &PgWireFrontendMessage, bytes_max: usize) -> bool {
         let named = |kind, name: &Option<String>| (kind, name.clone().unwrap_or_default());
@@ -82,7 +82,7 @@ pub(super) async fn serve(connection: Arc<Connection>, socket: TcpStream) -> io:
     let patience = Duration::from_millis(connection.state.settings.head_timeout_ms);
     let Ok(begun) = timeout(patience, begin(&mut messages)).await else { return Ok(()) };
     let mut next = begun?;
-    let mut kept = Kept::default();
+    let mut kept = StatementSizes::default();
     while let Some(message) = next {
         if !kept.note(&message, connection.state.settings.postgres_message_bytes_max) {
             let most = connection.state.settings.postgres_message_bytes_max;
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_a_session_keeps_is_bounded() {
-        let mut kept = Kept::default();
+        let mut kept = StatementSizes::default();
         let most = 10_000;
         assert!(kept.note(&parse("a", 300), most));
         assert!(!kept.note(&parse("b", 300), most), "together they are too large");

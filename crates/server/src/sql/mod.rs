@@ -19,9 +19,9 @@ use std::time::Duration;
 use query::{Budget, QueryError};
 use sql::{Answer, ClientContext, SqlError};
 
-use crate::active::Description;
 use crate::error::ApiError;
-use crate::query::{Asked, watched};
+use crate::http::query::{QueryJob, run_query};
+use crate::scheduler::running::Description;
 use crate::state::State;
 
 /// Databases that clients ask for when they are not told one.
@@ -50,12 +50,12 @@ async fn watch<T: Send + 'static>(
     let budget = state.db.budget(state.settings.query_samples_max);
     let description = Description { kind: "sql", text, database: session.database.clone(), remote };
     let timeout = Duration::from_millis(state.settings.query_timeout_ms);
-    let asked = Asked::of(description, budget.clone(), timeout);
+    let asked = QueryJob::without_request(description, budget.clone(), timeout);
     let work = move |state: &State| match work(state, &session, &budget) {
         Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
         answer => Ok((String::new(), answer)),
     };
-    watched(state, asked, work).await.map(|(_, answer)| answer)
+    run_query(state, asked, work).await.map(|(_, answer)| answer)
 }
 
 /// Runs one of some statements.

@@ -1,6 +1,7 @@
 //! Postgres's protocol (version 3): simple and extended queries, cancelling, types as they are. No passwords: it listens on
 //! loopback unless it is told otherwise.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -19,12 +20,11 @@ use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USE
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::data::DataRow;
 use sql::{Answer, ClientContext, Column, Manner, Parsed, Relation, SqlError, Value};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::copy::Copying;
-use crate::listen::ACCEPT_PAUSE;
-use crate::places::Places;
+use crate::listen::accept::Serve;
 use crate::state::State;
 
 /// Microseconds from the Unix epoch to Postgres's, 2000-01-01.
@@ -34,41 +34,33 @@ const US_PER_DAY: i64 = 86_400_000_000;
 /// What a client is told that finds no place: an error message with its length, severity, code and text.
 const FULL: &[u8] = b"E\0\0\0\x4aSFATAL\0C53300\0Mas many sessions are open as may be (connections_max)\0\0";
 
-/// Accepts connections until the stop, so many at a time.
-pub(crate) async fn accept(state: Arc<State>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
-    let places = Places::new(state.settings.connections_max);
-    let manager = Arc::new(ConnectionManager::new());
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return,
-        };
-        let Ok((socket, _)) = accepted else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let Some(permit) = places.take(|| false).await else {
-            state.metrics.refuse_connection();
-            places.refuse(socket, FULL);
-            continue;
-        };
-        let (state, manager, mut stop) = (state.clone(), manager.clone(), stop.clone());
-        tokio::spawn(async move {
-            tokio::select! {
-                () = serve_one(state, manager, socket) => {}
-                _ = stop.wait_for(|stop| *stop) => {}
-            }
-            drop(permit);
-        });
+/// The port of Postgres's protocol.
+pub(crate) struct Sessions {
+    state: Arc<State>,
+    manager: Arc<ConnectionManager>,
+}
+
+impl Sessions {
+    pub(crate) fn new(state: Arc<State>) -> Arc<Self> {
+        Arc::new(Self { state, manager: Arc::new(ConnectionManager::new()) })
     }
 }
 
-async fn serve_one(state: Arc<State>, manager: Arc<ConnectionManager>, socket: TcpStream) {
-    let remote = socket.peer_addr().ok();
-    let settings = Mutex::new(Settings { time_zone: TimeZone::UTC });
-    let connection = Arc::new(Connection { state, manager, remote, settings, copying: Mutex::new(None) });
-    // What goes wrong with a connection ends it and nothing else.
-    let _ = super::messages::serve(connection, socket).await;
+impl Serve for Sessions {
+    async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, mut stop: watch::Receiver<bool>) {
+        let (state, manager) = (self.state.clone(), self.manager.clone());
+        let settings = Mutex::new(Settings { time_zone: TimeZone::UTC });
+        let connection = Connection { state, manager, remote: Some(remote), settings, copying: Mutex::new(None) };
+        tokio::select! {
+            // What goes wrong with a connection ends it and nothing else.
+            _ = super::messages::serve(Arc::new(connection), stream) => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    fn refusal(&self) -> &'static [u8] {
+        FULL
+    }
 }
 
 /// What a session may set.
@@ -81,7 +73,7 @@ struct Settings {
 pub(super) struct Connection {
     pub(super) state: Arc<State>,
     manager: Arc<ConnectionManager>,
-    pub(super) remote: Option<std::net::SocketAddr>,
+    pub(super) remote: Option<SocketAddr>,
     settings: Mutex<Settings>,
     /// Rows that are being sent to it.
     pub(super) copying: Mutex<Option<Copying>>,

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use query::ResultRows;
 use sql::{Column, Relation, SqlType, Value};
 
-use crate::json;
-use crate::rows_json::{Floats, ReadyRows, RowWriter};
+use crate::http::json;
+use crate::http::rows_json::{Floats, ReadyRows, RowWriter};
 
 /// How times and types are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub(super) fn csv(relation: &Relation, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows_json::ROWS_TRIED;
+    use crate::http::rows_json::ROWS_TRIED;
 
     /// Cell by cell what the formatter of the standard library and serde make of values.
     #[test]

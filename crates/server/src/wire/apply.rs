@@ -1,10 +1,10 @@
 //! A batch into the database: its columns are read in place, turned into rows, and appended by token.
 
 use db::{Appended, Appender, Db, GroupLayout, Sent, StoreError};
-use ingest::wire::WireError;
-use ingest::wire::data::Batch;
-use ingest::wire::rows::{Block, Rows, Run};
 use model::{NativeHistogram, ValueType};
+use wire::WireError;
+use wire::data::Batch;
+use wire::rows::{Block, Rows, Run};
 
 /// Layouts that a connection remembers.
 const LAYOUTS_MAX: usize = 64;
@@ -14,7 +14,7 @@ const HISTOGRAMS_BYTES_MAX: usize = 64 << 20;
 
 /// Why a batch is not applied; chosen by what becomes of its connection.
 pub(super) enum ApplyError {
-    /// The batch is told, and the next one may come.
+    /// The batch is notice, and the next one may come.
     Invalid(String),
     /// The client broke the protocol.
     Malformed(WireError),
@@ -81,7 +81,7 @@ impl<'a> Applier<'a> {
         Ok(())
     }
 
-    /// Turns histograms into bytes behind the text, which cells say the place of.
+    /// Scheduler histograms into bytes behind the text, which cells say the place of.
     fn move_histograms(&mut self, block: &Block<'_>, rows: &mut Rows) -> Result<(), ApplyError> {
         if rows.histograms.is_empty() {
             return Ok(());

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ingest::wire::data::{Ack, Answer, Reason, Refused};
-use ingest::wire::frame::{self, HEADER_BYTES, MessageBuffer};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::{Instant, sleep, timeout_at};
+use wire::data::{Ack, Answer, Reason, Refused};
+use wire::frame::{self, HEADER_BYTES, MessageBuffer};
 
-use super::commit::Told;
+use super::commit::Notice;
 use super::data::{Parked, Session, stopping, tell};
 use super::socket::{self, End};
 use super::turn::{self, Job, Work};
@@ -68,7 +68,7 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
     }
 }
 
-/// Why nothing more is read; with a message that the client is told.
+/// Why nothing more is read; with a message that the client is notice.
 type Ended = Option<(Reason, String)>;
 
 fn ended(end: End) -> Ended {
@@ -187,32 +187,32 @@ impl Reader<'_> {
     async fn rest(&mut self) {
         if !self.has_rested {
             self.has_rested = true;
-            // Whoever applies no more needs not be told.
+            // If no thread applies batches any more, the job is dropped.
             let _ = self.jobs.send(Job::Rest).await;
         }
     }
 }
 
-/// Tells the client what is done, as much as there is in one message. Gives the socket back if it can be told more.
+/// Tells the client what is done, as much as there is in one message. Gives the socket back if it can be notice more.
 async fn write(
     mut to: OwnedWriteHalf,
-    mut told: UnboundedReceiver<Told>,
+    mut notice: UnboundedReceiver<Notice>,
     credit: Credit,
     patience: Duration,
 ) -> Option<OwnedWriteHalf> {
-    while let Some(first) = told.recv().await {
+    while let Some(first) = notice.recv().await {
         let (mut ack, mut count, mut end, mut next) = (Ack::default(), 0, None, Some(first));
         while let Some(told_now) = next {
             match told_now {
-                Told::Batch { sequence, frame_bytes, exception } => {
+                Notice::Batch { sequence, frame_bytes, exception } => {
                     ack.sequence = sequence;
                     ack.exceptions.extend(exception);
                     credit.fetch_add(frame_bytes, Ordering::AcqRel);
                     count += 1;
                 }
-                Told::End(refused) => end = Some(refused),
+                Notice::End(refused) => end = Some(refused),
             }
-            next = if count < ACKS_MAX && end.is_none() { told.try_recv().ok() } else { None };
+            next = if count < ACKS_MAX && end.is_none() { notice.try_recv().ok() } else { None };
         }
         ack.credit_bytes = credit.load(Ordering::Acquire);
         if count > 0 && tell(&mut to, &Answer::Ack(ack), patience).await.is_err() {

@@ -4,24 +4,24 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use db::{Appended, Db};
-use ingest::wire::data::{Exception, Reason, Refused};
 use tokio::sync::mpsc::UnboundedSender;
+use wire::data::{Exception, Reason, Refused};
 
-/// What a connection's writer is to tell, in order.
-pub(super) enum Told {
+/// Messages that a connection's writer sends, in order.
+pub(super) enum Notice {
     /// A batch is done.
     Batch { sequence: u64, frame_bytes: u64, exception: Option<Exception> },
     /// The connection ends.
     End(Refused),
 }
 
-/// Something to be told once the record is on disk.
+/// Something to be notice once the record is on disk.
 pub(super) struct Applied {
     /// `None` where there is nothing to wait for.
     pub(super) record: Option<Appended>,
-    pub(super) told: Told,
+    pub(super) notice: Notice,
     /// The connection's writer. Credits bound what waits there.
-    pub(super) to: UnboundedSender<Told>,
+    pub(super) to: UnboundedSender<Notice>,
 }
 
 /// The way to the thread; it ends when all of them are dropped.
@@ -46,17 +46,17 @@ fn run(db: &Db, receiver: &Receiver<Applied>) {
         let waiting: Vec<Applied> = std::iter::once(first).chain(receiver.try_iter()).collect();
         let newest = waiting.iter().filter_map(|applied| applied.record.as_ref()).max_by_key(|record| record.sequence);
         let failed = newest.and_then(|newest| db.commit(newest).err()).map(|error| error.to_string());
-        for Applied { record, told, to } in waiting {
-            let told = match (&failed, record) {
-                (Some(error), Some(_)) => Told::End(Refused {
+        for Applied { record, notice, to } in waiting {
+            let notice = match (&failed, record) {
+                (Some(error), Some(_)) => Notice::End(Refused {
                     reason: Reason::Unavailable,
                     message: error.clone(),
                     incarnation: db.incarnation(),
                 }),
-                _ => told,
+                _ => notice,
             };
             // A client that has gone asks again when it comes back.
-            let _ = to.send(told);
+            let _ = to.send(notice);
         }
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use db::{Db, StoreError, Token};
-use ingest::wire::WireError;
-use ingest::wire::control::{self, Answer, Registered, Registration, Request};
-use ingest::wire::frame::{MessageBuffer, Plane};
 use model::DEFAULT_DATABASE;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use wire::WireError;
+use wire::control::{self, Answer, Registered, Registration, Request};
+use wire::frame::{MessageBuffer, Plane};
 
 use super::Planes;
 use super::socket::{self, End};

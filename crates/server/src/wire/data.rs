@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::wire::data::{self, Answer, Hello, Message, Reason, Refused, Request, Welcome};
-use ingest::wire::frame::{MessageBuffer, Plane};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use wire::data::{self, Answer, Hello, Message, Reason, Refused, Request, Welcome};
+use wire::frame::{MessageBuffer, Plane};
 
 use super::awake;
 use super::socket::{self, End};
 use super::{PERMIT_BYTES, Planes};
 
-/// What is kept of a connection from one batch to the next.
+/// The state of a connection between two batches.
 pub(super) struct Session {
     /// The client's name for itself, or 0.
     pub(super) producer: u64,
@@ -25,7 +25,7 @@ pub(super) struct Session {
     pub(super) last_sequence: Option<u64>,
 }
 
-/// A connection that nobody reads from: no thread, no buffer, nothing under way.
+/// A connection without a reader: no thread, no buffer, nothing under way.
 pub(super) struct Parked {
     pub(super) stream: TcpStream,
     pub(super) session: Session,
@@ -85,7 +85,7 @@ impl Parked {
     }
 }
 
-/// Why a client is told to come again.
+/// Why a client is notice to come again.
 pub(super) fn stopping() -> (Reason, String) {
     (Reason::Unavailable, "the server stops".to_owned())
 }
@@ -98,7 +98,7 @@ async fn refuse(planes: &Planes, mut stream: TcpStream, refused: Refused) {
     socket::linger(stream).await;
 }
 
-/// Preface and greeting; an error with a message is told to the client.
+/// Preface and greeting; an error with a message is notice to the client.
 async fn greet(planes: &Planes, stream: &mut TcpStream) -> Result<Hello, Option<Refused>> {
     let (settings, incarnation) = (planes.settings(), planes.db().incarnation());
     let patience = Duration::from_millis(settings.head_timeout_ms);

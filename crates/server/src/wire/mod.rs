@@ -21,19 +21,18 @@ mod data;
 mod socket;
 mod turn;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use db::Db;
-use ingest::wire::frame::Plane;
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use wire::frame::Plane;
 
-use crate::listen::ACCEPT_PAUSE;
-use crate::places::Places;
-use crate::state::{ServerSettings, State};
+use crate::listen::accept::Serve;
+use crate::settings::ServerSettings;
+use crate::state::State;
 use commit::Committer;
 pub(crate) use socket::linger;
 use turn::Threads;
@@ -81,41 +80,19 @@ impl Planes {
         let settings = self.settings();
         Duration::from_millis(settings.park_after_ms.min(settings.idle_timeout_ms))
     }
+}
 
-    /// Accepts until the stop, then waits until all connections have been answered.
-    pub(crate) async fn accept(self: Arc<Self>, plane: Plane, listener: TcpListener, alive: mpsc::Sender<()>) {
-        let room = Places::new(self.settings().connections_max);
-        let mut connections = JoinSet::new();
-        let mut stop = self.stop.clone();
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                _ = stop.wait_for(|stop| *stop) => break,
-            };
-            let Ok((stream, _)) = accepted else {
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            };
-            let Some(permit) = room.take(|| false).await else {
-                self.state.metrics.refuse_connection();
-                continue;
-            };
-            // Acknowledgements are small and complete: waiting to fill a packet only delays them.
-            let _ = stream.set_nodelay(true);
-            let planes = self.clone();
-            planes.state.metrics.connections.fetch_add(1, Ordering::Relaxed);
-            connections.spawn(async move {
-                match plane {
-                    Plane::Control => control::serve(&planes, stream).await,
-                    Plane::Data => data::serve(&planes, stream).await,
-                }
-                planes.state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
-                drop(permit);
-            });
-            while connections.try_join_next().is_some() {}
+/// The port of a plane.
+pub(crate) struct PlanePort {
+    pub(crate) planes: Arc<Planes>,
+    pub(crate) plane: Plane,
+}
+
+impl Serve for PlanePort {
+    async fn serve(self: Arc<Self>, stream: TcpStream, _remote: SocketAddr, _stop: watch::Receiver<bool>) {
+        match self.plane {
+            Plane::Control => control::serve(&self.planes, stream).await,
+            Plane::Data => data::serve(&self.planes, stream).await,
         }
-        drop(listener);
-        while connections.join_next().await.is_some() {}
-        drop(alive);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ingest::wire::WireError;
-use ingest::wire::frame::{self, HEADER_BYTES, MessageBuffer, PREFACE_BYTES, Plane};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
+use wire::WireError;
+use wire::frame::{self, HEADER_BYTES, MessageBuffer, PREFACE_BYTES, Plane};
 
-use crate::body::Share;
+use crate::http::body::Share;
 
 /// How long a client that broke the protocol has to read why.
 const LINGER: Duration = Duration::from_secs(1);

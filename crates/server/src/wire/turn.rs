@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ingest::wire::data::{Exception, Message, Reason, Refused, Request};
-use ingest::wire::frame::{HEADER_BYTES, MessageBuffer};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wire::data::{Exception, Message, Reason, Refused, Request};
+use wire::frame::{HEADER_BYTES, MessageBuffer};
 
 use super::Planes;
 use super::apply::{Applier, ApplyError};
-use super::commit::{Applied, Told};
+use super::commit::{Applied, Notice};
 
 /// Bytes of messages that a connection has applied in a turn, if others wait for theirs.
 const TURN_BYTES: usize = 4 << 20;
@@ -27,7 +27,7 @@ fn counted_bytes(bytes: usize) -> usize {
     bytes.max(SMALL_BYTES)
 }
 
-/// Whether a connection that has applied so much gives up its thread. Where nobody waits for it, it keeps it.
+/// Whether a connection that has applied so much gives up its thread. If no other connection waits, it keeps it.
 fn is_over(turn_bytes: usize, is_wanted: bool) -> bool {
     is_wanted && turn_bytes >= TURN_BYTES
 }
@@ -68,7 +68,7 @@ impl Threads {
     }
 }
 
-/// What is to be done.
+/// Work on a connection.
 pub(super) enum Job {
     Message {
         buffer: MessageBuffer,
@@ -85,7 +85,7 @@ pub(super) struct Work {
     /// Where buffers go to be filled again.
     pub(super) used: mpsc::Sender<MessageBuffer>,
     /// The connection's writer.
-    pub(super) acks: UnboundedSender<Told>,
+    pub(super) acks: UnboundedSender<Notice>,
     pub(super) producer: u64,
     pub(super) last_sequence: Option<u64>,
 }
@@ -96,7 +96,7 @@ pub(super) async fn apply_all(planes: &Arc<Planes>, mut work: Work) -> Option<Op
         match job {
             Job::Rest => {}
             Job::End(refused) => {
-                work.tell(planes, None, Told::End(refused));
+                work.tell(planes, None, Notice::End(refused));
                 return None;
             }
             Job::Message { buffer, memory } => {
@@ -113,8 +113,8 @@ pub(super) async fn apply_all(planes: &Arc<Planes>, mut work: Work) -> Option<Op
 }
 
 impl Work {
-    fn tell(&self, planes: &Planes, record: Option<db::Appended>, told: Told) {
-        planes.committer.hand_over(Applied { record, told, to: self.acks.clone() });
+    fn tell(&self, planes: &Planes, record: Option<db::Appended>, notice: Notice) {
+        planes.committer.hand_over(Applied { record, notice, to: self.acks.clone() });
     }
 
     /// Applies a message and those behind it, until the turn is over. `None` if the connection ends.
@@ -127,15 +127,15 @@ impl Work {
                 Job::Message { buffer, memory } => (buffer, memory),
                 Job::Rest => return Some(self),
                 Job::End(refused) => {
-                    self.tell(planes, None, Told::End(refused));
+                    self.tell(planes, None, Notice::End(refused));
                     return None;
                 }
             };
             let (reason, message) = match apply(&mut applier, &buffer, &mut self.last_sequence, discards) {
-                Ok((record, told)) => {
-                    self.tell(planes, record, told);
+                Ok((record, notice)) => {
+                    self.tell(planes, record, notice);
                     turn_bytes += counted_bytes(buffer.bytes().len());
-                    self.keep(buffer);
+                    self.recycle(buffer);
                     drop(memory);
                     if is_over(turn_bytes, planes.threads.are_wanted()) {
                         return Some(self);
@@ -151,14 +151,14 @@ impl Work {
                 Err(ApplyError::Unavailable(message)) => (Reason::Unavailable, message),
             };
             let refused = Refused { reason, message, incarnation: planes.db().incarnation() };
-            self.tell(planes, None, Told::End(refused));
+            self.tell(planes, None, Notice::End(refused));
             return None;
         }
     }
 
-    fn keep(&self, buffer: MessageBuffer) {
+    fn recycle(&self, buffer: MessageBuffer) {
         if buffer.capacity_bytes() <= KEPT_BYTES_MAX {
-            // Where nobody reads any more, or there are enough, it is dropped.
+            // If the reader is gone, or there are enough, it is dropped.
             let _ = self.used.try_send(buffer);
         }
     }
@@ -169,7 +169,7 @@ fn apply(
     buffer: &MessageBuffer,
     last_sequence: &mut Option<u64>,
     discards: bool,
-) -> Result<(Option<db::Appended>, Told), ApplyError> {
+) -> Result<(Option<db::Appended>, Notice), ApplyError> {
     let message = Message::new(buffer.bytes())?;
     let Request::Batch(batch) = message.request()? else {
         return Err(ApplyError::Invalid("a second greeting".to_owned()));
@@ -185,7 +185,7 @@ fn apply(
         for block in batch.blocks() {
             block?;
         }
-        return Ok((None, Told::Batch { sequence, frame_bytes, exception: None }));
+        return Ok((None, Notice::Batch { sequence, frame_bytes, exception: None }));
     }
     let (record, exception) = match applier.apply(&batch) {
         Ok(appended) => {
@@ -202,7 +202,7 @@ fn apply(
         }
         Err(other) => return Err(other),
     };
-    Ok((record, Told::Batch { sequence, frame_bytes, exception }))
+    Ok((record, Notice::Batch { sequence, frame_bytes, exception }))
 }
 
 #[cfg(test)]

@@ -280,9 +280,7 @@ fn explained() {
         }
         let kept = if steps.is_empty() { 3 } else { 0 };
         assert!(
-            body.contains(&format!(
-                r#""result_cache":{{"steps":3,"from_memory":{kept},"from_flash":0,"inner_steps":0,"#
-            )),
+            body.contains(&format!(r#""result_cache":{{"steps":3,"from_memory":{kept},"from_flash":0}}"#)),
             "{body}"
         );
         assert_eq!(body.contains(r#""from":{"head":{"chunks":0,"rows":0,"#), steps.is_empty(), "{body}");

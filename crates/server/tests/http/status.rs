@@ -32,11 +32,16 @@ fn own_numbers() {
     server.write("m v=1 1000000000");
     server.post("/write", "m v=");
     server.get("/nowhere");
+    server.get("/sql?query=SELECT%201");
+    server.get("/api/v1/label/job/values");
+    server.get("/sql/further");
     let text = server.get("/metrics").body;
     for line in [
         "thalweg_http_requests_total{route=\"/write\",status=\"204\"} 1",
         "thalweg_http_requests_total{route=\"/write\",status=\"400\"} 1",
-        "thalweg_http_requests_total{route=\"other\",status=\"404\"} 1",
+        "thalweg_http_requests_total{route=\"other\",status=\"404\"} 2",
+        "thalweg_http_requests_total{route=\"/sql\",status=\"200\"} 1",
+        "thalweg_http_requests_total{route=\"/api/v1/label/{name}/values\",status=\"200\"} 1",
         "thalweg_rows_written_total 1",
         "thalweg_rejected_total{reason=\"unreadable line\"} 1",
     ] {

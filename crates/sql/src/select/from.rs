@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::ValueType;
-use query::plan::{Expression, Plan, Scan};
+use query::plan::{Plan, Scan};
 use query::{Frame, ResultRows, SqlType, TableSchema, Value};
 use sqlparser::ast::{JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
 
@@ -153,13 +153,9 @@ impl Run<'_> {
         let mut scan = table.scan();
         let filter = condition.map(|condition| lower(condition.expression, &mut scan, scope)).unwrap_or_default();
         let is_all = filter.rest.is_empty();
-        let limited = |plan, rows| Plan::Limit { input: Box::new(plan), rows, skip: 0 };
         let plan = match wanted {
-            RowsWanted::Some(rows) if is_all => limited(filter.plan(scan), rows),
-            RowsWanted::Newest(rows) if is_all => {
-                let input = Box::new(filter.plan(scan));
-                limited(Plan::Order { input, by: Expression::Time, descending: true }, rows)
-            }
+            RowsWanted::Some(rows) if is_all => Plan::Limit { input: Box::new(filter.plan(scan)), rows, skip: 0 },
+            RowsWanted::Newest(rows) if is_all => Plan::Last { input: Box::new(filter.plan(scan)), rows },
             _ => filter.plan(scan),
         };
         let frames = self.plan(plan)?;

@@ -35,9 +35,9 @@ impl Run<'_> {
         let filter = condition.map(|condition| lower(condition.expression, &mut scan, scope)).unwrap_or_default();
         let newest_is_enough = keys.iter().all(is_tag) && filter.is_in_scan();
         let rows = if newest_is_enough {
-            let newest = self.newest_rows(scan)?;
-            self.charge(newest.rows.len() * width_of(&table.schema))?;
-            Rows::Read(ResultRows::of_newest(newest, shape_of(&table.schema)).in_time_order())
+            let last = self.last_rows(scan)?;
+            self.charge(last.rows.len() * width_of(&table.schema))?;
+            Rows::Read(ResultRows::of_last(last, shape_of(&table.schema)).in_time_order())
         } else {
             let frames = self.plan(filter.plan(scan))?;
             self.rows_of_frames(frames, &table.schema, filter.rest)?

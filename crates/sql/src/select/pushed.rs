@@ -1,6 +1,6 @@
 //! Groups that the plan can make, mostly from summaries: by tags and by bins of time of a fixed width.
 
-use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Plan};
+use query::plan::{Aggregate, AggregateCall, AggregateInput, Grouping, Plan};
 use query::{Column, Frame, FrameColumn, ResultRows, RowColumn, RowShape, Value, Values};
 
 use super::filter::lower;
@@ -165,10 +165,7 @@ fn cut(plan: Plan, wanted: RowsWanted) -> Plan {
     match wanted {
         RowsWanted::All => plan,
         RowsWanted::Some(rows) => Plan::Limit { input: Box::new(plan), rows, skip: 0 },
-        RowsWanted::Newest(rows) => {
-            let input = Box::new(Plan::Order { input: Box::new(plan), by: Expression::Time, descending: true });
-            Plan::Limit { input, rows, skip: 0 }
-        }
+        RowsWanted::Newest(rows) => Plan::Last { input: Box::new(plan), rows },
     }
 }
 

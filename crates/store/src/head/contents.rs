@@ -6,8 +6,8 @@ use model::TimeRange;
 use super::group::Sealed;
 use super::row_buffer::{RowsByGroup, SharedRows};
 use super::{Head, SealedChunk};
-use crate::chunk::{self, Rows};
 use crate::part::PartKey;
+use crate::part::chunk::{self, Rows};
 
 /// Everything in a head, for a flush.
 pub(crate) struct HeadContents<'a> {
@@ -17,29 +17,29 @@ pub(crate) struct HeadContents<'a> {
 }
 
 /// Rows of a key, sorted, with the smallest and the largest sequence id among them; or a chunk of such.
-pub(crate) enum FlushPiece {
+pub(crate) enum FlushBlock {
     Sealed(SealedChunk),
     Rows(Rows, (u64, u64)),
 }
 
 /// Rows of one key that follow one another in age and become as few chunks as possible.
 #[derive(Default)]
-struct Gathered {
+struct RowsToJoin {
     rows: Vec<Rows>,
     sequences: Option<(u64, u64)>,
 }
 
-impl Gathered {
+impl RowsToJoin {
     fn add(&mut self, rows: Rows, sequences: (u64, u64)) {
         let known = self.sequences.unwrap_or(sequences);
         self.sequences = Some((known.0.min(sequences.0), known.1.max(sequences.1)));
         self.rows.push(rows);
     }
 
-    fn take(&mut self) -> Option<FlushPiece> {
+    fn take(&mut self) -> Option<FlushBlock> {
         let Self { mut rows, sequences } = std::mem::take(self);
         let rows = if rows.len() == 1 { rows.pop()? } else { chunk::join(rows) };
-        (!rows.timestamps_ns.is_empty()).then_some(FlushPiece::Rows(rows, sequences?))
+        (!rows.timestamps_ns.is_empty()).then_some(FlushBlock::Rows(rows, sequences?))
     }
 }
 
@@ -56,33 +56,33 @@ impl<'a> HeadContents<'a> {
             .chain(self.shared.iter().flatten().flat_map(RowsByGroup::groups).map(|group| (group, 0)))
     }
 
-    /// A key's rows, oldest first. Quick if groups are asked for in order.
-    pub(crate) fn pieces(&mut self, group: GroupId, block: u32) -> Vec<FlushPiece> {
+    /// A key's rows, oldest first. Quick if groups are requested in order.
+    pub(crate) fn pieces(&mut self, group: GroupId, block: u32) -> Vec<FlushBlock> {
         let mut pieces = Vec::new();
-        let mut gathered = Gathered::default();
-        if let Some((_, layout, _)) = self.head.shared_place(group).filter(|_| block == 0)
+        let mut joining = RowsToJoin::default();
+        if let Some((_, layout, _)) = self.head.shared_location(group).filter(|_| block == 0)
             && let Some(Some(shared)) = self.shared.get_mut(layout as usize)
         {
-            let rows = self.head.gathered_rows(layout, shared.of_group(group));
-            gathered.add(rows, self.head.sequences.unwrap_or_default());
-            pieces.extend(gathered.take());
+            let rows = self.head.columns_of_rows(layout, shared.of_group(group));
+            joining.add(rows, self.head.sequences.unwrap_or_default());
+            pieces.extend(joining.take());
         }
         let Some(head) = self.head.group(&PartKey { group, block, ..PartKey::default() }) else {
             return pieces;
         };
         for sealed in &head.sealed {
             match sealed {
-                Sealed::Dense(dense) => gathered.add(dense.rows(None), dense.sequences),
+                Sealed::Dense(dense) => joining.add(dense.rows(None), dense.sequences),
                 Sealed::Chunk(chunk) => {
-                    pieces.extend(gathered.take());
-                    pieces.push(FlushPiece::Sealed(chunk.clone()));
+                    pieces.extend(joining.take());
+                    pieces.push(FlushBlock::Sealed(chunk.clone()));
                 }
             }
         }
         if !head.buffer.is_empty() {
-            gathered.add(self.head.sorted(head, &TimeRange::ALL, None), head.sequences);
+            joining.add(self.head.sorted(head, &TimeRange::ALL, None), head.sequences);
         }
-        pieces.extend(gathered.take());
+        pieces.extend(joining.take());
         pieces
     }
 }

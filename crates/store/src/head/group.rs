@@ -7,7 +7,7 @@ use model::{TimeRange, ValueType};
 
 use super::SealedChunk;
 use super::layouts::LayoutId;
-use crate::chunk::{self, Rows, RowsColumn};
+use crate::part::chunk::{self, Rows, RowsColumn};
 
 /// One member block of a group.
 #[derive(Debug, Clone, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct GroupHead {
     pub(crate) layout: LayoutId,
     /// The layout of its rows among the shared ones, if it has some there.
     pub(crate) shared_layout: LayoutId,
-    /// Whether rows have presence words: some cells are missing.
+    /// True if rows have presence words: some cells are missing.
     pub(crate) sparse: bool,
     pub(crate) unsorted: bool,
     /// Smallest and largest timestamp in the buffer.
@@ -49,12 +49,12 @@ fn presence_words(width: usize) -> usize {
     width.div_ceil(64)
 }
 
-/// Whether a row has a cell at a place of its layout.
-pub(crate) fn is_present(present: &[u64], place: usize) -> bool {
-    present.get(place / 64).is_none_or(|word| word >> (place % 64) & 1 == 1)
+/// Returns whether a row has a cell at a index of its layout.
+pub(crate) fn is_present(present: &[u64], index: usize) -> bool {
+    present.get(index / 64).is_none_or(|word| word >> (index % 64) & 1 == 1)
 }
 
-/// Whether some cells are not numbers by themselves, but point at bytes.
+/// Returns whether some cells are not numbers by themselves, but point at bytes.
 pub(crate) fn has_texts(columns: &[(Slot, ValueType)]) -> bool {
     columns.iter().any(|(_, value_type)| value_type.is_elsewhere())
 }
@@ -84,9 +84,9 @@ pub(crate) fn dense_rows(
 ) -> Rows {
     let rows = || buffer.chunks_exact(1 + columns.len());
     let mut found = Rows { timestamps_ns: rows().map(|row| row[0] as i64).collect(), columns: Vec::new() };
-    for (place, (slot, value_type)) in columns.iter().enumerate() {
+    for (index, (slot, value_type)) in columns.iter().enumerate() {
         if slots.is_none_or(|slots| slots.binary_search(slot).is_ok()) {
-            let cells = rows().map(|row| row[1 + place]).collect();
+            let cells = rows().map(|row| row[1 + index]).collect();
             found.columns.push(RowsColumn { cells, ..RowsColumn::new(*slot, *value_type) });
         }
     }
@@ -108,30 +108,30 @@ impl GroupHead {
         (!self.buffer.is_empty()).then(|| TimeRange::new(self.range_ns.0, self.range_ns.1))
     }
 
-    /// Adds a row; `places` says where its cells stand in the layout, `None` that they are all of it in order.
-    pub(crate) fn push(&mut self, timestamp_ns: i64, cells: &[u64], places: Option<&[usize]>, width: usize) {
-        match places {
+    /// Adds a row; `indexes` says where its cells stand in the layout, `None` that they are all of it in order.
+    pub(crate) fn push(&mut self, timestamp_ns: i64, cells: &[u64], indexes: Option<&[usize]>, width: usize) {
+        match indexes {
             None if !self.sparse => {
                 self.buffer.reserve(1 + cells.len());
                 self.buffer.push(timestamp_ns as u64);
                 self.buffer.extend_from_slice(cells);
             }
-            Some(places) if !self.sparse && places.len() == width => self.push_permuted(timestamp_ns, cells, places),
-            _ => self.push_sparse(timestamp_ns, cells, places, width),
+            Some(indexes) if !self.sparse && indexes.len() == width => self.push_permuted(timestamp_ns, cells, indexes),
+            _ => self.push_sparse(timestamp_ns, cells, indexes, width),
         }
     }
 
     /// A row with all cells, in another order than the layout's.
-    fn push_permuted(&mut self, timestamp_ns: i64, cells: &[u64], places: &[usize]) {
+    fn push_permuted(&mut self, timestamp_ns: i64, cells: &[u64], indexes: &[usize]) {
         self.buffer.push(timestamp_ns as u64);
         let cells_at = self.buffer.len();
-        self.buffer.resize(cells_at + places.len(), 0);
-        for (cell, place) in cells.iter().zip(places) {
-            self.buffer[cells_at + place] = *cell;
+        self.buffer.resize(cells_at + indexes.len(), 0);
+        for (cell, index) in cells.iter().zip(indexes) {
+            self.buffer[cells_at + index] = *cell;
         }
     }
 
-    fn push_sparse(&mut self, timestamp_ns: i64, cells: &[u64], places: Option<&[usize]>, width: usize) {
+    fn push_sparse(&mut self, timestamp_ns: i64, cells: &[u64], indexes: Option<&[usize]>, width: usize) {
         if !self.sparse {
             let same: Vec<usize> = (0..width).collect();
             self.widen(width, width, &same);
@@ -141,19 +141,19 @@ impl GroupHead {
         let cells_at = presence_at + presence_words(width);
         self.buffer.resize(cells_at + width, 0);
         for (column, cell) in cells.iter().enumerate() {
-            let place = places.map_or(column, |places| places[column]);
-            self.buffer[presence_at + place / 64] |= 1 << (place % 64);
-            self.buffer[cells_at + place] = *cell;
+            let index = indexes.map_or(column, |indexes| indexes[column]);
+            self.buffer[presence_at + index / 64] |= 1 << (index % 64);
+            self.buffer[cells_at + index] = *cell;
         }
     }
 
-    /// Rewrites the rows as sparse ones of another layout; `places` says where each old column goes.
-    pub(crate) fn widen(&mut self, from_width: usize, to_width: usize, places: &[usize]) {
+    /// Rewrites the rows as sparse ones of another layout; `indexes` says where each old column goes.
+    pub(crate) fn widen(&mut self, from_width: usize, to_width: usize, indexes: &[usize]) {
         let mut wider = Self { sparse: true, ..Self::default() };
         for (timestamp_ns, present, cells) in self.rows(from_width) {
-            let kept = (0..from_width).filter(|place| is_present(present, *place));
-            let (cells, places): (Vec<u64>, Vec<usize>) = kept.map(|place| (cells[place], places[place])).unzip();
-            wider.push_sparse(timestamp_ns, &cells, Some(&places), to_width);
+            let kept = (0..from_width).filter(|index| is_present(present, *index));
+            let (cells, indexes): (Vec<u64>, Vec<usize>) = kept.map(|index| (cells[index], indexes[index])).unzip();
+            wider.push_sparse(timestamp_ns, &cells, Some(&indexes), to_width);
         }
         self.buffer = wider.buffer;
         self.sparse = true;

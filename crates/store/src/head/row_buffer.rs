@@ -12,9 +12,9 @@ use index::{GroupId, Slot};
 use model::{TimeRange, ValueType};
 
 use super::block::{Block, Link};
+use super::block_pool::BlockPool;
 use super::packed::{self, RowForm};
-use super::spare_rows::SpareRows;
-use crate::chunk;
+use crate::part::chunk;
 
 /// Bytes of rows that are kept together if their cells are large: rows of full blocks never move.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -50,23 +50,23 @@ pub(crate) struct SharedRows {
     /// Smallest timestamp of all rows.
     oldest_ns: i64,
     /// Where blocks come from and go to.
-    spare: Arc<SpareRows>,
-    spare_bytes_max: usize,
+    pool: Arc<BlockPool>,
+    pool_bytes_max: usize,
 }
 
 impl Drop for SharedRows {
     fn drop(&mut self) {
-        // The first one is as small as a head was that never filled it. What somebody still reads goes with its last reader.
+        // The first one is as small as a head was that never filled it. What is still read goes with its last reader.
         let (rows, bytes) = self.block_room();
         let full = Arc::try_unwrap(std::mem::take(&mut self.full)).unwrap_or_default();
         let own = full.into_iter().filter_map(Arc::into_inner).chain([std::mem::take(&mut self.open)]);
-        self.spare.give(own.filter(|block| block.has_room_of(rows, bytes)), self.spare_bytes_max);
+        self.pool.give(own.filter(|block| block.has_room_of(rows, bytes)), self.pool_bytes_max);
     }
 }
 
 impl SharedRows {
     /// Without rows; of these columns. Of the memory of its blocks so many bytes are kept in the end.
-    pub(crate) fn new(columns: &[(Slot, ValueType)], spare: Arc<SpareRows>, spare_bytes_max: usize) -> Self {
+    pub(crate) fn new(columns: &[(Slot, ValueType)], pool: Arc<BlockPool>, pool_bytes_max: usize) -> Self {
         let width = columns.len();
         let block_bits = (BLOCK_BYTES / ((1 + width) * 8)).max(1).ilog2();
         Self {
@@ -78,8 +78,8 @@ impl SharedRows {
             open: Block { form: Arc::new(RowForm::new(columns)), newest_ns: i64::MIN, ..Block::default() },
             count: 0,
             oldest_ns: i64::MAX,
-            spare,
-            spare_bytes_max,
+            pool,
+            pool_bytes_max,
         }
     }
 
@@ -97,12 +97,12 @@ impl SharedRows {
         self.full_bytes + self.open.bytes()
     }
 
-    /// Whether there is no room for more rows, whatever memory there is.
+    /// Returns whether there is no room for more rows, whatever memory there is.
     pub(crate) fn is_full(&self) -> bool {
         self.count >= ROWS_MAX
     }
 
-    /// Adds a row behind a group's previous one ([`NONE`] if there is none), and says where it is. `places` says where its cells
+    /// Adds a row after a group's previous one ([`NONE`] if there is none), and says where it is. `places` says where its cells
     /// stand among the columns, `None` that they are in order.
     pub(crate) fn push(
         &mut self,
@@ -145,7 +145,7 @@ impl SharedRows {
     fn new_block(&self) -> Block {
         let (rows, bytes) = self.block_room();
         let form = self.open.form.clone();
-        match self.spare.take(rows, bytes) {
+        match self.pool.take(rows, bytes) {
             Some(block) => Block { form, ..block },
             None => Block::with_room(form, (rows, bytes)),
         }
@@ -215,7 +215,7 @@ impl SharedRows {
         SharedView { width, block_bits, full: self.full.clone(), range: *range, newest, open }
     }
 
-    /// Whether a group has a row in a range.
+    /// Returns whether a group has a row in a range.
     pub(crate) fn has_rows(&self, newest: u32, range: &TimeRange) -> bool {
         self.open_rows(newest, range.start_ns).any(|(_, row)| range.contains(packed::timestamp_of(row)))
             || self.view(newest, range).back().next().is_some()
@@ -314,7 +314,7 @@ pub(crate) struct GroupedRows {
     pub(crate) cells: Vec<Vec<u64>>,
 }
 
-/// A group's rows in a range at a moment, for a reader that holds up nobody while it copies them.
+/// A group's rows in a range at a moment, for a reader that blocks no writer while it copies them.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedView {
     width: usize,
@@ -344,7 +344,7 @@ impl SharedView {
         .filter(|(_, row)| self.range.contains(packed::timestamp_of(row)))
     }
 
-    /// The rows in order of arrival: timestamp and cells of each, one behind the other.
+    /// The rows in order of arrival: timestamp and cells of each, one after the other.
     pub(crate) fn rows(&self) -> Vec<u64> {
         let full: Vec<(&RowForm, &[u8])> = self.back().collect();
         let mut rows = Vec::with_capacity(full.len() * (1 + self.width) + self.open.len());
@@ -423,7 +423,7 @@ impl RowsByGroup<'_> {
         self.groups.iter().map(|(group, _)| *group)
     }
 
-    /// A group's rows: by time where no two have the same, else in order of arrival. Quick if groups are asked for in order, each once.
+    /// A group's rows: by time where no two have the same, else in order of arrival. Quick if groups are requested in order, each once.
     pub(crate) fn of_group(&mut self, group: GroupId) -> GroupRows {
         if !self.ready.iter().any(|(ready, _)| *ready == group) {
             let Ok(found) = self.groups.binary_search_by_key(&group, |(group, _)| *group) else {
@@ -435,7 +435,7 @@ impl RowsByGroup<'_> {
         asked_for.map(|(_, rows)| rows.in_order()).unwrap_or_default()
     }
 
-    /// The rows of a group and of some behind it. What neighbours got at one time lies side by side, so that a cache line and a page of
+    /// The rows of a group and of some after it. What neighbours got at one time lies side by side, so that a cache line and a page of
     /// memory serve several of them, but only for a while: they take turns, a few rows each.
     fn gather(&self, first: usize) -> VecDeque<(GroupId, GroupRows)> {
         let (mut groups, mut places) = (VecDeque::new(), Vec::new());
@@ -472,7 +472,7 @@ pub(crate) struct GroupRows {
     pub(crate) timestamps_ns: Vec<i64>,
     /// The cells of each column.
     pub(crate) columns: Vec<Vec<u64>>,
-    /// Whether timestamps ascend, none twice.
+    /// True if timestamps ascend, none twice.
     pub(crate) is_ordered: bool,
 }
 
@@ -506,13 +506,13 @@ fn ordered<T: Copy>(values: &[T], order: &[u32]) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::block::STRETCH_ROWS;
+    use super::super::block::INTERVAL_ROWS;
     use super::*;
 
     /// Without rows; of so many columns of counts.
-    fn rows_of(width: usize, spare: Arc<SpareRows>, spare_bytes_max: usize) -> SharedRows {
+    fn rows_of(width: usize, pool: Arc<BlockPool>, pool_bytes_max: usize) -> SharedRows {
         let columns: Vec<_> = (0..width as u32).map(|slot| (slot, ValueType::U64)).collect();
-        SharedRows::new(&columns, spare, spare_bytes_max)
+        SharedRows::new(&columns, pool, pool_bytes_max)
     }
 
     fn of_group(shared: &SharedRows, newest: u32, range: &TimeRange) -> Vec<u64> {
@@ -558,7 +558,7 @@ mod tests {
     }
 
     /// Rows of one group, whose first cell is the timestamp and whose second says when they came.
-    fn check_gathered(arrivals: &[i64], is_ordered: bool, expected: &[(i64, u64)]) {
+    fn check_grouped(arrivals: &[i64], is_ordered: bool, expected: &[(i64, u64)]) {
         let mut shared = rows_of(2, Arc::default(), 0);
         arrivals.iter().zip(0..).fold(NONE, |previous, (timestamp_ns, number)| {
             shared.push(7, previous, *timestamp_ns, &[*timestamp_ns as u64, number], None)
@@ -574,9 +574,9 @@ mod tests {
 
     #[test]
     fn a_flush_gets_rows_by_time_unless_some_replace_others() {
-        check_gathered(&[1, 2, 3], true, &[(1, 0), (2, 1), (3, 2)]);
-        check_gathered(&[5, 1, 7, 6, 2], true, &[(1, 1), (2, 4), (5, 0), (6, 3), (7, 2)]);
-        check_gathered(&[5, 1, 5], false, &[(5, 0), (1, 1), (5, 2)]);
+        check_grouped(&[1, 2, 3], true, &[(1, 0), (2, 1), (3, 2)]);
+        check_grouped(&[5, 1, 7, 6, 2], true, &[(1, 1), (2, 4), (5, 0), (6, 3), (7, 2)]);
+        check_grouped(&[5, 1, 5], false, &[(5, 0), (1, 1), (5, 2)]);
     }
 
     #[test]
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_go_to_their_places() {
+    fn cells_go_to_their_columns() {
         let mut shared = rows_of(3, Arc::default(), 0);
         let place = shared.push(7, NONE, -1, &[1, 2, 3], Some(&[2, 0, 1]));
         assert_eq!(of_group(&shared, place, &TimeRange::ALL), [u64::MAX, 2, 3, 1]);
@@ -628,16 +628,16 @@ mod tests {
         assert_eq!(of_group(&shared, newest[1], &TimeRange::ALL), rows);
         let links = size_of::<Link>() as u64;
         let bytes = [rows_of_block * (8 + 1 + 1), rows_of_block * (8 + 1 + 2), (rows_of_block + 5) * (8 + 1 + 8)];
-        // Three blocks are full, five rows more begin no second stretch.
-        let stretches = 3 * (rows_of_block / STRETCH_ROWS as u64 - 1);
+        // Three blocks are full, five rows more begin no second range.
+        let stretches = 3 * (rows_of_block / INTERVAL_ROWS as u64 - 1);
         assert_eq!(shared.bytes() as u64, bytes.iter().sum::<u64>() + count * links + stretches * 8);
     }
 
     #[test]
     fn memory_of_dropped_rows_serves_the_next_ones() {
-        let spare = Arc::new(SpareRows::default());
+        let pool = Arc::new(BlockPool::default());
         let fill = |width: usize| {
-            let mut shared = rows_of(width, spare.clone(), 4 << 20);
+            let mut shared = rows_of(width, pool.clone(), 4 << 20);
             let cells = vec![7; width];
             for time in 0..3 << shared.block_bits {
                 shared.push(1, NONE, time, &cells, None);
@@ -648,18 +648,18 @@ mod tests {
             (blocks.map(|block| block.rows.as_ptr()).collect::<Vec<_>>(), shared)
         };
         let (first, shared) = fill(3);
-        assert_eq!(spare.size_bytes(), 0);
+        assert_eq!(pool.size_bytes(), 0);
         let bytes = shared.bytes();
         drop(shared);
-        let kept = spare.size_bytes();
+        let kept = pool.size_bytes();
         assert!(kept >= bytes, "{kept} of {bytes}");
         let (second, shared) = fill(3);
         assert!(second.iter().skip(1).all(|block| first.contains(block)));
         drop(shared);
-        assert!(spare.size_bytes() <= 4 << 20);
-        spare.look(false);
-        assert!(spare.size_bytes() > 0);
-        spare.look(true);
-        assert_eq!(spare.size_bytes(), 0);
+        assert!(pool.size_bytes() <= 4 << 20);
+        pool.look(false);
+        assert!(pool.size_bytes() > 0);
+        pool.look(true);
+        assert_eq!(pool.size_bytes(), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! A record's bytes in a segment.
 //!
 //! ```text
-//!  0  u32  CRC-32C of everything behind it, padding excluded
+//!  0  u32  CRC-32C of everything after it, padding excluded
 //!  4  u32  length of the payload
 //!  8  u64  sequence id
 //! 16  u64  every record up to this sequence id was durable when this one was made
@@ -56,7 +56,7 @@ pub(crate) fn push(out: &mut Vec<u8>, segment: u32, frame: &Frame<'_>) {
     out.resize(start + frame_bytes(frame.payload.len()), 0);
 }
 
-/// What a header says, before anything behind it is looked at.
+/// What a header says, before anything after it is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim<'a> {
     /// That a record begins here.
@@ -75,7 +75,7 @@ pub(crate) struct Claimed<'a> {
 }
 
 impl Claimed<'_> {
-    /// Bytes behind the record's beginning that the checksum is of.
+    /// Bytes after the record's beginning that the checksum is of.
     pub(crate) fn checked(&self) -> std::ops::Range<usize> {
         4..HEADER_BYTES + self.frame.payload.len()
     }
@@ -85,7 +85,7 @@ impl Claimed<'_> {
         frame_bytes(self.frame.payload.len())
     }
 
-    /// Whether this is the checksum of those bytes.
+    /// Returns whether this is the checksum of those bytes.
     pub(crate) fn is(&self, checksum: u32) -> bool {
         self.checksum == checksum
     }

@@ -4,7 +4,7 @@
 //! * [`record`]: what the records say.
 //! * [`note`]: the newest segment, and how far records are on disk.
 //! * [`writer`]: appending, group commit, rotation, recycling.
-//! * [`reader`]: reading segments back after a crash; [`sums`]: checksums of what may be records behind damage.
+//! * [`reader`]: reading segments back after a crash; [`sums`]: checksums of what may be records after damage.
 //!
 //! Layout: `docs/formats/log.md`.
 
@@ -24,7 +24,7 @@ use writer::LogStats;
 /// ascend by one; a log elsewhere (a partition of a message broker, whose offsets they would be) can take the place of the
 /// files.
 pub(crate) trait WriteAheadLog: Send + Sync {
-    /// Puts a record behind all others and gives its sequence id. Durable it is after [`WriteAheadLog::commit`].
+    /// Appends a record and gives its sequence id. Durable it is after [`WriteAheadLog::commit`].
     fn append(&self, kind: u8, payload: &[u8]) -> Result<u64, StoreError>;
 
     /// Returns when every record up to the sequence id is durable.

@@ -43,9 +43,9 @@ pub enum Finding {
         offset: u64,
         /// Sequence ids that are missing; the last is that of the record before the next one that is there.
         sequences: (u64, u64),
-        /// Whether the file is not there at all.
+        /// True if the file is not there at all.
         is_missing: bool,
-        /// Whether rows are lost: others are in parts already.
+        /// True if rows are lost: others are in parts already.
         is_lost: bool,
     },
 }
@@ -94,7 +94,7 @@ pub(crate) struct Scan {
     start: ScanStart,
     /// Sequence id of the record that must come next; unknown at the first record of an earlier run.
     expected: Option<u64>,
-    /// Whether a segment of the last run was seen.
+    /// True if a segment of the last run was seen.
     is_in_last_run: bool,
     /// Largest sequence id seen, also among records that do not count.
     pub(crate) largest_sequence: u64,
@@ -107,7 +107,7 @@ pub(crate) struct Scan {
     findings: Vec<Finding>,
     /// Findings from this one on do not know yet where the missing records end: the next record tells.
     open_from: Option<usize>,
-    /// Bytes that were checked behind damage.
+    /// Bytes that were checked after damage.
     work_bytes: u64,
 }
 
@@ -165,7 +165,7 @@ impl Scan {
         });
     }
 
-    /// The same where it is not known yet how many records are missing.
+    /// Damage of which it is not known yet how many records are missing.
     fn push_open(&mut self, stop: &Stop, is_missing: bool) {
         let first = self.expected.unwrap_or_else(|| self.largest_sequence.saturating_add(1));
         self.open_from.get_or_insert(self.findings.len());
@@ -214,14 +214,14 @@ impl Scan {
         };
         self.begin(segment.number, segment.end.is_some());
         let mut offset = 0;
-        let mut behind: Option<Behind<'_>> = None;
+        let mut behind: Option<AfterDamage<'_>> = None;
         loop {
             let (at, found) = look_past_padding(bytes, behind.as_ref(), offset, segment.number);
             let (frame, next) = match found {
                 Found::Record(frame, length) if self.follows(&frame) => (frame, at + length),
                 _ => {
-                    let behind = behind.get_or_insert_with(|| Behind::new(bytes, at, segment.number));
-                    match self.behind_damage(segment, behind, at) {
+                    let behind = behind.get_or_insert_with(|| AfterDamage::new(bytes, at, segment.number));
+                    match self.after_damage(segment, behind, at) {
                         Some(record) => record,
                         None => {
                             self.note_end(segment, (offset, at), found);
@@ -258,12 +258,12 @@ impl Scan {
         self.expected.is_none_or(|expected| frame.sequence == expected)
     }
 
-    /// The first whole record behind the damage, with where it ends, if it or a later one proves that what is missing
+    /// The first whole record after the damage, with where it ends, if it or a later one proves that what is missing
     /// had been durable.
-    fn behind_damage<'a>(
+    fn after_damage<'a>(
         &mut self,
         segment: &SegmentBytes<'_>,
-        behind: &Behind<'a>,
+        behind: &AfterDamage<'a>,
         offset: usize,
     ) -> Option<(Frame<'a>, usize)> {
         let first = behind.records.partition_point(|record| record.offset < offset);
@@ -304,7 +304,7 @@ impl Scan {
     }
 }
 
-/// Whether bytes look like the beginning of the record that would come next: they have its segment or its sequence id.
+/// Returns whether bytes look like the beginning of the record that would come next: they have its segment or its sequence id.
 fn is_trace(bytes: &[u8], segment: u32, expected: Option<u64>) -> bool {
     let number = bytes.get(24..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes));
     let sequence = bytes.get(8..).and_then(<[u8]>::first_chunk).map(|bytes| u64::from_le_bytes(*bytes));
@@ -314,7 +314,7 @@ fn is_trace(bytes: &[u8], segment: u32, expected: Option<u64>) -> bool {
 /// What stands at an offset, or where only zeros do up to the end of the block, at the beginning of the next one: there the next commit is.
 fn look_past_padding<'a>(
     bytes: &'a [u8],
-    behind: Option<&Behind<'a>>,
+    behind: Option<&AfterDamage<'a>>,
     offset: usize,
     segment: u32,
 ) -> (usize, Found<'a>) {
@@ -327,7 +327,7 @@ fn look_past_padding<'a>(
 
 /// What stands at an offset; once there was damage, by what was found after it: looking at every place anew would take time for its
 /// square.
-fn look_at<'a>(bytes: &'a [u8], behind: Option<&Behind<'a>>, offset: usize, segment: u32) -> Found<'a> {
+fn look_at<'a>(bytes: &'a [u8], behind: Option<&AfterDamage<'a>>, offset: usize, segment: u32) -> Found<'a> {
     // Too little for a header, which would be made of zeros and of what the next block holds.
     let rest = bytes.get(offset..offset.next_multiple_of(DIRECT_ALIGN_BYTES)).unwrap_or_default();
     if (1..HEADER_BYTES).contains(&rest.len()) && rest.iter().all(|byte| *byte == 0) {
@@ -339,8 +339,8 @@ fn look_at<'a>(bytes: &'a [u8], behind: Option<&Behind<'a>>, offset: usize, segm
     }
 }
 
-/// What stands behind the first damage of a segment: found once, in work that is in proportion to the bytes.
-struct Behind<'a> {
+/// What stands after the first damage of a segment: found once, in work that is in proportion to the bytes.
+struct AfterDamage<'a> {
     bytes: &'a [u8],
     segment: u32,
     records: Vec<Record>,
@@ -351,12 +351,12 @@ struct Behind<'a> {
 /// A whole record there.
 struct Record {
     offset: usize,
-    /// The largest of it and of those behind it.
+    /// The largest of it and of those after it.
     sequence_max: u64,
     durable_through_max: u64,
 }
 
-impl<'a> Behind<'a> {
+impl<'a> AfterDamage<'a> {
     /// Goes from record to record, and where there is none, to the next place where one may begin.
     fn new(bytes: &'a [u8], from: usize, segment: u32) -> Self {
         let mut records: Vec<Record> = Vec::new();
@@ -484,14 +484,14 @@ mod tests {
     }
 
     #[test]
-    fn damage_to_acknowledged_records_is_told_and_the_rest_is_kept() {
+    fn damage_to_acknowledged_records_is_reported_and_the_rest_stays() {
         let lost = "acknowledged records 2 to 2 are lost";
         check(&[&[(1, 0), (2, 1), (3, 1), (4, 3)]], &[(0, 1)], &[1, 3, 4], &[lost]);
         check(&[&[(1, 0), (2, 1)], &[(3, 2)]], &[(0, 1)], &[1, 3], &[lost]);
         check(&[&[(1, 0), (2, 1), (3, 2)]], &[(0, 0)], &[2, 3], &["acknowledged records 1 to 1 are lost"]);
     }
 
-    /// The work that a segment behind damage takes, for each of its bytes.
+    /// The work that a segment after damage takes, for each of its bytes.
     fn work_per_byte(bytes: &[u8]) -> u64 {
         let mut scan = Scan::new(ScanStart::default());
         let whole = SegmentBytes { number: 7, path: Path::new("7.log"), bytes, end: None };
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_claims_to_be_a_record_at_every_place_takes_work_in_proportion() {
+    fn claims_of_records_at_every_offset_take_work_in_proportion() {
         // Eight bytes over and over: from every place on, a segment's number and a length.
         let hostile = |bytes: usize| {
             let claim = [7u32.to_le_bytes(), (bytes as u32 / 2).to_le_bytes()].concat();

@@ -4,8 +4,8 @@ use codec::{COLUMN_VALUES_MAX, DecodeError, Reader, cells, histogram, integer, v
 use index::{CatalogEntry, GroupEntry, GroupId, Slot, decode_entries, encode_entries};
 use model::ValueType;
 
-use crate::exemplars;
-use crate::producers::Sent;
+use crate::write::exemplars;
+use crate::write::producers::Sent;
 
 /// Kinds of records. Rows of kind 1 were written by earlier versions.
 pub(crate) const PLAIN_ROWS: u8 = 1;
@@ -187,7 +187,7 @@ fn decode_block(kind: u8, reader: &mut Reader<'_>, text: &[u8]) -> Result<RowBlo
     Ok(block)
 }
 
-/// Whether every string cell points at UTF-8 in the text, and every histogram cell at a histogram.
+/// Returns whether every string cell points at UTF-8 in the text, and every histogram cell at a histogram.
 fn check_texts(block: &RowBlock, text: &[u8]) -> Option<()> {
     for (column, (_, kind)) in block.columns.iter().enumerate().filter(|(_, (_, kind))| kind.is_elsewhere()) {
         for row in 0..block.rows() {

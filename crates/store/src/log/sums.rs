@@ -1,8 +1,8 @@
-//! Checksums of any stretch of a segment, each for little work: of what stands behind damage, every eighth byte may claim to be
+//! Checksums of any range of a segment, each for little work: of what stands after damage, every eighth byte may claim to be
 //! the beginning of a long record.
 //!
-//! A CRC is a remainder of polynomials, so that the one of a stretch follows from those of what ends where it begins and where it
-//! ends: the first, moved on by the stretch's bytes, is what the second has too much.
+//! A CRC is a remainder of polynomials, so that the one of a range follows from those of what ends where it begins and where it
+//! ends: the first, moved on by the range's bytes, is what the second has too much.
 
 /// Bytes from one place whose checksum is kept to the next.
 const BLOCK_BYTES: usize = 256;
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stretches_have_the_checksums_of_their_bytes(
+        fn ranges_have_the_checksums_of_their_bytes(
             bytes in prop::collection::vec(any::<u8>(), 0..3000),
             (one, other) in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
         ) {

@@ -11,7 +11,7 @@ use super::frame::{self, Frame};
 use super::note::{Note, NoteFile};
 use super::{WriteAheadLog, segment_path};
 use crate::StoreError;
-use crate::reserve::is_full;
+use crate::upkeep::reserve::is_full;
 
 /// Bytes of the smallest segment that a small disk gets instead of one of the usual size.
 const SMALL_SEGMENT_BYTES_MIN: usize = 1 << 20;
@@ -33,7 +33,7 @@ pub(crate) struct Log {
     files: Arc<dyn Files>,
     directory: PathBuf,
     segment_bytes: usize,
-    /// Whether writes go past the system's cache where they can.
+    /// True if writes go past the system's cache where they can.
     is_direct: bool,
     state: Mutex<State>,
     committed: Condvar,
@@ -46,7 +46,7 @@ pub(crate) struct LogStart {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) directory: PathBuf,
     pub(crate) segment_bytes: usize,
-    /// Whether to write past the system's cache.
+    /// True if to write past the system's cache.
     pub(crate) is_direct: bool,
     /// Last sequence id given out.
     pub(crate) sequence: u64,
@@ -76,7 +76,7 @@ struct State {
     spare: Vec<u8>,
     /// What is appended but not written, in order.
     pending: Vec<Pending>,
-    /// Whether a writer is writing and syncing for all.
+    /// True if a writer is writing and syncing for all.
     committing: bool,
     /// Why nothing may be written any more.
     failed: Option<String>,
@@ -126,7 +126,7 @@ pub struct LogStats {
     pub bytes: u64,
     /// Bytes of records appended since opening, their frames included.
     pub appended_bytes: u64,
-    /// Whether what is written goes past the system's cache, durable with the same call (`O_DIRECT` and `O_DSYNC`); `None` before
+    /// True if what is written goes past the system's cache, durable with the same call (`O_DIRECT` and `O_DSYNC`); `None` before
     /// the first record.
     pub is_direct: Option<bool>,
 }

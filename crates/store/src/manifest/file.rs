@@ -7,7 +7,8 @@ use codec::DecodeError;
 use platform::{File, Files, OpenMode};
 
 use super::{Edit, State, parse, record_at};
-use crate::{StoreError, manifest_twin};
+use crate::StoreError;
+use crate::manifest::twin;
 
 /// Bytes of edits after the snapshot, besides its own size, at which the file is written anew.
 const EDITS_BYTES: u64 = 1 << 20;
@@ -16,7 +17,7 @@ const EDITS_BYTES: u64 = 1 << 20;
 const IDS_OF_A_LIFE: u64 = 1 << 32;
 
 impl State {
-    /// Whether there may have been files that this manifest does not know of: rows are lost, and no operator has said yet that it is well.
+    /// Returns whether there may have been files that this manifest does not know of: rows are lost, and no operator has said yet that it is well.
     pub(crate) fn is_in_doubt(&self) -> bool {
         !self.losses.is_empty()
     }
@@ -64,7 +65,7 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Reads a folder's manifest; `None` if the folder has none.
     pub(crate) fn read(files: &dyn Files, directory: &Path) -> Result<Option<State>, StoreError> {
-        Ok(manifest_twin::read(files, directory)?.map(|found| found.state))
+        Ok(twin::read(files, directory)?.map(|found| found.state))
     }
 
     /// Reads the bytes of a manifest.
@@ -76,7 +77,7 @@ impl Manifest {
     pub(crate) fn write(files: &dyn Files, directory: &Path, mut state: State) -> Result<Self, StoreError> {
         state.edition += 1;
         let bytes = state.to_bytes();
-        let copies = manifest_twin::NAMES.map(|name| Copy::write(files, directory.join(name), &bytes));
+        let copies = twin::NAMES.map(|name| Copy::write(files, directory.join(name), &bytes));
         Ok(Self { copies: copies.into_iter().collect::<Result<_, _>>()?, state })
     }
 
@@ -105,7 +106,7 @@ impl Manifest {
         })
     }
 
-    /// Makes the edits durable, all or none. After an error nobody knows which.
+    /// Makes the edits durable, all or none. After an error it is unknown which.
     pub(crate) fn commit(&mut self, edits: &[Edit]) -> Result<(), StoreError> {
         let edits = self.numbered(edits);
         // One after the other: a crash can tear one of them only.

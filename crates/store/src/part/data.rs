@@ -7,15 +7,15 @@ use std::sync::Arc;
 use platform::{File, Files, Mapped, OpenMode};
 
 use super::reader::tail_bytes;
-use super::{FOOTER_BYTES, HEADER_BYTES, HEADER_MAGIC, PartInfo, Place, VERSION};
+use super::{BlockHandle, FOOTER_BYTES, HEADER_BYTES, HEADER_MAGIC, PartInfo, VERSION};
 use crate::StoreError;
-use crate::check::Damage;
-use crate::health::Health;
 use crate::tier::Tier;
+use crate::upkeep::check::Damage;
+use crate::upkeep::health::Health;
 
 /// A part's bytes.
 pub(crate) enum PartData {
-    /// A stretch of a file of the data folder.
+    /// A range of a file of the data folder.
     Local {
         /// The file's path, for messages.
         path: PathBuf,
@@ -42,16 +42,16 @@ pub(crate) enum PartData {
 }
 
 /// Bytes that stay where they are: in memory, or in a mapped file.
-pub(crate) enum Kept {
+pub(crate) enum ResidentBytes {
     Owned(Vec<u8>),
     Mapped(Mapped, Range<usize>),
 }
 
-impl Kept {
+impl ResidentBytes {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Owned(bytes) => bytes,
-            // Zeros in the place of a page that could not be read are no bytes of the file.
+            // Zeros in place of a page that could not be read are no bytes of the file.
             Self::Mapped(map, _) if !map.is_readable() => &[],
             Self::Mapped(map, range) => map.bytes().get(range.clone()).unwrap_or_default(),
         }
@@ -83,23 +83,23 @@ impl PartData {
         Ok(Self::Local { path, file, base: info.offset, map, health: None })
     }
 
-    /// A stretch of the part that is kept as long as the part is open: mapped where that is possible.
-    pub(crate) fn keep(&self, place: Place) -> Result<Kept, StoreError> {
-        let length = place.bytes as usize;
+    /// A range of the part that is kept as long as the part is open: mapped where that is possible.
+    pub(crate) fn resident(&self, handle: BlockHandle) -> Result<ResidentBytes, StoreError> {
+        let length = handle.bytes as usize;
         let mapped = match self {
-            Self::Local { map, .. } => map.as_ref().map(|map| (map, self.offset(place.offset))),
+            Self::Local { map, .. } => map.as_ref().map(|map| (map, self.offset(handle.offset))),
             Self::Object { bytes, tail, .. } => tail.as_ref().and_then(|tail| {
                 let tail_offset = bytes.checked_sub(tail.bytes().len() as u64)?;
-                Some((tail, place.offset.checked_sub(tail_offset)?))
+                Some((tail, handle.offset.checked_sub(tail_offset)?))
             }),
         };
         if let Some((map, offset)) = mapped
             && let Ok(from) = usize::try_from(offset)
             && map.bytes().len() >= from.saturating_add(length)
         {
-            return Ok(Kept::Mapped(map.clone(), from..from + length));
+            return Ok(ResidentBytes::Mapped(map.clone(), from..from + length));
         }
-        Ok(Kept::Owned(self.read(&[place])?.pop().unwrap_or_default()))
+        Ok(ResidentBytes::Owned(self.read(&[handle])?.pop().unwrap_or_default()))
     }
 
     /// A part in the object store, whose tail is known.
@@ -120,13 +120,13 @@ impl PartData {
         let size = self.bytes()?;
         let footer_offset = size.checked_sub(FOOTER_BYTES as u64).filter(|offset| *offset >= HEADER_BYTES as u64);
         let footer_offset = footer_offset.ok_or_else(|| self.corrupt(size, "a part is cut short"))?;
-        let footer = self.read(&[Place { offset: footer_offset, bytes: FOOTER_BYTES as u32 }])?;
+        let footer = self.read(&[BlockHandle { offset: footer_offset, bytes: FOOTER_BYTES as u32 }])?;
         let tail = footer.first().map(|footer| tail_bytes(footer)).transpose();
         let tail = tail.map_err(|error| self.corrupt(footer_offset, error.what))?.unwrap_or(0);
         let offset = footer_offset.checked_sub(tail).filter(|offset| *offset >= HEADER_BYTES as u64);
         let offset = offset.ok_or_else(|| self.corrupt(footer_offset, "index and footer do not fit together"))?;
         let bytes = u32::try_from(size - offset).map_err(|_| self.corrupt(footer_offset, "an index beyond 4 GiB"))?;
-        Ok(self.read(&[Place { offset, bytes }])?.pop().unwrap_or_default())
+        Ok(self.read(&[BlockHandle { offset, bytes }])?.pop().unwrap_or_default())
     }
 
     pub(super) fn bytes(&self) -> Result<u64, StoreError> {
@@ -147,7 +147,7 @@ impl PartData {
         }
     }
 
-    /// Whether they are in a file of the data folder.
+    /// Returns whether they are in a file of the data folder.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self, Self::Local { .. })
     }
@@ -160,25 +160,25 @@ impl PartData {
         }
     }
 
-    /// Reads stretches of the part, each whole.
-    pub(crate) fn read(&self, places: &[Place]) -> Result<Vec<Vec<u8>>, StoreError> {
+    /// Reads ranges of the part, each whole.
+    pub(crate) fn read(&self, handles: &[BlockHandle]) -> Result<Vec<Vec<u8>>, StoreError> {
         match self {
             Self::Local { path, file, .. } => {
-                let read = |place: &Place| {
-                    let mut bytes = vec![0; place.bytes as usize];
+                let read = |handle: &BlockHandle| {
+                    let mut bytes = vec![0; handle.bytes as usize];
                     // The error's text is made only if there is one: this is done for every chunk.
-                    file.read_exact_at(&mut bytes, self.offset(place.offset))
+                    file.read_exact_at(&mut bytes, self.offset(handle.offset))
                         .map_err(|error| StoreError::io("read part", path)(error))?;
                     Ok(bytes)
                 };
-                places.iter().map(read).collect()
+                handles.iter().map(read).collect()
             }
             Self::Object { tier, key, bytes, tail, .. } => {
                 let mut found: Vec<Option<Vec<u8>>> =
-                    places.iter().map(|place| local_bytes(place, *bytes, tail.as_ref())).collect();
-                let missing = places.iter().zip(&found).filter(|(_, found)| found.is_none());
+                    handles.iter().map(|handle| local_bytes(handle, *bytes, tail.as_ref())).collect();
+                let missing = handles.iter().zip(&found).filter(|(_, found)| found.is_none());
                 let ranges: Vec<Range<u64>> =
-                    missing.map(|(place, _)| place.offset..place.offset + u64::from(place.bytes)).collect();
+                    missing.map(|(handle, _)| handle.offset..handle.offset + u64::from(handle.bytes)).collect();
                 let mut read = if ranges.is_empty() {
                     Vec::new().into_iter()
                 } else {
@@ -190,31 +190,31 @@ impl PartData {
         }
     }
 
-    /// A stretch of a local file that is mapped: nothing is copied, and nothing asked of the system if it is in memory.
-    pub(crate) fn mapped(&self, place: Place) -> Option<&[u8]> {
+    /// A range of a local file that is mapped: nothing is copied, and nothing asked of the system if it is in memory.
+    pub(crate) fn mapped(&self, handle: BlockHandle) -> Option<&[u8]> {
         let Self::Local { map: Some(map), base, .. } = self else { return None };
         if !map.is_readable() {
             return None;
         }
-        let from = usize::try_from(base.checked_add(place.offset)?).ok()?;
-        map.bytes().get(from..from.checked_add(place.bytes as usize)?)
+        let from = usize::try_from(base.checked_add(handle.offset)?).ok()?;
+        map.bytes().get(from..from.checked_add(handle.bytes as usize)?)
     }
 
-    /// The object that a stretch must be fetched from, its size, and where in it; `None` if the stretch lies here.
-    fn remote(&self, place: &Place) -> Option<(&Arc<Tier>, &str, u64, Range<u64>)> {
+    /// The object that a range must be fetched from, its size, and where in it; `None` if the range lies here.
+    fn remote(&self, handle: &BlockHandle) -> Option<(&Arc<Tier>, &str, u64, Range<u64>)> {
         let Self::Object { tier, key, bytes, tail, .. } = self else { return None };
-        let is_here = local_bytes(place, *bytes, tail.as_ref()).is_some();
-        let range = place.offset..place.offset.checked_add(u64::from(place.bytes))?;
+        let is_here = local_bytes(handle, *bytes, tail.as_ref()).is_some();
+        let range = handle.offset..handle.offset.checked_add(u64::from(handle.bytes))?;
         (!is_here).then_some((tier, key.to_str()?, *bytes, range))
     }
 
-    /// Has stretches of several parts fetched that lie in the object store, all at once: a read of each finds its own then, instead of
+    /// Has ranges of several parts fetched that lie in the object store, all at once: a read of each finds its own then, instead of
     /// waiting for one request after another.
-    pub(crate) fn warm<'a>(wanted: impl Iterator<Item = (&'a Self, Place)>) {
+    pub(crate) fn warm<'a>(wanted: impl Iterator<Item = (&'a Self, BlockHandle)>) {
         let mut remote = Vec::new();
         let mut of_tier = None;
-        for (data, place) in wanted {
-            if let Some((tier, key, bytes, range)) = data.remote(&place) {
+        for (data, handle) in wanted {
+            if let Some((tier, key, bytes, range)) = data.remote(&handle) {
                 of_tier = Some(tier);
                 remote.push((key, bytes, range));
             }
@@ -236,15 +236,15 @@ impl PartData {
 }
 
 /// What of a part in the object store needs no request: its header, which is always the same, and its tail.
-fn local_bytes(place: &Place, part_bytes: u64, tail: Option<&Mapped>) -> Option<Vec<u8>> {
+fn local_bytes(handle: &BlockHandle, part_bytes: u64, tail: Option<&Mapped>) -> Option<Vec<u8>> {
     let tail = tail?.bytes();
-    if place.offset == 0 && place.bytes as usize == HEADER_BYTES {
+    if handle.offset == 0 && handle.bytes as usize == HEADER_BYTES {
         let mut header = HEADER_MAGIC.to_vec();
         header.extend_from_slice(&VERSION.to_le_bytes());
         header.resize(HEADER_BYTES, 0);
         return Some(header);
     }
     let tail_offset = part_bytes.checked_sub(tail.len() as u64)?;
-    let from = usize::try_from(place.offset.checked_sub(tail_offset)?).ok()?;
-    tail.get(from..from + place.bytes as usize).map(<[u8]>::to_vec)
+    let from = usize::try_from(handle.offset.checked_sub(tail_offset)?).ok()?;
+    tail.get(from..from + handle.bytes as usize).map(<[u8]>::to_vec)
 }

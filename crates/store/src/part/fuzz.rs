@@ -1,4 +1,4 @@
-//! Whole parts for the fuzzer: checksums and places that follow from others are put right, so that it gets behind them.
+//! Whole parts for the fuzzer: checksums and places that follow from others are put right, so that it gets after them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,9 @@ use platform::sim::Simulation;
 
 use super::index_block::{self, KeyEntry};
 use super::reader::{KeyCursor, Part, spots};
-use super::{FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, SeenBlocks, VERSION};
+use super::{
+    FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, IndexBlockCache, PartData, PartInfo, PartKey, VERSION,
+};
 
 /// Bytes of the footer in front of its own checksum.
 const FOOTER_CHECKED_BYTES: usize = FOOTER_BYTES - 12;
@@ -17,11 +19,11 @@ const FOOTER_CHECKED_BYTES: usize = FOOTER_BYTES - 12;
 /// Opens bytes as the file of a part of the present version and reads everything in it: the entry for fuzzing.
 pub fn fuzz_part_file(bytes: &[u8]) {
     let Some(part) = open(bytes) else { return };
-    let _ = (part.verify(), part.tail(), part.find(PartKey::default(), &SeenBlocks::new(0), |_, _| {}));
+    let _ = (part.verify(), part.tail(), part.find(PartKey::default(), &IndexBlockCache::new(0), |_, _| {}));
     let mut cursor = KeyCursor::new(Arc::new(part));
     while let Ok(Some(entry)) = cursor.take() {
         for chunk in entry.chunks {
-            let _ = cursor.read(chunk.place);
+            let _ = cursor.read(chunk.handle);
         }
     }
 }
@@ -74,7 +76,7 @@ fn seal_block(file: &mut [u8], (at, length): (usize, usize)) {
     let sum = crc32c::crc32c(payload).to_le_bytes();
     let entries: Vec<KeyEntry> = index_block::take(&mut Reader::new(payload), VERSION, None).unwrap_or_default();
     for entry in &entries {
-        for place in entry.chunks.iter().map(|chunk| chunk.place).chain(entry.summary) {
+        for place in entry.chunks.iter().map(|chunk| chunk.handle).chain(entry.summary) {
             let Ok(from) = usize::try_from(place.offset) else { continue };
             let named = from.checked_add(place.bytes as usize).filter(|end| *end <= at);
             let Some(named) = named.and_then(|end| file.get_mut(from..end)) else { continue };
@@ -92,12 +94,12 @@ fn seal_block(file: &mut [u8], (at, length): (usize, usize)) {
 mod tests {
     use codec::varint;
 
-    use super::super::index_block::{ChunkRef, Place};
+    use super::super::index_block::{BlockHandle, ChunkRef};
     use super::*;
 
     /// A part of one key with one chunk, which lies where it is said.
-    fn part(place: Place) -> Vec<u8> {
-        let chunk = ChunkRef { range: TimeRange::new(0, 1), sequence_first: 1, place };
+    fn part(place: BlockHandle) -> Vec<u8> {
+        let chunk = ChunkRef { range: TimeRange::new(0, 1), sequence_first: 1, handle: place };
         let mut block = vec![0; 4];
         index_block::push(&[KeyEntry { chunks: vec![chunk], ..KeyEntry::default() }], &mut block);
         let mut directory = Vec::new();
@@ -116,13 +118,13 @@ mod tests {
 
     #[test]
     fn an_index_that_names_bytes_beyond_the_chunks_is_damage() {
-        let inside = open(&part(Place { offset: HEADER_BYTES as u64, bytes: 8 })).unwrap();
-        let (seen, mut chunks) = (SeenBlocks::new(0), 0);
-        inside.find(PartKey::default(), &seen, |found, _| chunks += found.len()).unwrap();
+        let inside = open(&part(BlockHandle { offset: HEADER_BYTES as u64, bytes: 8 })).unwrap();
+        let (index_blocks, mut chunks) = (IndexBlockCache::new(0), 0);
+        inside.find(PartKey::default(), &index_blocks, |found, _| chunks += found.len()).unwrap();
         assert_eq!(chunks, 1);
         // Four gigabytes would be made room for.
-        let beyond = open(&part(Place { offset: HEADER_BYTES as u64, bytes: u32::MAX })).unwrap();
-        let error = beyond.find(PartKey::default(), &seen, |_, _| {}).unwrap_err().to_string();
+        let beyond = open(&part(BlockHandle { offset: HEADER_BYTES as u64, bytes: u32::MAX })).unwrap();
+        let error = beyond.find(PartKey::default(), &index_blocks, |_, _| {}).unwrap_err().to_string();
         assert!(error.contains("beyond the chunks"), "{error}");
     }
 

@@ -13,7 +13,7 @@ const KEY_CHUNKS_MAX: usize = 1 << 24;
 
 /// Where bytes are, from the start of the part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Place {
+pub(crate) struct BlockHandle {
     pub(crate) offset: u64,
     pub(crate) bytes: u32,
 }
@@ -24,7 +24,7 @@ pub(crate) struct ChunkRef {
     pub(crate) range: TimeRange,
     /// Smallest sequence id of its rows: orders a group's chunks by age.
     pub(crate) sequence_first: u64,
-    pub(crate) place: Place,
+    pub(crate) handle: BlockHandle,
 }
 
 /// A key and what the part has of it.
@@ -33,7 +33,7 @@ pub(crate) struct KeyEntry {
     pub(crate) key: PartKey,
     /// Oldest first.
     pub(crate) chunks: Vec<ChunkRef>,
-    pub(crate) summary: Option<Place>,
+    pub(crate) summary: Option<BlockHandle>,
 }
 
 /// What numbers of an entry are differences to.
@@ -49,17 +49,17 @@ struct Before {
 pub(super) fn push(entries: &[KeyEntry], out: &mut Vec<u8>) {
     let first = entries.first().and_then(|entry| entry.chunks.first());
     varint::push(out, entries.len() as u64);
-    varint::push(out, first.map_or(0, |chunk| chunk.place.offset));
+    varint::push(out, first.map_or(0, |chunk| chunk.handle.offset));
     let mut before = Before::default();
     for entry in entries {
         push_key(&before.key, &entry.key, out);
         varint::push(out, entry.chunks.len() as u64);
-        varint::push(out, entry.summary.map_or(0, |place| u64::from(place.bytes)));
+        varint::push(out, entry.summary.map_or(0, |handle| u64::from(handle.bytes)));
         for chunk in &entry.chunks {
             varint::push_signed(out, chunk.range.start_ns.wrapping_sub(before.start_ns));
             varint::push(out, chunk.range.end_ns.wrapping_sub(chunk.range.start_ns) as u64);
             varint::push_signed(out, chunk.sequence_first.wrapping_sub(before.sequence) as i64);
-            varint::push(out, u64::from(chunk.place.bytes));
+            varint::push(out, u64::from(chunk.handle.bytes));
             (before.start_ns, before.sequence) = (chunk.range.start_ns, chunk.sequence_first);
         }
         before.key = entry.key;
@@ -102,7 +102,7 @@ pub(super) fn take(
     Ok(entries)
 }
 
-/// Entries that are not wanted are passed over without an allocation, and none behind the wanted one is read: a query of many groups
+/// Entries that are not wanted are passed over without an allocation, and none after the wanted one is read: a query of many groups
 /// spends a good part of its time here.
 fn take_version_two(reader: &mut Reader<'_>, wanted: Option<PartKey>) -> Result<Vec<KeyEntry>, DecodeError> {
     let count = reader.length(BLOCK_KEYS)?;
@@ -123,14 +123,14 @@ fn take_version_two(reader: &mut Reader<'_>, wanted: Option<PartKey>) -> Result<
             let end_ns = start_ns.wrapping_add(reader.varint()? as i64);
             let sequence_first = before.sequence.wrapping_add(reader.varint_signed()? as u64);
             let bytes = take_size(reader)?;
-            let place = Place { offset, bytes };
+            let handle = BlockHandle { offset, bytes };
             offset = advance(offset, bytes, reader)?;
             if is_kept {
-                entry.chunks.push(ChunkRef { range: TimeRange::new(start_ns, end_ns), sequence_first, place });
+                entry.chunks.push(ChunkRef { range: TimeRange::new(start_ns, end_ns), sequence_first, handle });
             }
             (before.start_ns, before.sequence) = (start_ns, sequence_first);
         }
-        entry.summary = (summary_bytes > 0).then_some(Place { offset, bytes: summary_bytes });
+        entry.summary = (summary_bytes > 0).then_some(BlockHandle { offset, bytes: summary_bytes });
         offset = advance(offset, summary_bytes, reader)?;
         before.key = key;
         if is_kept {
@@ -157,7 +157,7 @@ fn take_version_one(reader: &mut Reader<'_>) -> Result<Vec<KeyEntry>, DecodeErro
         end = advance(offset, bytes, reader)?;
         before = Before { key, start_ns, sequence: sequence_first };
         let chunk =
-            ChunkRef { range: TimeRange::new(start_ns, end_ns), sequence_first, place: Place { offset, bytes } };
+            ChunkRef { range: TimeRange::new(start_ns, end_ns), sequence_first, handle: BlockHandle { offset, bytes } };
         match entries.last_mut() {
             Some(last) if last.key == key => last.chunks.push(chunk),
             _ => entries.push(KeyEntry { key, chunks: vec![chunk], summary: None }),
@@ -184,14 +184,14 @@ mod tests {
         let chunk = |start_ns, offset, bytes| ChunkRef {
             range: TimeRange::new(start_ns, start_ns + 5),
             sequence_first: 9,
-            place: Place { offset, bytes },
+            handle: BlockHandle { offset, bytes },
         };
         let key = PartKey { database: 1, measurement: 2, group: 3, block: 0 };
         let entries = vec![
             KeyEntry {
                 key,
                 chunks: vec![chunk(-7, 16, 10), chunk(20, 26, 4)],
-                summary: Some(Place { offset: 30, bytes: 8 }),
+                summary: Some(BlockHandle { offset: 30, bytes: 8 }),
             },
             KeyEntry { key: PartKey { group: 9, ..key }, chunks: vec![chunk(i64::MIN, 38, 1)], summary: None },
         ];

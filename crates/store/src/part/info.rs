@@ -3,14 +3,14 @@
 use codec::{DecodeError, Reader, varint};
 use model::TimeRange;
 
-use crate::levels;
+use crate::compaction;
 
 /// Length of partitions that version 1 wrote.
 const PARTITION_NS_VERSION_ONE: i64 = 2 * 3600 * 1_000_000_000;
 
 /// Where a part's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct PartPlaces {
+pub(crate) struct PartLocations {
     /// In a file of the data folder.
     pub(crate) local: bool,
     /// In the object store.
@@ -27,11 +27,11 @@ pub(crate) struct PartInfo {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
     pub(crate) shard: u32,
-    /// 0: as flushed; 1: merged, on the fast tier; 2: settled, for the object store.
+    /// 0: as flushed; 1: merged, on the fast tier; 2: for the object store.
     pub(crate) level: u8,
     /// The retention class of its databases.
     pub(crate) class: u32,
-    /// The stretch of time that it stands for: parts of level 1 or 2 that are no patches do not overlap in it.
+    /// The range of time that it stands for: parts of level 1 or 2 that are no patches do not overlap in it.
     pub(crate) partition: TimeRange,
     /// First and last timestamp inside.
     pub(crate) range: TimeRange,
@@ -45,7 +45,7 @@ pub(crate) struct PartInfo {
     pub(crate) fold_ns: i64,
     /// Deletes up to this sequence id are carried out in it.
     pub(crate) deletes_through: u64,
-    pub(crate) places: PartPlaces,
+    pub(crate) locations: PartLocations,
 }
 
 impl PartInfo {
@@ -67,7 +67,7 @@ impl PartInfo {
             patch_of: 0,
             fold_ns: 0,
             deletes_through: 0,
-            places: PartPlaces { local: true, object: false },
+            locations: PartLocations { local: true, object: false },
         }
     }
 
@@ -80,7 +80,7 @@ impl PartInfo {
             varint::push(out, number);
         }
         out.push(self.level);
-        out.push(u8::from(self.places.local) | u8::from(self.places.object) << 1);
+        out.push(u8::from(self.locations.local) | u8::from(self.locations.object) << 1);
         for instant in [self.partition.start_ns, self.partition.end_ns, self.range.start_ns, self.range.end_ns] {
             varint::push_signed(out, instant);
         }
@@ -96,7 +96,7 @@ impl PartInfo {
         let shard = take_u32(reader)?;
         let class = take_u32(reader)?;
         let level = reader.byte()?;
-        let places = reader.byte()?;
+        let locations = reader.byte()?;
         let partition = TimeRange::new(reader.varint_signed()?, reader.varint_signed()?);
         let range = TimeRange::new(reader.varint_signed()?, reader.varint_signed()?);
         Ok(Self {
@@ -115,7 +115,7 @@ impl PartInfo {
             patch_of: reader.varint()?,
             deletes_through: reader.varint()?,
             fold_ns: reader.varint_signed()?,
-            places: PartPlaces { local: places & 1 != 0, object: places & 2 != 0 },
+            locations: PartLocations { local: locations & 1 != 0, object: locations & 2 != 0 },
         })
     }
 
@@ -127,8 +127,9 @@ impl PartInfo {
         let range = TimeRange::new(reader.varint_signed()?, reader.varint_signed()?);
         let sequences = (reader.varint()?, reader.varint()?);
         let (chunks, bytes) = (reader.varint()?, reader.varint()?);
-        let start_ns = levels::partition_of(range.start_ns, PARTITION_NS_VERSION_ONE).start_ns;
-        let partition = TimeRange::new(start_ns, levels::partition_of(range.end_ns, PARTITION_NS_VERSION_ONE).end_ns);
+        let start_ns = compaction::partition_of(range.start_ns, PARTITION_NS_VERSION_ONE).start_ns;
+        let partition =
+            TimeRange::new(start_ns, compaction::partition_of(range.end_ns, PARTITION_NS_VERSION_ONE).end_ns);
         Ok(Self { bytes, range, sequences, chunks, ..Self::empty(id, shard, level, 0, partition) })
     }
 }

@@ -3,7 +3,7 @@
 
 use codec::{DecodeError, Reader, varint};
 
-use super::{HEADER_BYTES, PartData, PartInfo, Place};
+use super::{BlockHandle, HEADER_BYTES, PartData, PartInfo};
 use crate::StoreError;
 
 /// Bytes of a label: more is damage.
@@ -33,7 +33,7 @@ pub(crate) struct PartLabel {
 }
 
 impl PartLabel {
-    /// What stands behind a part's header.
+    /// What stands after a part's header.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for number in [self.made_at.incarnation, self.made_at.epoch, self.made_at.edition] {
@@ -66,7 +66,7 @@ impl PartLabel {
     /// The label of a part; `None` if it was made without.
     pub(crate) fn read(data: &PartData) -> Result<Option<Self>, StoreError> {
         // More than the header: that of an object is otherwise not read.
-        let start = data.read(&[Place { offset: 0, bytes: HEADER_BYTES as u32 + 1 }])?.pop().unwrap_or_default();
+        let start = data.read(&[BlockHandle { offset: 0, bytes: HEADER_BYTES as u32 + 1 }])?.pop().unwrap_or_default();
         let length = start.get(12..16).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
         if length == 0 {
             return Ok(None);
@@ -74,10 +74,10 @@ impl PartLabel {
         if length > LABEL_BYTES_MAX || u64::from(length) > data.bytes()?.saturating_sub(HEADER_BYTES as u64) {
             return Err(data.corrupt(12, "a label is too long"));
         }
-        let place = Place { offset: HEADER_BYTES as u64, bytes: length };
-        let bytes = data.read(&[place])?.pop().unwrap_or_default();
+        let handle = BlockHandle { offset: HEADER_BYTES as u64, bytes: length };
+        let bytes = data.read(&[handle])?.pop().unwrap_or_default();
         let label =
-            Self::decode(&bytes).map_err(|error| data.corrupt(place.offset + error.offset as u64, error.what))?;
+            Self::decode(&bytes).map_err(|error| data.corrupt(handle.offset + error.offset as u64, error.what))?;
         Ok(Some(label))
     }
 }

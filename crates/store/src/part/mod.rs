@@ -10,29 +10,32 @@
 //! footer     places and checksums, totals, magic
 //! ```
 //!
-//! A file holds one part or several, one behind another: what a flush writes for many partitions is one file.
+//! A file holds one part or several, one after another: what a flush writes for many partitions is one file.
+
+pub(crate) mod chunk;
+pub(crate) mod histogram;
+pub(crate) mod summary;
 
 mod ahead;
 mod data;
 mod fuzz;
-mod index_block;
+pub(crate) mod index_block;
 mod info;
 mod label;
 mod reader;
 mod scan;
-mod seen;
 mod writer;
 
+pub(crate) use crate::cache::index_blocks::IndexBlockCache;
 pub(crate) use ahead::ReadAhead;
 pub(crate) use data::PartData;
 pub use fuzz::fuzz_part_file;
-pub(crate) use index_block::{ChunkRef, KeyEntry, Place};
-pub(crate) use info::{PartInfo, PartPlaces};
+pub(crate) use index_block::{BlockHandle, ChunkRef, KeyEntry};
+pub(crate) use info::{PartInfo, PartLocations};
 pub(crate) use label::{MadeAt, PartLabel};
 pub use reader::fuzz_part;
 pub(crate) use reader::{KeyCursor, Part};
 pub(crate) use scan::scan_file;
-pub(crate) use seen::SeenBlocks;
 pub(crate) use writer::{EncodedChunk, FileWriter, PartWriter};
 
 use index::{DatabaseId, GroupId, MeasurementId};

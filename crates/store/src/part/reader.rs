@@ -8,15 +8,15 @@ use model::TimeRange;
 use roaring::RoaringBitmap;
 
 use super::ahead::ReadAhead;
-use super::data::Kept;
-use super::index_block::{self, ChunkRef, KeyEntry, Place};
-use super::seen::{HeldBlock, SeenBlocks, Sight};
+use super::data::ResidentBytes;
+use super::index_block::{self, BlockHandle, ChunkRef, KeyEntry};
 use super::{
     FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, PartLabel, VERSION,
     VERSION_ONE,
 };
 use crate::StoreError;
-use crate::chunk::{self, ChunkHeader, Onto, Rows};
+use crate::cache::index_blocks::{CachedBlock, IndexBlockCache, Lookup};
+use crate::part::chunk::{self, ChunkHeader, DecodeTarget, Rows};
 
 /// Bytes of index, directory and groups that a part may have: more is damage.
 const TAIL_BYTES_MAX: u64 = 1 << 32;
@@ -26,7 +26,7 @@ pub(crate) struct Part {
     pub(crate) info: PartInfo,
     data: PartData,
     version: u32,
-    index: Kept,
+    index: ResidentBytes,
     index_offset: u64,
     blocks: Vec<BlockStart>,
     pub(crate) groups: RoaringBitmap,
@@ -47,8 +47,8 @@ impl Part {
         let footer_offset = info.bytes.checked_sub(FOOTER_BYTES as u64).filter(|_| info.bytes >= at_least);
         let footer_offset =
             footer_offset.ok_or_else(|| data.corrupt(info.bytes, format!("expected at least {at_least} bytes")))?;
-        let header = Place { offset: 0, bytes: HEADER_BYTES as u32 };
-        let footer = Place { offset: footer_offset, bytes: FOOTER_BYTES as u32 };
+        let header = BlockHandle { offset: 0, bytes: HEADER_BYTES as u32 };
+        let footer = BlockHandle { offset: footer_offset, bytes: FOOTER_BYTES as u32 };
         let ends = data.read(&[header, footer])?;
         let [header, footer] = ends.as_slice() else {
             return Err(data.corrupt(0, "header and footer are missing"));
@@ -65,12 +65,12 @@ impl Part {
     fn open_tail(data: PartData, info: PartInfo, version: u32, footer: &Footer) -> Result<Self, StoreError> {
         let directory_offset = footer.index_offset + footer.index_bytes;
         let groups_offset = directory_offset + footer.directory_bytes;
-        let index = data.keep(Place { offset: footer.index_offset, bytes: footer.index_bytes as u32 })?;
-        let places = [
-            Place { offset: directory_offset, bytes: footer.directory_bytes as u32 },
-            Place { offset: groups_offset, bytes: footer.groups_bytes as u32 },
+        let index = data.resident(BlockHandle { offset: footer.index_offset, bytes: footer.index_bytes as u32 })?;
+        let handles = [
+            BlockHandle { offset: directory_offset, bytes: footer.directory_bytes as u32 },
+            BlockHandle { offset: groups_offset, bytes: footer.groups_bytes as u32 },
         ];
-        let mut read = data.read(&places)?.into_iter();
+        let mut read = data.read(&handles)?.into_iter();
         let (directory, groups) = (read.next().unwrap_or_default(), read.next().unwrap_or_default());
         let check = |bytes: &[u8], expected: u32, offset: u64| {
             let found = crc32c::crc32c(bytes);
@@ -90,7 +90,7 @@ impl Part {
         Ok(Self { info, data, version, index, index_offset: footer.index_offset, blocks, groups })
     }
 
-    /// Whether its keys have summaries where those are worth it: version 1 had none.
+    /// Returns whether its keys have summaries where those are worth it: version 1 had none.
     pub(crate) fn has_summaries(&self) -> bool {
         self.version != VERSION_ONE
     }
@@ -108,25 +108,25 @@ impl Part {
             + self.groups.serialized_size()
     }
 
-    /// Calls with what the part has of a key: its chunks, and where its summary is. Blocks that were asked for before are held decoded.
+    /// Calls with what the part has of a key: its chunks, and where its summary is. Blocks that are read again are cached decoded.
     pub(crate) fn find(
         &self,
         key: PartKey,
-        seen: &SeenBlocks,
-        mut take: impl FnMut(&[ChunkRef], Option<Place>),
+        index_blocks: &IndexBlockCache,
+        mut take: impl FnMut(&[ChunkRef], Option<BlockHandle>),
     ) -> Result<(), StoreError> {
         self.each_block(key, |number| {
-            let held = match seen.see((self.info.id, number)) {
-                Sight::First => {
+            let held = match index_blocks.lookup((self.info.id, number)) {
+                Lookup::First => {
                     self.block(number, Some(key))?.iter().for_each(|entry| take(&entry.chunks, entry.summary));
                     return Ok(());
                 }
-                Sight::Again => {
-                    let block = Arc::new(HeldBlock::new(&self.block(number, None)?));
-                    seen.hold((self.info.id, number), block.clone());
+                Lookup::Again => {
+                    let block = Arc::new(CachedBlock::new(&self.block(number, None)?));
+                    index_blocks.insert((self.info.id, number), block.clone());
                     block
                 }
-                Sight::Held(block) => block,
+                Lookup::Cached(block) => block,
             };
             if let Some((chunks, summary)) = held.find(key) {
                 take(chunks, summary);
@@ -140,10 +140,10 @@ impl Part {
         &self,
         key: PartKey,
         range: &TimeRange,
-        seen: &SeenBlocks,
+        index_blocks: &IndexBlockCache,
         chunks: &mut Vec<ChunkRef>,
     ) -> Result<(), StoreError> {
-        self.find(key, seen, |found, _| chunks.extend(found.iter().filter(|chunk| chunk.range.overlaps(range))))
+        self.find(key, index_blocks, |found, _| chunks.extend(found.iter().filter(|chunk| chunk.range.overlaps(range))))
     }
 
     /// Calls with each index block in which a key may be: one of version 1 may go on in the next block.
@@ -180,9 +180,10 @@ impl Part {
         };
         let taken = index_block::take(&mut Reader::new(payload), self.version, wanted);
         let taken = taken.map_err(|error| corrupt(&self.data, base, &error))?;
-        // Readers make room for what a place says before they read it. Places only grow.
-        let last = |entry: &KeyEntry| entry.summary.or_else(|| entry.chunks.last().map(|chunk| chunk.place));
-        let is_inside = |place: Place| place.offset.saturating_add(u64::from(place.bytes)) <= self.index_offset;
+        // Readers make room for what a handle says before they read it. Places only grow.
+        let last = |entry: &KeyEntry| entry.summary.or_else(|| entry.chunks.last().map(|chunk| chunk.handle));
+        let is_inside =
+            |handle: BlockHandle| handle.offset.saturating_add(u64::from(handle.bytes)) <= self.index_offset;
         if !taken.iter().filter_map(last).all(is_inside) {
             return Err(self.data.corrupt(base, "an index block names bytes beyond the chunks"));
         }
@@ -195,55 +196,60 @@ impl Part {
         chunks: &[ChunkRef],
         slots: Option<&[Slot]>,
     ) -> Result<Vec<(ChunkHeader, Rows)>, StoreError> {
-        let places: Vec<Place> = chunks.iter().map(|chunk| chunk.place).collect();
-        let read = self.data.read(&places)?;
-        read.iter().zip(&places).map(|(bytes, place)| self.decode(bytes, *place, slots)).collect()
+        let handles: Vec<BlockHandle> = chunks.iter().map(|chunk| chunk.handle).collect();
+        let read = self.data.read(&handles)?;
+        read.iter().zip(&handles).map(|(bytes, handle)| self.decode(bytes, *handle, slots)).collect()
     }
 
-    /// Reads chunks onto pieces, each as [`chunk::decode_onto`] says; for one who reads many keys: of a local file what lies behind them may be
+    /// Decodes chunks into blocks of rows, each as [`chunk::decode_into`] says; for one who reads many keys: of a local file what lies after them may be
     /// read with them. Returns how many rows that are.
-    pub(crate) fn read_onto(
+    pub(crate) fn read_into(
         &self,
         chunks: &[ChunkRef],
         slots: &[Slot],
         ahead: &ReadAhead,
-        onto: &mut Onto,
+        target: &mut DecodeTarget,
     ) -> Result<usize, StoreError> {
         let mut rows = 0;
-        let mut decode = |bytes: &[u8], place: Place| {
-            let decoded =
-                chunk::decode_onto(bytes, Some(slots), onto).map_err(|error| corrupt(&self.data, place.offset, &error));
+        let mut decode = |bytes: &[u8], handle: BlockHandle| {
+            let decoded = chunk::decode_into(bytes, Some(slots), target)
+                .map_err(|error| corrupt(&self.data, handle.offset, &error));
             rows += decoded?;
             Ok::<_, StoreError>(())
         };
         if !self.data.is_local() {
-            let places: Vec<Place> = chunks.iter().map(|chunk| chunk.place).collect();
-            self.data.read(&places)?.iter().zip(&places).try_for_each(|(bytes, place)| decode(bytes, *place))?;
+            let handles: Vec<BlockHandle> = chunks.iter().map(|chunk| chunk.handle).collect();
+            self.data.read(&handles)?.iter().zip(&handles).try_for_each(|(bytes, handle)| decode(bytes, *handle))?;
             return Ok(rows);
         }
-        let read = |place| Ok(self.data.read(&[place])?.pop().unwrap_or_default());
-        for ChunkRef { place, .. } in chunks {
-            if let Some(bytes) = self.data.mapped(*place).filter(|_| ahead.was_near(self.info.id, *place)) {
-                decode(bytes, *place)?;
+        let read = |handle| Ok(self.data.read(&[handle])?.pop().unwrap_or_default());
+        for ChunkRef { handle, .. } in chunks {
+            if let Some(bytes) = self.data.mapped(*handle).filter(|_| ahead.was_near(self.info.id, *handle)) {
+                decode(bytes, *handle)?;
             } else {
-                decode(&ahead.read(self.info.id, *place, self.index_offset, read)?, *place)?;
+                decode(&ahead.read(self.info.id, *handle, self.index_offset, read)?, *handle)?;
             }
         }
         Ok(rows)
     }
 
-    fn decode(&self, bytes: &[u8], place: Place, slots: Option<&[Slot]>) -> Result<(ChunkHeader, Rows), StoreError> {
-        chunk::decode(bytes, slots).map_err(|error| corrupt(&self.data, place.offset, &error))
+    fn decode(
+        &self,
+        bytes: &[u8],
+        handle: BlockHandle,
+        slots: Option<&[Slot]>,
+    ) -> Result<(ChunkHeader, Rows), StoreError> {
+        chunk::decode(bytes, slots).map_err(|error| corrupt(&self.data, handle.offset, &error))
     }
 
     /// Reads the bytes of a summary.
-    pub(crate) fn read_summary(&self, place: Place) -> Result<Vec<u8>, StoreError> {
-        Ok(self.data.read(&[place])?.pop().unwrap_or_default())
+    pub(crate) fn read_summary(&self, handle: BlockHandle) -> Result<Vec<u8>, StoreError> {
+        Ok(self.data.read(&[handle])?.pop().unwrap_or_default())
     }
 
-    /// Has stretches of several parts fetched at once, as far as they lie in the object store.
-    pub(crate) fn warm<'a>(wanted: impl Iterator<Item = (&'a Self, Place)>) {
-        PartData::warm(wanted.map(|(part, place)| (&part.data, place)));
+    /// Has ranges of several parts fetched at once, as far as they lie in the object store.
+    pub(crate) fn warm<'a>(wanted: impl Iterator<Item = (&'a Self, BlockHandle)>) {
+        PartData::warm(wanted.map(|(part, handle)| (&part.data, handle)));
     }
 
     /// An error about bytes at an offset of the part.
@@ -255,7 +261,7 @@ impl Part {
     pub(crate) fn tail(&self) -> Result<Vec<u8>, StoreError> {
         let bytes = u32::try_from(self.info.bytes - self.index_offset);
         let bytes = bytes.map_err(|_| self.data.corrupt(self.index_offset, "an index beyond 4 GiB"))?;
-        Ok(self.data.read(&[Place { offset: self.index_offset, bytes }])?.pop().unwrap_or_default())
+        Ok(self.data.read(&[BlockHandle { offset: self.index_offset, bytes }])?.pop().unwrap_or_default())
     }
 
     /// Reads everything and checks it; the number of chunks.
@@ -265,9 +271,9 @@ impl Part {
         for number in 0..self.blocks.len() {
             for entry in self.block(number, None)? {
                 chunks += self.read(&entry.chunks, None)?.len() as u64;
-                if let Some(place) = entry.summary {
-                    let bytes = self.read_summary(place)?;
-                    crate::summary::decode(&bytes, None).map_err(|error| self.corrupt(place.offset, &error))?;
+                if let Some(handle) = entry.summary {
+                    let bytes = self.read_summary(handle)?;
+                    crate::part::summary::decode(&bytes, None).map_err(|error| self.corrupt(handle.offset, &error))?;
                 }
             }
         }
@@ -278,7 +284,7 @@ impl Part {
     }
 }
 
-/// Bytes that a cursor reads at once: what it is asked for lies in the order of the keys.
+/// Bytes that a cursor reads at once: what it reads lies in the order of the keys.
 const AHEAD_BYTES: u64 = 256 << 10;
 
 /// Goes through a part's keys in order.
@@ -302,9 +308,9 @@ impl KeyCursor {
         &self.part
     }
 
-    /// Reads a chunk's or a summary's bytes, and with them some of those behind.
-    pub(crate) fn read(&mut self, place: Place) -> Result<Vec<u8>, StoreError> {
-        let (offset, length) = (place.offset, place.bytes as usize);
+    /// Reads a chunk's or a summary's bytes, and with them some of those after.
+    pub(crate) fn read(&mut self, handle: BlockHandle) -> Result<Vec<u8>, StoreError> {
+        let (offset, length) = (handle.offset, handle.bytes as usize);
         let held = |ahead: &(u64, Vec<u8>)| {
             let from = usize::try_from(offset.checked_sub(ahead.0)?).ok()?;
             ahead.1.get(from..from.checked_add(length)?).map(<[u8]>::to_vec)
@@ -313,8 +319,8 @@ impl KeyCursor {
             return Ok(bytes);
         }
         let chunks_end = self.part.index_offset.max(offset);
-        let bytes = (chunks_end - offset).min(AHEAD_BYTES).max(u64::from(place.bytes)) as u32;
-        let read = self.part.data.read(&[Place { offset, bytes }])?.pop().unwrap_or_default();
+        let bytes = (chunks_end - offset).min(AHEAD_BYTES).max(u64::from(handle.bytes)) as u32;
+        let read = self.part.data.read(&[BlockHandle { offset, bytes }])?.pop().unwrap_or_default();
         self.ahead = (offset, read);
         held(&self.ahead).ok_or_else(|| self.part.data.corrupt(offset, "a chunk is cut short"))
     }
@@ -398,7 +404,7 @@ impl Footer {
         let groups_bytes = reader.u64()?;
         reader.bytes(40)?;
         if version != VERSION_ONE {
-            // The version stands at the same place in both.
+            // The version stands at the same offset in both.
             reader.u32()?;
         }
         let (directory_checksum, groups_checksum) = (reader.u32()?, reader.u32()?);
@@ -448,7 +454,7 @@ fn blocks_version_one(index: &[u8]) -> Result<Vec<BlockStart>, DecodeError> {
 }
 
 /// Opens bytes as a part's index and as a chunk and reads everything in them: the entry for fuzzing. Checksums are
-/// computed, not checked, so that a fuzzer gets behind them.
+/// computed, not checked, so that a fuzzer gets after them.
 pub fn fuzz_part(index: &[u8], chunk: &[u8]) {
     let _ = blocks_version_one(index);
     let _ = take_directory(index, index.len());
@@ -456,5 +462,5 @@ pub fn fuzz_part(index: &[u8], chunk: &[u8]) {
     let mut sealed = chunk.to_vec();
     sealed.extend_from_slice(&crc32c::crc32c(chunk).to_le_bytes());
     let _ = chunk::decode(&sealed, None);
-    let _ = crate::summary::decode(&sealed, None);
+    let _ = crate::part::summary::decode(&sealed, None);
 }

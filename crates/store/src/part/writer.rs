@@ -8,7 +8,7 @@ use model::TimeRange;
 use platform::{File, Files, OpenMode};
 use roaring::RoaringBitmap;
 
-use super::index_block::{self, BLOCK_KEYS, ChunkRef, KeyEntry, Place};
+use super::index_block::{self, BLOCK_KEYS, BlockHandle, ChunkRef, KeyEntry};
 use super::{FOOTER_BYTES, FOOTER_MAGIC, HEADER_MAGIC, PartInfo, PartKey, PartLabel, VERSION};
 use crate::StoreError;
 
@@ -110,8 +110,8 @@ impl PartWriter {
     ) -> Result<(), StoreError> {
         let mut entry = KeyEntry { key, chunks: Vec::with_capacity(chunks.len()), summary: None };
         for chunk in chunks {
-            let place = self.push_bytes(file, chunk.bytes)?;
-            entry.chunks.push(ChunkRef { range: chunk.range, sequence_first: chunk.sequences.0, place });
+            let handle = self.push_bytes(file, chunk.bytes)?;
+            entry.chunks.push(ChunkRef { range: chunk.range, sequence_first: chunk.sequences.0, handle });
             let info = &mut self.info;
             info.range.start_ns = info.range.start_ns.min(chunk.range.start_ns);
             info.range.end_ns = info.range.end_ns.max(chunk.range.end_ns);
@@ -129,10 +129,10 @@ impl PartWriter {
         Ok(())
     }
 
-    fn push_bytes(&self, file: &mut FileWriter, bytes: &[u8]) -> Result<Place, StoreError> {
-        let place = Place { offset: file.end() - self.info.offset, bytes: bytes.len() as u32 };
+    fn push_bytes(&self, file: &mut FileWriter, bytes: &[u8]) -> Result<BlockHandle, StoreError> {
+        let handle = BlockHandle { offset: file.end() - self.info.offset, bytes: bytes.len() as u32 };
         file.push(bytes)?;
-        Ok(place)
+        Ok(handle)
     }
 
     fn close_block(&mut self) {

@@ -17,7 +17,7 @@ use super::flash::FlashCache;
 const BLOCK_OVERHEAD_BYTES: u64 = 160;
 /// Memory is cut into so many independent caches at most.
 const MEMORY_SHARDS_MAX: usize = 32;
-/// Places in the memory of what was let go, per block that the cache holds: four, so that few take another's place.
+/// Places in the memory of what was let go, per block that the cache holds: four, so that few take another's slot.
 const GHOSTS_PER_BLOCK: usize = 4;
 const GHOSTS_MAX: usize = 1 << 22;
 
@@ -69,7 +69,7 @@ pub(super) type HashBlocks = BuildHasherDefault<AlreadyHashed>;
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) bytes: Vec<u8>,
-    /// Whether it was asked for again since it came.
+    /// True if it was read again since it came.
     hit: AtomicBool,
 }
 
@@ -100,7 +100,7 @@ impl Lifecycle<BlockKey, Arc<Block>> for Gather {
     }
 }
 
-/// Remembers a fingerprint of blocks that were let go. Bounded: a newer one takes an older one's place.
+/// Remembers a fingerprint of blocks that were let go. Bounded: a newer one takes an older one's slot.
 struct Ghosts {
     fingerprints: Mutex<Vec<u32>>,
 }
@@ -110,14 +110,14 @@ impl Ghosts {
         Self { fingerprints: Mutex::new(vec![0; count.clamp(64, GHOSTS_MAX).next_power_of_two()]) }
     }
 
-    /// Whether the block was here before; from now on it was.
-    fn seen(&self, key: BlockKey) -> bool {
+    /// Returns whether the block was here before; from now on it was.
+    fn remembers(&self, key: BlockKey) -> bool {
         let mixed = key.mixed();
         // Zero stands for none.
         let fingerprint = ((mixed >> 32) as u32).max(1);
         let mut fingerprints = self.fingerprints.lock();
-        let place = mixed as usize & (fingerprints.len() - 1);
-        fingerprints.get_mut(place).is_some_and(|place| std::mem::replace(place, fingerprint) == fingerprint)
+        let index = mixed as usize & (fingerprints.len() - 1);
+        fingerprints.get_mut(index).is_some_and(|index| std::mem::replace(index, fingerprint) == fingerprint)
     }
 }
 
@@ -184,7 +184,7 @@ impl BlockCache {
             return;
         };
         for (key, block) in evicted {
-            if block.hit.load(Ordering::Relaxed) || self.ghosts.seen(key) {
+            if block.hit.load(Ordering::Relaxed) || self.ghosts.remembers(key) {
                 flash.put(key, &block.bytes);
             }
         }
@@ -207,8 +207,8 @@ mod tests {
     fn ghosts_know_what_came_twice() {
         let ghosts = Ghosts::new(1024);
         let key = |number| BlockKey { object: 7, number };
-        let first = (0..512).filter(|number| ghosts.seen(key(*number))).count();
-        let second = (0..512).filter(|number| ghosts.seen(key(*number))).count();
+        let first = (0..512).filter(|number| ghosts.remembers(key(*number))).count();
+        let second = (0..512).filter(|number| ghosts.remembers(key(*number))).count();
         assert_eq!(first, 0);
         assert!(second > 256, "{second} of 512 remembered");
     }

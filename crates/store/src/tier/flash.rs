@@ -140,7 +140,7 @@ impl Entry {
             checksum: u32::from_le_bytes(*checksum),
             sequence: u64::from_le_bytes(*sequence),
         };
-        // Writes are counted on from the largest number: none may be so large that there is nothing behind it.
+        // Writes are counted on from the largest number: none may be so large that there is nothing after it.
         let is_counted = (1..=SEQUENCE_MAX).contains(&entry.sequence);
         (u32::from_le_bytes(*sum) == crc32c::crc32c(checked) && is_counted).then_some(entry)
     }

@@ -136,7 +136,7 @@ fn threads_read_what_was_written_while_slots_are_reused() {
 }
 
 #[test]
-fn an_entry_whose_number_nothing_comes_behind_is_none() {
+fn an_entry_whose_number_nothing_comes_after_is_none() {
     let entry = |sequence| Entry { key: key(1), length: 5, checksum: 7, sequence };
     assert_eq!(Entry::decode(&entry(SEQUENCE_MAX).encode()), Some(entry(SEQUENCE_MAX)));
     for sequence in [SEQUENCE_MAX + 1, u64::MAX - 1, u64::MAX] {

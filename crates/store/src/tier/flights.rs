@@ -24,7 +24,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Waits for whoever fetches the block. That one's requests are bounded in time, so this is.
+    /// Waits for the thread that fetches the block. Its requests are bounded in time, so this is.
     pub(super) fn wait(&self) -> Outcome {
         let mut outcome = self.outcome.lock();
         loop {
@@ -36,14 +36,14 @@ impl Flight {
     }
 }
 
-/// Blocks that this thread has to fetch. Those still open when it is dropped are given up, so that nobody waits forever.
+/// Blocks that this thread has to fetch. Those still open when it is dropped are given up, so that no thread waits forever.
 pub(super) struct Claim<'a> {
     flights: &'a Flights,
     open: HashMap<BlockKey, Arc<Flight>, HashBlocks>,
 }
 
 impl Flights {
-    /// Takes on those blocks that nobody fetches yet; the others can be waited for.
+    /// Takes on those blocks that no thread fetches yet; the others can be waited for.
     pub(super) fn claim(&self, keys: impl Iterator<Item = BlockKey>) -> (Claim<'_>, Vec<(BlockKey, Arc<Flight>)>) {
         let mut under_way = self.under_way.lock();
         let mut claim = Claim { flights: self, open: HashMap::default() };
@@ -62,7 +62,7 @@ impl Flights {
 }
 
 impl Claim<'_> {
-    /// Hands a block, or why there is none, to all who wait for it. Whoever comes later must find it in the cache.
+    /// Hands a block, or why there is none, to all who wait for it. Later readers must find it in the cache.
     pub(super) fn land(&mut self, key: &BlockKey, outcome: Outcome) {
         if let Some(flight) = self.open.remove(key) {
             self.flights.under_way.lock().remove(key);

@@ -1,4 +1,4 @@
-//! The copy of the manifest in the store: replaced only by whoever knows what it replaces.
+//! The copy of the manifest in the store: replaced only by a writer that knows what it replaces.
 
 use platform::objects::{Content, ObjectError, ObjectErrorKind, PutCondition, Version};
 
@@ -21,7 +21,7 @@ pub struct ManifestCopy {
 pub enum ManifestPut {
     /// It is there, at this version.
     Written(Version),
-    /// Someone else has written since: this is what is there now, if anything is. Whoever is told so must not write.
+    /// Another writer has written since: this is what is there now, if anything is. The caller must not write.
     Fenced(Option<ManifestCopy>),
 }
 
@@ -49,7 +49,7 @@ impl Tier {
             // The put itself failed, for a reason that the caller has to know.
             _ if error.kind != ObjectErrorKind::Conflict => Err(error),
             found if found.as_ref().map(|copy| &copy.version) == expected => {
-                // Nobody else wrote, yet ours is not there either; the store was busy with another's that failed.
+                // No other writer wrote, yet ours is not there either; the store was busy with another's that failed.
                 Err(ObjectError { kind: ObjectErrorKind::Busy, ..error })
             }
             found => Ok(ManifestPut::Fenced(found)),

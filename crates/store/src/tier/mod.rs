@@ -10,6 +10,8 @@
 //! Synchronous; owns no threads. **Keys are never used again for other bytes**: the cache outlives deletions and
 //! restarts, and tells objects apart by store, identity, key and size only.
 
+pub(crate) mod parts;
+
 mod blocks;
 mod flash;
 mod flights;
@@ -38,7 +40,7 @@ use flights::Flights;
 
 const BLOCK_BYTES_MIN: u32 = 512;
 const BLOCK_BYTES_MAX: u32 = 16 << 20;
-/// Objects asked for with one list.
+/// Objects listed at once.
 const LIST_PAGE_OBJECTS: usize = 1_000;
 
 /// Settings of the object tier.
@@ -48,7 +50,7 @@ pub struct TierOptions {
     pub identity: u64,
     /// Bytes of a block: what is fetched and cached at least. From 512 bytes to 16 MiB.
     pub block_bytes: u32,
-    /// Bytes that nobody asked for, between two missing blocks that are fetched in one request all the same.
+    /// Unwanted bytes between two missing blocks that are fetched in one request all the same.
     pub gap_bytes_max: u64,
     /// Bytes of one request; of an upload's reading back, too.
     pub request_bytes_max: u64,
@@ -56,9 +58,9 @@ pub struct TierOptions {
     pub read_bytes_max: u64,
     /// Bytes of blocks in memory.
     pub memory_bytes: u64,
-    /// Blocks on flash behind those in memory; memory for it is about 100 bytes a block.
+    /// Blocks on flash after those in memory; memory for it is about 100 bytes a block.
     pub flash: Option<FlashOptions>,
-    /// Whether uploads are read back. Without it their size is looked at only.
+    /// True if uploads are read back. Without it their size is looked at only.
     pub read_back: bool,
 }
 

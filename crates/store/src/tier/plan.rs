@@ -10,7 +10,7 @@ pub(super) type Run = Range<u32>;
 pub(super) struct Shape {
     pub(super) object_bytes: u64,
     pub(super) block_bytes: u64,
-    /// Bytes that nobody asked for, between two blocks that are fetched together.
+    /// Unwanted bytes between two blocks that are fetched together.
     pub(super) gap_bytes_max: u64,
     pub(super) request_bytes_max: u64,
 }

@@ -9,7 +9,7 @@ use super::Tier;
 pub struct TierProbe {
     /// Where the objects are.
     pub location: String,
-    /// Whether the store refuses to replace an object when a condition does not hold. Without it two writers cannot be
+    /// True if the store refuses to replace an object when a condition does not hold. Without it two writers cannot be
     /// kept apart, and no copy of the manifest must be put.
     pub conditional_put: bool,
     /// Time of the first put.
@@ -60,7 +60,7 @@ impl Tier {
         Ok(TierProbe { location: self.location().to_owned(), conditional_put, put_ns, read_ns })
     }
 
-    /// Whether conditions that hold let a put through and those that do not hold stop it.
+    /// Returns whether conditions that hold let a put through and those that do not hold stop it.
     fn probe_conditions(&self, key: &str) -> Result<bool, ObjectError> {
         let first = self.objects.head(key).map_err(|error| step("look at", error))?.version;
         if !self.is_refused(key, &PutCondition::IfAbsent)? {
@@ -77,7 +77,7 @@ impl Tier {
         Ok(true)
     }
 
-    /// Whether a put under a condition that does not hold is refused for that reason.
+    /// Returns whether a put under a condition that does not hold is refused for that reason.
     fn is_refused(&self, key: &str, condition: &PutCondition) -> Result<bool, ObjectError> {
         match self.put_probe(key, "wrong", condition) {
             Ok(_) => Ok(false),

@@ -42,7 +42,7 @@ fn runs_of<'a, 'b>(missing: &'b [(Object<'a>, BTreeSet<u32>)]) -> Vec<(&'b Objec
 }
 
 impl Tier {
-    /// Reads ranges of an object of a known size: all in full, in the order asked for, or an error. Blocks come from
+    /// Reads ranges of an object of a known size: all in full, in the order given, or an error. Blocks come from
     /// memory, flash or the store; what is missing is fetched in parallel, each block once for all threads.
     pub fn read(&self, key: &str, object_bytes: u64, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, ObjectError> {
         let object = self.object(key, object_bytes);
@@ -93,18 +93,18 @@ impl Tier {
     fn lacking<'a>(&self, wanted: &[(&'a str, u64, Range<u64>)]) -> Vec<(Object<'a>, BTreeSet<u32>)> {
         let mut bytes_left = self.options.read_bytes_max.min(self.options.memory_bytes / WARM_SHARE);
         let mut missing: Vec<(Object<'_>, BTreeSet<u32>)> = Vec::new();
-        let mut places: HashMap<u128, usize> = HashMap::new();
+        let mut indexes: HashMap<u128, usize> = HashMap::new();
         for (key, object_bytes, range) in wanted {
             let object = self.object(key, *object_bytes);
             let range = std::slice::from_ref(range);
             if self.check_ranges(&object, range).is_err() {
                 continue;
             }
-            let place = *places.entry(object.hash).or_insert(missing.len());
-            if place == missing.len() {
+            let index = *indexes.entry(object.hash).or_insert(missing.len());
+            if index == missing.len() {
                 missing.push((object, BTreeSet::new()));
             }
-            let Some((object, numbers)) = missing.get_mut(place) else { continue };
+            let Some((object, numbers)) = missing.get_mut(index) else { continue };
             for number in object.shape.blocks(range) {
                 let is_bounded = bytes_left >= object.shape.block_bytes;
                 if is_bounded && !numbers.contains(&number) && self.cache.get(object.block_key(number)).is_none() {
@@ -145,7 +145,7 @@ impl Tier {
         for (number, bytes) in run.zip(content.chunks(object.shape.block_bytes as usize)) {
             let block = Block::new(bytes.to_vec());
             let key = object.block_key(number);
-            // In the cache first, so that whoever does not meet the flight any more meets the block.
+            // In the cache first, so that a reader that comes too late for the flight finds the block.
             self.cache.insert(key, block.clone());
             claim.land(&key, Ok(block.clone()));
             tell(number, block);
@@ -183,7 +183,7 @@ impl Tier {
         Ok(())
     }
 
-    /// Fetches what nobody fetches yet, then waits for what others do.
+    /// Fetches what no thread fetches yet, then waits for the others.
     fn fetch_missing(&self, object: &Object<'_>, missing: &[u32], blocks: &mut Blocks) -> Result<(), ObjectError> {
         let (mut claim, others) = self.flights.claim(missing.iter().map(|number| object.block_key(*number)));
         let others: HashMap<u32, Arc<Flight>> = others.into_iter().map(|(key, flight)| (key.number, flight)).collect();

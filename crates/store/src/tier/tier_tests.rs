@@ -87,7 +87,7 @@ fn ranges_outside_the_object_are_errors() {
 }
 
 #[test]
-fn the_second_read_asks_nobody() {
+fn the_second_read_sends_no_request() {
     let simulation = Simulation::new(1);
     let tier = tier_with(&simulation, TierOptions::default());
     let bytes = content(1, 1 << 20);

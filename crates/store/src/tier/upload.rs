@@ -36,7 +36,7 @@ impl Tier {
         Ok(uploaded)
     }
 
-    /// Whether an object is what was uploaded under its key: reads it again from the store, past the cache.
+    /// Returns whether an object is what was uploaded under its key: reads it again from the store, past the cache.
     pub fn verify(&self, key: &str, uploaded: Uploaded) -> Result<(), ObjectError> {
         let different = |message: String| Err(self.error(ObjectErrorKind::Other, "verify", key, message));
         let found_bytes = match self.objects.head(key) {

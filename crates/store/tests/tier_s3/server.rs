@@ -24,12 +24,12 @@ pub(crate) const AZURE_KEY: &str =
 
 static SERVERS: AtomicU32 = AtomicU32::new(0);
 
-/// Whether another server than `s3s-fs` is tested.
+/// Returns whether another server than `s3s-fs` is tested.
 pub(crate) fn is_other() -> bool {
     std::env::var(OTHER_SERVER).is_ok() || is_azure()
 }
 
-/// Whether an Azure server is tested.
+/// Returns whether an Azure server is tested.
 pub(crate) fn is_azure() -> bool {
     std::env::var(AZURE_SERVER).is_ok()
 }

@@ -297,7 +297,7 @@ mod tests {
     /// Recorded from the suite's client of InfluxDB, hosts and ranges included.
     const INFLUXQL: &str = include_str!("../../../../crates/server/tests/http/tsbs_influx.txt");
     /// What `thalweg bench query` asks.
-    const PROMQL: &str = include_str!("../../../../crates/cli/src/bench/queries.txt");
+    const PROMQL: &str = include_str!("../../../../crates/bench/src/queries.txt");
 
     fn recorded(kind: &Kind) -> Drawn {
         const HOSTS: [u64; 32] = [

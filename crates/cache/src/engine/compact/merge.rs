@@ -33,12 +33,12 @@ struct Image {
 struct Texts {
     value_type: ValueType,
     distinct: Vec<Arc<str>>,
-    places: HashMap<Arc<str>, u64>,
+    offsets: HashMap<Arc<str>, u64>,
 }
 
 impl Texts {
     fn new(value_type: ValueType) -> Self {
-        Self { value_type, distinct: Vec::new(), places: HashMap::new() }
+        Self { value_type, distinct: Vec::new(), offsets: HashMap::new() }
     }
 
     fn bits(&mut self, values: &Values, place: usize) -> Option<u64> {
@@ -48,7 +48,7 @@ impl Texts {
             Values::Bool(column) => u64::from(*column.get(place)?),
             Values::Text(column) => {
                 let text = column.get(place)?;
-                *self.places.entry(text.clone()).or_insert_with(|| {
+                *self.offsets.entry(text.clone()).or_insert_with(|| {
                     self.distinct.push(text.clone());
                     self.distinct.len() as u64 - 1
                 })
@@ -69,7 +69,7 @@ impl Texts {
 }
 
 impl Shared {
-    /// All live points of the slabs as units. `None` if one of the slabs cannot be read: whoever asks for it finds out.
+    /// All live points of the slabs as units. `None` if one of the slabs cannot be read: the next lookup finds out.
     pub(super) fn merge(&self, field: FieldNumber, inputs: &[(u32, SlabMeta)]) -> Option<Vec<Unit>> {
         let value_type = self.state.lock().fields.get(field as usize)?.value_type;
         let mut series = Vec::new();
@@ -164,7 +164,7 @@ fn push_rows(
 struct Families(Vec<u32>);
 
 impl Families {
-    fn of(&mut self, key: u32) -> u32 {
+    fn root_of(&mut self, key: u32) -> u32 {
         let mut root = key;
         while let Some(parent) = self.0.get(root as usize).copied().filter(|parent| *parent != root) {
             root = parent;
@@ -176,7 +176,7 @@ impl Families {
     }
 
     fn join(&mut self, a: u32, b: u32) {
-        let (a, b) = (self.of(a), self.of(b));
+        let (a, b) = (self.root_of(a), self.root_of(b));
         if let Some(parent) = self.0.get_mut(a as usize) {
             *parent = b;
         }
@@ -201,12 +201,12 @@ fn units(pieces: &[(Key, Vec<Piece>)], series: &[Arc<str>], rows: &[Row], texts:
     let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (key, (_, own)) in (0u32..).zip(pieces) {
         if !own.is_empty() {
-            members.entry(families.of(key)).or_default().push(key);
+            members.entry(families.root_of(key)).or_default().push(key);
         }
     }
     let mut own_strands: BTreeMap<u32, Vec<(Vec<u32>, Points)>> = BTreeMap::new();
     for (keys, points) in strands {
-        let family = keys.first().map_or(0, |key| families.of(*key));
+        let family = keys.first().map_or(0, |key| families.root_of(*key));
         own_strands.entry(family).or_default().push((keys, points));
     }
     let unit = |(family, keys): (u32, Vec<u32>)| {

@@ -10,7 +10,7 @@ use platform::AlignedBytes;
 use super::{SlabSource, Sources};
 use crate::engine::Shared;
 use crate::flash::Flash;
-use crate::index::{Place, SlabMeta};
+use crate::index::{SlabLocation, SlabMeta};
 use crate::points::{FieldPoints, Points};
 use crate::resolve::resolve;
 use crate::slab::{Marker, Piece, Record, block, header};
@@ -41,17 +41,17 @@ struct Fragment {
     series: Arc<[Arc<str>]>,
 }
 
-/// What was found of a span so far.
-struct Seen {
+/// The parts of a span that were found so far.
+struct Progress {
     missing: SpanSet,
     sequence_min: u64,
     has_deletes: bool,
 }
 
-impl Seen {
+impl Progress {
     fn new(sources: &Sources) -> Self {
         let has_deletes = !sources.hidden.is_empty();
-        Self { missing: SpanSet::of(sources.span), sequence_min: u64::MAX, has_deletes }
+        Self { missing: SpanSet::from_span(sources.span), sequence_min: u64::MAX, has_deletes }
     }
 
     fn add(&mut self, piece: &Piece) {
@@ -102,7 +102,7 @@ impl Shared {
             let points = points.within(sources.span);
             fragments.push(Fragment { pieces: vec![batch.piece], points, series: batch.series.clone() });
         }
-        let mut seen = Seen::new(sources);
+        let mut seen = Progress::new(sources);
         fragments.iter().flat_map(|batch| &batch.pieces).for_each(|piece| seen.add(piece));
         for slab in &sources.slabs {
             if seen.is_enough(slab.meta.sequence_max) {
@@ -133,7 +133,7 @@ impl Shared {
     /// Whether reading a field has to wait for the file, as far as can be told without its records.
     pub(super) fn waits_for_file(&self, sources: &Sources) -> bool {
         let is_in_memory = |slab: &SlabSource| {
-            let record = slab.place.map(|place| place.record());
+            let record = slab.location.map(|place| place.record());
             record.is_some_and(|record| self.flash.has_in_memory(slab.slot, record.start, record.end - record.start))
         };
         !sources.slabs.iter().all(is_in_memory)
@@ -173,7 +173,7 @@ impl Shared {
     /// The key's record, the markers of blocks that may hold its points, and what else was read with it; nothing if the slab has none
     /// of the key.
     fn read_record(&self, slab: &SlabSource, key: &Key) -> io::Result<Option<(Record, Vec<Marker>, Window)>> {
-        let Some(place) = slab.place else {
+        let Some(place) = slab.location else {
             let header = self.read_header(slab.slot, &slab.meta)?;
             let record = header.records.into_iter().map(|placed| placed.record).find(|record| record.key == *key);
             return Ok(record.map(|record| (record, header.markers, Window::default())));
@@ -189,9 +189,9 @@ impl Shared {
         Ok(Some((record, markers, window)))
     }
 
-    /// What is read at first of a slab: the key's record, and its blocks with it if they lie near and the record is not in memory already,
+    /// The first read of a slab: the key's record, and its blocks with it if they lie near and the record is not in memory already,
     /// since a second read costs more than the bytes between them.
-    fn first_read(&self, slab: &SlabSource, place: &Place) -> Range<u32> {
+    fn first_read(&self, slab: &SlabSource, place: &SlabLocation) -> Range<u32> {
         let record = place.record();
         let end = place.blocks().map_or(record.end, |blocks| blocks.end.min(slab.meta.used_bytes));
         let is_near = end > record.end && end - record.end <= AHEAD_BYTES_MAX;
@@ -314,7 +314,8 @@ mod tests {
 
     #[test]
     fn only_older_slabs_are_left_out_and_only_without_deletes() {
-        let mut seen = Seen { missing: SpanSet::of(Span::new(0, 20)), sequence_min: u64::MAX, has_deletes: false };
+        let mut seen =
+            Progress { missing: SpanSet::from_span(Span::new(0, 20)), sequence_min: u64::MAX, has_deletes: false };
         let piece = |start, end, sequence| Piece { span: Span::new(start, end), sequence, stamp: 0, fields: 1 };
         seen.add(&piece(-5, 10, 9));
         assert!(!seen.is_enough(1), "half is missing");

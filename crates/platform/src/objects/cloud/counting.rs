@@ -64,7 +64,7 @@ impl Counting {
 
     fn answered(&self, answer: &Result<HttpResponse, HttpError>) {
         let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
-        // A future outside of `traced` has nobody who would ask.
+        // A future outside of `traced` has no caller that would ask.
         let _ = LAST_STATUS.try_with(|last| last.store(status, Ordering::Relaxed));
         if matches!(status, 0 | 408 | 429 | 500..) {
             self.requests_failed.fetch_add(1, Ordering::Relaxed);

@@ -60,7 +60,7 @@ fn batches(mut rest: &[u8]) {
         let data_body = take(&mut rest, [body, body_high]);
         messages.push(Ok(FlightData { data_header, data_body, ..FlightData::default() }));
     }
-    let bound = bound(Batches::of(stream::iter(messages)), BOUND_BYTES_MAX).now_or_never();
+    let bound = bound(Batches::from_messages(stream::iter(messages)), BOUND_BYTES_MAX).now_or_never();
     let Some(Ok(rows)) = bound else { return };
     let handle = Handle { database: String::new(), text: String::new(), rows };
     let _ = handle.only_row();
@@ -104,7 +104,7 @@ mod tests {
         let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), Some("longer")]));
         let messages = sent([("1", numbers), ("2", texts)]);
         let whole = input(&messages);
-        let rows = bound(Batches::of(stream::iter(messages.into_iter().map(Ok))), BOUND_BYTES_MAX);
+        let rows = bound(Batches::from_messages(stream::iter(messages.into_iter().map(Ok))), BOUND_BYTES_MAX);
         assert_eq!(rows.now_or_never().unwrap().unwrap().len(), 2);
         for place in 1..whole.len() {
             for byte in [0, 1, 0x7f, 0x80, 0xff, whole[place] ^ 1] {
@@ -120,7 +120,7 @@ mod tests {
     fn few_bytes_that_stand_for_many_rows_are_refused() {
         let messages = sent([("1", Arc::new(NullArray::new(1 << 40)) as ArrayRef)]);
         assert!(input(&messages).len() < 1000);
-        let refused = bound(Batches::of(stream::iter(messages.into_iter().map(Ok))), BOUND_BYTES_MAX);
+        let refused = bound(Batches::from_messages(stream::iter(messages.into_iter().map(Ok))), BOUND_BYTES_MAX);
         assert_eq!(refused.now_or_never().unwrap().unwrap_err().code(), Code::ResourceExhausted);
     }
 }

@@ -27,12 +27,12 @@ pub(super) struct Row {
 /// A parameter; none of its kinds stands for NULL.
 #[derive(Clone, PartialEq, Message)]
 struct Parameter {
-    #[prost(oneof = "Given", tags = "1, 2, 3, 4, 5")]
-    given: Option<Given>,
+    #[prost(oneof = "ParameterValue", tags = "1, 2, 3, 4, 5")]
+    value: Option<ParameterValue>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-enum Given {
+enum ParameterValue {
     #[prost(bool, tag = "1")]
     Bool(bool),
     #[prost(int64, tag = "2")]
@@ -51,7 +51,7 @@ impl Handle {
         Self::decode(bytes).map_err(|_| Status::invalid_argument("the handle is not one that this server gave"))
     }
 
-    /// What the one run of a query is given.
+    /// What the one run of a query is value.
     pub(super) fn only_row(&self) -> Result<Vec<Value>, Status> {
         match self.rows.as_slice() {
             [] => Ok(Vec::new()),
@@ -62,7 +62,7 @@ impl Handle {
 }
 
 impl Row {
-    pub(super) fn of(values: &[Value]) -> Self {
+    pub(super) fn from_values(values: &[Value]) -> Self {
         Self { parameters: values.iter().map(Parameter::from).collect() }
     }
 
@@ -73,28 +73,28 @@ impl Row {
 
 impl Parameter {
     fn value(&self) -> Value {
-        match &self.given {
+        match &self.value {
             None => Value::Null,
-            Some(Given::Bool(value)) => Value::Bool(*value),
-            Some(Given::Int(value)) => Value::Int(*value),
-            Some(Given::Float(value)) => Value::Float(*value),
-            Some(Given::Text(text)) => Value::text(text.as_str()),
-            Some(Given::Timestamp(ns)) => Value::Timestamp(*ns),
+            Some(ParameterValue::Bool(value)) => Value::Bool(*value),
+            Some(ParameterValue::Int(value)) => Value::Int(*value),
+            Some(ParameterValue::Float(value)) => Value::Float(*value),
+            Some(ParameterValue::Text(text)) => Value::text(text.as_str()),
+            Some(ParameterValue::Timestamp(ns)) => Value::Timestamp(*ns),
         }
     }
 }
 
 impl From<&Value> for Parameter {
     fn from(value: &Value) -> Self {
-        let given = match value {
+        let value = match value {
             Value::Null => None,
-            Value::Bool(value) => Some(Given::Bool(*value)),
-            Value::Int(value) => Some(Given::Int(*value)),
-            Value::Float(value) => Some(Given::Float(*value)),
-            Value::Timestamp(ns) => Some(Given::Timestamp(*ns)),
-            Value::Unsigned(_) | Value::Text(_) | Value::Interval(_) => Some(Given::Text(value.to_string())),
+            Value::Bool(value) => Some(ParameterValue::Bool(*value)),
+            Value::Int(value) => Some(ParameterValue::Int(*value)),
+            Value::Float(value) => Some(ParameterValue::Float(*value)),
+            Value::Timestamp(ns) => Some(ParameterValue::Timestamp(*ns)),
+            Value::Unsigned(_) | Value::Text(_) | Value::Interval(_) => Some(ParameterValue::Text(value.to_string())),
         };
-        Self { given }
+        Self { value }
     }
 }
 
@@ -112,7 +112,8 @@ mod tests {
             Value::text("é"),
             Value::Timestamp(7),
         ];
-        let handle = Handle { database: "d".to_owned(), text: "SELECT $1".to_owned(), rows: vec![Row::of(&values)] };
+        let handle =
+            Handle { database: "d".to_owned(), text: "SELECT $1".to_owned(), rows: vec![Row::from_values(&values)] };
         let back = Handle::read(&handle.encode_to_vec()).unwrap();
         assert_eq!((back.text.as_str(), back.database.as_str()), ("SELECT $1", "d"));
         assert_eq!(back.only_row().unwrap(), values);
@@ -120,7 +121,8 @@ mod tests {
 
     #[test]
     fn hostile_handles_are_refused_or_read() {
-        let whole = Handle { database: "d".to_owned(), text: "x".repeat(200), rows: vec![Row::of(&[Value::Int(1)])] };
+        let whole =
+            Handle { database: "d".to_owned(), text: "x".repeat(200), rows: vec![Row::from_values(&[Value::Int(1)])] };
         let bytes = whole.encode_to_vec();
         // A message that ends between two fields is one without those behind.
         let only_text = Handle { rows: Vec::new(), ..whole.clone() };

@@ -23,7 +23,7 @@ pub(super) struct Batches(FlightRecordBatchStream);
 
 impl Batches {
     /// Clients that have none send their command with no message of Arrow.
-    pub(super) fn of(messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static) -> Self {
+    pub(super) fn from_messages(messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static) -> Self {
         let messages = messages.try_filter(|data| std::future::ready(!data.data_header.is_empty()));
         Self(FlightRecordBatchStream::new_from_flight_data(messages.map_err(Into::into)))
     }
@@ -80,7 +80,7 @@ impl Service {
             None => caller.database,
         };
         check(&command, self.has_table(&database, &command.table).await?)?;
-        let mut batches = Batches::of(request.into_inner());
+        let mut batches = Batches::from_messages(request.into_inner());
         let mut written = 0;
         while let Some(batch) = batches.next().await? {
             let table = command.table.clone();

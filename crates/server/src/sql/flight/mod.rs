@@ -38,13 +38,13 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Extensions, Request, Response, Status, Streaming};
 
 use self::handle::{Handle, Row};
-use crate::active::Remote;
 use crate::error::ApiError;
+use crate::scheduler::running::Remote;
 use crate::state::State;
 
 /// The header of a call that names the database.
 const DATABASE_HEADER: &str = "database";
-/// Nobody is refused: what clients are given that ask for a token.
+/// The token for clients that ask for one: all are let in.
 const TOKEN: &str = "Bearer anybody";
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -142,7 +142,7 @@ impl Service {
 
     /// The parameters that a client binds: each row for a run of the statement. All together may be as large as a body.
     async fn bound(&self, request: Request<PeekableFlightDataStream>) -> Result<Vec<Row>, Status> {
-        bound(ingest::Batches::of(request.into_inner()), self.state.settings.body_bytes_max).await
+        bound(ingest::Batches::from_messages(request.into_inner()), self.state.settings.body_bytes_max).await
     }
 }
 
@@ -157,7 +157,7 @@ async fn bound(mut batches: ingest::Batches, bytes_max: usize) -> Result<Vec<Row
             )));
         }
         let relation = Relation::of_batches(&batch.schema(), [batch]).map_err(|error| refused(&error))?;
-        rows.extend(relation.rows.iter().map(|row| Row::of(row)));
+        rows.extend(relation.rows.iter().map(|row| Row::from_values(row)));
     }
     Ok(rows)
 }
@@ -254,7 +254,7 @@ impl FlightSqlService for Service {
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
         let Caller { database, remote } = self.caller_of(&request)?;
         let placeholders = super::postgres::placeholders(&create.query);
-        let unknown = Row::of(&vec![Value::Null; placeholders]);
+        let unknown = Row::from_values(&vec![Value::Null; placeholders]);
         let sample = Handle { database, text: create.query, rows: vec![unknown] };
         let schema = self.described(&sample, remote).await?;
         let handle = Handle { rows: Vec::new(), ..sample };

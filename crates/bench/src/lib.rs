@@ -1,0 +1,61 @@
+//! `thalweg bench`: measurements that can be repeated. A file per kind.
+//!
+//! * [`load`], [`wire`]: writing to a server · [`query`], [`plans`]: asking one · [`hostile`], [`floods`]: attacking one
+//! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file
+//! * [`workload`]: data to write and requests of it · [`measure`]: sending them, latencies, CPU time and memory
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing its report is what a benchmark is for")]
+
+mod cache;
+mod floods;
+mod hostile;
+mod load;
+mod measure;
+mod plans;
+mod query;
+mod simulate;
+mod storage;
+mod wire;
+mod workload;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+/// The flags of `thalweg bench`.
+#[derive(Debug, Args)]
+pub struct BenchFlags {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Debug, Subcommand)]
+enum Kind {
+    /// Measure the result cache: replacement policies, simulated, and the cache itself
+    Cache(cache::CacheFlags),
+    /// Attack a server, by queries or by floods, and watch what others have to wait for
+    Hostile(hostile::HostileFlags),
+    /// Write generated data of the Time Series Benchmark Suite's kind
+    Load(load::LoadFlags),
+    /// Ask what the Time Series Benchmark Suite asks, and a rate over 10,000 series
+    Query(query::QueryFlags),
+    /// Measure the storage engine: memory, insertion, size, late data, long queries
+    Storage(storage::StorageFlags),
+    /// Write by the binary protocol: hosts and clients in every combination, against a server that throws everything away
+    Wire(wire::WireFlags),
+}
+
+/// Runs the measurement that the flags name and prints its report.
+///
+/// # Errors
+///
+/// What went wrong, for the person who ran it.
+pub fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
+    match &flags.kind {
+        Kind::Cache(flags) => cache::run(flags),
+        Kind::Hostile(flags) => hostile::run(flags),
+        Kind::Load(flags) => load::run(flags),
+        Kind::Query(flags) => query::run(flags),
+        Kind::Storage(flags) => storage::run(flags),
+        Kind::Wire(flags) => wire::run(flags),
+    }
+}

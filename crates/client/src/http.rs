@@ -1,0 +1,189 @@
+//! The HTTP API of a running server, for programs that ask now and then; blocking.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::time::Duration;
+
+use serde_json::Value;
+
+type Response = ureq::http::Response<ureq::Body>;
+
+/// Bytes of an answer that are read.
+const ANSWER_BYTES_MAX: u64 = 1 << 30;
+
+/// How long an answer may take: longer than the server lets a query run.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// A server's HTTP interface.
+#[derive(Clone)]
+pub struct HttpClient {
+    agent: ureq::Agent,
+    url: String,
+    on_warning: fn(&str),
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("HttpClient").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// Status and body of an answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The body as text; bytes that are no UTF-8 are replaced.
+    pub body: String,
+}
+
+impl HttpClient {
+    /// Waits five minutes for an answer.
+    pub fn new(url: &str) -> Self {
+        Self::with_timeout(url, Some(ANSWER_TIMEOUT))
+    }
+
+    /// Waits so long for an answer; without a timeout, as long as it takes.
+    pub fn with_timeout(url: &str, timeout: Option<Duration>) -> Self {
+        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(timeout);
+        Self { agent: config.build().into(), url: url.trim_end_matches('/').to_owned(), on_warning: |_| () }
+    }
+
+    /// Calls this with each warning of an answer.
+    #[must_use]
+    pub fn on_warning(self, on_warning: fn(&str)) -> Self {
+        Self { on_warning, ..self }
+    }
+
+    /// `GET`.
+    ///
+    /// # Errors
+    ///
+    /// The server cannot be reached, or its answer broke off.
+    pub fn get(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Answer, String> {
+        let response = self.agent.get(self.address(path, parameters)).call();
+        self.read(response)
+    }
+
+    /// `POST` of text.
+    ///
+    /// # Errors
+    ///
+    /// As [`HttpClient::get`].
+    pub fn post(&self, path: &str, parameters: &[(&str, &str)], body: &[u8]) -> Result<Answer, String> {
+        self.post_as(&Self::path(path, parameters), &[("content-type", "text/plain; charset=utf-8")], body)
+    }
+
+    /// Posts with headers that say what the body is.
+    ///
+    /// # Errors
+    ///
+    /// As [`HttpClient::get`].
+    pub fn post_as(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Answer, String> {
+        self.read(self.posted(path, headers, body))
+    }
+
+    /// Posts, and keeps the beginning of the answer; the rest is received and thrown away.
+    ///
+    /// # Errors
+    ///
+    /// As [`HttpClient::get`].
+    pub fn post_for_beginning(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+        kept_bytes_max: u64,
+    ) -> Result<Answer, String> {
+        let mut response = self.reached(self.posted(path, headers, body))?;
+        let (mut kept, mut reader) = (Vec::new(), response.body_mut().as_reader());
+        let read = reader.by_ref().take(kept_bytes_max).read_to_end(&mut kept);
+        read.and_then(|_| io::copy(&mut reader, &mut io::sink())).map_err(|error| self.broke_off(&error))?;
+        Ok(Answer { status: response.status().as_u16(), body: String::from_utf8_lossy(&kept).into_owned() })
+    }
+
+    fn posted(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Response, ureq::Error> {
+        let request = self.agent.post(format!("{}{path}", self.url));
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).send(body)
+    }
+
+    /// The data of a successful answer of Prometheus's API.
+    ///
+    /// # Errors
+    ///
+    /// As [`HttpClient::get`], or the server's own message.
+    pub fn api(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value, String> {
+        let answer = self.get(path, parameters)?;
+        self.data(&answer)
+    }
+
+    /// Sends a request that changes something: the answer's data, null if it is empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`HttpClient::api`].
+    pub fn send_api(
+        &self,
+        method: &str,
+        path: &str,
+        parameters: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Value, String> {
+        let address = self.address(path, parameters);
+        let answer = self.read(match method {
+            "PUT" => self.agent.put(address).send(body),
+            "DELETE" => self.agent.delete(address).call(),
+            _ => self.agent.post(address).send(body),
+        })?;
+        if answer.status == 204 { Ok(Value::Null) } else { self.data(&answer) }
+    }
+
+    /// How many series some selectors have.
+    ///
+    /// # Errors
+    ///
+    /// As [`HttpClient::api`].
+    pub fn series(&self, parameters: &[(&str, &str)]) -> Result<u64, String> {
+        let found = self.api("/api/v1/series", parameters)?;
+        Ok(found.as_array().map_or(0, |found| found.len() as u64))
+    }
+
+    fn data(&self, answer: &Answer) -> Result<Value, String> {
+        let mut parsed: Value = serde_json::from_str(&answer.body)
+            .map_err(|_| format!("{} answered {}: {}", self.url, answer.status, answer.body.trim()))?;
+        if parsed["status"] != "success" {
+            return Err(parsed["error"].as_str().unwrap_or(&answer.body).to_owned());
+        }
+        for warning in parsed["warnings"].as_array().into_iter().flatten() {
+            (self.on_warning)(warning.as_str().unwrap_or_default());
+        }
+        Ok(parsed["data"].take())
+    }
+
+    fn address(&self, path: &str, parameters: &[(&str, &str)]) -> String {
+        format!("{}{}", self.url, Self::path(path, parameters))
+    }
+
+    fn path(path: &str, parameters: &[(&str, &str)]) -> String {
+        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
+        if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+    }
+
+    fn reached(&self, response: Result<Response, ureq::Error>) -> Result<Response, String> {
+        response.map_err(|error| {
+            format!("cannot reach {}: {error}; is `thalweg serve` running there? (--url names another place)", self.url)
+        })
+    }
+
+    fn broke_off(&self, error: &io::Error) -> String {
+        format!("the answer of {} broke off: {error}", self.url)
+    }
+
+    fn read(&self, response: Result<Response, ureq::Error>) -> Result<Answer, String> {
+        let mut response = self.reached(response)?;
+        let mut body = String::new();
+        let reader = response.body_mut().as_reader();
+        reader.take(ANSWER_BYTES_MAX).read_to_string(&mut body).map_err(|error| self.broke_off(&error))?;
+        Ok(Answer { status: response.status().as_u16(), body })
+    }
+}

@@ -1,0 +1,7 @@
+//! What parsers build batches with: buffers of columns that are used again, keyed hashes of groups, series of one value.
+
+pub(crate) mod columns;
+pub(crate) mod key_hash;
+pub(crate) mod lone;
+#[cfg(test)]
+pub(crate) mod render;

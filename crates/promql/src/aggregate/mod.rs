@@ -1,0 +1,12 @@
+//! Aggregations over series.
+//!
+//! ```text
+//! rows, one at a time       ──► stream ──► accumulators (a group's steps) ──► accumulate (one value of many)
+//! all rows of a group       ──► aggregations: quantile, count_values, limitk; topk
+//! ```
+
+mod accumulate;
+mod accumulators;
+mod aggregations;
+mod stream;
+pub(crate) mod topk;

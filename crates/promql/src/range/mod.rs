@@ -1,0 +1,23 @@
+//! Selectors, windows over their samples, and functions of these windows.
+//!
+//! ```text
+//! selectors ──► samples ──► window_bounds ──► window ──► over_time, rate
+//!                              │
+//!                              └─ of many windows of floats at once: window_positions ──► rate_runs
+//! ```
+//!
+//! `range_functions` applies a function to every window of every series; `extrapolation` is what `rate` multiplies by, `interpolate` what
+//! `smoothed` and `anchored` put at the edges, `marks` where a counter was reset.
+
+mod extrapolation;
+mod interpolate;
+mod marks;
+mod over_time;
+pub(crate) mod range_functions;
+mod rate;
+mod rate_runs;
+pub(crate) mod samples;
+pub(crate) mod selectors;
+mod window;
+pub(crate) mod window_bounds;
+mod window_positions;

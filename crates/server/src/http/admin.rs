@@ -1,0 +1,278 @@
+//! `/api/v1/admin`: backups, compaction, how databases keep their data, and Prometheus's deletion of series.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State as From};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use db::{DatabasePolicy, StoreError};
+use model::TimeRange;
+use platform::objects::ObjectOptions;
+use serde_json::{Map, Value, json};
+
+use crate::error::ApiError;
+use crate::http::json;
+use crate::http::parameters::{duration_text, parse_duration_ms};
+use crate::http::request::extract;
+use crate::http::targets;
+use crate::state::State;
+
+const NS_PER_MS: i64 = 1_000_000;
+
+pub(crate) async fn backup(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let parts = extract(&state, request).await?;
+    let to = parts.parameters.required("to")?.to_owned();
+    let keep = match parts.parameters.get("keep").map(str::parse::<usize>) {
+        None => None,
+        Some(Ok(keep @ 1..)) => Some(keep),
+        Some(_) => return Err(ApiError::invalid_parameter("keep", "it is not a number from 1 up")),
+    };
+    let run = move |state: &State| {
+        let to = targets::resolve(&state.settings.backup_targets, &to)?;
+        let done = state.db.backup(&to, &ObjectOptions::default(), keep, &mut |_| {});
+        done.map_err(|error| storage(&error))
+    };
+    let (report, pruned) = state.work(run).await??;
+    let data = json!({
+        "name": report.name,
+        "sequence": report.sequence,
+        "files": report.files,
+        "bytes": report.bytes,
+        "files_copied": report.files_copied,
+        "bytes_copied": report.bytes_copied,
+        "backups_removed": pruned.map_or(0, |pruned| pruned.backups_removed),
+        "files_removed": pruned.map_or(0, |pruned| pruned.files_removed),
+    });
+    Ok(json::success(&data.to_string(), &[], &[]))
+}
+
+/// As Prometheus: a backup within the data folder, `snapshots/NAME`; `thalweg restore` reads it.
+pub(crate) async fn snapshot(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    extract(&state, request).await?;
+    let report = state.work(|state| state.db.snapshot(&mut |_| {})).await?.map_err(|error| storage(&error))?;
+    Ok(json::success(&json!({ "name": report.name }).to_string(), &[], &[]))
+}
+
+pub(crate) async fn compact(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    extract(&state, request).await?;
+    let report = state.work(|state| state.db.compact(&mut |_| {})).await?.map_err(|error| storage(&error))?;
+    let data = json!({
+        "merges": report.merges,
+        "bytes_before": report.bytes.0,
+        "bytes_after": report.bytes.1,
+        "parts_before": report.parts.0,
+        "parts_after": report.parts.1,
+        "deletes_before": report.deletes.0,
+        "deletes_after": report.deletes.1,
+    });
+    Ok(json::success(&data.to_string(), &[], &[]))
+}
+
+/// The losses that no operator has acknowledged yet.
+pub(crate) async fn losses(From(state): From<Arc<State>>) -> Response {
+    let losses: Vec<Value> = state.db.health().losses().iter().map(loss_json).collect();
+    json::success(&Value::from(losses).to_string(), &[], &[])
+}
+
+/// Has answers no longer warn of what is lost.
+pub(crate) async fn acknowledge_losses(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    extract(&state, request).await?;
+    let count = state.work(|state| state.db.acknowledge_losses()).await?.map_err(|error| storage(&error))?;
+    Ok(json::success(&json!({ "acknowledged": count }).to_string(), &[], &[]))
+}
+
+fn loss_json(loss: &db::Loss) -> Value {
+    json!({
+        "file": loss.file,
+        "message": loss.message,
+        "start_ns": loss.range.start_ns,
+        "end_ns": loss.range.end_ns,
+        "text": loss.to_string(),
+    })
+}
+
+/// Says in a header of every answer that some data is lost, until that is acknowledged. Answers of PromQL have a warning where their time
+/// is hit.
+pub(crate) fn warn_of_losses(state: &State, response: &mut Response) {
+    let Some(warning) = state.db.health().loss_warning(None) else { return };
+    let is_printable = |letter: char| (' '..='~').contains(&letter);
+    let printable: String = warning.chars().map(|letter| if is_printable(letter) { letter } else { '?' }).collect();
+    if let Ok(value) = header::HeaderValue::from_str(&printable) {
+        response.headers_mut().insert("x-thalweg-warning", value);
+    }
+}
+
+pub(crate) async fn databases(From(state): From<Arc<State>>) -> Result<Response, ApiError> {
+    let list = |state: &State| {
+        let of = |name: &String| state.db.policy(name).map(|policy| policy_json(name, &policy));
+        let found: Vec<Value> = state.db.databases().iter().filter_map(of).collect();
+        Value::from(found)
+    };
+    Ok(json::success(&state.work(list).await?.to_string(), &[], &[]))
+}
+
+pub(crate) async fn database(From(state): From<Arc<State>>, Path(name): Path<String>) -> Result<Response, ApiError> {
+    match state.db.policy(&name) {
+        Some(policy) => Ok(json::success(&policy_json(&name, &policy).to_string(), &[], &[])),
+        None => Err(ApiError::not_found(format!("there is no database {name:?}"))),
+    }
+}
+
+/// Makes a database or changes how it keeps its data; what the body leaves out stays as it is.
+pub(crate) async fn put_database(
+    From(state): From<Arc<State>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let parts = extract(&state, request).await?;
+    let change = PolicyChange::read(&parts.body)?;
+    let set = move |state: &State| {
+        let policy = change.over(state.db.policy(&name).unwrap_or_default());
+        state.db.set_policy(&name, &policy)?;
+        Ok(policy_json(&name, &state.db.policy(&name).unwrap_or_default()))
+    };
+    let data = state.work(set).await?.map_err(|error| storage(&error))?;
+    Ok(json::success(&data.to_string(), &[], &[]))
+}
+
+/// Drops a database with all its rows, and gives their room back; 204.
+pub(crate) async fn drop_database(
+    From(state): From<Arc<State>>,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    let message = format!("there is no database {name:?}");
+    let dropped = state.work(move |state| state.db.drop_database(&name)).await?.map_err(|error| storage(&error))?;
+    if dropped { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(ApiError::not_found(message)) }
+}
+
+/// As Prometheus: `match[]`, `start`, `end`; 204.
+pub(crate) async fn delete_series(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let parts = extract(&state, request).await?;
+    let matcher_sets = parts.parameters.matcher_sets()?;
+    if matcher_sets.is_empty() {
+        return Err(ApiError::bad_data("no match[] parameter provided"));
+    }
+    let range = parts.parameters.range()?;
+    // The whole of the last millisecond.
+    let range = TimeRange::new(range.start_ns, range.end_ns.saturating_add(NS_PER_MS - 1));
+    let database = parts.parameters.database(&parts.headers);
+    let delete = move |state: &State| state.db.delete(&database, &matcher_sets, &range);
+    let deleted = state.work(delete).await?.map_err(|error| storage(&error))?;
+    let series = [("x-thalweg-series", deleted.series.to_string())];
+    Ok((StatusCode::NO_CONTENT, series).into_response())
+}
+
+/// As Prometheus: what was deleted goes from the disk; 204.
+pub(crate) async fn clean_tombstones(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    extract(&state, request).await?;
+    state.work(|state| state.db.compact(&mut |_| {})).await?.map_err(|error| storage(&error))?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn storage(error: &StoreError) -> ApiError {
+    use platform::objects::ObjectErrorKind as Kind;
+    let is_asked_wrong = match error {
+        StoreError::Invalid(_) => true,
+        StoreError::Objects(error) => matches!(error.kind, Kind::Config | Kind::Denied),
+        _ => false,
+    };
+    if is_asked_wrong { ApiError::bad_data(error.to_string()) } else { ApiError::internal(error.to_string()) }
+}
+
+fn policy_json(name: &str, policy: &DatabasePolicy) -> Value {
+    let text = |ns: i64| duration_text(ns / NS_PER_MS);
+    let folds: Vec<String> =
+        policy.folds.iter().map(|(age_ns, width_ns)| format!("{}:{}", text(*age_ns), text(*width_ns))).collect();
+    let retention = if policy.retention_ns == 0 { "forever".to_owned() } else { text(policy.retention_ns) };
+    json!({ "name": name, "retention": retention, "folds": folds.join(",") })
+}
+
+/// What a request says of a policy.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct PolicyChange {
+    retention_ns: Option<i64>,
+    folds: Option<Vec<(i64, i64)>>,
+}
+
+impl PolicyChange {
+    fn read(body: &[u8]) -> Result<Self, ApiError> {
+        let expected = r#"expected an object such as {"retention":"1y","folds":"30d:5m,90d:1h"}"#;
+        let bad = |what: &str| ApiError::bad_data(format!("{what}; {expected}"));
+        if body.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Self::default());
+        }
+        let object: Map<String, Value> =
+            serde_json::from_slice(body).map_err(|error| bad(&format!("the body cannot be read: {error}")))?;
+        let mut change = Self::default();
+        for (name, value) in &object {
+            let text = value.as_str().ok_or_else(|| bad(&format!("{name:?} is not a string")))?;
+            match name.as_str() {
+                "retention" => change.retention_ns = Some(retention(text)?),
+                "folds" => change.folds = Some(folds(text)?),
+                "name" => {}
+                _ => return Err(bad(&format!("unknown field {name:?}"))),
+            }
+        }
+        Ok(change)
+    }
+
+    fn over(self, policy: DatabasePolicy) -> DatabasePolicy {
+        DatabasePolicy {
+            retention_ns: self.retention_ns.unwrap_or(policy.retention_ns),
+            folds: self.folds.unwrap_or_else(|| policy.folds.clone()),
+            ..policy
+        }
+    }
+}
+
+fn retention(text: &str) -> Result<i64, ApiError> {
+    if matches!(text, "" | "0" | "forever") { Ok(0) } else { duration_ns("retention", text) }
+}
+
+/// Steps as `age:width`, between commas.
+fn folds(text: &str) -> Result<Vec<(i64, i64)>, ApiError> {
+    let parse = |step: &str| {
+        let (age, width) = step.split_once(':').ok_or_else(|| {
+            ApiError::invalid_parameter("folds", format!("{step:?} is not an age and a width such as 30d:5m"))
+        })?;
+        Ok((duration_ns("folds", age.trim())?, duration_ns("folds", width.trim())?))
+    };
+    text.split(',').map(str::trim).filter(|step| !step.is_empty()).map(parse).collect()
+}
+
+fn duration_ns(name: &str, text: &str) -> Result<i64, ApiError> {
+    let duration_ms = parse_duration_ms(text).map_err(|why| ApiError::invalid_parameter(name, why))?;
+    match duration_ms.checked_mul(NS_PER_MS).filter(|length_ns| *length_ns > 0) {
+        Some(length_ns) => Ok(length_ns),
+        None => {
+            Err(ApiError::invalid_parameter(name, format!("{text:?} is not a duration above 0 and below 290 years")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY_NS: i64 = 86_400_000_000_000;
+
+    #[test]
+    fn policies_as_texts() {
+        let read = |body: &str| PolicyChange::read(body.as_bytes());
+        let change = read(r#"{"retention":"30d","folds":"7d:5m, 14d:1h"}"#).unwrap();
+        let policy = change.over(DatabasePolicy::default());
+        assert_eq!(policy.retention_ns, 30 * DAY_NS);
+        assert_eq!(policy.folds, [(7 * DAY_NS, 300_000_000_000), (14 * DAY_NS, 3_600_000_000_000)]);
+        let text = policy_json("a", &policy).to_string();
+        assert_eq!(text, r#"{"folds":"7d:5m,14d:1h","name":"a","retention":"30d"}"#);
+        assert_eq!(read(&text).unwrap().over(DatabasePolicy::default()), policy, "what is told can be said");
+        assert_eq!(read("").unwrap(), PolicyChange::default());
+        let kept = read(r#"{"folds":""}"#).unwrap().over(policy);
+        assert_eq!((kept.retention_ns, kept.folds.len()), (30 * DAY_NS, 0));
+        for bad in
+            ["[]", "{", r#"{"retention":5}"#, r#"{"retention":"soon"}"#, r#"{"keep":"1d"}"#, r#"{"folds":"30d"}"#]
+        {
+            assert_eq!(read(bad).unwrap_err().status, StatusCode::BAD_REQUEST, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! HTTP: which path leads where, and a handler for each.
+//!
+//! * [`routes`]: paths and handlers · [`guard`]: which requests get in, by their heads · [`request`]: bodies and parameters of those
+//! * [`body`], [`parameters`]: what comes in, within bounds · [`compression`]: which answers go out compressed
+//! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
+//! * [`query`], [`names`], [`status`], [`query_statistics`], [`running_queries`]: Prometheus's API · [`json`]: its answers
+//! * [`plan`]: the s-expression language · [`influxql`] · [`explain`] · [`rows_json`]: rows of all languages as JSON
+//! * [`export`], [`remote_read`]: samples as they are
+//! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
+//! * [`page`]: the web page
+
+pub(crate) mod admin;
+pub(crate) mod body;
+pub(crate) mod compression;
+pub(crate) mod explain;
+pub(crate) mod export;
+pub(crate) mod guard;
+pub(crate) mod health;
+pub(crate) mod influx;
+pub(crate) mod influxql;
+pub(crate) mod json;
+pub(crate) mod names;
+pub mod page;
+pub(crate) mod parameters;
+pub(crate) mod plan;
+pub(crate) mod query;
+pub(crate) mod query_statistics;
+pub(crate) mod remote_read;
+pub(crate) mod request;
+pub(crate) mod routes;
+pub(crate) mod rows_json;
+pub(crate) mod running_queries;
+pub(crate) mod status;
+pub(crate) mod targets;
+pub(crate) mod write;

@@ -1,0 +1,69 @@
+//! What handlers take out of a request: its body within bounds, and its parameters.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use ingest::encoding::Encoding;
+
+use crate::error::ApiError;
+use crate::http::body::{self, Buffer, Share};
+use crate::http::parameters::Parameters;
+use crate::scheduler::running::Remote;
+use crate::state::State;
+
+/// Bytes of a form that a network thread reads itself.
+const SHORT_FORM_BYTES: usize = 16 << 10;
+
+/// A request whose body was parts.
+pub(crate) struct RequestParts {
+    pub(crate) headers: HeaderMap,
+    pub(crate) parameters: Parameters,
+    pub(crate) body: Buffer,
+    /// The body's share of what all bodies may take; it goes with the request.
+    pub(crate) share: Share,
+    /// What labels are asked for, say: the part of the path that varies.
+    pub(crate) path: String,
+    /// Who asks.
+    pub(crate) remote: Option<SocketAddr>,
+}
+
+/// Takes a request's body; parameters come from the query string and, if it is a form, from the body.
+pub(crate) async fn extract(state: &Arc<State>, request: Request) -> Result<RequestParts, ApiError> {
+    let (head, body) = request.into_parts();
+    let (body, share) = body::collect(state, body).await?;
+    let (parameters, body, share, headers) = read_form(state, head.uri.query(), (head.headers, body, share)).await?;
+    let remote = head.extensions.get::<Remote>().map(|remote| remote.0);
+    Ok(RequestParts { headers, parameters, body, share, path: head.uri.path().to_owned(), remote })
+}
+
+/// Reads parameters: those of a long form on a thread that may compute for a while.
+async fn read_form(
+    state: &Arc<State>,
+    query: Option<&str>,
+    (headers, body, mut share): (HeaderMap, Buffer, Share),
+) -> Result<(Parameters, Buffer, Share, HeaderMap), ApiError> {
+    if !Parameters::is_form(&headers) || body.len() <= SHORT_FORM_BYTES {
+        return Ok((Parameters::read(query, &headers, &body)?, body, share, headers));
+    }
+    let query = query.map(str::to_owned);
+    let read = move |_: &State| {
+        // The pairs are copies of what the form spells.
+        share.grow(body.len())?;
+        Ok((Parameters::read(query.as_deref(), &headers, &body)?, body, share, headers))
+    };
+    state.work_unbounded(read).await?
+}
+
+/// Takes the body of a request that writes: it is data, even if a client calls it a form, as curl does.
+pub(crate) async fn extract_write(state: &Arc<State>, request: Request) -> Result<RequestParts, ApiError> {
+    let (head, body) = request.into_parts();
+    let (body, mut share) = body::collect(state, body).await?;
+    // What is not known is refused when it is unpacked.
+    let encoding = body::encoding_of(&head.headers).unwrap_or(Encoding::Identity);
+    share.queue_if_large(encoding, &body, state.body_timeout()).await?;
+    let parameters = Parameters::read(head.uri.query(), &HeaderMap::new(), &[])?;
+    let remote = head.extensions.get::<Remote>().map(|remote| remote.0);
+    Ok(RequestParts { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned(), remote })
+}

@@ -1,0 +1,126 @@
+//! Line protocol by the interfaces of InfluxDB 1, 2 and 3.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as From};
+use axum::response::Response;
+use db::Rejected;
+use ingest::line::{self, Precision};
+use ingest::{LineError, Parsed, Protocol};
+
+use super::{Outcome, Quoted, Reason};
+use crate::error::ApiError;
+use crate::http::body::{Form, body_error, unpack};
+use crate::http::influx::{self, BadLine, Version};
+use crate::http::request::{RequestParts, extract_write};
+use crate::state::State;
+
+/// `POST /write`: `db`, `precision`; user, password, retention policy and consistency are accepted and not used.
+pub(crate) async fn influx_v1(From(state): From<Arc<State>>, request: Request) -> Response {
+    influx(state, request, Version::V1, "db").await
+}
+
+/// `POST /api/v2/write`: `bucket`, `precision`; the organisation is accepted and not used.
+pub(crate) async fn influx_v2(From(state): From<Arc<State>>, request: Request) -> Response {
+    influx(state, request, Version::V2, "bucket").await
+}
+
+async fn influx(state: Arc<State>, request: Request, version: Version, database: &'static str) -> Response {
+    let written = async {
+        let parts = extract_write(&state, request).await?;
+        state.work(move |state| write_lines(state, parts, database)).await?
+    };
+    match written.await {
+        Ok(outcome) => influx::answer(version, &outcome),
+        Err(error) => influx::failure(version, &error),
+    }
+}
+
+fn write_lines(state: &State, mut parts: RequestParts, database: &str) -> Result<Outcome, ApiError> {
+    let precision = parts.parameters.get("precision").unwrap_or("ns");
+    let precision = Precision::from_name(precision)
+        .ok_or_else(|| ApiError::bad_data(format!("invalid precision {precision:?} (use ns, us, ms, s, m or h)")))?;
+    let database = parts.parameters.get(database).unwrap_or(model::DEFAULT_DATABASE).to_owned();
+    let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
+    let options = line_options(state, &database, precision)?;
+    let parsed = line::parse(&body, &options).map_err(|error| body_error(&error))?;
+    Ok(state.store("line", &database, parsed)?.quote_lines(&body))
+}
+
+pub(crate) fn line_options<'a>(
+    state: &'a State,
+    database: &str,
+    precision: Precision,
+) -> Result<line::Options<'a>, ApiError> {
+    Ok(line::Options {
+        hasher: state.hasher(Protocol::Line, database)?,
+        precision,
+        now_ns: state.db.now_ns(),
+        limits: state.db.limits(),
+    })
+}
+
+/// `POST /api/v3/write_lp`: `db`, `precision` (`auto` tells the unit of each line by its size), `accept_partial`. `no_sync` is
+/// accepted; an answer means that all is on disk nevertheless.
+pub(crate) async fn influx_v3(From(state): From<Arc<State>>, request: Request) -> Response {
+    let written = async {
+        let parts = extract_write(&state, request).await?;
+        state.work(move |state| write_lines_v3(state, parts)).await?
+    };
+    match written.await {
+        Ok(response) => response,
+        Err(error) => influx::failure(Version::V3, &error),
+    }
+}
+
+/// Adds lines that the store would refuse for their fields' types to those that cannot be read.
+fn refuse_conflicts(state: &State, database: &str, parsed: &mut Parsed<'_>) {
+    for conflict in state.db.type_conflicts(database, &parsed.batch) {
+        let Rejected { line, kind, reason } = conflict;
+        parsed.errors.push_error(state.db.limits().errors_max, LineError { line, kind, reason });
+    }
+    parsed.errors.first.sort_by_key(|error| error.line);
+}
+
+fn write_lines_v3(state: &State, mut parts: RequestParts) -> Result<Response, ApiError> {
+    let parameters = &parts.parameters;
+    let database = parameters.required("db")?.to_owned();
+    let precision = match parameters.get("precision").unwrap_or("auto") {
+        "auto" => Precision::Auto,
+        "nanosecond" => Precision::Nanosecond,
+        "microsecond" => Precision::Microsecond,
+        "millisecond" => Precision::Millisecond,
+        "second" => Precision::Second,
+        name => Precision::from_name(name).ok_or_else(|| {
+            ApiError::bad_data(format!(
+                "invalid precision {name:?} (use auto, nanosecond, microsecond, millisecond or second)"
+            ))
+        })?,
+    };
+    let accept_partial = parameters.flag("accept_partial", true)?;
+    parameters.flag("no_sync", false)?;
+    let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
+    let options = line_options(state, &database, precision)?;
+    let parsed = line::parse(&body, &options).map_err(|error| body_error(&error))?;
+    let mut parsed = parsed;
+    if !accept_partial {
+        refuse_conflicts(state, &database, &mut parsed);
+    }
+    let (outcome, what) = if accept_partial || parsed.errors.is_empty() {
+        (state.store("line", &database, parsed)?, "partial write of line protocol occurred")
+    } else {
+        state.metrics.count_rejected(&parsed.errors);
+        (Outcome::of_errors(parsed.errors), "parsing failed for write_lp endpoint")
+    };
+    let mut quoted = Quoted::new(&body);
+    let bad_lines: Vec<BadLine> = outcome
+        .reasons
+        .iter()
+        .map(|Reason { line, text, .. }| BadLine {
+            line: *line,
+            text: quoted.line(*line).to_owned(),
+            reason: text.clone(),
+        })
+        .collect();
+    Ok(influx::answer_v3(outcome.status(), what, &bad_lines))
+}

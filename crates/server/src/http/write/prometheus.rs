@@ -1,0 +1,159 @@
+//! Prometheus's remote write and text exposition.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as From};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use ingest::encoding::Encoding;
+use ingest::remote_write::{self, AcceptedSamples};
+use ingest::{Parsed, Protocol, exposition};
+use model::{Block, ValueType};
+
+use super::{Outcome, failure, plain_answer};
+use crate::error::ApiError;
+use crate::http::body::{Form, body_error, unpack, unpack_as};
+use crate::http::parameters::Parameters;
+use crate::http::request::{RequestParts, extract_write};
+use crate::state::State;
+
+/// The version of the message, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Message {
+    V1,
+    V2,
+}
+
+/// `POST /api/v1/write`: Prometheus remote write 1.0 and 2.0.
+pub(crate) async fn remote_write(From(state): From<Arc<State>>, request: Request) -> Response {
+    let written = async {
+        let parts = extract_write(&state, request).await?;
+        let message = check_headers(&parts.headers)?;
+        state.work(move |state| write_remote(state, parts, message)).await?
+    };
+    match written.await {
+        Ok((outcome, samples)) => {
+            let counts = [
+                ("x-prometheus-remote-write-samples-written", samples.samples),
+                ("x-prometheus-remote-write-histograms-written", samples.histograms),
+                ("x-prometheus-remote-write-exemplars-written", samples.exemplars),
+            ];
+            let mut response = plain_answer(&Ok(outcome));
+            for (name, count) in counts {
+                response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from(count));
+            }
+            response
+        }
+        Err(error) => failure(&error),
+    }
+}
+
+/// The message that the headers announce. A sender that announces another one gets 415; if it is one of version 2, it falls
+/// back to version 1.
+fn check_headers(headers: &HeaderMap) -> Result<Message, ApiError> {
+    let value = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
+    let unsupported =
+        |message: String| Err(ApiError { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, kind: "bad_data", message });
+    let encoding = value(header::CONTENT_ENCODING);
+    if !["snappy", ""].contains(&encoding) {
+        return unsupported(format!("content encoding {encoding:?} is not supported; remote write uses snappy"));
+    }
+    let content_type = value(header::CONTENT_TYPE);
+    let mut parts = content_type.split(';').map(str::trim);
+    if !["", "application/x-protobuf"].contains(&parts.next().unwrap_or_default()) {
+        return unsupported(format!("content type {content_type:?} is not supported; use application/x-protobuf"));
+    }
+    match parts.find_map(|part| part.strip_prefix("proto=")) {
+        None | Some("prometheus.WriteRequest") => Ok(Message::V1),
+        Some("io.prometheus.write.v2.Request") => Ok(Message::V2),
+        Some(other) => unsupported(format!(
+            "message {other:?} is not supported; send io.prometheus.write.v2.Request or prometheus.WriteRequest"
+        )),
+    }
+}
+
+fn write_remote(
+    state: &State,
+    mut parts: RequestParts,
+    message: Message,
+) -> Result<(Outcome, AcceptedSamples), ApiError> {
+    let database = parts.parameters.database(&parts.headers);
+    let body = unpack_as(state, Encoding::Snappy, parts.body, (&mut parts.share, Form::Protobuf))?;
+    let hasher = state.hasher(Protocol::RemoteWrite, &database)?;
+    let options = remote_write::Options { hasher, limits: state.db.limits() };
+    let request = match message {
+        Message::V1 => remote_write::parse(&body, &options),
+        Message::V2 => remote_write::parse_v2(&body, &options),
+    };
+    let remote_write::WriteRequest { batch, errors, accepted: mut samples } =
+        request.map_err(|error| body_error(&error))?;
+    let rows: Vec<(bool, Vec<u32>)> = batch.blocks.iter().map(lines_by_kind).collect();
+    let outcome = state.store("remote_write", &database, Parsed { batch, errors })?;
+    let (floats, histograms) = refused_by_kind(&outcome, &rows);
+    samples.samples = samples.samples.saturating_sub(floats);
+    samples.histograms = samples.histograms.saturating_sub(histograms);
+    Ok((outcome.number_lines(), samples))
+}
+
+/// Whether a block holds histograms, and the lines of its rows.
+fn lines_by_kind(block: &Block) -> (bool, Vec<u32>) {
+    let of_histograms = block.fields.iter().any(|field| field.value_type == ValueType::Histogram);
+    (of_histograms, block.lines.clone())
+}
+
+/// How many floats and histograms that were parsed are not written. Where the store does not tell all of them, the answer
+/// claims nothing that is not certain.
+fn refused_by_kind(outcome: &Outcome, rows: &[(bool, Vec<u32>)]) -> (u64, u64) {
+    let total = |of_histograms: bool| {
+        let blocks = rows.iter().filter(move |(histograms, _)| *histograms == of_histograms);
+        blocks.flat_map(|(_, lines)| lines)
+    };
+    match &outcome.refused {
+        Some(refused) if refused.is_empty() => (0, 0),
+        Some(refused) => {
+            let refused =
+                |of_histograms| total(of_histograms).filter(|line| refused.binary_search(line).is_ok()).count() as u64;
+            (refused(false), refused(true))
+        }
+        None => (total(false).count() as u64, total(true).count() as u64),
+    }
+}
+
+/// `POST /api/v1/import/prometheus`: the text that a target of Prometheus shows.
+pub(crate) async fn exposition(From(state): From<Arc<State>>, request: Request) -> Response {
+    let written = async {
+        let parts = extract_write(&state, request).await?;
+        state.work(move |state| write_exposition(state, parts)).await?
+    };
+    plain_answer(&written.await)
+}
+
+fn write_exposition(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiError> {
+    let database = parts.parameters.database(&parts.headers);
+    let now_ns =
+        parts.parameters.time_ms("timestamp")?.map_or_else(|| state.db.now_ns(), |time_ms| time_ms * 1_000_000);
+    let content_type =
+        parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let extra_labels = extra_labels(&parts.parameters)?;
+    let format = exposition::Format::from_content_type(content_type);
+    let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
+    let options = exposition::Options {
+        format,
+        extra_labels: &extra_labels,
+        hasher: state.hasher(Protocol::Exposition, &database)?,
+        now_ns,
+        limits: state.db.limits(),
+    };
+    let parsed = exposition::parse(&body, &options).map_err(|error| body_error(&error))?;
+    Ok(state.store("exposition", &database, parsed)?.number_lines())
+}
+
+/// Labels that every series gets: `extra_label=name=value`, any number of them.
+pub(super) fn extra_labels(parameters: &Parameters) -> Result<Vec<(String, String)>, ApiError> {
+    let pair = |text: &str| {
+        let (name, value) = text.split_once('=')?;
+        (!name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
+    };
+    let bad = |text| ApiError::invalid_parameter("extra_label", format!("{text:?} is not name=value"));
+    parameters.all("extra_label").map(|text| pair(text).ok_or_else(|| bad(text))).collect()
+}

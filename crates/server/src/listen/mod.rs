@@ -1,0 +1,286 @@
+//! Sockets and connections.
+
+pub(crate) mod accept;
+pub(crate) mod connection_limit;
+pub(crate) mod grpc;
+pub(crate) mod http1;
+pub(crate) mod stream;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware;
+use db::Db;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::{mpsc, watch};
+use tower::ServiceExt;
+use wire::frame::Plane;
+
+use crate::host;
+use crate::http::guard::{self, RequestGuard};
+use crate::http::health;
+use crate::listen::accept::{Acceptor, Serve};
+use crate::listen::stream::{LineProtocol, Lines, serve_udp};
+use crate::scheduler::running::Remote;
+use crate::settings::{Listener, ServerSettings};
+use crate::sql::postgres;
+use crate::state::State;
+use crate::wire::{PlanePort, Planes};
+
+/// How often a silent connection of gRPC is asked whether its client is still there, and how long it may think about it.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Calls that a connection of gRPC may have under way.
+const CALLS_MAX: u32 = 32;
+
+/// Bytes of a call that may be on their way unread.
+const WINDOW_BYTES: u32 = 1 << 20;
+
+/// Why the server cannot serve.
+#[derive(Debug)]
+pub enum ServeError {
+    /// The address cannot be listened on: choose another one, or stop what has it.
+    Bind {
+        /// The flag that names the address.
+        flag: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system said.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bind { flag, address, error } => {
+                write!(formatter, "cannot listen on {address}: {error}; choose another address with {flag}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// HTTP, which is listened on before the data folder is open: `/health` and `/ready` tell of that, all else is to be asked again.
+pub struct Front {
+    address: SocketAddr,
+    http: Arc<http1::Shared>,
+    stopping: watch::Sender<bool>,
+    acceptor: Acceptor,
+    all_ended: mpsc::Receiver<()>,
+}
+
+impl Front {
+    /// Listens, and answers from now on.
+    pub async fn bind(settings: ServerSettings) -> Result<Self, ServeError> {
+        let failed = |error| ServeError::Bind { flag: "--http", address: settings.http, error };
+        let listener = TcpListener::bind(settings.http).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let guard = Arc::new(RequestGuard::new(address.ip(), &settings));
+        let http = Arc::new(http1::Shared::new(settings, guard));
+        let (stopping, stopped) = watch::channel(false);
+        let (alive, all_ended) = mpsc::channel(1);
+        let acceptor = Acceptor {
+            metrics: http.metrics.clone(),
+            connections_max: http.settings.connections_max,
+            stop: stopped,
+            alive,
+        };
+        acceptor.spawn(listener, http.clone());
+        Ok(Self { address, http, stopping, acceptor, all_ended })
+    }
+
+    /// Where HTTP is served.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Listens on the other ports, and hands HTTP to the database: connections that are open stay so.
+    pub async fn open(self, db: Arc<Db>) -> Result<Server, ServeError> {
+        let state = Arc::new(State::new(db, self.http.settings.clone(), self.http.metrics.clone()));
+        let mut server = Server {
+            front: self,
+            lines: Vec::new(),
+            otlp_grpc: None,
+            postgres: None,
+            flight_sql: None,
+            control: None,
+            ingest: None,
+            addresses: Vec::new(),
+            unavailable: Vec::new(),
+            state,
+        };
+        server.bind_others().await?;
+        server.front.http.open(&server.state);
+        Ok(server)
+    }
+}
+
+/// A server that listens.
+pub struct Server {
+    front: Front,
+    lines: Vec<(LineProtocol, TcpListener, Option<UdpSocket>)>,
+    otlp_grpc: Option<TcpListener>,
+    postgres: Option<TcpListener>,
+    flight_sql: Option<TcpListener>,
+    addresses: Vec<(&'static str, SocketAddr)>,
+    unavailable: Vec<ServeError>,
+    control: Option<TcpListener>,
+    ingest: Option<TcpListener>,
+    state: Arc<State>,
+}
+
+impl Server {
+    /// Listens; [`Server::run`] serves until the end. [`Front`] does it in two steps.
+    pub async fn bind(db: Arc<Db>, settings: ServerSettings) -> Result<Self, ServeError> {
+        Front::bind(settings).await?.open(db).await
+    }
+
+    async fn bind_others(&mut self) -> Result<(), ServeError> {
+        let settings = self.state.settings.clone();
+        let lines = [
+            ("--line", settings.line, LineProtocol::Line, true),
+            ("--graphite", settings.graphite, LineProtocol::Graphite, true),
+            ("--opentsdb", settings.opentsdb, LineProtocol::Opentsdb, false),
+        ];
+        let (otlp_grpc, control, ingest) = (settings.otlp_grpc, settings.control, settings.ingest);
+        let (postgres, flight_sql) = (settings.postgres, settings.flight_sql.filter(|_| cfg!(feature = "flight-sql")));
+        for (flag, listener, protocol, with_udp) in lines {
+            if let Some((tcp, udp)) = self.bind_one(flag, listener, with_udp).await? {
+                self.lines.push((protocol, tcp, udp));
+            }
+        }
+        self.otlp_grpc = self.bind_one("--otlp-grpc", otlp_grpc, false).await?.map(|(tcp, _)| tcp);
+        self.control = self.bind_one("--control", control, false).await?.map(|(tcp, _)| tcp);
+        self.ingest = self.bind_one("--ingest", ingest, false).await?.map(|(tcp, _)| tcp);
+        self.postgres = self.bind_one("--postgres", postgres, false).await?.map(|(tcp, _)| tcp);
+        self.flight_sql = self.bind_one("--flight-sql", flight_sql, false).await?.map(|(tcp, _)| tcp);
+        Ok(())
+    }
+
+    /// Binds a port for TCP and, if asked, the same for UDP. `None` if it is off, or cannot be had and need not be.
+    async fn bind_one(
+        &mut self,
+        flag: &'static str,
+        listener: Option<Listener>,
+        with_udp: bool,
+    ) -> Result<Option<(TcpListener, Option<UdpSocket>)>, ServeError> {
+        let Some(Listener { address, required }) = listener else { return Ok(None) };
+        let bound = async {
+            let tcp = TcpListener::bind(address).await?;
+            let address = tcp.local_addr()?;
+            let udp = if with_udp { Some(UdpSocket::bind(address).await?) } else { None };
+            Ok((tcp, udp, address))
+        };
+        match bound.await {
+            Ok((tcp, udp, address)) => {
+                self.addresses.push((flag, address));
+                Ok(Some((tcp, udp)))
+            }
+            Err(error) if required => Err(ServeError::Bind { flag, address, error }),
+            Err(error) => {
+                self.unavailable.push(ServeError::Bind { flag, address, error });
+                Ok(None)
+            }
+        }
+    }
+
+    /// Where HTTP is served.
+    pub fn address(&self) -> SocketAddr {
+        self.front.address
+    }
+
+    /// Where the listeners beside HTTP listen, by their flags.
+    pub fn addresses(&self) -> &[(&'static str, SocketAddr)] {
+        &self.addresses
+    }
+
+    /// Listeners that could not be had and are not required.
+    pub fn unavailable(&self) -> &[ServeError] {
+        &self.unavailable
+    }
+
+    /// Serves until `stop` resolves; then finishes requests under way, for as long as the settings allow.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let sampling = host::start(&self.state);
+        let Front { stopping, acceptor, mut all_ended, .. } = self.front;
+        let (state, stopped) = (&self.state, &acceptor.stop);
+        tokio::spawn(health::tell(state.clone(), stopped.clone()));
+        for (protocol, tcp, udp) in self.lines {
+            acceptor.spawn(tcp, Lines::new(state.clone(), protocol));
+            if let Some(udp) = udp {
+                tokio::spawn(serve_udp(state.clone(), protocol, udp, stopped.clone(), acceptor.alive.clone()));
+            }
+        }
+        #[cfg(feature = "flight-sql")]
+        let flight_sql = self.flight_sql.map(|listener| (listener, crate::sql::flight::router(state.clone())));
+        #[cfg(not(feature = "flight-sql"))]
+        let flight_sql = None;
+        let otlp = self.otlp_grpc.map(|listener| (listener, grpc::router(state.clone())));
+        for (listener, router) in otlp.into_iter().chain(flight_sql) {
+            let Ok(address) = listener.local_addr() else { continue };
+            let guard = Arc::new(RequestGuard::new(address.ip(), &state.settings));
+            acceptor.spawn(listener, Arc::new(Grpc(router.layer(middleware::from_fn_with_state(guard, guard::check)))));
+        }
+        if let Some(listener) = self.postgres {
+            acceptor.spawn(listener, postgres::Sessions::new(state.clone()));
+        }
+        let planes = Planes::new(state.clone(), stopped.clone());
+        for (plane, listener) in [(Plane::Control, self.control), (Plane::Data, self.ingest)] {
+            if let Some(listener) = listener {
+                acceptor.spawn(listener, Arc::new(PlanePort { planes: planes.clone(), plane }));
+            }
+        }
+        drop(planes);
+        drop(acceptor);
+        stop.await;
+        let _ = stopping.send(true);
+        sampling.stop().await;
+        let patience = Duration::from_millis(self.state.settings.stop_timeout_ms);
+        // Nothing is sent: it ends when the last connection has dropped its end.
+        let _ = tokio::time::timeout(patience, all_ended.recv()).await;
+    }
+}
+
+/// gRPC: calls of HTTP/2 that a router answers.
+struct Grpc(Router);
+
+impl Serve for Grpc {
+    async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, stop: watch::Receiver<bool>) {
+        serve_http2(self.0.clone(), stream, remote, stop).await;
+    }
+}
+
+/// Serves a connection of HTTP/2 until it ends. A broken one concerns only its client.
+async fn serve_http2(router: Router, stream: TcpStream, remote: SocketAddr, mut stop: watch::Receiver<bool>) {
+    let service = router.map_request(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Remote(remote));
+        request
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(CALLS_MAX)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}

@@ -1,0 +1,232 @@
+//! Connections of line listeners.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use memchr::memrchr;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::http;
+use super::protocols::{Close, LineProtocol, Served};
+use crate::error::ApiError;
+use crate::http::body::{Form, reserve_rows};
+use crate::listen::accept::Serve;
+use crate::state::State;
+
+/// Room that is made for bytes to read; more if there are more.
+const READ_BYTES: usize = 64 << 10;
+
+/// How long lines for which there is no memory wait until it is asked for again.
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the connections of a listener share.
+pub(crate) struct Lines {
+    state: Arc<State>,
+    protocol: LineProtocol,
+    /// Connections that read and store at present.
+    busy: Semaphore,
+    /// Bytes of unfinished lines of all connections.
+    rest_bytes: AtomicUsize,
+}
+
+impl Lines {
+    pub(crate) fn new(state: Arc<State>, protocol: LineProtocol) -> Arc<Self> {
+        let busy = Semaphore::new(state.settings.streams_busy_max.clamp(1, Semaphore::MAX_PERMITS));
+        Arc::new(Self { state, protocol, busy, rest_bytes: AtomicUsize::new(0) })
+    }
+}
+
+impl Serve for Lines {
+    async fn serve(self: Arc<Self>, stream: TcpStream, _remote: SocketAddr, stop: watch::Receiver<bool>) {
+        let protocol = self.protocol.name();
+        self.state.metrics.stream_opened(protocol);
+        let reason = Connection::new(self.clone(), stream).run(stop).await;
+        self.state.metrics.stream_closed(protocol, reason);
+    }
+}
+
+struct Connection {
+    shared: Arc<Lines>,
+    stream: TcpStream,
+    /// The beginning of a line whose end has not come.
+    rest: Vec<u8>,
+    /// Its first line has come, and was none of HTTP.
+    has_begun: bool,
+    /// When patience ends.
+    deadline: Instant,
+}
+
+/// What a read brought.
+enum Read {
+    Lines(Vec<u8>),
+    Nothing,
+    End(&'static str),
+}
+
+impl Connection {
+    fn new(shared: Arc<Lines>, stream: TcpStream) -> Self {
+        Self { shared, stream, rest: Vec::new(), has_begun: false, deadline: sleep(Duration::ZERO).deadline() }
+    }
+
+    /// Reads and stores until the connection ends; why it did, as metrics name it.
+    async fn run(mut self, mut stop: watch::Receiver<bool>) -> &'static str {
+        let settings = &self.shared.state.settings;
+        let idle = Duration::from_millis(settings.stream_idle_timeout_ms);
+        let patience = Duration::from_millis(settings.stream_line_timeout_ms);
+        let mut had_rest = false;
+        loop {
+            match (self.rest.is_empty(), had_rest) {
+                (true, _) => self.deadline = sleep(idle).deadline(),
+                // A line gets its time once, however many bytes of it trickle in.
+                (false, false) => self.deadline = sleep(patience).deadline(),
+                (false, true) => {}
+            }
+            had_rest = !self.rest.is_empty();
+            let readable = tokio::select! {
+                readable = timeout_at(self.deadline, self.stream.readable()) => readable,
+                _ = stop.wait_for(|stop| *stop) => return "server stopped",
+            };
+            match readable {
+                Err(_) if had_rest => return "slow line",
+                Err(_) => return "idle",
+                Ok(Err(_)) => return "broken",
+                Ok(Ok(())) => {}
+            }
+            if let Some(reason) = self.take_turn(&mut had_rest, &mut stop).await {
+                return reason;
+            }
+        }
+    }
+
+    /// Reads what is there and stores its whole lines, if it is this connection's turn. Why the connection ends, if it does.
+    async fn take_turn(&mut self, had_rest: &mut bool, stop: &mut watch::Receiver<bool>) -> Option<&'static str> {
+        let shared = self.shared.clone();
+        let Ok(_turn) = shared.busy.acquire().await else { return Some("server stopped") };
+        let lines = match self.read() {
+            Read::Lines(lines) => lines,
+            Read::Nothing => return None,
+            Read::End(reason) => return Some(reason),
+        };
+        *had_rest = false;
+        match store(&shared, lines, stop).await {
+            Ok(served) => self.answer(served),
+            Err(error) => {
+                shared.state.tell(|| format!("{}: a connection was closed: {}", shared.protocol.name(), error.message));
+                Some("not stored")
+            }
+        }
+    }
+
+    /// Reads what is there, up to `stream_bytes_max`, and keeps the unfinished line.
+    fn read(&mut self) -> Read {
+        let settings = &self.shared.state.settings;
+        let mut buffer = std::mem::take(&mut self.rest);
+        self.shared.rest_bytes.fetch_sub(buffer.len(), Ordering::Relaxed);
+        let searched = buffer.len();
+        let bytes_max = settings.stream_bytes_max.max(READ_BYTES) + searched;
+        let mut filled = searched;
+        let mut ended = None;
+        while filled < bytes_max {
+            if buffer.len() == filled {
+                buffer.resize((filled + READ_BYTES.max(filled)).min(bytes_max), 0);
+            }
+            match self.stream.try_read(buffer.get_mut(filled..).unwrap_or_default()) {
+                Ok(0) => ended = Some("client left"),
+                Ok(count) => {
+                    filled += count;
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => ended = Some("broken"),
+            }
+            break;
+        }
+        buffer.truncate(filled);
+        let line_end = memrchr(b'\n', buffer.get(searched..).unwrap_or_default()).map(|end| searched + end + 1);
+        let rest = buffer.get(line_end.unwrap_or(0)..).unwrap_or_default();
+        if let Some(reason) = ended.filter(|_| line_end.is_none()) {
+            // What is left is a line without its end, perhaps a number without its last digits.
+            return Read::End(reason);
+        }
+        if rest.len() > self.shared.state.db.limits().line_bytes_max {
+            return Read::End("line_bytes_max");
+        }
+        let kept = self.shared.rest_bytes.fetch_add(rest.len(), Ordering::Relaxed) + rest.len();
+        self.rest = rest.to_vec();
+        if kept > settings.stream_rest_bytes_max {
+            return Read::End("stream_rest_bytes_max");
+        }
+        match line_end {
+            None => Read::Nothing,
+            Some(end) => {
+                buffer.truncate(end);
+                if !self.has_begun && http::is_request(&buffer) {
+                    self.tell_closed("it speaks HTTP, which this port does not: nothing of it was stored");
+                    return Read::End("http");
+                }
+                self.has_begun |= !buffer.trim_ascii().is_empty();
+                Read::Lines(buffer)
+            }
+        }
+    }
+
+    fn answer(&self, served: Served) -> Option<&'static str> {
+        if !served.reply.is_empty() {
+            // A client that does not read its answers does not get them.
+            let _ = self.stream.try_write(&served.reply);
+        }
+        match served.close {
+            None => None,
+            Some(Close::Asked) => Some("client left"),
+            Some(Close::BadLine(why)) => {
+                self.tell_closed(&why);
+                Some("bad line")
+            }
+        }
+    }
+
+    fn tell_closed(&self, why: &str) {
+        let name = self.shared.protocol.name();
+        let peer = self.stream.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
+        self.shared.state.tell(|| format!("{name}: the connection of {peer} was closed: {why}"));
+    }
+}
+
+/// Stores whole lines when there is memory for them and their rows, however long that takes: meanwhile the sender is held back. An error if
+/// there can never be so much, and on the stop.
+async fn store(shared: &Arc<Lines>, mut lines: Vec<u8>, stop: &mut watch::Receiver<bool>) -> Result<Served, ApiError> {
+    let protocol = shared.protocol;
+    loop {
+        let attempt = move |state: &State| {
+            let mut share = state.bodies.share();
+            let room = share.grow_patiently(lines.len());
+            match room.and_then(|()| reserve_rows(&mut share, Form::Text, &lines)) {
+                Ok(()) => Ok(protocol.serve(state, &lines)),
+                Err(error) => Err((error, lines)),
+            }
+        };
+        match shared.state.work_unbounded(attempt).await? {
+            Ok(served) => return served,
+            Err((error, kept)) if error.status == StatusCode::SERVICE_UNAVAILABLE => {
+                lines = kept;
+                let stopped = tokio::time::timeout(ROOM_PAUSE, stop.wait_for(|stop| *stop)).await;
+                if stopped.is_ok() {
+                    return Err(error);
+                }
+            }
+            Err((error, _)) => return Err(error),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.shared.rest_bytes.fetch_sub(self.rest.len(), Ordering::Relaxed);
+    }
+}

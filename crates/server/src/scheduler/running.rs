@@ -1,0 +1,366 @@
+//! Queries that run or wait: a bound on how many, a list of them, a way to end one, what they took.
+//!
+//! ```text
+//! arrive ──► wait, at most queue_max and queue_timeout ──► run, at most concurrency_max ──► done: counted, told if slow
+//!       └──► refused: 429                            └──► refused: 429  └──► heavy: leaves its slot to others
+//! ```
+//!
+//! Who of those that run comes first: `mod.rs`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use query::{Budget, Stop};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::ApiError;
+use crate::http::json;
+use crate::metrics::family;
+use crate::redact;
+use crate::scheduler::{ScheduleGuard, Scheduler};
+
+/// Upper bounds of the histogram's buckets, in seconds.
+const BUCKETS_S: [f64; 10] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0];
+
+const NS_PER_S: f64 = 1e9;
+
+/// Heavy queries that run beside as many light ones as may. Which of them has a core is decided otherwise, and memory bounds them, too.
+const HEAVY_FACTOR: usize = 4;
+
+/// Characters of a text that the log shows.
+const LOGGED_CHARACTERS_MAX: usize = 2_000;
+
+/// Who asks; put into a request where its connection is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Remote(pub(crate) SocketAddr);
+
+/// A query as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Description {
+    /// `instant`, `range`, `plan`, `export`, `federate` or `remote_read`.
+    pub(crate) kind: &'static str,
+    pub(crate) text: String,
+    pub(crate) database: String,
+    pub(crate) remote: Option<SocketAddr>,
+}
+
+struct Running {
+    description: Description,
+    started_ns: i64,
+    budget: Arc<Budget>,
+    _in_turn: ScheduleGuard,
+}
+
+/// How a query ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    Answered,
+    Failed,
+    TimedOut,
+    Cancelled,
+}
+
+impl Outcome {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Durations of one kind of query.
+#[derive(Debug, Default, Clone, Copy)]
+struct Durations {
+    buckets: [u64; BUCKETS_S.len()],
+    count: u64,
+    sum_s: f64,
+}
+
+/// The bounds on queries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) concurrency_max: usize,
+    pub(crate) queue_max: usize,
+    pub(crate) queue_timeout: Duration,
+}
+
+/// All queries.
+pub(crate) struct Queries {
+    bounds: Bounds,
+    running: Mutex<BTreeMap<u64, Running>>,
+    next_id: AtomicU64,
+    permits: Arc<Semaphore>,
+    heavy: Arc<Semaphore>,
+    scheduler: Arc<Scheduler>,
+    waiting: AtomicU64,
+    refused: AtomicU64,
+    outcomes: Mutex<BTreeMap<(&'static str, Outcome), u64>>,
+    durations: Mutex<BTreeMap<&'static str, Durations>>,
+    samples: AtomicU64,
+}
+
+/// The place of a running query among those that may run at once. Queries begin in one of a few slots; one that turns out to be heavy moves to
+/// the heavy ones, of which there are more, so that light queries never wait for a heavy one to end.
+#[derive(Debug)]
+pub(crate) struct AdmissionPermit {
+    permit: Mutex<OwnedSemaphorePermit>,
+    heavy: Arc<Semaphore>,
+    is_heavy: AtomicBool,
+}
+
+impl AdmissionPermit {
+    fn new(permit: OwnedSemaphorePermit, heavy: Arc<Semaphore>) -> Arc<Self> {
+        Arc::new(Self { permit: Mutex::new(permit), heavy, is_heavy: AtomicBool::new(false) })
+    }
+
+    /// A slot of its own.
+    #[cfg(test)]
+    pub(crate) fn lone() -> Arc<Self> {
+        let [slots, heavy] = [1, 0].map(|count| Arc::new(Semaphore::new(count)));
+        Self::new(slots.try_acquire_owned().unwrap(), heavy)
+    }
+
+    /// A heavy query gives its slot up for one of the heavy ones. If none is free it stays, and asks again.
+    pub(crate) fn leave_to_light(&self) {
+        if self.is_heavy.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Ok(heavy) = self.heavy.clone().try_acquire_owned() {
+            *lock(&self.permit) = heavy;
+            self.is_heavy.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Queries {
+    pub(crate) fn new(bounds: Bounds, scheduler: Arc<Scheduler>) -> Self {
+        let permits = Arc::new(Semaphore::new(bounds.concurrency_max.clamp(1, Semaphore::MAX_PERMITS)));
+        Self {
+            bounds,
+            running: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            permits,
+            heavy: Arc::new(Semaphore::new((HEAVY_FACTOR * bounds.concurrency_max).clamp(1, Semaphore::MAX_PERMITS))),
+            scheduler,
+            waiting: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            outcomes: Mutex::default(),
+            durations: Mutex::default(),
+            samples: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits for a query's turn.
+    async fn turn(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+            return Ok(permit);
+        }
+        let waiting = Waiting::enter(&self.waiting);
+        if waiting.before >= self.bounds.queue_max as u64 {
+            return Err(self.refuse("as many more wait as may (query_queue_max)"));
+        }
+        let turn = tokio::time::timeout(self.bounds.queue_timeout, self.permits.clone().acquire_owned()).await;
+        match turn {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(self.refuse("none ended while this one waited (query_queue_timeout_ms)")),
+        }
+    }
+
+    fn refuse(&self, why: &str) -> ApiError {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        ApiError {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            kind: "unavailable",
+            message: format!(
+                "{} queries run already (query_concurrency_max) and {why}: try again later",
+                self.bounds.concurrency_max
+            ),
+        }
+    }
+
+    /// Stops a query; whether there is such a one.
+    pub(crate) fn stop(&self, id: u64) -> bool {
+        lock(&self.running).get(&id).map(|running| running.budget.stop(Stop::Cancelled)).is_some()
+    }
+
+    pub(crate) fn list(&self, now_ns: i64) -> String {
+        let running = lock(&self.running);
+        let items = running.iter().map(|(id, running)| {
+            let Description { kind, text, database, remote } = &running.description;
+            let remote = remote.map_or_else(|| "null".to_owned(), |remote| json::text(&remote.to_string()));
+            format!(
+                r#"{{"id":"{id}","kind":"{kind}","query":{},"database":{},"started":{:.3},"duration_seconds":{:.3},"samples":{},"samples_held":{},"remote":{remote}}}"#,
+                json::text(&redact::passwords(text)),
+                json::text(database),
+                running.started_ns as f64 / NS_PER_S,
+                seconds_between(running.started_ns, now_ns),
+                running.budget.samples_taken(),
+                running.budget.samples(),
+            )
+        });
+        format!("[{}]", items.collect::<Vec<_>>().join(","))
+    }
+
+    /// The numbers of queries, in Prometheus's text format.
+    pub(crate) fn render(&self, out: &mut String) {
+        let running = lock(&self.running).len() as u64;
+        for (name, kind, help, value) in [
+            ("thalweg_queries_running", "gauge", "Queries that run.", running),
+            (
+                "thalweg_queries_waiting",
+                "gauge",
+                "Queries that wait for their turn.",
+                self.waiting.load(Ordering::Relaxed),
+            ),
+            (
+                "thalweg_queries_refused_total",
+                "counter",
+                "Queries refused because too many ran.",
+                self.refused.load(Ordering::Relaxed),
+            ),
+            (
+                "thalweg_query_samples_total",
+                "counter",
+                "Samples that queries read or made.",
+                self.samples.load(Ordering::Relaxed),
+            ),
+        ] {
+            family(out, name, kind, help);
+            let _ = writeln!(out, "{name} {value}");
+        }
+        let name = "thalweg_query_waited_seconds_total";
+        family(out, name, "counter", "Seconds that threads of running queries waited for queries that had run less.");
+        let _ = writeln!(out, "{name} {}", self.scheduler.waited_s());
+        family(out, "thalweg_queries_total", "counter", "Queries that ended, by kind and how.");
+        for ((kind, outcome), count) in lock(&self.outcomes).iter() {
+            let labels = format!("kind=\"{kind}\",outcome=\"{}\"", outcome.name());
+            let _ = writeln!(out, "thalweg_queries_total{{{labels}}} {count}");
+        }
+        let name = "thalweg_query_duration_seconds";
+        family(out, name, "histogram", "How long queries ran, by kind.");
+        for (kind, durations) in lock(&self.durations).iter() {
+            for (bound, count) in BUCKETS_S.iter().zip(durations.buckets) {
+                let _ = writeln!(out, "{name}_bucket{{kind=\"{kind}\",le=\"{bound}\"}} {count}");
+            }
+            let _ = writeln!(out, "{name}_bucket{{kind=\"{kind}\",le=\"+Inf\"}} {}", durations.count);
+            let _ = writeln!(out, "{name}_sum{{kind=\"{kind}\"}} {}", durations.sum_s);
+            let _ = writeln!(out, "{name}_count{{kind=\"{kind}\"}} {}", durations.count);
+        }
+    }
+}
+
+/// One of those that wait.
+struct Waiting<'w> {
+    waiting: &'w AtomicU64,
+    before: u64,
+}
+
+impl<'w> Waiting<'w> {
+    fn enter(waiting: &'w AtomicU64) -> Self {
+        Self { waiting, before: waiting.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Queries {
+    /// Lets a query run when a slot is free; its number, by which it ends.
+    pub(crate) async fn start(
+        &self,
+        description: Description,
+        budget: Arc<Budget>,
+        now_ns: i64,
+    ) -> Result<(u64, Arc<AdmissionPermit>), ApiError> {
+        let slot = AdmissionPermit::new(self.turn().await?, self.heavy.clone());
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (pace, in_turn) = self.scheduler.begin(slot.clone());
+        budget.keep_pace(pace);
+        let running = Running { description, started_ns: now_ns, budget, _in_turn: in_turn };
+        lock(&self.running).insert(id, running);
+        Ok((id, slot))
+    }
+
+    /// Counts a query that is done; the text of its notice if it took `slow_ms` or longer.
+    pub(crate) fn end(&self, id: u64, ended: &Ended) -> Option<String> {
+        let running = lock(&self.running).remove(&id)?;
+        let duration_s = seconds_between(running.started_ns, ended.now_ns);
+        let (kind, samples) = (running.description.kind, running.budget.samples_taken());
+        count(self, kind, ended.outcome, duration_s, samples);
+        let is_slow = duration_s * 1000.0 >= ended.slow_ms as f64;
+        let &Ended { outcome, answer_bytes, .. } = ended;
+        is_slow.then(|| SlowQuery { running: &running, outcome, duration_s, samples, answer_bytes }.text())
+    }
+
+    /// Stops and counts a query whose client has left; one that ended is not known any more.
+    pub(crate) fn abandon(&self, id: u64, now_ns: i64) {
+        let Some(running) = lock(&self.running).remove(&id) else { return };
+        running.budget.stop(Stop::Cancelled);
+        let (kind, samples) = (running.description.kind, running.budget.samples_taken());
+        count(self, kind, Outcome::Cancelled, seconds_between(running.started_ns, now_ns), samples);
+    }
+}
+
+/// How a query ended.
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) answer_bytes: usize,
+    pub(crate) now_ns: i64,
+    /// From which duration on a query is slow.
+    pub(crate) slow_ms: u64,
+}
+
+fn count(queries: &Queries, kind: &'static str, outcome: Outcome, duration_s: f64, samples: u64) {
+    *lock(&queries.outcomes).entry((kind, outcome)).or_default() += 1;
+    queries.samples.fetch_add(samples, Ordering::Relaxed);
+    let mut kinds = lock(&queries.durations);
+    let of_kind = kinds.entry(kind).or_default();
+    of_kind.count += 1;
+    of_kind.sum_s += duration_s;
+    for (bound, bucket) in BUCKETS_S.iter().zip(&mut of_kind.buckets) {
+        *bucket += u64::from(duration_s <= *bound);
+    }
+}
+
+/// What the log says of a query.
+struct SlowQuery<'q> {
+    running: &'q Running,
+    outcome: Outcome,
+    duration_s: f64,
+    samples: u64,
+    answer_bytes: usize,
+}
+
+impl SlowQuery<'_> {
+    fn text(&self) -> String {
+        let Description { kind, text, database, remote } = &self.running.description;
+        let shown: String = redact::passwords(text).chars().take(LOGGED_CHARACTERS_MAX).collect();
+        let remote = remote.map_or_else(|| "unknown".to_owned(), |remote| remote.to_string());
+        let (outcome, duration_s) = (self.outcome.name(), self.duration_s);
+        let (samples, answer_bytes) = (self.samples, self.answer_bytes);
+        format!(
+            "slow {kind} query from {remote}: {outcome} after {duration_s:.3} s, {samples} samples, {answer_bytes} bytes of \
+             answer, database {database:?}: {shown:?}"
+        )
+    }
+}
+
+fn seconds_between(from_ns: i64, to_ns: i64) -> f64 {
+    to_ns.saturating_sub(from_ns).max(0) as f64 / NS_PER_S
+}
+
+/// What a poisoned lock guards is whole: nothing under it fails midway.
+fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
+    guarded.lock().unwrap_or_else(PoisonError::into_inner)
+}

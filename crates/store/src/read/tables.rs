@@ -1,0 +1,135 @@
+//! Measurements as tables: their columns, and the groups that hold their rows.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use index::CompiledMatcher;
+use model::ValueType;
+
+use crate::cache::selections::{SelectionKey, TableGroups};
+use crate::read::select::SelectedGroup;
+use crate::{Store, StoreError};
+
+/// What a table looks like: a measurement's tags and fields, or a Prometheus metric's labels and `value`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableSchema {
+    /// The measurement.
+    pub name: String,
+    /// Labels that some of its groups have, sorted.
+    pub tags: Vec<String>,
+    /// Names and types of its fields, in the order in which they came; histograms are not among them.
+    pub fields: Vec<(String, ValueType)>,
+}
+
+/// Which groups of a table a reader wants, and which of their columns.
+#[derive(Debug, Clone, Copy)]
+pub struct TableSelection<'a> {
+    /// The database.
+    pub database: &'a str,
+    /// The measurement.
+    pub table: &'a str,
+    /// The columns, by name; empty: all.
+    pub fields: &'a [String],
+    /// All must hold.
+    pub matchers: &'a [CompiledMatcher],
+}
+
+impl Store {
+    /// Names of the measurements that have groups, sorted.
+    pub fn tables(&self, database: &str) -> Result<Vec<String>, StoreError> {
+        let catalog = self.catalog.read();
+        let Some(database) = catalog.catalog.database(database) else {
+            return Ok(Vec::new());
+        };
+        let mut names = Vec::new();
+        for (name, measurement) in catalog.catalog.measurements(database) {
+            for shard in &self.shards {
+                let groups = shard.groups.read().groups.of_measurement(database, measurement);
+                if !groups.map_err(StoreError::index(&self.options.directory))?.is_empty() {
+                    names.push(name.to_owned());
+                    break;
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// A table's columns; `None` if no group has the measurement.
+    pub fn table(&self, database: &str, table: &str) -> Result<Option<TableSchema>, StoreError> {
+        let catalog = self.catalog.read();
+        let Some(database) = catalog.catalog.database(database) else {
+            return Ok(None);
+        };
+        let Some(measurement) = catalog.catalog.measurement(database, table) else {
+            return Ok(None);
+        };
+        let (mut tags, mut exists) = (BTreeSet::new(), false);
+        for shard in &self.shards {
+            let unreadable = StoreError::index(&self.options.directory);
+            let index = shard.groups.read();
+            let groups = index.groups.of_measurement(database, measurement).map_err(&unreadable)?;
+            exists |= !groups.is_empty();
+            index.groups.label_names(database, &groups, &mut tags).map_err(&unreadable)?;
+        }
+        let fields = catalog.catalog.fields(measurement).into_iter();
+        let fields = fields.filter(|(_, value_type)| *value_type != ValueType::Histogram);
+        let fields = fields.map(|(name, value_type)| (name.to_owned(), value_type)).collect();
+        Ok(exists.then(|| TableSchema { name: table.to_owned(), tags: tags.into_iter().collect(), fields }))
+    }
+
+    /// A table's groups that satisfy all matchers, with those of their columns that have one of the names (none: all), of which each has one.
+    pub fn select_table(
+        &self,
+        database: &str,
+        table: &str,
+        fields: &[String],
+        matchers: &[CompiledMatcher],
+    ) -> Result<Arc<TableGroups>, StoreError> {
+        let selection = TableSelection { database, table, fields, matchers };
+        let selected = self.select_table_within(&selection, &|_| true)?;
+        Ok(selected.unwrap_or_default())
+    }
+
+    /// As [`Store::select_table`]; `reserve` is asked for memory as by [`Store::select_within`].
+    pub fn select_table_within(
+        &self,
+        selection: &TableSelection<'_>,
+        reserve: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<Arc<TableGroups>>, StoreError> {
+        let (key, index_changes) = (SelectionKey::new(selection), self.index_changes());
+        if let Some(groups) = self.caches.selections().get(&key, index_changes) {
+            return Ok(Some(groups));
+        }
+        let Some(mut groups) = self.select_table_now(selection, reserve)? else {
+            return Ok(None);
+        };
+        groups.retain(|group| !group.columns.is_empty());
+        rank_by_labels(&mut groups);
+        Ok(Some(self.caches.selections().insert(key, index_changes, groups)))
+    }
+
+    fn select_table_now(
+        &self,
+        selection: &TableSelection<'_>,
+        reserve: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<Vec<SelectedGroup>>, StoreError> {
+        let TableSelection { database, table, fields, matchers } = *selection;
+        let catalog = self.catalog.read();
+        let Some(database) = catalog.catalog.database(database) else {
+            return Ok(Some(Vec::new()));
+        };
+        let Some(measurement) = catalog.catalog.measurement(database, table) else {
+            return Ok(Some(Vec::new()));
+        };
+        let columns = catalog.catalog.table_columns(measurement, fields, matchers);
+        self.select_columns(&catalog.catalog, (database, &columns), matchers, reserve)
+    }
+}
+
+/// Numbers groups in the order of their labels, in which readers show them: comparing labels each time costs as much as reading a row of each
+/// group. The groups stay in the order in which parts have them.
+fn rank_by_labels(groups: &mut [SelectedGroup]) {
+    let mut by_labels: Vec<&mut SelectedGroup> = groups.iter_mut().collect();
+    by_labels.sort_by(|a, b| a.labels.cmp(&b.labels));
+    (0..).zip(by_labels).for_each(|(rank, group)| group.rank = rank);
+}

@@ -1,0 +1,308 @@
+//! What goes: rows past keeping, deleted rows; and how much room the rest may take on the fast tier.
+
+pub(crate) mod databases;
+pub(crate) mod deletes;
+pub(crate) mod policy;
+pub(crate) mod time;
+pub(crate) mod trash;
+pub(crate) mod trusted_time;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use index::{CompiledMatcher, DatabaseId, MeasurementId, RoaringBitmap, Slot};
+use model::TimeRange;
+use tracing_mutex::parkinglot::RwLock;
+
+use crate::compaction::{self, Lengths, Policy};
+use crate::head::shard::{Shard, TrashedPart};
+use crate::journal::{Change, ChangeKind};
+use crate::manifest::{Edit, State};
+use crate::part::{Part, PartInfo};
+use crate::retention::deletes::Delete;
+use crate::retention::policy::DatabasePolicy;
+use crate::retention::trusted_time::TrustedTime;
+use crate::{Store, StoreError};
+
+/// What a delete touched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Deleted {
+    /// Groups that matched.
+    pub groups: u64,
+    /// Series (columns of groups) that matched.
+    pub series: u64,
+}
+
+/// The groups of one shard that a delete masks, and which of their columns.
+#[derive(Default)]
+struct Masked {
+    groups: RoaringBitmap,
+    columns: BTreeMap<MeasurementId, BTreeSet<Slot>>,
+}
+
+/// How long rows stay, and where.
+pub(crate) struct Retention {
+    /// As in the manifest.
+    policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
+    /// Length of partitions on the fast tier.
+    fast_partition_length_ns: AtomicI64,
+    /// The clock that policies go by.
+    trusted_time: TrustedTime,
+}
+
+impl Retention {
+    /// As the manifest has it.
+    pub(crate) fn new(state: &State, trusted_time: TrustedTime) -> Self {
+        Self {
+            policies: RwLock::new(state.policies.clone()),
+            fast_partition_length_ns: AtomicI64::new(state.fast_partition_length_ns),
+            trusted_time,
+        }
+    }
+}
+
+impl Store {
+    /// Lengths of partitions now.
+    pub(crate) fn lengths(&self) -> Lengths {
+        Lengths::new(self.retention.fast_partition_length_ns.load(Ordering::Relaxed))
+    }
+
+    /// Retention classes of the databases that have a policy; all others are in class 0.
+    pub(crate) fn classes(&self) -> BTreeMap<DatabaseId, u32> {
+        self.retention.policies.read().iter().map(|(database, policy)| (*database, policy.class)).collect()
+    }
+
+    /// How a retention class is merged, and how long the longest of its databases keeps rows.
+    pub(crate) fn merge_policy(&self, class: u32) -> Policy {
+        let policies = self.retention.policies.read();
+        let of_class = policies.values().filter(|policy| policy.has_class(class)).map(|policy| policy.retention_ns);
+        // Databases without a policy are in class 0, and keep everything.
+        let keeps_all = class == 0 || of_class.clone().any(|retention_ns| retention_ns == 0);
+        let current = policies.values().find(|policy| policy.class == class);
+        Policy {
+            level0_partitions_max: self.options.level0_partitions_max,
+            level0_parts_max: self.options.level0_parts_max,
+            patches_max: self.options.patches_max,
+            join_bytes_max: self.options.join_bytes_max,
+            retention_ns: if keeps_all { 0 } else { of_class.max().unwrap_or(0) },
+            folds: current.map(|policy| policy.folds.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// What of a range a database still keeps.
+    pub(crate) fn retained(&self, database: DatabaseId, range: &TimeRange) -> TimeRange {
+        match self.retention.policies.read().get(&database) {
+            None => *range,
+            Some(policy) => {
+                let oldest_ns = policy.oldest_ns(self.trusted_now_ns());
+                TimeRange::new(range.start_ns.max(oldest_ns), range.end_ns)
+            }
+        }
+    }
+
+    /// How a database keeps its data.
+    pub fn policy(&self, database: &str) -> Option<DatabasePolicy> {
+        let id = self.catalog.read().catalog.database(database)?;
+        Some(self.retention.policies.read().get(&id).cloned().unwrap_or_default())
+    }
+
+    /// Says how a database keeps its data; made if it does not exist. What is kept less long than before disappears at
+    /// once; files go when no database keeps anything in them.
+    pub fn set_policy(&self, database: &str, policy: &DatabasePolicy) -> Result<(), StoreError> {
+        policy.check().map_err(StoreError::Invalid)?;
+        let is_new = self.catalog.read().catalog.database(database).is_none();
+        let id = self.database_id(database)?;
+        // Makes the database itself durable before the manifest names its number.
+        self.flush_all()?;
+        let mut policies = self.retention.policies.write();
+        let known = policies.get(&id).cloned().unwrap_or_default();
+        if known.retains_like(policy) {
+            return Ok(());
+        }
+        let alike = policies.values().find(|other| other.retains_like(policy)).map(|other| other.class);
+        let next = policies.values().map(|known| known.class).max().unwrap_or(0) + 1;
+        let floor_ns = known.oldest_ns(self.trusted_now_ns());
+        let earlier = if is_new { Vec::new() } else { [known.earlier_classes, vec![known.class]].concat() };
+        // A database that has data gets a class of its own: what it wrote later must have the larger number.
+        let class = alike.filter(|_| is_new).unwrap_or(next);
+        let policy = DatabasePolicy { class, floor_ns, earlier_classes: earlier, ..policy.clone() };
+        // With the time that the floor follows from: after a crash no earlier one may show what is beneath it.
+        self.commit_at_trusted_time(&mut vec![Edit::Policy { database: id, policy: policy.clone() }])?;
+        policies.insert(id, policy);
+        Ok(())
+    }
+
+    /// Puts parts all of whose time is past keeping into the trash. Whether there were any.
+    pub(crate) fn drop_expired(&self) -> Result<bool, StoreError> {
+        let now_ns = self.trusted_now_ns();
+        let mut dropped = false;
+        for shard in &self.shards {
+            let _work = shard.work.lock();
+            let (parts, _) = shard.parts_and_deletes();
+            let mut classes: BTreeMap<u32, Vec<PartInfo>> = BTreeMap::new();
+            for part in parts.iter() {
+                classes.entry(part.info.class).or_default().push(part.info);
+            }
+            let mut expired = BTreeSet::new();
+            for (class, parts) in classes {
+                expired.extend(compaction::expired(&parts, now_ns, self.merge_policy(class).retention_ns));
+            }
+            if expired.is_empty() {
+                continue;
+            }
+            dropped = true;
+            let removed: Vec<_> = parts.iter().filter(|part| expired.contains(&part.info.id)).cloned().collect();
+            let _withdrawn = self.withdraw_journal()?;
+            let trashed = self.trash_parts(shard, &removed, now_ns);
+            self.journal.replaced(ChangeKind::Deleted, shard.number, &removed);
+            trashed?;
+        }
+        Ok(dropped)
+    }
+
+    /// Takes parts from readers and puts them into the trash. Their files stay, and so do their groups in the index.
+    fn trash_parts(&self, shard: &Shard, removed: &[Arc<Part>], at_ns: i64) -> Result<(), StoreError> {
+        let mut edits = removed.iter().map(|part| Edit::Expired { id: part.info.id, at_ns }).collect();
+        self.commit_at_trusted_time(&mut edits)?;
+        let gone: BTreeSet<u64> = removed.iter().map(|part| part.info.id).collect();
+        let mut state = shard.state.lock();
+        let kept = state.parts.iter().filter(|part| !gone.contains(&part.info.id)).cloned().collect();
+        state.parts = Arc::new(kept);
+        let trashed = removed.iter().map(|part| TrashedPart { part: part.clone(), at_ns });
+        shard.trash.lock().extend(trashed);
+        Ok(())
+    }
+
+    /// Takes groups that have no rows any more out of the index.
+    pub(crate) fn purge_groups(&self, shard: &Shard, mut groups: RoaringBitmap) -> Result<(), StoreError> {
+        // No row can come while the state is held: writers look whether a group is still there after they have it.
+        let state = shard.state.lock();
+        state.parts.iter().for_each(|part| groups -= &part.groups);
+        shard.trash.lock().iter().for_each(|trashed| groups -= &trashed.part.groups);
+        let is_silent = |group: &u32| {
+            state.head.is_silent(*group) && state.frozen.as_ref().is_none_or(|frozen| frozen.head.is_silent(*group))
+        };
+        let silent: RoaringBitmap = groups.iter().filter(is_silent).collect();
+        if silent.is_empty() {
+            return Ok(());
+        }
+        let mut index = shard.groups.write();
+        let entry = index.groups.remove(&silent);
+        index.unlogged.extend(entry);
+        index.removed |= &silent;
+        self.ingestor.forget_groups();
+        let told = self.log_groups(shard.number as usize, &mut index);
+        drop(state);
+        told
+    }
+
+    /// Halves or doubles the lengths of partitions so that levels 0 and 1 fit the fast tier.
+    pub(crate) fn fit_partitions(&self) -> Result<(), StoreError> {
+        let mut fast_bytes = 0;
+        let mut span = TimeRange::new(i64::MAX, i64::MIN);
+        for shard in &self.shards {
+            let (parts, _) = shard.parts_and_deletes();
+            for info in parts.iter().map(|part| part.info).filter(|info| info.level < 2) {
+                fast_bytes += info.bytes;
+                span = TimeRange::new(span.start_ns.min(info.range.start_ns), span.end_ns.max(info.range.end_ns));
+            }
+        }
+        let lengths = self.lengths();
+        let fitted = compaction::fit(lengths, fast_bytes, self.options.fast_bytes_max, compaction::length_of(&span));
+        if fitted == lengths {
+            return Ok(());
+        }
+        self.commit_edits(&[Edit::FastLength(fitted.fast_partition_length_ns)])?;
+        self.retention.fast_partition_length_ns.store(fitted.fast_partition_length_ns, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Deletes the samples of all series that satisfy the matchers, in a range of time. They are gone when this returns;
+    /// their room is given back at the next merge.
+    pub fn delete(
+        &self,
+        database: &str,
+        matchers: &[CompiledMatcher],
+        range: &TimeRange,
+    ) -> Result<Deleted, StoreError> {
+        let Some(id) = self.catalog.read().catalog.database(database) else {
+            return Ok(Deleted::default());
+        };
+        let selected = self.select(database, matchers)?;
+        let by_name = matchers.iter().any(|matcher| matcher.name() == model::METRIC_NAME);
+        let mut deleted = Deleted::default();
+        let mut masked: Vec<Masked> = Vec::new();
+        masked.resize_with(self.shards.len(), Masked::default);
+        for group in &selected {
+            let Some(masked) = masked.get_mut(group.shard) else {
+                continue;
+            };
+            deleted.groups += u64::from(masked.groups.insert(group.key.group));
+            deleted.series += group.columns.len() as u64;
+            let columns = masked.columns.entry(group.key.measurement).or_default();
+            columns.extend(group.columns.iter().map(|column| column.slot));
+        }
+        for (shard, masked) in self.shards.iter().zip(masked).filter(|(_, masked)| !masked.groups.is_empty()) {
+            let columns = if by_name { masked.columns } else { BTreeMap::new() };
+            let columns = columns.into_iter().map(|(measurement, slots)| (measurement, slots.into_iter().collect()));
+            let delete =
+                Delete { sequence: 0, database: id, range: *range, groups: masked.groups, columns: columns.collect() };
+            self.delete_in(shard, &delete)?;
+        }
+        Ok(deleted)
+    }
+
+    /// Flushes a shard and masks rows in what is then on disk: rows that come meanwhile are younger than the delete.
+    pub(crate) fn delete_in(&self, shard: &Shard, delete: &Delete) -> Result<(), StoreError> {
+        self.with_reserve(|| self.delete_once(shard, delete.clone()))
+    }
+
+    fn delete_once(&self, shard: &Shard, mut delete: Delete) -> Result<(), StoreError> {
+        let _hurry = self.throttle.hurry();
+        let _work = shard.work.lock();
+        // A record of its own, on disk, so that no two deletes have the same number.
+        let mark = self.log.append(crate::log::record::MARK, &[])?;
+        self.log.commit(mark)?;
+        delete.sequence = self.flush(shard)?;
+        let withdrawn = self.withdraw_journal()?;
+        self.commit_edits(&[Edit::AddDelete { shard: shard.number, delete: delete.clone() }])?;
+        let change = Change {
+            sequence: 0,
+            kind: ChangeKind::Deleted,
+            shard: shard.number,
+            database: Some(delete.database),
+            range: delete.range,
+            groups: Some(Arc::new(delete.groups.clone())),
+        };
+        let mut state = shard.state.lock();
+        state.deletes = Arc::new(state.deletes.iter().cloned().chain([delete]).collect());
+        drop(state);
+        self.journal.push(change);
+        drop(withdrawn);
+        self.drop_idle_deletes(shard)
+    }
+
+    /// Forgets deletes that no part holds masked rows of any more.
+    pub(crate) fn drop_idle_deletes(&self, shard: &Shard) -> Result<(), StoreError> {
+        let (parts, deletes) = shard.parts_and_deletes();
+        // What is masked in the trash stays so if it is restored.
+        let trash = shard.trash.lock().clone();
+        let is_idle = |delete: &Delete| {
+            let in_trash = trash.iter().map(|trashed| &trashed.part);
+            !parts.iter().chain(in_trash).any(|part| delete.masks(part))
+        };
+        let idle: BTreeSet<u64> =
+            deletes.iter().filter(|delete| is_idle(delete)).map(|delete| delete.sequence).collect();
+        drop(trash);
+        if idle.is_empty() {
+            return Ok(());
+        }
+        let remove = |sequence: &u64| Edit::RemoveDelete { shard: shard.number, sequence: *sequence };
+        self.commit_edits(&idle.iter().map(remove).collect::<Vec<_>>())?;
+        let mut state = shard.state.lock();
+        let kept = state.deletes.iter().filter(|delete| !idle.contains(&delete.sequence)).cloned().collect();
+        state.deletes = Arc::new(kept);
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! The control plane: labels in, tokens out.
+
+use capnp::message::{Builder, HeapAllocator, Reader};
+use capnp::serialize::{BufferSegments, read_message_from_flat_slice};
+use model::{Field, Labels};
+
+use super::wire_capnp::{control_answer, control_request};
+use super::{WireError, check_name, frame, limits, list_length, push_labels, take_labels, value_type, wire_type};
+
+/// What a client wants to be registered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// Comes back with the answer.
+    pub id: u64,
+    /// The database; empty for the default one.
+    pub database: String,
+    /// The registration.
+    pub what: Registration,
+}
+
+/// Series or groups.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Registration {
+    /// Lone series of floats: metric and labels of each.
+    Series(Vec<(String, Labels)>),
+    /// Groups of a measurement.
+    Groups {
+        /// Their measurement.
+        measurement: String,
+        /// Fields, with labels of their own if they have any.
+        members: Vec<(Field, Labels)>,
+        /// Labels of each.
+        groups: Vec<Labels>,
+    },
+}
+
+/// What registering gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// That of the request; 0 where the request could not be read.
+    pub id: u64,
+    /// Of the data folder.
+    pub incarnation: u64,
+    /// Tokens, or why there are none.
+    pub registered: Result<Registered, String>,
+}
+
+/// Tokens, and what stands for their groups' layout.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Registered {
+    /// In the order of the request.
+    pub tokens: Vec<u64>,
+    /// The measurement's number; 0 for lone series.
+    pub measurement: u32,
+    /// The members' slots, in the order of the request; none for lone series.
+    pub slots: Vec<u32>,
+}
+
+fn read(message: &[u8]) -> Result<Reader<BufferSegments<&[u8]>>, WireError> {
+    let mut rest = message;
+    Ok(read_message_from_flat_slice(&mut rest, limits(message.len()))?)
+}
+
+/// Reads a request.
+pub fn decode_request(message: &[u8]) -> Result<Request, WireError> {
+    let reader = read(message)?;
+    let request = reader.get_root::<control_request::Reader<'_>>()?;
+    let what = match request.which()? {
+        control_request::Series(series) => {
+            let mut all = Vec::new();
+            for series in series? {
+                let metric = series.get_metric()?.to_str()?;
+                check_name("metric", metric)?;
+                all.push((metric.to_owned(), take_labels(series.get_labels()?)?));
+            }
+            Registration::Series(all)
+        }
+        control_request::Groups(groups) => {
+            let sent = groups?;
+            let mut members = Vec::new();
+            for member in sent.get_members()? {
+                let field = Field {
+                    name: member.get_field()?.to_str()?.to_owned(),
+                    value_type: value_type(member.get_type()?),
+                };
+                check_name("field", &field.name)?;
+                members.push((field, take_labels(member.get_labels()?)?));
+            }
+            let measurement = sent.get_measurement()?.to_str()?;
+            check_name("measurement", measurement)?;
+            let mut groups = Vec::new();
+            for group in sent.get_groups()? {
+                groups.push(take_labels(group.get_labels()?)?);
+            }
+            Registration::Groups { measurement: measurement.to_owned(), members, groups }
+        }
+    };
+    Ok(Request { id: request.get_id(), database: request.get_database()?.to_str()?.to_owned(), what })
+}
+
+/// Appends a frame with a request.
+pub fn encode_request(request: &Request, out: &mut Vec<u8>) -> Result<(), WireError> {
+    let mut message = Builder::new(HeapAllocator::new());
+    let mut root = message.init_root::<control_request::Builder<'_>>();
+    root.set_id(request.id);
+    root.set_database(&request.database);
+    match &request.what {
+        Registration::Series(series) => {
+            let mut list = root.init_series(list_length(series.len())?);
+            for (place, (metric, labels)) in (0..).zip(series) {
+                let mut item = list.reborrow().get(place);
+                item.set_metric(metric);
+                push_labels(labels, item.init_labels(list_length(labels.len())?));
+            }
+        }
+        Registration::Groups { measurement, members, groups } => {
+            let mut root = root.init_groups();
+            root.set_measurement(measurement);
+            let mut list = root.reborrow().init_members(list_length(members.len())?);
+            for (place, (field, labels)) in (0..).zip(members) {
+                let mut item = list.reborrow().get(place);
+                item.set_field(&field.name);
+                item.set_type(wire_type(field.value_type));
+                push_labels(labels, item.init_labels(list_length(labels.len())?));
+            }
+            let mut list = root.init_groups(list_length(groups.len())?);
+            for (place, labels) in (0..).zip(groups) {
+                push_labels(labels, list.reborrow().get(place).init_labels(list_length(labels.len())?));
+            }
+        }
+    }
+    frame::push(&message, out);
+    Ok(())
+}
+
+/// Reads an answer.
+pub fn decode_answer(message: &[u8]) -> Result<Answer, WireError> {
+    let reader = read(message)?;
+    let answer = reader.get_root::<control_answer::Reader<'_>>()?;
+    let registered = match answer.which()? {
+        control_answer::Error(error) => Err(error?.to_str()?.to_owned()),
+        control_answer::Registered(registered) => {
+            let registered = registered?;
+            Ok(Registered {
+                tokens: registered.get_tokens()?.iter().collect(),
+                measurement: registered.get_measurement(),
+                slots: registered.get_slots()?.iter().collect(),
+            })
+        }
+    };
+    Ok(Answer { id: answer.get_id(), incarnation: answer.get_incarnation(), registered })
+}
+
+/// Appends a frame with an answer.
+pub fn encode_answer(answer: &Answer, out: &mut Vec<u8>) -> Result<(), WireError> {
+    let mut message = Builder::new(HeapAllocator::new());
+    let mut root = message.init_root::<control_answer::Builder<'_>>();
+    root.set_id(answer.id);
+    root.set_incarnation(answer.incarnation);
+    match &answer.registered {
+        Err(error) => root.set_error(error),
+        Ok(registered) => {
+            let mut root = root.init_registered();
+            root.set_measurement(registered.measurement);
+            root.set_tokens(registered.tokens.as_slice())?;
+            root.set_slots(registered.slots.as_slice())?;
+        }
+    }
+    frame::push(&message, out);
+    Ok(())
+}
