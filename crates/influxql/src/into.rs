@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use query::lines::{MEASUREMENT_SPECIAL, TAG_SPECIAL, escaped, push_field};
 use query::{QueryError, Session, Value};
 
 use crate::answer::{Answer, Series};
@@ -59,9 +60,9 @@ fn write_all(session: &dyn Session, database: &str, lines: &str) -> Result<(), Q
 }
 
 fn series_key(measurement: &str, of: &Resolved, series: &SeriesRows) -> String {
-    let mut key = escape(measurement, &[',', ' ']);
+    let mut key = escaped(measurement, &MEASUREMENT_SPECIAL);
     for (tag, value) in of.grouped_by.iter().zip(&series.tags).filter(|(_, value)| !value.is_empty()) {
-        let _ = write!(key, ",{}={}", escape(tag, &[',', ' ', '=']), escape(value, &[',', ' ', '=']));
+        let _ = write!(key, ",{}={}", escaped(tag, &TAG_SPECIAL), escaped(value, &TAG_SPECIAL));
     }
     key.push(' ');
     key
@@ -69,37 +70,15 @@ fn series_key(measurement: &str, of: &Resolved, series: &SeriesRows) -> String {
 
 /// Writes a row's fields, which stand after its time; returns whether there are any.
 fn push_fields(lines: &mut String, of: &Resolved, row: &[Value]) -> bool {
-    let mut any = false;
     // A number may fill a column of something else, which is written without it.
     let is_of_type = |column: &Column, value: &Value| {
         !matches!(column.data_type, DataType::Boolean | DataType::Text) || fits(value, column.data_type)
     };
+    let mut fields = String::new();
     let cells = of.columns.iter().zip(row.iter().skip(1));
     for (column, value) in cells.filter(|(column, value)| is_of_type(column, value)) {
-        let value = match value {
-            Value::Null | Value::Timestamp(_) | Value::Interval(_) => continue,
-            Value::Float(value) if !value.is_finite() => continue,
-            Value::Float(value) => value.to_string(),
-            Value::Int(value) => format!("{value}i"),
-            Value::Unsigned(value) => format!("{value}u"),
-            Value::Bool(value) => value.to_string(),
-            Value::Text(text) => format!("\"{}\"", escape(text, &['\\', '"'])),
-        };
-        let between = if any { "," } else { "" };
-        let _ = write!(lines, "{between}{}={value}", escape(&column.name, &[',', ' ', '=']));
-        any = true;
+        push_field(&mut fields, &column.name, value);
     }
-    any
-}
-
-/// A text with a backslash before each of some characters.
-pub(crate) fn escape(text: &str, special: &[char]) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        if special.contains(&character) {
-            escaped.push('\\');
-        }
-        escaped.push(character);
-    }
-    escaped
+    lines.push_str(&fields);
+    !fields.is_empty()
 }

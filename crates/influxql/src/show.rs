@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use query::lines::{MEASUREMENT_SPECIAL, TAG_SPECIAL, escaped};
 use query::{QueryError, Session, TableGroup, Value};
 
 use crate::answer::{Answer, Series};
@@ -195,12 +196,12 @@ fn counted(chosen: &[TableSelection], of: Counted, exact: bool, show: &Show) -> 
 
 /// A series as line protocol begins it.
 fn key(name: &str, group: &TableGroup) -> String {
-    let mut key = crate::into::escape(name, &[',', ' ']);
+    let mut key = escaped(name, &MEASUREMENT_SPECIAL);
     for (tag, value) in group.tags.iter() {
         key.push(',');
-        key.push_str(&crate::into::escape(tag, &[',', ' ', '=']));
+        key.push_str(&escaped(tag, &TAG_SPECIAL));
         key.push('=');
-        key.push_str(&crate::into::escape(value, &[',', ' ', '=']));
+        key.push_str(&escaped(value, &TAG_SPECIAL));
     }
     key
 }

@@ -7,7 +7,7 @@
 //! * `source`, `store_source`: series for PromQL · `windows`: its windows from summaries · `selection`: groups within a budget
 //! * `value`, `time`: values, types and times of SQL and InfluxQL
 //! * `result_rows`, `series_labels`: rows as they were read, for answers that show them · `row_limit` · `arrow`: frames as record batches
-//! * `statistics`: of numbers, for aggregates
+//! * `statistics`: of numbers, for aggregates · `lines`: rows as line protocol
 //! * `budget`, `threads`, `trace`: limits, helping threads, measurements
 
 pub mod arrow;
@@ -15,6 +15,7 @@ mod budget;
 mod execute;
 mod fill;
 mod frame;
+pub mod lines;
 pub mod plan;
 mod result_rows;
 mod row_limit;

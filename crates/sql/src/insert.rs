@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use query::lines::{TAG_SPECIAL, escaped, push_field};
 use query::{QueryError, SqlType, Value};
 use sqlparser::ast::{self, TableObject};
 
@@ -105,15 +106,14 @@ impl Run<'_> {
                 Kind::Tag => {
                     let value = value.to_string();
                     if !value.is_empty() {
-                        let _ = write!(tags, ",{}={}", escaped(name), escaped(&value));
+                        let _ = write!(tags, ",{}={}", escaped(name, &TAG_SPECIAL), escaped(&value, &TAG_SPECIAL));
                     }
                 }
                 Kind::Field(sql_type) => {
                     let value = cast(value, sql_type, &self.environment)?;
-                    fields.push_str(if fields.is_empty() { "" } else { "," });
-                    fields.push_str(&escaped(name));
-                    fields.push('=');
-                    push_field(&mut fields, &value)?;
+                    if !push_field(&mut fields, name, &value) {
+                        return invalid("NaN and infinity cannot be written");
+                    }
                 }
                 // Decided above.
                 Kind::New => {}
@@ -122,34 +122,7 @@ impl Run<'_> {
         if fields.is_empty() {
             return invalid("a row without a value in any field cannot be written");
         }
-        let _ = writeln!(out, "{}{tags} {fields} {time_ns}", escaped(table));
+        let _ = writeln!(out, "{}{tags} {fields} {time_ns}", escaped(table, &TAG_SPECIAL));
         Ok(())
     }
-}
-
-fn push_field(out: &mut String, value: &Value) -> Result<(), SqlError> {
-    let _ = match value {
-        Value::Bool(value) => write!(out, "{value}"),
-        Value::Int(value) => write!(out, "{value}i"),
-        Value::Float(value) if value.is_finite() => write!(out, "{value:?}"),
-        Value::Float(_) => return invalid("NaN and infinity cannot be written"),
-        Value::Timestamp(ns) => write!(out, "{ns}i"),
-        other => {
-            let text = other.to_string().replace('\\', "\\\\").replace('"', "\\\"");
-            write!(out, "\"{text}\"")
-        }
-    };
-    Ok(())
-}
-
-/// A name or a tag's value: commas, equal signs and spaces escaped by a backslash.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        if matches!(character, ',' | '=' | ' ') {
-            out.push('\\');
-        }
-        out.push(if character == '\n' { ' ' } else { character });
-    }
-    out
 }
