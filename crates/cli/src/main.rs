@@ -2,7 +2,7 @@
 //!
 //! * `serve`: the server · `settings`: its flags, environment and file · `secrets`: settings that are not shown · `objects`: how object stores are reached
 //! * `memory`, `processor`: what the machine has · `cache`: `thalweg cache`
-//! * `query`, `plan`: asking a server · `series`, `table`, `plot`: answers for people · `http`: clients of a server
+//! * `query`, `plan`: asking a server · `render`: answers for people · `http`: clients of a server
 //! * `import`, `lines`: sending files to one · `upkeep`: databases, backups, checks, repairs
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
 
@@ -13,14 +13,12 @@ mod lines;
 mod memory;
 mod objects;
 mod plan;
-mod plot;
 mod processor;
 mod query;
+mod render;
 mod secrets;
-mod series;
 mod serve;
 mod settings;
-mod table;
 mod upkeep;
 
 use std::process::ExitCode;

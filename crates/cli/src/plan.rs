@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::series::Series;
+use crate::render::series::Series;
 
 const NS_PER_S: f64 = 1e9;
 

@@ -7,8 +7,9 @@ use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::series::Series;
-use crate::{plan, plot, table};
+use crate::plan;
+use crate::render::series::Series;
+use crate::render::{plot, table};
 use client::http::HttpClient;
 
 const EXAMPLES: &str = "Examples:

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use comfy_table::{ContentArrangement, Table, presets};
 use jiff::Timestamp;
 
-use crate::series::Series;
+use crate::render::series::Series;
 
 /// Rows that a table shows: more are better asked for as CSV.
 const ROWS_MAX: usize = 1000;

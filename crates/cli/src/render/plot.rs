@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use textplots::{Chart, Plot, Shape};
 
-use crate::series::Series;
+use crate::render::series::Series;
 
 /// Series that a plot shows.
 const SERIES_MAX: usize = 8;
