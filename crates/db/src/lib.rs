@@ -16,8 +16,8 @@
 //! * `query_api`: PromQL · `sql_api`, `sql_beyond` (DataFusion), `influxql_api`, `plan_api`: the other languages, over a `session` · `explain_api`: what queries do
 //! * `names`: lists of series and labels · `write`: writing · `fast_path`: writing by token
 //! * `results`: the result cache. Results are kept by steps where each step stands for itself, else whole, and by bins of time; the store's journal says
-//!   which still hold (`watch`), flash is behind memory (`flash`, `slab_form`)
-//! * `worker`: background threads · `watch`: the disk and the folder's health · `upkeep`: backups, compaction, policies, deletes
+//!   which still hold (`validity`), flash is behind memory (`flash`, `slab_form`)
+//! * `worker`: background threads · `disk_health`: the disk and the folder's health · `upkeep`: backups, compaction, policies, deletes
 
 mod explain_api;
 mod fast_path;
@@ -31,7 +31,7 @@ mod sql_api;
 #[cfg(feature = "sql-datafusion")]
 mod sql_beyond;
 mod upkeep;
-mod watch;
+mod disk_health;
 mod worker;
 mod write;
 
@@ -57,7 +57,7 @@ pub use store::{
 pub use write::WriteError;
 
 use results::ResultCache;
-use watch::Watch;
+use disk_health::Watch;
 use worker::Worker;
 
 /// Settings of an open database.

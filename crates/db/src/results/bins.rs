@@ -18,7 +18,7 @@ use store::Store;
 
 use super::flash::Unit;
 use super::range::{Part, holes, next_on_grid};
-use super::watch::Watch;
+use super::validity::Watch;
 use super::{CacheUse, Portions, ResultCache};
 
 /// Every nanosecond stands for itself.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  query ──► key (what is asked, but for when) ──► kept stretches ──► still true? ──► join ──► answer
-//!                                                                  (watch, journal)    ▲
+//!                                                                  (validity, journal)    ▲
 //!                                             missing stretches ──► evaluate, keep ────┘
 //! ```
 //!
@@ -15,7 +15,7 @@ mod flash;
 mod range;
 mod recent;
 mod slab_form;
-mod watch;
+mod validity;
 mod whole;
 
 use std::sync::Arc;

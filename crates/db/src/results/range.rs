@@ -9,7 +9,7 @@ use store::Store;
 
 use super::flash::Unit;
 use super::recent::RecentSource;
-use super::watch::{Watch, cut};
+use super::validity::{Watch, cut};
 use super::{CacheUse, Portions, ResultCache, Run, key_of};
 
 /// Stretches that are evaluated one by one; if there are more holes, all between the first and the last is.

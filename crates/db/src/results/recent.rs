@@ -16,7 +16,7 @@ use query::{
 };
 use store::Store;
 
-use super::watch::Watch;
+use super::validity::Watch;
 
 const NS_PER_MS: i64 = 1_000_000;
 /// How long before the newest sample of a selector the oldest may be.

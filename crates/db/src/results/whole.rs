@@ -6,7 +6,7 @@ use cache::Span;
 use promql::{EvaluationResult, QueryTimes, ResultValue, SeriesPoints};
 use query::QueryError;
 
-use super::watch::Watch;
+use super::validity::Watch;
 use super::{CacheUse, Portions, ResultCache, Run, key_of};
 
 /// Stands for the whole of an answer.
