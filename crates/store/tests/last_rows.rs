@@ -212,3 +212,16 @@ fn last_rows_in_heads_need_no_read() {
     store.write("default", &batch(&[row(2, 20, 4.0)])).unwrap();
     assert_eq!(check(&store, &TimeRange::ALL), 5, "one in a head, the others held of parts");
 }
+
+/// A group all of whose rows are deleted, though parts still have them, has no last row.
+#[test]
+fn groups_without_visible_rows_have_no_last_row() {
+    let simulation = Simulation::new(4);
+    let options = StoreOptions { partition_ns: 36_000 * SECOND_NS, ..options() };
+    let store = Store::open(simulation.platform(), options).unwrap();
+    write_apart(&store, simulation.platform().clock.now_ns());
+    store.flush_all().unwrap();
+    let matchers = [Matcher::new("host", MatchOp::Equal, "h2")];
+    store.delete_rows("default", "m", &compile(&matchers).unwrap(), &TimeRange::ALL).unwrap();
+    assert_eq!([0; 3].map(|_| check(&store, &TimeRange::ALL)), [0, 4, 4]);
+}

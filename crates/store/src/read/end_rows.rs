@@ -53,6 +53,8 @@ impl Intervals {
         let (TimeRange { start_ns, end_ns }, length_ns) = (self.extent, self.length_ns);
         self.length_ns = length_ns.saturating_mul(INTERVAL_FACTOR);
         match self.end {
+            // The extent may be longer than any length.
+            _ if length_ns == i64::MAX => self.extent,
             End::Newest => TimeRange::new(end_ns.saturating_sub(length_ns).max(start_ns), end_ns),
             End::Oldest => TimeRange::new(start_ns, start_ns.saturating_add(length_ns).min(end_ns)),
         }
@@ -130,5 +132,21 @@ impl KeySnapshot {
             }
         }
         Ok(extent.map(|extent| extent.end_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_grow_until_they_are_the_extent() {
+        let now_ns = 1_700_000_000_000_000_000;
+        for end in [End::Oldest, End::Newest] {
+            for extent in [TimeRange::ALL, TimeRange::new(i64::MIN, now_ns), TimeRange::new(now_ns, now_ns)] {
+                let mut intervals = Intervals::new(extent, end);
+                assert!((0..12).map(|_| intervals.advance()).any(|interval| interval == extent), "{end:?} {extent:?}");
+            }
+        }
     }
 }
