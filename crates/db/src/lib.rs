@@ -19,6 +19,7 @@
 //!   which still hold (`validity`), flash is behind memory (`flash`, `slab_form`)
 //! * `worker`: background threads · `disk_health`: the disk and the folder's health · `upkeep`: backups, compaction, policies, deletes
 
+mod disk_health;
 mod explain_api;
 mod fast_path;
 mod influxql_api;
@@ -31,7 +32,6 @@ mod sql_api;
 #[cfg(feature = "sql-datafusion")]
 mod sql_beyond;
 mod upkeep;
-mod disk_health;
 mod worker;
 mod write;
 
@@ -56,8 +56,8 @@ pub use store::{
 };
 pub use write::WriteError;
 
-use results::ResultCache;
 use disk_health::Watch;
+use results::ResultCache;
 use worker::Worker;
 
 /// Settings of an open database.

@@ -13,8 +13,8 @@ use parking_lot::{Condvar, Mutex};
 use platform::Clock;
 use store::{CheckStatus, Health, Store, StoreError};
 
-use crate::results::ResultCache;
 use crate::disk_health::Watch;
+use crate::results::ResultCache;
 
 /// How long a thread waits when nothing was due, and after a failure: a full disk is not helped by trying at once.
 const PAUSES: Pauses = Pauses { idle: Duration::from_millis(100), after_failure: Duration::from_secs(1) };
