@@ -17,7 +17,7 @@ fuzz_target!(init: { database(); }, |text: &str| {
         return;
     }
     let Ok(parsed) = sql::parse(text) else { return };
-    let session = Session::new(DATABASE, database().now_ns());
+    let session = ClientContext::new(DATABASE, database().now_ns());
     if parsed.statements.len() == 1 {
         let budget = Arc::new(Budget::new(SAMPLES_MAX));
         let _ = database().sql(&parsed, 0, &session, &budget);

@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use sql::SqlError;
 use tonic::Status;
 
-use super::{Answer, Batches, Service, ended, refused, sent};
+use super::{Batches, FlightResult, Service, ended, refused, sent};
 
 const SCHEMA: &str = "public";
 const TABLE_TYPE: &str = "TABLE";
@@ -21,7 +21,7 @@ fn failed(error: &impl std::fmt::Display) -> Status {
     Status::internal(format!("the catalog could not be written as Arrow: {error}"))
 }
 
-pub(super) fn table_types(command: CommandGetTableTypes) -> Answer<Batches> {
+pub(super) fn table_types(command: CommandGetTableTypes) -> FlightResult<Batches> {
     let mut types = command.into_builder();
     types.append(TABLE_TYPE);
     let schema = types.schema();
@@ -48,7 +48,7 @@ pub(super) fn infos() -> Result<SqlInfoData, Status> {
     infos.build().map_err(|error| failed(&error))
 }
 
-pub(super) fn sql_info(command: CommandGetSqlInfo) -> Answer<Batches> {
+pub(super) fn sql_info(command: CommandGetSqlInfo) -> FlightResult<Batches> {
     let infos = infos()?;
     let batch = command.into_builder(&infos).build().map_err(|error| failed(&error))?;
     Ok(sent(infos.schema(), vec![batch]))
@@ -87,21 +87,21 @@ fn named(names: &[impl AsRef<str>], nullable: bool) -> Vec<Field> {
 type TableSchema = (String, Schema);
 
 impl Service {
-    pub(super) fn catalogs(&self, command: CommandGetCatalogs) -> Answer<Batches> {
+    pub(super) fn catalogs(&self, command: CommandGetCatalogs) -> FlightResult<Batches> {
         let mut catalogs = command.into_builder();
         self.state.db.databases().into_iter().for_each(|database| catalogs.append(database));
         let schema = catalogs.schema();
         catalogs.build().map(|batch| sent(schema, vec![batch])).map_err(|error| failed(&error))
     }
 
-    pub(super) fn schemas(&self, command: CommandGetDbSchemas) -> Answer<Batches> {
+    pub(super) fn schemas(&self, command: CommandGetDbSchemas) -> FlightResult<Batches> {
         let mut schemas = command.into_builder();
         self.state.db.databases().into_iter().for_each(|database| schemas.append(database, SCHEMA));
         let schema = schemas.schema();
         schemas.build().map(|batch| sent(schema, vec![batch])).map_err(|error| failed(&error))
     }
 
-    pub(super) async fn tables(&self, command: CommandGetTables, remote: Option<SocketAddr>) -> Answer<Batches> {
+    pub(super) async fn tables(&self, command: CommandGetTables, remote: Option<SocketAddr>) -> FlightResult<Batches> {
         let databases = match &command.catalog {
             Some(catalog) => vec![catalog.clone()],
             None => self.state.db.databases(),

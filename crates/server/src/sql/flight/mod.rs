@@ -47,7 +47,7 @@ const DATABASE_HEADER: &str = "database";
 /// The token for clients that ask for one: all are let in.
 const TOKEN: &str = "Bearer anybody";
 
-type Answer<T> = Result<Response<T>, Status>;
+type FlightResult<T> = Result<Response<T>, Status>;
 type Batches = <Service as FlightService>::DoGetStream;
 type Handshakes = Pin<Box<dyn Stream<Item = Result<HandshakeResponse, Status>> + Send>>;
 
@@ -107,7 +107,7 @@ impl Service {
     }
 
     /// Runs a statement and sends its table; an empty one if it gives none.
-    async fn rows(&self, handle: &Handle, remote: Option<SocketAddr>) -> Answer<Batches> {
+    async fn rows(&self, handle: &Handle, remote: Option<SocketAddr>) -> FlightResult<Batches> {
         let relation = match self.run(handle, handle.only_row()?, remote).await? {
             Answer::Rows(relation) => relation,
             Answer::Table(table) => table.into_relation(),
@@ -172,7 +172,7 @@ fn one(text: &str) -> Result<Arc<sql::Parsed>, Status> {
 }
 
 /// Where and by which ticket the answer to a command is had.
-fn info(schema: &Schema, command: &impl ProstMessageExt, descriptor: FlightDescriptor) -> Answer<FlightInfo> {
+fn info(schema: &Schema, command: &impl ProstMessageExt, descriptor: FlightDescriptor) -> FlightResult<FlightInfo> {
     let endpoint = FlightEndpoint::new().with_ticket(Ticket::new(command.as_any().encode_to_vec()));
     let info = FlightInfo::new().with_descriptor(descriptor).with_endpoint(endpoint);
     info.try_with_schema(schema).map(Response::new).map_err(|error| Status::internal(error.to_string()))
@@ -213,7 +213,7 @@ fn ended(error: ApiError) -> Status {
 impl FlightSqlService for Service {
     type FlightService = Self;
 
-    async fn do_handshake(&self, _: Request<Streaming<HandshakeRequest>>) -> Answer<Handshakes> {
+    async fn do_handshake(&self, _: Request<Streaming<HandshakeRequest>>) -> FlightResult<Handshakes> {
         let welcome = HandshakeResponse { protocol_version: 0, payload: TOKEN.into() };
         let answers: Handshakes = Box::pin(stream::iter([Ok(welcome)]));
         let mut response = Response::new(answers);
@@ -225,7 +225,7 @@ impl FlightSqlService for Service {
         &self,
         query: CommandStatementQuery,
         request: Request<FlightDescriptor>,
-    ) -> Answer<FlightInfo> {
+    ) -> FlightResult<FlightInfo> {
         let Caller { database, remote } = self.caller_of(&request)?;
         let handle = Handle { database, text: query.query, rows: Vec::new() };
         let schema = self.described(&handle, remote).await?;
@@ -233,7 +233,7 @@ impl FlightSqlService for Service {
         info(&schema, &ticket, request.into_inner())
     }
 
-    async fn do_get_statement(&self, ticket: TicketStatementQuery, request: Request<Ticket>) -> Answer<Batches> {
+    async fn do_get_statement(&self, ticket: TicketStatementQuery, request: Request<Ticket>) -> FlightResult<Batches> {
         let Caller { remote, .. } = self.caller_of(&request)?;
         self.rows(&Handle::read(&ticket.statement_handle)?, remote).await
     }
@@ -302,7 +302,7 @@ impl FlightSqlService for Service {
         &self,
         query: CommandPreparedStatementQuery,
         request: Request<FlightDescriptor>,
-    ) -> Answer<FlightInfo> {
+    ) -> FlightResult<FlightInfo> {
         let Caller { remote, .. } = self.caller_of(&request)?;
         let handle = Handle::read(&query.prepared_statement_handle)?;
         let schema = self.described(&handle, remote).await?;
@@ -313,7 +313,7 @@ impl FlightSqlService for Service {
         &self,
         query: CommandPreparedStatementQuery,
         request: Request<Ticket>,
-    ) -> Answer<Batches> {
+    ) -> FlightResult<Batches> {
         let Caller { remote, .. } = self.caller_of(&request)?;
         self.rows(&Handle::read(&query.prepared_statement_handle)?, remote).await
     }
@@ -331,11 +331,11 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetCatalogs,
         request: Request<FlightDescriptor>,
-    ) -> Answer<FlightInfo> {
+    ) -> FlightResult<FlightInfo> {
         info(&command.into_builder().schema(), &command, request.into_inner())
     }
 
-    async fn do_get_catalogs(&self, command: CommandGetCatalogs, _: Request<Ticket>) -> Answer<Batches> {
+    async fn do_get_catalogs(&self, command: CommandGetCatalogs, _: Request<Ticket>) -> FlightResult<Batches> {
         self.catalogs(command)
     }
 
@@ -343,11 +343,11 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetDbSchemas,
         request: Request<FlightDescriptor>,
-    ) -> Answer<FlightInfo> {
+    ) -> FlightResult<FlightInfo> {
         info(&command.clone().into_builder().schema(), &command, request.into_inner())
     }
 
-    async fn do_get_schemas(&self, command: CommandGetDbSchemas, _: Request<Ticket>) -> Answer<Batches> {
+    async fn do_get_schemas(&self, command: CommandGetDbSchemas, _: Request<Ticket>) -> FlightResult<Batches> {
         self.schemas(command)
     }
 
@@ -355,11 +355,11 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetTables,
         request: Request<FlightDescriptor>,
-    ) -> Answer<FlightInfo> {
+    ) -> FlightResult<FlightInfo> {
         info(&command.clone().into_builder().schema(), &command, request.into_inner())
     }
 
-    async fn do_get_tables(&self, command: CommandGetTables, request: Request<Ticket>) -> Answer<Batches> {
+    async fn do_get_tables(&self, command: CommandGetTables, request: Request<Ticket>) -> FlightResult<Batches> {
         let Caller { remote, .. } = self.caller_of(&request)?;
         self.tables(command, remote).await
     }
@@ -368,11 +368,11 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetTableTypes,
         request: Request<FlightDescriptor>,
-    ) -> Answer<FlightInfo> {
+    ) -> FlightResult<FlightInfo> {
         info(&command.into_builder().schema(), &command, request.into_inner())
     }
 
-    async fn do_get_table_types(&self, command: CommandGetTableTypes, _: Request<Ticket>) -> Answer<Batches> {
+    async fn do_get_table_types(&self, command: CommandGetTableTypes, _: Request<Ticket>) -> FlightResult<Batches> {
         metadata::table_types(command)
     }
 
@@ -380,12 +380,12 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetSqlInfo,
         request: Request<FlightDescriptor>,
-    ) -> Answer<FlightInfo> {
+    ) -> FlightResult<FlightInfo> {
         let infos = metadata::infos()?;
         info(&infos.schema(), &command, request.into_inner())
     }
 
-    async fn do_get_sql_info(&self, command: CommandGetSqlInfo, _: Request<Ticket>) -> Answer<Batches> {
+    async fn do_get_sql_info(&self, command: CommandGetSqlInfo, _: Request<Ticket>) -> FlightResult<Batches> {
         metadata::sql_info(command)
     }
 
@@ -393,11 +393,11 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetPrimaryKeys,
         request: Request<FlightDescriptor>,
-    ) -> Answer<FlightInfo> {
+    ) -> FlightResult<FlightInfo> {
         info(&metadata::primary_keys(), &command, request.into_inner())
     }
 
-    async fn do_get_primary_keys(&self, _: CommandGetPrimaryKeys, _: Request<Ticket>) -> Answer<Batches> {
+    async fn do_get_primary_keys(&self, _: CommandGetPrimaryKeys, _: Request<Ticket>) -> FlightResult<Batches> {
         Ok(sent(metadata::primary_keys(), Vec::new()))
     }
 
@@ -405,11 +405,11 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetExportedKeys,
         request: Request<FlightDescriptor>,
-    ) -> Answer<FlightInfo> {
+    ) -> FlightResult<FlightInfo> {
         info(&metadata::foreign_keys(), &command, request.into_inner())
     }
 
-    async fn do_get_exported_keys(&self, _: CommandGetExportedKeys, _: Request<Ticket>) -> Answer<Batches> {
+    async fn do_get_exported_keys(&self, _: CommandGetExportedKeys, _: Request<Ticket>) -> FlightResult<Batches> {
         Ok(sent(metadata::foreign_keys(), Vec::new()))
     }
 
@@ -417,11 +417,11 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetImportedKeys,
         request: Request<FlightDescriptor>,
-    ) -> Answer<FlightInfo> {
+    ) -> FlightResult<FlightInfo> {
         info(&metadata::foreign_keys(), &command, request.into_inner())
     }
 
-    async fn do_get_imported_keys(&self, _: CommandGetImportedKeys, _: Request<Ticket>) -> Answer<Batches> {
+    async fn do_get_imported_keys(&self, _: CommandGetImportedKeys, _: Request<Ticket>) -> FlightResult<Batches> {
         Ok(sent(metadata::foreign_keys(), Vec::new()))
     }
 
@@ -429,11 +429,11 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetCrossReference,
         request: Request<FlightDescriptor>,
-    ) -> Answer<FlightInfo> {
+    ) -> FlightResult<FlightInfo> {
         info(&metadata::foreign_keys(), &command, request.into_inner())
     }
 
-    async fn do_get_cross_reference(&self, _: CommandGetCrossReference, _: Request<Ticket>) -> Answer<Batches> {
+    async fn do_get_cross_reference(&self, _: CommandGetCrossReference, _: Request<Ticket>) -> FlightResult<Batches> {
         Ok(sent(metadata::foreign_keys(), Vec::new()))
     }
 
