@@ -88,8 +88,9 @@ impl Modules {
             findings.push(Finding::new(folder, what, "Put files that belong together into a folder."));
         }
         let tour: Vec<&str> = root.lines().take_while(|line| line.starts_with("//!")).collect();
-        let tour = tour.join("\n");
-        let is_named = |name: &str| tour.contains(&format!("`{name}")) || tour.contains(&format!("`{name}.rs"));
+        let is_word = |symbol: char| symbol.is_alphanumeric() || symbol == '_';
+        let words: BTreeSet<&str> = tour.iter().flat_map(|line| line.split(|symbol| !is_word(symbol))).collect();
+        let is_named = |name: &str| words.contains(name);
         for name in names.iter().filter(|name| !matches!(name.as_str(), "bin" | "tests") && !is_named(name)) {
             let what = format!("`{name}` is not in the crate's tour");
             findings.push(Finding::new(
