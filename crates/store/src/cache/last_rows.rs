@@ -35,7 +35,7 @@ impl LastRows {
     }
 
     fn size_bytes(&self) -> usize {
-        let column = |column: &RowsColumn| size_of_val(&*column.cells) + size_of_val(&*column.nulls);
+        let column = |column: &RowsColumn| size_of_val(&*column.cells) + size_of_val(&*column.validity);
         let columns: usize = self.rows.columns.iter().map(|of| size_of::<RowsColumn>() + column(of)).sum();
         size_of::<Self>() + size_of_val(&*self.slots) + size_of_val(&*self.rows.timestamps_ns) + columns
     }
@@ -74,8 +74,8 @@ impl LastRowsCache {
             return;
         }
         let mut rows = rows.pick(&picked);
-        for column in rows.columns.iter_mut().filter(|column| !column.nulls.contains(&true)) {
-            column.nulls = Vec::new();
+        for column in rows.columns.iter_mut().filter(|column| !column.validity.contains(&false)) {
+            column.validity = Vec::new();
         }
         let last = LastRows { from_ns: range.start_ns, slots: slots.into(), rows };
         let bytes = last.size_bytes();

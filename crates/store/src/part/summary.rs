@@ -127,7 +127,7 @@ impl NodeColumn {
             let (of_node, rest) = times.split_at(times.partition_point(|timestamp_ns| *timestamp_ns <= end_ns).max(1));
             let cells = column.cells.get(from..from + of_node.len()).unwrap_or_default();
             let mut summary = Summary::empty(column.value_type);
-            if column.nulls.is_empty() {
+            if column.validity.is_empty() {
                 summary.add_all(of_node, cells, SummaryParts::All);
             } else {
                 let rows = of_node.iter().zip(cells).zip(from..).filter(|(_, row)| !column.is_null(*row));

@@ -387,7 +387,7 @@ fn take_floats(
 
 /// Returns whether all cells of a column are numbers.
 fn is_number(column: &RowsColumn) -> bool {
-    matches!(column.value_type, ValueType::F64 | ValueType::I64 | ValueType::U64) && column.nulls.is_empty()
+    matches!(column.value_type, ValueType::F64 | ValueType::I64 | ValueType::U64) && column.validity.is_empty()
 }
 
 /// Takes the only piece's numbers of a column without copying them, with the last one also the times; `None` if it is not such.
@@ -450,7 +450,7 @@ fn append_all(column: &mut SampleColumn, rows: &Rows, cells: &RowsColumn, stretc
         return false;
     };
     match column {
-        _ if !cells.nulls.is_empty() => false,
+        _ if !cells.validity.is_empty() => false,
         SampleColumn::F64(timestamps, values) => {
             timestamps.extend_from_slice(times);
             values.extend(bits.iter().copied().map(f64::from_bits));

@@ -100,18 +100,17 @@ fn collect(pieces: &[RowsInRange<'_>], wanted: &SelectedColumn) -> Option<Column
             None => resize(&mut values, rows),
         }
         let is_stale = |cell: &u64| wanted.value_type == ValueType::F64 && *cell == STALE_NAN_BITS;
-        let nulls = match found {
-            None => Some(vec![true; rows]),
+        let of_piece = match found {
+            None => Some(vec![false; rows]),
             Some((column, cells)) => {
-                let nulls = column.nulls_in(&piece.range);
-                let is_null = |(row, cell)| nulls.get(row) == Some(&true) || is_stale(cell);
-                let has_nulls = nulls.contains(&true) || cells.iter().any(is_stale);
-                has_nulls.then(|| cells.iter().enumerate().map(is_null).collect::<Vec<bool>>())
+                let present = column.validity_in(&piece.range);
+                let is_valid = |(row, cell)| present.get(row) != Some(&false) && !is_stale(cell);
+                let has_nulls = present.contains(&false) || cells.iter().any(is_stale);
+                has_nulls.then(|| cells.iter().enumerate().map(is_valid).collect::<Vec<bool>>())
             }
         };
-        if let Some(nulls) = nulls {
-            let validity = validity.get_or_insert_with(|| vec![true; before]);
-            validity.extend(nulls.iter().map(|null| !null));
+        if let Some(of_piece) = of_piece {
+            validity.get_or_insert_with(|| vec![true; before]).extend(of_piece);
         } else if let Some(validity) = &mut validity {
             validity.resize(before + rows, true);
         }

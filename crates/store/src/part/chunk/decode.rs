@@ -188,8 +188,8 @@ fn decode_column(
 ) -> Result<(), DecodeError> {
     let Some(states) = presence::decode(reader, rows)? else {
         decode_values(reader, (rows, column.value_type), scratch, &mut column.texts, &mut column.cells)?;
-        if !column.nulls.is_empty() {
-            column.nulls.resize(column.cells.len(), false);
+        if !column.validity.is_empty() {
+            column.validity.resize(column.cells.len(), true);
         }
         return Ok(());
     };

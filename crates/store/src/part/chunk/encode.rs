@@ -24,7 +24,7 @@ pub(crate) fn encode(rows: &Rows, places: Range<usize>, sequences: (u64, u64), e
     let mut body = Vec::with_capacity(COLUMN_BYTES + (COLUMN_BYTES + timestamps_ns.len()) * rows.columns.len());
     integer::encode_with(timestamps_ns, effort, &mut body);
     let timestamps_bytes = body.len();
-    let has_cells = |column: &&RowsColumn| column.nulls.is_empty() || column.nulls_in(&places).contains(&false);
+    let has_cells = |column: &&RowsColumn| column.validity.is_empty() || column.validity_in(&places).contains(&true);
     let encoded = |column| {
         let start = body.len();
         encode_column(column, &places, effort, &mut body);
@@ -50,17 +50,17 @@ pub(crate) fn encode(rows: &Rows, places: Range<usize>, sequences: (u64, u64), e
 }
 
 fn encode_column(column: &RowsColumn, places: &Range<usize>, effort: Effort, out: &mut Vec<u8>) {
-    let (cells, nulls) = (column.cells.get(places.clone()).unwrap_or_default(), column.nulls_in(places));
+    let (cells, validity) = (column.cells.get(places.clone()).unwrap_or_default(), column.validity_in(places));
     let is_stale = |bits: &u64| column.value_type == ValueType::F64 && *bits == STALE_NAN_BITS;
     // Nearly always there is none: looking at all of them takes vectors, stopping at the first does not.
     let has_stale = cells.iter().fold(false, |found, bits| found | is_stale(bits));
-    if !nulls.contains(&true) && !has_stale {
+    if !validity.contains(&false) && !has_stale {
         presence::encode_all_values(out);
         encode_values(column, cells, effort, out);
         return;
     }
     let state = |(row, cell): (usize, &u64)| match cell {
-        _ if nulls.get(row).copied().unwrap_or(false) => Cell::Null,
+        _ if validity.get(row) == Some(&false) => Cell::Null,
         bits if is_stale(bits) => Cell::Stale,
         _ => Cell::Value,
     };

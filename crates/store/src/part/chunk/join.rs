@@ -103,7 +103,7 @@ fn interleave_column(pieces: &[Rows], order: &[RowPlace], (slot, value_type): (S
     let mut cells: Vec<&[u64]> = Vec::with_capacity(pieces.len());
     for rows in pieces {
         let column = rows.columns.iter().find(|column| column.slot == slot)?;
-        if !column.nulls.is_empty() || column.value_type != value_type || value_type.is_elsewhere() {
+        if !column.validity.is_empty() || column.value_type != value_type || value_type.is_elsewhere() {
             return None;
         }
         cells.push(&column.cells);

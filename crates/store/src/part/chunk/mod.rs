@@ -53,8 +53,8 @@ pub(crate) struct RowsColumn {
     pub(crate) value_type: ValueType,
     /// Bits of the value; for strings and histograms a place in `texts`. A stale cell holds [`STALE_NAN_BITS`], a null cell anything.
     pub(crate) cells: Vec<u64>,
-    /// Which cells are null; empty if none is.
-    pub(crate) nulls: Vec<bool>,
+    /// Which cells are present; empty if all are.
+    pub(crate) validity: Vec<bool>,
     /// Texts, or histograms in the bytes of [`codec::histogram::encode_row`].
     pub(crate) texts: Vec<Vec<u8>>,
 }
@@ -74,7 +74,7 @@ impl Rows {
     /// Takes out those of some rows all of whose cells are null.
     pub(crate) fn drop_empty(&mut self, of: Range<usize>) {
         let count = self.timestamps_ns.len();
-        if self.columns.iter().any(|column| column.nulls.is_empty()) && count > 0 {
+        if self.columns.iter().any(|column| column.validity.is_empty()) && count > 0 {
             return;
         }
         let is_kept = |row: usize| !of.contains(&row) || self.columns.iter().any(|column| !column.is_null(row));
@@ -93,8 +93,8 @@ impl Rows {
                 return picked;
             }
             picked.cells = places.iter().filter_map(|row| column.cells.get(*row).copied()).collect();
-            if !column.nulls.is_empty() {
-                picked.nulls = places.iter().map(|row| column.is_null(*row)).collect();
+            if !column.validity.is_empty() {
+                picked.validity = places.iter().map(|row| !column.is_null(*row)).collect();
             }
             picked
         };
@@ -107,24 +107,24 @@ impl Rows {
 
 impl RowsColumn {
     pub(crate) fn new(slot: Slot, value_type: ValueType) -> Self {
-        Self { slot, value_type, cells: Vec::new(), nulls: Vec::new(), texts: Vec::new() }
+        Self { slot, value_type, cells: Vec::new(), validity: Vec::new(), texts: Vec::new() }
     }
 
     pub(crate) fn is_null(&self, row: usize) -> bool {
-        self.nulls.get(row).copied().unwrap_or(false)
+        self.validity.get(row) == Some(&false)
     }
 
-    /// Which cells of some rows are null; empty if none is.
-    pub(crate) fn nulls_in(&self, places: &Range<usize>) -> &[bool] {
-        self.nulls.get(places.clone()).unwrap_or_default()
+    /// Which cells of some rows are present; empty if all are.
+    pub(crate) fn validity_in(&self, places: &Range<usize>) -> &[bool] {
+        self.validity.get(places.clone()).unwrap_or_default()
     }
 
     pub(crate) fn push(&mut self, cell: Option<u64>) {
-        if cell.is_none() && self.nulls.is_empty() {
-            self.nulls.resize(self.cells.len(), false);
+        if cell.is_none() && self.validity.is_empty() {
+            self.validity.resize(self.cells.len(), true);
         }
-        if cell.is_none() || !self.nulls.is_empty() {
-            self.nulls.push(cell.is_none());
+        if cell.is_none() || !self.validity.is_empty() {
+            self.validity.push(cell.is_some());
         }
         self.cells.push(cell.unwrap_or(0));
     }
@@ -139,29 +139,29 @@ impl RowsColumn {
         let (Some(times_ns), Some(cells)) = (timestamps_ns.get(rows.clone()), self.cells.get(rows.clone())) else {
             return;
         };
-        let nulls = self.nulls.get(rows).unwrap_or_default();
-        if !nulls.contains(&true) {
+        let validity = self.validity_in(&rows);
+        if !validity.contains(&false) {
             summary.add_all(times_ns, cells, parts);
             return;
         }
-        let samples = times_ns.iter().zip(cells).zip(nulls).filter(|(_, is_null)| !**is_null);
+        let samples = times_ns.iter().zip(cells).zip(validity).filter(|(_, is_present)| **is_present);
         samples.for_each(|((timestamp_ns, bits), _)| summary.add(*timestamp_ns, *bits));
     }
 
     /// Makes the cells of some rows null.
     pub(crate) fn clear(&mut self, from: usize, to: usize) {
-        if self.nulls.is_empty() {
-            self.nulls.resize(self.cells.len(), false);
+        if self.validity.is_empty() {
+            self.validity.resize(self.cells.len(), true);
         }
-        self.nulls.iter_mut().take(to).skip(from).for_each(|null| *null = true);
+        self.validity.iter_mut().take(to).skip(from).for_each(|is_present| *is_present = false);
     }
 
     /// Appends all cells of a column of the same member.
     fn append(&mut self, other: &Self) {
-        if !(self.nulls.is_empty() && other.nulls.is_empty()) {
-            self.nulls.resize(self.cells.len(), false);
-            self.nulls.extend_from_slice(&other.nulls);
-            self.nulls.resize(self.cells.len() + other.cells.len(), false);
+        if !(self.validity.is_empty() && other.validity.is_empty()) {
+            self.validity.resize(self.cells.len(), true);
+            self.validity.extend_from_slice(&other.validity);
+            self.validity.resize(self.cells.len() + other.cells.len(), true);
         }
         let texts = self.texts.len() as u64;
         if self.value_type.is_elsewhere() {
@@ -210,14 +210,14 @@ pub(crate) fn slice(rows: &Rows, from: usize, to: usize) -> Rows {
             (from..to).for_each(|row| part.push_from(Some(column), row));
         } else {
             part.cells = column.cells.get(from..to).unwrap_or_default().to_vec();
-            part.nulls = column.nulls.get(from..to).unwrap_or_default().to_vec();
-            if !part.nulls.contains(&true) {
-                part.nulls.clear();
+            part.validity = column.validity.get(from..to).unwrap_or_default().to_vec();
+            if !part.validity.contains(&false) {
+                part.validity.clear();
             }
         }
         part
     };
-    let has_cells = |column: &RowsColumn| column.nulls.is_empty() || column.nulls.contains(&false);
+    let has_cells = |column: &RowsColumn| column.validity.is_empty() || column.validity.contains(&true);
     Rows {
         timestamps_ns: rows.timestamps_ns.get(from..to).unwrap_or_default().to_vec(),
         columns: rows.columns.iter().map(column).filter(has_cells).collect(),
