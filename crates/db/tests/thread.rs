@@ -3,6 +3,8 @@
 
 mod scratch;
 
+use std::time::{Duration, Instant};
+
 use model::{Labels, TimeRange};
 use promql::ResultValue;
 use scratch::Folder;
@@ -20,6 +22,8 @@ fn open(folder: &Folder) -> Db {
 const WRITERS: u64 = 4;
 const BATCHES: u64 = 50;
 const ROWS: u64 = 20;
+/// How long a flush may be on its way.
+const FLUSH_PATIENCE: Duration = Duration::from_mins(1);
 
 fn write_all(db: &Db, writer: u64) {
     for batch in 0..BATCHES {
@@ -59,7 +63,9 @@ fn what_was_written_by_many_is_there_once_also_after_reopening() {
     assert_eq!(counts(&db, "count_over_time(m_a[1d])"), expected);
     assert_eq!(counts(&db, "count_over_time(m_b[1d])"), expected);
     // The heads were full several times: a flush is done, or on its way on a busy machine.
+    let begun = Instant::now();
     while db.stats().flushes == 0 {
+        assert!(begun.elapsed() < FLUSH_PATIENCE, "{:?}", db.stats());
         std::thread::yield_now();
     }
     db.close().unwrap();

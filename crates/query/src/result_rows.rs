@@ -50,7 +50,7 @@ pub struct RowShape {
 pub enum SeriesColumn<'a> {
     /// Their times.
     Time,
-    /// The same in all of them.
+    /// A value that all rows of the series share.
     Same(Cell<'a>),
     /// A field.
     Field(&'a Column),

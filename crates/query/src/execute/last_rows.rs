@@ -24,7 +24,7 @@ pub struct LastRows {
     pub rows: Vec<LastRow>,
     /// Columns that series share, or that are one's own.
     pub frames: Vec<Vec<FrameColumn>>,
-    /// What was read.
+    /// Counts of what reading them took.
     pub reads: Reads,
 }
 

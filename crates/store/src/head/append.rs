@@ -98,7 +98,7 @@ impl Head {
         moved
     }
 
-    /// What is known of a group, which has an entry from now on.
+    /// The location of a group; it gets an entry if it has none.
     fn location_of(&mut self, group: GroupId) -> GroupLocation {
         let place = group as usize;
         if place >= self.places.len() {

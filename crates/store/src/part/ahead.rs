@@ -12,7 +12,7 @@ use tracing_mutex::parkinglot::Mutex;
 use super::index_block::BlockHandle;
 use crate::cache::number_hash::NumberHash;
 
-/// What is read at once when a chunk turns out to lie after the one before; twice as much each time that goes on.
+/// Bytes to read ahead when a chunk lies right after the one before; doubled each time that goes on.
 const AHEAD_BYTES_MIN: u32 = 8 << 10;
 const AHEAD_BYTES_MAX: u32 = 32 << 10;
 
@@ -38,7 +38,7 @@ pub(crate) struct ReadAhead {
 struct Spot {
     /// Where the last read ends.
     end: u64,
-    /// What is read at once; 0: no more than is wanted.
+    /// Bytes to read ahead; 0: only the wanted ones.
     ahead_bytes: u32,
     offset: u64,
     bytes: Arc<Vec<u8>>,

@@ -40,7 +40,7 @@ pub(crate) struct PartsLastRows {
     _memory: Option<Reservation>,
 }
 
-/// What is known of the last row that parts have of a group.
+/// The state of the search for a group's last row in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastInParts {
     /// There is none.
@@ -255,7 +255,7 @@ impl PartsLastRows {
         is_same && self.range.start_ns <= snapshot.range.start_ns && snapshot.is_to_the_end()
     }
 
-    /// What is known of a group in a range that may begin later.
+    /// The cached last row of a group, for a range that may begin later than the cached one.
     fn get(&self, group: usize, range: &TimeRange) -> LastInParts {
         match self.groups.get(group).copied().unwrap_or(LastInParts::None) {
             LastInParts::Row { time_ns, .. } | LastInParts::Until(time_ns) if time_ns < range.start_ns => {

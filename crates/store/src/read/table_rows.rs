@@ -126,7 +126,7 @@ fn push_cells(values: &mut Values, column: &RowsColumn, cells: &[u64]) {
         Values::I64(values) => values.extend(cells.iter().map(|cell| *cell as i64)),
         Values::U64(values) => values.extend_from_slice(cells),
         Values::Bool(values) => values.extend(cells.iter().map(|cell| *cell != 0)),
-        // A null cell has some text too, which nobody reads.
+        // A null cell has some text too, which is never read.
         Values::Text(values) => {
             values.extend(cells.iter().map(|cell| String::from_utf8_lossy(column.text(*cell)).into_owned()));
         }

@@ -48,7 +48,7 @@ impl Upkeep {
         &self.recovery
     }
 
-    /// What is wrong at present, for operators.
+    /// Present faults, for operators.
     pub(crate) const fn health(&self) -> &Arc<Health> {
         &self.health
     }

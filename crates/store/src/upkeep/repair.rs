@@ -109,7 +109,7 @@ pub fn repair(platform: &Platform, directory: &Path, is_dry: bool) -> Result<Rep
     Ok(report)
 }
 
-/// What was in no part of this folder is not known, nor which numbers were given out: answers warn of it, and the object store is left as
+/// Data that stood in no part of this folder is unknown, as are the numbers in use: answers warn of it, and the object store is left as
 /// it is, until an operator acknowledges that.
 fn doubt(state: &mut State, directory: &Path) {
     let message = "put together by `thalweg repair`: what only the object store has is not in it, and stays there until this is \

@@ -35,7 +35,7 @@ pub(super) struct Replayed {
     pub(super) catalog_since: Option<u64>,
     /// Sequence id of the first record.
     first_sequence: Option<u64>,
-    /// What was read.
+    /// How far the log was read.
     pub(super) extent: LogExtent,
     /// The largest number of a segment that is known of.
     newest: u32,
