@@ -1,6 +1,6 @@
 //! `thalweg bench`: measurements that can be repeated. A file per kind.
 //!
-//! * [`load`], [`wire`]: writing to a server · [`query`], [`plans`]: asking one · [`hostile`], [`floods`]: attacking one
+//! * [`load`], [`wire`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one
 //! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file
 //! * [`workload`]: data to write and requests of it · [`measure`]: sending them, latencies, CPU time and memory
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing its report is what a benchmark is for")]
@@ -14,6 +14,7 @@ mod plans;
 mod query;
 mod simulate;
 mod storage;
+mod wide;
 mod wire;
 mod workload;
 
@@ -40,6 +41,8 @@ enum Kind {
     Query(query::QueryFlags),
     /// Measure the storage engine: memory, insertion, size, late data, long queries
     Storage(storage::StorageFlags),
+    /// Ask about many lone series among millions
+    Wide(wide::WideFlags),
     /// Write by the binary protocol: hosts and clients in every combination, against a server that throws everything away
     Wire(wire::WireFlags),
 }
@@ -56,6 +59,7 @@ pub fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
         Kind::Load(flags) => load::run(flags),
         Kind::Query(flags) => query::run(flags),
         Kind::Storage(flags) => storage::run(flags),
+        Kind::Wide(flags) => wide::run(flags),
         Kind::Wire(flags) => wire::run(flags),
     }
 }

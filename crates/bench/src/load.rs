@@ -177,7 +177,7 @@ impl OwnServer {
     }
 
     /// Asks it to stop and waits until it has.
-    fn stop(mut self) -> Result<(), String> {
+    pub(super) fn stop(mut self) -> Result<(), String> {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)
             .map_err(|error| format!("cannot stop the server: {error}"))?;

@@ -95,7 +95,25 @@ impl HttpClient {
         body: &[u8],
         kept_bytes_max: u64,
     ) -> Result<Answer, String> {
-        let mut response = self.reached(self.posted(path, headers, body))?;
+        self.read_beginning(self.posted(path, headers, body), kept_bytes_max)
+    }
+
+    /// Gets, and keeps the beginning of the answer; the rest is received and thrown away.
+    ///
+    /// # Errors
+    ///
+    /// As [`HttpClient::get`].
+    pub fn get_for_beginning(
+        &self,
+        path: &str,
+        parameters: &[(&str, &str)],
+        kept_bytes_max: u64,
+    ) -> Result<Answer, String> {
+        self.read_beginning(self.agent.get(self.address(path, parameters)).call(), kept_bytes_max)
+    }
+
+    fn read_beginning(&self, response: Result<Response, ureq::Error>, kept_bytes_max: u64) -> Result<Answer, String> {
+        let mut response = self.reached(response)?;
         let (mut kept, mut reader) = (Vec::new(), response.body_mut().as_reader());
         let read = reader.by_ref().take(kept_bytes_max).read_to_end(&mut kept);
         read.and_then(|_| io::copy(&mut reader, &mut io::sink())).map_err(|error| self.broke_off(&error))?;
