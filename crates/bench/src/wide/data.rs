@@ -22,6 +22,8 @@ pub(super) const INTERVAL_MS: i64 = 15_000;
 #[derive(Debug, Clone)]
 struct Metric {
     name: String,
+    /// Its containers are named after it, so that no two metrics share a label set.
+    number: u64,
     pod_set: u64,
     series: u64,
     per_pod: u64,
@@ -47,7 +49,7 @@ impl Requests {
     pub(super) fn new(series: u64, samples: i64) -> Self {
         let metric = |name: &str, series: u64, per_pod: u64| {
             let is_histogram = name.ends_with("_bucket");
-            Metric { name: name.to_owned(), pod_set: 0, series, per_pod, is_histogram }
+            Metric { name: name.to_owned(), number: 0, pod_set: 0, series, per_pod, is_histogram }
         };
         let mut metrics = vec![
             metric("container_cpu_usage_seconds_total", PODS, 1),
@@ -63,6 +65,7 @@ impl Requests {
             pod_set: number / METRICS_PER_POD_SET,
             ..metric(&format!("workload_metric_{number}_total"), PODS, 1)
         }));
+        (0..).zip(&mut metrics).for_each(|(number, metric)| metric.number = number);
         Self { metrics, samples, metric: 0, series: 0, packer: snap::raw::Encoder::new() }
     }
 
@@ -112,10 +115,11 @@ impl Metric {
         let (pod, part) = (number / self.per_pod, number % self.per_pod);
         let global = self.pod_set * PODS + pod;
         let container = if self.is_histogram { 0 } else { part };
+        let (number, pod_label) = (self.number, format!("app-{}-{:08x}-{global}", global % 100, mixed(global) as u32));
         let mut labels = vec![
             ("__name__", self.name.clone()),
             ("cluster", format!("eu-{}", pod % 4)),
-            ("container", format!("container-{container}")),
+            ("container", format!("container-{number}-{container}")),
             ("endpoint", "metrics".to_owned()),
             ("instance", format!("10.{}.{}.{}:9100", global / 65_536 % 256, global / 256 % 256, global % 256)),
             ("job", format!("job-{}", global % 50)),
@@ -125,7 +129,7 @@ impl Metric {
         }
         labels.push(("namespace", format!("namespace-{}", global % 100)));
         labels.push(("node", format!("node-{}", global % 500)));
-        labels.push(("pod", format!("app-{}-{:08x}-{global}", global % 100, mixed(global) as u32)));
+        labels.push(("pod", pod_label));
         if self.name == "kube_pod_team" {
             labels.push(("team", format!("team-{}", global % 20)));
         }
