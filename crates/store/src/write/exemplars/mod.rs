@@ -17,11 +17,11 @@ use model::{Batch, Exemplar, GroupKey, Labels, METRIC_NAME, TimeRange};
 use platform::Files;
 
 use crate::flush::segment;
-use crate::log::record;
+use crate::log::{NewRecord, record};
 use crate::manifest::Edit;
 use crate::{Store, StoreError};
 
-pub(crate) use entry::Entry;
+pub(crate) use entry::{Entry, times_of};
 
 /// Stands for the number of a shard where the manifest names the segment of exemplars.
 pub(crate) const EXEMPLARS_SHARD: u32 = u32::MAX - 1;
@@ -185,7 +185,7 @@ impl Store {
             let mut payload = Vec::new();
             entry::encode(&entries, &mut payload);
             // What the log did not take must not count as said.
-            let sequence = self.log.append(kind, &payload).inspect_err(|_| {
+            let sequence = self.log.append(&NewRecord { kind, payload: &payload, range: times_of(&entries) }).inspect_err(|_| {
                 exemplars.last_exemplar.clear();
                 exemplars.last_start_ns.clear();
             })?;
