@@ -2,7 +2,7 @@
 //!
 //! * [`frame`]: a record's bytes in a segment, and what is wrong with those that are none.
 //! * [`record`]: what the records say.
-//! * [`note`]: the newest segment, and how far records are on disk.
+//! * [`note`]: the newest segment, how far records are on disk, and what times they have ([`times`]).
 //! * [`writer`]: appending, group commit, rotation, recycling.
 //! * [`reader`]: reading segments back after a crash; [`sums`]: checksums of what may be records after damage.
 //!
@@ -13,19 +13,50 @@ pub(crate) mod note;
 pub(crate) mod reader;
 pub(crate) mod record;
 mod sums;
+pub(crate) mod times;
 pub(crate) mod writer;
 
 use std::path::{Path, PathBuf};
 
+use model::TimeRange;
+
 use crate::StoreError;
 use writer::LogStats;
+
+/// Bytes that a segment's file may have.
+pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = 8 << 30;
+
+/// A segment that holds records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LiveSegment {
+    pub(crate) number: u32,
+    /// The first sequence id in it, and the last that is on disk: a smaller one if none is.
+    pub(crate) sequences: (u64, u64),
+    pub(crate) bytes: u64,
+}
+
+/// A record to append.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewRecord<'a> {
+    pub(crate) kind: u8,
+    pub(crate) payload: &'a [u8],
+    /// The times of its rows; empty if it has none.
+    pub(crate) range: TimeRange,
+}
+
+impl<'a> NewRecord<'a> {
+    /// A record that has no rows.
+    pub(crate) const fn without_rows(kind: u8, payload: &'a [u8]) -> Self {
+        Self { kind, payload, range: TimeRange::EMPTY }
+    }
+}
 
 /// A log that requests are made durable in before they are acknowledged, and replayed from at the next opening. Sequence ids
 /// ascend by one; a log elsewhere (a partition of a message broker, whose offsets they would be) can take the place of the
 /// files.
 pub(crate) trait WriteAheadLog: Send + Sync {
-    /// Appends a record and gives its sequence id. Durable it is after [`WriteAheadLog::commit`].
-    fn append(&self, kind: u8, payload: &[u8]) -> Result<u64, StoreError>;
+    /// Appends a record and returns its sequence id. The record is durable after [`WriteAheadLog::commit`].
+    fn append(&self, record: &NewRecord<'_>) -> Result<u64, StoreError>;
 
     /// Returns when every record up to the sequence id is durable.
     fn commit(&self, sequence: u64) -> Result<(), StoreError>;
@@ -38,6 +69,9 @@ pub(crate) trait WriteAheadLog: Send + Sync {
 
     /// The log's numbers.
     fn stats(&self) -> LogStats;
+
+    /// The segments that hold records, oldest first.
+    fn segments(&self) -> Vec<LiveSegment>;
 
     /// Refuses everything from now on.
     fn poison(&self, reason: &str);

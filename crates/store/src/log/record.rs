@@ -2,7 +2,7 @@
 
 use codec::{COLUMN_VALUES_MAX, DecodeError, Reader, cells, histogram, integer, varint};
 use index::{CatalogEntry, GroupEntry, GroupId, Slot, decode_entries, encode_entries};
-use model::ValueType;
+use model::{TimeRange, ValueType};
 
 use crate::write::exemplars;
 use crate::write::producers::Sent;
@@ -39,6 +39,13 @@ pub(crate) struct ShardRows {
     pub(crate) blocks: Vec<RowBlock>,
     /// What string cells point into.
     pub(crate) text: Vec<u8>,
+}
+
+impl ShardRows {
+    /// The times of the rows.
+    pub(crate) fn range(&self) -> TimeRange {
+        TimeRange::from_timestamps(self.blocks.iter().flat_map(|block| &block.timestamps_ns))
+    }
 }
 
 /// Rows with the same columns, in order of arrival; cells row by row.

@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use model::TimeRange;
 use parking_lot::{Condvar, Mutex};
 use platform::{AlignedBytes, DIRECT_ALIGN_BYTES, File, Files, OpenMode};
 
 use super::frame::{self, Frame};
 use super::note::{Note, NoteFile};
-use super::{WriteAheadLog, segment_path};
+use super::times::RecordTimes;
+use super::{LiveSegment, NewRecord, WriteAheadLog, segment_path};
 use crate::StoreError;
 use crate::upkeep::reserve::is_full;
 
@@ -74,7 +76,7 @@ struct State {
     appended_bytes: u64,
     /// Memory of what was written last.
     spare: Vec<u8>,
-    /// What is appended but not written, in order.
+    /// Appended records that are not written yet, in order.
     pending: Vec<Pending>,
     /// True if a writer is writing and syncing for all.
     committing: bool,
@@ -111,6 +113,19 @@ pub(crate) struct SegmentInfo {
     /// No record in it has a smaller sequence id.
     pub(crate) first_sequence: u64,
     pub(crate) bytes: u64,
+    /// The times of its rows.
+    pub(crate) range: TimeRange,
+}
+
+/// The times of the rows in segments that follow one another, up to the log's last sequence id.
+fn times_of(segments: &VecDeque<SegmentInfo>, last_sequence: u64) -> Vec<RecordTimes> {
+    let next_firsts = segments.iter().skip(1).map(|next| next.first_sequence.saturating_sub(1));
+    let lasts = next_firsts.chain(std::iter::once(last_sequence));
+    let times = segments
+        .iter()
+        .zip(lasts)
+        .map(|(segment, last)| RecordTimes { sequences: (segment.first_sequence, last), range: segment.range });
+    times.filter(|times| times.sequences.0 <= times.sequences.1).collect()
 }
 
 /// The log's numbers.
@@ -138,7 +153,8 @@ impl Log {
             start;
         let newest = next_number.saturating_sub(1);
         let note = Note { epoch, run_start: sequence, durable: sequence, newest_first: sequence + 1, newest };
-        let note = NoteFile::start(&*files, &directory, note)?;
+        let segments = VecDeque::from(segments);
+        let note = NoteFile::start(&*files, &directory, note, &times_of(&segments, sequence))?;
         let state = State {
             sequence,
             durable: sequence,
@@ -151,7 +167,7 @@ impl Log {
             pending: Vec::new(),
             committing: false,
             failed: None,
-            segments: segments.into(),
+            segments,
             spares_made: spares.iter().filter_map(|path| spare_number(path)).max().unwrap_or(0),
             spares,
             next_number,
@@ -203,24 +219,26 @@ impl Log {
         };
         let opened = self.begin_segment(&spare, &path).and_then(|opened| {
             // Before the first record in it: from here on a segment that is not there is missed.
-            self.write_note(state.durable, Some((number, state.sequence + 1)))?;
+            let times = times_of(&state.segments, state.sequence);
+            self.write_note(state.durable, Some((number, state.sequence + 1)), &times)?;
             Ok(opened)
         });
         let (file, is_direct) = opened.inspect_err(|error| state.failed = Some(error.to_string()))?;
         state.next_number += 1;
         state.position = 0;
-        state.segments.push_back(SegmentInfo { number, first_sequence: state.sequence + 1, bytes: bytes as u64 });
+        let (first_sequence, bytes_all) = (state.sequence + 1, bytes as u64);
+        state.segments.push_back(SegmentInfo { number, first_sequence, bytes: bytes_all, range: TimeRange::EMPTY });
         state.active = Some(Segment { number, path, file, is_direct, bytes });
         Ok(())
     }
 
-    /// Notes how far records are durable, and the number of a new segment with its first sequence id.
-    fn write_note(&self, durable: u64, newest: Option<(u32, u64)>) -> Result<(), StoreError> {
+    /// Notes how far records are durable, the number of a new segment with its first sequence id, and the times of rows.
+    fn write_note(&self, durable: u64, newest: Option<(u32, u64)>, times: &[RecordTimes]) -> Result<(), StoreError> {
         let mut file = self.note.lock();
         let known = file.note;
         let (newest, newest_first) = newest.unwrap_or((known.newest, known.newest_first));
         let note = Note { durable: durable.max(known.durable), newest, newest_first, ..known };
-        if note == known { Ok(()) } else { file.write(note) }
+        if note == known { Ok(()) } else { file.write(note, times) }
     }
 
     fn begin_segment(&self, spare: &Path, path: &Path) -> Result<(Arc<dyn File>, bool), StoreError> {
@@ -237,7 +255,8 @@ impl Log {
 }
 
 impl WriteAheadLog for Log {
-    fn append(&self, kind: u8, payload: &[u8]) -> Result<u64, StoreError> {
+    fn append(&self, record: &NewRecord<'_>) -> Result<u64, StoreError> {
+        let NewRecord { kind, payload, range } = *record;
         let needed = frame::frame_bytes(payload.len());
         if u32::try_from(payload.len()).is_err() {
             return Err(StoreError::Invalid(format!("a request of {} bytes is too large for the log", payload.len())));
@@ -251,6 +270,9 @@ impl WriteAheadLog for Log {
         state.sequence += 1;
         let (sequence, durable_through) = (state.sequence, state.durable);
         state.push(&Frame { sequence, durable_through, kind, payload });
+        if let Some(active) = state.segments.back_mut() {
+            active.range = active.range.union(range);
+        }
         Ok(sequence)
     }
 
@@ -306,6 +328,18 @@ impl WriteAheadLog for Log {
         }
     }
 
+    fn segments(&self) -> Vec<LiveSegment> {
+        let state = self.state.lock();
+        let next_firsts = state.segments.iter().skip(1).map(|next| next.first_sequence.saturating_sub(1));
+        let lasts = next_firsts.chain(std::iter::once(state.sequence)).map(|last| last.min(state.durable));
+        let live = state.segments.iter().zip(lasts).map(|(segment, last)| LiveSegment {
+            number: segment.number,
+            sequences: (segment.first_sequence, last),
+            bytes: segment.bytes,
+        });
+        live.collect()
+    }
+
     fn poison(&self, reason: &str) {
         let mut state = self.state.lock();
         state.failed.get_or_insert_with(|| reason.to_owned());
@@ -341,9 +375,9 @@ impl WriteAheadLog for Log {
 
     fn note(&self) -> Result<(), StoreError> {
         let state = self.state.lock();
-        let durable = state.durable;
+        let (durable, times) = (state.durable, times_of(&state.segments, state.sequence));
         drop(state);
-        self.write_note(durable, None)
+        self.write_note(durable, None, &times)
     }
 
     fn prepare(&self) -> Result<(), StoreError> {
@@ -406,7 +440,7 @@ impl State {
         self.appended_bytes += needed as u64;
     }
 
-    /// What is to be written. The next record begins a block: one that holds acknowledged records is never written again, since a
+    /// Takes the records that are to be written. The next record begins a block: one that holds acknowledged records is never written again, since a
     /// crash in that moment could take them.
     fn take_pending(&mut self) -> Vec<Pending> {
         self.position = whole_blocks(self.position);

@@ -9,7 +9,7 @@ use platform::Files;
 use crate::StoreError;
 use crate::error::NEWER;
 use crate::manifest::{Parsed, State, parse};
-use crate::upkeep::check::Damage;
+use crate::upkeep::damage::Damage;
 use crate::upkeep::inspect;
 
 /// In the order in which they are written.
@@ -68,6 +68,17 @@ fn read_copy(files: &dyn Files, path: &Path) -> Result<Copy, StoreError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Copy::Missing),
         Err(error) => Err(StoreError::io("read", path)(error)),
     }
+}
+
+/// The damage to a copy that should end with an edition, if there is any.
+pub(crate) fn damage_of(files: &dyn Files, path: &Path, edition: u64) -> Result<Option<Damage>, StoreError> {
+    let (offset, message) = match read_copy(files, path)? {
+        Copy::Whole(parsed) if parsed.state.edition == edition && !parsed.is_cut => return Ok(None),
+        Copy::Whole(_) => (0, "its last records are missing or damaged"),
+        Copy::Damaged(error) => (error.offset as u64, error.what),
+        Copy::Missing => (0, "the file is missing"),
+    };
+    Ok(Some(Damage { file: path.display().to_string(), offset, message: message.to_owned() }))
 }
 
 /// Which copy counts, and which of them is not what was written.

@@ -60,7 +60,7 @@ impl PartInfo {
             level,
             class,
             partition,
-            range: TimeRange::new(i64::MAX, i64::MIN),
+            range: TimeRange::EMPTY,
             sequences: (u64::MAX, 0),
             chunks: 0,
             rows: 0,

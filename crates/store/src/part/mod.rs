@@ -26,7 +26,6 @@ mod reader;
 mod scan;
 mod writer;
 
-pub(crate) use crate::cache::index_blocks::IndexBlockCache;
 pub(crate) use ahead::ReadAhead;
 pub(crate) use data::PartData;
 pub use fuzz::fuzz_part_file;
@@ -42,7 +41,7 @@ use index::{DatabaseId, GroupId, MeasurementId};
 
 pub(crate) const HEADER_MAGIC: &[u8; 8] = b"THWGPART";
 pub(crate) const FOOTER_MAGIC: &[u8; 8] = b"PARTTHWG";
-/// What is written.
+/// The version that is written.
 pub(crate) const VERSION: u32 = 2;
 /// Without directory and summaries; still read.
 pub(crate) const VERSION_ONE: u32 = 1;

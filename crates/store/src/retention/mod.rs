@@ -18,6 +18,7 @@ use tracing_mutex::parkinglot::RwLock;
 use crate::compaction::{self, Lengths, Policy};
 use crate::head::shard::{Shard, TrashedPart};
 use crate::journal::{Change, ChangeKind};
+use crate::log::{NewRecord, record};
 use crate::manifest::{Edit, State};
 use crate::part::{Part, PartInfo};
 use crate::retention::deletes::Delete;
@@ -200,12 +201,12 @@ impl Store {
     /// Halves or doubles the lengths of partitions so that levels 0 and 1 fit the fast tier.
     pub(crate) fn fit_partitions(&self) -> Result<(), StoreError> {
         let mut fast_bytes = 0;
-        let mut span = TimeRange::new(i64::MAX, i64::MIN);
+        let mut span = TimeRange::EMPTY;
         for shard in &self.shards {
             let (parts, _) = shard.parts_and_deletes();
             for info in parts.iter().map(|part| part.info).filter(|info| info.level < 2) {
                 fast_bytes += info.bytes;
-                span = TimeRange::new(span.start_ns.min(info.range.start_ns), span.end_ns.max(info.range.end_ns));
+                span = span.union(info.range);
             }
         }
         let lengths = self.lengths();
@@ -262,7 +263,7 @@ impl Store {
         let _hurry = self.throttle.hurry();
         let _work = shard.work.lock();
         // A record of its own, on disk, so that no two deletes have the same number.
-        let mark = self.log.append(crate::log::record::MARK, &[])?;
+        let mark = self.log.append(&NewRecord::without_rows(record::MARK, &[]))?;
         self.log.commit(mark)?;
         delete.sequence = self.flush(shard)?;
         let withdrawn = self.withdraw_journal()?;

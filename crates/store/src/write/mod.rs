@@ -14,9 +14,10 @@ use std::sync::atomic::AtomicBool;
 
 use codec::COLUMN_VALUES_MAX;
 use index::Slot;
-use model::{Batch, Block, Field, HISTOGRAM_FIELD, RejectionKind, Span, VALUE_FIELD, ValueType};
+use model::{Batch, Block, Field, HISTOGRAM_FIELD, RejectionKind, Span, TimeRange, VALUE_FIELD, ValueType};
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
+use crate::log::NewRecord;
 use crate::log::record::{self, BLOCK_ROWS_MAX, RowBlock, ShardRows};
 use crate::part::histogram;
 use crate::write::buffer_pool::BufferPool;
@@ -195,7 +196,9 @@ impl Store {
         if generation.is_some_and(|generation| generation != self.ingestor.keys.generation()) {
             return Ok(None);
         }
-        let recorded = self.append_record(sent, &payload)?;
+        let times = rows.iter().map(ShardRows::range);
+        let range = times.fold(TimeRange::EMPTY, TimeRange::union);
+        let recorded = self.append_record(sent, &payload, range)?;
         self.ingestor.buffers.recycle_payload(payload);
         let sequence = match recorded {
             Ok(sequence) => sequence,
@@ -210,15 +213,20 @@ impl Store {
     }
 
     /// Appends the record of rows, or says under which sequence id the log has what was sent, or something sent later.
-    fn append_record(&self, sent: Option<Sent>, payload: &[u8]) -> Result<Result<u64, u64>, StoreError> {
+    fn append_record(
+        &self,
+        sent: Option<Sent>,
+        payload: &[u8],
+        range: TimeRange,
+    ) -> Result<Result<u64, u64>, StoreError> {
         let Some(sent) = sent else {
-            return self.log.append(record::ROWS, payload).map(Ok);
+            return self.log.append(&NewRecord { kind: record::ROWS, payload, range }).map(Ok);
         };
         let mut producers = self.ingestor.producers.lock();
         if let Some(last) = producers.last(sent.producer).filter(|last| last.sequence >= sent.sequence) {
             return Ok(Err(last.record));
         }
-        let sequence = self.log.append(record::SENT_ROWS, payload)?;
+        let sequence = self.log.append(&NewRecord { kind: record::SENT_ROWS, payload, range })?;
         producers.applied(sent, sequence, self.options.producers_max);
         Ok(Ok(sequence))
     }

@@ -9,7 +9,7 @@ use index::{DatabaseId, MeasurementId, Slot, routing_hash};
 use model::{Batch, Block, Field, GroupIdentity, Labels, MetricMetadata, RejectionKind, ValueType};
 
 use crate::head::shard::ShardGroups;
-use crate::log::record;
+use crate::log::{NewRecord, record};
 use crate::write::Rejected;
 use crate::write::admission::Refusal;
 use crate::write::keys::{Target, TargetsByHash};
@@ -111,8 +111,8 @@ impl Store {
         }
         let mut payload = Vec::new();
         record::encode_catalog(&state.unlogged, &mut payload);
-        let told = self.log.append(record::CATALOG, &payload);
-        let sequence = told.inspect_err(|_| self.ingestor.unlogged.store(true, Ordering::Release))?;
+        let logged = self.log.append(&NewRecord::without_rows(record::CATALOG, &payload));
+        let sequence = logged.inspect_err(|_| self.ingestor.unlogged.store(true, Ordering::Release))?;
         state.unlogged.clear();
         state.unsaved_since.get_or_insert(sequence);
         Ok(())
@@ -125,8 +125,8 @@ impl Store {
         }
         let mut payload = Vec::new();
         record::encode_groups(shard, &index.unlogged, &mut payload);
-        let told = self.log.append(record::GROUPS, &payload);
-        let sequence = told.inspect_err(|_| self.ingestor.unlogged.store(true, Ordering::Release))?;
+        let logged = self.log.append(&NewRecord::without_rows(record::GROUPS, &payload));
+        let sequence = logged.inspect_err(|_| self.ingestor.unlogged.store(true, Ordering::Release))?;
         index.unlogged.clear();
         index.unsaved_since.get_or_insert(sequence);
         Ok(())

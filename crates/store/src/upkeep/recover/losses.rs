@@ -8,6 +8,7 @@ use platform::Files;
 
 use super::{Opened, Recovery};
 use crate::log::reader::Finding;
+use crate::log::times::{RecordTimes, range_of};
 use crate::manifest::{Edit, Manifest, State};
 use crate::part::{Part, PartInfo, PartLocations};
 use crate::tier::parts::ObjectTier;
@@ -92,8 +93,9 @@ fn loss_of(directory: &Path, info: &PartInfo, error: &StoreError) -> Loss {
 }
 
 impl Opened {
-    /// Adds what the log is missing, as far as no operator has accepted it before.
-    pub(super) fn note_log_losses(&mut self) {
+    /// Adds what the log is missing, as far as no operator has accepted it before. Rows whose groups are not known are lost with the records
+    /// that named them.
+    pub(super) fn note_log_losses(&mut self, times: &[RecordTimes], of_unknown_groups: TimeRange) {
         for finding in &self.recovery.log_findings {
             let Finding::DamagedRecord { file, segment, offset, sequences, is_missing, is_lost: true } = finding else {
                 continue;
@@ -104,7 +106,8 @@ impl Opened {
             let what =
                 if *is_missing { "the file is missing".to_owned() } else { format!("damaged at offset {offset}") };
             let message = format!("{what}; log records {} to {}", sequences.0, sequences.1);
-            let loss = Loss { file: file.clone(), message, range: TimeRange::ALL };
+            let range = range_of(times, *sequences).map_or(TimeRange::ALL, |range| range.union(of_unknown_groups));
+            let loss = Loss { file: file.clone(), message, range };
             self.losses.push((loss, Some((*segment, *offset))));
         }
     }
@@ -135,8 +138,11 @@ impl Opened {
         let files = &*self.platform.files;
         let manifest = Manifest::write(files, &self.options.directory, self.state.clone())?;
         for info in &self.set_aside {
-            let is_shared = manifest.state.parts.values().any(|other| other.locations.local && other.file == info.file);
             let path = part_path(&self.options.directory, info.file);
+            // It is not read any more: what it held is in the object store, or a loss.
+            let end = info.offset.saturating_add(info.bytes).saturating_add(1);
+            self.health.repaired(&path.display().to_string(), info.offset..end);
+            let is_shared = manifest.state.parts.values().any(|other| other.locations.local && other.file == info.file);
             // A missing file cannot be renamed; it is reported all the same. One that holds other parts too stays.
             if !is_shared {
                 let _ = files.rename(&path, &path.with_extension("damaged"));

@@ -17,18 +17,16 @@ use crate::log::note::{self, Note};
 use crate::log::reader::{Scan, ScanStart, SegmentBytes};
 use crate::log::record::{self, Record, ShardRows};
 use crate::log::writer::{Log, LogStart, SegmentInfo, whole_blocks};
-use crate::log::{segment_number, segment_path};
+use crate::log::{LOG_SEGMENT_BYTES_MAX, segment_number, segment_path};
 use crate::manifest::{Edit, State};
+use crate::upkeep::inspect::size_of;
+use crate::write::exemplars;
 use crate::{Loss, StoreError};
-
-/// Bytes that a log segment's file may have.
-const LOG_SEGMENT_BYTES_MAX: u64 = 8 << 30;
 
 /// Records that wait for one shard's thread.
 const QUEUE_RECORDS_MAX: usize = 64;
 
 /// What the segments hold.
-#[derive(Default)]
 pub(super) struct Replayed {
     infos: Vec<SegmentInfo>,
     /// First sequence id that the catalog needs.
@@ -39,6 +37,21 @@ pub(super) struct Replayed {
     pub(super) extent: LogExtent,
     /// The largest number of a segment that is known of.
     newest: u32,
+    /// The times of rows whose groups are not known.
+    lost: TimeRange,
+}
+
+impl Default for Replayed {
+    fn default() -> Self {
+        Self {
+            infos: Vec::new(),
+            catalog_since: None,
+            first_sequence: None,
+            extent: LogExtent::default(),
+            newest: 0,
+            lost: TimeRange::EMPTY,
+        }
+    }
 }
 
 /// The segments that hold what no part holds yet, those that are missing among them.
@@ -63,10 +76,11 @@ enum Item {
 }
 
 /// What a shard's thread did.
-#[derive(Default)]
 struct AppliedRows {
     rows: u64,
     rows_lost: u64,
+    /// The times of those that are lost.
+    lost: TimeRange,
 }
 
 impl Opened {
@@ -91,7 +105,7 @@ impl Opened {
         replayed.extent = LogExtent { first: replayed.first_sequence, largest: scan.largest_sequence, last: sequence };
         replayed.newest = segments.newest;
         self.recovery.log_findings = scan.into_findings();
-        self.note_log_losses();
+        self.note_log_losses(&note::read_times(&*self.platform.files, &directory)?, replayed.lost);
         Ok(replayed)
     }
 
@@ -150,6 +164,7 @@ impl Opened {
     ) -> Result<Replayed, StoreError> {
         let shards = std::mem::take(&mut self.shards);
         let flushed = self.state.flushed.clone();
+        let mut lost = TimeRange::EMPTY;
         let replayed = std::thread::scope(|scope| {
             let mut queues = Vec::with_capacity(shards.len());
             let mut threads = Vec::with_capacity(shards.len());
@@ -172,8 +187,9 @@ impl Opened {
             for applied in applied {
                 self.recovery.log_rows += applied.rows;
                 self.recovery.log_rows_lost += applied.rows_lost;
+                lost = lost.union(applied.lost);
             }
-            replayed
+            replayed.map(|replayed| Replayed { lost, ..replayed })
         });
         self.shards = shards;
         replayed
@@ -187,6 +203,10 @@ impl Opened {
         queues: &[SyncSender<Item>],
     ) -> Result<Replayed, StoreError> {
         let mut replayed = Replayed::default();
+        let files = self.platform.files.clone();
+        let sizes =
+            segments.numbers.iter().map(|number| size_of(&*files, &segment_path(directory, *number)).unwrap_or(0));
+        self.options.progress.begin_log(sizes.sum());
         for number in &segments.numbers {
             let path = Arc::new(segment_path(directory, *number));
             let end = self.state.log_ends.get(number).copied();
@@ -197,36 +217,39 @@ impl Opened {
             let bytes = platform::read_file(&*self.platform.files, &path, LOG_SEGMENT_BYTES_MAX)
                 .map_err(StoreError::io("read log segment", &path))?;
             let segment = SegmentBytes { number: *number, path: &path, bytes: &bytes, end };
-            let mut first = None;
+            let (mut first, mut range) = (None, TimeRange::EMPTY);
             let end = scan.segment(&segment, |frame| {
                 first.get_or_insert(frame.sequence);
-                self.hand_out(&frame, &path, &mut replayed.catalog_since, queues)
+                range = range.union(self.hand_out(&frame, &path, &mut replayed.catalog_since, queues)?);
+                Ok::<(), StoreError>(())
             })?;
+            self.options.progress.add_log_bytes(bytes.len() as u64);
             // From here on the records that count are final, whatever is written after them.
             self.state.apply(&Edit::LogEnded { segment: *number, end });
             replayed.first_sequence = replayed.first_sequence.or(first);
             let first_sequence = first.unwrap_or(scan.largest_sequence + 1);
-            replayed.infos.push(SegmentInfo { number: *number, first_sequence, bytes: bytes.len() as u64 });
+            replayed.infos.push(SegmentInfo { number: *number, first_sequence, bytes: bytes.len() as u64, range });
         }
         Ok(replayed)
     }
 
-    /// Takes in what concerns the folder, and hands the shards what is theirs.
+    /// Takes in what concerns the folder, and hands the shards what is theirs. Returns the times of the record's rows.
     fn hand_out(
         &mut self,
         frame: &Frame<'_>,
         path: &Arc<PathBuf>,
         catalog_since: &mut Option<u64>,
         queues: &[SyncSender<Item>],
-    ) -> Result<(), StoreError> {
+    ) -> Result<TimeRange, StoreError> {
         let (sequence, corrupt) = (frame.sequence, corrupt_at(path, frame.sequence));
         self.recovery.log_records += 1;
         if frame.kind == record::GROUPS {
             let shard = record::groups_shard(frame.payload).map_err(corrupt)?;
             let piece = Item::Groups { sequence, payload: frame.payload.to_vec(), path: Arc::clone(path) };
             hand_to(queues, shard, piece);
-            return Ok(());
+            return Ok(TimeRange::EMPTY);
         }
+        let mut range = TimeRange::EMPTY;
         match record::decode(frame.kind, frame.payload).map_err(corrupt)? {
             Record::Catalog(entries) => {
                 for entry in entries {
@@ -237,7 +260,10 @@ impl Opened {
                     catalog_since.get_or_insert(sequence);
                 }
             }
-            Record::Exemplars(entries) => self.exemplars.replay(entries, sequence, self.options.exemplars_max),
+            Record::Exemplars(entries) => {
+                range = exemplars::times_of(&entries);
+                self.exemplars.replay(entries, sequence, self.options.exemplars_max);
+            }
             Record::Rows(shards, sent) => {
                 if let Some(sent) = sent {
                     self.producers.replay(sent, sequence, self.options.producers_max);
@@ -246,12 +272,13 @@ impl Opened {
                     journal.record(sequence, &shards, self.platform.clock.now_ns());
                 }
                 for rows in shards {
+                    range = range.union(rows.range());
                     hand_to(queues, rows.shard, Item::Rows { sequence, rows });
                 }
             }
             Record::Groups { .. } | Record::Mark => {}
         }
-        Ok(())
+        Ok(range)
     }
 }
 
@@ -284,7 +311,7 @@ fn needed_segments(state: &State, has_editions: bool, note: Option<Note>, names:
     Segments { numbers, missing, newest }
 }
 
-/// What is known of the log before it is read. A note of an earlier opening says nothing of the last one, which then wrote nothing.
+/// Knowledge of the log before it is read. A note of an earlier opening says nothing of the last one, which then wrote nothing.
 pub(crate) fn scan_start(state: &State, epoch: u64, note: Option<Note>) -> ScanStart {
     let flushed = |shard: u32| state.flushed.get(&shard).copied().unwrap_or(0);
     ScanStart {
@@ -306,7 +333,7 @@ fn hand_to(queues: &[SyncSender<Item>], shard: usize, piece: Item) {
 
 /// A shard's thread.
 fn apply_items(shard: &Shard, flushed: u64, items: &Receiver<Item>) -> Result<AppliedRows, StoreError> {
-    let mut applied = AppliedRows::default();
+    let mut applied = AppliedRows { rows: 0, rows_lost: 0, lost: TimeRange::EMPTY };
     for piece in items {
         match piece {
             Item::Groups { sequence, payload, path } => apply_groups(shard, sequence, &payload, &path)?,
@@ -336,6 +363,9 @@ fn apply_rows(shard: &Shard, sequence: u64, mut rows: ShardRows, applied: &mut A
     let known = shard.groups.read().groups.next_id();
     let all: u64 = rows.blocks.iter().map(|block| block.rows() as u64).sum();
     // Their numbers will be given to others: rows of groups that nothing tells of must not wait for them.
+    if rows.blocks.iter().flat_map(|block| &block.groups).any(|group| *group >= known) {
+        applied.lost = applied.lost.union(rows.range());
+    }
     rows.blocks.iter_mut().for_each(|block| block.retain_groups(|group| group < known));
     let kept = rows.blocks.iter().map(|block| block.rows() as u64).sum::<u64>();
     applied.rows_lost += all - kept;

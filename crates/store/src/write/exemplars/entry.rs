@@ -2,7 +2,7 @@
 
 use codec::{DecodeError, Reader, varint};
 use index::{DatabaseId, push_labels, take_labels};
-use model::{Exemplar, Labels};
+use model::{Exemplar, Labels, TimeRange};
 
 const EXEMPLAR: u8 = 1;
 const START: u8 = 2;
@@ -18,6 +18,14 @@ impl Entry {
     pub(super) const fn is_exemplar(&self) -> bool {
         matches!(self, Self::Exemplar { .. })
     }
+}
+
+/// The times of exemplars; start timestamps have none.
+pub(crate) fn times_of(entries: &[Entry]) -> TimeRange {
+    TimeRange::from_timestamps(entries.iter().filter_map(|entry| match entry {
+        Entry::Exemplar { exemplar, .. } => Some(&exemplar.timestamp_ns),
+        Entry::Start { .. } => None,
+    }))
 }
 
 /// Appends a varint number of entries, and the entries.
