@@ -15,6 +15,23 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
+    /// The columns of a table.
+    pub(crate) fn from_table(table: &query::TableSchema) -> Self {
+        let mut schema = Self { tags: table.tags.iter().cloned().collect(), ..Self::default() };
+        for (name, value_type) in &table.fields {
+            let data_type = match value_type {
+                model::ValueType::F64 => DataType::Float,
+                model::ValueType::I64 => DataType::Integer,
+                model::ValueType::U64 => DataType::Unsigned,
+                model::ValueType::Bool => DataType::Boolean,
+                model::ValueType::String => DataType::Text,
+                model::ValueType::Histogram => continue,
+            };
+            schema.add_field(name, data_type);
+        }
+        schema
+    }
+
     /// Adds a field; where types differ, the one counts that comes first among them.
     pub(crate) fn add_field(&mut self, name: &str, data_type: DataType) {
         let known = self.fields.entry(name.to_owned()).or_insert(data_type);

@@ -7,14 +7,14 @@ use model::{Labels, Values};
 use query::plan::{Aggregate, AggregateCall, Expression, Grouping, Lowered, Scan, TableColumns};
 use query::{Frame, Plan, QueryError, ResultRows, RowOrder, Session, TableGroup, Value};
 
-use crate::fill::Filling;
-use crate::lower;
-use crate::names::Schema;
-use crate::reduce::Point;
-use crate::resolve::{Argument, Call, Code, From, Reference, Resolved};
-use crate::rows::{Rows, shape_of};
-use crate::scan;
-use crate::select::{self, CallResults, SeriesRows};
+use crate::functions::Point;
+use crate::resolve::lower;
+use crate::resolve::names::Schema;
+use crate::resolve::selection::{Argument, Call, Code, From, Reference, Resolved};
+use crate::select::fill::Filling;
+use crate::select::joined::{CallResults, joined};
+use crate::select::rows::{Rows, SeriesRows, shape_of};
+use crate::select::scan;
 use crate::syntax::ast::Expr;
 use crate::time::TIME_MIN_NS;
 use crate::value::{DataType, InfluxValue};
@@ -34,56 +34,59 @@ impl AggregatedSeries {
 }
 
 /// The results of a selection's calls, group by group; `None` if the plan does not have them all.
-pub(crate) fn results(session: &dyn Session, of: &Resolved) -> Result<Option<Vec<AggregatedSeries>>, QueryError> {
-    let Some(plans) = plans(session, of)? else { return Ok(None) };
-    let mut found: BTreeMap<(Arc<str>, Vec<String>), Frame> = BTreeMap::new();
+pub(crate) fn results(
+    session: &dyn Session,
+    selection: &Resolved,
+) -> Result<Option<Vec<AggregatedSeries>>, QueryError> {
+    let Some(plans) = plans(session, selection)? else { return Ok(None) };
+    let mut frames: BTreeMap<(Arc<str>, Vec<String>), Frame> = BTreeMap::new();
     for (database, name, plan) in plans {
         for frame in session.run(database, &plan)?.frames {
-            found.insert((name.clone(), group_tags(of, &frame.labels)), frame);
+            frames.insert((name.clone(), group_tags(selection, &frame.labels)), frame);
         }
     }
-    Ok(Some(found.into_iter().map(|((name, tags), frame)| AggregatedSeries { name, tags, frame }).collect()))
+    Ok(Some(frames.into_iter().map(|((name, tags), frame)| AggregatedSeries { name, tags, frame }).collect()))
 }
 
 /// Values of the tags by which rows are grouped.
-fn group_tags(of: &Resolved, labels: &Labels) -> Vec<String> {
-    of.grouped_by.iter().map(|tag| labels.get(tag).unwrap_or_default().to_owned()).collect()
+fn group_tags(selection: &Resolved, labels: &Labels) -> Vec<String> {
+    selection.grouped_by.iter().map(|tag| labels.get(tag).unwrap_or_default().to_owned()).collect()
 }
 
 /// The rows of one series of the answer.
 pub(crate) fn rows(
     session: &dyn Session,
-    of: &Resolved,
+    selection: &Resolved,
     grouped: AggregatedSeries,
 ) -> Result<Option<SeriesRows>, QueryError> {
-    let held = grouped.samples();
+    let samples = grouped.samples();
     let AggregatedSeries { name, tags, mut frame } = grouped;
-    if let Some(shown) = shown_as_read(of, &mut frame) {
-        let rows = Rows::Read(read_rows(of, frame, &shown));
+    if let Some(shown) = shown_as_read(selection, &mut frame) {
+        let rows = Rows::Read(read_rows(selection, frame, &shown));
         if rows.is_empty() {
-            session.budget().give_back(held);
+            session.budget().give_back(samples);
             return Ok(None);
         }
         return Ok(Some(SeriesRows { name, tags, rows }));
     }
-    let mut outs = Vec::with_capacity(of.calls.len());
-    for call in &of.calls {
-        outs.push(call_outs(session, of, call, &frame)?);
+    let mut outs = Vec::with_capacity(selection.calls.len());
+    for call in &selection.calls {
+        outs.push(call_outs(session, selection, call, &frame)?);
     }
-    session.budget().give_back(held);
-    select::joined(session, of, CallResults { name, tags, outs }, None)
+    session.budget().give_back(samples);
+    joined(session, selection, CallResults { name, tags, outs }, None)
 }
 
 /// The fields that the columns show of a frame, if its rows are those of the answer as they are.
-fn shown_as_read(of: &Resolved, frame: &mut Frame) -> Option<Vec<Reference>> {
-    of.windows.as_ref()?;
-    if Filling::of(of).is_some_and(|filling| !filling.is_full(&frame.timestamps_ns)) {
+fn shown_as_read(selection: &Resolved, frame: &mut Frame) -> Option<Vec<Reference>> {
+    selection.windows.as_ref()?;
+    if Filling::from_selection(selection).is_some_and(|filling| !filling.is_full(&frame.timestamps_ns)) {
         return None;
     }
-    let mut shown = Vec::with_capacity(of.columns.len());
-    for column in &of.columns {
-        let Code::Call(place) = column.code else { return None };
-        let call = of.calls.get(place)?;
+    let mut shown = Vec::with_capacity(selection.columns.len());
+    for column in &selection.columns {
+        let Code::Call(number) = column.code else { return None };
+        let call = selection.calls.get(number)?;
         let name = column_name(call)?;
         let column = frame.columns.iter_mut().find(|column| *column.name == *name)?;
         if column.cells.validity.is_some() {
@@ -118,12 +121,12 @@ fn count_as_integers(values: &mut Values) -> Option<()> {
     }
 }
 
-fn read_rows(of: &Resolved, frame: Frame, shown: &[Reference]) -> ResultRows {
+fn read_rows(selection: &Resolved, frame: Frame, shown: &[Reference]) -> ResultRows {
     let mut rows = ResultRows::new(vec![frame], shape_of(shown));
-    if of.descending {
+    if selection.descending {
         rows.sort(&[RowOrder::Time { is_descending: true }]);
     }
-    rows.limit(of.limits.of_rows());
+    rows.limit(selection.limits.of_rows());
     rows
 }
 
@@ -131,41 +134,47 @@ fn read_rows(of: &Resolved, frame: Frame, shown: &[Reference]) -> ResultRows {
 pub(crate) type Plans<'a> = Vec<(&'a str, Arc<str>, Plan)>;
 
 /// The plans of all tables, if all calls and the condition can be said there.
-pub(crate) fn plans<'a>(session: &dyn Session, of: &'a Resolved) -> Result<Option<Plans<'a>>, QueryError> {
-    let shown_at_windows = of.windows.is_some() || !of.selects_rows();
-    let plain_windows = of.windows.as_ref().is_none_or(|windows| windows.zone.is_none());
-    if of.calls.is_empty() || !of.references.is_empty() || !shown_at_windows || !plain_windows || of.extra_windows > 0 {
+pub(crate) fn plans<'a>(session: &dyn Session, selection: &'a Resolved) -> Result<Option<Plans<'a>>, QueryError> {
+    let shown_at_windows = selection.windows.is_some() || !selection.selects_rows();
+    let plain_windows = selection.windows.as_ref().is_none_or(|windows| windows.zone.is_none());
+    if selection.calls.is_empty()
+        || !selection.references.is_empty()
+        || !shown_at_windows
+        || !plain_windows
+        || selection.extra_windows > 0
+    {
         return Ok(None);
     }
-    let mut plans: Plans<'_> = Vec::with_capacity(of.sources.len());
-    for source in &of.sources {
+    let mut plans: Plans<'_> = Vec::with_capacity(selection.sources.len());
+    for source in &selection.sources {
         let From::Table { database, name, schema } = source else { return Ok(None) };
         if plans.iter().any(|(_, known, _)| known == name) {
             // Rows of several databases are one series of the answer.
             return Ok(None);
         }
-        let Some(aggregates) = all_aggregates(of, schema) else { return Ok(None) };
+        let Some(aggregates) = all_aggregates(selection, schema) else { return Ok(None) };
         if aggregates.is_empty() {
             continue;
         }
-        let Some((scan, lowered)) = scan_of(of, name, schema) else { return Ok(None) };
+        let Some((scan, lowered)) = scan_of(selection, name, schema) else { return Ok(None) };
         // Of several series' values of one time the largest counts, which the plan does not know.
         let is_of_one = |call: &AggregateCall| matches!(call.aggregate, Aggregate::First | Aggregate::Last);
-        if aggregates.iter().any(is_of_one) && !is_each_apart(session, of, database, schema, &scan)? {
+        if aggregates.iter().any(is_of_one) && !is_each_apart(session, selection, database, schema, &scan)? {
             return Ok(None);
         }
         let input = Box::new(lowered.plan(scan));
-        let (width_ns, offset_ns) = of.windows.as_ref().map_or((None, 0), |of| (Some(of.width_ns), of.offset_ns));
-        let grouping = Grouping { width_ns, offset_ns, aggregates, by: Some(of.grouped_by.clone()) };
-        plans.push((database.as_str(), name.clone(), cut(of, Plan::GroupBy { input, grouping })));
+        let (width_ns, offset_ns) =
+            selection.windows.as_ref().map_or((None, 0), |windows| (Some(windows.width_ns), windows.offset_ns));
+        let grouping = Grouping { width_ns, offset_ns, aggregates, by: Some(selection.grouped_by.clone()) };
+        plans.push((database.as_str(), name.clone(), cut(selection, Plan::GroupBy { input, grouping })));
     }
     Ok(Some(plans))
 }
 
 /// The aggregates of a table's fields; `None` if the plan lacks one that a call wants.
-fn all_aggregates(of: &Resolved, schema: &Schema) -> Option<Vec<AggregateCall>> {
+fn all_aggregates(selection: &Resolved, schema: &Schema) -> Option<Vec<AggregateCall>> {
     let mut all: Vec<AggregateCall> = Vec::new();
-    for call in &of.calls {
+    for call in &selection.calls {
         let (aggregate, field) = aggregate_of(call, schema)?;
         let Some(field) = field else { continue };
         let new = AggregateCall::of_column(aggregate, field);
@@ -177,12 +186,12 @@ fn all_aggregates(of: &Resolved, schema: &Schema) -> Option<Vec<AggregateCall>> 
 }
 
 /// The rows that are read of a table, and the conditions that are not in their choice; `None` if the plan cannot have all of them.
-fn scan_of(of: &Resolved, name: &str, schema: &Schema) -> Option<(Scan, Lowered<Expr>)> {
+fn scan_of(selection: &Resolved, name: &str, schema: &Schema) -> Option<(Scan, Lowered<Expr>)> {
     let field = |call| Some(aggregate_of(call, schema)?.1?.to_owned());
-    let mut fields: Vec<String> = of.calls.iter().filter_map(field).collect();
+    let mut fields: Vec<String> = selection.calls.iter().filter_map(field).collect();
     let table = TableColumns { name: name.to_owned(), fields: Vec::new(), every_row: false };
-    let mut scan = Scan { table: Some(table), selectors: Vec::new(), tokens: Vec::new(), range: of.range };
-    let lowered = lower::lower(of.condition.as_ref(), schema, &mut scan);
+    let mut scan = Scan { table: Some(table), selectors: Vec::new(), tokens: Vec::new(), range: selection.range };
+    let lowered = lower::lower(selection.condition.as_ref(), schema, &mut scan);
     scan::each_condition_field(&lowered, &mut |name| fields.push(name.to_owned()));
     fields.sort();
     fields.dedup();
@@ -193,35 +202,38 @@ fn scan_of(of: &Resolved, name: &str, schema: &Schema) -> Option<(Scan, Lowered<
 /// Returns whether no two series of a scan are grouped together.
 fn is_each_apart(
     session: &dyn Session,
-    of: &Resolved,
+    selection: &Resolved,
     database: &str,
     schema: &Schema,
     scan: &Scan,
 ) -> Result<bool, QueryError> {
-    if schema.tags.iter().all(|tag| of.grouped_by.contains(tag)) {
+    if schema.tags.iter().all(|tag| selection.grouped_by.contains(tag)) {
         return Ok(true);
     }
-    let mut seen = HashSet::new();
+    let mut tags = HashSet::new();
     let is_apart = |group: &TableGroup| {
         let mut fields: Vec<&String> = group.fields.iter().collect();
         fields.sort_unstable();
         // Columns with labels of their own are several series.
-        fields.is_sorted_by(|a, b| a != b) && seen.insert(group_tags(of, &group.tags))
+        fields.is_sorted_by(|a, b| a != b) && tags.insert(group_tags(selection, &group.tags))
     };
     Ok(session.groups(database, scan)?.iter().all(is_apart))
 }
 
 /// Windows of all series together, no more than are wanted where there is one call: what is filled in lies between those that have values, or
 /// after them. Of several calls each has as many values as are wanted.
-fn cut(of: &Resolved, plan: Plan) -> Plan {
-    let is_cut = of.windows.is_some() && of.calls.len() == 1 && of.grouped_by.is_empty() && of.limits.rows > 0;
+fn cut(selection: &Resolved, plan: Plan) -> Plan {
+    let is_cut = selection.windows.is_some()
+        && selection.calls.len() == 1
+        && selection.grouped_by.is_empty()
+        && selection.limits.rows > 0;
     if !is_cut {
         return plan;
     }
-    if !of.descending {
-        return Plan::Limit { input: Box::new(plan), rows: of.most(), skip: 0 };
+    if !selection.descending {
+        return Plan::Limit { input: Box::new(plan), rows: selection.most(), skip: 0 };
     }
-    let last = Plan::Last { input: Box::new(plan), rows: of.most() };
+    let last = Plan::Last { input: Box::new(plan), rows: selection.most() };
     Plan::Order { input: Box::new(last), by: Expression::Time, descending: false }
 }
 
@@ -261,10 +273,15 @@ fn column_name(call: &Call) -> Option<String> {
 }
 
 /// A call's results out of a frame, in the order of the answer.
-fn call_outs(session: &dyn Session, of: &Resolved, call: &Call, frame: &Frame) -> Result<Vec<Point>, QueryError> {
+fn call_outs(
+    session: &dyn Session,
+    selection: &Resolved,
+    call: &Call,
+    frame: &Frame,
+) -> Result<Vec<Point>, QueryError> {
     let Some(name) = column_name(call) else { return Ok(Vec::new()) };
     let column = frame.column(&name);
-    let start_ns = if of.range.start_ns == TIME_MIN_NS { 0 } else { of.range.start_ns };
+    let start_ns = if selection.range.start_ns == TIME_MIN_NS { 0 } else { selection.range.start_ns };
     let mut outs = Vec::with_capacity(frame.rows());
     for (row, time_ns) in frame.timestamps_ns.iter().enumerate() {
         let value = column.map_or(Value::Null, |column| Value::from(column.cell(row)));
@@ -276,15 +293,15 @@ fn call_outs(session: &dyn Session, of: &Resolved, call: &Call, frame: &Frame) -
             (_, value) => value,
         };
         if !value.is_null() {
-            let time_ns = if of.windows.is_some() { *time_ns } else { start_ns };
+            let time_ns = if selection.windows.is_some() { *time_ns } else { start_ns };
             outs.push(Point { time_ns, value, origin: None });
         }
     }
-    if of.descending {
+    if selection.descending {
         outs.reverse();
     }
-    match Filling::of(of) {
-        Some(filling) => filling.of_call(call).fill(outs, session.budget()),
+    match Filling::from_selection(selection) {
+        Some(filling) => filling.for_call(call).fill(outs, session.budget()),
         None => Ok(outs),
     }
 }

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use query::lines::{MEASUREMENT_SPECIAL, TAG_SPECIAL, escaped, push_field};
 use query::{QueryError, Session, Value};
 
-use crate::answer::{Answer, Series};
-use crate::execute::{RequestContext, existing};
-use crate::resolve::{Column, Resolved};
-use crate::select::{SeriesRows, fits, time_of};
+use crate::resolve::selection::{Column, Resolved};
+use crate::select::rows::{SeriesRows, time_of};
+use crate::statements::answer::{Answer, Series};
+use crate::statements::request::{RequestContext, existing};
 use crate::syntax::ast::Target;
 use crate::value::DataType;
 
@@ -20,7 +20,7 @@ pub(crate) fn write(
     session: &dyn Session,
     request: &RequestContext<'_>,
     target: &Target,
-    of: &Resolved,
+    selection: &Resolved,
     rows: &[SeriesRows],
 ) -> Result<Answer, QueryError> {
     let database = target.database.as_deref().or(request.database).unwrap_or_default();
@@ -28,11 +28,11 @@ pub(crate) fn write(
     let mut written = 0i64;
     let mut lines = String::new();
     for series in rows {
-        let key = series_key(target.measurement.as_deref().unwrap_or(&series.name), of, series);
+        let key = series_key(target.measurement.as_deref().unwrap_or(&series.name), selection, series);
         for row in series.rows.values().iter() {
             let before = lines.len();
             lines.push_str(&key);
-            if push_fields(&mut lines, of, row) {
+            if push_fields(&mut lines, selection, row) {
                 let _ = writeln!(lines, " {}", time_of(row));
                 written += 1;
             } else {
@@ -59,9 +59,9 @@ fn write_all(session: &dyn Session, database: &str, lines: &str) -> Result<(), Q
     }
 }
 
-fn series_key(measurement: &str, of: &Resolved, series: &SeriesRows) -> String {
+fn series_key(measurement: &str, selection: &Resolved, series: &SeriesRows) -> String {
     let mut key = escaped(measurement, &MEASUREMENT_SPECIAL);
-    for (tag, value) in of.grouped_by.iter().zip(&series.tags).filter(|(_, value)| !value.is_empty()) {
+    for (tag, value) in selection.grouped_by.iter().zip(&series.tags).filter(|(_, value)| !value.is_empty()) {
         let _ = write!(key, ",{}={}", escaped(tag, &TAG_SPECIAL), escaped(value, &TAG_SPECIAL));
     }
     key.push(' ');
@@ -69,13 +69,13 @@ fn series_key(measurement: &str, of: &Resolved, series: &SeriesRows) -> String {
 }
 
 /// Writes a row's fields, which stand after its time; returns whether there are any.
-fn push_fields(lines: &mut String, of: &Resolved, row: &[Value]) -> bool {
+fn push_fields(lines: &mut String, selection: &Resolved, row: &[Value]) -> bool {
     // A number may fill a column of something else, which is written without it.
     let is_of_type = |column: &Column, value: &Value| {
-        !matches!(column.data_type, DataType::Boolean | DataType::Text) || fits(value, column.data_type)
+        !matches!(column.data_type, DataType::Boolean | DataType::Text) || column.data_type.admits(value)
     };
     let mut fields = String::new();
-    let cells = of.columns.iter().zip(row.iter().skip(1));
+    let cells = selection.columns.iter().zip(row.iter().skip(1));
     for (column, value) in cells.filter(|(column, value)| is_of_type(column, value)) {
         push_field(&mut fields, &column.name, value);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 use query::Value;
 
-use crate::rows::Rows;
+use crate::select::rows::Rows;
 use crate::time;
 
 /// The answer to a statement.

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use query::lines::{MEASUREMENT_SPECIAL, TAG_SPECIAL, escaped};
 use query::{QueryError, Session, TableGroup, Value};
 
-use crate::answer::{Answer, Series};
-use crate::condition::{self, SplitCondition};
-use crate::execute::{RequestContext, database, named_tables};
-use crate::groups::{TableSelection, choose};
-use crate::names::compile;
+use crate::resolve::condition::{self, SplitCondition};
+use crate::resolve::groups::{TableSelection, choose};
+use crate::resolve::names::{Schema, compile};
+use crate::statements::answer::{Answer, Series};
+use crate::statements::request::{RequestContext, database, named_tables};
 use crate::syntax::ast::{Counted, Limits, Named, Show, ShowTarget, WithKey};
 use crate::syntax::duration::go_text;
 
@@ -159,11 +159,8 @@ fn field_keys(
     let mut all = Vec::new();
     for name in tables {
         let Some(table) = session.table(database, name)? else { continue };
-        let fields: BTreeMap<String, &str> = crate::resolve::table_schema(&table)
-            .fields
-            .into_iter()
-            .map(|(field, data_type)| (field, data_type.name()))
-            .collect();
+        let fields: BTreeMap<String, &str> =
+            Schema::from_table(&table).fields.into_iter().map(|(field, data_type)| (field, data_type.name())).collect();
         let rows = fields.iter().map(|(field, kind)| vec![Value::from(field.as_str()), Value::from(*kind)]).collect();
         all.push(Series::list(name, &["fieldKey", "fieldType"], limited(rows, limits)));
     }

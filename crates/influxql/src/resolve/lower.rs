@@ -3,7 +3,7 @@
 use model::MatchOp;
 use query::plan::{Condition, Expression, Lowered, MissingTag, Operator as PlanOperator, Scan, Selector};
 
-use crate::names::Schema;
+use crate::resolve::names::Schema;
 use crate::syntax::ast::{Expr, Operator};
 use crate::value::DataType;
 

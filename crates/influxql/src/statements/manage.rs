@@ -4,10 +4,10 @@ use model::{MatchOp, TimeRange};
 use query::plan::Selector;
 use query::{DatabaseSettings, QueryError, Session};
 
-use crate::answer::Answer;
-use crate::condition;
-use crate::execute::{RequestContext, database, existing, mentions_time, named_tables};
-use crate::groups::choose;
+use crate::resolve::condition;
+use crate::resolve::groups::choose;
+use crate::statements::answer::Answer;
+use crate::statements::request::{RequestContext, database, existing, mentions_time, named_tables};
 use crate::syntax::ast::{Expr, PolicyOptions, Source, Statement};
 use crate::time::{TIME_MAX_NS, TIME_MIN_NS};
 

@@ -4,9 +4,9 @@
 
 use query::{Budget, QueryError, Value};
 
-use crate::reduce::Point;
-use crate::resolve::Call;
-use crate::simplex;
+use crate::functions::Point;
+use crate::functions::simplex;
+use crate::resolve::selection::Call;
 use crate::syntax::ast::Expr;
 use crate::value::InfluxValue;
 
@@ -18,9 +18,6 @@ const TOLERANCE: f64 = 1.0e-4;
 
 /// How much the first values say of level and trend where there are no seasons.
 const FIRST_WEIGHT: f64 = 0.5;
-
-/// Values of a season, most: the search keeps as many points, each of as many numbers.
-pub(crate) const SEASON_MAX: usize = 1024;
 
 /// Parameters besides the seasons' factors: of level, trend, seasons and damping, then the first level and trend.
 const PARAMETERS: usize = 6;
@@ -40,7 +37,7 @@ pub(crate) struct Forecast {
 
 impl Forecast {
     /// The parameters of a call, if it is one of these.
-    pub(crate) fn of(call: &Call, interval_ns: i64) -> Option<Self> {
+    pub(crate) fn from_call(call: &Call, interval_ns: i64) -> Option<Self> {
         let with_fit = match call.function.as_str() {
             "holt_winters" => false,
             "holt_winters_with_fit" => true,
@@ -55,29 +52,32 @@ impl Forecast {
 }
 
 /// Tells what comes after some points, which ascend in time. Nothing where they are too few.
-pub(crate) fn forecast(asked: Forecast, points: &[Point], budget: &Budget) -> Result<Vec<Point>, QueryError> {
+pub(crate) fn forecast(forecast: Forecast, points: &[Point], budget: &Budget) -> Result<Vec<Point>, QueryError> {
     let points: Vec<(i64, f64)> =
         points.iter().filter_map(|point| Some((point.time_ns, point.value.as_number()?))).collect();
     let (Some((first_ns, _)), Some((last_ns, _))) = (points.first(), points.last()) else {
         return Ok(Vec::new());
     };
-    let season = if asked.season < 2 { 0 } else { asked.season };
-    let rounded = |time_ns: i64| round(time_ns, asked.interval_ns);
-    let steps = rounded(*last_ns).saturating_sub(rounded(*first_ns)) / asked.interval_ns.max(1);
+    let season = if forecast.season < 2 { 0 } else { forecast.season };
+    let rounded = |time_ns: i64| round(time_ns, forecast.interval_ns);
+    let steps = rounded(*last_ns).saturating_sub(rounded(*first_ns)) / forecast.interval_ns.max(1);
     if points.len() < 2.max(season) || steps <= 0 {
         return Ok(Vec::new());
     }
-    let length = usize::try_from(steps).unwrap_or(usize::MAX).saturating_add(asked.horizon).saturating_add(1);
+    let length = usize::try_from(steps).unwrap_or(usize::MAX).saturating_add(forecast.horizon).saturating_add(1);
     budget.take(length)?;
-    let model = Model { known: known_values(&points, asked.interval_ns), season };
-    let told = model.fitted(budget).map(|mut parameters| model.run(&mut parameters, asked.horizon));
+    let model = Model { known: known_values(&points, forecast.interval_ns), season };
+    let told = model.fitted(budget).map(|mut parameters| model.run(&mut parameters, forecast.horizon));
     budget.give_back(length);
     let told = told?;
-    let (from_ns, skipped) =
-        if asked.with_fit { (*first_ns, 0) } else { (last_ns.saturating_add(asked.interval_ns), model.known.len()) };
+    let (from_ns, skipped) = if forecast.with_fit {
+        (*first_ns, 0)
+    } else {
+        (last_ns.saturating_add(forecast.interval_ns), model.known.len())
+    };
     let numbers = told.into_iter().skip(skipped).enumerate().filter(|(_, number)| !number.is_nan());
     let out = |(place, number): (usize, f64)| Point {
-        time_ns: from_ns.saturating_add(asked.interval_ns.saturating_mul(place as i64)),
+        time_ns: from_ns.saturating_add(forecast.interval_ns.saturating_mul(place as i64)),
         value: Value::Float(number),
         origin: None,
     };
@@ -228,13 +228,13 @@ mod tests {
         all.map(|(value, time_ns)| Point { time_ns, value: Value::Float(*value), origin: None }).collect()
     }
 
-    fn told(asked: Forecast, points: &[Point]) -> Vec<(i64, f64)> {
+    fn told(forecast: Forecast, points: &[Point]) -> Vec<(i64, f64)> {
         let outs = forecast(asked, points, &Budget::new(1_000_000)).unwrap();
         outs.iter().map(|out| (out.time_ns, out.value.as_number().unwrap())).collect()
     }
 
     /// Expectations are what InfluxDB's own tests have for the same values.
-    fn check(asked: Forecast, points: &[Point], first_ns: i64, expected: &[f64]) {
+    fn check(forecast: Forecast, points: &[Point], first_ns: i64, expected: &[f64]) {
         let told = told(asked, points);
         assert!(told.iter().map(|(time_ns, _)| *time_ns).eq(first_ns..first_ns + expected.len() as i64), "{told:?}");
         for ((time_ns, found), expected) in told.iter().zip(expected) {

@@ -1,8 +1,10 @@
 //! Checks of a selection before its tables are looked at.
 
-use crate::holt_winters::SEASON_MAX;
 use crate::syntax::ast::{Expr, Field, Fill, Operator, Select};
 use crate::value::Math;
+
+/// Values of a season, most: the search keeps as many points, each of as many numbers.
+const SEASON_MAX: usize = 1024;
 
 /// Functions of an interval's values that give one of their own kind, or one that was among them.
 const PLAIN: [&str; 11] = ["count", "sum", "mean", "median", "mode", "stddev", "spread", "max", "min", "first", "last"];

@@ -3,65 +3,32 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use model::TimeRange;
 use query::time::CalendarBins;
 use query::{Value, statistics};
 
-use crate::resolve::Reference;
-use crate::scan::{Group, ValueSource};
+use crate::functions::Point;
 use crate::time::TIME_MIN_NS;
 use crate::value::InfluxValue;
 
-/// A value that a call gave.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Point {
-    pub(crate) time_ns: i64,
-    pub(crate) value: Value,
-    /// The input and the row that it was in, if it was in one.
-    pub(crate) origin: Option<(usize, usize)>,
-}
-
-/// The values of a reference in all inputs of a group, nulls left out, in order of time; where times are equal, in order of series.
-pub(crate) fn points(group: &Group, reference: &Reference, range: TimeRange) -> Vec<Point> {
-    let mut points = Vec::new();
-    for (number, input) in group.inputs.iter().enumerate() {
-        let place = input.place(reference, false);
-        if !matches!(place, ValueSource::Column(..)) {
-            continue;
-        }
-        for (row, time_ns) in input.times.iter().enumerate() {
-            if !range.contains(*time_ns) {
-                continue;
-            }
-            let value = input.value(&place, row);
-            if !value.is_null() {
-                points.push(Point { time_ns: *time_ns, value, origin: Some((number, row)) });
-            }
-        }
-    }
-    points.sort_by_key(|point| point.time_ns);
-    points
-}
-
-/// Stretches of points that lie in one window, with the window's beginning. Without windows all are in one.
+/// Intervals of points that lie in one window, with the window's beginning. Without windows all are in one.
 pub(crate) fn by_window(points: &[Point], windows: Option<&CalendarBins>, start_ns: i64) -> Vec<(i64, Range<usize>)> {
     let Some(windows) = windows else {
         let shown_ns = if start_ns == TIME_MIN_NS { 0 } else { start_ns };
         return if points.is_empty() { Vec::new() } else { vec![(shown_ns, 0..points.len())] };
     };
-    let mut stretches: Vec<(i64, Range<usize>)> = Vec::new();
+    let mut intervals: Vec<(i64, Range<usize>)> = Vec::new();
     let mut end_ns = i64::MIN;
     for (place, point) in points.iter().enumerate() {
-        match stretches.last_mut() {
-            Some((_, stretch)) if point.time_ns < end_ns => stretch.end = place + 1,
+        match intervals.last_mut() {
+            Some((_, interval)) if point.time_ns < end_ns => interval.end = place + 1,
             _ => {
                 let start_ns = windows.start_of(point.time_ns);
                 end_ns = windows.next(start_ns);
-                stretches.push((start_ns, place..place + 1));
+                intervals.push((start_ns, place..place + 1));
             }
         }
     }
-    stretches
+    intervals
 }
 
 /// Aggregates of a window's points that are a new value.
@@ -297,9 +264,9 @@ mod tests {
         let points = [out(TIME_MIN_NS, Value::Float(2.0)), out(crate::time::TIME_MAX_NS, Value::Float(2.0))];
         let areas = integral(&points, None, 1_000_000_000, 0);
         assert_eq!(areas, [out(0, Value::Float(2.0 * (u64::MAX as f64 / 1e9)))]);
-        let elapsed = crate::transform::transform("elapsed", &[], 1, false, &points);
+        let elapsed = crate::functions::transform::transform("elapsed", &[], 1, false, &points);
         assert_eq!(elapsed, [out(crate::time::TIME_MAX_NS, Value::Int(i64::MAX))]);
-        let slope = crate::transform::transform("derivative", &[], 1, false, &points);
+        let slope = crate::functions::transform::transform("derivative", &[], 1, false, &points);
         assert_eq!(slope, [out(crate::time::TIME_MAX_NS, Value::Float(0.0))]);
     }
 }

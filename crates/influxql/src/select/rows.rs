@@ -1,10 +1,11 @@
 //! Rows of a series of an answer: made of values, or as they were read.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use query::{ResultRows, RowColumn, RowShape, RowValue, Value};
 
-use crate::resolve::{Code, Reference, Resolved};
+use crate::resolve::selection::{Code, Reference, Resolved};
 use crate::syntax::ast::Cast;
 use crate::value::{DataType, InfluxValue};
 
@@ -49,11 +50,25 @@ impl Rows {
     }
 }
 
+/// Rows of one series of an answer.
+#[derive(Debug)]
+pub(crate) struct SeriesRows {
+    pub(crate) name: Arc<str>,
+    /// Values of the tags by which rows are grouped.
+    pub(crate) tags: Vec<String>,
+    pub(crate) rows: Rows,
+}
+
+/// When a row of an answer is.
+pub(crate) fn time_of(row: &[Value]) -> i64 {
+    if let Some(Value::Timestamp(time_ns)) = row.first() { *time_ns } else { 0 }
+}
+
 /// The shape of rows that show their time and some fields and tags. A field that a series does not have may be a tag of it.
 pub(crate) fn shape_of(shown: &[Reference]) -> RowShape {
     let mut shape = RowShape { columns: vec![RowColumn::Time], ..RowShape::default() };
     for Reference { name, cast, data_type } in shown {
-        let (mut field, mut tag) = (|| place(&mut shape.fields, name), || place(&mut shape.tags, name));
+        let (mut field, mut tag) = (|| index_of(&mut shape.fields, name), || index_of(&mut shape.tags, name));
         let column = match (cast, data_type) {
             (Some(Cast::Tag), _) | (None, DataType::Tag) => RowColumn::Tag(tag()),
             (Some(Cast::Field), _) => RowColumn::Field(field()),
@@ -64,8 +79,8 @@ pub(crate) fn shape_of(shown: &[Reference]) -> RowShape {
     shape
 }
 
-/// The place of a name, at the end if it is new.
-fn place(names: &mut Vec<String>, name: &str) -> usize {
+/// The index of a name, at the end if it is new.
+fn index_of(names: &mut Vec<String>, name: &str) -> usize {
     names.iter().position(|known| known == name).unwrap_or_else(|| {
         names.push(name.to_owned());
         names.len() - 1
@@ -73,12 +88,18 @@ fn place(names: &mut Vec<String>, name: &str) -> usize {
 }
 
 /// The fields and tags that the columns show, if all are shown as they are: nothing is computed and no type is changed.
-pub(crate) fn shown(of: &Resolved) -> Option<Vec<Reference>> {
+pub(crate) fn shown(selection: &Resolved) -> Option<Vec<Reference>> {
     let reference = |code: &Code| match code {
-        Code::Reference(place) => of.references.get(*place).filter(|reference| !reference.changes_type()).cloned(),
+        Code::Reference(index) => {
+            selection.references.get(*index).filter(|reference| !reference.changes_type()).cloned()
+        }
         _ => None,
     };
-    if of.calls.is_empty() { of.columns.iter().map(|column| reference(&column.code)).collect() } else { None }
+    if selection.calls.is_empty() {
+        selection.columns.iter().map(|column| reference(&column.code)).collect()
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]

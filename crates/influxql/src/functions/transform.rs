@@ -2,7 +2,7 @@
 
 use query::Value;
 
-use crate::reduce::Point;
+use crate::functions::Point;
 use crate::syntax::ast::{Expr, Operator};
 use crate::value::{InfluxValue, apply};
 

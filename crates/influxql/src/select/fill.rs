@@ -5,8 +5,8 @@ use query::plan::FillWith;
 use query::time::CalendarBins;
 use query::{Budget, QueryError, Value, fill_gaps};
 
-use crate::reduce::Point;
-use crate::resolve::{Call, Resolved};
+use crate::functions::Point;
+use crate::resolve::selection::{Call, Resolved};
 use crate::syntax::ast::Fill;
 use crate::time::TIME_MIN_NS;
 use crate::value::{DataType, InfluxValue};
@@ -25,15 +25,23 @@ pub(crate) struct Filling<'a> {
 
 impl<'a> Filling<'a> {
     /// How a selection fills, for a call of no type yet; `None` if it does not.
-    pub(crate) fn of(of: &'a Resolved) -> Option<Self> {
-        let windows = of.windows.as_ref()?;
-        let (range, data_type, descending, most) = (of.range, DataType::Unknown, of.descending, of.most());
-        (of.fill != Fill::None).then_some(Self { windows, fill: of.fill, data_type, range, descending, most })
+    pub(crate) fn from_selection(selection: &'a Resolved) -> Option<Self> {
+        let windows = selection.windows.as_ref()?;
+        let (range, data_type, descending, most) =
+            (selection.range, DataType::Unknown, selection.descending, selection.most());
+        (selection.fill != Fill::None).then_some(Self {
+            windows,
+            fill: selection.fill,
+            data_type,
+            range,
+            descending,
+            most,
+        })
     }
 
     /// For one of the calls: counts are 0 where there is nothing to count.
     #[must_use]
-    pub(crate) fn of_call(mut self, call: &Call) -> Self {
+    pub(crate) fn for_call(mut self, call: &Call) -> Self {
         if self.fill == Fill::Null && call.function == "count" {
             self.fill = Fill::Integer(0);
         }

@@ -3,10 +3,11 @@
 use query::plan::{Scan, Selector, TableColumns};
 use query::{QueryError, Session, TableGroup, Value};
 
-use crate::condition::SplitCondition;
-use crate::lower;
-use crate::names::Schema;
-use crate::resolve::{Code, Reference, condition_code, table_schema};
+use crate::resolve::code::condition_code;
+use crate::resolve::condition::SplitCondition;
+use crate::resolve::lower;
+use crate::resolve::names::Schema;
+use crate::resolve::selection::{Code, Reference};
 use crate::syntax::ast::Expr;
 use crate::value::{DataType, InfluxValue};
 
@@ -31,7 +32,7 @@ pub(crate) fn choose(
     let mut all = Vec::new();
     for name in tables {
         let Some(table) = session.table(database, name)? else { continue };
-        let schema = table_schema(&table);
+        let schema = Schema::from_table(&table);
         let columns = Some(TableColumns { name: name.clone(), fields: Vec::new(), every_row: false });
         let mut scan = Scan { table: columns, selectors: Vec::new(), tokens: Vec::new(), range: condition.range() };
         let rest = lower::lower_tags(condition.rest.as_ref(), &schema, &mut scan);

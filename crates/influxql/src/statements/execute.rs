@@ -5,26 +5,23 @@ use std::sync::Arc;
 
 use query::{QueryError, Session};
 
-use crate::answer::{Answer, Series, Zone};
-use crate::resolve::{self, Outer, Resolved};
-use crate::select::SeriesRows;
-use crate::syntax::ast::{Expr, Select, Source, Statement};
+use crate::resolve::selection::Resolved;
+use crate::resolve::{self, Outer};
+use crate::select;
+use crate::select::rows::SeriesRows;
+use crate::statements::answer::{Answer, Series, Zone};
+use crate::statements::explain;
+use crate::statements::into;
+use crate::statements::manage;
+use crate::statements::request::{RequestContext, existing};
+use crate::statements::show;
+use crate::syntax::ast::{Select, Source, Statement};
 use crate::syntax::{Parameter, parse};
-use crate::{explain, into, manage, select, show};
 
 /// Statements to be run one after the other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
     statements: Vec<Statement>,
-}
-
-/// The request that statements come from.
-#[derive(Debug, Clone, Copy)]
-pub struct RequestContext<'a> {
-    /// The database of statements that name none.
-    pub database: Option<&'a str>,
-    /// True if the request must not change anything, as those by GET: statements that do are refused.
-    pub read_only: bool,
 }
 
 impl Query {
@@ -142,60 +139,13 @@ fn each_database(
     })
 }
 
-/// Fails if there is no database of a name.
-pub(crate) fn existing(databases: &[String], name: &str) -> Result<(), QueryError> {
-    if databases.iter().any(|database| database == name) {
-        return Ok(());
-    }
-    Err(QueryError::Invalid(format!("database not found: {name}")))
-}
-
-/// The database that a statement is about, given the one that it names.
-pub(crate) fn database<'s>(
-    session: &dyn Session,
-    request: &RequestContext<'s>,
-    named: Option<&'s str>,
-) -> Result<&'s str, QueryError> {
-    let name = named.or(request.database).filter(|name| !name.is_empty());
-    let name = name.ok_or_else(|| QueryError::Invalid("database name required".to_owned()))?;
-    existing(&session.databases(), name)?;
-    Ok(name)
-}
-
-fn series(of: &Resolved, rows: Vec<SeriesRows>) -> Vec<Series> {
-    let names = std::iter::once(&of.time_name).chain(of.columns.iter().map(|column| &column.name));
+fn series(selection: &Resolved, rows: Vec<SeriesRows>) -> Vec<Series> {
+    let names = std::iter::once(&selection.time_name).chain(selection.columns.iter().map(|column| &column.name));
     let columns: Arc<[String]> = names.cloned().collect();
-    let zone = of.zone.clone().map(Zone);
+    let zone = selection.zone.clone().map(Zone);
     let one = |SeriesRows { name, tags, rows }| {
-        let tags = of.grouped_by.iter().cloned().zip(tags).collect();
+        let tags = selection.grouped_by.iter().cloned().zip(tags).collect();
         Series { name: name.to_string(), tags, columns: columns.clone(), rows, zone: zone.clone() }
     };
     rows.into_iter().map(one).collect()
-}
-
-/// The measurements that `FROM` names, without those of other databases.
-pub(crate) fn named_tables(
-    session: &dyn Session,
-    database: &str,
-    sources: &[Source],
-) -> Result<Vec<String>, QueryError> {
-    if sources.is_empty() {
-        return session.tables(database);
-    }
-    let mut names = Vec::new();
-    for source in sources {
-        if let Source::Measurement(measurement) = source {
-            names.extend(resolve::tables(session, database, measurement)?);
-        }
-    }
-    names.sort();
-    names.dedup();
-    Ok(names)
-}
-
-/// Returns whether an expression mentions time.
-pub(crate) fn mentions_time(expr: &Expr) -> bool {
-    let mut found = false;
-    expr.walk(&mut |expr| found |= matches!(expr, Expr::Reference { name, .. } if name.eq_ignore_ascii_case("time")));
-    found
 }
