@@ -67,15 +67,15 @@ pub(crate) fn forecast(forecast: Forecast, points: &[Point], budget: &Budget) ->
     let length = usize::try_from(steps).unwrap_or(usize::MAX).saturating_add(forecast.horizon).saturating_add(1);
     budget.take(length)?;
     let model = Model { known: known_values(&points, forecast.interval_ns), season };
-    let told = model.fitted(budget).map(|mut parameters| model.run(&mut parameters, forecast.horizon));
+    let predicted = model.fitted(budget).map(|mut parameters| model.run(&mut parameters, forecast.horizon));
     budget.give_back(length);
-    let told = told?;
+    let predicted = predicted?;
     let (from_ns, skipped) = if forecast.with_fit {
         (*first_ns, 0)
     } else {
         (last_ns.saturating_add(forecast.interval_ns), model.known.len())
     };
-    let numbers = told.into_iter().skip(skipped).enumerate().filter(|(_, number)| !number.is_nan());
+    let numbers = predicted.into_iter().skip(skipped).enumerate().filter(|(_, number)| !number.is_nan());
     let out = |(place, number): (usize, f64)| Point {
         time_ns: from_ns.saturating_add(forecast.interval_ns.saturating_mul(place as i64)),
         value: Value::Float(number),
@@ -171,8 +171,8 @@ impl Model {
         };
         let mut damped = damping;
         let mut value = self.known.first().copied().unwrap_or_default();
-        let mut told = Vec::with_capacity(self.known.len() + horizon);
-        told.push(value);
+        let mut predicted = Vec::with_capacity(self.known.len() + horizon);
+        predicted.push(value);
         for step in 1..self.known.len() + horizon {
             // Factors are taken in steps of two, as InfluxDB does it.
             let place = (2 * step - 2) % self.season.max(1);
@@ -188,15 +188,15 @@ impl Model {
             (level, trend) = (new_level, new_trend);
             value = (level + damped * trend) * factor_ahead;
             damped += damping.powf(step as f64);
-            told.push(value);
+            predicted.push(value);
         }
-        told
+        predicted
     }
 
     fn squared_error(&self, parameters: &mut [f64]) -> f64 {
-        let told = self.run(parameters, 0);
-        let known = self.known.iter().zip(&told).filter(|(known, _)| !known.is_nan());
-        let squares = known.map(|(known, told)| (told - known) * (told - known));
+        let predicted = self.run(parameters, 0);
+        let known = self.known.iter().zip(&predicted).filter(|(known, _)| !known.is_nan());
+        let squares = known.map(|(known, predicted)| (predicted - known) * (predicted - known));
         let sum: f64 = squares.sum();
         if sum.is_nan() { f64::INFINITY } else { sum }
     }
@@ -228,16 +228,19 @@ mod tests {
         all.map(|(value, time_ns)| Point { time_ns, value: Value::Float(*value), origin: None }).collect()
     }
 
-    fn told(forecast: Forecast, points: &[Point]) -> Vec<(i64, f64)> {
-        let outs = forecast(asked, points, &Budget::new(1_000_000)).unwrap();
+    fn predicted(parameters: Forecast, points: &[Point]) -> Vec<(i64, f64)> {
+        let outs = forecast(parameters, points, &Budget::new(1_000_000)).unwrap();
         outs.iter().map(|out| (out.time_ns, out.value.as_number().unwrap())).collect()
     }
 
     /// Expectations are what InfluxDB's own tests have for the same values.
-    fn check(forecast: Forecast, points: &[Point], first_ns: i64, expected: &[f64]) {
-        let told = told(asked, points);
-        assert!(told.iter().map(|(time_ns, _)| *time_ns).eq(first_ns..first_ns + expected.len() as i64), "{told:?}");
-        for ((time_ns, found), expected) in told.iter().zip(expected) {
+    fn check(parameters: Forecast, points: &[Point], first_ns: i64, expected: &[f64]) {
+        let predicted = predicted(parameters, points);
+        assert!(
+            predicted.iter().map(|(time_ns, _)| *time_ns).eq(first_ns..first_ns + expected.len() as i64),
+            "{predicted:?}"
+        );
+        for ((time_ns, found), expected) in predicted.iter().zip(expected) {
             assert!((found - expected).abs() < 1e-5, "at {time_ns}: {found}, not {expected}");
         }
     }
@@ -309,8 +312,8 @@ mod tests {
             50.1502170480547,
         ];
         check(SEASONAL, &points(&TOURISTS, &[2, 8, 18, 29, 33, 39, 40]), 49, &expected);
-        let told = told(GROWING, &points(&POPULATION, &[9, 14, 18]));
-        assert!((told.last().unwrap().1 - 570.1447331101863).abs() < 1e-5, "{told:?}");
+        let predicted = predicted(GROWING, &points(&POPULATION, &[9, 14, 18]));
+        assert!((predicted.last().unwrap().1 - 570.1447331101863).abs() < 1e-5, "{predicted:?}");
     }
 
     #[test]
@@ -319,21 +322,24 @@ mod tests {
         let at =
             |time_ms: i64, value: f64| Point { time_ns: time_ms * 1_000_000, value: Value::Float(value), origin: None };
         let points = [at(95_000, 1.0), at(95_897, 10.0), at(96_777, 2.0), at(97_519, 11.0)];
-        let asked = Forecast { horizon: 2, season: 2, with_fit: true, interval_ns: second_ns };
-        let told = told(asked, &points);
-        assert!(told.iter().map(|(time_ns, _)| *time_ns).eq((95..=100).map(|second| second * second_ns)), "{told:?}");
+        let parameters = Forecast { horizon: 2, season: 2, with_fit: true, interval_ns: second_ns };
+        let predicted = predicted(parameters, &points);
+        assert!(
+            predicted.iter().map(|(time_ns, _)| *time_ns).eq((95..=100).map(|second| second * second_ns)),
+            "{predicted:?}"
+        );
         let expected =
             [1.0, 10.006729104838234, 1.998341814469269, 10.997858830631172, 4.085860238030013, 11.35713604403339];
-        for ((_, found), expected) in told.iter().zip(expected) {
+        for ((_, found), expected) in predicted.iter().zip(expected) {
             assert!((found - expected).abs() < 1e-5, "{found}, not {expected}");
         }
     }
 
     #[test]
     fn too_few_points_tell_nothing_and_too_many_are_refused() {
-        assert_eq!(told(SEASONAL, &points(&TOURISTS[..3], &[])), []);
-        assert_eq!(told(GROWING, &points(&POPULATION[..1], &[])), []);
-        assert_eq!(told(GROWING, &[]), []);
+        assert_eq!(predicted(SEASONAL, &points(&TOURISTS[..3], &[])), []);
+        assert_eq!(predicted(GROWING, &points(&POPULATION[..1], &[])), []);
+        assert_eq!(predicted(GROWING, &[]), []);
         let far =
             [points(&POPULATION[..1], &[]), vec![Point { time_ns: i64::MAX, value: Value::Float(1.0), origin: None }]];
         let refused = forecast(GROWING, &far.concat(), &Budget::new(1_000_000));

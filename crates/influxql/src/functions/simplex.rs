@@ -16,7 +16,7 @@ pub(crate) struct Corner {
 
 impl Corner {
     /// The function may move the point to one that it allows.
-    fn of<E>(mut at: Vec<f64>, cost: &mut impl FnMut(&mut [f64]) -> Result<f64, E>) -> Result<Self, E> {
+    fn evaluate<E>(mut at: Vec<f64>, cost: &mut impl FnMut(&mut [f64]) -> Result<f64, E>) -> Result<Self, E> {
         let cost = cost(&mut at)?;
         Ok(Self { at, cost })
     }
@@ -62,7 +62,7 @@ fn first_corners<E>(start: &[f64], cost: &mut impl FnMut(&mut [f64]) -> Result<f
         };
         start.iter().enumerate().map(moved).collect::<Vec<_>>()
     };
-    (0..=start.len()).map(|number| Corner::of(corner(number), cost)).collect()
+    (0..=start.len()).map(|number| Corner::evaluate(corner(number), cost)).collect()
 }
 
 fn ranks(corners: &[Corner]) -> Ranks {
@@ -93,12 +93,12 @@ fn step<E>(corners: &mut [Corner], cost: &mut impl FnMut(&mut [f64]) -> Result<f
     };
     let away: Vec<f64> =
         middle.iter().zip(&corners[worst].at).map(|(middle, at)| middle + REFLECTION * (middle - at)).collect();
-    let reflected = Corner::of(away, cost)?;
+    let reflected = Corner::evaluate(away, cost)?;
     if reflected.cost < corners[second].cost && reflected.cost >= corners[best].cost {
         corners[worst] = reflected.clone();
     }
     if reflected.cost < corners[best].cost {
-        let expanded = Corner::of(from_middle(&reflected.at, EXPANSION), cost)?;
+        let expanded = Corner::evaluate(from_middle(&reflected.at, EXPANSION), cost)?;
         corners[worst] = if expanded.cost < reflected.cost { expanded } else { reflected.clone() };
     }
     let is_bad = reflected.cost >= corners[second].cost;
@@ -106,7 +106,7 @@ fn step<E>(corners: &mut [Corner], cost: &mut impl FnMut(&mut [f64]) -> Result<f
         return Ok(());
     }
     let towards = if reflected.cost < corners[worst].cost { &reflected.at } else { &corners[worst].at };
-    let contracted = Corner::of(from_middle(towards, CONTRACTION), cost)?;
+    let contracted = Corner::evaluate(from_middle(towards, CONTRACTION), cost)?;
     if contracted.cost < corners[worst].cost {
         corners[worst] = contracted;
         return Ok(());

@@ -36,8 +36,8 @@ impl<'a> Compiler<'a> {
             Expr::Reference { name, cast } => {
                 let reference = self.reference(name, *cast);
                 let data_type = reference.data_type;
-                let place = place(&mut self.references, reference);
-                (Code::Reference(place), data_type)
+                let index = index_of(&mut self.references, reference);
+                (Code::Reference(index), data_type)
             }
             Expr::Call { name, arguments } => match Math::named(name) {
                 Some((math, _)) => {
@@ -56,7 +56,7 @@ impl<'a> Compiler<'a> {
                 None => {
                     let call = self.call(name, arguments)?;
                     let data_type = call.data_type;
-                    (Code::Call(place(&mut self.calls, call)), data_type)
+                    (Code::Call(index_of(&mut self.calls, call)), data_type)
                 }
             },
             Expr::Binary { operator, left, right } => {
@@ -109,7 +109,7 @@ pub(crate) fn condition_code(expr: &Expr, references: &mut Vec<Reference>, schem
                 DataType::Unknown => DataType::Tag,
                 known => known,
             };
-            Code::Reference(place(references, Reference { name: name.clone(), cast: *cast, data_type }))
+            Code::Reference(index_of(references, Reference { name: name.clone(), cast: *cast, data_type }))
         }
         Expr::Binary { operator, left, right } => {
             let left = condition_code(left, references, schema)?;
@@ -133,8 +133,8 @@ pub(crate) fn condition_code(expr: &Expr, references: &mut Vec<Reference>, schem
     })
 }
 
-/// The place of an item in a list, at its end if it is new.
-fn place<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
+/// The index of an item in a list, at its end if it is new.
+fn index_of<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
     let known = items.iter().position(|other| *other == item);
     known.unwrap_or_else(|| {
         items.push(item);

@@ -17,7 +17,7 @@ use crate::resolve::selection::{Reference, Resolved};
 use crate::select::calls::results;
 use crate::select::input::{Group, Input, ValueSource};
 use crate::select::joined::{CallResults, joined};
-use crate::select::rows::{Rows, SeriesRows, shape_of, shown};
+use crate::select::rows::{Rows, SeriesRows, shape_of, shown_references};
 use crate::syntax::ast::Limits;
 
 /// The rows of a selection: series sorted by name and tags, rows by time; both the other way round if times fall.
@@ -26,7 +26,7 @@ pub(crate) fn rows(session: &dyn Session, selection: &Resolved) -> Result<Vec<Se
     if selection.range.start_ns > selection.range.end_ns {
         return Ok(all);
     }
-    let (mut counted, shown) = (SeriesCounter::default(), shown(selection));
+    let (mut counted, shown) = (SeriesCounter::default(), shown_references(selection));
     if let Some(results) = plan_aggregates::results(session, selection)? {
         for grouped in results {
             if counted.keeps(&grouped.name, selection) {

@@ -88,7 +88,7 @@ fn index_of(names: &mut Vec<String>, name: &str) -> usize {
 }
 
 /// The fields and tags that the columns show, if all are shown as they are: nothing is computed and no type is changed.
-pub(crate) fn shown(selection: &Resolved) -> Option<Vec<Reference>> {
+pub(crate) fn shown_references(selection: &Resolved) -> Option<Vec<Reference>> {
     let reference = |code: &Code| match code {
         Code::Reference(index) => {
             selection.references.get(*index).filter(|reference| !reference.changes_type()).cloned()

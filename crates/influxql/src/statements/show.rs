@@ -97,33 +97,33 @@ fn of_tables(session: &dyn Session, database: &str, show: &Show) -> Result<Vec<S
             Ok(nonempty(vec![Series::list("measurements", &["name"], limited(rows, show.limits))]))
         }
         ShowTarget::FieldKeys => field_keys(session, database, &tables, show.limits),
-        ShowTarget::Cardinality { of, exact } => {
+        ShowTarget::Cardinality { counted, exact } => {
             let chosen = choose(session, database, &tables, &condition)?;
-            counted(&chosen, of, exact, show)
+            cardinality(&chosen, counted, exact, show)
         }
         ShowTarget::Series => {
             let chosen = choose(session, database, &tables, &condition)?;
-            let keys = chosen.iter().flat_map(|of| of.groups.iter().map(|group| key(&of.name, group)));
+            let keys = chosen.iter().flat_map(|table| table.groups.iter().map(|group| key(&table.name, group)));
             let rows = keys.map(|key| vec![Value::from(key.as_str())]).collect();
             Ok(nonempty(vec![Series::list("", &["key"], limited(rows, show.limits))]))
         }
         ShowTarget::TagKeys => {
             let chosen = choose(session, database, &tables, &condition)?;
-            let each = |of: &TableSelection| {
+            let each = |table: &TableSelection| {
                 let names: BTreeSet<&str> =
-                    of.groups.iter().flat_map(|group| group.tags.iter().map(|(name, _)| name)).collect();
+                    table.groups.iter().flat_map(|group| group.tags.iter().map(|(name, _)| name)).collect();
                 let rows = names.into_iter().map(|name| vec![Value::from(name)]).collect();
-                Series::list(&of.name, &["tagKey"], limited(rows, show.limits))
+                Series::list(&table.name, &["tagKey"], limited(rows, show.limits))
             };
             Ok(limited_series(nonempty(chosen.iter().map(each).collect()), show.limits))
         }
         _ => {
             let chosen = choose(session, database, &tables, &condition)?;
             let mut all = Vec::new();
-            for of in &chosen {
-                let pairs = tag_values(of, show)?;
+            for table in &chosen {
+                let pairs = tag_values(table, show)?;
                 let rows = pairs.into_iter().map(|(key, value)| vec![Value::from(key), Value::from(value)]).collect();
-                all.push(Series::list(&of.name, &["key", "value"], limited(rows, show.limits)));
+                all.push(Series::list(&table.name, &["key", "value"], limited(rows, show.limits)));
             }
             Ok(limited_series(nonempty(all), show.limits))
         }
@@ -167,10 +167,15 @@ fn field_keys(
     Ok(limited_series(nonempty(all), limits))
 }
 
-fn counted(chosen: &[TableSelection], of: Counted, exact: bool, show: &Show) -> Result<Vec<Series>, QueryError> {
+fn cardinality(
+    chosen: &[TableSelection],
+    counted: Counted,
+    exact: bool,
+    show: &Show,
+) -> Result<Vec<Series>, QueryError> {
     let count = |count: usize| vec![vec![Value::Int(count as i64)]];
-    let all_series: usize = chosen.iter().map(|of| of.groups.len()).sum();
-    match (of, exact) {
+    let all_series: usize = chosen.iter().map(|table| table.groups.len()).sum();
+    match (counted, exact) {
         (Counted::Series, false) => return Ok(vec![Series::list("", &["cardinality estimation"], count(all_series))]),
         (Counted::Measurements, false) => {
             return Ok(vec![Series::list("", &["cardinality estimation"], count(chosen.len()))]);
@@ -180,7 +185,7 @@ fn counted(chosen: &[TableSelection], of: Counted, exact: bool, show: &Show) -> 
     }
     let mut all = Vec::with_capacity(chosen.len());
     for table in chosen {
-        let number = match of {
+        let number = match counted {
             Counted::Series | Counted::Measurements => table.groups.len(),
             Counted::TagKeys => table.schema.tags.len(),
             Counted::FieldKeys => table.schema.fields.len(),

@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{Query, SetExpr, Statement};
 
-use crate::parse::Parsed;
+use crate::syntax::parse::Parsed;
 
 impl Parsed {
     /// The first statement that may change rows, databases or anything else that outlives it; `None` if all only read.
@@ -54,7 +54,7 @@ fn body_reads(body: &SetExpr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::parse;
+    use crate::syntax::parse::parse;
 
     #[test]
     fn statements_that_change_are_told_from_those_that_read() {

@@ -13,7 +13,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::error::SqlError;
-use crate::settings::{self, SettingsByPlace};
+use crate::syntax::settings::{self, SettingsByPlace};
 
 /// Bytes of a text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -65,8 +65,8 @@ pub(crate) enum Align {
 
 impl Parsed {
     /// A query's text for another engine of SQL; `None` for other statements, and for those with what only time-series databases have.
-    pub fn query_text(&self, place: usize) -> Option<String> {
-        let statement = self.statements.get(place)?;
+    pub fn query_text(&self, position: usize) -> Option<String> {
+        let statement = self.statements.get(position)?;
         let is_query = match statement {
             Statement::Query(_) => true,
             Statement::Explain { statement, .. } => matches!(**statement, Statement::Query(_)),
@@ -76,11 +76,11 @@ impl Parsed {
     }
 
     pub(crate) fn extension(&self, select: &Select) -> Option<&Extension> {
-        self.extensions.get(&place(select.select_token.0.span.start))
+        self.extensions.get(&position(select.select_token.0.span.start))
     }
 }
 
-pub(crate) const fn place(location: Location) -> (u64, u64) {
+pub(crate) const fn position(location: Location) -> (u64, u64) {
     (location.line, location.column)
 }
 
@@ -145,7 +145,7 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
         let begins = out.tokens.last().is_none_or(|last| last.token == Token::SemiColon);
         if begins && let Some(taken) = settings::take(tokens.get(cursor.next..).unwrap_or_default())? {
             out.tokens.extend(taken.tokens);
-            out.databases.insert(place(taken.at), taken.said);
+            out.databases.insert(position(taken.at), taken.said);
             cursor.next += taken.read;
             continue;
         }
@@ -171,9 +171,9 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
             out.has_asof = true;
             cursor.next += 1;
         } else if let Some(select) = select.filter(|_| cursor.at(&["sample", "by"])) {
-            out.extensions.entry(place(select)).or_default().sample = Some(cursor.sample()?);
+            out.extensions.entry(position(select)).or_default().sample = Some(cursor.sample()?);
         } else if let Some(select) = select.filter(|_| cursor.at(&["latest", "by"]) || cursor.at(&["latest", "on"])) {
-            out.extensions.entry(place(select)).or_default().latest_by = Some(cursor.latest()?);
+            out.extensions.entry(position(select)).or_default().latest_by = Some(cursor.latest()?);
         } else {
             out.tokens.push(token.clone());
             cursor.next += 1;

@@ -159,7 +159,7 @@ impl<'a> WindowSelection<'a> {
             for (place, step) in same_step {
                 let summary = exact.get(*place).and_then(|column| column.windows.first());
                 if let Some(value) = series.get_mut(*place).and_then(|values| values.get_mut(*step)) {
-                    *value = summary.and_then(|summary| self.value.of(summary));
+                    *value = summary.and_then(|summary| self.value.value_of(summary));
                 }
             }
         }
@@ -174,7 +174,7 @@ impl<'a> WindowSelection<'a> {
             let inside = windows.get(first..first + grid.per_range).unwrap_or_default();
             let after = windows.get(first + grid.per_range);
             let bounds_ns = [first, first + grid.per_range].map(|place| grid.windows.start_of(place));
-            self.value.of_open(inside, after, bounds_ns)
+            self.value.value_of_open_windows(inside, after, bounds_ns)
         };
         (0..self.count).map(value).collect()
     }
@@ -195,7 +195,7 @@ impl Grid {
 
 impl WindowValue {
     /// The value of the samples that a summary stands for.
-    fn of(self, summary: &Summary) -> Option<f64> {
+    fn value_of(self, summary: &Summary) -> Option<f64> {
         if summary.count == 0 {
             return None;
         }
@@ -209,7 +209,12 @@ impl WindowValue {
     }
 
     /// The value of windows closed at their start and open at their end, made open and closed.
-    fn of_open(self, inside: &[Summary], after: Option<&Summary>, [start_ns, end_ns]: [i64; 2]) -> FromSummaries {
+    fn value_of_open_windows(
+        self,
+        inside: &[Summary],
+        after: Option<&Summary>,
+        [start_ns, end_ns]: [i64; 2],
+    ) -> FromSummaries {
         let Some(first) = inside.first() else { return FromSummaries::Value(None) };
         let mut merged = Summary::empty(first.value_type);
         inside.iter().for_each(|summary| merged.merge(summary));
@@ -219,7 +224,7 @@ impl WindowValue {
             merged.add(end_ns, after.first.1);
         }
         if !left_out {
-            return FromSummaries::Value(self.of(&merged));
+            return FromSummaries::Value(self.value_of(&merged));
         }
         let rest = Summary { count: merged.count - 1, ..merged };
         let is_sure = match self {
@@ -227,7 +232,7 @@ impl WindowValue {
             Self::Max => left_out_value.is_nan() || left_out_value < merged.number(merged.max),
             Self::Min => left_out_value.is_nan() || left_out_value > merged.number(merged.min),
         };
-        if is_sure || rest.count == 0 { FromSummaries::Value(self.of(&rest)) } else { FromSummaries::Nothing }
+        if is_sure || rest.count == 0 { FromSummaries::Value(self.value_of(&rest)) } else { FromSummaries::Nothing }
     }
 }
 
@@ -298,7 +303,7 @@ mod tests {
         ];
         for (inside, after, expected) in cases {
             for (value, expected) in all.into_iter().zip(expected) {
-                let found = value.of_open(&[sum(inside)], Some(&sum(after)), [0, 10]);
+                let found = value.value_of_open_windows(&[sum(inside)], Some(&sum(after)), [0, 10]);
                 assert_eq!(found, expected, "{value:?} of {inside:?}, then {after:?}");
             }
         }

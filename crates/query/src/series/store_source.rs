@@ -8,31 +8,31 @@ use index::compile;
 use model::{Labels, Matcher, NativeHistogram, SampleColumn, TimeRange, ValueType};
 use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, StoreError, to_milliseconds};
 
+use crate::series::selection;
 use crate::{
     Budget, Helpers, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace, WindowSelection, WindowSink,
-    selection,
 };
 
 const NS_PER_MS: i64 = 1_000_000;
 
 /// Groups between two looks at how much memory reading takes.
-const UNCHARGED_PIECES_MAX: usize = 64;
+const UNCHARGED_SETS_MAX: usize = 64;
 
 /// Groups that are read together; more than one where several make up the same labels.
-type Piece = Vec<SelectedGroup>;
+type SeriesGroups = Vec<SelectedGroup>;
 
 /// What matchers select in a store: valid for later queries as long as [`Store::index_changes`] gives the same number.
 #[derive(Debug, Clone)]
 pub struct Chosen {
-    pieces: Arc<Vec<Piece>>,
+    sets: Arc<Vec<SeriesGroups>>,
     /// As it was before they were looked for: what is newer may be among them, or not.
     index_changes: u64,
 }
 
 impl Chosen {
-    /// How many places there are for a [`SeriesSink`].
-    pub fn places(&self) -> usize {
-        self.pieces.len()
+    /// How many sets of groups there are: a [`SeriesSink`] gets each by its index.
+    pub fn sets(&self) -> usize {
+        self.sets.len()
     }
 
     /// The index that they were chosen in, by [`Store::index_changes`].
@@ -43,7 +43,7 @@ impl Chosen {
     /// Returns whether all are floats and no two groups share a series, so that those of a place have the same order whenever they are read.
     pub fn is_simple(&self) -> bool {
         let is_float = |column: &SelectedColumn| column.value_type != ValueType::Histogram;
-        self.pieces.iter().all(|piece| matches!(piece.as_slice(), [group] if group.columns.iter().all(is_float)))
+        self.sets.iter().all(|set| matches!(set.as_slice(), [group] if group.columns.iter().all(is_float)))
     }
 }
 
@@ -59,8 +59,8 @@ pub struct StoreSource<'a> {
     /// What matchers chose, in the order in which it is read: each set of matchers is looked up once in a query.
     resolved: Mutex<Vec<Resolved>>,
     trace: Option<&'a Trace<'a>>,
-    /// Groups and samples that were given on.
-    given: [AtomicU64; 2],
+    /// Groups and samples that were read.
+    read_counts: [AtomicU64; 2],
     /// Counts of what was read for windows.
     summed: Mutex<Reads>,
     /// Bytes of the reader that were charged to the budget.
@@ -77,7 +77,7 @@ impl<'a> StoreSource<'a> {
             reader: store.reader(),
             resolved: Mutex::new(Vec::new()),
             trace: None,
-            given: [const { AtomicU64::new(0) }; 2],
+            read_counts: [const { AtomicU64::new(0) }; 2],
             summed: Mutex::new(Reads::default()),
             charged_bytes: AtomicU64::new(0),
         }
@@ -92,7 +92,7 @@ impl<'a> StoreSource<'a> {
 
     /// Counts of what was read so far.
     pub fn reads(&self) -> Reads {
-        let [groups, samples] = self.given.each_ref().map(|given| given.load(Ordering::Relaxed));
+        let [groups, samples] = self.read_counts.each_ref().map(|count| count.load(Ordering::Relaxed));
         let mut reads = Reads { groups, samples, origins: self.reader.origins(), ..Reads::default() };
         reads.merge(&self.summed.lock().unwrap_or_else(PoisonError::into_inner));
         reads
@@ -145,24 +145,24 @@ impl<'a> StoreSource<'a> {
         let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
         let index_changes = self.store.index_changes();
         let groups = selection::select((self.store, self.database), &compiled, budget)?;
-        let chosen = Chosen { pieces: Arc::new(pieces_of(groups)), index_changes };
+        let chosen = Chosen { sets: Arc::new(sets_of(groups)), index_changes };
         let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         resolved.push((matchers.to_vec(), chosen.clone()));
         Ok(chosen)
     }
 
-    /// Does something with each piece that matchers choose; it says how many samples that took.
-    fn each_piece(
+    /// Does something with each set that matchers choose; it says how many samples that took.
+    fn each_set(
         &self,
         matchers: &[Matcher],
         budget: &Budget,
-        work: &(dyn Fn(usize, &Piece) -> Result<u64, QueryError> + Sync),
+        work: &(dyn Fn(usize, &SeriesGroups) -> Result<u64, QueryError> + Sync),
     ) -> Result<(), QueryError> {
-        let pieces = self.choose(matchers, budget)?.pieces;
-        self.helpers.run(pieces.len(), budget, &|place| {
-            let Some(piece) = pieces.get(place) else { return Ok(0) };
-            let samples = work(place, piece)?;
-            if place % UNCHARGED_PIECES_MAX == UNCHARGED_PIECES_MAX - 1 {
+        let sets = self.choose(matchers, budget)?.sets;
+        self.helpers.run(sets.len(), budget, &|place| {
+            let Some(set) = sets.get(place) else { return Ok(0) };
+            let samples = work(place, set)?;
+            if place % UNCHARGED_SETS_MAX == UNCHARGED_SETS_MAX - 1 {
                 self.charge_reader(budget)?;
             }
             Ok(samples)
@@ -170,33 +170,33 @@ impl<'a> StoreSource<'a> {
         self.charge_reader(budget)
     }
 
-    /// Hands the samples of a piece to a sink.
+    /// Hands the samples of a set to a sink.
     fn give(
         &self,
         place: usize,
-        piece: &Piece,
+        set: &SeriesGroups,
         range: &TimeRange,
         budget: &Budget,
         sink: &(impl SeriesSink + ?Sized),
     ) -> Result<u64, QueryError> {
-        let series = self.read(piece, range, budget)?;
+        let series = self.read(set, range, budget)?;
         let samples: usize = series.iter().map(Series::samples).sum();
-        for (given, more) in self.given.iter().zip([piece.len(), samples]) {
+        for (given, more) in self.read_counts.iter().zip([set.len(), samples]) {
             given.fetch_add(more as u64, Ordering::Relaxed);
         }
         sink.take(place, series)?;
         Ok(samples as u64)
     }
 
-    /// The series of one piece.
-    fn read(&self, piece: &Piece, range: &TimeRange, budget: &Budget) -> Result<Vec<Series>, QueryError> {
+    /// The series of one set.
+    fn read(&self, set: &SeriesGroups, range: &TimeRange, budget: &Budget) -> Result<Vec<Series>, QueryError> {
         let mut found: Vec<Series> = Vec::new();
-        for group in piece {
+        for group in set {
             budget.check()?;
             let columns = self.reader.read_by_millisecond(group, range).map_err(|error| unreadable(&error))?;
             // Floats and histograms of a metric are two columns.
             let is_shared =
-                piece.len() > 1 || group.columns.iter().any(|column| column.value_type == ValueType::Histogram);
+                set.len() > 1 || group.columns.iter().any(|column| column.value_type == ValueType::Histogram);
             for (column, selected) in columns.into_iter().zip(group.columns.iter()) {
                 let Some(series) = to_series(|| selected.series_labels(&group.labels), column) else { continue };
                 budget.take(series.samples())?;
@@ -238,7 +238,7 @@ impl Source for StoreSource<'_> {
 
     fn scan(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn SeriesSink) -> Result<(), QueryError> {
         let range = selection.nanoseconds();
-        self.each_piece(selection.matchers, budget, &|place, piece| self.give(place, piece, &range, budget, sink))
+        self.each_set(selection.matchers, budget, &|place, set| self.give(place, set, &range, budget, sink))
     }
 
     fn scan_windows(
@@ -250,20 +250,20 @@ impl Source for StoreSource<'_> {
         let samples = selection.samples();
         let Some(grid) = selection.grid() else { return self.scan(&samples, budget, sink) };
         let range = samples.nanoseconds();
-        self.each_piece(selection.matchers, budget, &|place, piece| {
-            if let [group] = piece.as_slice() {
+        self.each_set(selection.matchers, budget, &|place, set| {
+            if let [group] = set.as_slice() {
                 let (held, mut reads) = (grid.samples() * group.columns.len(), Reads::default());
                 budget.take(held)?;
                 let values = selection.of_group(&grid, self.store, group, &mut reads);
                 budget.give_back(held);
                 self.summed.lock().unwrap_or_else(PoisonError::into_inner).merge(&reads);
                 if let Some(values) = values.map_err(|error| unreadable(&error))? {
-                    self.given[0].fetch_add(1, Ordering::Relaxed);
+                    self.read_counts[0].fetch_add(1, Ordering::Relaxed);
                     sink.take_values(place, values)?;
                     return Ok(reads.window_rows + reads.nodes);
                 }
             }
-            self.give(place, piece, &range, budget, sink)
+            self.give(place, set, &range, budget, sink)
         })
     }
 
@@ -274,7 +274,7 @@ impl Source for StoreSource<'_> {
 
 /// The groups in the order in which they are read, those together that make up the same labels. Within one measurement none
 /// do, unless columns have labels of their own.
-fn pieces_of(groups: Vec<SelectedGroup>) -> Vec<Piece> {
+fn sets_of(groups: Vec<SelectedGroup>) -> Vec<SeriesGroups> {
     let blocks = groups.into_iter().flat_map(SelectedGroup::by_block);
     let mut groups: Vec<(usize, SelectedGroup)> = blocks.enumerate().collect();
     groups.sort_by(|(_, a), (_, b)| a.labels.cmp(&b.labels).then_with(|| first_metric(a).cmp(first_metric(b))));
@@ -292,41 +292,41 @@ fn first_metric(group: &SelectedGroup) -> &str {
     group.columns.first().map_or("", |column| &column.metric)
 }
 
-/// Puts groups that share a series into one piece, at the place of its first; in it they keep the order of their numbers, by
+/// Puts groups that share a series into one set, at the place of its first; in it they keep the order of their numbers, by
 /// which the later one's samples count.
-fn together(groups: Vec<(usize, SelectedGroup)>) -> Vec<Piece> {
+fn together(groups: Vec<(usize, SelectedGroup)>) -> Vec<SeriesGroups> {
     let mut owners: HashMap<Labels, usize> = HashMap::new();
-    let mut pieces: Vec<Vec<(usize, SelectedGroup)>> = Vec::new();
+    let mut sets: Vec<Vec<(usize, SelectedGroup)>> = Vec::new();
     let mut moved: Vec<usize> = Vec::new();
     for (number, group) in groups {
         let labels: Vec<Labels> = group.columns.iter().map(|column| column.series_labels(&group.labels)).collect();
         let shared = labels.iter().filter_map(|labels| owners.get(labels).map(|place| root(&moved, *place)));
         let shared: HashSet<usize> = shared.collect();
-        let place = shared.iter().copied().min().unwrap_or(pieces.len());
-        if place == pieces.len() {
-            pieces.push(Vec::new());
+        let place = shared.iter().copied().min().unwrap_or(sets.len());
+        if place == sets.len() {
+            sets.push(Vec::new());
             moved.push(place);
         }
         for other in shared.into_iter().filter(|other| *other != place) {
-            let groups = pieces.get_mut(other).map(std::mem::take).unwrap_or_default();
-            if let (Some(piece), Some(target)) = (pieces.get_mut(place), moved.get_mut(other)) {
-                piece.extend(groups);
+            let groups = sets.get_mut(other).map(std::mem::take).unwrap_or_default();
+            if let (Some(set), Some(target)) = (sets.get_mut(place), moved.get_mut(other)) {
+                set.extend(groups);
                 *target = place;
             }
         }
         owners.extend(labels.into_iter().map(|labels| (labels, place)));
-        if let Some(piece) = pieces.get_mut(place) {
-            piece.push((number, group));
+        if let Some(set) = sets.get_mut(place) {
+            set.push((number, group));
         }
     }
-    let in_order = |mut piece: Vec<(usize, SelectedGroup)>| {
-        piece.sort_by_key(|(number, _)| *number);
-        piece.into_iter().map(|(_, group)| group).collect()
+    let in_order = |mut set: Vec<(usize, SelectedGroup)>| {
+        set.sort_by_key(|(number, _)| *number);
+        set.into_iter().map(|(_, group)| group).collect()
     };
-    pieces.into_iter().map(in_order).collect()
+    sets.into_iter().map(in_order).collect()
 }
 
-/// Where the groups of a piece went.
+/// Where the groups of a set went.
 fn root(moved: &[usize], mut place: usize) -> usize {
     while let Some(next) = moved.get(place).filter(|next| **next != place) {
         place = *next;

@@ -1,5 +1,4 @@
-//! The labels of an answer's series. Those of groups that the store holds are not copied, and what was made of them for one answer serves the
-//! next.
+//! The labels of an answer's series. Those of groups are not copied out of the store, and a text made of them for one answer serves the next.
 
 use std::sync::Arc;
 
@@ -13,14 +12,14 @@ const SHOWN_SHARE: usize = 4;
 #[derive(Debug, Default)]
 pub struct SeriesLabels {
     groups: Arc<TableGroups>,
-    of: Vec<OfSeries>,
+    sources: Vec<LabelSource>,
     /// True if each series is a group, none twice.
     is_one_each: bool,
 }
 
 #[derive(Debug)]
-enum OfSeries {
-    /// Those of a group, by its place.
+enum LabelSource {
+    /// The labels of a group, by its index.
     Group(u32),
     Own(Labels),
 }
@@ -34,36 +33,36 @@ pub struct SeriesTexts<'a> {
 impl SeriesLabels {
     /// None yet, of series that are groups of a table, or have labels of their own.
     pub(crate) fn of_groups(groups: Arc<TableGroups>, is_one_each: bool) -> Self {
-        Self { of: Vec::with_capacity(groups.len()), groups, is_one_each }
+        Self { sources: Vec::with_capacity(groups.len()), groups, is_one_each }
     }
 
     /// Adds the next series, a group unless it has labels of its own.
     pub(crate) fn push_group(&mut self, place: u32, own: Option<Labels>) {
         self.is_one_each &= own.is_none();
-        self.of.push(own.map_or(OfSeries::Group(place), OfSeries::Own));
+        self.sources.push(own.map_or(LabelSource::Group(place), LabelSource::Own));
     }
 
     /// Adds the next series.
     pub fn push(&mut self, labels: Labels) {
         self.is_one_each = false;
-        self.of.push(OfSeries::Own(labels));
+        self.sources.push(LabelSource::Own(labels));
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.of.len()
+        self.sources.len()
     }
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.of.is_empty()
+        self.sources.is_empty()
     }
 
     /// The labels of a series.
     pub fn get(&self, series: u32) -> Option<&Labels> {
-        match self.of.get(series as usize)? {
-            OfSeries::Group(place) => self.groups.get(*place as usize).map(|group| &group.labels),
-            OfSeries::Own(labels) => Some(labels),
+        match self.sources.get(series as usize)? {
+            LabelSource::Group(place) => self.groups.get(*place as usize).map(|group| &group.labels),
+            LabelSource::Own(labels) => Some(labels),
         }
     }
 
@@ -87,9 +86,9 @@ impl SeriesLabels {
 
 impl SeriesTexts<'_> {
     /// The text of a series.
-    pub fn of(&self, series: u32) -> &str {
-        match self.labels.of.get(series as usize) {
-            Some(OfSeries::Group(place)) => self.texts.get(*place as usize),
+    pub fn text(&self, series: u32) -> &str {
+        match self.labels.sources.get(series as usize) {
+            Some(LabelSource::Group(place)) => self.texts.get(*place as usize),
             _ => "",
         }
     }

@@ -153,20 +153,20 @@ mod tests {
     #[test]
     fn settings_are_taken_out_of_statements() {
         const DAY: i64 = NS_PER_DAY;
-        let of = |retention_ns, folds: Option<&[(i64, i64)]>| DatabaseSettings {
+        let settings = |retention_ns, folds: Option<&[(i64, i64)]>| DatabaseSettings {
             retention_ns,
             folds: folds.map(<[_]>::to_vec),
         };
         let minute = 60_000_000_000;
         let cases = [
-            ("CREATE DATABASE a", Ok((of(None, None), false))),
+            ("CREATE DATABASE a", Ok((settings(None, None), false))),
             (
                 "create database if not exists a with (retention = '30d', folds='2 days:5m,30d:1h'); SELECT 1",
-                Ok((of(Some(30 * DAY), Some(&[(2 * DAY, 5 * minute), (30 * DAY, 60 * minute)])), false)),
+                Ok((settings(Some(30 * DAY), Some(&[(2 * DAY, 5 * minute), (30 * DAY, 60 * minute)])), false)),
             ),
-            ("CREATE DATABASE \"A\" WITH retention 1y", Ok((of(Some(365 * DAY), None), false))),
-            ("ALTER DATABASE a SET retention TO forever, folds = ''", Ok((of(Some(0), Some(&[])), true))),
-            ("ALTER DATABASE a SET (retention = '6 months')", Ok((of(Some(180 * DAY), None), true))),
+            ("CREATE DATABASE \"A\" WITH retention 1y", Ok((settings(Some(365 * DAY), None), false))),
+            ("ALTER DATABASE a SET retention TO forever, folds = ''", Ok((settings(Some(0), Some(&[])), true))),
+            ("ALTER DATABASE a SET (retention = '6 months')", Ok((settings(Some(180 * DAY), None), true))),
             ("ALTER DATABASE a RENAME TO b", Err("Expected: SET retention")),
             ("ALTER DATABASE a SET durability = 'x'", Err("Expected: retention or folds, found: durability")),
             ("CREATE DATABASE a WITH (retention = '30d'", Err("Expected: ), found: the end")),

@@ -1,5 +1,8 @@
 //! Statements by kind.
 
+mod change;
+mod insert;
+
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
@@ -10,11 +13,11 @@ use crate::catalog::columns_of;
 use crate::copy::{Copy, CopyIn, CopyOut};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Environment, time_zone};
-use crate::parse::Parsed;
 use crate::relation::{Column, Relation};
 use crate::run::{Manner, Run};
 use crate::select::QueryOutput;
-use crate::table_rows::TableRows;
+use crate::select::table_rows::TableRows;
+use crate::syntax::parse::Parsed;
 
 /// The connection that statements come from.
 #[derive(Debug, Clone)]

@@ -137,7 +137,7 @@ impl Run<'_> {
     /// `CREATE DATABASE … WITH …`, or `ALTER DATABASE … SET …`, which the grammar reads as the former.
     fn database(&self, name: &ObjectName, if_not_exists: bool) -> Change {
         let ident = name.0.last().and_then(|part| part.as_ident());
-        let said = ident.and_then(|ident| self.parsed.databases.get(&crate::parse::place(ident.span.start)));
+        let said = ident.and_then(|ident| self.parsed.databases.get(&crate::syntax::parse::position(ident.span.start)));
         let (name, said) = (last(name), said.cloned().unwrap_or_default());
         if said.is_alter {
             Change::AlterDatabase { name, settings: said.settings }

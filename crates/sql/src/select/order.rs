@@ -3,24 +3,24 @@
 use std::cmp::Ordering;
 
 use query::Value;
-use sqlparser::ast::{OrderByOptions, OrderBySort};
+use sqlparser::ast::{Expr, OrderByOptions, OrderBySort};
 
-use crate::error::SqlError;
+use crate::error::{SqlError, invalid};
 use crate::expression::{Bound, Environment};
 
 /// A key that rows are ordered by.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
-    pub(crate) of: Bound,
+    pub(crate) key: Bound,
     pub(crate) is_descending: bool,
     /// Where nulls stand, if the statement says so; else after the rest, before it in descending order.
     nulls_first: Option<bool>,
 }
 
 impl Order {
-    pub(crate) const fn new(of: Bound, options: &OrderByOptions) -> Self {
+    pub(crate) const fn new(key: Bound, options: &OrderByOptions) -> Self {
         let is_descending = matches!(options.sort, Some(OrderBySort::Desc));
-        Self { of, is_descending, nulls_first: options.nulls_first }
+        Self { key, is_descending, nulls_first: options.nulls_first }
     }
 
     pub(crate) fn compare(&self, a: &Value, b: &Value) -> Ordering {
@@ -40,13 +40,13 @@ pub(crate) fn sort(
     environment: &Environment,
     charge: &dyn Fn(usize) -> Result<(), SqlError>,
 ) -> Result<Vec<Vec<Value>>, SqlError> {
-    if let Some(places) = by.iter().map(|by| by.of.column()).collect::<Option<Vec<usize>>>() {
+    if let Some(places) = by.iter().map(|by| by.key.column()).collect::<Option<Vec<usize>>>() {
         return Ok(sorted_by_columns(rows, by, &places));
     }
     let mut keyed = Vec::with_capacity(rows.len());
-    let made: Vec<bool> = by.iter().map(|by| !matches!(by.of, Bound::Column(_) | Bound::Constant(_))).collect();
+    let made: Vec<bool> = by.iter().map(|by| !matches!(by.key, Bound::Column(_) | Bound::Constant(_))).collect();
     for row in rows {
-        let keys: Vec<Value> = by.iter().map(|by| by.of.value(&row, environment)).collect::<Result<_, _>>()?;
+        let keys: Vec<Value> = by.iter().map(|by| by.key.value(&row, environment)).collect::<Result<_, _>>()?;
         charge(keys.iter().zip(&made).filter(|(_, made)| **made).map(|(key, _)| key.text_samples()).sum())?;
         keyed.push((keys, row));
     }
@@ -68,4 +68,14 @@ fn sorted_by_columns(mut rows: Vec<Vec<Value>>, by: &[Order], places: &[usize]) 
         orders.into_iter().find(|order| *order != Ordering::Equal).unwrap_or(Ordering::Equal)
     });
     rows
+}
+
+/// The column that a whole number means in ORDER BY and GROUP BY.
+pub(crate) fn ordinal(expression: &Expr, columns: usize) -> Result<Option<usize>, SqlError> {
+    let Expr::Value(value) = expression else { return Ok(None) };
+    let sqlparser::ast::Value::Number(text, _) = &value.value else { return Ok(None) };
+    match text.parse::<usize>().ok().and_then(|number| number.checked_sub(1)).filter(|place| *place < columns) {
+        Some(place) => Ok(Some(place)),
+        None => invalid(format!("position {text} is not in the select list")),
+    }
 }

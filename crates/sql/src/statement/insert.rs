@@ -76,7 +76,7 @@ impl Run<'_> {
         }
         let written = self.session.write(&self.environment.database, lines.as_bytes());
         match written.map_err(|error| QueryError::Storage(error.to_string()))? {
-            Some(refused) => invalid(format!("not all rows were written: {}: {}", refused.place, refused.reason)),
+            Some(refused) => invalid(format!("not all rows were written: {}: {}", refused.position, refused.reason)),
             None => Ok(count),
         }
     }

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use query::{ResultRows, RowColumn, RowOrder, RowShape, RowValue, TableSchema, Value};
 
-use crate::order::Order;
 use crate::relation::{Column, Relation};
+use crate::select::order::Order;
 
 /// The shape of a table's rows: its time, tags and fields, and the hidden number of their series.
 pub(crate) fn shape_of(schema: &TableSchema) -> RowShape {
@@ -27,7 +27,7 @@ pub(crate) fn put_in_order(rows: &mut ResultRows, by: &[Order]) -> bool {
 }
 
 fn order_of(rows: &ResultRows, by: &Order) -> Option<RowOrder> {
-    let column = by.of.column()?;
+    let column = by.key.column()?;
     let value = |series: u32| match rows.columns().get(column)? {
         RowColumn::Tag(_) => Some(rows.tag(series, column).map_or(Value::Null, Value::text)),
         RowColumn::Series => Some(Value::Int(i64::from(series))),
@@ -100,7 +100,7 @@ mod tests {
             tags: vec!["host".to_owned()],
             fields: vec![("a".to_owned(), ValueType::F64), ("b".to_owned(), ValueType::I64)],
         };
-        let floats = |of: [f64; 2]| ("a", Values::F64(of.to_vec()));
+        let floats = |values: [f64; 2]| ("a", Values::F64(values.to_vec()));
         let frames =
             vec![frame("", &[("b", Values::I64(vec![7, 8])), floats([0.5, 1.5])]), frame("x", &[floats([2.5, 3.5])])];
         let read = ResultRows::new(frames, shape_of(&schema)).in_time_order();
@@ -153,9 +153,9 @@ mod tests {
                     times.dedup();
                     let host = ["b", "", "a", "b"][next(4) as usize];
                     let values = Values::I64(times.iter().map(|time| time * 10 + number as i64).collect());
-                    let mut of = frame(host, &[("a", values)]);
-                    of.timestamps_ns = times;
-                    of
+                    let mut series = frame(host, &[("a", values)]);
+                    series.timestamps_ns = times;
+                    series
                 })
                 .collect();
             let orders: [Vec<Order>; 7] = [
@@ -170,7 +170,7 @@ mod tests {
             for order in &orders {
                 let read = || ResultRows::new(frames.clone(), shape_of(&schema)).in_time_order();
                 let (mut ordered, as_read) = (read(), values_of(&read()));
-                let expected = crate::order::sort(as_read, order, &environment, &|_| Ok(())).unwrap();
+                let expected = crate::select::order::sort(as_read, order, &environment, &|_| Ok(())).unwrap();
                 assert!(put_in_order(&mut ordered, order));
                 assert_eq!(values_of(&ordered), expected, "{order:?}");
             }

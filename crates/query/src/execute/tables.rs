@@ -5,7 +5,8 @@ use model::Matcher;
 use store::{SelectedGroup, StoreError};
 
 use crate::plan::{Scan, Selector};
-use crate::{Context, QueryError, selection};
+use crate::series::selection;
+use crate::{Context, QueryError};
 
 /// The groups of a scan's table that may have rows in its range; none if it names no table.
 pub fn table_groups(scan: &Scan, context: &Context<'_>) -> Result<Vec<SelectedGroup>, QueryError> {
